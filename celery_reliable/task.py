@@ -31,6 +31,8 @@ from celery_reliable.options import (
     is_unique,
 )
 from celery_reliable.publishing import (
+    TWINS,
+    add_twins,
     fresh_id,
     instead_of,
     is_member,
@@ -79,13 +81,14 @@ def _make_reliable(cls: Any, app: Celery) -> None:
         publishing.install(app)
         operations.install_control(app)
         worker.install(app)
+    add_twins(app, ReliableTask)
 
 
 def _make_plain(cls: Any, app: Celery) -> None:
     """Give a task of Celery's own back Celery's ways, where the app's base made it a reliable one.
 
-    Celery's own tasks have no record and no count of losses.  With late acknowledgement, a
-    `celery.map` that kills its process would be requeued without end.
+    It has no record and no count of losses.  With late acknowledgement, a `celery.map` that kills
+    its process would be requeued without end.
     """
     cls.is_reliable = False
     cls.acks_late = bool(app.conf.task_acks_late)
@@ -186,7 +189,8 @@ class BoundTask(TaskOptions, CeleryTask):
             cls.name = names[0] if names else None
         if cls.name:
             _add_django_task(cls, app)
-            if cls.name.startswith(("celery.", "celery_reliable.")):
+            is_own = cls.name.startswith(("celery.", "celery_reliable."))
+            if is_own and cls.name not in TWINS:
                 _make_plain(cls, app)
             else:
                 _make_reliable(cls, app)

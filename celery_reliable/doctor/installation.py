@@ -50,15 +50,24 @@ def check_start_method(pool: str, conf: Any) -> Iterator[Finding]:
     """Yield whether children would not know which worker they belong to."""
     if pool != "prefork":
         return
-    method = conf.get("worker_pool_start_method") or get_start_method()
-    if method != "fork":
-        yield Finding(
-            "celery_reliable.pool_does_not_fork",
-            "error",
-            f"worker_pool_start_method is {method!r}: the processes of a prefork pool learn from a "
-            "fork which worker's lease they run under.",
-            "Set it to 'fork', or use another pool.",
+    named = conf.get("worker_pool_start_method") or "fork"
+    # With its default Celery leaves the choice to billiard, which spawns on macOS since 4.3.
+    method = get_start_method() if named == "fork" else named
+    if method == "fork":
+        return
+    remedy = "Set worker_pool_start_method to 'fork'"
+    if named == "fork":
+        remedy = (
+            "Call billiard.set_start_method('fork', force=True) in the module of your app (on "
+            "macOS workers also need OBJC_DISABLE_INITIALIZE_FORK_SAFETY=YES in their environment)"
         )
+    yield Finding(
+        "celery_reliable.pool_does_not_fork",
+        "error",
+        f"The processes of this prefork pool would be started by {method!r}: they learn from a "
+        "fork which worker's lease they run under.",
+        f"{remedy}, or use another pool, such as --pool threads.",
+    )
 
 
 def check_installed() -> Iterator[Finding]:

@@ -51,7 +51,13 @@ class Reads(TransitionGroup):
         )
         return [rows.Found(task_id, row) for task_id, row in zip(task_ids, found, strict=True)]
 
-    def find_in_groups(self, task_ids: Sequence[str], *, most_bytes: int) -> Iterator[rows.Found]:
+    def find_in_groups(
+        self,
+        task_ids: Sequence[str],
+        *,
+        most_bytes: int,
+        patience_seconds: float | None = None,
+    ) -> Iterator[rows.Found]:
         """Yield the same, read in groups.
 
         The messages of a group have at most *most_bytes* together, unless one alone has more.
@@ -60,17 +66,19 @@ class Reads(TransitionGroup):
             return
         keys = [encoded(self.keys.record(task_id)) for task_id in task_ids]
         lengths = self._caller.read(
-            "lengths", lambda client: rows.hstrlen_all(client, keys, "message")
+            "lengths",
+            lambda client: rows.hstrlen_all(client, keys, "message"),
+            patience_seconds,
         )
         group: list[str] = []
         n_bytes = 0
         for task_id, length in zip(task_ids, lengths, strict=True):
             if group and n_bytes + length > most_bytes:
-                yield from self.find_each(group)
+                yield from self.find_each(group, patience_seconds=patience_seconds)
                 group, n_bytes = [], 0
             group.append(task_id)
             n_bytes += length
-        yield from self.find_each(group)
+        yield from self.find_each(group, patience_seconds=patience_seconds)
 
     def due_between(self, first_ms: int, last_ms: int, *, limit: int) -> list[Due]:
         """Return at most *limit* records that are due between two times in ms, both included."""

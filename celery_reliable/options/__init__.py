@@ -14,6 +14,7 @@ from celery_reliable.options.calls import (
 )
 from celery_reliable.options.declared import TaskOptions
 from celery_reliable.options.definition import (
+    OPTIONS,
     TaskObject,
     doubts,
     is_cut_short,
@@ -44,6 +45,7 @@ from celery_reliable.options.values import (
 __all__ = [
     "CALL",
     "NAMING",
+    "OPTIONS",
     "REFUSE",
     "TaskObject",
     "TaskOptions",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from celery_reliable.app import set_usher
 from celery_reliable.publishing.amqp import install, install_everywhere
+from celery_reliable.publishing.carriers import CARRIERS, TWINS, add_twins
 from celery_reliable.publishing.errors import NotPublished, PublishUnknown
 from celery_reliable.publishing.lines import let_through, step_up
 from celery_reliable.publishing.placement import at_home, placed, placed_member
@@ -14,8 +15,11 @@ from celery_reliable.publishing.unique import fresh_id, instead_of, is_member, u
 set_usher(let_through)
 
 __all__ = [
+    "CARRIERS",
+    "TWINS",
     "NotPublished",
     "PublishUnknown",
+    "add_twins",
     "at_home",
     "fresh_id",
     "install",

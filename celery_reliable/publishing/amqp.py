@@ -15,10 +15,12 @@ from celery_reliable.app import reliable_of
 from celery_reliable.compat import Part, require
 from celery_reliable.compat.amqp import send_anew
 from celery_reliable.compat.app import give_part, make_part_by, tasks_so_far
+from celery_reliable.compat.canvas import keep_chord_headers
 from celery_reliable.compat.result_consumer import subscribe_when_awaited
 from celery_reliable.context import running
 from celery_reliable.message import check_limits, id_as_text
 from celery_reliable.options import is_reliable, key_of, take_call, take_if_exists
+from celery_reliable.publishing.carriers import CARRIERS, TWINS, chord_header, protected
 from celery_reliable.publishing.placement import named_anew
 from celery_reliable.publishing.producers import ProducingAMQP
 from celery_reliable.publishing.publication import Publication
@@ -54,6 +56,7 @@ def install(app: Celery) -> None:
         # The sender and the producers that it made before do not record.
         send_anew(app.amqp)
         subscribe_when_awaited(app)
+        keep_chord_headers(chord_header)
 
 
 def _give_text_id(message: Any) -> None:
@@ -76,9 +79,15 @@ def _recording(app: Celery, send: Callable[..., Any]) -> Callable[..., Any]:
         if attempt is not None and (attempt.is_replaced or message.headers.get("retries")):
             attempt.goes_on = True
         task = tasks_so_far(app).get(name)
-        if task is None and (app.finalized or app.autofinalize):
+        if (task is None or name in CARRIERS) and (app.finalized or app.autofinalize):
             # Makes the tasks, or waits for the thread that is making them.
-            task = app.tasks.get(name)
+            app.finalize(auto=True)
+            task = tasks_so_far(app).get(name)
+        if name in CARRIERS:
+            task = protected(tasks_so_far(app), name, message, options)
+        elif name in TWINS:
+            # A retry.
+            name = message.headers["task"] = TWINS[name]
         if task is None or is_reliable(task):
             if message.headers.get("retries"):
                 carry_on(name, message.headers, options)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import islice
 
 from celery import Celery
 
 from celery_reliable import events
 from celery_reliable.app import reliable_of
-from celery_reliable.exceptions import ReliableError
 from celery_reliable.ledger import Ledger, answers
 from celery_reliable.model import Record, State
 from celery_reliable.recovery.stored_results import try_to_store_revoked
@@ -18,8 +18,10 @@ __all__ = ["REVOCABLE", "call_off", "call_off_task"]
 #: The states of tasks that can be revoked.
 REVOCABLE = (State.PARKED, State.QUEUED, State.RUNNING)
 
-#: For how long the ledger is asked, for each task: the worker's main loop or a caller waits.
+#: For how long the ledger is asked, for each task, or each group of them: a caller waits.
 _PATIENCE_SECONDS = 1.0
+#: So many ids are looked up in one round trip, and messages of so many bytes are read in one.
+_AT_ONCE, _MOST_BYTES = 1000, 1_000_000
 
 
 def call_off(app: Celery, task_ids: Iterable[str]) -> None:
@@ -32,11 +34,16 @@ def call_off(app: Celery, task_ids: Iterable[str]) -> None:
         reliable = reliable_of(app)
         if reliable.is_unprotected:
             return
-        for task_id in {str(one) for one in task_ids}:
-            record = reliable.ledger.find(task_id, patience_seconds=_PATIENCE_SECONDS)
-            if record is not None and record.state in REVOCABLE:
-                call_off_task(app, reliable.ledger, record, patience_seconds=_PATIENCE_SECONDS)
-    except (ReliableError, ValueError) as exc:
+        ids = iter(dict.fromkeys(map(str, task_ids)))
+        while some := list(islice(ids, _AT_ONCE)):
+            for found in reliable.ledger.find_in_groups(
+                some, most_bytes=_MOST_BYTES, patience_seconds=_PATIENCE_SECONDS
+            ):
+                record = found.record
+                if record is not None and record.state in REVOCABLE:
+                    call_off_task(app, reliable.ledger, record, patience_seconds=_PATIENCE_SECONDS)
+    except Exception as exc:
+        # Workers hear of the revocation all the same.
         events.revocation_not_recorded(error=exc)
 
 

@@ -25,7 +25,6 @@ from celery_reliable.compat.pool import hear_of_ends
 from celery_reliable.compat.pool_writes import write_now
 from celery_reliable.compat.requests_now import fetched_requests, running_requests
 from celery_reliable.message import task_id_of
-from celery_reliable.recovery import call_off
 from celery_reliable.worker import child_deaths
 from celery_reliable.worker.arrivals import Arrivals
 from celery_reliable.worker.early_claims import EarlyClaims
@@ -51,7 +50,7 @@ _ORDERS_SECONDS = 0.5
 def _revoke(
     step: WorkerStep, revoke: Any, state_: Any, task_id: Any, *args: Any, **kwargs: Any
 ) -> Any:
-    """Celery's remote command, after which the ledger forgets what nobody runs.
+    """Celery's remote command, after which a thread lets the ledger forget what nobody runs.
 
     A parked task's revocation cannot be left to workers' memory: it would not outlive them.
     """
@@ -59,7 +58,8 @@ def _revoke(
         step.shifts.show()
         step.shifts.call_off()
     answer = revoke(state_, task_id, *args, **kwargs)
-    call_off(state_.app, maybe_list(task_id) or [])
+    if step.passes is not None:
+        step.passes.call_off(maybe_list(task_id) or [])
     return answer
 
 

@@ -8,13 +8,14 @@ from typing import Any
 from celery_reliable.context import WorkerProcess
 from celery_reliable.options import is_reliable
 from celery_reliable.orders import Orders
+from celery_reliable.publishing import TWINS
 
 __all__ = ["LeftOut"]
 
 
 class LeftOut:
     """The names of the reliable tasks of a worker that *is_left_out* says true of, for the main
-    loop.
+    loop; among them Celery's own tasks whose twins are reliable.
 
     They are asked for with each message that finds an idle process, so they are kept until an order
     is made or ends, a task is added, or a rate limit is set.
@@ -33,7 +34,10 @@ class LeftOut:
         seen, now = self._seen, (orders, len(tasks), list(c.task_buckets.values()))
         if seen is None or seen[0] is not orders or seen[1:] != now[1:]:
             self._names = [
-                one.name for one in tasks.values() if is_reliable(one) and self._is_left_out(one)
+                # The name that messages have.
+                TWINS.get(one.name, one.name)
+                for one in tasks.values()
+                if is_reliable(one) and (one.name in TWINS or self._is_left_out(one))
             ]
             self._seen = now
         return self._names

@@ -1,18 +1,24 @@
-"""The thread of a worker's main process that runs the sweeper's passes."""
+"""The thread of a worker's main process that runs the sweeper's passes, and tells the ledger of
+revocations.
+"""
 
 from __future__ import annotations
 
 import os
 import time
 from collections import deque
+from collections.abc import Iterable
 
 from celery_reliable import events
 from celery_reliable.exceptions import ReliableError
 from celery_reliable.native_threads import NativeThread, fork_gate
-from celery_reliable.recovery import Pacing, Sweeper
+from celery_reliable.recovery import Pacing, Sweeper, call_off
 from celery_reliable.worker.heartbeat import Host
 
 __all__ = ["Passes"]
+
+#: So many revocations are recorded between two looks at what else is due.
+_REVOKED_AT_ONCE = 1000
 
 
 class Passes(NativeThread):
@@ -32,6 +38,8 @@ class Passes(NativeThread):
         #: When things happened for which a pass is wanted at once, by the server's clock.  What one
         #: thread puts there while another takes what is there is not lost.
         self._wanted: deque[int] = deque()
+        #: Ids whose revocation the ledger has yet to be told.
+        self._revoked: deque[str] = deque()
         #: Claims that nobody runs, and since when that is so, by the monotonic clock.
         self._orphans: dict[tuple[str, int], float] = {}
 
@@ -41,12 +49,16 @@ class Passes(NativeThread):
         while not self.stop_asked(wait):
             # A pass takes locks that children need.
             with fork_gate:
+                n_revoked = min(len(self._revoked), _REVOKED_AT_ONCE)
+                call_off(self._host.app, [self._revoked.popleft() for _ in range(n_revoked)])
                 if self._wanted or time.monotonic() >= sweep_at:
                     sweep_at = time.monotonic() + self._sweep()
                 paced = self._pace()
             wait = max(0.0, sweep_at - time.monotonic())
             if paced is not None:
                 wait = min(wait, paced)
+            if self._revoked:
+                wait = 0.0
         if self._sweeper is not None:
             self._sweeper.close()
 
@@ -90,6 +102,13 @@ class Passes(NativeThread):
         thread.
         """
         self._wanted.append(since_ms)
+        self.wake()
+
+    def call_off(self, task_ids: Iterable[str]) -> None:
+        """Have the revocation of tasks recorded: in the main loop many would hold up all others;
+        by any thread.
+        """
+        self._revoked.extend(task_ids)
         self.wake()
 
     def stop(self) -> None:

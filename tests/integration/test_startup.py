@@ -17,9 +17,9 @@ from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
 
-def refusal(start_worker: Start, project: Project) -> str:
+def refusal(start_worker: Start, project: Project, **options: Any) -> str:
     """Start a worker that must not start; return what it says of it."""
-    worker = start_worker("one", project=project, wait=False)
+    worker = start_worker("one", project=project, wait=False, **options)
     assert worker.wait_until_ended() != 0
     text = worker.log_text()
     assert "Traceback" not in text, text
@@ -127,6 +127,32 @@ def test_a_pool_that_does_not_fork(project: Project, start_worker: Start) -> Non
     said = refusal(start_worker, spawning)
     assert "worker_pool_start_method" in said
     assert "spawn" in said
+
+
+SPAWNED = "tests.integration.project.spawned"
+
+
+@promise("prefork-forks")
+@pytest.mark.parametrize("pool", ["prefork", "celery_reliable.pool:TaskPool"])
+def test_a_pool_whose_processes_are_spawned_by_default(
+    project: Project, start_worker: Start, pool: str
+) -> None:
+    """As on macOS.  What the error says to do helps."""
+    pooled = project.with_settings(celery={"worker_pool": pool})
+    said = refusal(start_worker, pooled, app=SPAWNED, pool="")
+    assert "spawn" in said
+    assert "billiard.set_start_method('fork', force=True)" in said
+    pooled.start_worker("two", app=SPAWNED, pool="", environ={"FORCE_FORK": "yes"})
+    assert project.send("work", 0.01).get(timeout=30) == "worked"
+
+
+def test_who_is_not_concerned_starts_where_processes_are_spawned_by_default(
+    project: Project, stock_project: Project
+) -> None:
+    project.start_worker("threads", app=SPAWNED, pool="threads")
+    assert project.send("work", 0.01).get(timeout=30) == "worked"
+    # It has no reliable task.
+    stock_project.start_worker("stock", app=SPAWNED)
 
 
 def start_node(start_redis: StartRedis) -> RedisServer:

@@ -1,0 +1,121 @@
+"""Celery's own tasks that carry others: a killed worker loses nothing of what they carry."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from celery import chord
+
+from celery_reliable.operations.dead_letters import DeadLetters
+from tests.integration.conftest import SOON, Project
+from tests.integration.figures import RECORD, wait_until_settled
+from tests.integration.project.carried import add_tasks
+from tests.integration.project.factory import Settings
+from tests.support.effects import Effects
+from tests.support.promises import promise
+from tests.support.redis_server import RedisServer
+from tests.support.waiting import wait_for
+
+APP = "tests.integration.project.carried"
+NAMES = ("one", "two")
+
+Task = Callable[[str], Any]
+
+
+@pytest.fixture
+def project_settings(project_settings: Settings) -> Settings:
+    """What a killed worker had is missed soon."""
+    return replace(project_settings, reliable=SOON)
+
+
+@pytest.fixture
+def task(project: Project) -> Task:
+    """The project's tasks by name, those that are carried among them."""
+    add_tasks(project.app)
+    return project.task
+
+
+@promise("nothing-lost", "carried-as-one")
+def test_each_call_of_a_map_is_made_though_its_worker_is_killed(
+    project: Project, task: Task, effects: Effects, redis_server: RedisServer
+) -> None:
+    """`map`, `starmap`, and the parts of `chunks`: each return one list, as in Celery."""
+    project.start_workers("one", "two", "three", "four", app=APP, concurrency=1)
+    numbers, doubled = range(6), [0, 2, 4, 6, 8, 10]
+    mapped = task("double_one").map(numbers).apply_async()
+    starmapped = task("double_of").starmap([(n, "starmap") for n in numbers]).apply_async()
+    chunked = task("double_of").chunks([(n, "chunks") for n in numbers], 4).apply_async()
+    assert mapped.get(timeout=90) == doubled
+    assert starmapped.get(timeout=90) == doubled
+    assert chunked.get(timeout=90) == [doubled[:4], doubled[4:]]
+    for where in ("map", "starmap", "chunks"):
+        made = [int(number) for number in effects.client.lrange(f"calls:{where}", 0, -1)]
+        # The one that was lost began again with its first call.
+        assert sorted(made) == sorted([*numbers, 0, 1, 2, 3])
+    wait_until_settled(redis_server, 30)
+
+
+@promise("poison-stops")
+def test_a_map_that_kills_its_process_is_put_aside(
+    project: Project, task: Task, effects: Effects, letters: DeadLetters
+) -> None:
+    """As often as what it carries may be lost; a `max_losses` of that counts for the map."""
+    project.start_worker("one", app=APP)
+    once = task("kill_once").map([1]).apply_async()
+    often = task("kill_own").map([2]).apply_async()
+    wait_for(lambda: letters.count() == 2, 60, "both are dead letters")
+    assert {letter.task_id: letter.losses for letter in letters.list()} == {
+        once.id: 1,
+        often.id: 4,
+    }
+    assert effects.client.lrange("calls:kill", 0, -1).count(b"1") == 1
+
+
+@promise("nothing-lost")
+@pytest.mark.parametrize(("header", "body"), [("one", "plain_add_up"), ("plain_one", "add_up")])
+def test_the_body_of_a_chord_runs_though_the_worker_that_polls_for_it_is_killed(
+    project: Project, task: Task, effects: Effects, tmp_path: Path, header: str, body: str
+) -> None:
+    """On a result backend that does not count members, if one of them or the body is reliable."""
+    files = project.with_settings(result_url=f"file://{tmp_path}")
+    add_tasks(files.app)
+    files.start_workers(*NAMES, app=APP)
+    result = chord([files.task(header).s(n) for n in range(4)], files.task(body).s())()
+    wait_for(lambda: effects.client.exists("died:chord_unlock"), 30, "the kill")
+    assert result.get(timeout=60) == 6
+    assert effects.client.lrange("bodies", 0, -1) == [result.id.encode()]
+
+
+@promise("nothing-lost")
+def test_a_task_that_became_a_group_ends_though_the_worker_that_gathers_it_is_killed(
+    project: Project, task: Task, effects: Effects, redis_server: RedisServer
+) -> None:
+    project.start_workers(*NAMES, app=APP)
+    result = task("become_group").delay([1, 2, 3])
+    wait_for(lambda: effects.client.exists("died:accumulate"), 30, "the kill")
+    assert result.get(timeout=60) == [1, 2, 3]
+    wait_until_settled(redis_server, 30)
+
+
+def test_what_carries_plain_tasks_is_plain(
+    project: Project, task: Task, redis_server: RedisServer, tmp_path: Path
+) -> None:
+    files = project.with_settings(result_url=f"file://{tmp_path}")
+    add_tasks(files.app)
+    plain = files.task("plain_one")
+    plain.map([1]).apply_async()
+    chord([plain.s(1)], files.task("plain_add_up").s())()
+    client = redis_server.client()
+    assert client.llen("celery") == 3
+    assert not client.keys(RECORD + "*")
+
+    reliable = files.task("one").map([1]).apply_async()
+    assert client.exists(RECORD + reliable.id)
+    # Workers without the package know no other names.
+    (message,) = map(json.loads, client.lrange("celery", 0, 0))
+    assert message["headers"]["task"] == "celery.map"
