@@ -89,7 +89,7 @@ class Heartbeat(NativeThread):
         self._no_witness = ""
 
     def register(self) -> None:
-        """Take the lease, before the thread starts; waits for a ledger that is away or full.
+        """Take the lease, before the thread starts; waits for a ledger that is away.
 
         Raises LedgerForbidden for want of a right, and what Celery ends a worker with when that was
         asked to end meanwhile.

@@ -207,6 +207,8 @@ def test_what_a_full_server_refuses_raises_what_celery_raises(attempt: Attempt) 
     attempt.server.config_set("maxmemory", 1)
 
     with pytest.raises(redis.ResponseError, match="maxmemory"):
-        attempt.backend.store_result(attempt.id, {"done": 1}, "PROGRESS", request=attempt.request)
+        attempt.backend.store_result(
+            attempt.id, {"done": "." * 800}, "PROGRESS", request=attempt.request
+        )
 
     assert not attempt.running.is_closed
