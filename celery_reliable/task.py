@@ -46,18 +46,26 @@ __all__ = ["ReliableTask"]
 _REQUEST = "celery_reliable.request:ReliableRequest"
 
 
-def _add_django_task(cls: Any, app: Celery) -> None:
-    """Make a task of a Django project a `DjangoTask` too, as Celery does with its own task class:
-    that has ``delay_on_commit``.
+def _add_task_class(cls: Any, app: Celery) -> None:
+    """Make a task an instance of its app's ``Task`` where that is Celery's own, for projects that
+    ask ``isinstance(task, app.Task)``.  In a Django project it has ``delay_on_commit``, which a
+    task gets also where the app's ``Task`` is somebody else's.
+
+    Somebody else's is left out: it is meant for tasks that name no base.
     """
-    if any(isinstance(fixup, DjangoFixup) for fixup in fixups_of(app)):
+    added: Any = app.Task
+    if not all(one.__module__.startswith("celery.") for one in added.__mro__[:-1]):
+        if not any(isinstance(fixup, DjangoFixup) for fixup in fixups_of(app)):
+            return
         from celery.contrib.django.task import DjangoTask
 
-        with reliable_of(app).mutex:
-            if not issubclass(cls, DjangoTask):
-                bases = cls.__bases__
-                place = next(i for i, one in enumerate(bases) if issubclass(one, ReliableTask)) + 1
-                cls.__bases__ = (*bases[:place], DjangoTask, *bases[place:])
+        added = DjangoTask
+    with reliable_of(app).mutex:
+        if not issubclass(cls, added):
+            bases = cls.__bases__
+            # Behind ours, so that our options and methods come first.
+            place = next(i for i, base in enumerate(bases) if issubclass(base, ReliableTask)) + 1
+            cls.__bases__ = (*bases[:place], added, *bases[place:])
 
 
 def _make_reliable(cls: Any, app: Celery) -> None:
@@ -188,7 +196,7 @@ class BoundTask(TaskOptions, CeleryTask):
             names = [one.name for one in tasks_so_far(app).values() if type(one) is cls]
             cls.name = names[0] if names else None
         if cls.name:
-            _add_django_task(cls, app)
+            _add_task_class(cls, app)
             is_own = cls.name.startswith(("celery.", "celery_reliable."))
             if is_own and cls.name not in TWINS:
                 _make_plain(cls, app)

@@ -5,6 +5,8 @@ adds its own.  That is recorded all the same; and who publishes hears of it wher
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -16,7 +18,8 @@ from celery_reliable import PublishUnknown
 from celery_reliable.app import reliable_of
 from celery_reliable.message import Stamp
 from tests.integration.conftest import Project
-from tests.integration.figures import RECORD
+from tests.integration.figures import RECORD, record_of, wait_until_gone
+from tests.support.processes import REPOSITORY
 
 TRACE = {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
 
@@ -137,3 +140,30 @@ def test_a_sender_that_goes_another_way_is_not_taken_for_published(
     monkeypatch.setattr(AMQP, "_create_task_sender", create)
     with pytest.raises(PublishUnknown):
         project.send("work", 0.01)
+
+
+#: A process that publishes, in which all is measured.
+MEASURED = """
+from tests.integration.project.measured import app
+print(app.tasks["project.work"].delay(0).id)
+"""
+
+
+@pytest.mark.parametrize("wrapper", ["plain", "wraps"])
+def test_tasks_are_published_and_run_where_every_function_is_measured(
+    wrapper: str, project: Project
+) -> None:
+    said = subprocess.run(
+        [sys.executable, "-c", MEASURED],
+        env=project.environ("ready:none", {"WRAPPER": wrapper, "PYTHONPATH": str(REPOSITORY)}),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert said.returncode == 0, said.stderr
+    task_id = said.stdout.strip()
+    assert record_of(project.redis, task_id)["state"] == "queued"
+
+    project.start_worker(app="tests.integration.project.measured", environ={"WRAPPER": wrapper})
+    assert project.app.AsyncResult(task_id).get(timeout=30) == "worked"
+    wait_until_gone(project.redis, task_id)
