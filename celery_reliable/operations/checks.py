@@ -339,9 +339,7 @@ def _queues(status: Status, limits: Limits) -> Iterator[Finding]:
 
 def _drained(status: Status, queue: QueueView) -> str:
     """Return what to do where each living worker of a queue is drained; empty where one is not."""
-    consumers = [
-        one for one in status.workers if one.state == "alive" and queue.name in one.queues
-    ]
+    consumers = [one for one in status.workers if one.state == "alive" and queue.name in one.queues]
     if not consumers or not all(one.is_drained for one in consumers):
         return ""
     names = listed([one.nodename for one in consumers])
