@@ -308,7 +308,6 @@ def _queues(status: Status, limits: Limits) -> Iterator[Finding]:
         )
     patience_seconds = _patience_seconds(status)
     alive = [one for one in status.workers if one.state == "alive"]
-    # A worker of an older version does not say what it consumes.
     all_tell = bool(alive) and all(one.slots is not None for one in alive)
     for queue in status.queues:
         age_seconds = queue.oldest_seconds or 0.0
