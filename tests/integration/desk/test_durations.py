@@ -45,7 +45,7 @@ def test_an_order_holds_for_as_long_as_is_said(
 ) -> None:
     calling = SimpleNamespace(app=project.app, no_color=True)
 
-    told = CliRunner().invoke(reliable, ["pause", "mail", "--for", said], obj=calling)
+    told = CliRunner().invoke(reliable, ["pause", "mail", "--later", "--for", said], obj=calling)
 
     assert told.exit_code == 0, told.output
     (order,) = (one.order for one in desk.orders.all())

@@ -64,8 +64,8 @@ def test_a_forgotten_order_is_found(project: Project, desk: Desk) -> None:
     for _ in range(25):
         project.send("work", 0)
     given = [
-        desk.orders.give(OrderKind.PAUSE, "celery", by="ann", why="prices").order,
-        desk.orders.give(OrderKind.PAUSE, "mail", by="ann", for_seconds=7200).order,
+        desk.orders.give(OrderKind.PAUSE, "celery", by="ann", why="prices", later=True).order,
+        desk.orders.give(OrderKind.PAUSE, "mail", by="ann", for_seconds=7200, later=True).order,
     ]
     assert named(desk, "order_without_end") is None
     client, key = project.redis.client(), desk.ledger.keys.orders

@@ -77,7 +77,7 @@ def test_who_replays_all_is_asked(project: Project, desk: Desk, run: Run) -> Non
 
 
 def test_no_line_of_the_log_lands_on_the_operators_terminal(project: Project, run: Run) -> None:
-    for act in (("pause", "mail"), ("strike", "project.work"), ("resume", "mail")):
+    for act in (("pause", "mail", "--later"), ("strike", "project.work"), ("resume", "mail")):
         told = run(*act)
         assert told.code == 0
         assert "order_" not in told.err + told.out
