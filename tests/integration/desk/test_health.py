@@ -89,7 +89,8 @@ def test_a_forgotten_order_is_found(project: Project, desk: Desk) -> None:
 def test_tasks_that_wait_for_nobody_are_found(
     project: Project, desk: Desk, sweeper: Sweeper
 ) -> None:
-    project.send("work", 0, only_workers=["gpu-9*"])
+    direct = project.with_settings(celery={**project.settings.celery, "worker_direct": True})
+    direct.send("work", 0, only_workers=["gpu-9*"])
     sweeper.run_if_due()
     assert named(desk, "named_worker_missing") is None
 
