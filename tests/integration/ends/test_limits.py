@@ -97,12 +97,16 @@ def test_a_hard_limit_reports_a_failure_once_and_none_of_a_task_that_has_ended(
     ended = project.send("finished_late", link=link, link_error=errback)
     over = project.send("ending", "sleep", time_limit=1, link_error=project.task("total").si([1]))
 
-    wait_for(lambda: record_of(project.redis, over.id).get("state") == "dead", 40, "buried")
+    def counted() -> Counter[str]:
+        return Counter(run.task.removeprefix("project.") for run in project.effects.runs())
+
+    wait_for(lambda: counted()["total"], 60, "the errback")
+    assert record_of(project.redis, over.id)["state"] == "dead"
     # All that was published before it has run by then.
-    assert project.send("work", 0.01).get(timeout=20) == "worked"
+    assert project.send("work", 0.01).get(timeout=60) == "worked"
 
     assert ended.state == "SUCCESS"
-    counts = Counter(run.task.removeprefix("project.") for run in project.effects.runs())
+    counts = counted()
     assert counts == dict.fromkeys(("finished_late", "listed", "ending", "total", "work"), 1)
     assert project.redis.client().zcard(DEAD) == 1
 
