@@ -234,6 +234,21 @@ def test_discarding_compares_with_what_was_seen(scene: Scene) -> None:
     assert scene.ledger.count_dead() == 0
 
 
+def test_only_a_letter_that_is_too_many_is_counted_as_trimmed_and_once(scene: Scene) -> None:
+    bury_in_order(scene, "asked", "surplus")
+    meta = scene.ledger.keys.meta
+    assert isinstance(scene.ledger.discard("asked"), Discarded)
+    assert scene.client.hmget(meta, "trimmed", "trimmed_ms") == [None, None]
+
+    before_ms = scene.workers.time_ms()
+    scene.ledger.discard("surplus", is_surplus=True)
+    scene.ledger.discard("surplus", is_surplus=True)
+
+    count, at_ms = scene.client.hmget(meta, "trimmed", "trimmed_ms")
+    assert count == b"1"
+    assert before_ms <= int(at_ms) <= scene.workers.time_ms()
+
+
 def test_listing_is_by_the_time_of_burial(scene: Scene) -> None:
     bury_in_order(scene, "c", "a", "b")
     letters = scene.ledger.dead_letters(["a", "nothing", "b"])
