@@ -93,7 +93,8 @@ def _headers(filed: str) -> _Headers:
     begin = message.find('"headers": {') + len('"headers": ')
     end = message.find('}, "properties": {', begin) + 1
     found: dict[str, Any] = json.loads(message[begin:end], strict=False)
-    generation, _, epoch = found["reliable"].partition(":")
+    generation, _, rest = found["reliable"].partition(":")
+    epoch = rest.rpartition(":")[0]
     return _Headers(found["id"], epoch, generation, found["task"])
 
 

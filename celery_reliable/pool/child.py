@@ -150,7 +150,7 @@ class _Working:
             payload = payload_of(found.message)
         except Exception:
             # Whatever decoding raises; the main process decodes it again, and handles the error.
-            self._give_up(claim, headers_as_written(found.message)["id"])
+            self._give_up(claim, headers_as_written(found.message).get("id", ""))
             self._report.left = found
             return False
         headers, properties = payload["headers"], payload["properties"]

@@ -66,8 +66,8 @@ class ArrivalClaims:
         is_free = is_consumed(queue) and self._process.id == awaited.worker
         if payload is None or not is_free or not self._early.may_begin(payload):
             # A claim was made by the id that the headers have as they are written.
-            task_id = (payload or {"headers": headers_as_written(task.message)})["headers"]["id"]
-            self._release(awaited, task.answer, task_id)
+            headers = payload["headers"] if payload else headers_as_written(task.message)
+            self._release(awaited, task.answer, headers.get("id", ""))
             return Arrival(delivery, payload, None)
         early = EarlyClaim(
             self._early.request(payload, awaited.token), clock.now(), awaited, task.place
@@ -78,6 +78,9 @@ class ArrivalClaims:
     def _release(self, awaited: AwaitedClaim, answer: answers.Claimed, task_id: str) -> None:
         """Release a claim by which nothing begins.  Its message stays filed."""
         awaited.give_up()
+        if not task_id:
+            # Whoever looks at the worker's claims releases it.
+            return
         claim = Claim(task_id, answer.attempt, awaited.worker, awaited.token, answer.losses)
         try:
             self._ledger.release(

@@ -64,6 +64,8 @@ class ReliableRequest(OpenRequest):
     reliable_is_cancelled = False
     #: Its message was acknowledged, or given back, though the attempt had not ended.
     reliable_is_let_go = False
+    #: The pool has told of a hard time limit by `on_failure`.
+    reliable_is_over_limit = False
 
     def __init__(self, message: Any, *args: Any, **kwargs: Any) -> None:
         try:
@@ -121,6 +123,7 @@ class ReliableRequest(OpenRequest):
     ) -> None:
         """Count the loss of a killed child; everything else is as in Celery."""
         exc = _raised(exc_info)
+        self.reliable_is_over_limit = isinstance(exc, TimeLimitExceeded)
         _count(self, exc)
         if self.reliable_is_taken:
             # Its successor owns the task: nothing of this attempt may be stored or given back.
@@ -187,11 +190,14 @@ class ReliableRequest(OpenRequest):
                 self._lost(exc)
 
     def on_timeout(self, soft: bool, timeout: float) -> None:
-        """Leave a hard limit to `on_failure`, which the pool calls before this: Celery would tell
-        of the failure once more, and also of an attempt that has ended in time.
+        """Leave a hard limit to `on_failure`, which a pool of processes calls before this: Celery
+        would tell of the failure once more, and also of an attempt that has ended in time.
         """
         if soft or not self.is_ours:
             super().on_timeout(soft, timeout)
+        elif not self.reliable_is_over_limit:
+            # A greenlet that did not come as far as its body, or not out of its end.
+            self._lost(TimeLimitExceeded(timeout))
 
     def _try_to_fail(self, exc_info: Any, send_failed_event: bool, return_ok: bool) -> bool:
         """Let Celery store a failure; False when it could not."""

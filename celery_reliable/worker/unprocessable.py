@@ -125,9 +125,13 @@ class Unprocessable:
         }
         # Otherwise its record would stay, and have the message sent again and again.
         task_id = told.setdefault("id", nameless)
-        kept = _kept(delivery.raw, told, delivery.queue)
+        name = told.get("task", "")
         try:
-            self._buried(task_id, told.get("task", ""), error, kept)
+            kept = _kept(delivery.raw, told, delivery.queue)
+            if not self._buried(task_id, name, error, kept) and not Stamp.of(told).epoch:
+                # Another message than that of the task which has this id.
+                kept = _kept(delivery.raw, {**told, "id": nameless}, delivery.queue)
+                self._buried(nameless, name, error, kept)
         except ReliableError as exc:
             events.unprocessable_not_buried(task_id=task_id, error=exc)
             return False

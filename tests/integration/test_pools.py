@@ -18,6 +18,7 @@ from tests.integration.project.factory import Settings
 from tests.integration.project.pooled import add_tasks
 from tests.support.processes import Worker
 from tests.support.promises import promise
+from tests.support.proxy import RedisProxy
 from tests.support.waiting import wait_for
 
 LEASE_SECONDS = 4
@@ -247,6 +248,24 @@ def test_greenlets_that_have_ended_are_followed_at_once(project: Project, start:
         project.send("work", 0, ignore_result=True)
     # A consumer that is told late of free greenlets would take two seconds for every ten tasks.
     wait_for(lambda: len(project.effects.finished()) == 150, 20, "all of them ran")
+
+
+@promise("nothing-lost")
+def test_a_greenlet_whose_limit_is_up_before_its_claim_is_not_stuck(
+    project: Project, proxy: RedisProxy
+) -> None:
+    add_tasks(project.app)
+    beyond = {**project.settings.reliable, "REDIS_URL": proxy.url()}
+    far = project.with_settings(reliable=beyond)
+    far.start_worker("one", app="tests.integration.project.pooled", pool="gevent", concurrency=2)
+    assert project.send("work", 0).get(timeout=30) == "worked"
+    proxy.stall()
+    result, sent_at = project.send("work", 0, time_limit=1), project.effects.now()
+    wait_for(lambda: project.effects.now() - sent_at > 3, 30, "its limit is up")
+    proxy.mend()
+
+    assert result.get(timeout=60) == "worked"
+    wait_until_settled(project.redis, 60)
 
 
 @pytest.mark.parametrize("backend", ["one for each", "one for all"])

@@ -313,6 +313,12 @@ def test_a_moment_that_lies_back_has_lapsed(scene: Scene) -> None:
     assert [round((one.due_ms - now_ms) / 1000) for one in again[1:]] == [1, 2, 3]
     assert isinstance(reserve(scene, held[0], quick), Free)
 
+    # Twice as long the second time: a task whose queue is slow begins some time.
+    scene.ledger.resend(scene.seen_due(held[1].task.id), due_in_ms=LOOK_MS)
+    late_ms = again[1].due_ms + 4_000
+    wait_for(lambda: scene.workers.time_ms() > late_ms, 20, "its second moment passes")
+    assert isinstance(reserve(scene, held[1], quick), Free)
+
 
 def test_what_waited_in_line_for_its_object_asks_for_no_other_moment(scene: Scene) -> None:
     """It has the place meanwhile, which would be nobody's use."""

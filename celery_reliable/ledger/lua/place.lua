@@ -155,9 +155,10 @@ if at and (is_attempt or not record[10]) then
     return {'placed', names[at]}
   end
   redis.call('HSET', KEYS[1], 'state', 'queued', 'sent_ms', now_ms)
-  if record[16] and string.match(record[16], '^%S*') == record[4] then
+  local epoch, lapses = string.match(record[16] or '', '^(%S*) %d+ (%d+)$')
+  if epoch == record[4] then
     -- It has had its moment of a limited rate, and is not to wait for another one while it has the place.
-    redis.call('HSET', KEYS[1], 'reserved', string.format('%s %.0f', record[4], now_ms))
+    redis.call('HSET', KEYS[1], 'reserved', string.format('%s %.0f %s', epoch, now_ms, lapses))
   end
   redis.call('ZADD', KEYS[2], now_ms + ARGV[6], id)
   if ARGV[7] == '1' then

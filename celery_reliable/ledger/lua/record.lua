@@ -76,8 +76,9 @@ end
 local found = redis.call('HMGET', KEYS[1], 'state', 'epoch', 'attempt', 'token', 'heir', 'history',
   'owner', 'called_off', 'name', 'published_as')
 local state, called_off = found[1], found[8]
--- The id of a task that was replaced has the name of what replaced it.
+-- The id of a task that was replaced is that task's, and also of what replaced it: its host may publish that twice.
 local name = found[10] or found[9]
+local is_same = name == ARGV[7] or found[9] == ARGV[7]
 if state and found[2] == ARGV[2] then
   return {'recorded'}
 end
@@ -113,7 +114,7 @@ elseif state == 'running' and found[5] and (found[5] == ARGV[13] or found[5] == 
   -- The claim stays in its worker's hash until the attempt ends, as that key is not known here.  The record forgets
   -- the object: whoever has the id from now on must not free it.
   redis.call('HDEL', KEYS[1], 'owner', 'token', 'pid', 'claimed_ms', 'heir', 'stored', 'object')
-elseif state == 'dead' and name == ARGV[7] and ARGV[18] ~= 'keep' and ARGV[18] ~= 'refuse' then
+elseif state == 'dead' and is_same and ARGV[18] ~= 'keep' and ARGV[18] ~= 'refuse' then
   local history = cjson.decode(found[6] or '[]')
   local what = ARGV[18] == 'replay_dead' and 'replayed' or 'published'
   history[#history + 1] = {at_ms = now_ms, what = what, attempt = tonumber(found[3] or 0),
@@ -135,7 +136,7 @@ elseif state then
   if (state == 'queued' or state == 'parked') and tonumber(at[5] or 0) > tonumber(since_ms) then
     since_ms = at[5]
   end
-  local reply = name == ARGV[7] and {'exists', state, since_ms} or {'anothers', state, since_ms, name}
+  local reply = is_same and {'exists', state, since_ms} or {'anothers', state, since_ms, name}
   if ARGV[14] ~= '' then
     redis.call('SET', KEYS[7], ARGV[2] .. ' ' .. table.concat(reply, ' '), 'PX', ARGV[11])
   end

@@ -7,7 +7,8 @@ moment is noted with the time at which it was given, and counts from then. Where
 already takes as long as by the new one.
 
 A publication that begins soon after its moment, or before it, asks for no other. A moment that lies back for longer has
-lapsed: else all whose moments pass while something holds them would begin at once when it lets them go.
+lapsed: else all whose moments pass while something holds them would begin at once when it lets them go. Each time it
+may lie back twice as far, so that nobody whose queue is slow asks for ever.
 
 Moves     queued -> parked
 KEYS[1]   record   HASH
@@ -25,7 +26,7 @@ Returns   {"free"} | {"parked_until", due_ms}
 Cost      O(log N) in records that are due some time
 ]]
 local found = redis.call('HMGET', KEYS[1], 'state', 'epoch', 'reserved', 'stopping_on', 'revoked', 'waiting_for')
-local epoch, reserved_ms = string.match(found[3] or '', '^(%S*) (%d+)$')
+local epoch, reserved_ms, lapses = string.match(found[3] or '', '^(%S*) (%d+) (%d+)$')
 if epoch == ARGV[2] and found[1] == 'parked' and found[2] == ARGV[2] then
   -- Asked again, or a second message of it.
   local due_ms = redis.call('ZSCORE', KEYS[2], ARGV[1])
@@ -38,9 +39,14 @@ if found[1] ~= 'queued' or found[2] ~= ARGV[2] or found[4] or found[5] then
 end
 local time = redis.call('TIME')
 local now_us = time[1] * 1000000 + time[2]
--- Three intervals, and at least the time that a message is on its way to a process.
-if epoch == ARGV[2] and now_us - reserved_ms * 1000 <= math.max(3 * ARGV[3], 2000000) then
-  return {'free'}
+if epoch == ARGV[2] then
+  -- Three intervals, and at least the time that a message is on its way to a process.
+  if now_us - reserved_ms * 1000 <= math.max(3 * ARGV[3], 2000000) * 2 ^ lapses then
+    return {'free'}
+  end
+  lapses = lapses + 1
+else
+  lapses = 0
 end
 local given, moment, interval = string.match(redis.call('GET', KEYS[3]) or '', '^(%d+) (%d+) (%d+)$')
 given, moment, interval = tonumber(given or 0), tonumber(moment or 0), tonumber(interval or ARGV[3])
@@ -60,7 +66,7 @@ local keep_ms = math.ceil((following - now_us) / 1000) + 1000
 local due_ms = string.format('%.0f', math.ceil(moment / 1000))
 -- The removal comes first, as in claim.
 redis.call('HDEL', KEYS[1], 'reserved')
-redis.call('HSET', KEYS[1], 'reserved', ARGV[2] .. ' ' .. due_ms)
+redis.call('HSET', KEYS[1], 'reserved', string.format('%s %s %d', ARGV[2], due_ms, lapses))
 redis.call('SET', KEYS[3], string.format('%.0f %.0f %s', now_us, following, ARGV[3]), 'PX', keep_ms)
 if moment == now_us then
   return {'free'}

@@ -142,7 +142,7 @@ def _reserve(v: View) -> Reply:
     waits_for = f"rate {v.arg(4)}"
     if task is None:
         return ("free",)
-    epoch, _, reserved_ms = task.reserved.rpartition(" ")
+    epoch, reserved_ms, lapses = (task.reserved or "  ").rsplit(" ", 2)
     is_reserved = bool(reserved_ms) and epoch == v.arg(2)
     is_parked = is_reserved and task.state == "parked" and task.epoch == v.arg(2)
     if is_parked and task.due is not None and task.waiting_for == waits_for:
@@ -151,8 +151,11 @@ def _reserve(v: View) -> Reply:
     if not is_asking or task.stopping_on or task.revoked:
         return ("free",)
     each = int(v.number(3))
-    if is_reserved and v.call.now_us - int(reserved_ms) * 1000 <= max(3 * each, 2_000_000):
-        return ("free",)
+    lapsed = 0
+    if is_reserved:
+        if v.call.now_us - int(reserved_ms) * 1000 <= max(3 * each, 2_000_000) * 2 ** int(lapses):
+            return ("free",)
+        lapsed = int(lapses) + 1
     noted = (v.expiring(v.key(3)) or f"0 0 {each}").split(" ")
     given, moment, interval = (int(n) for n in noted)
     if interval > each:
@@ -166,7 +169,7 @@ def _reserve(v: View) -> Reply:
     until = v.now + math.ceil((following - v.call.now_us) / 1000) + 1000
     v.put(v.key(3), Lock(f"{v.call.now_us} {following} {each}", until))
     due = math.ceil(moment / 1000)
-    task = task._replace(reserved=f"{v.arg(2)} {due}")
+    task = task._replace(reserved=f"{v.arg(2)} {due} {lapsed}")
     if moment == v.call.now_us:
         v.put(v.key(1), task)
         return ("free",)

@@ -235,7 +235,8 @@ def _place(v: View) -> Reply:  # noqa: C901
         if is_attempt:
             return ("placed", named)
         if task.reserved.startswith(f"{task.epoch} "):
-            task = task._replace(reserved=f"{task.epoch} {v.now}")
+            lapses = task.reserved.rpartition(" ")[2]
+            task = task._replace(reserved=f"{task.epoch} {v.now} {lapses}")
         v.put(name, task._replace(state="queued", due=v.now + v.number(6)))
         return ("sent",) if is_sent else ("send", ANY, ANY, ANY)
     if not is_new:

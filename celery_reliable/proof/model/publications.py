@@ -61,6 +61,7 @@ def _record(v: View) -> Reply:  # noqa: C901
 
     fresh = Task(v.arg(4))
     name = v.arg(7) if task is None else task.published_as or task.name
+    is_same = task is None or v.arg(7) in (name, task.name)
     if attempt:
         is_his = task is not None and task.state == "running"
         is_his = is_his and (str(task.attempt), task.token) == (attempt, token)  # type: ignore[union-attr]
@@ -81,7 +82,7 @@ def _record(v: View) -> Reply:  # noqa: C901
         pass
     elif task.state == "running" and task.heir and task.heir in (v.arg(13), "1"):
         fresh = task.unowned()._replace(object="")
-    elif task.state == "dead" and name == v.arg(7) and v.arg(18) not in ("keep", "refuse"):
+    elif task.state == "dead" and is_same and v.arg(18) not in ("keep", "refuse"):
         fresh = task._replace(
             losses=0, has_history=True, used=True, buried_ms="", resends=0, unsent=False,
             revoked=False, waiting_for="",
@@ -95,7 +96,7 @@ def _record(v: View) -> Reply:  # noqa: C901
     ):
         fresh = task._replace(heir="")
     elif v.holds("an id that is there is not published again"):
-        if name != v.arg(7):
+        if not is_same:
             answered(f"{epoch} anothers {task.state}")
             return ("anothers", task.state, ANY, name)
         answered(f"{epoch} exists {task.state}")
