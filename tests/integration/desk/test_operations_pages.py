@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 from prometheus_client import CollectorRegistry
 
-from celery_reliable.operations import Wait, checks, gauges, metrics, registry_of
+from celery_reliable.operations import Wait, checks, gauges, letter_checks, metrics, registry_of
 from celery_reliable.operations.cli import reliable
 from tests.integration.conftest import Project
 from tests.support.processes import REPOSITORY
@@ -81,7 +81,8 @@ def test_every_block_runs(
 
 
 def test_every_finding_is_told_of() -> None:
-    named = set(re.findall(r'f"\{_PREFIX\}(\w+)"', inspect.getsource(checks)))
+    source = inspect.getsource(checks) + inspect.getsource(letter_checks)
+    named = set(re.findall(r'f"\{PREFIX\}(\w+)"', source))
 
     assert rows("For probes") == named | {"redis_evicts"}
 
