@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cached_property
 from typing import Any
 
 from celery.app.amqp import AMQP
 
 from celery_reliable.compat.relied import Name, Part, relies_on
+from celery_reliable.exceptions import ConfigurationError
 
-__all__ = ["OpenAMQP", "ask_before_sending", "send_anew"]
+__all__ = ["OpenAMQP", "ask_before_sending", "check_sender", "send_anew"]
 
 _AMQP = "celery.app.amqp:AMQP"
 
@@ -60,6 +63,24 @@ class OpenAMQP(AMQP):
         self._producer_pool = pool
 
 
+@relies_on(Name(f"{_AMQP}.send_task_message"), part=Part.PRODUCER)
+def check_sender(amqp: Any) -> None:
+    """Raise ConfigurationError if the class of an app's AMQP does not keep what it sends with in
+    ``send_task_message``, as Celery's does.
+
+    Looks for ``AMQP.send_task_message`` in the class: a method in its place sends without
+    ``_create_task_sender``.  Checked on Celery 5.6.3 and 5.7.0.  Without it an app with such a
+    class of its own records none of its tasks.
+    """
+    cls = type(amqp)
+    if not isinstance(inspect.getattr_static(cls, "send_task_message"), cached_property):
+        raise ConfigurationError(
+            f"{cls.__module__}.{cls.__qualname__} overrides send_task_message, so its tasks would "
+            "be sent without records. Override _create_task_sender instead, and let it return a "
+            "function that calls what super()._create_task_sender() returns."
+        )
+
+
 @relies_on(
     Name(f"{_AMQP}._producer_pool", used_by=f"{_AMQP}.producer_pool"),
     Name(f"{_AMQP}.send_task_message"),
@@ -74,7 +95,9 @@ def send_anew(amqp: Any) -> None:
     """
     amqp._producer_pool = None
     # By the property, whose lock waits for a thread that is just making the former sender.
-    del amqp.send_task_message
+    with suppress(AttributeError):
+        # A functools.cached_property of the project's own class has made none yet.
+        del amqp.send_task_message
 
 
 @relies_on(

@@ -13,7 +13,7 @@ from celery import Celery
 
 from celery_reliable.app import reliable_of
 from celery_reliable.compat import Part, require
-from celery_reliable.compat.amqp import send_anew
+from celery_reliable.compat.amqp import check_sender, send_anew
 from celery_reliable.compat.app import give_part, make_part_by, tasks_so_far
 from celery_reliable.compat.canvas import keep_chord_headers
 from celery_reliable.compat.result_consumer import subscribe_when_awaited
@@ -48,10 +48,12 @@ def install_everywhere() -> None:
 def install(app: Celery) -> None:
     """Make *app* record the reliable tasks that it publishes.  Repeating it changes nothing.
 
-    Raises ConfigurationError if the installed Celery lacks a name that this needs.
+    Raises ConfigurationError if the installed Celery lacks a name that this needs, or the project's
+    own AMQP class sends in another way.
     """
     require(Part.PRODUCER)
     if not isinstance(app.amqp, RecordingAMQP):
+        check_sender(app.amqp)
         give_part(app, "amqp", RecordingAMQP)
         # The sender and the producers that it made before do not record.
         send_anew(app.amqp)
@@ -83,14 +85,15 @@ def _recording(app: Celery, send: Callable[..., Any]) -> Callable[..., Any]:
             # Makes the tasks, or waits for the thread that is making them.
             app.finalize(auto=True)
             task = tasks_so_far(app).get(name)
+        called = name
         if name in CARRIERS:
-            task = protected(tasks_so_far(app), name, message, options)
+            task = protected(app, name, message, options)
         elif name in TWINS:
-            # A retry.
+            # A retry.  Workers without the package know the other name.
             name = message.headers["task"] = TWINS[name]
         if task is None or is_reliable(task):
             if message.headers.get("retries"):
-                carry_on(name, message.headers, options)
+                carry_on(called, message.headers, options)
             named_anew(options)
             take_call(name, options)
             # What its worker would refuse is refused here.

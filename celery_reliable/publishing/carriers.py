@@ -54,47 +54,55 @@ def add_twins(app: Celery, base: Any) -> None:
 
     *base*: the class of reliable tasks.
     """
-    with reliable_of(app).mutex:
-        is_done = noted(app, "twins")
-        note(app, "twins", True)
-    if is_done:
-        return
     add = partial(_add, base)
+    with reliable_of(app).mutex:
+        if noted(app, "twins"):
+            # Whoever publishes before they are there makes them.
+            return
+        note(app, "twins", add)
+    # Celery makes its own tasks when the app is finalized.  Before they are looked for, as another
+    # thread may finalize the app between the two.
+    app.on_after_finalize.connect(add, weak=False)
     if CARRIERS.keys() <= tasks_so_far(app).keys():
+        # Waits for a thread that is at it, which goes through the tasks.
+        app.finalize(auto=True)
         add(app)
-    else:
-        # Celery makes its own tasks when the app is finalized.
-        app.on_after_finalize.connect(add, weak=False)
 
 
 def _add(base: Any, sender: Celery, **_: Any) -> None:
-    for name, twin in CARRIERS.items():
-        own = type(sender.tasks[name])
-        bases = (own,) if issubclass(own, base) else (base, own)
-        made = {
-            # Options of the app's base are of its own tasks: a chord has no object.
-            **{option: getattr(TaskOptions, option) for option in OPTIONS},
-            **{option: getattr(base, option) for option in _OF_BASE},
-            "app": sender,
-            "name": twin,
-            "Strategy": own.Strategy,
-            "run": inspect.getattr_static(own, "run"),
-            # A task that is bound already gets no request stack of its own.
-            "__bound__": False,
-            "__module__": own.__module__,
-        }
-        sender.register_task(type(own.__name__, bases, made)())
-        take_messages_by(own, "celery_reliable.worker.carriers:strategy")
+    # Not `tasks`, whose lock another thread may hold that waits for this one to finalize the app.
+    tasks: Any = tasks_so_far(sender)
+    # Two threads would take the one's strategy for Celery's own.
+    with reliable_of(sender).mutex:
+        for name, twin in CARRIERS.items():
+            if twin in tasks:
+                continue
+            own = type(tasks[name])
+            bases = (own,) if issubclass(own, base) else (base, own)
+            made = {
+                # Options of the app's base are of its own tasks: a chord has no object.
+                **{option: getattr(TaskOptions, option) for option in OPTIONS},
+                **{option: getattr(base, option) for option in _OF_BASE},
+                "app": sender,
+                "name": twin,
+                "Strategy": own.Strategy,
+                "run": inspect.getattr_static(own, "run"),
+                # A task that is bound already gets no request stack of its own.
+                "__bound__": False,
+                "__module__": own.__module__,
+            }
+            # It binds itself.
+            task = type(own.__name__, bases, made)()
+            take_messages_by(own, "celery_reliable.worker.carriers:strategy")
+            tasks.register(task)
 
 
-def protected(
-    tasks: Mapping[str, Any], name: str, message: Any, options: MutableMapping[str, Any]
-) -> Any:
+def protected(app: Celery, name: str, message: Any, options: MutableMapping[str, Any]) -> Any:
     """Return the reliable twin of a task of Celery's own if the call that is published carries a
     reliable task, or has the id of one; else the task itself.
     """
-    twin = tasks.get(CARRIERS[name])
-    if twin is None or not message.headers.get("id"):
+    tasks = tasks_so_far(app)
+    if not message.headers.get("id"):
         return tasks.get(name)
     task = next(_reliable(tasks, name, message.body[0], message.body[1]), None)
     if task is None and name == _UNLOCK:
@@ -103,7 +111,12 @@ def protected(
         return tasks.get(name)
     if name in _CALLING and task is not None and type(task).max_losses is not None:
         options.setdefault("max_losses", type(task).max_losses)
-    return twin
+    if CARRIERS[name] not in tasks:
+        # Another thread is about to make them, or has just begun to bind the app's first task.
+        if task is not None:
+            task.bind(app)
+        noted(app, "twins")(app)
+    return tasks[CARRIERS[name]]
 
 
 def _reliable(

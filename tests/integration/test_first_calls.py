@@ -7,15 +7,21 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from functools import cached_property, partial
 from typing import Any
 
+import celery.app.base as celery_app
 import pytest
 from celery import Celery
+from celery._state import _task_stack
 from celery.app.amqp import AMQP
 from celery.app.control import Control
 
 from celery_reliable import ReliableTask
 from celery_reliable.app import reliable_of
+from celery_reliable.exceptions import ConfigurationError
+from celery_reliable.options.calls import CALL
+from celery_reliable.publishing import CARRIERS, TWINS
 from tests.integration.conftest import collect_what_apps_leave
 from tests.integration.figures import RECORD
 from tests.support.processes import REPOSITORY
@@ -256,3 +262,170 @@ def test_all_threads_of_a_fresh_process_publish_with_records(redis_server: Redis
         with redis_server.client() as client:
             # Each was sent once, the unique one by all threads together.
             assert client.llen("celery") == len(ids) == 2 * 21 + 1
+
+
+#: The making of the tasks takes a while, and two threads are the first to ask for them.
+AT_ONCE = """
+import faulthandler, sys, threading, time
+import celery.app.base
+from celery import Celery
+from celery_reliable import ReliableTask
+faulthandler.dump_traceback_later(20, exit=True)
+app = Celery("first", broker=sys.argv[1], backend=sys.argv[1], fixups=())
+@app.task(name="first.work", base=ReliableTask)
+def work(): ...
+begun, own = threading.Event(), celery.app.base._announce_app_finalized
+def announce(app):
+    begun.set()
+    # The other thread has the lock of `app.tasks` by then.
+    time.sleep(1.0)
+    own(app)
+celery.app.base._announce_app_finalized = announce
+ids = []
+def by_name():
+    ids.append(app.send_task("first.work").id)
+def by_the_tasks():
+    begun.wait()
+    ids.append(app.signature("first.work").delay().id)
+threads = [threading.Thread(target=call) for call in (by_name, by_the_tasks)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+print(*ids)
+"""
+
+
+@promise("nothing-lost")
+def test_threads_that_publish_by_name_and_by_the_tasks_do_not_wait_for_each_other(
+    redis_server: RedisServer,
+) -> None:
+    ids = _said(AT_ONCE, redis_server).split()
+    assert [is_recorded(redis_server, task_id) for task_id in ids] == [True, True]
+
+
+@promise("nothing-lost", "carried-as-one")
+def test_a_map_has_its_record_though_the_app_is_finalized_before_the_twins_are_asked_for(
+    monkeypatch: pytest.MonkeyPatch, app: Celery, redis_server: RedisServer, meanwhile: Meanwhile
+) -> None:
+    def work(n: int) -> None: ...
+
+    task: Any = app.task(work, name="first.work", base=ReliableTask, shared=False)
+    own = app.on_after_finalize.connect
+
+    def connect(*args: Any, **options: Any) -> Any:
+        meanwhile()
+        return own(*args, **options)
+
+    monkeypatch.setattr(app.on_after_finalize, "connect", connect)
+    meanwhile.act = app.finalize
+    assert task.name == "first.work"
+
+    assert CARRIERS.keys() | TWINS.keys() <= app.tasks.keys()
+    assert is_recorded(redis_server, task.map([1]).apply_async().id)
+
+
+@promise("nothing-lost", "carried-as-one")
+def test_a_map_has_its_record_while_another_thread_makes_the_twins(
+    app: Celery, redis_server: RedisServer, meanwhile: Meanwhile
+) -> None:
+    class Bound(ReliableTask):
+        abstract = True
+
+        @classmethod
+        def on_bound(cls, app: Any) -> None:
+            if cls.name in TWINS:
+                meanwhile()
+
+    # The app's own tasks are of this class, too, and so are their twins.
+    app.task_cls = Bound
+    app.finalize()
+
+    class Work(Bound):
+        name = "first.work"
+
+        def run(self, n: int) -> None: ...
+
+    task = Work()
+    meanwhile.act = lambda: app.signature("celery.map", (task.s(), [1])).apply_async()
+    app.register_task(task)
+
+    assert is_recorded(redis_server, meanwhile.answer().id)
+
+
+@promise("nothing-lost")
+def test_a_shared_task_that_is_made_before_celerys_own_has_its_twins(
+    monkeypatch: pytest.MonkeyPatch, app: Celery, redis_server: RedisServer
+) -> None:
+    def work(n: int) -> None: ...
+
+    own = celery_app._announce_app_finalized
+
+    def announce(app: Celery) -> None:
+        app._task_from_fun(work, name="first.work", base=ReliableTask)
+        own(app)
+
+    monkeypatch.setattr(celery_app, "_announce_app_finalized", announce)
+    app.finalize()
+
+    assert CARRIERS.keys() | TWINS.keys() <= app.tasks.keys()
+
+
+@promise("nothing-lost")
+def test_a_retry_of_a_twin_has_our_headers_of_the_message_before(
+    app: Celery, redis_server: RedisServer
+) -> None:
+    def work(n: int) -> None: ...
+
+    app.task(work, name="first.work", base=ReliableTask, shared=False)
+    app.finalize()
+    twin = app.tasks[CARRIERS["celery.map"]]
+    _task_stack.push(twin)
+    twin.push_request(
+        id="one",
+        retries=0,
+        called_directly=False,
+        args=({"task": "first.work"}, [1]),
+        kwargs={},
+        # It hides the others.
+        headers={"of_somebody": 1},
+        **{CALL: {"max_losses": 7}},
+    )
+    try:
+        twin.retry(throw=False, countdown=0)
+    finally:
+        twin.pop_request()
+        _task_stack.pop()
+    with redis_server.client() as client:
+        (message,) = map(json.loads, client.lrange("celery", 0, -1))
+    assert message["headers"]["task"] == "celery.map"
+    assert message["headers"]["of_somebody"] == 1
+    assert message["headers"][CALL] == {"max_losses": 7}
+
+
+class SendingAMQP(AMQP):
+    """A project's own, which sends by itself."""
+
+    def send_task_message(self, *args: Any, **options: Any) -> Any:
+        """Send nothing."""
+
+
+def test_an_amqp_that_sends_by_itself_is_refused_each_time(app: Celery) -> None:
+    app.amqp_cls = SendingAMQP
+    for name in NAMES:
+        with pytest.raises(ConfigurationError, match="Override _create_task_sender"):
+            app.register_task(_prepared(app, name))
+
+
+class KeepingAMQP(AMQP):
+    """A project's own, which puts something around what Celery sends with."""
+
+    @cached_property
+    def send_task_message(self) -> Any:
+        """What sends a task."""
+        return partial(super().send_task_message)
+
+
+def test_an_amqp_that_keeps_its_own_sender_records(app: Celery, redis_server: RedisServer) -> None:
+    app.amqp_cls = KeepingAMQP
+    assert is_recorded(redis_server, app.register_task(_prepared(app, "first.work")).delay(7).id)
