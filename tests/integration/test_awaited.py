@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from celery import Celery, chord, group
@@ -213,6 +214,18 @@ def test_who_asks_while_another_waits_is_told_at_once(project: Project, store: S
     store(long, "long")
     assert end() == "long"
     assert sorted(heard) == ["other", "stored"]
+
+
+def test_an_error_of_a_callback_is_raised_also_for_a_uuid(project: Project, store: Store) -> None:
+    def fail(_: object) -> None:
+        raise ValueError("of the callback")
+
+    task_id = uuid4()
+    result = project.app.AsyncResult(task_id)  # type: ignore[arg-type]
+    result.then(fail)
+    store(project.app.AsyncResult(str(task_id)), "stored")
+    with pytest.raises(ValueError, match="of the callback"):
+        result.get(timeout=SECONDS)
 
 
 def test_a_wait_that_was_given_up_can_be_taken_up_again(project: Project, store: Store) -> None:
