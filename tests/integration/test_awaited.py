@@ -221,11 +221,15 @@ def test_an_error_of_a_callback_is_raised_also_for_a_uuid(project: Project, stor
         raise ValueError("of the callback")
 
     task_id = uuid4()
-    result = project.app.AsyncResult(task_id)  # type: ignore[arg-type]
-    result.then(fail)
-    store(project.app.AsyncResult(str(task_id)), "stored")
-    with pytest.raises(ValueError, match="of the callback"):
-        result.get(timeout=SECONDS)
+    long, stored = project.send("work", 0), project.app.AsyncResult(str(task_id))
+    end = in_thread(lambda: long.get(timeout=SECONDS))
+    wait_for(lambda: waiting(project, long), SECONDS, "the subscription")
+    project.app.AsyncResult(task_id).then(fail)
+    wait_for(lambda: waiting(project, stored), SECONDS, "the other subscription")
+    store(stored, "stored")
+    wait_for(lambda: not waiting(project, stored), SECONDS, "the callback")
+    store(long, "long")
+    assert isinstance(end(), ValueError)
 
 
 def test_a_wait_that_was_given_up_can_be_taken_up_again(project: Project, store: Store) -> None:

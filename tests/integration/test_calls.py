@@ -330,7 +330,7 @@ def test_a_batch_is_published_when_it_is_flushed_and_never_if_it_is_aborted(
     far(task_id="used")
     far(task_id="used too")
     before = found()
-    behind = []
+    behind: list[str] = []
 
     def mix() -> None:
         with project.app.producer_pool.acquire(block=True) as producer, producer.batch():
