@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kombu import Connection
+from kombu.exceptions import OperationalError
 
 from celery_reliable.compat.relied import Kept, Name, Part, Used, relies_on
 
@@ -71,6 +72,9 @@ class OpenSwitch:
 
 _BATCH = "kombu.messaging:_ProducerBatch"
 
+#: A call that waits for a flush: the id of its task, and what publishes it.
+_Call = tuple[str, Callable[[bool], object]]
+
 
 @relies_on(Kept("kombu.messaging:Producer._batch_local"), part=Part.PRODUCER)
 def is_batching(producer: Any) -> bool:
@@ -90,10 +94,12 @@ def is_batching(producer: Any) -> bool:
     Kept("kombu.messaging:_ProducerBatchState.max_size"),
     part=Part.PRODUCER,
 )
-def at_flush(producer: Any, publish: Callable[[], object]) -> None:
+def at_flush(producer: Any, task_id: str, publish: Callable[[bool], object]) -> None:
     """Call *publish* when the producer's open batch is flushed, and never if that is aborted.
 
-    If it raises, the flush does, and has done what was to be published before.  Raises RuntimeError
+    It is told whether to retry: not once the broker or the ledger was away in the same flush.  A
+    flush publishes all, then raises the first error, which names the other tasks that failed.  A
+    batch that is full is flushed first; if that raises, this call is not kept.  Raises RuntimeError
     if the batch is aborted already, as kombu does.
 
     Replaces ``flush`` of the one object that kombu keeps for a batch: a transport has a place for
@@ -103,17 +109,49 @@ def at_flush(producer: Any, publish: Callable[[], object]) -> None:
     batch = producer._batch_local.current
     if batch.aborted:
         raise RuntimeError("Cannot publish through an aborted batch")
-    waiting: deque[Callable[[], object]] | None = vars(batch).get("reliable_waiting")
+    waiting: deque[_Call] | None = vars(batch).get("reliable_waiting")
     if waiting is None:
         waiting = batch.reliable_waiting = deque()
         flush, left = batch.flush, waiting
 
         def flush_all() -> None:
-            while left and not batch.aborted:
-                left.popleft()()
-            flush()
+            failed = {} if batch.aborted else _publish_all(left)
+            try:
+                flush()
+            except Exception as exc:
+                if not failed:
+                    raise
+                failed["those of no reliable task"] = exc
+            if failed:
+                raise _first_of(failed)
 
         batch.flush = flush_all
-    waiting.append(publish)
     if len(waiting) >= batch.max_size:
         batch.flush()
+    waiting.append((task_id, publish))
+
+
+def _publish_all(waiting: deque[_Call]) -> dict[str, Exception]:
+    """Publish what waits, and return the errors by the ids of the tasks."""
+    failed: dict[str, Exception] = {}
+    is_away = False
+    while waiting:
+        task_id, publish = waiting.popleft()
+        try:
+            publish(not is_away)
+        except Exception as exc:
+            failed[task_id] = exc
+            # Each of many would wait for the same server.
+            is_away = is_away or isinstance(exc, OperationalError)
+    return failed
+
+
+def _first_of(failed: dict[str, Exception]) -> Exception:
+    """Return the first error, which says what else failed."""
+    first, *others = failed.values()
+    message = first.args[0] if first.args else None
+    # Python 3.10 has no notes.
+    if others and isinstance(message, str):
+        names = ", ".join(list(failed)[1:])
+        first.args = (f"{message} In the same flush also failed: {names}", *first.args[1:])
+    return first

@@ -157,10 +157,11 @@ class AwaitedConsumer(ResultConsumer):
 
     def on_state_change(self, meta: Any, message: Any) -> None:
         """Give a result to those who wait for it, also by a UUID: its task has the UUID's text."""
+        same = None
         with suppress(ValueError):
             same = UUID(str(meta.get("task_id")))
-            if meta["task_id"] != same and self._is_awaited(same):
-                super().on_state_change({**meta, "task_id": same}, message)
+        if same is not None and meta["task_id"] != same and self._is_awaited(same):
+            super().on_state_change({**meta, "task_id": same}, message)
         super().on_state_change(meta, message)
 
     def cancel_for(self, task_id: str) -> None:

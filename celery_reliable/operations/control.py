@@ -13,6 +13,7 @@ from celery.app.control import Control
 from celery.utils.functional import maybe_list
 
 from celery_reliable.compat.app import give_part, make_part_by
+from celery_reliable.message import id_as_text
 from celery_reliable.recovery import call_off
 
 __all__ = ["RecordingControl", "install_control", "install_control_everywhere"]
@@ -26,10 +27,11 @@ class RecordingControl(Control):
         workers are to hear it.
         """
         # Workers know a task by the text of its id.
-        if isinstance(task_id, UUID):
-            task_id = str(task_id)
-        elif not isinstance(task_id, str):
-            task_id = [str(one) if isinstance(one, UUID) else one for one in task_id or []]
+        ids = (str, bytes, UUID)
+        if isinstance(task_id, ids):
+            task_id = id_as_text(task_id)
+        else:
+            task_id = [id_as_text(one) if isinstance(one, ids) else one for one in task_id or []]
         # First: what is sent may be waited for, and the broker may be away.
         if destination is None:
             call_off(self.app, maybe_list(task_id) or [])

@@ -73,8 +73,12 @@ class RecordingProducer:
             wire, options = prepared(self._producer, body, options)
             # Which task has the object is not known before, and the caller gets a result now.
             publication.unique = None
-            return at_flush(self._producer, partial(self._publish, wire, options))
+            late = partial(self._publish_late, wire, options)
+            return at_flush(self._producer, publication.ref.id, late)
         return self._publish(body, options)
+
+    def _publish_late(self, wire: Wire, options: dict[str, Any], is_retried: bool) -> Any:
+        return self._publish(wire, options if is_retried else {**options, "retry": False})
 
     def _publish(self, body: Any, options: dict[str, Any]) -> Any:
         """Record the publication, then send it. *body*: a Wire if it is prepared already."""

@@ -9,7 +9,8 @@ from celery import Celery
 
 from celery_reliable import events
 from celery_reliable.app import reliable_of
-from celery_reliable.ledger import Ledger, answers
+from celery_reliable.exceptions import LedgerUnavailable
+from celery_reliable.ledger import Found, Ledger, answers
 from celery_reliable.model import Record, State
 from celery_reliable.recovery.stored_results import try_to_store_revoked
 
@@ -24,27 +25,44 @@ _PATIENCE_SECONDS = 1.0
 _AT_ONCE, _MOST_BYTES = 1000, 1_000_000
 
 
-def call_off(app: Celery, task_ids: Iterable[str]) -> None:
+def call_off(app: Celery, task_ids: Iterable[str]) -> list[str]:
     """Record the revocation of tasks: one that nobody runs is forgotten, and its result stored; one
     that runs is marked, so that it does not run again.
 
-    What goes wrong is only logged, as a revocation is best effort in Celery too.
+    What goes wrong is only logged, as a revocation is best effort in Celery too.  Returns the ids
+    that the ledger was not told of because it is away.
     """
+    left = dict.fromkeys(map(str, task_ids))
     try:
         reliable = reliable_of(app)
         if reliable.is_unprotected:
-            return
-        ids = iter(dict.fromkeys(map(str, task_ids)))
+            return []
+        ids = iter(list(left))
         while some := list(islice(ids, _AT_ONCE)):
             for found in reliable.ledger.find_in_groups(
                 some, most_bytes=_MOST_BYTES, patience_seconds=_PATIENCE_SECONDS
             ):
-                record = found.record
-                if record is not None and record.state in REVOCABLE:
-                    call_off_task(app, reliable.ledger, record, patience_seconds=_PATIENCE_SECONDS)
+                _call_off_found(app, reliable.ledger, found)
+                left.pop(found.task_id)
     except Exception as exc:
         # Workers hear of the revocation all the same.
         events.revocation_not_recorded(error=exc)
+        return list(left) if isinstance(exc, LedgerUnavailable) else []
+    return []
+
+
+def _call_off_found(app: Celery, ledger: Ledger, found: Found) -> None:
+    """Record one.  Raises LedgerUnavailable: the others would wait for the same server."""
+    record = None
+    try:
+        record = found.record
+        if record is not None and record.state in REVOCABLE:
+            call_off_task(app, ledger, record, patience_seconds=_PATIENCE_SECONDS)
+    except LedgerUnavailable:
+        raise
+    except Exception as exc:
+        name = record.name if record is not None else ""
+        events.revocation_not_recorded(name=name, task_id=found.task_id, error=exc)
 
 
 def call_off_task(

@@ -49,18 +49,28 @@ class Passes(NativeThread):
         while not self.stop_asked(wait):
             # A pass takes locks that children need.
             with fork_gate:
-                n_revoked = min(len(self._revoked), _REVOKED_AT_ONCE)
-                call_off(self._host.app, [self._revoked.popleft() for _ in range(n_revoked)])
+                is_told = self._tell_revoked()
                 if self._wanted or time.monotonic() >= sweep_at:
                     sweep_at = time.monotonic() + self._sweep()
                 paced = self._pace()
             wait = max(0.0, sweep_at - time.monotonic())
             if paced is not None:
                 wait = min(wait, paced)
-            if self._revoked:
+            if self._revoked and is_told:
                 wait = 0.0
+        # Some may have come since the last round.
+        with fork_gate:
+            while self._revoked and self._tell_revoked():
+                pass
         if self._sweeper is not None:
             self._sweeper.close()
+
+    def _tell_revoked(self) -> bool:
+        """Tell the ledger of revocations; return whether it was there.  If not, they are kept."""
+        n_revoked = min(len(self._revoked), _REVOKED_AT_ONCE)
+        left = call_off(self._host.app, [self._revoked.popleft() for _ in range(n_revoked)])
+        self._revoked.extendleft(reversed(left))
+        return not left
 
     def _sweep(self) -> float:
         """Run what is due, and return the seconds after which to ask again."""

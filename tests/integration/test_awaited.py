@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from celery import Celery, chord, group
@@ -213,6 +214,22 @@ def test_who_asks_while_another_waits_is_told_at_once(project: Project, store: S
     store(long, "long")
     assert end() == "long"
     assert sorted(heard) == ["other", "stored"]
+
+
+def test_an_error_of_a_callback_is_raised_also_for_a_uuid(project: Project, store: Store) -> None:
+    def fail(_: object) -> None:
+        raise ValueError("of the callback")
+
+    task_id = uuid4()
+    long, stored = project.send("work", 0), project.app.AsyncResult(str(task_id))
+    end = in_thread(lambda: long.get(timeout=SECONDS))
+    wait_for(lambda: waiting(project, long), SECONDS, "the subscription")
+    project.app.AsyncResult(task_id).then(fail)
+    wait_for(lambda: waiting(project, stored), SECONDS, "the other subscription")
+    store(stored, "stored")
+    wait_for(lambda: not waiting(project, stored), SECONDS, "the callback")
+    store(long, "long")
+    assert isinstance(end(), ValueError)
 
 
 def test_a_wait_that_was_given_up_can_be_taken_up_again(project: Project, store: Store) -> None:

@@ -179,6 +179,10 @@ def test_an_id_that_is_no_text_is_made_one_or_refused(project: Project, pool: st
     later = made()
     work.apply_async((0,), task_id=later, countdown=600)
     project.app.control.revoke(later)
+    for name in ("one", "two"):
+        work.apply_async((0,), task_id=name, countdown=600)
+    project.app.control.revoke(b"one")
+    project.app.control.revoke([b"two"])
     assert not client.keys(RECORD + "*")
     for refused in (5, 1.5, True, ("a", 1), b"\xff"):
         with pytest.raises(TypeError, match="is a text or a UUID"):
@@ -319,6 +323,40 @@ def test_a_batch_is_published_when_it_is_flushed_and_never_if_it_is_aborted(
         # It runs, or is skipped.
         assert len(project.effects.runs(unique.id)) <= 1
     wait_for(lambda: found() == (0, 0, 0), 20, "all have ended")
+
+    # Those behind one that fails are published all the same.
+    far = partial(project.send, "work", 0, countdown=3600)
+    refused = partial(far, if_exists="refuse")
+    far(task_id="used")
+    far(task_id="used too")
+    before = found()
+    behind: list[str] = []
+
+    def mix() -> None:
+        with project.app.producer_pool.acquire(block=True) as producer, producer.batch():
+            behind.extend(far(producer=producer).id for _ in range(3))
+            project.send("plain_work", 0, producer=producer, queue="nobody")
+            refused(task_id="used", producer=producer)
+            refused(task_id="used too", producer=producer)
+            behind.extend(far(producer=producer).id for _ in range(3))
+
+    with pytest.raises(TaskExists, match=r"In the same flush also failed: used too$") as caught:
+        mix()
+    assert caught.value.task_id == "used"
+    assert all(record_of(ledger, task_id) for task_id in behind)
+    assert found()[0] == before[0] + 6
+    assert project.redis.client().llen("nobody") == 1
+
+    # An error is never about a call that is kept.
+    with project.app.producer_pool.acquire(block=True) as producer, producer.batch(max_size=2):
+        refused(task_id="used", producer=producer)
+        kept = refused(task_id="new", producer=producer)
+        with pytest.raises(TaskExists) as caught:
+            refused(task_id="not kept", producer=producer)
+        assert caught.value.task_id == "used"
+        last = far(producer=producer)
+    assert all(record_of(ledger, one.id) for one in (kept, last))
+    assert not record_of(ledger, "not kept")
 
     # An outage is told by the flush.
     with pytest.raises(NotPublished):

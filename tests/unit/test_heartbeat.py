@@ -142,3 +142,31 @@ def test_a_call_that_comes_between_any_two_steps_of_the_thread_is_heeded(
         assert 7 in found[0], f"the call at step {at} was lost"
         at += 1
     assert at > 20
+
+
+def test_what_is_revoked_late_or_while_the_ledger_is_away_is_told_of(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    passes, is_away = scene.passes, [False, True, False]
+    monkeypatch.setattr(passes, "_sweep", lambda: SWEEP_SECONDS)
+    scene.host.app = None
+
+    def call_off(app: Any, task_ids: list[str]) -> list[str]:
+        n_told = 1 if is_away.pop(0) else len(task_ids)
+        told.extend(task_ids[:n_told])
+        return task_ids[n_told:]
+
+    def stop_asked(wait_seconds: float) -> bool:
+        if len(is_away) == 2:
+            passes.call_off(["a", "b", "c"])
+        if len(is_away) == 1:
+            assert told == ["a"]
+            assert wait_seconds == SWEEP_SECONDS
+        return len(is_away) == 1
+
+    monkeypatch.setattr(module, "call_off", call_off)
+    monkeypatch.setattr(passes, "stop_asked", stop_asked)
+    passes.run()
+
+    assert told == ["a", "b", "c"]
