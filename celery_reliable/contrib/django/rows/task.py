@@ -87,7 +87,7 @@ class RowTask(ReliableTask):
 
         What the broker or the ledger refuses is logged and not raised: the row is there, and
         `look_after_rows` publishes it, without the options of this call; where the id is that of a
-        task of another name, as soon as that has ended.  A call with a ``link``, or in a canvas,
+        task of another name, as soon as that is gone.  A call with a ``link``, or in a canvas,
         raises it, and one with ``if_exists="refuse"`` raises TaskExists: within a transaction, as
         that has committed.  Raises the model's DoesNotExist, too.
         """
