@@ -57,6 +57,7 @@ RECORD_FIELDS = (
     "revoked",
     "waiting_for",
     "places",
+    "published_as",
 )
 LETTER_FIELDS = (
     "state",
@@ -177,6 +178,7 @@ def record(task_id: str, row: Sequence[bytes | None]) -> Record | None:
         members=tuple(json.loads(got.get("members", "[]"))),
         waiting_for=got.get("waiting_for", ""),
         places=int(got.get("places", 0)),
+        published_as=got.get("published_as", ""),
     )
 
 

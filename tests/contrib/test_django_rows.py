@@ -370,11 +370,13 @@ def test_a_step_that_does_not_ask_is_refused_at_its_first_run(book: Any, make: A
     assert status(book) == ("failed", 1, None)
 
 
-def test_two_effects_without_a_name_are_refused(book: Any, make: Any) -> None:
+@pytest.mark.parametrize("is_within", [True, False])
+def test_two_effects_without_a_name_are_refused(book: Any, make: Any, is_within: bool) -> None:
     def body(task: Any) -> Any:
-        for _ in range(2):
-            with task.effect():
-                pass
+        with transaction.atomic() if is_within else nullcontext():
+            for _ in range(2):
+                with task.effect():
+                    pass
 
     task = make(body)
     with pytest.raises(ConfigurationError, match="name them"):

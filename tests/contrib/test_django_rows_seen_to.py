@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from celery import Celery, states
+from django.db import transaction
 from django.utils import timezone
 
 from celery_reliable import events
 from celery_reliable.app import reliable_of
 from celery_reliable.model import Cause, Claim, ClaimRequest, Reason, State, TaskRef
+from celery_reliable.operations import DeadLetters
+from celery_reliable.task import ReliableTask
 from tests.contrib.test_django_rows import book, make, ran, record_of, status
 from tests.support.promises import promise
 
@@ -224,7 +228,6 @@ def test_rows_are_looked_at_as_soon_as_somebody_hears_of_their_tasks(
     book: Any, task: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from celery_reliable.contrib.django.tasks import rows
-    from celery_reliable.operations import DeadLetters
 
     asked: list[dict[str, Any]] = []
     monkeypatch.setattr(rows.__class__, "apply_async", lambda self, **o: asked.append(o["kwargs"]))
@@ -261,3 +264,87 @@ def bury(app: Celery, claim: Claim) -> None:
         claim, Reason.LOST, exception="lost", traceback="", patience_seconds=1
     )
     events.task_buried(app=app, name="shelf.count", task_id=claim.task_id, reason=Reason.LOST)
+
+
+def published_by_another(task: Any) -> Any:
+    """Publish a task of another name, and return that."""
+
+    @task.app.task(base=ReliableTask, name="shelf.other", shared=False)  # type: ignore[untyped-decorator]
+    def other() -> None: ...
+
+    other.apply_async(task_id="inv-1")
+    return other
+
+
+@pytest.mark.parametrize("is_within", [True, False])
+@pytest.mark.parametrize("ends_as", [states.REVOKED, "dead"])
+def test_a_row_whose_id_is_another_tasks_is_not_settled_by_that(
+    book: Any, task: Any, caplog: pytest.LogCaptureFixture, is_within: bool, ends_as: str
+) -> None:
+    other = published_by_another(task)
+    called: list[int] = []
+    with transaction.atomic() if is_within else nullcontext():
+        task.apply_async((book.pk,), task_id="inv-1")
+        transaction.on_commit(lambda: called.append(1))
+    # What the row is refused is not in the way of others' callbacks.
+    assert called == [1]
+
+    def is_refused() -> None:
+        caplog.clear()
+        forget(book)
+        assert looked_after(task) == {"failed": 1}
+        assert "its id is that of a task shelf.other" in caplog.text
+        assert (status(book)[0], book.task_published_ms) == ("waiting", None)
+        assert record_of(task, "inv-1").name == "shelf.other"
+
+    is_refused()
+    ledger = reliable_of(task.app).ledger
+    if ends_as == "dead":
+        ledger.bury(
+            claimed(other, "inv-1"), Reason.FAILED, exception="no", traceback="", patience_seconds=1
+        )
+        is_refused()
+        DeadLetters(task.app).discard("inv-1")
+    else:
+        epoch = record_of(task, "inv-1").epoch
+        ledger.cancel("inv-1", epoch=epoch, outcome=ends_as, by="an operator")
+        task.backend.store_result("inv-1", None, ends_as)
+    forget(book)
+    assert looked_after(task) == {"published": 1}
+    record = record_of(task, "inv-1")
+    assert record.name == "shelf.count"
+    assert (status(book)[0], book.task_published_ms) == ("waiting", record.published_ms)
+
+
+def test_a_row_that_has_ended_does_not_wait_for_another_task_of_its_id(
+    book: Any, task: Any
+) -> None:
+    published_by_another(task)
+    type(book).objects.filter(pk=book.pk).update(
+        task_id="inv-1", task_name=task.name, task_status="failed"
+    )
+    assert looked_after(task, task_ids=["inv-1"]) == {}
+    assert status(book)[0] == "failed"
+
+
+def test_what_has_replaced_the_task_of_a_row_is_that_rows(book: Any, task: Any) -> None:
+    task.apply_async((book.pk,), task_id="inv-1")
+    ledger = reliable_of(task.app).ledger
+    claim = claimed(task, "inv-1")
+    ledger.record(
+        TaskRef("inv-1", "shelf.other"),
+        epoch=ledger.senders.new_epoch(1),
+        state=State.QUEUED,
+        due_in_ms=60_000,
+        message="{}",
+        claim=claim,
+        patience_seconds=1,
+    )
+    record = record_of(task, "inv-1")
+    assert (record.name, record.published_as) == ("shelf.other", "shelf.count")
+    # Its publisher was killed before it could note the time.
+    type(book).objects.filter(pk=book.pk).update(task_published_ms=None)
+    forget(book)
+    assert looked_after(task) == {}
+    book.refresh_from_db()
+    assert book.task_published_ms == record.published_ms

@@ -55,6 +55,8 @@ class RowAttempt:
     writer: int
     #: Its effect is committed, with all transactions around it, and with it the task's success.
     is_done: bool = False
+    #: A block has ended the task, and a transaction around it may have been rolled back since.
+    has_ended: bool = False
 
     def write(self, **values: Any) -> None:
         """Write columns of the user's, and set them on `row`.  Raises RowTaken."""
@@ -66,18 +68,24 @@ class RowAttempt:
     @contextmanager
     def effect(self) -> Iterator[Effect]:
         """The transaction that ends the task.  Raises RowTaken."""
-        if self.is_done:
-            raise ConfigurationError(
-                f"Task {self.task.name} has two effects without a name. Such an effect ends the "
-                "task, so there is one at most: name them, with self.effect('charge')."
-            )
+        self._refuse_second(self.is_done)
         effect = Effect("", None)
         with transaction.atomic(using=self.place.using):
             self.place.hold(self.writer)
+            # The row tells, as its status is rolled back with what is around the block.
+            self._refuse_second(self.has_ended and self.place.has_succeeded())
             yield effect
             self.place.end(self.writer, TaskStatus.SUCCEEDED, result=effect.result)
             # A transaction around the block may still be rolled back.
             transaction.on_commit(self._is_committed, using=self.place.using)
+            self.has_ended = True
+
+    def _refuse_second(self, is_second: bool) -> None:
+        if is_second:
+            raise ConfigurationError(
+                f"Task {self.task.name} has two effects without a name. Such an effect ends the "
+                "task, so there is one at most: name them, with self.effect('charge')."
+            )
 
     def _is_committed(self) -> None:
         self.is_done = True

@@ -176,6 +176,10 @@ class RowPlace:
         if not self.rows().filter(task_writer=writer).update(task_writer=writer):
             raise self._taken()
 
+    def has_succeeded(self) -> bool:
+        """Whether the row says so, as this transaction sees it."""
+        return bool(self.rows().filter(task_status=TaskStatus.SUCCEEDED).exists())
+
     def write(self, writer: int, **values: Any) -> None:
         """Write columns of the user's.  Raises RowTaken when *writer* may not, and ValueError for a
         column of the task.

@@ -25,7 +25,7 @@ from celery_reliable.contrib.django.rows.places import RowPlace, as_json
 from celery_reliable.contrib.django.rows.task import RowTask
 from celery_reliable.exceptions import ReliableError, one_line
 from celery_reliable.ledger import Look
-from celery_reliable.model import Reason, State
+from celery_reliable.model import EndedTask, Reason, Record, State
 
 __all__ = ["RowsReport", "look_after_rows", "row_models", "row_places"]
 
@@ -131,6 +131,16 @@ class _Row:
         """Whether what was published then is this row's task, and no earlier one with its id."""
         return self.published_ms is not None and published_ms >= self.published_ms
 
+    def has(self, record: Record | EndedTask) -> bool:
+        """Whether the record with the row's id is of a task that the row may mean: a chosen id may
+        be another task's.
+        """
+        # An id that Celery made is nobody else's, and a replacement keeps the time.
+        if self.published_ms in (0, record.published_ms):
+            return True
+        published_as = record.published_as if isinstance(record, Record) else ""
+        return self.name in (record.name, published_as)
+
     def unchanged(self) -> Any:
         return self.place.rows().filter(
             task_id=self.id, task_writer=self.writer, task_status=self.status
@@ -171,7 +181,9 @@ def _look_at(app: Celery, rows: Sequence[_Row], report: RowsReport) -> None:
     report.looked_at += len(rows)
     looks = reliable_of(app).ledger.look_all([row.id for row in rows])
     alive = []
-    for row, look in zip(rows, looks, strict=True):
+    for row, found in zip(rows, looks, strict=True):
+        # While the id is another task's, the ledger knows nothing of the row's, and refuses it.
+        look = found if found is not None and row.has(found.record) else None
         is_dead = look is not None and look.record.state is State.DEAD
         if look is not None and not is_dead and row.published_ms is None:
             row.place.note_published(row.id, look.record.published_ms)
@@ -216,7 +228,7 @@ def _is_set_back(row: _Row, look: Look, report: RowsReport) -> bool:
 def _without_record(app: Celery, row: _Row, report: RowsReport) -> None:
     """Write what became of a task that has ended; publish one of which nobody knows.
 
-    The record of the row's id may be the dead letter of an earlier task.
+    The record of the row's id may be the dead letter of an earlier task, or another task's.
     """
     task = app.tasks.get(row.name)
     if not isinstance(task, RowTask):
@@ -259,6 +271,9 @@ def _outcome(app: Celery, task: RowTask, row: _Row) -> tuple[str, Any]:
     ledger = reliable_of(app).ledger
     kept = ledger.ended_task(row.id)
     state, result = _stored(task, row.id)
+    if kept is not None and not row.has(kept) and row.is_of(kept.published_ms):
+        # Another task has had the id since, and what Celery has stored is that one's.
+        return states.PENDING, None
     if kept is not None and kept.outcome in _STATUS_OF and row.is_of(kept.published_ms):
         return kept.outcome, result if state == kept.outcome else None
     if row.published_ms == 0:

@@ -24,7 +24,7 @@ from celery_reliable.contrib.django.rows.model import TaskRow
 from celery_reliable.contrib.django.rows.places import RowPlace
 from celery_reliable.exceptions import ConfigurationError, ReliableError, TaskExists
 from celery_reliable.message import looks_used_once
-from celery_reliable.options import refuse, resolve_object_id
+from celery_reliable.options import REFUSE, refuse, resolve_object_id
 from celery_reliable.publishing import is_member
 from celery_reliable.task import ReliableTask
 
@@ -85,10 +85,11 @@ class RowTask(ReliableTask):
         """Let the row wait for a task, and publish that when the transaction has committed; at once
         where there is none.
 
-        What the broker or the ledger refuse is logged and not raised: the row is there, and
-        `look_after_rows` publishes it, without the options of this call.  A call with a ``link``,
-        or in a canvas, raises it, and one with ``if_exists="refuse"`` raises TaskExists: within a
-        transaction, as that has committed.  Raises the model's DoesNotExist, too.
+        What the broker or the ledger refuses is logged and not raised: the row is there, and
+        `look_after_rows` publishes it, without the options of this call; where the id is that of a
+        task of another name, as soon as that is gone.  A call with a ``link``, or in a canvas,
+        raises it, and one with ``if_exists="refuse"`` raises TaskExists: within a transaction, as
+        that has committed.  Raises the model's DoesNotExist, too.
         """
         publish = super().apply_async
         given = (args, kwargs)
@@ -108,12 +109,12 @@ class RowTask(ReliableTask):
                 publish(*given, asked, producer, link, link_error, shadow, **options)
                 if not is_new:
                     self._note_published(place, asked)
-            except TaskExists:
-                # Its caller has asked to be told (``if_exists="refuse"``).
-                raise
             except (ReliableError, OperationalError) as exc:
-                if link or link_error or is_member(options):
-                    # The row does not know what follows the task.
+                # Without the option, the id is a task's of another name, and the row can wait: what
+                # is raised on commit keeps the callbacks of others from running.
+                is_asked_for = isinstance(exc, TaskExists) and options.get("if_exists") == REFUSE
+                # The row does not know what follows the task.
+                if is_asked_for or link or link_error or is_member(options):
                     raise
                 events.row_not_published(task=self, task_id=asked, error=exc)
 
@@ -139,8 +140,8 @@ class RowTask(ReliableTask):
             return
         try:
             (look,) = reliable.ledger.look_all([task_id])
-            # One that has ended already has taken the row.
-            if look is not None:
+            # One that has ended already has taken the row, and its id may be another's by now.
+            if look is not None and self.name in (look.record.name, look.record.published_as):
                 place.note_published(task_id, look.record.published_ms)
         except (ReliableError, DatabaseError) as exc:
             events.row_not_written(task=self, task_id=task_id, error=exc)
