@@ -239,7 +239,7 @@ class World(RuleBasedStateMachine):
             exception="",
             traceback="",
             message="raw",
-            name="?",
+            name=message.task.name,
             epoch=message.epoch,
             is_unproved=not message.generation,
         )

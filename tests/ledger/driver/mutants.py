@@ -564,8 +564,16 @@ MUTANTS = {
             )
         },
         "claims of nobody",
-        ("kill_worker",),
-        tried_first=3,
+        # A release deregisters workers whose lease has run out while they begin something.
+        ("kill_worker", "long", "sweepers"),
+        {
+            "tasks": ("work",),
+            "outcomes": ("ok", "long"),
+            "n_hosts": 2,
+            "n_slots": 2,
+            "chances": {"act": 0.1, "publish": 0.2, "kill_worker": 0.01, "long": 0.02},
+        },
+        is_alone=True,
     ),
     "out_of_line": Mutant(
         "whoever comes takes a free place, whoever stands in the line",

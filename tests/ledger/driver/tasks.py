@@ -122,7 +122,8 @@ def make_app(port: int, *, is_apart: bool) -> World:
     )
     define("plain", base=Task, acks_late=True)
     app.finalize()
-    app._tasks = _Known(app._tasks)
+    # What has read them by now has them kept: both are replaced.
+    app.tasks = app._tasks = _Known(app._tasks)
     app.set_current()
     return app
 
