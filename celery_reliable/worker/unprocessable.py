@@ -120,9 +120,8 @@ class Unprocessable:
         # The same element has the same name: it may be buried twice.
         nameless = f"unreadable-{uuid.uuid5(uuid.NAMESPACE_OID, delivery.tag).hex[:16]}"
         written = headers_as_written(delivery.raw)
-        told = {
-            k: v for k, v in written.items() if k in ("id", "task", HEADER) and v and type(v) is str
-        }
+        fields = ((k, written.get(k)) for k in ("id", "task", HEADER))
+        told = {k: v for k, v in fields if v and type(v) is str}
         # Otherwise its record would stay, and have the message sent again and again.
         task_id = told.setdefault("id", nameless)
         name = told.get("task", "")

@@ -122,7 +122,8 @@ def test_every_command_runs(project: Project) -> None:
     assert len(commands) > 25
     put(project, "one")
     groups = run("celery -A proj reliable dead-letters groups --json", project.app)
-    known = {"ID": "one", "GROUP": json.loads(groups.output)["groups"][0]["group"]}
+    group = json.loads(groups.output)["groups"][0]["group"]
+    known = {"ID": "one", "GROUP": group, "TASK": "project.work"}
     for number, command in enumerate(commands):
         # One before may have replayed all that there were.
         known["ID"] = f"letter-{number}"

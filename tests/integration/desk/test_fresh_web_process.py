@@ -67,7 +67,7 @@ FILES = {
     """,
 }
 LETTERS = "/admin/celery_reliable/deadletter/"
-PAGES = ("desk/", "tasks/", "objects/?task=shop.tasks.sync&id=acme", "orders/", "groups/", "")
+SHOWN = ("desk/", "tasks/", "objects/?task=shop.tasks.sync&id=acme", "orders/", "groups/", "")
 WARM = "/api/v1/status"
 
 
@@ -92,7 +92,7 @@ def without_numbers(page: str) -> str:
 
 
 def test_a_page_does_not_depend_on_what_was_opened_before(project: DjangoProject) -> None:
-    for page in PAGES:
+    for page in SHOWN:
         fresh = project.ran("open.py", LETTERS + page)
         after_others = project.ran("open.py", WARM, LETTERS + page)
         assert without_numbers(fresh) == without_numbers(after_others), page
