@@ -34,7 +34,7 @@ _NAMES = [
     ),
     *("group_chord_counting", "chord_on_error", "header_task_replaced", "body_task_replaced"),
 ]
-#: It sets what its handler notes to False only when `delay` has returned: a worker that is quick, or
+#: It sets what its handler notes to False only when `delay` has returned: a quick worker, also on
 #: a busy machine, has received the task by then.
 _RACING = (
     f"--deselect={FOLDER}/test_tasks.py::test_task_replacement"
