@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from functools import cached_property, partial
 from typing import Any
 
+import celery._state as celery_state
 import celery.app.base as celery_app
 import pytest
 from celery import Celery
@@ -74,8 +75,11 @@ def meanwhile() -> Meanwhile:
 
 
 @pytest.fixture
-def app(redis_server: RedisServer) -> Iterator[Celery]:
-    """A plain app that has not made anything yet."""
+def app(redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Celery]:
+    """A plain app that has not made anything yet, and gets no shared task of another test's."""
+    finalizers = celery_state._on_app_finalizers
+    own = {one for one in finalizers if one.__module__ == "celery.app.builtins"}
+    monkeypatch.setattr(celery_state, "_on_app_finalizers", own)
     url = redis_server.url()
     made = Celery("first", broker=url, backend=url, set_as_current=False, fixups=())
     yield made
