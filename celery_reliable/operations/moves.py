@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -106,10 +106,12 @@ class Moves:
         prefer: Sequence[str] = (),
         else_queue: str = "",
         dry_run: bool = False,
+        progress: Callable[[int], None] = lambda _: None,
     ) -> Moved:
         """Let only *workers* (names, or patterns of names) run these tasks; none: any worker.
 
         *prefer* and *else_queue* as the options of a task.  Raises CannotMove for what is no name.
+        *progress* is called with how many tasks are done with, after each.
         """
         given = {"only_workers": workers, "prefer_workers": prefer, "else_queue": else_queue}
         named = {name: value for name, value in given.items() if value}
@@ -119,7 +121,10 @@ class Moves:
         ids = list(dict.fromkeys(task_ids))
         found = Moved(secrets.token_hex(4), meant.only)
         if dry_run:
-            seen = [(one, self._fate(self._ledger.find(one), meant)) for one in ids]
+            seen: list[tuple[str, _Fate]] = []
+            for task_id in ids:
+                seen.append((task_id, self._fate(self._ledger.find(task_id), meant)))
+                progress(len(seen))
             return replace(_sorted(found, seen), is_dry_run=True)
         about = {
             "ids": ids[:_MOST_EXAMPLES],
@@ -133,6 +138,7 @@ class Moves:
                 fates.append((task_id, fate))
                 outcome.done += fate in (_Fate.SENT, _Fate.STOPPED, _Fate.STAYS)
                 outcome.failed += fate is _Fate.REFUSED
+                progress(len(fates))
         return _sorted(found, fates)
 
     def _fate(self, record: Record | None, meant: NamedWorkers) -> _Fate:

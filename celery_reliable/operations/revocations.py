@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -118,17 +118,22 @@ class Revocations:
         by: str,
         if_running: IfRunning = IfRunning.STOP,
         dry_run: bool = False,
+        progress: Callable[[int], None] = lambda _: None,
     ) -> Revoked:
         """Revoke the tasks with these ids, each whatever it was published as last.
 
         REVOKED is stored as the result of what does not run, chords are told, objects freed.  What
         runs keeps its object until it has stopped.  A pool of threads, and a solo one, stops
-        nothing: there a task finishes.
+        nothing: there a task finishes.  *progress* is called with how many tasks are done with,
+        after each.
         """
         ids = list(dict.fromkeys(task_ids))
         run = secrets.token_hex(4)
         if dry_run:
-            seen = [(task_id, _fate_of(self._ledger.find(task_id))) for task_id in ids]
+            seen: list[tuple[str, _Fate]] = []
+            for task_id in ids:
+                seen.append((task_id, _fate_of(self._ledger.find(task_id))))
+                progress(len(seen))
             return replace(_sorted(run, if_running, seen), is_dry_run=True)
         about = {
             "ids": ids[:_MOST_EXAMPLES],
@@ -142,6 +147,7 @@ class Revocations:
                 fates.append((task_id, fate))
                 outcome.done += fate in _DONE
                 outcome.failed += fate in _FAILED
+                progress(len(fates))
             outcome.problem = self._told(
                 [one for one, fate in fates if fate is _Fate.RUNNING], if_running
             )

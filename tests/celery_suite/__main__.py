@@ -37,8 +37,7 @@ _NAMES = [
 #: It sets what its handler notes to False only when `delay` has returned: a quick worker, also on
 #: a busy machine, has received the task by then.
 _RACING = (
-    f"--deselect={FOLDER}/test_tasks.py::test_task_replacement"
-    "::test_replaced_task_nesting_level_0"
+    f"--deselect={FOLDER}/test_tasks.py::test_task_replacement::test_replaced_task_nesting_level_0"
 )
 #: What a run without arguments takes: each kind of canvas, and what tasks go through.
 SHARE = [

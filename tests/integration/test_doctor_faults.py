@@ -233,7 +233,9 @@ def test_a_server_without_a_command(
     command: str, codes: set[str], start_redis: StartRedis, tmp_path: Path
 ) -> None:
     binary = tmp_path / "server"
-    binary.write_text(f'#!/bin/sh\nexec {REDIS_6 or redis_binary()} "$@" --rename-command {command} ""\n')
+    binary.write_text(
+        f'#!/bin/sh\nexec {REDIS_6 or redis_binary()} "$@" --rename-command {command} ""\n'
+    )
     binary.chmod(0o755)
     server = start_redis(DURABLE, binary=binary)
 

@@ -15,7 +15,7 @@ from celery_reliable.operations.cli.calling import (
     errors_told,
 )
 from celery_reliable.operations.cli.printing import counted, print_json
-from celery_reliable.operations.cli.progress import interruptible, repeated
+from celery_reliable.operations.cli.progress import Progress, interruptible, repeated
 from celery_reliable.operations.desk import Desk
 from celery_reliable.operations.moves import CannotMove, Moved
 from celery_reliable.operations.tables import printable
@@ -51,8 +51,9 @@ def move(
     with errors_told(ctx), Desk(app_of(ctx), patience_seconds=PATIENCE_SECONDS) as desk:
         # Whether an attempt has succeeded is known by the backend of its task.
         desk.app.loader.import_default_modules()
+        progress = Progress("looked at" if dry_run else "moved", len(set(task_ids)))
         try:
-            with interruptible(_to_go_on):
+            with interruptible(lambda: _to_go_on(progress)), progress:
                 found = desk.moves.move(
                     task_ids,
                     workers,
@@ -60,14 +61,15 @@ def move(
                     prefer=prefer,
                     else_queue=else_queue,
                     dry_run=dry_run,
+                    progress=progress.reach,
                 )
         except CannotMove as exc:
             raise click.UsageError(str(exc)) from None
         _told(desk, found, as_json)
 
 
-def _to_go_on() -> str:
-    return f"Interrupted. What was moved stays so. To go on:\n  {repeated()}"
+def _to_go_on(progress: Progress) -> str:
+    return f"Interrupted: {progress.line}. What was moved stays so. To go on:\n  {repeated()}"
 
 
 def _told(desk: Desk, found: Moved, as_json: bool) -> None:

@@ -26,11 +26,12 @@ _INTERRUPTED = 130
 class Progress:
     """Says each second on stderr how far an act is: a bar at a terminal, else a line.
 
-    *total*: how many letters are meant; None: not known.
+    *total*: how many letters, or tasks, are meant; None: not known.
     """
 
     def __init__(self, verb: str, total: int | None) -> None:
         self.last: Done | None = None
+        self._count = 0
         self._verb = verb
         self._total = total
         self._began = time.monotonic()
@@ -43,6 +44,11 @@ class Progress:
     def __call__(self, done: Done) -> None:
         """Take what has been done so far."""
         self.last = done
+        self.reach(done.done + done.gone + done.failed)
+
+    def reach(self, count: int) -> None:
+        """Take how many of them the act has dealt with so far."""
+        self._count = count
 
     def __enter__(self) -> Progress:
         if self._bar is not None:
@@ -72,10 +78,6 @@ class Progress:
         if self._total is None or not count:
             return said
         return f"{said}, {span(max(0, self._total - count) / rate)} left"
-
-    @property
-    def _count(self) -> int:
-        return 0 if self.last is None else self.last.done + self.last.gone + self.last.failed
 
     def _say(self) -> None:
         while not self._is_over.wait(_EVERY_SECONDS):

@@ -16,7 +16,7 @@ from celery_reliable.operations.cli.calling import (
     errors_told,
 )
 from celery_reliable.operations.cli.printing import counted, print_json
-from celery_reliable.operations.cli.progress import interruptible, repeated
+from celery_reliable.operations.cli.progress import Progress, interruptible, repeated
 from celery_reliable.operations.desk import Desk
 from celery_reliable.operations.revocations import IfRunning, Revoked
 from celery_reliable.operations.tables import printable
@@ -71,7 +71,10 @@ def _revoke(
 ) -> None:
     with errors_told(ctx), Desk(app_of(ctx), patience_seconds=PATIENCE_SECONDS) as desk:
         if dry_run or not yes:
-            meant = desk.revocations.revoke(task_ids, by=somebody(), if_running=how, dry_run=True)
+            with Progress("looked at", len(set(task_ids))) as progress:
+                meant = desk.revocations.revoke(
+                    task_ids, by=somebody(), if_running=how, dry_run=True, progress=progress.reach
+                )
             if dry_run:
                 _told(desk, meant, "would be revoked", as_json)
                 return
@@ -82,13 +85,16 @@ def _revoke(
             runs = f" ({len(meant.running)} running: {how.value})" if meant.running else ""
             question = f"Revoke {counted(meant.done, 'task')}{runs} for good?"
             click.confirm(question, abort=True, err=True)
-        with interruptible(_to_go_on):
-            done = desk.revocations.revoke(task_ids, by=somebody(), if_running=how)
+        progress = Progress("revoked", len(set(task_ids)))
+        with interruptible(lambda: _to_go_on(progress)), progress:
+            done = desk.revocations.revoke(
+                task_ids, by=somebody(), if_running=how, progress=progress.reach
+            )
         _told(desk, done, "revoked", as_json)
 
 
-def _to_go_on() -> str:
-    return f"Interrupted. What was revoked stays so. To go on:\n  {repeated()}"
+def _to_go_on(progress: Progress) -> str:
+    return f"Interrupted: {progress.line}. What was revoked stays so. To go on:\n  {repeated()}"
 
 
 def _told(desk: Desk, found: Revoked, verb: str, as_json: bool) -> None:

@@ -10,11 +10,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from celery_reliable.operations import Desk
 from tests.integration.commands import Run, entry_point_path
 from tests.integration.conftest import APP, Project
 from tests.integration.letters import put
 from tests.support.processes import REPOSITORY
+from tests.support.proxy import RedisProxy
 from tests.support.waiting import wait_for
 
 COUNT = 100
@@ -25,38 +28,89 @@ def test_an_act_tells_each_second_how_far_it_is_and_at_ctrl_c_how_to_go_on(
 ) -> None:
     for number in range(COUNT):
         put(project, f"letter-{number}")
-    environ = project.environ("ready:none", {})
-    paths = [entry_point_path(tmp_path), str(REPOSITORY), environ.get("PYTHONPATH", "")]
-    words = f"-A {APP} reliable dead-letters replay --all --yes --rate 10".split()
-    with (tmp_path / "err").open("w") as err:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "celery", *words],
-            cwd=tmp_path,
-            env={**environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
-            stdout=subprocess.DEVNULL,
-            stderr=err,
-        )
-        try:
-            wait_for(lambda: len(lines(tmp_path)) >= 2, 60, "two lines")
-        finally:
-            process.send_signal(signal.SIGINT)
-            code = process.wait(20)
+    words = ["dead-letters", "replay", "--all", "--yes", "--rate", "10"]
+    code = interrupted(project, tmp_path, *words)
 
     assert code == 130
     assert 0 < desk.letters.count() < COUNT
-    *said, interrupted, command = lines(tmp_path)
+    *said, interruption, command = lines(tmp_path)
     for line in said:
         assert re.fullmatch(
             rf"\d+ of {COUNT} replayed, \d+\.\d/s(, [\d.]+ (s|min)( \d+ s)? left)?", line
         ), line
-    assert f" of {COUNT} replayed" in interrupted
+    assert f" of {COUNT} replayed" in interruption
     # It is a command, which does the rest.
     program, *rest = shlex.split(command)
+    words = ["-A", APP, "reliable", *words]
     assert (program, rest[: len(words)]) == ("celery", words)
     assert "--before" in rest
     ran = run(*rest[rest.index("reliable") + 1 :], "--rate", "1000")
     assert ran.code == 0, ran.err
     assert desk.letters.count() == 0
+
+
+@pytest.mark.parametrize(
+    ("act", "options", "verb"),
+    [
+        ("revoke", ["--yes"], "revoked"),
+        ("stop", ["--yes"], "revoked"),
+        ("move", ["--workers", "elsewhere"], "moved"),
+    ],
+)
+def test_an_act_on_named_tasks_does_so_too(
+    act: str,
+    options: list[str],
+    verb: str,
+    project: Project,
+    desk: Desk,
+    run: Run,
+    proxy: RedisProxy,
+    tmp_path: Path,
+) -> None:
+    ids = [project.send("work", 0).id for _ in range(COUNT)]
+    proxy.delay(0.05)
+    slow = project.with_settings(broker_url=proxy.url(), result_url=proxy.url(1))
+
+    code = interrupted(slow, tmp_path, act, *ids, *options)
+
+    def is_done(task_id: str) -> bool:
+        return desk.tasks.get(task_id).why.kind.value != "queue"
+
+    assert code == 130
+    *said, interruption, command = lines(tmp_path)
+    for line in said:
+        assert re.match(rf"\d+ of {COUNT} {verb}, ", line), line
+    assert f" of {COUNT} {verb}" in interruption
+    assert 0 < sum(map(is_done, ids)) < COUNT
+    words = shlex.split(command)
+    ran = run(*words[words.index("reliable") + 1 :])
+    assert ran.code == 0, ran.err
+    assert all(map(is_done, ids))
+
+
+def interrupted(project: Project, folder: Path, *words: str) -> int:
+    """Run the command until it has said twice how far it is, press Ctrl-C, and return its code."""
+    environ = project.environ("ready:none", {})
+    paths = [entry_point_path(folder), str(REPOSITORY), environ.get("PYTHONPATH", "")]
+
+    def is_under_way() -> bool:
+        said = lines(folder)
+        return len(said) >= 2 and not said[-1].startswith("0 ")
+
+    with (folder / "err").open("w") as err:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "celery", "-A", APP, "reliable", *words],
+            cwd=folder,
+            env={**environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
+            stdout=subprocess.DEVNULL,
+            stderr=err,
+        )
+        try:
+            wait_for(is_under_way, 60, "two lines, and something done")
+        finally:
+            process.send_signal(signal.SIGINT)
+            code = process.wait(20)
+    return code
 
 
 def lines(folder: Path) -> list[str]:
