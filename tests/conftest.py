@@ -12,8 +12,7 @@ from typing import Any, TypeVar
 import pytest
 import redis
 
-from celery_reliable.ledger.recording import TRACE_VARIABLE, is_recording
-from celery_reliable.ledger.scripts import script
+from proof.traces import recording
 from tests.support.effects import Effects
 from tests.support.forking import FORK_SECONDS, Working
 from tests.support.processes import CeleryProcess
@@ -120,7 +119,7 @@ def pytest_configure(config: pytest.Config) -> None:
         # For the workers of xdist, and those of Celery.
         os.environ["TESTS_APART"] = "yes"
     if config.getoption("traces"):
-        os.environ[TRACE_VARIABLE] = "yes"
+        recording.start()
     if config.getoption("shifts"):
         os.environ["TESTS_SHIFTS"] = "yes"
     if config.getoption("pops"):
@@ -151,14 +150,12 @@ def scale(pytestconfig: pytest.Config) -> Scale:
 @pytest.fixture
 def tracing(request: pytest.FixtureRequest) -> Iterator[None]:
     """Record what this test and its processes ask of ledgers, if its module is one of those."""
-    if not is_traced(request.path) or is_recording():
+    if not is_traced(request.path) or recording.is_recording():
         yield
         return
-    os.environ[TRACE_VARIABLE] = "yes"
-    script.cache_clear()
+    recording.start()
     yield
-    del os.environ[TRACE_VARIABLE]
-    script.cache_clear()
+    recording.stop()
 
 
 @pytest.fixture
@@ -178,7 +175,7 @@ def start_redis(
 
     with ended(make) as start:
         yield start
-        if is_recording() and request.node.get_closest_marker("untraced") is None:
+        if recording.is_recording() and request.node.get_closest_marker("untraced") is None:
             request.node.user_properties.append((ACCEPTED, check_servers(servers)))
 
 
@@ -228,7 +225,7 @@ def shared_redis(
     with _shared_server.client() as client:
         client.flushdb()
         yield client
-        if is_recording() and request.node.get_closest_marker("untraced") is None:
+        if recording.is_recording() and request.node.get_closest_marker("untraced") is None:
             request.node.user_properties.append((ACCEPTED, check_traces(client).accepted.total()))
 
 

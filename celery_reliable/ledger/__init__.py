@@ -23,7 +23,6 @@ from celery_reliable.ledger.runs import Run, Runs
 from celery_reliable.ledger.startup_test import self_test
 from celery_reliable.ledger.store import Ledger
 from celery_reliable.ledger.transitions import Step
-from celery_reliable.ledger.watching import Watch
 
 __all__ = [
     "AS_IT_IS",
@@ -50,7 +49,6 @@ __all__ = [
     "Run",
     "Runs",
     "Step",
-    "Watch",
     "WorkerLook",
     "answers",
     "behind_sentinels",

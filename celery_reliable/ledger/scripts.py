@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
-from celery_reliable.ledger.recording import is_recording, recorded
-
-__all__ = ["Script", "inside", "names", "script", "together"]
+__all__ = ["Script", "inside", "names", "script", "source", "together"]
 
 #: Two scripts as one.  Each has the keys and arguments that are its own; the last two arguments are
 #: how many of either the first one has.
@@ -37,12 +35,15 @@ class Script:
     sha: str
 
 
+def source(name: str) -> str:
+    """Return the file of the transition *name*; raises FileNotFoundError if there is none."""
+    return resources.files(__package__).joinpath("lua").joinpath(f"{name}.lua").read_text("utf-8")
+
+
 @cache
 def script(name: str) -> Script:
     """Return the transition called *name*; raises FileNotFoundError for a name without a file."""
-    text = resources.files(__package__).joinpath("lua").joinpath(f"{name}.lua").read_text("utf-8")
-    if is_recording():
-        text = recorded(name, text)
+    text = source(name)
     return Script(name, text, hashlib.sha1(text.encode()).hexdigest())
 
 

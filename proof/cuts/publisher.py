@@ -13,7 +13,7 @@ from celery.signals import before_task_publish
 
 from celery_reliable.app import reliable_of
 from celery_reliable.exceptions import UnknownDeadLetter
-from celery_reliable.operations.dead_letters import DeadLetters
+from celery_reliable.operations import DeadLetters
 from proof.cuts.log import Log
 from proof.cuts.scenarios import PARTS, SCENARIOS
 from tests.integration.project.factory import Settings, create_app

@@ -17,7 +17,7 @@ from kombu.exceptions import OperationalError
 
 from celery_reliable.app import reliable_of
 from celery_reliable.exceptions import ReliableError, UnknownDeadLetter
-from celery_reliable.operations.dead_letters import DeadLetters
+from celery_reliable.operations import DeadLetters
 from proof.cuts.log import Log
 from proof.soak.app import create_soak_app
 from proof.soak.load import Load

@@ -7,20 +7,20 @@ from collections.abc import Callable, Iterator
 import pytest
 import redis
 
-from celery_reliable.ledger import recording
-from celery_reliable.ledger.scripts import script
+from proof.traces import recording
 from tests.ledger.scene import Scene, open_ledger
 from tests.support.acl import granted
 
 
 @pytest.fixture
-def recorded(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def recorded() -> Iterator[None]:
     """All that this test asks of a ledger is recorded."""
-    monkeypatch.setenv(recording.TRACE_VARIABLE, "yes")
-    script.cache_clear()
+    was_recording = recording.is_recording()
+    recording.start()
     yield
-    monkeypatch.undo()
-    script.cache_clear()
+    recording.stop()
+    if was_recording:
+        recording.start()
 
 
 @pytest.fixture

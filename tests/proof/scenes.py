@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import redis
 
-from celery_reliable.proof import Entry
+from proof.traces import Entry
 from tests.ledger.scene import Scene, open_ledger
 from tests.support.traces import read_traces
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from celery_reliable.proof.model import Call, Reply, Task
+from proof.model import Call, Reply, Task
 from tests.proof.worlds import Child, Explorer, Message, Process, Violated, World
 
 Told = Iterator[tuple[str, World]]

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from celery_reliable.ledger.scripts import names
-from celery_reliable.proof import RULES, model
+from proof import model
+from proof.model import RULES
 from tests.proof.scopes import ABLATIONS, SCOPES, without
 from tests.proof.worlds import Violated, explore
 
@@ -63,4 +64,4 @@ def test_the_model_knows_nothing_of_the_package() -> None:
         source = Path(str(importlib.import_module(name).__file__)).read_text("utf-8")
         for node in ast.walk(ast.parse(source)):
             if isinstance(node, ast.ImportFrom) and str(node.module).startswith("celery_reliable"):
-                assert str(node.module).startswith("celery_reliable.proof.model"), name
+                assert str(node.module).startswith("proof.model"), name

@@ -8,9 +8,9 @@ from random import Random
 import pytest
 import redis
 
-from celery_reliable.ledger import answers, recording, scripts
+from celery_reliable.ledger import answers
 from celery_reliable.model import Claim
-from celery_reliable.proof import Entry, Rejected, checked
+from proof.traces import Entry, Rejected, checked, recording
 from tests.ledger.scene import Scene, open_ledger
 from tests.ledger.taking import Taking
 from tests.ledger.test_properties import Walk
@@ -235,13 +235,12 @@ def test_a_server_may_refuse_a_command_and_a_script_may_not_fail(
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=str)
 def test_a_changed_script_is_not_accepted(
-    mutant: Mutant, url: str, shared_redis: redis.Redis, monkeypatch: pytest.MonkeyPatch
+    mutant: Mutant, url: str, shared_redis: redis.Redis
 ) -> None:
     def changed(name: str, text: str) -> str:
         return recording.recorded(name, mutant.applied(text) if name == mutant.script else text)
 
-    monkeypatch.setattr(scripts, "recorded", changed)
-    scripts.script.cache_clear()
+    recording.start(changed)
 
     def check_all() -> None:
         for trace in play(scenes_of(mutant.module), url, shared_redis):

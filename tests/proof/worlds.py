@@ -22,7 +22,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from celery_reliable.proof.model import Call, Reply, Task, answers
+from proof.model import Call, Reply, Task, answers
 
 Calls = tuple[Call, ...]
 Message = tuple[str, str, str]

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import redis
 
-from celery_reliable.ledger.recording import is_recording
-from celery_reliable.proof.traces import BY_HAND, Entry, Result, checked, entries
+from proof.traces import BY_HAND, Entry, Result, checked, entries
+from proof.traces.recording import is_recording
 
 if TYPE_CHECKING:
     from tests.support.redis_server import RedisServer

@@ -28,7 +28,6 @@ from celery_reliable.operations.cli.runs import run
 from celery_reliable.operations.cli.status import status
 from celery_reliable.operations.cli.tasks import objects, show, tasks
 from celery_reliable.operations.cli.top import top
-from celery_reliable.operations.cli.verify import verify
 from celery_reliable.operations.cli.workers import workers
 
 __all__ = ["reliable"]
@@ -69,7 +68,6 @@ for _command in (
     metrics,
     dead_letters,
     audit,
-    verify,
     sweep,
     drill,
     release_command,

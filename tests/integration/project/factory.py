@@ -11,6 +11,7 @@ from typing import Any
 import redis
 from celery import Celery, Task
 
+from proof.traces.recording import record_if_asked
 from tests.integration.project import tasks
 from tests.support.effects import Effects
 
@@ -59,6 +60,7 @@ class Settings:
 
 def create_app(settings: Settings) -> Celery:
     """A Celery app with the project's tasks, named `project.<function>`; not the current app."""
+    record_if_asked()
     app = Celery(
         "project", broker=settings.broker_url, backend=settings.result_url, set_as_current=False
     )

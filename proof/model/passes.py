@@ -6,8 +6,8 @@ run twice, they are not compared.
 
 from __future__ import annotations
 
-from celery_reliable.proof.model.publications import DAY_MS
-from celery_reliable.proof.model.state import ANY, Lock, Reply, View
+from proof.model.publications import DAY_MS
+from proof.model.state import ANY, Lock, Reply, View
 
 __all__ = ["pass_rules"]
 

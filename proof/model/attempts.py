@@ -7,9 +7,9 @@ import math
 import re
 from typing import Any
 
-from celery_reliable.proof.model.objects import free_object
-from celery_reliable.proof.model.publications import DAY_MS
-from celery_reliable.proof.model.state import Lock, Reply, Task, View, Worker
+from proof.model.objects import free_object
+from proof.model.publications import DAY_MS
+from proof.model.state import Lock, Reply, Task, View, Worker
 
 __all__ = ["attempt_rules", "drop_claim", "in_force", "is_current", "wait_alone"]
 

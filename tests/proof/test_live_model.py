@@ -10,10 +10,10 @@ import pytest
 import redis
 
 from celery_reliable.broker import take_next_text
-from celery_reliable.ledger import Ledger, ObjectLocks, recording, scripts
+from celery_reliable.ledger import Ledger, ObjectLocks
 from celery_reliable.model import Claim
-from celery_reliable.operations import verifying
-from celery_reliable.operations.verifying import Verified, verify
+from proof.live import Verified, verify, verifying
+from proof.traces import recording
 from tests.ledger import taking
 from tests.ledger.scene import Scene, open_ledger
 from tests.ledger.taking import Taking
@@ -76,24 +76,23 @@ def test_a_server_that_does_what_it_should(ledger: Ledger, redis_server: RedisSe
     assert found.judged.total() > 40
 
 
+@pytest.mark.usefixtures("recorded")
 def test_a_script_that_does_something_else_is_named(
-    ledger: Ledger, redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+    ledger: Ledger, redis_server: RedisServer
 ) -> None:
     def changed(name: str, text: str) -> str:
         old = "redis.call('HDEL', KEYS[3], ARGV[1])\nif ARGV[10]"
         assert name != "settle" or old in text
         return text.replace(old, "if ARGV[10]")
 
-    monkeypatch.setenv(recording.TRACE_VARIABLE, "yes")
-    monkeypatch.setattr(scripts, "recorded", changed)
-    scripts.script.cache_clear()
+    # Changed, and not recorded.
+    recording.start(changed)
     with redis_server.client() as client:
         scene = Scene(ledger, client)
         scene.start_worker("me")
         scene.publish("first")
         numbers = count()
         found = watched(ledger, client, lambda: live(scene, numbers), 120)
-    scripts.script.cache_clear()
 
     assert "settle(" in found.problem
     assert "claims:me" in found.problem

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from celery_reliable.proof.model import Call, short
+from proof.model import Call, short
 
 __all__ = ["BY_HAND", "Entry", "entries"]
 

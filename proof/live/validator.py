@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from celery_reliable.proof.model import RULES, Call, Lock, Task, Unknown, Worker, answers, short
-from celery_reliable.proof.traces.entries import Entry
-from celery_reliable.proof.traces.shadow import Shadow
-from celery_reliable.proof.traces.validator import Rejected
+from proof.model import RULES, Call, Lock, Task, Unknown, Worker, answers, short
+from proof.traces.entries import Entry
+from proof.traces.shadow import Shadow
+from proof.traces.validator import Rejected
 
 __all__ = ["LiveValidator"]
 

@@ -1,26 +1,30 @@
-"""A trace of all calls of scripts, for `celery_reliable.proof.traces`; off by default.
+"""A trace of all calls of scripts, for tests; off unless a process starts it.
 
-With ``CELERY_RELIABLE_TRACE`` in the environment of a process, each script that it sends notes its
-own call in a stream of the namespace, ``trace``: name, keys, arguments, reply, writes, the time by
-which it decided, and the server's run id.  The script does so in the same step, so the stream has
-all calls of all processes in the order in which they happened, and a server that loses its latest
-writes loses what the stream says of them, too.
+Each script that a recording process sends also notes its own call in a stream of the namespace,
+``trace``: name, keys, arguments, reply, writes, the time by which it decided, and the server's run
+id.  The script does so in the same step.  So the stream has all calls of all processes in the order
+in which they happened, and a server that loses its latest writes loses what the stream has of them.
 
-Whoever does not record sends other scripts: nothing asks at a call whether it is to be recorded.
-Long texts, such as messages, are noted by their digest.  The stream is for tests; it grows up to
+The recorder puts other texts in the place of the scripts' own, so a process that does not record
+pays nothing.  Long texts, such as messages, are noted by their digest.  The stream grows up to
 `MOST` calls.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
-__all__ = ["MOST", "TRACE_VARIABLE", "is_recording", "recorded"]
+from celery_reliable.ledger import scripts
 
-#: Each process that has it in its environment records.
-TRACE_VARIABLE = "CELERY_RELIABLE_TRACE"
+__all__ = ["MOST", "is_recording", "record_if_asked", "recorded", "start", "stop"]
+
+#: A process that finds it in its environment is asked to record.
+_VARIABLE = "CELERY_RELIABLE_TRACE"
 #: So many calls are kept in a namespace, or a few more.
 MOST = 1_000_000
+
+_plain = scripts.source
 
 _RECORDED = """\
 local server = redis
@@ -72,11 +76,34 @@ return reply, aside
 """
 
 
-def is_recording() -> bool:
-    """Tell whether this process records its calls."""
-    return bool(os.environ.get(TRACE_VARIABLE))
-
-
 def recorded(name: str, text: str) -> str:
     """Return the script *name* as one that also notes its call."""
     return _RECORDED.format(name=name, text=text, most=MOST)
+
+
+def is_recording() -> bool:
+    """Tell whether this process records its calls."""
+    return scripts.source is not _plain
+
+
+def start(as_sent: Callable[[str, str], str] = recorded) -> None:
+    """Record the calls of this process.  Processes that it starts are asked to do so, too.
+
+    *as_sent*: what this process sends of a script, by its name and text.
+    """
+    os.environ[_VARIABLE] = "yes"
+    scripts.source = lambda name: as_sent(name, _plain(name))
+    scripts.script.cache_clear()
+
+
+def stop() -> None:
+    """Record no more."""
+    os.environ.pop(_VARIABLE, None)
+    scripts.source = _plain
+    scripts.script.cache_clear()
+
+
+def record_if_asked() -> None:
+    """Record, if the process that started this one does."""
+    if _VARIABLE in os.environ and not is_recording():
+        start()

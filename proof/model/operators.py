@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from celery_reliable.proof.model.attempts import in_force
-from celery_reliable.proof.model.state import ANY, Reply, Task, View
+from proof.model.attempts import in_force
+from proof.model.state import ANY, Reply, Task, View
 
 __all__ = ["operator_rules"]
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from celery_reliable.proof.model.objects import free_object
-from celery_reliable.proof.model.state import Reply, Task, View
+from proof.model.objects import free_object
+from proof.model.state import Reply, Task, View
 
 __all__ = ["ending_rules"]
 

@@ -1,7 +1,7 @@
 """The model of the ledger: what each call may answer, and what it leaves, by the promises.
 
 It is plain Python and knows nothing of Redis, Celery or the rest of the package.  `answers` is all
-of it: a function of a state and a call.  `celery_reliable.proof.traces` replays on it what the
+of it: a function of a state and a call.  `proof.traces` replays on it what the
 scripts really did; the tests explore all that can happen in small worlds.
 """
 
@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
-from celery_reliable.proof.model.attempts import attempt_rules
-from celery_reliable.proof.model.endings import ending_rules
-from celery_reliable.proof.model.looks import look_rules
-from celery_reliable.proof.model.losses import loss_rules
-from celery_reliable.proof.model.objects import object_rules
-from celery_reliable.proof.model.operators import operator_rules
-from celery_reliable.proof.model.passes import pass_rules
-from celery_reliable.proof.model.publications import publication_rules
-from celery_reliable.proof.model.state import (
+from proof.model.attempts import attempt_rules
+from proof.model.endings import ending_rules
+from proof.model.looks import look_rules
+from proof.model.losses import loss_rules
+from proof.model.objects import object_rules
+from proof.model.operators import operator_rules
+from proof.model.passes import pass_rules
+from proof.model.publications import publication_rules
+from proof.model.state import (
     ANY,
     Call,
     Lock,
@@ -30,7 +30,7 @@ from celery_reliable.proof.model.state import (
     Worker,
     short,
 )
-from celery_reliable.proof.model.workers import worker_rules
+from proof.model.workers import worker_rules
 
 __all__ = [
     "ANY",

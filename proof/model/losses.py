@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from celery_reliable.proof.model.attempts import drop_claim, is_current, wait_alone
-from celery_reliable.proof.model.objects import free_object, spend
-from celery_reliable.proof.model.state import Reply, Task, View, Worker
+from proof.model.attempts import drop_claim, is_current, wait_alone
+from proof.model.objects import free_object, spend
+from proof.model.state import Reply, Task, View, Worker
 
 __all__ = ["loss_rules"]
 

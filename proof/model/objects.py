@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from celery_reliable.proof.model.state import ANY, Lock, Reply, Task, View
+from proof.model.state import ANY, Lock, Reply, Task, View
 
 __all__ = ["free_object", "object_rules", "spend"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from celery_reliable.proof.model import Lock, Task, Worker, short
+from proof.model import Lock, Task, Worker, short
 
 __all__ = ["Shadow"]
 

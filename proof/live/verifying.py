@@ -6,8 +6,10 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from celery_reliable.broker import take_next_text
-from celery_reliable.ledger import Ledger, Watch
-from celery_reliable.proof import LiveValidator, Rejected
+from celery_reliable.ledger import Ledger
+from proof.live.validator import LiveValidator
+from proof.live.watching import Watch
+from proof.traces import Rejected
 
 __all__ = ["Verified", "verify"]
 

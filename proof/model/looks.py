@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from celery_reliable.proof.model.objects import spend
-from celery_reliable.proof.model.state import ANY, Lock, Reply, View
+from proof.model.objects import spend
+from proof.model.state import ANY, Lock, Reply, View
 
 __all__ = ["look_rules"]
 

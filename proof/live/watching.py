@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 
 from redis import exceptions as errors
 
+from celery_reliable.ledger import Ledger
 from celery_reliable.ledger.next_attempts import taking_script
 from celery_reliable.ledger.refusals import Asked
 from celery_reliable.ledger.scripts import Script, names, script, together
-from celery_reliable.ledger.store import Ledger
-from celery_reliable.ledger.watched_takings import Called, Takings
+from proof.live.takings import Called, Takings
 
 __all__ = ["Seen", "Watch"]
 

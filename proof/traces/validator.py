@@ -6,9 +6,9 @@ from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from celery_reliable.proof.model import ANY, RULES, Lock, Outcome, Task, Unknown, Worker, answers
-from celery_reliable.proof.traces.entries import BY_HAND, Entry
-from celery_reliable.proof.traces.shadow import Shadow
+from proof.model import ANY, RULES, Lock, Outcome, Task, Unknown, Worker, answers
+from proof.traces.entries import BY_HAND, Entry
+from proof.traces.shadow import Shadow
 
 __all__ = ["Rejected", "Result", "Validator", "checked"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from celery_reliable.proof.model.objects import free_object
-from celery_reliable.proof.model.state import ANY, Reply, View, Worker
+from proof.model.objects import free_object
+from proof.model.state import ANY, Reply, View, Worker
 
 __all__ = ["worker_rules"]
 
