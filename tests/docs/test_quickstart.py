@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from celery_reliable.operations.drills import Session
 from tests.docs.blocks import Block, Page
 from tests.integration.commands import entry_point_path
 from tests.support.redis_server import RedisServer
+from tests.support.sessions import Session
 from tests.support.waiting import wait_for
 
 PAGES = ("quickstart.rst", "quickstart-celery.rst")

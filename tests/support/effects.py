@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 from uuid import uuid4
 
@@ -183,15 +184,23 @@ class Effects:
         counts until its last sign of life only, so a pair found is an overlap, and one shorter
         than the tasks' tick may go unseen.
         """
-        # Workers write only: they have no use for the drill's code.
-        from celery_reliable.operations.drills import overlapping
-
         if which is not None:
-            return overlapping(self.runs(which))
+            return _overlapping(self.runs(which))
         by_task = defaultdict(list)
         for run in self.runs():
             by_task[run.task_id].append(run)
-        return [pair for runs in by_task.values() for pair in overlapping(runs)]
+        return [pair for runs in by_task.values() for pair in _overlapping(runs)]
+
+
+def _overlapping(runs: list[Run]) -> list[tuple[Run, Run]]:
+    """Return the pairs of which the later one began before the earlier was over; *runs* are in the
+    order in which they began.
+    """
+    return [
+        (earlier, later)
+        for earlier, later in combinations(runs, 2)
+        if later.started_at < earlier.last_seen_at
+    ]
 
 
 def _row(line: bytes) -> dict[str, Any]:

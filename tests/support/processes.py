@@ -11,10 +11,10 @@ from pathlib import Path
 
 import psutil
 
-from celery_reliable.operations.drills import Session
 from tests.support.freezing import wait_until_still
 from tests.support.preloaded import REPOSITORY as REPOSITORY
 from tests.support.preloaded import Forked, can_be_forked, start_celery
+from tests.support.sessions import Session
 from tests.support.waiting import wait_for
 
 READY_SECONDS = 45.0
@@ -51,7 +51,6 @@ class CeleryProcess:
             environ={**environ, "PYTHONPATH": search_path, "PYTHONUNBUFFERED": "1"},
             tree=tree,
         )
-        #: What a drill has of its workers: signals go to these processes, and to nobody else.
         self._session = Session(self._process)
 
     @property

@@ -14,7 +14,6 @@ from typing import Any
 from celery_reliable.contrib.testing.held import WORKER_VARIABLE
 from celery_reliable.exceptions import ConfigurationError
 from celery_reliable.operations import Desk
-from celery_reliable.operations.drills import Session
 
 __all__ = ["OwnWorkers"]
 
@@ -79,12 +78,12 @@ class OwnWorkers:
 
     def kill(self, pid: int) -> None:
         """SIGKILL to the one whose main process that is, and to its pool processes."""
-        Session(next(one for one in self._started if one.pid == pid)).kill()
+        _kill(next(one for one in self._started if one.pid == pid))
 
     def end(self) -> None:
         """SIGKILL to all of them."""
         for worker in self._started:
-            Session(worker).kill()
+            _kill(worker)
 
     def log(self) -> str:
         """The end of what the last one wrote."""
@@ -94,6 +93,13 @@ class OwnWorkers:
 
     def _log_of(self, number: int) -> Path:
         return self._folder / f"worker-{number}.log"
+
+
+def _kill(worker: subprocess.Popen[bytes]) -> None:
+    # Once it is reaped, its id may be another process's.
+    if worker.poll() is None:
+        os.killpg(worker.pid, signal.SIGKILL)
+        worker.wait()
 
 
 def _databases() -> dict[str, str]:

@@ -15,7 +15,6 @@ from celery.bin.base import handle_preload_options
 from celery_reliable.operations.cli.acts import discard, replay
 from celery_reliable.operations.cli.audit import audit
 from celery_reliable.operations.cli.doctor import doctor
-from celery_reliable.operations.cli.drill import drill
 from celery_reliable.operations.cli.events import events
 from celery_reliable.operations.cli.letters import dead_letters
 from celery_reliable.operations.cli.metrics import metrics
@@ -69,7 +68,6 @@ for _command in (
     dead_letters,
     audit,
     sweep,
-    drill,
     release_command,
     purge_command,
 ):
