@@ -69,9 +69,9 @@ def reliable_app(request: pytest.FixtureRequest) -> Any:
     """
     path = str(request.config.getini("reliable_app") or "")
     if path:
-        from celery_reliable.contrib.testing import app_at
+        from celery.app.utils import find_app
 
-        return app_at(path)
+        return find_app(path)
     try:
         return request.getfixturevalue("celery_app")
     except pytest.FixtureLookupError:

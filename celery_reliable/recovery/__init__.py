@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from celery_reliable.recovery.announcements import try_to_announce
-from celery_reliable.recovery.beat import SweepTask
 from celery_reliable.recovery.broker_view import BrokerView, Step
 from celery_reliable.recovery.depths import Depths, depths_of
 from celery_reliable.recovery.losses import Losses
@@ -24,7 +23,6 @@ __all__ = [
     "Losses",
     "Pacing",
     "Step",
-    "SweepTask",
     "Sweeper",
     "call_off",
     "call_off_task",

@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping, MutableMapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Mapping
 from typing import Any
 
 from celery import Task, shared_task
 
 from celery_reliable import events
-from celery_reliable.compat.tracer import Traced, Tracer, kept_tracer
 from celery_reliable.exceptions import LedgerUnavailable
 from celery_reliable.recovery.sweeper import Sweeper
 
-__all__ = ["SweepTask", "sweep"]
+__all__ = ["sweep"]
 
 _kept = threading.local()
 
@@ -44,38 +42,9 @@ for _place in ("celery.beat", "celery.worker.strategy", "celery.app.trace"):
     logging.getLogger(_place).addFilter(_Quiet())
 
 
-def _around(task: Any, tracer: Tracer) -> Tracer:
-    def traced(uuid: str, args: Any, kwargs: Any, request: Any = None) -> Traced:
-        headers = dict(request or {})
-        with type(task).surroundings(headers):
-            return tracer(uuid, args, kwargs, headers)
-
-    return traced
-
-
-class SweepTask(Task):
-    """The base of `sweep`: a plain task, whatever the app's other tasks are."""
-
-    abstract = True
-    __trace__ = kept_tracer(_around)
-
-    #: Surrounds each publication and each run, with all their signals, and is given the headers of
-    #: the message, which it may change.
-    surroundings: Callable[[MutableMapping[str, Any]], AbstractContextManager[Any]] = staticmethod(
-        lambda headers: nullcontext()
-    )
-
-    def apply_async(
-        self, args: Any = None, kwargs: Any = None, *others: Any, **options: Any
-    ) -> Any:
-        """Publish a pass."""
-        headers = dict(options.pop("headers", None) or {})
-        with type(self).surroundings(headers):
-            return super().apply_async(args, kwargs, *others, headers=headers, **options)
-
-
 @shared_task(
-    base=SweepTask,
+    # Plain, whatever the app's other tasks are.
+    base=Task,
     name=_NAME,
     bind=True,
     ignore_result=True,

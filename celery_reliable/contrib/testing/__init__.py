@@ -7,6 +7,6 @@ from celery_reliable.contrib.testing.databases import (
     redis_database,
     redis_program,
 )
-from celery_reliable.contrib.testing.private_ledger import PrivateLedger, app_at
+from celery_reliable.contrib.testing.private_ledger import PrivateLedger
 
-__all__ = ["NoRedis", "PrivateLedger", "app_at", "redis_database", "redis_program"]
+__all__ = ["NoRedis", "PrivateLedger", "redis_database", "redis_program"]

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from celery import Celery
-from celery.app.utils import find_app
 from celery.result import EagerResult
 from celery.utils import uuid
 
@@ -29,7 +28,7 @@ from celery_reliable.settings import ReliableConfig
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["PrivateLedger", "app_at"]
+__all__ = ["PrivateLedger"]
 
 T = TypeVar("T")
 
@@ -44,12 +43,6 @@ _QUICK: dict[str, Any] = {
     "CACHE": None,
 }
 _LOOK_SECONDS = 0.02
-
-
-def app_at(path: str) -> Celery:
-    """Return the app that `celery -A` would find at *path*."""
-    found: Celery = find_app(path)
-    return found
 
 
 class PrivateLedger:
