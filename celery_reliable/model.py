@@ -371,6 +371,10 @@ class SweepReport:
         """The counts, for logs and programs."""
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
+    def done(self) -> dict[str, float | int | bool]:
+        """The counts that are not 0."""
+        return {name: value for name, value in self.as_dict().items() if value}
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:

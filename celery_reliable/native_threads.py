@@ -25,8 +25,8 @@ import sys
 import threading
 from typing import Any
 
-from celery_reliable import events
 from celery_reliable.compat.logging import lock_by
+from celery_reliable.log import logger
 
 __all__ = [
     "ForkGate",
@@ -143,7 +143,7 @@ class ForkGate:
             self._is_shut = self._passing.acquire(True, seconds)
             self._is_waited_out = not self._is_shut
             if self._is_waited_out and seconds:
-                events.forked_beside_pass(waited_seconds=seconds)
+                logger.info("forked_beside_pass waited_seconds=%s", seconds)
 
     def _open(self) -> None:
         self._is_wanted = False

@@ -6,10 +6,6 @@ promise no delivery: a process that dies between the step and the signal sends n
 
 from __future__ import annotations
 
-from typing import Any
-
-from celery.utils.dispatch import Signal
-
 from celery_reliable import events
 
 __all__ = [
@@ -27,22 +23,15 @@ __all__ = [
 ]
 
 
-def _signal_of(event: events.Event[Any]) -> Signal:
-    """Give an event the signal that it is declared to have."""
-    assert event.in_signal is not None
-    event.signal = Signal(name=event.name, providing_args=set(event.in_signal))
-    return event.signal
-
-
-task_fenced = _signal_of(events.task_fenced)
-task_lost = _signal_of(events.task_lost)
-task_recovered = _signal_of(events.task_recovered)
-task_buried = _signal_of(events.task_buried)
-task_skipped = _signal_of(events.task_skipped)
-task_running_out = _signal_of(events.task_running_out)
-dead_letter_replayed = _signal_of(events.dead_letter_replayed)
-worker_declared_dead = _signal_of(events.worker_declared_dead)
+task_fenced = events.task_fenced.signal
+task_lost = events.task_lost.signal
+task_recovered = events.task_recovered.signal
+task_buried = events.task_buried.signal
+task_skipped = events.task_skipped.signal
+task_running_out = events.task_running_out.signal
+dead_letter_replayed = events.dead_letter_replayed.signal
+worker_declared_dead = events.worker_declared_dead.signal
 #: The same, by its shorter name.
 worker_declared = worker_declared_dead
-unbegun_given_back = _signal_of(events.unbegun_given_back)
-pass_finished = _signal_of(events.pass_finished)
+unbegun_given_back = events.unbegun_given_back.signal
+pass_finished = events.pass_finished.signal

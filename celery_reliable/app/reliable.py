@@ -16,6 +16,7 @@ from celery_reliable.app.location import ledger_of, place_in_ledger, scheme_of
 from celery_reliable.compat.app import real_app
 from celery_reliable.compat.notes import note, noted
 from celery_reliable.ledger import Connector, Ledger, LivingWorkers, ObjectLocks
+from celery_reliable.log import log_finding
 from celery_reliable.native_threads import socket_owner
 from celery_reliable.options import options_without_base
 from celery_reliable.settings import (
@@ -176,12 +177,7 @@ class Reliable:
             self._has_told = True
             for finding in check_app(facts_of(self)):
                 if finding.id == UNPROTECTED:
-                    events.finding(
-                        check=finding.id,
-                        severity=finding.level,
-                        message=finding.message,
-                        hint=finding.hint,
-                    )
+                    log_finding(finding)
 
     @cached_property
     def queues_at(self) -> str:

@@ -25,6 +25,7 @@ from celery_reliable.exceptions import (
     ReliableError,
 )
 from celery_reliable.ledger import FOREVER, Ledger, Step, answers
+from celery_reliable.log import logger
 from celery_reliable.message import HEIR, NAMED, NamedWorkers
 from celery_reliable.model import Claim, ClaimRequest
 from celery_reliable.options import is_limited, is_of_object
@@ -53,7 +54,7 @@ def begin(delivery: Delivery) -> RunningAttempt | Traced:
     except LedgerUnavailable as exc:
         return _unprotected(delivery, exc)
     except LedgerRefused as exc:
-        events.not_claimed(task=delivery.task, task_id=delivery.id, error=exc)
+        logger.error("not_claimed name=%s id=%s error=%s", delivery.task.name, delivery.id, exc)
         if isinstance(exc, LedgerForbidden):
             # Another worker may be allowed to run it, or this one later.
             return ended(Reject(f"not claimed: {exc}", requeue=True), states.REJECTED)
@@ -219,7 +220,7 @@ def _tell_redelivered(delivery: Delivery, claim: Claim) -> None:
 
 def _unprotected(delivery: Delivery, exc: LedgerUnavailable) -> Traced:
     """Run without a claim, as FAIL_OPEN says, and end the record when the ledger is back."""
-    events.task_unprotected(task=delivery.task, task_id=delivery.id, error=exc)
+    logger.error("task_unprotected name=%s id=%s error=%s", delivery.task.name, delivery.id, exc)
     result = delivery.trace()
     if result.info is None or result.info.state not in (states.RETRY, states.REJECTED):
         delivery.reliable.ledger.cancel(
@@ -235,14 +236,19 @@ def _unprotected(delivery: Delivery, exc: LedgerUnavailable) -> Traced:
 def _without_attempt(delivery: Delivery, answer: _Answer) -> Traced:
     """End a delivery that may not run.  Its message can be dropped: the record outlives it."""
     if isinstance(answer, answers.ParkedUntil):
-        events.task_too_early(
-            name=delivery.task.name, task_id=delivery.id, until=answer.due_ms / 1000
+        logger.debug(
+            "task_too_early name=%s id=%s until=%s",
+            delivery.task.name,
+            delivery.id,
+            answer.due_ms / 1000,
         )
         return ended(NotBegun(f"not run: {answer.word}"), states.IGNORED)
     if isinstance(answer, answers.Struck):
         events.task_struck(task=delivery.task, task_id=delivery.id, order=answer.order)
         return ended(NotBegun(f"not run: {answer.word}"), states.IGNORED)
-    events.delivery_dropped(name=delivery.task.name, task_id=delivery.id, reply=answer.word)
+    logger.info(
+        "delivery_dropped name=%s id=%s reply=%s", delivery.task.name, delivery.id, answer.word
+    )
     heir = delivery.request.get(HEIR)
     refused = isinstance(answer, (answers.Stale, answers.Held))
     if refused and not delivery.stamp.epoch and heir:
@@ -250,7 +256,7 @@ def _without_attempt(delivery: Delivery, answer: _Answer) -> Traced:
         # that the canvas replaces may still be unwinding.
         try:
             if adopt(delivery.reliable.ledger, delivery.ref, delivery.message(), str(heir)):
-                events.publication_adopted(name=delivery.task.name, task_id=delivery.id)
+                logger.info("publication_adopted name=%s id=%s", delivery.task.name, delivery.id)
         except ReliableError as exc:
             return ended(Reject(f"not recorded: {exc}", requeue=True), states.REJECTED)
     if isinstance(answer, answers.NoLease):

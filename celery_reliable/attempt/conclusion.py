@@ -16,6 +16,7 @@ from celery_reliable.compat.tracer import Traced
 from celery_reliable.context import RunningAttempt, put_off
 from celery_reliable.exceptions import LedgerForbidden, one_line
 from celery_reliable.ledger import FOREVER, answers
+from celery_reliable.log import logger
 from celery_reliable.model import Cause, Claim, Reason
 from celery_reliable.options import is_kept_dead, keep_ms
 from celery_reliable.results import tell_chord_patiently
@@ -182,10 +183,16 @@ def broken_off(delivery: Delivery, attempt: RunningAttempt, exc: Exception) -> T
     somebody may end it, it is settled when its success is stored, and lost otherwise.
     """
     if not isinstance(exc, LedgerForbidden):
-        events.attempt_failed_outside_body(task=delivery.task, task_id=delivery.id, error=exc)
+        logger.error(
+            "attempt_failed_outside_body name=%s id=%s error=%s",
+            delivery.task.name,
+            delivery.id,
+            exc,
+            exc_info=exc,
+        )
         try:
             return no_outcome(delivery, attempt, exc)
         except LedgerForbidden as forbidden:
             exc = forbidden
-    events.attempt_left(task=delivery.task, task_id=delivery.id, error=exc)
+    logger.error("attempt_left name=%s id=%s error=%s", delivery.task.name, delivery.id, exc)
     return ended(Reject(f"not concluded: {exc}", requeue=True), states.REJECTED)

@@ -16,6 +16,7 @@ from celery_reliable.compat.tracer import Traced
 from celery_reliable.context import RunningAttempt
 from celery_reliable.exceptions import ObjectBusy
 from celery_reliable.ledger import FOREVER, answers
+from celery_reliable.log import logger
 from celery_reliable.options import key_of
 
 __all__ = ["give_way", "next_wait"]
@@ -35,7 +36,9 @@ def give_way(delivery: Delivery, attempt: RunningAttempt, holder: str) -> Traced
         # Somebody may wait for its result: its caller, or the canvas that it is a member of.
         body = returning({"skipped": holder})
         return conclude(delivery, attempt, delivery.trace_instead(body))
-    events.object_held(task=task, task_id=delivery.id, holder=holder, on_conflict=how)
+    logger.info(
+        "object_held name=%s id=%s holder=%s on_conflict=%s", task.name, delivery.id, holder, how
+    )
     if how == "fail":
         error = ObjectBusy(
             f"{task.name}[{delivery.id}] needs an object that {holder} holds (on_conflict='fail').",
@@ -72,7 +75,7 @@ def _wait(delivery: Delivery, attempt: RunningAttempt) -> Traced:
     try:
         publication.apply_async()
     except Exception as exc:
-        events.conflict_not_published(task=task, task_id=delivery.id, error=exc)
+        logger.warning("conflict_not_published name=%s id=%s error=%s", task.name, delivery.id, exc)
         answer = delivery.reliable.ledger.release(
             attempt.claim,
             due_in_ms=delivery.reliable.config.queued_ms,

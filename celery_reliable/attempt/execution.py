@@ -14,7 +14,6 @@ from celery import states
 from celery.exceptions import Ignore
 from celery.worker import state as worker_state
 
-from celery_reliable import events
 from celery_reliable.attempt.claiming import begin
 from celery_reliable.attempt.conclusion import broken_off, conclude, no_outcome, released
 from celery_reliable.attempt.conflicts import give_way
@@ -26,6 +25,7 @@ from celery_reliable.compat.requests_now import running_requests
 from celery_reliable.compat.tracer import Traced, Tracer
 from celery_reliable.context import RunningAttempt, current_worker, is_current, running
 from celery_reliable.exceptions import ObjectIdError
+from celery_reliable.log import logger
 from celery_reliable.options import in_force
 from celery_reliable.publishing import resend
 
@@ -69,8 +69,11 @@ def _attempted(delivery: Delivery, attempt: RunningAttempt) -> Traced:
     except ObjectIdError as exc:
         return conclude(delivery, attempt, delivery.trace_instead(raising(exc)))
     if attempt.is_closed:
-        events.object_held(
-            task=delivery.task, task_id=delivery.id, holder=holder or "", on_conflict="wait"
+        logger.info(
+            "object_held name=%s id=%s holder=%s on_conflict=wait",
+            delivery.task.name,
+            delivery.id,
+            holder or "",
         )
         return ended(Ignore("stands in line for its object"), states.IGNORED)
     if holder == NOT_OWN:
@@ -103,7 +106,9 @@ def _traced(delivery: Delivery, attempt: RunningAttempt) -> Traced:
         if type(exc).__name__ == "GreenletExit" and _is_ended_by_worker(delivery.id):
             return released(delivery, attempt)
         # Celery could not store an outcome: the attempt ends without one.
-        events.outcome_not_stored(task=delivery.task, task_id=delivery.id, error=exc)
+        logger.warning(
+            "outcome_not_stored name=%s id=%s error=%s", delivery.task.name, delivery.id, exc
+        )
         return no_outcome(delivery, attempt, exc)
     return conclude(delivery, attempt, result)
 
@@ -133,4 +138,6 @@ def _send_unsent(delivery: Delivery, attempt: RunningAttempt) -> None:
         resend(delivery.task.app, attempt.unsent)
     except Exception as exc:
         # It is recorded, so a pass sends it.
-        events.send_left_to_sweeper(name=delivery.task.name, task_id=delivery.id, error=exc)
+        logger.warning(
+            "send_left_to_sweeper name=%s id=%s error=%s", delivery.task.name, delivery.id, exc
+        )

@@ -10,11 +10,11 @@ import functools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from celery_reliable import events
 from celery_reliable.app import reliable_of
 from celery_reliable.compat.notes import note, noted
 from celery_reliable.context import RunningAttempt, running
 from celery_reliable.ledger import FOREVER, Ledger, answers
+from celery_reliable.log import logger
 from celery_reliable.message import HEIR, Envelope, Stamp, new_epoch
 from celery_reliable.model import State, TaskRef
 from celery_reliable.results import seen
@@ -97,7 +97,7 @@ def _bequeath(task: Any, attempt: RunningAttempt, canvas: Any) -> None:
             attempt.stored = seen(task.backend.get_task_meta(attempt.claim.task_id, cache=False))
         except Exception as exc:
             # Backends raise what their drivers raise.
-            events.result_not_read(task_id=attempt.claim.task_id, error=exc)
+            logger.info("result_not_read id=%s error=%s", attempt.claim.task_id, exc)
 
 
 def _mark(signature: Any, heir: str, followers: set[str | None]) -> Iterator[str]:

@@ -11,7 +11,6 @@ from typing import Any
 import redis
 from kombu.transport import redis as kombu_redis
 
-from celery_reliable import events
 from celery_reliable.broker.deliveries import Arrival, Awaited
 from celery_reliable.broker.inbox import (
     INBOX_PREFIX,
@@ -24,6 +23,7 @@ from celery_reliable.broker.inbox import (
 from celery_reliable.broker.worker_unacked import opened_unacked
 from celery_reliable.compat.kombu import list_key
 from celery_reliable.compat.redis import has_something_to_read
+from celery_reliable.log import logger
 
 __all__ = ["WAIT_SECONDS", "Arriving"]
 
@@ -225,7 +225,7 @@ class Arriving:
             except kombu_redis.Empty:
                 pass
             except self.connection_errors as exc:
-                events.broken_channel_closed(error=exc)
+                logger.debug("broken_channel_closed error=%s", exc)
         self.wait_no_more()
         self.note_lost_wait()
 

@@ -7,9 +7,9 @@ from typing import Any
 import redis
 from kombu.transport.virtual.base import queue_declare_ok_t
 
-from celery_reliable import events
 from celery_reliable.broker.qos import QoS
 from celery_reliable.compat.kombu import OpenChannel
+from celery_reliable.log import logger
 from celery_reliable.redis_io import is_of_full_server, losing
 
 __all__ = ["ConnectedChannel", "ConsumingChannel"]
@@ -61,7 +61,7 @@ class ConnectedChannel(OpenChannel):
             self.client.srem(self.keyprefix_queue % "celery-reliable", "")
         except redis.ResponseError as exc:
             # A user without the right to do this is told of it where the right is needed.
-            events.writing_not_tried(error=exc)
+            logger.debug("writing_not_tried error=%s", exc)
         except BaseException:
             self.close_connections()
             raise

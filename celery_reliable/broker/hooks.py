@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from celery_reliable import events
 from celery_reliable.broker.deliveries import Arrivals, Delivery
+from celery_reliable.log import logger
 
 __all__ = ["WorkerHooks"]
 
@@ -33,7 +33,7 @@ def _may_be_opened(delivery: Delivery, payload: dict[str, Any]) -> bool:
 
 
 def _keep(delivery: Delivery, error: Exception) -> bool:
-    events.unreadable(queue=delivery.queue, size=len(delivery.raw), error=error)
+    logger.error("unreadable queue=%s size=%s error=%s", delivery.queue, len(delivery.raw), error)
     return False
 
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import redis
 
-from celery_reliable import events
 from celery_reliable.broker.worker_unacked import WorkerUnacked, opened_unacked, unacked_of
 from celery_reliable.compat.kombu import OpenQoS
 from celery_reliable.compat.notes import noted
+from celery_reliable.log import logger
 from celery_reliable.message import Stamp
 from celery_reliable.redis_io import left_out_when_full
 
@@ -123,4 +123,4 @@ class QoS(OpenQoS):
                 for tag in reversed(tags):
                     unacked.give_back(self.channel, tag, is_last=False)
             except (redis.RedisError, OSError) as exc:
-                events.deliveries_not_given_back(unacked=unacked.name, error=exc)
+                logger.warning("deliveries_not_given_back unacked=%s error=%s", unacked.name, exc)

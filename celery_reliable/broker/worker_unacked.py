@@ -12,7 +12,6 @@ from typing import Any
 import redis
 from kombu.utils.encoding import bytes_to_str
 
-from celery_reliable import events
 from celery_reliable.broker.deliveries import Beside, Delivery, Queues, Taken
 from celery_reliable.broker.entries import quoted, unquoted
 from celery_reliable.broker.hooks import WorkerHooks
@@ -21,6 +20,7 @@ from celery_reliable.broker.unacked import Unacked, script
 from celery_reliable.broker.unfiled import Unfiled
 from celery_reliable.compat.kombu import new_pool
 from celery_reliable.compat.redis import repeat_nothing
+from celery_reliable.log import logger
 from celery_reliable.redis_io import left_out_when_full
 
 __all__ = ["WorkerUnacked", "opened_unacked", "unacked_of"]
@@ -150,7 +150,7 @@ class WorkerUnacked(Unacked):
         try:
             self.client.hdel(self.key, tag)
         except (redis.RedisError, OSError) as exc:
-            events.acknowledgement_kept_for_later(tag=tag, error=exc)
+            logger.warning("acknowledgement_kept_for_later tag=%s error=%s", tag, exc)
             self.remove_soon(tag)
 
     def remove_soon(self, tag: str) -> None:
@@ -167,13 +167,13 @@ class WorkerUnacked(Unacked):
             if not self.client.hexists(self.key, tag):
                 return False
         except (redis.RedisError, OSError) as exc:
-            events.delivery_not_seen(tag=tag, error=exc)
+            logger.warning("delivery_not_seen tag=%s error=%s", tag, exc)
             return False
         try:
             return not is_begun or bool(self.client.hdel(self.key, tag))
         except (redis.RedisError, OSError) as exc:
             # It was there.  If it is removed now, nobody else can have it.
-            events.removal_unknown(tag=tag, error=exc)
+            logger.warning("removal_unknown tag=%s error=%s", tag, exc)
             return True
 
     def requeue(self, messages: Sequence[tuple[str, str]]) -> list[bool]:
@@ -191,7 +191,7 @@ class WorkerUnacked(Unacked):
                 keys = [self.key, *(self.prefix + one for _, one in newest_first)]
                 moved += map(bool, self.run(self._requeue, keys, [tag for tag, _ in newest_first]))
         except (redis.RedisError, OSError) as exc:
-            events.deliveries_not_given_back(unacked=self.name, error=exc)
+            logger.warning("deliveries_not_given_back unacked=%s error=%s", self.name, exc)
             moved += [True] * (len(messages) - len(moved))
         return moved[::-1]
 

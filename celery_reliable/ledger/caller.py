@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 import redis
 from redis import exceptions as errors
 
-from celery_reliable import events
 from celery_reliable.ledger.refusals import Asked, said
 from celery_reliable.ledger.transitions import A, Argument, Step, Transition
+from celery_reliable.log import logger
 from celery_reliable.native_threads import fork_gate
 from celery_reliable.redis_io import Line, is_undone
 
@@ -192,11 +192,12 @@ class Caller:
                     raise asked.no_answer(exc, is_undone=is_nothing_done) from exc
                 if now - warned >= _WARN_EVERY_SECONDS:
                     warned = now
-                    events.ledger_waiting(
-                        operation=operation,
-                        seconds=now - started,
-                        address=self.shown,
-                        error=f"{type(exc).__name__}: {said(exc)}",
+                    logger.warning(
+                        "ledger_waiting operation=%s seconds=%s address=%s error=%s",
+                        operation,
+                        now - started,
+                        self.shown,
+                        f"{type(exc).__name__}: {said(exc)}",
                     )
                 is_repeated = True
                 time.sleep(min(wait * random.uniform(0.5, 1.0), left))

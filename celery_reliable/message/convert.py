@@ -12,7 +12,7 @@ from kombu.compression import compress
 from kombu.serialization import dumps as serialize
 from kombu.serialization import registry
 
-from celery_reliable import events
+from celery_reliable.log import logger
 from celery_reliable.message.envelope import Envelope, expiration_seconds
 
 __all__ = [
@@ -212,7 +212,7 @@ def text_as_sent(message: Any) -> str:
     try:
         return as_sent(message).to_text()
     except Exception as exc:
-        events.message_not_kept_as_sent(error=exc)
+        logger.warning("message_not_kept_as_sent error=%s", exc)
         return ""
 
 
@@ -235,5 +235,5 @@ def context_of(app: Celery, message: str, *, is_sealed: bool = False) -> Context
         args, kwargs, embed = envelope.decoded(app.conf.accept_content)
         fields.update(embed or {}, args=args, kwargs=kwargs)
     except Exception as exc:
-        events.message_not_readable(task_id=envelope.task_id, error=exc)
+        logger.warning("message_not_readable id=%s error=%s", envelope.task_id, exc)
     return Context(fields, called_directly=False)

@@ -11,6 +11,7 @@ from celery_reliable import events
 from celery_reliable.app import reliable_of
 from celery_reliable.exceptions import ReliableError, UnknownDeadLetter
 from celery_reliable.ledger import Ledger, answers
+from celery_reliable.log import logger
 from celery_reliable.message import HEADER, RETURNS, Envelope, Stamp, new_epoch, seconds_until
 from celery_reliable.model import DeadLetter
 from celery_reliable.operations import shapes
@@ -190,7 +191,7 @@ class DeadLetters:
         except Exception as exc:
             # The record is queued, so the sweeper delivers the task whatever went wrong here.
             problem = f"{type(exc).__name__}: {exc}"
-            events.send_left_to_sweeper(name=letter.name, task_id=task_id, error=exc)
+            logger.warning("send_left_to_sweeper name=%s id=%s error=%s", letter.name, task_id, exc)
         events.dead_letter_replayed(app=self.app, name=letter.name, task_id=task_id, by=by)
         return Replayed(task_id, letter.attempts + 1, problem)
 

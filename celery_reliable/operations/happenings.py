@@ -19,7 +19,7 @@ from celery_reliable.operations.times import iso
 __all__ = ["KINDS", "Happened", "Happening", "Happenings"]
 
 #: The names of the events that are noted.
-KINDS = tuple(sorted(name for name, one in events.DECLARED.items() if one.in_note is not None))
+KINDS = tuple(sorted(name for name, one in events.DECLARED.items() if one.outlets.note))
 
 #: So many are read at once, and looked at for a page.
 _BATCH, _MOST = 500, 10_000

@@ -13,9 +13,9 @@ from celery import Celery
 from kombu.exceptions import OperationalError
 
 from celery_reliable.app import reliable_of
-from celery_reliable.events import as_shown
 from celery_reliable.exceptions import LedgerRefused, ReliableError
 from celery_reliable.ledger import Ledger
+from celery_reliable.log import as_shown
 from celery_reliable.model import GroupOfLetters
 from celery_reliable.operations import shapes
 from celery_reliable.operations.depths import Queues, QueueView

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from celery import Celery
 
-from celery_reliable import events
 from celery_reliable.app import reliable_of
 from celery_reliable.ledger import Ledger, Resent, answers
 from celery_reliable.ledger.answers import PlaceAnswer
+from celery_reliable.log import logger
 from celery_reliable.message import Envelope, NamedWorkers, is_named
 from celery_reliable.model import Due, Record
 from celery_reliable.options import CALL, room_of
@@ -34,7 +34,7 @@ def let_through(app: Celery, ledger: Ledger, object_key: str, first: str) -> Non
             if not first:
                 return
     except Exception as exc:
-        events.send_left_to_sweeper(task_id=first, error=exc)
+        logger.warning("send_left_to_sweeper id=%s error=%s", first, exc)
 
 
 def step_up(app: Celery, ledger: Ledger, record: Record) -> PlaceAnswer:

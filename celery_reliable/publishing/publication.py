@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from celery_reliable import events
 from celery_reliable.app import Reliable
 from celery_reliable.context import is_forgotten, running
 from celery_reliable.exceptions import LedgerUnavailable
 from celery_reliable.ledger import FOREVER, answers
+from celery_reliable.log import logger
 from celery_reliable.message import HEADER, HEIR, Stamp, looks_used_once, seconds_until
 from celery_reliable.model import Room, State
 from celery_reliable.options import (
@@ -210,7 +210,9 @@ class Publication:
             return False
         # The id belongs to a task that is alive, or the attempt that publishes is no longer current
         # and must not change what its successor does.
-        events.publication_refused(name=self.ref.name, task_id=self.ref.id, reply=answer.word)
+        logger.info(
+            "publication_refused name=%s id=%s reply=%s", self.ref.name, self.ref.id, answer.word
+        )
         if isinstance(answer, answers.NotCurrent) and self.attempt is not None:
             self.attempt.is_closed = True
         return False

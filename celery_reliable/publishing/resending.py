@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from celery import Celery
 
-from celery_reliable import events
 from celery_reliable.broker import sending_again, sending_together
 from celery_reliable.ledger import Ledger, answers
+from celery_reliable.log import logger
 from celery_reliable.message import RETURNS, Envelope
 from celery_reliable.model import Due
 
@@ -110,5 +110,5 @@ def _leave(
     ledger: Ledger, task_id: str, answer: answers.Send, again_in_ms: int, exc: Exception
 ) -> None:
     """Let the next pass send what could not be sent: usually the broker is away."""
-    events.send_left_to_sweeper(task_id=task_id, error=exc)
+    logger.warning("send_left_to_sweeper id=%s error=%s", task_id, exc)
     ledger.postpone(Due(task_id, answer.due_ms), due_in_ms=again_in_ms, is_unsent=True)

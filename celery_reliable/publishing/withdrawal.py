@@ -4,10 +4,10 @@ failed.  A record that cannot be withdrawn stays, and the sweeper sends it.
 
 from __future__ import annotations
 
-from celery_reliable import events
 from celery_reliable.context import running
 from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
 from celery_reliable.ledger import FOREVER, answers
+from celery_reliable.log import logger
 from celery_reliable.model import Claim
 from celery_reliable.publishing.errors import not_sent, unknown
 from celery_reliable.publishing.publication import Publication
@@ -53,7 +53,7 @@ def is_send_given_up(publication: Publication, exc: Exception) -> bool:
     """
     if publication.reliable.config.outbox:
         ref = publication.ref
-        events.send_left_to_sweeper(name=ref.name, task_id=ref.id, error=exc)
+        logger.warning("send_left_to_sweeper name=%s id=%s error=%s", ref.name, ref.id, exc)
         return False
     return _is_withdrawn(publication, exc)
 

@@ -14,6 +14,7 @@ from celery_reliable import events
 from celery_reliable.app import reliable_of
 from celery_reliable.exceptions import one_line
 from celery_reliable.ledger import Ledger, answers
+from celery_reliable.log import logger
 from celery_reliable.message import context_of
 from celery_reliable.model import DeadLetter, Due, Reason
 from celery_reliable.recovery.stored_results import backend_of
@@ -71,7 +72,7 @@ def try_to_announce(app: Celery, ledger: Ledger, task_id: str) -> None:
         announce(app, ledger, task_id)
     except Exception as exc:
         # Backends raise what their drivers raise.
-        events.burial_not_announced(task_id=task_id, error=exc)
+        logger.warning("burial_not_announced id=%s error=%s", task_id, exc)
 
 
 def _context_of(app: Celery, ledger: Ledger, letter: DeadLetter) -> Context:

@@ -13,8 +13,8 @@ from typing import Any
 
 from celery import Task, shared_task
 
-from celery_reliable import events
 from celery_reliable.exceptions import LedgerUnavailable
+from celery_reliable.log import logger
 from celery_reliable.recovery.sweeper import Sweeper
 
 __all__ = ["sweep"]
@@ -39,7 +39,7 @@ class _Quiet(logging.Filter):
 
 
 for _place in ("celery.beat", "celery.worker.strategy", "celery.app.trace"):
-    logging.getLogger(_place).addFilter(_Quiet())
+    logging.getLogger(_place).addFilter(_Quiet())  # noqa: TID251
 
 
 @shared_task(
@@ -62,6 +62,6 @@ def sweep(self: Any) -> dict[str, Any] | None:
     try:
         report, _ = sweeper.run_if_due()
     except LedgerUnavailable as exc:
-        events.pass_failed(error=exc)
+        logger.warning("pass_failed error=%s", exc, exc_info=exc)
         return None
     return report.as_dict() if report is not None else None

@@ -12,7 +12,6 @@ from celery import Celery
 from kombu.utils.encoding import bytes_to_str
 from kombu.utils.json import loads
 
-from celery_reliable import events
 from celery_reliable.app import reliable_of, scheme_of
 from celery_reliable.broker import (
     Unacked,
@@ -23,6 +22,7 @@ from celery_reliable.broker import (
     unacked_names,
 )
 from celery_reliable.compat.kombu import list_key, priority_of, queues_reached
+from celery_reliable.log import logger
 from celery_reliable.message import NAMED, Envelope, Stamp, task_id_of
 
 __all__ = ["BrokerView", "Step"]
@@ -108,7 +108,7 @@ class BrokerView:
             try:
                 connection.close()
             except Exception as exc:
-                events.broker_view_lost(error=exc)
+                logger.debug("broker_view_lost error=%s", exc)
 
     def keep_fresh(self) -> None:
         """Close a connection that does not answer, so that the next use opens another."""
@@ -118,7 +118,7 @@ class BrokerView:
             with self._channel.conn_or_acquire() as client:
                 client.ping()
         except Exception as exc:
-            events.broker_view_lost(error=exc)
+            logger.debug("broker_view_lost error=%s", exc)
             self.close()
 
     def unacked(self, name: str) -> Unacked:
@@ -196,7 +196,7 @@ class BrokerView:
                         answer = channel.queue_declare(queue, passive=True)
                         found[queue] = int(answer.message_count), int(answer.consumer_count)
                     except errors as exc:
-                        events.queue_not_seen(queue=queue, error=exc)
+                        logger.info("queue_not_seen queue=%s error=%s", queue, exc)
                         found[queue] = None
         return found
 

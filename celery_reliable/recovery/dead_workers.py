@@ -7,12 +7,12 @@ from dataclasses import replace
 
 from celery import Celery
 
-from celery_reliable import events
 from celery_reliable.app import reliable_of
 from celery_reliable.broker import Entry
 from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
 from celery_reliable.leases import WorkerLease
 from celery_reliable.ledger import Ledger
+from celery_reliable.log import logger
 from celery_reliable.model import Cause, Claim, State, SweepReport
 from celery_reliable.recovery.broker_view import BrokerView
 from celery_reliable.recovery.losses import Losses, how_it_died
@@ -87,7 +87,9 @@ class DeadWorkers:
             raise
         except Exception as exc:
             # One record that cannot be read must not hold up the others.
-            events.not_lost(task_id=claim.task_id, worker=lease.worker, error=exc)
+            logger.error(
+                "not_lost id=%s worker=%s error=%s", claim.task_id, lease.worker, exc, exc_info=exc
+            )
             report.failed += 1
             return 0
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from celery_reliable import events
 from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
 from celery_reliable.ledger import Ledger, answers
+from celery_reliable.log import logger
 from celery_reliable.model import Due, Record, State, SweepReport
 from celery_reliable.recovery.message_presence import RAREST_LOOK, Presence
 from celery_reliable.settings import ReliableConfig
@@ -124,7 +124,7 @@ class LostMessages:
                 raise
             except Exception as exc:
                 # It is looked at again when it is due.
-                events.not_looked_at_ahead(task_id=due.task_id, error=exc)
+                logger.error("not_looked_at_ahead id=%s error=%s", due.task_id, exc, exc_info=exc)
 
 
 def _is_sent(record: Record) -> bool:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from celery import Celery
 
-from celery_reliable import events
 from celery_reliable.app import reliable_of
 from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
 from celery_reliable.leases import WorkerLease
 from celery_reliable.ledger import Ledger, answers
+from celery_reliable.log import logger
 from celery_reliable.message import Envelope, seconds_until
 from celery_reliable.model import Cause, Due, Record, State, SweepReport
 from celery_reliable.publishing import step_up
@@ -106,7 +106,7 @@ class Overdue:
                 raise
             except Exception as exc:
                 # The oldest come first: one that cannot be handled must not hold up the others.
-                events.not_handled(task_id=due.task_id, error=exc)
+                logger.error("not_handled id=%s error=%s", due.task_id, exc, exc_info=exc)
                 report.failed += 1
                 self._later.append((due, self.config.queued_ms))
         self.ledger.postpone_all(self._later)

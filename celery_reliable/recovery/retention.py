@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import takewhile
 
-from celery_reliable import events
 from celery_reliable.ledger import Ledger, answers
+from celery_reliable.log import logger
 from celery_reliable.model import GroupOfLetters, SweepReport
 from celery_reliable.settings import ReliableConfig
 
@@ -59,7 +59,8 @@ class Retention:
             report.is_full = report.is_full or over > 0
         report.trimmed += sum(trimmed.values())
         if trimmed:
-            events.dead_letters_trimmed(count=report.trimmed, reasons=dict(sorted(trimmed.items())))
+            reasons = " ".join(f"{reason}={count}" for reason, count in sorted(trimmed.items()))
+            logger.warning("dead_letters_trimmed count=%s %s", report.trimmed, reasons)
 
     def _trim_surplus(self, count: int, trimmed: Counter[str], is_known: bool) -> int:
         """Discard up to *count* letters of the largest groups; return how many."""

@@ -14,6 +14,7 @@ from celery_reliable.broker import Entry, Unacked
 from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
 from celery_reliable.leases import WorkerLease
 from celery_reliable.ledger import Ledger
+from celery_reliable.log import logger
 from celery_reliable.message import Envelope, Stamp
 from celery_reliable.model import Reason, Record, State, SweepReport
 from celery_reliable.options import is_reliable
@@ -60,7 +61,13 @@ class Returns:
                 raise
             except Exception as exc:
                 # One message that cannot be moved must not hold up the others.
-                events.not_given_back(unacked=unacked.name, tag=entry.tag, error=exc)
+                logger.error(
+                    "not_given_back unacked=%s tag=%s error=%s",
+                    unacked.name,
+                    entry.tag,
+                    exc,
+                    exc_info=exc,
+                )
                 report.failed += 1
         return done
 

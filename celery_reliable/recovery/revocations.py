@@ -7,10 +7,10 @@ from itertools import islice
 
 from celery import Celery
 
-from celery_reliable import events
 from celery_reliable.app import reliable_of
 from celery_reliable.exceptions import LedgerUnavailable
 from celery_reliable.ledger import Found, Ledger, answers
+from celery_reliable.log import logger
 from celery_reliable.model import Record, State
 from celery_reliable.recovery.stored_results import try_to_store_revoked
 
@@ -46,7 +46,7 @@ def call_off(app: Celery, task_ids: Iterable[str]) -> list[str]:
                 left.pop(found.task_id)
     except Exception as exc:
         # Workers hear of the revocation all the same.
-        events.revocation_not_recorded(error=exc)
+        logger.error("revocation_not_recorded error=%s", exc)
         return list(left) if isinstance(exc, LedgerUnavailable) else []
     return []
 
@@ -62,7 +62,7 @@ def _call_off_found(app: Celery, ledger: Ledger, found: Found) -> None:
         raise
     except Exception as exc:
         name = record.name if record is not None else ""
-        events.revocation_not_recorded(name=name, task_id=found.task_id, error=exc)
+        logger.error("revocation_not_recorded name=%s id=%s error=%s", name, found.task_id, exc)
 
 
 def call_off_task(

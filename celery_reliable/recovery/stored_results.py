@@ -10,7 +10,7 @@ from celery import states as celery_states
 from celery.app.task import Context
 from celery.exceptions import TaskError, TaskRevokedError
 
-from celery_reliable import events
+from celery_reliable.log import logger
 from celery_reliable.message import context_of
 from celery_reliable.model import EndedTask, Record, State
 from celery_reliable.results import (
@@ -110,7 +110,7 @@ def fail_as_stored(app: Celery, record: Record) -> tuple[Exception, str] | None:
         fail_again(backend, context, error, traceback or None, by)
     except Exception as exc:
         # Backends raise what their drivers raise.
-        events.failure_not_told(task_id=record.task_id, error=exc)
+        logger.warning("failure_not_told id=%s error=%s", record.task_id, exc)
         return None
     return error, traceback
 
@@ -133,7 +133,7 @@ def try_to_tell_chord(app: Celery, record: Record) -> bool:
         return tell_chord(backend, context, celery_states.SUCCESS, result)
     except Exception as exc:
         # Backends raise what their drivers raise.
-        events.chord_not_told(task_id=record.task_id, error=exc)
+        logger.warning("chord_not_told id=%s error=%s", record.task_id, exc)
         return False
 
 
@@ -184,7 +184,9 @@ def try_to_store_revoked(app: Celery, record: Record) -> None:
         store_revoked(app, record)
     except Exception as exc:
         # Backends raise what their drivers raise.
-        events.revocation_not_stored(name=record.name, task_id=record.task_id, error=exc)
+        logger.error(
+            "revocation_not_stored name=%s id=%s error=%s", record.name, record.task_id, exc
+        )
 
 
 def backend_of(app: Celery, task: Any) -> Any:
@@ -207,5 +209,5 @@ def _stored_of(app: Celery, record: Record) -> dict[str, Any] | None:
         return dict(app.backend.get_task_meta(record.task_id, cache=False))
     except Exception as exc:
         # Backends raise what their drivers raise.
-        events.result_not_read(task_id=record.task_id, error=exc)
+        logger.info("result_not_read id=%s error=%s", record.task_id, exc)
         return None

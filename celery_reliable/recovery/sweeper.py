@@ -18,6 +18,7 @@ from celery_reliable.app import reliable_of
 from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
 from celery_reliable.leases import WorkerLease, too_long_seconds
 from celery_reliable.ledger import Ledger, answers
+from celery_reliable.log import logger
 from celery_reliable.model import SweepReport
 from celery_reliable.recovery.broker_view import BrokerView
 from celery_reliable.recovery.dead_workers import DeadWorkers
@@ -166,7 +167,9 @@ class Sweeper:
                     raise
                 except Exception as exc:
                     # A worker that cannot be recovered must not hold up the others.
-                    events.not_recovered(worker=lease.worker, error=exc)
+                    logger.error(
+                        "not_recovered worker=%s error=%s", lease.worker, exc, exc_info=exc
+                    )
                     report.failed += 1
             self.recovery.recover_ownerless(leases, report)
             if self._has_queues_elsewhere:
@@ -200,7 +203,7 @@ class Sweeper:
         except (LedgerUnavailable, LedgerRefused):
             raise
         except Exception as exc:
-            events.broker_view_lost(error=exc)
+            logger.debug("broker_view_lost error=%s", exc)
             self.broker.close()
             return {}
 
@@ -208,7 +211,7 @@ class Sweeper:
         """Set back what is due, after a step of the server's clock."""
         for _ in range(_MOST_SET_BACK):
             if isinstance(self.ledger.passes.set_back(_SET_BACK_AT_ONCE), answers.Ended):
-                events.clock_stepped_back()
+                logger.warning("clock_stepped_back")
                 return
         report.is_full = True
 
@@ -216,7 +219,7 @@ class Sweeper:
         """If the queues may have been lost, have all that is queued looked at by a pass at once."""
         seen = self.broker.seen()
         if seen and isinstance(self.ledger.passes.recognize(seen), answers.Asked):
-            events.broker_is_another_or_was_emptied()
+            logger.warning("broker_is_another_or_was_emptied")
             report.is_full = True
 
     def _declare(self, leases: list[WorkerLease], report: SweepReport) -> list[WorkerLease]:

@@ -15,7 +15,6 @@ from celery import states
 from celery.backends.base import BaseKeyValueStoreBackend
 from kombu.utils.encoding import bytes_to_str
 
-from celery_reliable import events
 from celery_reliable.app import reliable_of
 from celery_reliable.compat.backend import (
     SUCCESS_BEGINS,
@@ -30,6 +29,7 @@ from celery_reliable.compat.tracer import has_own_hook
 from celery_reliable.context import RunningAttempt, is_current, put_off, running
 from celery_reliable.exceptions import LedgerForbidden
 from celery_reliable.ledger import FOREVER, answers
+from celery_reliable.log import logger
 from celery_reliable.model import StoredResult
 from celery_reliable.options import is_unique, keep_ms
 from celery_reliable.results.fenced import (
@@ -231,7 +231,8 @@ class PatientBackend:
             )
         except LedgerForbidden as exc:
             # The result is stored by itself now, and the task settled after it.
-            events.settled_in_two_steps(task=self._task, task_id=attempt.claim.task_id, error=exc)
+            name, task_id = self._task.name, attempt.claim.task_id
+            logger.info("settled_in_two_steps name=%s id=%s error=%s", name, task_id, exc)
             return False
         if isinstance(answer, answers.Settled):
             attempt.is_closed = attempt.is_settled = True
@@ -287,7 +288,7 @@ class PatientBackend:
         except Exception as exc:
             if running.get() is None or not may_pass(self._backend, exc):
                 raise
-            events.retry_not_stored(name=self._task.name, task_id=task_id, error=exc)
+            logger.warning("retry_not_stored name=%s id=%s error=%s", self._task.name, task_id, exc)
             return None
 
     def _store(self, store: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -299,9 +300,13 @@ class PatientBackend:
             except Exception as exc:
                 if attempt is None or attempt.is_closed or not may_pass(self._backend, exc):
                     raise
-                claim = attempt.claim
-                events.outcome_waits(
-                    task=self._task, task_id=claim.task_id, attempt=claim.attempt, error=exc
+                name, task_id, number = (
+                    self._task.name,
+                    attempt.claim.task_id,
+                    attempt.claim.attempt,
+                )
+                logger.warning(
+                    "outcome_waits name=%s id=%s attempt=%s error=%s", name, task_id, number, exc
                 )
                 attempt.is_stored_again = True
             time.sleep(pause)

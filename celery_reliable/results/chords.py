@@ -13,8 +13,8 @@ from typing import Any
 from celery import states
 from celery.app.task import Context
 
-from celery_reliable import events
 from celery_reliable.compat.chord_counts import chord_progress, counts_chords
+from celery_reliable.log import logger
 from celery_reliable.results.passing import may_pass
 
 __all__ = ["tell_chord", "tell_chord_patiently"]
@@ -58,9 +58,9 @@ def tell_chord_patiently(backend: Any, request: dict[str, Any], state: str, resu
                 return
         except Exception as exc:
             if not may_pass(backend, exc):
-                events.chord_given_up(task_id=context.id, error=exc)
+                logger.error("chord_given_up id=%s error=%s", context.id, exc)
                 return
             deadline = time.monotonic() + _PATIENCE_SECONDS
         time.sleep(_POLL_SECONDS)
     error = TimeoutError(f"not within {_PATIENCE_SECONDS:g} seconds")
-    events.chord_given_up(task_id=context.id, error=error)
+    logger.error("chord_given_up id=%s error=%s", context.id, error)

@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 
 from kombu.utils.encoding import bytes_to_str
 
-from celery_reliable import events
 from celery_reliable.app import reliable_of
 from celery_reliable.compat.backend import SUCCESS_BEGINS, StoringBackend, longest_text, under_class
 from celery_reliable.context import RunningAttempt, current_worker, is_forgotten, running
 from celery_reliable.exceptions import LedgerForbidden, LedgerRefused, LedgerUnavailable
 from celery_reliable.ledger import FOREVER, Ledger, answers
+from celery_reliable.log import logger
 from celery_reliable.model import StoredResult
 from celery_reliable.results.servers import results_server_of
 
@@ -133,7 +133,9 @@ def _is_stored(storing: _Storing, stored: StoredResult) -> bool:
             patience_seconds=FOREVER if is_outcome else 0,
         )
     except LedgerForbidden as exc:
-        events.settled_in_two_steps(task=task, task_id=attempt.claim.task_id, error=exc)
+        logger.info(
+            "settled_in_two_steps name=%s id=%s error=%s", task.name, attempt.claim.task_id, exc
+        )
         return False
     except LedgerUnavailable as exc:
         # It may be on its way, and must not be followed by one that nobody compares.  Celery and

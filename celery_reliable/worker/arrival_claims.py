@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from celery_reliable import clock, events
+from celery_reliable import clock
 from celery_reliable.app import Reliable
 from celery_reliable.broker import Arrival, Delivery, unquoted
 from celery_reliable.context import WorkerProcess
 from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
 from celery_reliable.ledger import NextTask, answers
+from celery_reliable.log import logger
 from celery_reliable.message import headers_as_written, payload_of
 from celery_reliable.model import Claim
 from celery_reliable.worker.early_claims import EarlyClaim, EarlyClaims
@@ -87,7 +88,7 @@ class ArrivalClaims:
                 claim, due_in_ms=self._due_in_ms, patience_seconds=PATIENCE_SECONDS
             )
         except (LedgerUnavailable, LedgerRefused) as error:
-            events.claim_not_released(task_id=claim.task_id, error=error)
+            logger.warning("claim_not_released id=%s error=%s", claim.task_id, error)
             return
         # There is nothing any more of which somebody could ask.
         awaited.is_given_up = False

@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from celery_reliable import events
 from celery_reliable.app import Reliable
 from celery_reliable.broker import Arrival, Queues, take_next_text
 from celery_reliable.context import WorkerProcess
 from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
 from celery_reliable.ledger import LONGEST, NextStep, NextSteps
+from celery_reliable.log import logger
 from celery_reliable.redis_io import refuses_writes
 from celery_reliable.worker.arrival_claims import ArrivalClaims
 from celery_reliable.worker.early_claims import EarlyClaims, Watched
@@ -83,7 +83,7 @@ class Arrivals:
         try:
             self._ledger.take_next(self._new(nowhere, watched=False).step, PATIENCE_SECONDS)
         except (LedgerUnavailable, LedgerRefused) as error:
-            events.arrivals_not_looked_for(error=error)
+            logger.info("arrivals_not_looked_for error=%s", error)
             return False
         self._is_known = True
         return True
@@ -120,7 +120,7 @@ class Arrivals:
                     # What was sent may yet arrive, after however long.
                     one.give_up()
         except (LedgerUnavailable, LedgerRefused) as error:
-            events.arrivals_not_looked_for(error=error)
+            logger.info("arrivals_not_looked_for error=%s", error)
 
     def note_priorities(self) -> None:
         """Note that messages wait in lists of other priorities, for which nobody can wait so."""
@@ -132,7 +132,7 @@ class Arrivals:
             self._not_before = time.monotonic() + _FULL_SECONDS
         elif not self._is_forbidden:
             self._is_forbidden = True
-            events.arrivals_forbidden(worker=self._process.id, error=error)
+            logger.warning("arrivals_forbidden worker=%s error=%s", self._process.id, error)
 
     # -- connections
 

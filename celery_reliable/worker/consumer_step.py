@@ -12,7 +12,6 @@ from celery import bootsteps
 from celery.utils.functional import maybe_list
 from celery.worker import state
 
-from celery_reliable import events
 from celery_reliable.broker import Delivery, WorkerHooks, WorkerUnacked, unacked_of
 from celery_reliable.compat.consumer import (
     acknowledge_at_once,
@@ -24,6 +23,7 @@ from celery_reliable.compat.kombu import held_tags
 from celery_reliable.compat.pool import hear_of_ends
 from celery_reliable.compat.pool_writes import write_now
 from celery_reliable.compat.requests_now import fetched_requests, running_requests
+from celery_reliable.log import logger
 from celery_reliable.message import task_id_of
 from celery_reliable.worker import child_deaths
 from celery_reliable.worker.arrivals import Arrivals
@@ -183,10 +183,10 @@ class ConsumerStep(bootsteps.StartStopStep):
             consumer.channel.bring_back()
             given = unacked.reconcile(consumer.channel, held)
         except consumer.channel.connection_errors as exc:
-            events.deliveries_not_compared(error=exc)
+            logger.debug("deliveries_not_compared error=%s", exc)
             return
         if given:
-            events.lost_deliveries_given_back(count=given)
+            logger.warning("lost_deliveries_given_back count=%s", given)
 
 
 def _let_run() -> None:
@@ -195,7 +195,7 @@ def _let_run() -> None:
     Celery would raise an error from its signal handler: into whatever the main loop does at that
     moment (it may have popped a message and not yet filed it), or into a solo task's body.
     """
-    events.tasks_run_to_their_end(count=len(state.active_requests))
+    logger.warning("tasks_run_to_their_end count=%s", len(state.active_requests))
 
 
 def _hooks(c: Any, step: WorkerStep) -> WorkerHooks:

@@ -8,11 +8,11 @@ from typing import Any
 
 from celery.worker import state
 
-from celery_reliable import events
 from celery_reliable.app import reliable_of
 from celery_reliable.context import WorkerProcess
 from celery_reliable.exceptions import ReliableError
 from celery_reliable.ledger import answers
+from celery_reliable.log import logger
 from celery_reliable.message import NAMED, Stamp
 from celery_reliable.options import is_limited, is_reliable, rate_of
 from celery_reliable.worker.patience import PATIENCE_SECONDS
@@ -66,5 +66,7 @@ class EarlyMoments:
             return False
         if not isinstance(answer, answers.ParkedUntil):
             return False
-        events.task_too_early(name=task.name, task_id=task_id, until=answer.due_ms / 1000)
+        logger.debug(
+            "task_too_early name=%s id=%s until=%s", task.name, task_id, answer.due_ms / 1000
+        )
         return True

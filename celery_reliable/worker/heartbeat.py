@@ -16,6 +16,7 @@ from celery_reliable.broker import WorkerUnacked
 from celery_reliable.context import WorkerProcess
 from celery_reliable.exceptions import LedgerForbidden, LedgerRefused, LedgerUnavailable
 from celery_reliable.ledger import answers
+from celery_reliable.log import logger
 from celery_reliable.native_threads import NativeThread, is_patched
 from celery_reliable.worker.health import Health
 from celery_reliable.worker.lease_connection import LeaseConnection
@@ -103,14 +104,17 @@ class Heartbeat(NativeThread):
                 raise
             except (LedgerUnavailable, LedgerRefused) as exc:
                 if self._may_warn():
-                    events.worker_not_registered(worker=self._process.id, error=exc)
+                    logger.warning(
+                        "worker_not_registered worker=%s error=%s", self._process.id, exc
+                    )
                 state.maybe_shutdown()
                 time.sleep(_REGISTER_SECONDS)
         if self._no_witness and self._config.witness_seconds:
-            events.no_witness(
-                worker=self._process.id,
-                seconds_to_recovery=self._config.lease_seconds + self._config.sweep_seconds,
-                reason=self._no_witness,
+            logger.warning(
+                "no_witness worker=%s seconds_to_recovery=%s reason=%s",
+                self._process.id,
+                self._config.lease_seconds + self._config.sweep_seconds,
+                self._no_witness,
             )
         if is_patched():
             # A patched socket belongs to the thread that connected it.
@@ -174,19 +178,21 @@ class Heartbeat(NativeThread):
                     self._process.doubt()
                     self.connection.close_late(is_replaced=False)
                 if self._may_warn():
-                    events.lease_not_renewed(worker=self._process.id, error=exc)
+                    logger.warning("lease_not_renewed worker=%s error=%s", self._process.id, exc)
                 wait = _RETRY_SECONDS
             except Exception as exc:
                 # The worker lives by this thread: whatever goes wrong in one beat, the next is
                 # tried.
-                events.heartbeat_failed(worker=self._process.id, error=exc)
+                logger.error(
+                    "heartbeat_failed worker=%s error=%s", self._process.id, exc, exc_info=exc
+                )
                 wait = self._every_seconds / 2
 
     def _beat(self) -> float:
         """Renew the lease; return the seconds until the next beat."""
         config, process = self._config, self._process
         if self._host.is_stalled:
-            events.main_loop_stalled(worker=process.id)
+            logger.error("main_loop_stalled worker=%s", process.id)
             return self._every_seconds
         sent_at = clock.now()
         beat = self._renew()
@@ -215,7 +221,7 @@ class Heartbeat(NativeThread):
             process.reborn()
             self._register()
             return self._every_seconds
-        events.worker_was_declared_dead(worker=process.id)
+        logger.warning("worker_was_declared_dead worker=%s", process.id)
         return _DEAD_RETRY_SECONDS
 
     def _hear_orders(self, beat: answers.Renewed) -> None:

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from celery_reliable import clock, events
+from celery_reliable import clock
 from celery_reliable.app import reliable_of
 from celery_reliable.compat.requests_now import fetched_requests, running_requests
 from celery_reliable.exceptions import ReliableError
+from celery_reliable.log import logger
 from celery_reliable.options import is_reliable
 from celery_reliable.worker.patience import PATIENCE_SECONDS
 
@@ -38,7 +39,7 @@ class LongDeliveries:
         for request in fetched_requests():
             is_waiting = request not in active and _is_held(request)
             if is_waiting and request.reliable_received_at < before:
-                events.delivery_given_back(name=request.name, task_id=request.id)
+                logger.info("delivery_given_back name=%s id=%s", request.name, request.id)
                 # The request stays in this worker too: whoever claims the task first runs it.
                 request.let_go(requeue=True)
         self._count_ended(active)
@@ -47,12 +48,12 @@ class LongDeliveries:
         try:
             record = self._reliable.ledger.find(request.id, patience_seconds=PATIENCE_SECONDS)
         except ReliableError as exc:
-            events.claim_not_seen(task_id=request.id, error=exc)
+            logger.warning("claim_not_seen id=%s error=%s", request.id, exc)
             return
         # Only this delivery's own claim proves that there is a record which brings the task back.
         if record is None or record.token != request.reliable_token:
             return
-        events.long_task_acknowledged(name=request.name, task_id=request.id)
+        logger.info("long_task_acknowledged name=%s id=%s", request.name, request.id)
         request.let_go()
         qos = self._consumer.qos
         # The broker would deliver another message in its place.  A prefetch count of 0 would mean

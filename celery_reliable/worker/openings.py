@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from celery_reliable import events
 from celery_reliable.app import Reliable
 from celery_reliable.context import WorkerProcess
 from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
 from celery_reliable.ledger import answers
+from celery_reliable.log import logger
 from celery_reliable.message import Stamp
 from celery_reliable.worker.patience import PATIENCE_SECONDS
 
@@ -49,12 +49,12 @@ class Openings:
             )
         except (LedgerUnavailable, LedgerRefused) as exc:
             # Should the worker die now, its death is put down to nothing.
-            events.opening_not_noted(task_id=task_id, error=exc)
+            logger.warning("opening_not_noted id=%s error=%s", task_id, exc)
             return True
         if not isinstance(answer, answers.Opening):
             self._noted = None
         if isinstance(answer, answers.Alone | answers.Dead):
-            events.delivery_dropped(task_id=task_id, reply=answer.word)
+            logger.info("delivery_dropped id=%s reply=%s", task_id, answer.word)
             return False
         return True
 
@@ -68,7 +68,7 @@ class Openings:
                 worker, delivery, patience_seconds=PATIENCE_SECONDS
             )
         except (LedgerUnavailable, LedgerRefused) as exc:
-            events.opening_still_noted(delivery=delivery, error=exc)
+            logger.warning("opening_still_noted delivery=%s error=%s", delivery, exc)
             return
         self._noted = None
 
@@ -84,7 +84,7 @@ def noting(openings: Openings, handle: Callable[[Any], None]) -> Callable[[Any],
             return
         headers = message.headers if isinstance(message.headers, dict) else {}
         if not openings.begin(str(message.delivery_tag), str(headers.get("id") or ""), headers):
-            message.ack_log_error(events.logger, ())
+            message.ack_log_error(logger, ())
             return
         try:
             handle(message)

@@ -21,6 +21,7 @@ from celery_reliable.compat.controller import free_slot, hand_over_by
 from celery_reliable.compat.notes import note, noted
 from celery_reliable.compat.requests_now import running_requests
 from celery_reliable.context import WorkerProcess
+from celery_reliable.log import logger
 from celery_reliable.model import Claim
 from celery_reliable.options import is_of_object, is_reliable
 from celery_reliable.orders import NO_ORDERS, Order
@@ -149,7 +150,7 @@ class OrderKeeping:
 
     def _give_back(self, request: Any) -> None:
         """Give back the message of a request that has not begun, to the place that it had."""
-        message = request.message
+        message, name, task_id = request.message, request.name, request.id
         note(message, "given_back", True)
         state.task_ready(request)
         request.acknowledged = True
@@ -160,9 +161,9 @@ class OrderKeeping:
                 message.requeue()
         except Exception as exc:
             # The connection was lost.  Then the message comes back without this.
-            events.fetched_not_given_back(name=request.name, task_id=request.id, error=exc)
+            logger.warning("fetched_not_given_back name=%s id=%s error=%s", name, task_id, exc)
             return
-        events.given_back_by_order(name=request.name, task_id=request.id)
+        logger.debug("given_back_by_order name=%s id=%s", name, task_id)
 
     # -- what runs
 
@@ -224,4 +225,6 @@ class OrderKeeping:
             request.terminate(c.pool, signal.SIGKILL if how == "kill" else signal.SIGTERM)
         except NotImplementedError:
             # A pool of threads, or a solo one: it runs to its end, and not again.
-            events.not_stopped(name=request.name, task_id=request.id, pool=self._pool_name)
+            logger.warning(
+                "not_stopped name=%s id=%s pool=%s", request.name, request.id, self._pool_name
+            )

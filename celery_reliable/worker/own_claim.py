@@ -8,13 +8,13 @@ from typing import Any
 
 from celery import states
 
-from celery_reliable import events
 from celery_reliable.app import reliable_of
 from celery_reliable.attempt import bury
 from celery_reliable.compat.tracer import has_own_hook
 from celery_reliable.context import current_worker
 from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
 from celery_reliable.ledger import answers
+from celery_reliable.log import logger
 from celery_reliable.message import Stamp
 from celery_reliable.model import Reason, Record, State, SweepReport
 from celery_reliable.options import is_unique
@@ -176,4 +176,4 @@ def _logged(request: Any) -> Iterator[None]:
     try:
         yield
     except (LedgerUnavailable, LedgerRefused) as error:
-        events.end_not_recorded(name=request.name, task_id=request.id, error=error)
+        logger.error("end_not_recorded name=%s id=%s error=%s", request.name, request.id, error)

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from celery_reliable import events
 from celery_reliable.app import Reliable, scheme_of
 from celery_reliable.broker import UNACKED_PREFIX, transport_for
 from celery_reliable.compat.connection import shown_as
 from celery_reliable.context import WorkerProcess
+from celery_reliable.log import logger
 
 __all__ = ["consume_apart"]
 
@@ -27,10 +27,10 @@ def consume_apart(
     scheme = scheme_of(reliable.broker_url)
     path = transport_for(scheme)
     if path is None:
-        events.broker_keeps_deliveries(scheme=scheme)
+        logger.info("broker_keeps_deliveries scheme=%s", scheme)
         return "", []
     if conf.broker_transport and conf.broker_transport not in (path, "redis", "rediss", "sentinel"):
-        events.broker_transport_kept(transport=conf.broker_transport)
+        logger.warning("broker_transport_kept transport=%s", conf.broker_transport)
         return "", []
     before, conf.broker_transport = conf.broker_transport, path
     undo: list[Callable[[], Any]] = [

@@ -9,8 +9,8 @@ import time
 from collections import deque
 from collections.abc import Iterable
 
-from celery_reliable import events
 from celery_reliable.exceptions import ReliableError
+from celery_reliable.log import logger
 from celery_reliable.native_threads import NativeThread, fork_gate
 from celery_reliable.recovery import Pacing, Sweeper, call_off
 from celery_reliable.worker.heartbeat import Host
@@ -85,9 +85,9 @@ class Passes(NativeThread):
             self._look_at_own_claims(self._sweeper)
             self._host.health.look(self._sweeper.broker)
         except ReliableError as exc:
-            events.pass_failed(error=exc)
+            logger.warning("pass_failed error=%s", exc, exc_info=exc)
         except Exception as exc:
-            events.pass_failed(error=exc)
+            logger.warning("pass_failed error=%s", exc, exc_info=exc)
             if self._sweeper is not None:
                 self._sweeper.broker.close()
         return wait
@@ -104,7 +104,7 @@ class Passes(NativeThread):
             return self._pacing.turn()
         except Exception as exc:
             # What it took and did not send is due, and the next pass sends it.
-            events.pass_failed(error=exc)
+            logger.warning("pass_failed error=%s", exc, exc_info=exc)
             return self._host.reliable.config.sweep_seconds
 
     def hurry(self, since_ms: int) -> None:
@@ -164,7 +164,7 @@ class Passes(NativeThread):
                 sweeper.ledger.release(claim, due_in_ms=0)
             else:
                 sweeper.losses.lose_orphan(claim)
-            events.claim_without_process(task_id=task_id, attempt=attempt)
+            logger.warning("claim_without_process id=%s attempt=%s", task_id, attempt)
 
 
 def _is_alive(pid: int) -> bool:

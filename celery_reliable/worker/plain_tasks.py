@@ -12,10 +12,10 @@ from typing import Any
 
 from celery.worker import state
 
-from celery_reliable import events
 from celery_reliable.compat.controller import free_slot, hand_over_by
 from celery_reliable.compat.notes import noted
 from celery_reliable.context import WorkerProcess
+from celery_reliable.log import logger
 from celery_reliable.options import is_reliable
 
 __all__ = ["LOOKING_POOLS", "install"]
@@ -36,7 +36,7 @@ def install(w: Any, process: WorkerProcess) -> None:
             if _is_ours(request, process):
                 hand_over(request)
                 return
-            events.delivery_dropped(name=request.name, task_id=request.id, reply="taken")
+            logger.info("delivery_dropped name=%s id=%s reply=taken", request.name, request.id)
             state.task_ready(request)
             request.acknowledged = True
             request.message.channel.qos.forget(request.message.delivery_tag)

@@ -23,6 +23,7 @@ from celery_reliable.attempt import DELIVERY, EARLY, MESSAGE, NotBegun
 from celery_reliable.compat.notes import noted
 from celery_reliable.compat.request import OpenRequest, lost_worker
 from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
+from celery_reliable.log import logger
 from celery_reliable.message import Stamp, text_as_sent
 from celery_reliable.options import is_reliable
 from celery_reliable.worker import own_claim, throughput
@@ -168,7 +169,7 @@ class ReliableRequest(OpenRequest):
             # back too early it is refused, and the record is sent again.
             state.task_ready(self)
             self.reject(requeue=True)
-            events.loss_not_counted(name=self.name, task_id=self.id, error=error)
+            logger.error("loss_not_counted name=%s id=%s error=%s", self.name, self.id, error)
 
     def _over_limit(
         self, exc_info: Any, exc: Exception, send_failed_event: bool, return_ok: bool
@@ -211,7 +212,7 @@ class ReliableRequest(OpenRequest):
         try:
             super().on_failure(exc_info, send_failed_event, return_ok)
         except Exception as error:
-            events.failure_not_stored(name=self.name, task_id=self.id, error=error)
+            logger.error("failure_not_stored name=%s id=%s error=%s", self.name, self.id, error)
             return False
         return True
 
@@ -236,7 +237,7 @@ class ReliableRequest(OpenRequest):
         except Exception as error:
             # Raised into the main loop it would pass for a lost connection to the broker, or end
             # the worker: again and again, as nobody has acknowledged the message.
-            events.revocation_not_stored(name=self.name, task_id=self.id, error=error)
+            logger.error("revocation_not_stored name=%s id=%s error=%s", self.name, self.id, error)
             self.acknowledge()
             self.is_revoked = True
             if expired:
@@ -247,7 +248,9 @@ class ReliableRequest(OpenRequest):
         try:
             own_claim.end_revoked(self, expired=expired)
         except (LedgerUnavailable, LedgerRefused) as error:
-            events.revocation_not_recorded(name=self.name, task_id=self.id, error=error)
+            logger.error(
+                "revocation_not_recorded name=%s id=%s error=%s", self.name, self.id, error
+            )
 
     def _send(self, kind: str, *, uuid: str, **fields: Any) -> None:
         """Send an event over the worker's own connection, as Celery does."""

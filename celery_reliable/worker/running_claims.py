@@ -8,12 +8,12 @@ from typing import Any
 
 from celery.worker import state
 
-from celery_reliable import events
 from celery_reliable.app import Reliable
 from celery_reliable.compat.pool import task_ids_of
 from celery_reliable.compat.requests_now import running_requests
 from celery_reliable.context import WorkerProcess
 from celery_reliable.ledger import answers
+from celery_reliable.log import logger
 from celery_reliable.model import Claim, SweepReport
 from celery_reliable.recovery import Losses
 from celery_reliable.worker.arrivals import Arrivals
@@ -71,10 +71,11 @@ class RunningClaims:
         """
         if self.shifts is not None and self.shifts.running.holds(claim.token):
             self.shifts.running.stop(claim.token)
-            events.taken_claim_stopped(
-                task_id=claim.task_id,
-                attempt=claim.attempt,
-                pid=self.shifts.running.pid_of(claim.token),
+            logger.warning(
+                "taken_claim_stopped id=%s attempt=%s pid=%s",
+                claim.task_id,
+                claim.attempt,
+                self.shifts.running.pid_of(claim.token),
             )
             return not self.runs(claim)
         for request in running_requests():
@@ -85,7 +86,9 @@ class RunningClaims:
             request.reliable_is_taken = True
             pid = request.worker_pid
             if pid and pid != os.getpid() and self._is_prefork:
-                events.taken_claim_stopped(task_id=claim.task_id, attempt=claim.attempt, pid=pid)
+                logger.warning(
+                    "taken_claim_stopped id=%s attempt=%s pid=%s", claim.task_id, claim.attempt, pid
+                )
                 try:
                     os.kill(pid, signal.SIGKILL)
                 except ProcessLookupError:
@@ -115,4 +118,4 @@ class RunningClaims:
                 is_unsent=not self._reliable.is_redis_broker,
             )
             if isinstance(released, answers.Released):
-                events.attempt_released(task_id=claim.task_id, attempt=claim.attempt)
+                logger.info("attempt_released id=%s attempt=%s", claim.task_id, claim.attempt)

@@ -9,10 +9,10 @@ from typing import Any
 from billiard.exceptions import Terminated, TimeLimitExceeded, WorkerLostError
 from celery.worker import state
 
-from celery_reliable import events
 from celery_reliable.broker import Delivery
 from celery_reliable.compat.request import lost_worker
 from celery_reliable.context import WorkerProcess
+from celery_reliable.log import logger
 from celery_reliable.pool import Left
 from celery_reliable.worker.running_shift import RunningShift
 from celery_reliable.worker.shift_requests import ShiftRequests
@@ -50,14 +50,14 @@ class ShiftEnds:
                 if left.tag not in ended:
                     self._end_left(left, running, exc_info)
         except Exception as exc:
-            events.shift_not_ended(error=exc)
+            logger.warning("shift_not_ended error=%s", exc)
         self._requests.hide_all_of(running)
 
     def _end_left(self, left: Left, running: RunningShift, exc_info: Any) -> None:
         try:
             request = self._requests.request(left, running)
         except Exception as exc:
-            events.shift_not_ended(error=exc)
+            logger.warning("shift_not_ended error=%s", exc)
             return
         if request is None:
             self.take_over(left, running)

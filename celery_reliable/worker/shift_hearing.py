@@ -6,9 +6,9 @@ from typing import Any
 
 from celery.signals import task_received
 
-from celery_reliable import events
 from celery_reliable.compat.pool import billiards
 from celery_reliable.compat.processes import hear_processes
+from celery_reliable.log import logger
 from celery_reliable.pool import Told
 from celery_reliable.worker.running_shift import RunningShifts
 from celery_reliable.worker.shift_requests import ShiftRequests
@@ -39,7 +39,7 @@ class ShiftHearing:
             self._heard(told)
         except Exception as exc:
             # Raised into the pool it would pass for a fault of the process.
-            events.shift_not_heard(error=exc)
+            logger.warning("shift_not_heard error=%s", exc)
 
     def _heard(self, told: Told) -> None:
         c, running = self._worker.consumer, self._running.of_token(told.shift)

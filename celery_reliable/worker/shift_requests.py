@@ -10,7 +10,6 @@ from typing import Any
 
 from celery.worker import state
 
-from celery_reliable import events
 from celery_reliable.app import Reliable
 from celery_reliable.attempt import DELIVERY
 from celery_reliable.broker import WorkerUnacked, opened_unacked
@@ -18,6 +17,7 @@ from celery_reliable.compat.notes import note
 from celery_reliable.compat.request import request_for
 from celery_reliable.context import WorkerProcess
 from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
+from celery_reliable.log import logger
 from celery_reliable.message import payload_of
 from celery_reliable.options import is_reliable
 from celery_reliable.pool import Left
@@ -44,7 +44,7 @@ class ShiftRequests:
             self._show(list(running_shifts))
         except Exception as exc:
             # The broker or the ledger is away. Who asked sees less.
-            events.shifts_not_seen(error=exc)
+            logger.warning("shifts_not_seen error=%s", exc)
 
     def _show(self, shifts: list[RunningShift]) -> None:
         unacked = self.unacked
@@ -63,7 +63,7 @@ class ShiftRequests:
             self._keep(left.tag, self.request(left, running))
         except Exception as exc:
             # The others are shown all the same.
-            events.shifts_not_seen(error=exc)
+            logger.warning("shifts_not_seen error=%s", exc)
 
     def show_begun(self, left: Left, running: RunningShift) -> Any:
         """Let Celery's state have a request of a task that a process begins, and return it; None

@@ -8,12 +8,12 @@ from typing import Any
 
 from celery.worker import state
 
-from celery_reliable import events
 from celery_reliable.app import Reliable
 from celery_reliable.broker import Delivery, Queues, quoted
 from celery_reliable.compat.controller import acquire_slot, waiting_for_slots
 from celery_reliable.compat.processes import keep_job, limit_job
 from celery_reliable.context import WorkerProcess
+from celery_reliable.log import logger
 from celery_reliable.pool import (
     Given,
     Report,
@@ -47,7 +47,7 @@ def shifts_of(w: Any, reliable: Reliable, process: WorkerProcess, unacked: str) 
     if not isinstance(w.pool, TaskPool):
         return None
     if not (w.use_eventloop and unacked and reliable.is_delivered_from_ledger):
-        events.pool_is_prefork(worker=process.id)
+        logger.warning("pool_is_prefork worker=%s", process.id)
         return None
     return Shifts(w, reliable, process, unacked)
 

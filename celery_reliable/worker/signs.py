@@ -11,8 +11,8 @@ import time
 from contextlib import suppress
 from typing import Protocol
 
-from celery_reliable import events
 from celery_reliable.exceptions import ConfigurationError
+from celery_reliable.log import logger
 from celery_reliable.native_threads import NativeThread
 from celery_reliable_probe import SUFFIX, identity_of, is_there, name_of
 
@@ -73,7 +73,7 @@ class Signs(NativeThread):
             except OSError as exc:
                 # Probes see that it says nothing.
                 if not self._has_failed:
-                    events.sign_not_written(path=self._path, error=exc)
+                    logger.warning("sign_not_written path=%s error=%s", self._path, exc)
                 self._has_failed = True
 
     def stop(self) -> None:

@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 
 from celery import Celery
 
-from celery_reliable import events
 from celery_reliable.app import Reliable, facts_of
 from celery_reliable.compat.backend import meta_at_once
 from celery_reliable.compat.relied import has_all
@@ -20,6 +19,7 @@ from celery_reliable.doctor import (
     check_start_method,
 )
 from celery_reliable.exceptions import LedgerUnavailable, raise_for
+from celery_reliable.log import log_finding, logger
 from celery_reliable.model import Finding
 from celery_reliable.pool import kind_of
 from celery_reliable.settings import check_app
@@ -49,9 +49,7 @@ def check_start(w: Any, reliable: Reliable) -> None:
     # What does not answer is waited for elsewhere.
     findings += raise_for([*(check_broker(reliable) or ()), *(check_results(reliable) or ())])
     for finding in findings:
-        events.finding(
-            check=finding.id, severity=finding.level, message=finding.message, hint=finding.hint
-        )
+        log_finding(finding)
 
 
 def _of_ledger(reliable: Reliable) -> list[Finding]:
@@ -82,6 +80,8 @@ def _when_there(app: Celery, look: Callable[[], T]) -> T:
             done += 1
             if not is_patient or (most and done > most):
                 raise
-            events.ledger_awaited(seconds=pause, retry=done, of=most or "all", error=exc)
+            logger.error(
+                "ledger_awaited seconds=%s retry=%s of=%s error=%s", pause, done, most or "all", exc
+            )
         time.sleep(pause)
         pause = min(pause + _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)

@@ -21,6 +21,7 @@ from celery_reliable.compat.consumer import decode_errors_by, handle_by
 from celery_reliable.compat.notes import noted
 from celery_reliable.exceptions import ReliableError, one_line
 from celery_reliable.ledger import answers
+from celery_reliable.log import logger
 from celery_reliable.message import (
     HEADER,
     Envelope,
@@ -132,7 +133,7 @@ class Unprocessable:
                 kept = _kept(delivery.raw, {**told, "id": nameless}, delivery.queue)
                 self._buried(nameless, name, error, kept)
         except ReliableError as exc:
-            events.unprocessable_not_buried(task_id=task_id, error=exc)
+            logger.error("unprocessable_not_buried id=%s error=%s", task_id, exc)
             return False
         return True
 
@@ -157,21 +158,21 @@ class Unprocessable:
                 task_id, name, error, _envelope(message), claim, is_failure_told=is_failure_told
             )
         except ReliableError as exc:
-            events.unprocessable_not_buried(name=name, task_id=task_id, error=exc)
+            logger.error("unprocessable_not_buried name=%s id=%s error=%s", name, task_id, exc)
             again = partial(
                 self._bury, message, error, drop, broken, is_failure_told=is_failure_told
             )
             self._waiting.append(again)
             return
         if not is_buried:
-            events.delivery_dropped(name=name, task_id=task_id, reply="late")
-            message.ack_log_error(events.logger, broken)
+            logger.info("delivery_dropped name=%s id=%s reply=late", name, task_id)
+            message.ack_log_error(logger, broken)
             return
         try:
             drop()
         except (TypeError, ValueError, AttributeError) as exc:
             # Celery cannot even say what it drops.
-            events.unprocessable_not_dropped(name=name, task_id=task_id, error=exc)
+            logger.error("unprocessable_not_dropped name=%s id=%s error=%s", name, task_id, exc)
             if not message.acknowledged:
                 message.reject()
 
@@ -260,7 +261,7 @@ def _envelope(message: Any) -> Envelope:
         return as_sent(message)
     except Exception as exc:
         # Whatever it is, an operator is to see it.
-        events.message_kept_as_it_is_shown(error=exc)
+        logger.warning("message_kept_as_it_is_shown error=%s", exc)
         queue = str((message.delivery_info or {}).get("routing_key") or "")
         return _kept(repr(message.body).encode("utf-8", "backslashreplace"), {}, queue)
 

@@ -27,6 +27,7 @@ from celery_reliable.context import WorkerProcess, set_current_worker
 from celery_reliable.doctor import setup_to_tell
 from celery_reliable.exceptions import ReliableError
 from celery_reliable.ledger import FORMAT
+from celery_reliable.log import logger
 from celery_reliable.pool import kind_of
 from celery_reliable.version import __version__
 from celery_reliable.worker import plain_tasks
@@ -185,7 +186,7 @@ class WorkerStep(bootsteps.StartStopStep):
         except Exception as exc:
             # The sweeper finds the worker dead.  That it cannot say so must not keep it from
             # ending.
-            events.worker_not_deregistered(worker=self.process.id, error=exc)
+            logger.warning("worker_not_deregistered worker=%s error=%s", self.process.id, exc)
         finally:
             self._stop_heartbeat()
             self.health.end()
@@ -200,7 +201,7 @@ class WorkerStep(bootsteps.StartStopStep):
             unacked.catch_up()
             held = len(unacked)
         if not self.reliable.ledger.workers.deregister(self.process.id, in_unacked=held):
-            events.worker_left_something(worker=self.process.id, messages=held)
+            logger.warning("worker_left_something worker=%s messages=%s", self.process.id, held)
             return
         if unacked is not None:
             unacked.strike_off(self.reliable.config.namespace)

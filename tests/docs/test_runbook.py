@@ -11,7 +11,6 @@ import re
 
 from docutils import nodes
 
-from celery_reliable import events
 from celery_reliable.app import reliable_of
 from celery_reliable.operations import checks, letter_checks
 from celery_reliable.orders import OrderKind
@@ -23,6 +22,7 @@ from tests.integration.conftest import Project
 from tests.integration.desk.monitored import RULES
 from tests.integration.letters import put
 from tests.support.processes import REPOSITORY
+from tests.support.telling import lines
 
 PAGES = ("runbook.rst", "runbook-log.rst")
 RUNBOOK, LOG = (Page(name) for name in PAGES)
@@ -96,13 +96,20 @@ def test_every_finding_has_its_entry() -> None:
 
 def test_every_line_that_warns_has_its_entry() -> None:
     told = names("lines")
-    warning = {name for name, one in events.DECLARED.items() if max(one.levels) >= logging.WARNING}
+    warning = {name for name, level in lines().items() if level >= logging.WARNING}
     assert sorted(told) == sorted(warning)
+
+
+def test_every_other_line_is_named() -> None:
+    rest = LOG.text.partition("Lines that ask for nothing")[2]
+    quiet = {name for name, level in lines().items() if 0 < level < logging.WARNING}
+    # Of a finding's levels one is lower.
+    assert set(re.findall(r"``([a-z_]+)``", rest)) - {"holder", "until", "only_workers"} == quiet
 
 
 def test_the_pages_name_what_there_is() -> None:
     """Whatever the pages call a setting, a line, a finding or an event."""
-    known = {*events.DECLARED, *(name.partition(".")[2] for name in findings())}
+    known = {*lines(), *(name.partition(".")[2] for name in findings())}
     known |= {anchor.replace("-", "_") for anchor in ALL}
     known |= {"time_to_run_seconds", "result_expires", "broker_url", "broker_transport"}
     known |= {"only_workers"}

@@ -223,7 +223,7 @@ def test_all_else_that_has_a_signal_is_told(project: Project, told: Told, monito
     if os.environ.get("TESTS_SHIFTS"):
         # Nothing is fetched that cannot begin.
         others.add(events.unbegun_given_back)
-    wanted = {one for one in events.DECLARED.values() if one.in_signal is not None} - others
+    wanted = {one for one in events.DECLARED.values() if one.signal is not None} - others
     worker = project.start_worker("one", app=APP, options=WATCHED)
     held = project.send("locked_gate", "object", "gate")
     wait_for(lambda: project.effects.runs(held.id), 20, "it runs")

@@ -1,4 +1,4 @@
-"""The events of the package as a page, and the code that tells of each.
+"""The events of the package as a page, the code that reports each, and the lines of the log.
 
 ``python -m tests.support.telling`` writes `docs/events.rst`.
 """
@@ -6,19 +6,19 @@
 from __future__ import annotations
 
 import ast
-import importlib
 import logging
+import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from celery_reliable import events, signals
+from celery_reliable import events
+from celery_reliable.events.event import IN_CELERY_EVENT, IN_LOG
 
-__all__ = ["PACKAGE", "PAGE", "Teller", "loggings", "page", "tellers", "tellers_of"]
+__all__ = ["PAGE", "lines", "page", "tellers_of"]
 
 _ROOT = Path(__file__).parents[2]
-PACKAGE = _ROOT / "celery_reliable"
+_PACKAGE = _ROOT / "celery_reliable"
 PAGE = _ROOT / "docs" / "events.rst"
 
 #: What the sender of a signal is, by the argument of the event.
@@ -29,98 +29,72 @@ _SENDERS = {
     "app": "the app",
 }
 
-_LOGGING = {"critical", "debug", "error", "exception", "info", "log", "warning"}
-_LOGGERS = {"logger", "logging", "events.logger"}
-
 _HEAD = """\
 Events
 ======
 
 .. Written by ``python -m tests.support.telling``; a test compares it with the declarations.
 
-What the package tells of: by a line in the log, and where it says so by a signal of
-``celery_reliable.signals`` and an event of Celery's (``celery worker -E``).
+Each event has a signal of ``celery_reliable.signals``, an event of Celery's (``celery worker -E``),
+or a note in the ledger, which ``celery -A proj reliable events`` and the desk show. Most have a
+line in the log besides. :doc:`runbook-log` has all lines of the log that ask something of you.
 
 All lines come from the logger ``celery_reliable``, as ``name key=value …``. Each is one line, and
 none has the password of a URL. A task is ``id`` in the log, ``task_id`` in a signal and ``uuid`` in
-an event of Celery's. A signal and an event have the name of the line, the event with dashes, or
-the one that is given. Celery's events of tasks have ``name`` besides. Signals and events promise no
-delivery, and may come twice. The first to have an alarm on is ``task_buried``, of a task that is a
-dead letter.
+an event of Celery's. A signal has the name of the line. An event of Celery's has it too, with
+dashes, or the name that is given. Celery's events of tasks have ``name`` besides. Signals and
+events may get lost, and may come twice. The first to have an alarm on is ``task_buried``: a task is
+a dead letter.
 
-With events on, Flower and its like hear of tasks by Celery's own ``task-failed`` too where Celery
-sends none, since the process is dead that would have. Monitors show the names of our events as a
-task's state until the next of Celery's own that counts for more: ``LOST``, then ``RECOVERED``, then
-``SUCCESS`` or ``FAILURE``.
+With events on, Flower and other monitors receive Celery's own ``task-failed`` also if the process
+died that would have sent it. Monitors show the names of our events as a task's state until the next
+of Celery's own that counts for more: ``LOST``, then ``RECOVERED``, then ``SUCCESS`` or ``FAILURE``.
 
-What has a *note* is noted in the ledger too, under the name of the line and with these fields, and
-counted by the hour; by the values of a field in brackets it is counted apart. Notes promise no
-delivery either. No note has an argument of a task, or the text of an exception, which may have one.
+A *note* has the name of the line and these fields. Notes are counted by the hour, and separately
+for each value of a field in brackets. A note may get lost. No note has an argument of a task, or
+the text of an exception, which may have one.
+
+.. list-table::
+   :header-rows: 1
+   :widths: 18 8 16 13 13 12 20
+
 """
 
 
-@dataclass(frozen=True, order=True)
-class Teller:
-    """A place in the package that tells of an event: the module, the function, and the event."""
-
-    module: str
-    function: str
-    event: str
-
-
-def tellers(folder: Path = PACKAGE) -> set[Teller]:
-    """Every call of an event in the modules below a folder, but for those of `events`."""
+def tellers_of(event: events.Event[Any]) -> set[tuple[str, str]]:
+    """The module and the function of each that reports the event."""
     return {
-        Teller(module, function, call.func.attr)
-        for module, function, call in _calls(folder)
-        if isinstance(call.func, ast.Attribute)
-        and ast.unparse(call.func.value) == "events"
-        and isinstance(getattr(events, call.func.attr, None), events.Event)
+        (module, function)
+        for module, function, called in _calls()
+        if ast.unparse(called.func) == f"events.{event.name}"
     }
 
 
-def tellers_of(event: events.Event[Any]) -> set[tuple[str, str]]:
-    """The module and the function of each that tells of an event."""
-    return {(one.module, one.function) for one in tellers() if one.event == event.name}
-
-
-def loggings(folder: Path = PACKAGE) -> list[str]:
-    """What is logged, or sent as a signal or event of ours, past `events`, one line each."""
-    return [
-        f"{module}:{call.lineno} {ast.unparse(call.func)}"
-        for module, _, call in _calls(folder)
-        if isinstance(call.func, ast.Attribute) and _is_past_events(call.func)
-    ]
+def lines() -> dict[str, int]:
+    """The lines that the log may have, by their first words; each with its highest level."""
+    found: dict[str, int] = {}
+    for one in events.DECLARED.values():
+        level = one.outlets.level
+        found[one.name] = max(one.outlets.levels) if callable(level) else level
+    for _, _, called in _calls():
+        of, _, method = ast.unparse(called.func).rpartition(".")
+        text = next((one for one in called.args if isinstance(one, ast.Constant)), None)
+        if of == "logger" and text is not None and re.match(r"[a-z_]+( |$)", str(text.value)):
+            level = getattr(logging, method.upper()) if method != "log" else logging.WARNING
+            name = str(text.value).partition(" ")[0]
+            found[name] = max(found.get(name, 0), level)
+    return found
 
 
 def page() -> str:
     """The page that lists the events."""
-    parts = [_HEAD]
-    for name in dict.fromkeys(one.module for one in events.DECLARED.values()):
-        title = _title(name)
-        rows = [_row(one) for one in events.DECLARED.values() if one.module == name]
-        parts.append(
-            f"{title}\n{'-' * len(title)}\n\n.. list-table::\n   :header-rows: 1\n"
-            "   :widths: 18 8 16 13 13 12 20\n\n"
-            + _as_row(["event", "level", "fields", "signal", "Celery's event", "note", "when"])
-            + "".join(rows)
-        )
-    return "\n".join(parts)
+    titles = ["event", "level", "fields", "signal", "Celery's event", "note", "when"]
+    return _HEAD + "".join([_as_row(titles), *map(_row, events.DECLARED.values())])
 
 
-def _is_past_events(function: ast.Attribute) -> bool:
-    of = ast.unparse(function.value)
-    if function.attr in _LOGGING and (of in _LOGGERS or of.startswith("logging.getLogger")):
-        return True
-    return function.attr == "send" and of.rpartition(".")[2] in signals.__all__
-
-
-def _calls(folder: Path) -> Iterator[tuple[str, str, ast.Call]]:
-    for path in sorted(folder.rglob("*.py")):
-        parts = path.relative_to(folder.parent).with_suffix("").parts
-        if "events" in parts[1:-1]:
-            continue
-        module = ".".join(parts).removesuffix(".__init__")
+def _calls() -> Iterator[tuple[str, str, ast.Call]]:
+    for path in sorted(_PACKAGE.rglob("*.py")):
+        module = ".".join(path.relative_to(_ROOT).with_suffix("").parts).removesuffix(".__init__")
         for function, node in _within(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.Call):
                 yield module, function, node
@@ -135,43 +109,32 @@ def _within(node: ast.AST, function: str = "") -> Iterator[tuple[str, ast.AST]]:
             yield from _within(child, function)
 
 
-def _title(module: str) -> str:
-    doc = importlib.import_module(module).__doc__ or ""
-    return " ".join(doc.partition("\n\n")[0].split()).partition(":")[0].rstrip(".")
-
-
 def _row(one: events.Event[Any]) -> str:
-    levels = [logging.getLevelName(level).lower() for level in one.levels if level]
+    to = one.outlets
+    levels = to.levels or (to.level,)
+    level = " or ".join(logging.getLevelName(each).lower() for each in levels if each)
+    signal = f"{_code(to.signal)}; sender: {_SENDERS[to.sender]}" if to.signal else ""
+    celery_event = _code(to.celery_event, IN_CELERY_EVENT)
+    if to.celery_kind:
+        celery_event = f"``{to.celery_kind}``: {celery_event}"
+    note = [
+        f"({name})" if name == to.counted_by else IN_LOG.get(name, name) for name in to.note or ()
+    ]
     return _as_row(
         [
             f"``{one.name}``",
-            " or ".join(levels),
-            _code(one.fields) if levels else "",
-            _signal(one),
-            _celery_event(one),
-            _note(one),
+            level,
+            _code(one.fields, IN_LOG) if level else "",
+            signal,
+            celery_event,
+            _code(note),
             " ".join(one.when.split()),
         ]
     )
 
 
-def _signal(one: events.Event[Any]) -> str:
-    return f"{_code(one.in_signal)}; sender: {_SENDERS[one.sender]}" if one.in_signal else ""
-
-
-def _celery_event(one: events.Event[Any]) -> str:
-    fields = _code(one.fields_of_celery_event)
-    own = one.name.replace("_", "-")
-    return fields if one.celery_kind == own else f"``{one.celery_kind}``: {fields}"
-
-
-def _note(one: events.Event[Any]) -> str:
-    names = [f"({name})" if name == one.counted_by else name for name in one.fields_of_note]
-    return _code(names)
-
-
-def _code(names: Any) -> str:
-    return ", ".join(f"``{name}``" for name in names or ())
+def _code(names: Any, called: dict[str, str] | None = None) -> str:
+    return ", ".join(f"``{(called or {}).get(name, name)}``" for name in names or ())
 
 
 def _as_row(cells: list[str]) -> str:

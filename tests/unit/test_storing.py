@@ -106,7 +106,6 @@ def test_an_outcome_that_has_waited_is_stored_by_the_current_attempt_only(
     attempt: RunningAttempt, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stores, "reliable_of", lambda app: SimpleNamespace(ledger=None))
-    monkeypatch.setattr(events, "outcome_waits", lambda **_: None)
     tries = []
 
     def store() -> None:
@@ -115,7 +114,7 @@ def test_an_outcome_that_has_waited_is_stored_by_the_current_attempt_only(
             raise OSError
 
     backend: Any = SimpleNamespace(exception_safe_to_retry=lambda exc: True)
-    PatientBackend(SimpleNamespace(app=None), backend)._store(store)
+    PatientBackend(SimpleNamespace(app=None, name="work"), backend)._store(store)
 
     assert len(tries) == 1
     assert attempt.is_closed

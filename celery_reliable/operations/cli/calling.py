@@ -10,6 +10,7 @@ import click
 from celery import Celery
 
 from celery_reliable.exceptions import ConfigurationError, LedgerUnavailable, ReliableError
+from celery_reliable.log import logger
 from celery_reliable.operations.brokers import broker_errors
 from celery_reliable.operations.filters import BadFilter
 from celery_reliable.operations.tables import printable
@@ -27,7 +28,6 @@ def app_of(ctx: click.Context) -> Celery:
     app = ctx.obj.app
     app.loader.import_default_modules()
     app.finalize()
-    logger = logging.getLogger("celery_reliable")
     if not logger.hasHandlers():
         # The command itself answers what an operator does.  Warnings would go beside it to stderr.
         handler = logging.StreamHandler()

@@ -10,7 +10,6 @@ from typing import TypedDict
 
 from celery import Celery
 
-from celery_reliable.events import as_shown
 from celery_reliable.exceptions import (
     LedgerRefused,
     LedgerUnavailable,
@@ -19,6 +18,7 @@ from celery_reliable.exceptions import (
     PublishUnknown,
     UnknownDeadLetter,
 )
+from celery_reliable.log import as_shown
 from celery_reliable.operations import (
     BadCursor,
     BadFilter,

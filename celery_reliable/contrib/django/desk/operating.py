@@ -149,8 +149,8 @@ def sweep_page(visit: Visit) -> HttpResponse:
         messages.info(visit.request, "A pass runs, or has just finished: none was needed.")
     else:
         log(visit, "a pass of the sweeper", "Ran it")
-        did = {name: value for name, value in report.as_dict().items() if value}
-        said = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in did.items())
+        done = report.done()
+        said = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in done.items())
         messages.success(visit.request, f"A pass was run: {said or 'nothing was overdue'}.")
     return redirect(visit.link("overview"))
 

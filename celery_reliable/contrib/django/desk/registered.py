@@ -30,8 +30,8 @@ from celery_reliable.contrib.django.desk.tasks import find_page, task_page, task
 from celery_reliable.contrib.django.desk.visits import NAME, Page, Visit, shown
 from celery_reliable.contrib.django.models import DeadLetter, Desk
 from celery_reliable.contrib.django.permissions import Right, may
-from celery_reliable.events import as_shown
 from celery_reliable.exceptions import ReliableError, UnknownDeadLetter
+from celery_reliable.log import as_shown
 from celery_reliable.operations import BadCursor, UnknownGroup, broker_errors
 
 __all__ = ["PAGES", "DeadLetterAdmin", "DeskAdmin"]

@@ -13,12 +13,12 @@ from celery.utils import uuid
 from django.db import Error as DatabaseError
 from django.db import transaction
 
-from celery_reliable import events
 from celery_reliable.app import reliable_of
 from celery_reliable.context import is_current, running
 from celery_reliable.contrib.django.rows.model import TaskStatus
 from celery_reliable.contrib.django.rows.places import Begun, Belongs, Done, RowPlace
 from celery_reliable.exceptions import ConfigurationError, RowTaken, one_line
+from celery_reliable.log import logger
 
 __all__ = ["Effect", "RowAttempt", "current", "run"]
 
@@ -130,7 +130,9 @@ class RowAttempt:
                 self.place.end(self.writer, status, error=one_line(error))
         except DatabaseError as exc:
             # What the body raised says more.  The row is seen to from the ledger.
-            events.row_not_written(task=self.task, task_id=self.task_id, error=exc)
+            logger.warning(
+                "row_not_written name=%s id=%s error=%s", self.task.name, self.task_id, exc
+            )
 
 
 #: The attempt that runs in this thread or greenlet.
@@ -191,7 +193,7 @@ def _begin(task: Any, place: RowPlace) -> RowAttempt | Done | Belongs:
 
 
 def _skipped(task: Any, holder: str) -> dict[str, str]:
-    events.row_taken(task=task, task_id=str(task.request.id or ""), holder=holder)
+    logger.info("row_taken name=%s id=%s holder=%s", task.name, str(task.request.id or ""), holder)
     return {"skipped": holder}
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from celery_reliable import events
 from celery_reliable.contrib.django.project import project_app
+from celery_reliable.log import logger
 from celery_reliable.signals import dead_letter_replayed, task_buried, task_lost
 
 __all__ = ["listen"]
@@ -37,4 +37,4 @@ def _have_looked_at(sender: Any, task_id: str, **_: Any) -> None:
         app.tasks[_OURS].apply_async(kwargs={"task_ids": [task_id]}, retry=False)
     except Exception as exc:
         # kombu raises what its transports do.
-        events.row_not_written(task=task, task_id=task_id, error=exc)
+        logger.warning("row_not_written name=%s id=%s error=%s", task.name, task_id, exc)

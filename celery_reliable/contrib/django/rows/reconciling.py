@@ -18,13 +18,13 @@ from django.db.models import F, Q
 from django.db.models.functions import Now
 from kombu.exceptions import OperationalError
 
-from celery_reliable import events
 from celery_reliable.app import reliable_of
 from celery_reliable.contrib.django.rows.model import OPEN, TaskRow, TaskStatus, not_seen_for
 from celery_reliable.contrib.django.rows.places import RowPlace, as_json
 from celery_reliable.contrib.django.rows.task import RowTask
 from celery_reliable.exceptions import ReliableError, one_line
 from celery_reliable.ledger import Look
+from celery_reliable.log import logger
 from celery_reliable.model import EndedTask, Reason, Record, State
 
 __all__ = ["RowsReport", "look_after_rows", "row_models", "row_places"]
@@ -232,7 +232,7 @@ def _without_record(app: Celery, row: _Row, report: RowsReport) -> None:
     """
     task = app.tasks.get(row.name)
     if not isinstance(task, RowTask):
-        events.row_task_unknown(name=row.name, task_id=row.id)
+        logger.warning("row_task_unknown name=%s id=%s", row.name, row.id)
         report.failed += 1
         return
     outcome, result = _outcome(app, task, row)
@@ -254,10 +254,10 @@ def _without_record(app: Celery, row: _Row, report: RowsReport) -> None:
     try:
         task.publish_missed(row.place.pk, row.id)
     except (ReliableError, OperationalError) as exc:
-        events.row_not_published(task=task, task_id=row.id, error=exc)
+        logger.warning("row_not_published name=%s id=%s error=%s", task.name, row.id, exc)
         report.failed += 1
     else:
-        events.row_published(name=row.name, task_id=row.id)
+        logger.warning("row_published name=%s id=%s", row.name, row.id)
         report.published += 1
 
 

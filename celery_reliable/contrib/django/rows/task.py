@@ -16,13 +16,13 @@ from django.db import Error as DatabaseError
 from django.db import transaction
 from kombu.exceptions import OperationalError
 
-from celery_reliable import events
 from celery_reliable.app import reliable_of
 from celery_reliable.context import running
 from celery_reliable.contrib.django.rows.attempts import Effect, RowAttempt, current, run
 from celery_reliable.contrib.django.rows.model import TaskRow
 from celery_reliable.contrib.django.rows.places import RowPlace
 from celery_reliable.exceptions import ConfigurationError, ReliableError, TaskExists
+from celery_reliable.log import logger
 from celery_reliable.message import looks_used_once
 from celery_reliable.options import REFUSE, refuse, resolve_object_id
 from celery_reliable.publishing import is_member
@@ -116,7 +116,7 @@ class RowTask(ReliableTask):
                 # The row does not know what follows the task.
                 if is_asked_for or link or link_error or is_member(options):
                     raise
-                events.row_not_published(task=self, task_id=asked, error=exc)
+                logger.warning("row_not_published name=%s id=%s error=%s", self.name, asked, exc)
 
         if transaction.get_connection(place.using).in_atomic_block:
             # The producer is somebody's who has given it back by then.
@@ -144,7 +144,7 @@ class RowTask(ReliableTask):
             if look is not None and self.name in (look.record.name, look.record.published_as):
                 place.note_published(task_id, look.record.published_ms)
         except (ReliableError, DatabaseError) as exc:
-            events.row_not_written(task=self, task_id=task_id, error=exc)
+            logger.warning("row_not_written name=%s id=%s error=%s", self.name, task_id, exc)
 
     @property
     def row(self) -> Any:
