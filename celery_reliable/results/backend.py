@@ -172,10 +172,9 @@ class PatientBackend:
     def _conclude(
         self, attempt: RunningAttempt | None, task_id: str, *, is_success: bool = False
     ) -> None:
-        """Let no call of a unique task be answered with this one from now on.
+        """Answer no later call of a unique task with this one.
 
-        A caller who has seen the outcome, and calls again before the object is free, wants a new
-        task.
+        A caller that has seen the outcome and calls again wants a new task, object free or not.
         """
         if (
             attempt is not None
@@ -300,14 +299,8 @@ class PatientBackend:
             except Exception as exc:
                 if attempt is None or attempt.is_closed or not may_pass(self._backend, exc):
                     raise
-                name, task_id, number = (
-                    self._task.name,
-                    attempt.claim.task_id,
-                    attempt.claim.attempt,
-                )
-                logger.warning(
-                    "outcome_waits name=%s id=%s attempt=%s error=%s", name, task_id, number, exc
-                )
+                about = self._task.name, attempt.claim.task_id, attempt.claim.attempt, exc
+                logger.warning("outcome_waits name=%s id=%s attempt=%s error=%s", *about)
                 attempt.is_stored_again = True
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
