@@ -16,7 +16,7 @@ def _of_finding(values: Values) -> int:
 
 
 @declared(INFO, WARNING, choose=_of_finding)
-def finding(*, check: str, severity: str, message: str, hint: str) -> None:
+def finding(*, code: str, check: str, severity: str, message: str, hint: str) -> None:
     """Something about settings, app or server is worth knowing, or may be wrong."""
 
 

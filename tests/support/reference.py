@@ -14,6 +14,7 @@ from textwrap import fill
 from typing import Any
 
 from celery_reliable import ReliableConfig, ReliableTask
+from celery_reliable.findings import TABLE
 from celery_reliable.options import TaskOptions
 from celery_reliable.options.calls import CALL_OPTIONS
 from celery_reliable.options.definition import OPTIONS
@@ -22,7 +23,7 @@ from tests.support import reference_doors as doors
 from tests.support import states
 from tests.support.rst import as_code, head, indented, one_line, prose, table
 
-__all__ = ["FOLDER", "PAGES", "comments", "options", "settings"]
+__all__ = ["FOLDER", "PAGES", "comments", "findings", "options", "settings"]
 
 FOLDER = Path(__file__).parents[2] / "docs" / "reference"
 
@@ -104,6 +105,42 @@ def options() -> str:
     )
 
 
+def findings() -> str:
+    """The page of everything that can be wrong with a set-up or a running system."""
+    top = head(
+        "Findings",
+        """
+        Everything that a worker that starts, ``manage.py check``, ``doctor`` (:doc:`/doctor`) and
+        ``status --check`` (:doc:`/operations-status`) can find. A code stays. Its letter is the
+        worst level that the finding can have. A … stands for names and values of yours.
+        """,
+    )
+    return top + "\n".join(_finding(one) for one in TABLE)
+
+
+def _finding(one: Any) -> str:
+    title = f"{one.code} ``{one.name}``"
+    texts = (("Seen", one.sentence), ("If ignored", one.ignored), ("To mend", one.remedy))
+    said = "".join(
+        fill(
+            f":{label}: {_shown(text)}",
+            100,
+            subsequent_indent="    ",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        + "\n"
+        for label, text in texts
+    )
+    return f".. _finding-{one.code.lower()}:\n\n{title}\n{'-' * len(title)}\n\n{said}"
+
+
+def _shown(text: str) -> str:
+    """A text of a finding as RST, without its values."""
+    text = re.sub(r"(?<!\{)\{\w+(?:![rs])?\}(?!\})", "…", text).format()
+    return re.sub(r"`([^`]+)`", r"``\1``", text).replace("*", r"\*")
+
+
 def comments(cls: type) -> dict[str, str]:
     """What the ``#:`` above each attribute of a class says of it."""
     found = re.findall(r"((?:^    #: .*\n)+)^    (\w+)\b", inspect.getsource(cls), re.MULTILINE)
@@ -135,6 +172,7 @@ def _takes(rule: Mapping[str, Any]) -> str:
 PAGES: dict[str, Callable[[], str]] = {
     "api.rst": doors.api,
     "commands.rst": doors.commands,
+    "findings.rst": findings,
     "metrics.rst": doors.metrics,
     "options.rst": options,
     "settings.rst": settings,
