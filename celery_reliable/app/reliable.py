@@ -15,7 +15,7 @@ from celery_reliable import events
 from celery_reliable.app.location import ledger_of, place_in_ledger, scheme_of
 from celery_reliable.compat.app import real_app
 from celery_reliable.compat.notes import note, noted
-from celery_reliable.findings import UNPROTECTED, report
+from celery_reliable.findings import UNPROTECTED, Finding
 from celery_reliable.ledger import Connector, Ledger, LivingWorkers, ObjectLocks
 from celery_reliable.native_threads import socket_owner
 from celery_reliable.settings import (
@@ -169,7 +169,18 @@ class Reliable:
         """Warn, once, of what `is_unprotected` means."""
         if not self._has_told:
             self._has_told = True
-            report(UNPROTECTED.found(scheme=scheme_of(self.broker_url)))
+            self.report(UNPROTECTED.found(scheme=scheme_of(self.broker_url)))
+
+    @staticmethod
+    def report(finding: Finding) -> None:
+        """Report a finding in the log."""
+        events.finding(
+            code=finding.code,
+            check=finding.name,
+            severity=finding.level,
+            message=finding.message,
+            hint=finding.hint,
+        )
 
     @cached_property
     def queues_at(self) -> str:

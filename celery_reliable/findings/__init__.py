@@ -18,7 +18,6 @@ from celery_reliable.findings.entries import (
     listed,
     look,
     raise_for,
-    report,
     worst_first,
 )
 from celery_reliable.findings.facts import (
@@ -104,7 +103,6 @@ __all__ = [
     "listed",
     "look",
     "raise_for",
-    "report",
     "worst_first",
 ]
 

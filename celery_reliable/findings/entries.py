@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypedDict, TypeVar
 
-from celery_reliable import events
 from celery_reliable.exceptions import ConfigurationError
 
 __all__ = [
@@ -18,7 +17,6 @@ __all__ = [
     "listed",
     "look",
     "raise_for",
-    "report",
     "worst_first",
 ]
 
@@ -115,17 +113,6 @@ def look(entries: Iterable[Entry[F]], facts: F) -> list[Finding]:
             seen = [seen]
         found += [entry.found(**values) for values in seen or ()]
     return found
-
-
-def report(finding: Finding) -> None:
-    """Report a finding in the log."""
-    events.finding(
-        code=finding.code,
-        check=finding.name,
-        severity=finding.level,
-        message=finding.message,
-        hint=finding.hint,
-    )
 
 
 def raise_for(findings: Iterable[Finding]) -> list[Finding]:

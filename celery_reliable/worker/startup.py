@@ -14,7 +14,7 @@ from celery_reliable.compat.backend import meta_at_once
 from celery_reliable.compat.relied import has_all
 from celery_reliable.doctor import ask_broker, ask_hooks, ask_ledger, ask_results, setup_of
 from celery_reliable.exceptions import LedgerUnavailable
-from celery_reliable.findings import START, Finding, look, raise_for, report
+from celery_reliable.findings import START, Finding, look, raise_for
 from celery_reliable.pool import kind_of
 
 __all__ = ["check_start"]
@@ -40,7 +40,7 @@ def check_start(w: Any, reliable: Reliable) -> None:
     # What does not answer is waited for elsewhere.
     findings += raise_for([*(ask_broker(reliable) or ()), *(ask_results(reliable) or ())])
     for finding in findings:
-        report(finding)
+        reliable.report(finding)
 
 
 def _of_ledger(reliable: Reliable) -> list[Finding]:
