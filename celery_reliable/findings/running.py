@@ -127,7 +127,8 @@ def _takes_nothing(run: Running) -> Iterator[dict[str, Any]]:
 
 
 def _died(run: Running) -> Seen:
-    recent = [o for o in run.status.deaths if 0 <= run.age(o.at_ms) <= run.limits.recent_seconds]
+    known = (one for one in run.status.deaths if one.at_ms)
+    recent = [one for one in known if 0 <= run.age(one.at_ms) <= run.limits.recent_seconds]
     if not recent:
         return None
     last, names = recent[-1], [nodename_of(one.worker) for one in recent]
@@ -263,7 +264,7 @@ def _failures(run: Running) -> Seen:
 
 def _trimmed(run: Running) -> Seen:
     status, age = run.status, run.age(run.status.trimmed_ms)
-    if not status.trimmed or not 0 <= age <= run.limits.recent_seconds:
+    if not status.trimmed_ms or not 0 <= age <= run.limits.recent_seconds:
         return None
     return {"most": status.dead_letter_max, "ago": span(age), "trimmed": status.trimmed}
 

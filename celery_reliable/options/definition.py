@@ -23,7 +23,6 @@ __all__ = [
     "OPTIONS",
     "TaskObject",
     "doubts",
-    "is_cut_short",
     "object_of",
     "options_without_base",
     "problems",
@@ -187,20 +186,14 @@ def doubts(cls: Any, base: Any) -> list[str]:
         f"Task {cls.name} says {name}={value!r}, which is no option. Did you mean {near!r}?"
         for name, value, near in _misspelt(cls, base)
     ]
-    seconds, limit = cls.time_to_run_seconds, cls.time_limit
-    if is_cut_short(seconds, limit):
+    own, limit = cls.time_to_run_seconds, cls.time_limit
+    if is_number(own) and is_number(limit) and own >= limit:
         found.append(
-            f"Task {cls.name} says time_to_run_seconds={seconds:g} with a time_limit of {limit:g}: "
+            f"Task {cls.name} says time_to_run_seconds={own:g} with a time_limit of {limit:g}: "
             "the limit ends it first, and touch() does not move the limit. Set time_to_run_seconds "
             "below it, or leave one of them out."
         )
     return found
-
-
-def is_cut_short(time_to_run_seconds: object, time_limit: object) -> bool:
-    """Whether Celery's limit ends an attempt before its time to run is over."""
-    seconds, limit = time_to_run_seconds, time_limit
-    return bool(is_number(seconds) and is_number(limit) and seconds >= limit)  # type: ignore[operator]
 
 
 def _misspelt(cls: Any, base: Any) -> Iterator[tuple[str, Any, str]]:

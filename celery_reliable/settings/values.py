@@ -76,7 +76,8 @@ def one_of(*known: object) -> Rule:
 
     def fits(value: Any) -> bool:
         # 1 is equal to True, and a mistake.
-        return any(type(value) is type(one) and value == one for one in known)
+        of_kind = (one for one in known if isinstance(one, bool) == isinstance(value, bool))
+        return any(value == one for one in of_kind)
 
     return that(fits, f"one of {', '.join(map(repr, known))}")
 
