@@ -1,4 +1,5 @@
-"""This host's clock for durations: it is never set, and runs on while the machine is suspended.
+"""Durations in words, and this host's clock for durations, which is never set, and runs on while
+the machine is suspended.
 
 A lease runs out by the server's clock meanwhile, whatever this host sleeps through.
 """
@@ -8,7 +9,9 @@ from __future__ import annotations
 import sys
 import time
 
-__all__ = ["now"]
+__all__ = ["now", "span"]
+
+_UNITS = (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1))
 
 #: Linux has a clock of its own for it; what is called monotonic stands still while suspended.  On
 #: macOS it is the clock of that name, which is not the one that Python uses.
@@ -23,3 +26,19 @@ def now() -> float:
     Where the platform has no such clock (Windows, BSD) the time of a suspension is not counted.
     """
     return time.monotonic() if _CLOCK is None else time.clock_gettime(_CLOCK)
+
+
+def span(seconds: float) -> str:
+    """Return a length of time in its two largest units: 2 h 5 min; below ten seconds, 3.2 s."""
+    seconds = max(0.0, seconds)
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    left = round(seconds)
+    words: list[str] = []
+    for name, length in _UNITS:
+        count, left = divmod(left, length)
+        if count or words:
+            words.append(f"{count} {name}" if count else "")
+        if len(words) == 2:
+            break
+    return " ".join(filter(None, words))

@@ -11,10 +11,7 @@ answer of the ledger.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable
 from datetime import datetime
-
-from celery_reliable.model import Finding
 
 __all__ = [
     "ConfigurationError",
@@ -31,7 +28,6 @@ __all__ = [
     "TaskExists",
     "UnknownDeadLetter",
     "one_line",
-    "raise_for",
     "said",
 ]
 
@@ -260,19 +256,6 @@ def said(error: object) -> str:
         return str(error)
     except Exception as exc:
         return f"<its str() raised {type(exc).__name__}>"
-
-
-def raise_for(findings: Iterable[Finding]) -> list[Finding]:
-    """Raise for the errors among `findings`, all in one; return the warnings.
-
-    Raises:
-        ConfigurationError: with one paragraph per error.
-    """
-    found = list(findings)
-    problems = tuple(f"{item.message} {item.hint}" for item in found if item.level == "error")
-    if problems:
-        raise ConfigurationError("\n\n".join(problems), problems=problems)
-    return found
 
 
 def one_line(error: object) -> str:

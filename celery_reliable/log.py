@@ -13,9 +13,8 @@ from collections.abc import Mapping
 from enum import Enum
 
 from celery_reliable.exceptions import ReliableError, said
-from celery_reliable.model import Finding
 
-__all__ = ["as_shown", "log_finding", "logger"]
+__all__ = ["as_shown", "logger"]
 
 logger = logging.getLogger("celery_reliable")  # noqa: TID251
 
@@ -24,19 +23,6 @@ _LONGEST_ERROR = 500
 _OUTSIDE = frozenset({"amqp", "kombu", "redis"})
 #: Up to the last "@": a password that is not quoted may contain one.
 _PASSWORD = re.compile(r"(?<=://)[^\s'\"]*(?=@)|(?i:(?<=password=))[^&\s'\"]+")
-
-
-def log_finding(finding: Finding) -> None:
-    """Log something about settings, an app or a server that may be wrong, or is worth knowing."""
-    logger.log(
-        logging.INFO if finding.level == "info" else logging.WARNING,
-        "finding check=%s severity=%s message=%s hint=%s",
-        finding.id,
-        finding.level,
-        finding.message,
-        finding.hint,
-        stacklevel=2,
-    )
 
 
 def as_shown(value: object) -> str:

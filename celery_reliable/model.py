@@ -6,7 +6,6 @@ import hashlib
 import json
 from dataclasses import dataclass
 from enum import Enum
-from typing import Literal
 
 __all__ = [
     "MOST_PLACES",
@@ -17,7 +16,6 @@ __all__ = [
     "DeadLetter",
     "Due",
     "EndedTask",
-    "Finding",
     "Group",
     "GroupOfLetters",
     "HistoryEntry",
@@ -374,21 +372,3 @@ class SweepReport:
     def done(self) -> dict[str, float | int | bool]:
         """The counts that are not 0."""
         return {name: value for name, value in self.as_dict().items() if value}
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that is wrong, or may be.
-
-    Attributes:
-        id: a stable name, for silencing and for tests.
-        level: with an "error" the package must not start; a "warning" is told and lived with; an
-            "info" is worth knowing.
-        message: what is the case, with names and values.
-        hint: what to change.
-    """
-
-    id: str
-    level: Literal["error", "warning", "info"]
-    message: str
-    hint: str

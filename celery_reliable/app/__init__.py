@@ -5,7 +5,6 @@ from __future__ import annotations
 from celery_reliable.app.location import scheme_of, set_cache_resolver
 from celery_reliable.app.reliable import (
     Reliable,
-    facts_of,
     reliable_of,
     set_config_source,
     set_usher,
@@ -13,7 +12,6 @@ from celery_reliable.app.reliable import (
 
 __all__ = [
     "Reliable",
-    "facts_of",
     "reliable_of",
     "scheme_of",
     "set_cache_resolver",

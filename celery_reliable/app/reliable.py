@@ -15,23 +15,17 @@ from celery_reliable import events
 from celery_reliable.app.location import ledger_of, place_in_ledger, scheme_of
 from celery_reliable.compat.app import real_app
 from celery_reliable.compat.notes import note, noted
+from celery_reliable.findings import UNPROTECTED, log_finding
 from celery_reliable.ledger import Connector, Ledger, LivingWorkers, ObjectLocks
-from celery_reliable.log import log_finding
 from celery_reliable.native_threads import socket_owner
-from celery_reliable.options import options_without_base
 from celery_reliable.settings import (
     REDIS_SCHEMES,
-    SINGLE_PROCESS_SCHEMES,
-    UNPROTECTED,
-    AppFacts,
     ReliableConfig,
-    check_app,
     sanitized_url,
 )
 
 __all__ = [
     "Reliable",
-    "facts_of",
     "reliable_of",
     "set_config_source",
     "set_usher",
@@ -169,15 +163,13 @@ class Reliable:
         """
         config = self.config
         scheme = scheme_of(self.broker_url)
-        return scheme in SINGLE_PROCESS_SCHEMES and config.redis_url is None and not config.cache
+        return scheme == "memory" and config.redis_url is None and not config.cache
 
     def tell_unprotected(self) -> None:
         """Warn, once, of what `is_unprotected` means."""
         if not self._has_told:
             self._has_told = True
-            for finding in check_app(facts_of(self)):
-                if finding.id == UNPROTECTED:
-                    log_finding(finding)
+            log_finding(UNPROTECTED.found(scheme=scheme_of(self.broker_url)))
 
     @cached_property
     def queues_at(self) -> str:
@@ -280,38 +272,3 @@ class Reliable:
                 made = self._made[slot] = (os.getpid(), make())
             kept: T = made[1]
             return kept
-
-
-def facts_of(reliable: Reliable, tasks: Mapping[str, Any] | None = None) -> AppFacts:
-    """Return what `check_app` needs to know about an app; *tasks*: not all, but these."""
-    app, config, conf = reliable.app, reliable.config, reliable.app.conf
-    if tasks is None:
-        tasks = app.tasks
-    late = {
-        name: task
-        for name, task in tasks.items()
-        if not name.startswith("celery.")
-        and not getattr(type(task), "is_reliable", False)
-        and task.acks_late
-    }
-    options = conf.broker_transport_options or {}
-    idle = {
-        name: tuple(options_without_base(type(task)))
-        for name, task in tasks.items()
-        if not getattr(type(task), "is_reliable", False)
-    }
-    return AppFacts(
-        broker_transport=scheme_of(reliable.broker_url),
-        redis_url_given=config.redis_url is not None,
-        cache=config.cache,
-        visibility_timeout_seconds=options.get("visibility_timeout"),
-        plain_options={name: given for name, given in idle.items() if given},
-        plain_time_limits={
-            name: limit
-            for name, task in late.items()
-            if (limit := task.time_limit or conf.task_time_limit)
-        },
-        plain_requeued_when_lost=tuple(
-            sorted(name for name, task in late.items() if task.reject_on_worker_lost)
-        ),
-    )

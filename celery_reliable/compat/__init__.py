@@ -2,7 +2,7 @@
 
 A module is about one thing that is touched, and has a function (or a class to derive from) for
 each hook. Its docstring says what is read or replaced, why there is no public way, on which
-releases that was checked, and what breaks without it. `check` finds out whether the installed
+releases that was checked, and what breaks without it. `missing` finds out whether the installed
 releases still have all that the hooks need. No other module of the package uses a private name
 of another package.
 """
@@ -29,17 +29,16 @@ from celery_reliable.compat import (
     tracer,
 )
 from celery_reliable.compat.relied import Part, missing
-from celery_reliable.exceptions import ConfigurationWarning, raise_for
+from celery_reliable.exceptions import ConfigurationWarning
+from celery_reliable.findings import raise_for
 
-__all__ = ["Part", "check", "require"]
+__all__ = ["Part", "missing", "require"]
 
 #: When they are imported, they register what they rely on.
 _MODULES = (
     amqp, app, backend, connection, consumer, controller, kombu, logging, notes, pool, redis,
     request, result_consumer, tracer,
 )  # fmt: skip
-
-check = missing
 
 
 @cache

@@ -21,7 +21,7 @@ from importlib.metadata import PackageNotFoundError, version
 from types import CodeType
 from typing import Any, Protocol, TypeVar
 
-from celery_reliable.model import Finding
+from celery_reliable.findings import NAME_MISSING, Finding
 
 __all__ = [
     "HOOKS",
@@ -213,12 +213,10 @@ def missing(parts: Iterable[Part]) -> Iterator[Finding]:
         for one in hook.relied:
             fault = one.fault()
             if fault:
-                yield Finding(
-                    "celery_reliable.name_missing",
-                    "error" if hook.is_promise else "warning",
-                    f"{fault[0].upper()}{fault[1:]} ({installed()}). Without it {hook.without}.",
-                    "Install releases that celery-reliable was checked on, or a celery-reliable "
-                    "that was checked on these.",
+                yield NAME_MISSING.found(
+                    level="error" if hook.is_promise else "warning",
+                    fault=f"{fault[0].upper()}{fault[1:]} ({installed()})",
+                    without=hook.without,
                 )
     _code_of_module.cache_clear()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 from weakref import ReferenceType
 
 from billiard.compat import mem_rss
@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 #: What a tracer returns: result or error, how it ended, its runtime, the result as text.
-Traced = trace_ok_t
+Traced: TypeAlias = trace_ok_t
 Tracer = Callable[..., trace_ok_t]
 
 _TRACE = "celery.app.trace"

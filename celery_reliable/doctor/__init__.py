@@ -1,35 +1,33 @@
-"""The doctor: what is wrong with a set-up, before it shows.
+"""The doctor: collects the facts of a set-up, for the table of findings.
 
-It looks at settings, tasks, what is installed, the servers and the workers, and judges.  A worker
-that starts asks for a part of it, and refuses to start for the errors.  What happens just now is
-`operations.check`'s.
+It looks at settings, tasks, what is installed, the servers, the rows and the living workers.  A
+worker that starts asks for a part of it, and refuses to start for the errors.
 """
 
 from __future__ import annotations
 
-from celery_reliable.doctor.catalogue import CATALOGUE, Entry, entry_of
-from celery_reliable.doctor.examination import Examination, examine
-from celery_reliable.doctor.installation import check_hooks, check_start_method
-from celery_reliable.doctor.rows import UNSEEN_SECONDS, OpenRows, open_rows, set_rows_source
-from celery_reliable.doctor.schedule import check_rows
-from celery_reliable.doctor.servers import check_broker, check_ledger, check_results
-from celery_reliable.doctor.setups import setup_to_tell
+from celery_reliable.doctor.examination import (
+    Examination,
+    ask_broker,
+    ask_hooks,
+    ask_ledger,
+    ask_results,
+    examine,
+    open_rows,
+    set_rows_source,
+)
+from celery_reliable.doctor.setups import setup_of, setup_to_tell, supported
 
 __all__ = [
-    "CATALOGUE",
-    "UNSEEN_SECONDS",
-    "Entry",
     "Examination",
-    "OpenRows",
-    "check_broker",
-    "check_hooks",
-    "check_ledger",
-    "check_results",
-    "check_rows",
-    "check_start_method",
-    "entry_of",
+    "ask_broker",
+    "ask_hooks",
+    "ask_ledger",
+    "ask_results",
     "examine",
     "open_rows",
     "set_rows_source",
+    "setup_of",
     "setup_to_tell",
+    "supported",
 ]

@@ -2,68 +2,109 @@
 
 from __future__ import annotations
 
+import importlib.util
+import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import Any, Final
 
 from celery import Celery
+from celery.backends.base import DisabledBackend
+from celery.backends.redis import RedisBackend
+from kombu.utils.encoding import bytes_to_str
 
-from celery_reliable.app import Reliable, facts_of, reliable_of
-from celery_reliable.doctor.fleet import check_clock, check_fleet, check_options, supported
-from celery_reliable.doctor.installation import (
-    check_extras,
-    check_hooks,
-    check_installed,
-    check_start_method,
-)
-from celery_reliable.doctor.rows import check_open_rows, open_rows
-from celery_reliable.doctor.schedule import check_rows, check_schedule
-from celery_reliable.doctor.servers import (
-    check_broker,
-    check_ledger,
-    check_results,
-    fills_ledger,
-    has_error,
-    not_looked_at,
-    results_expire_seconds,
-    unseen,
-)
-from celery_reliable.doctor.setups import (
-    TaskSetup,
-    WorkerSetup,
-    alive,
-    setup_of_settings,
-    tasks_of,
-    told_setup,
-)
-from celery_reliable.doctor.times import check_times
-from celery_reliable.doctor.wording import listed
+from celery_reliable.app import Reliable, reliable_of
+from celery_reliable.broker import UNACKED_LIST_PREFIX, UNACKED_PREFIX
+from celery_reliable.compat import Part, missing
+from celery_reliable.doctor.setups import setup_of, stored_setup, supported
 from celery_reliable.exceptions import (
     ConfigurationError,
     LedgerRefused,
     LedgerUnavailable,
     one_line,
 )
-from celery_reliable.ledger import Ledger
-from celery_reliable.model import Finding
-from celery_reliable.settings import AppFacts, check_app
-from celery_reliable.version import __version__
+from celery_reliable.findings import (
+    CACHE_UNUSABLE,
+    DURABILITY,
+    EXTRA_MISSING,
+    FLEET,
+    NAMESPACE_TOO_NEW,
+    NEIGHBOURS,
+    NO_REDIS,
+    NOT_LOOKED_AT,
+    REDIS_UNFIT,
+    RIGHTS,
+    ROWS,
+    SERVER,
+    SETTINGS_WRONG,
+    SETUP,
+    START,
+    Finding,
+    Neighbours,
+    OpenRows,
+    Rights,
+    ServerFacts,
+    WorkerSetup,
+    look,
+    worst_first,
+)
+from celery_reliable.ledger import (
+    Command,
+    Ledger,
+    connect,
+    denied,
+    ledger_commands,
+    on_key,
+    self_test,
+)
+from celery_reliable.results import is_celerys_redis, results_server_of
+from celery_reliable.settings import acl_rule
 
-__all__ = ["Examination", "examine"]
+__all__ = [
+    "Examination",
+    "ask_broker",
+    "ask_hooks",
+    "ask_ledger",
+    "ask_results",
+    "examine",
+    "open_rows",
+    "set_rows_source",
+]
 
-_LEVELS = ("error", "warning", "info")
+_POOL_PARTS: Final = {"prefork": Part.PREFORK, "gevent": Part.GEVENT, "eventlet": Part.EVENTLET}
+#: What kombu, unacked hashes and the sweeper do with each kind of key.
+_QUEUE: Final = ("BRPOP", "LINDEX", "LLEN", "LPUSH", "RPOP", "RPUSH")
+_UNACKED: Final = ("HDEL", "HEXISTS", "HGET", "HKEYS", "HLEN", "HMGET", "HSET", "HSTRLEN")
+_SET: Final = ("SADD", "SMEMBERS", "SREM")
+_RESULT: Final = ("GET", "PUBLISH", "SET", "SETEX")
+#: The end of a key that stands for all unacked hashes, or all tasks.
+_SOME: Final = "rights"
+
+#: Set by the Django part: asks the project's databases for rows with open tasks.
+_rows_source: Callable[[], Sequence[OpenRows]] | None = None
+
+
+def set_rows_source(source: Callable[[], Sequence[OpenRows]]) -> None:
+    """Set what asks the databases for rows with open tasks.  The Django part calls this."""
+    global _rows_source
+    _rows_source = source
+
+
+def open_rows() -> Sequence[OpenRows] | None:
+    """Ask the databases for rows with open tasks, by a query of bounded cost for each model.
+
+    Returns None where the Django part is not loaded.  Raises what the databases raise.
+    """
+    return None if _rows_source is None else _rows_source()
 
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """What was found, errors first.
+    """What was found, errors first, and whether the ledger could not be reached."""
 
-    Attributes:
-        findings: each has an entry in the catalogue.
-        is_ledger_away: whether the ledger could not be reached.
-    """
-
-    findings: tuple[Finding, ...]
+    findings: Sequence[Finding]
     is_ledger_away: bool = False
 
 
@@ -75,143 +116,246 @@ def examine(
     grace_seconds: float | None = None,
     patience_seconds: float = 3.0,
 ) -> Examination:
-    """Return what is found out about the set-up of an app.  Raises nothing for what is wrong with
-    it, and changes nothing.
+    """Return what is wrong with the set-up of an app.  This changes nothing, and raises nothing for
+    what is wrong.
 
     Args:
         app: the app.
         tasks: import the app's tasks and finalize it; else they are looked at only where that has
             been done.
-        servers: ask the servers, and look at what living workers tell.
+        servers: ask the servers, and look at what living workers report.
         grace_seconds: how long the orchestrator waits between SIGTERM and SIGKILL; None: the
             setting GRACE_SECONDS.
         patience_seconds: how long to go on asking a Redis that does not answer.
     """
-    found = [*check_installed(), *check_extras()]
+    found = [*_extras()]
     if tasks:
         try:
             app.loader.import_default_modules()
             app.finalize()
         except Exception as exc:
-            found.append(not_looked_at("the tasks", f"importing them failed: {one_line(exc)}."))
+            found.append(_unseen("Tasks", f"importing them failed: {one_line(exc)}."))
     reliable = reliable_of(app)
     try:
         config = reliable.config
     except ConfigurationError as exc:
-        return _examination([*found, *map(_wrong, exc.problems)])
-    own = setup_of_settings(app)
-    by_name = app.tasks if app.finalized else {}
-    facts = facts_of(reliable, by_name)
-    looked = _Looked()
-    if servers and not reliable.is_unprotected and not has_error(check_app(facts)):
-        looked = _look(reliable, patience_seconds)
-    workers = [one for one in looked.workers if one.has_told] or [own]
-    known = tasks_of(by_name)
-    is_eager = bool(app.conf.task_always_eager)
-    found += check_app(replace(_with_timeouts(facts, workers), is_eager=is_eager))
-    found += check_start_method(own.pool, app.conf)
-    found += check_hooks(reliable, own.pool)
-    found += check_times(
-        known,
-        workers,
-        config,
-        results_expire_seconds=results_expire_seconds(reliable),
-        is_redis_broker=reliable.is_redis_broker,
-        fills_ledger=fills_ledger(reliable),
+        wrong = [SETTINGS_WRONG.found(problem=problem) for problem in exc.problems]
+        return Examination(worst_first([*found, *wrong]))
+    setup = setup_of(reliable, app.tasks if app.finalized else {})
+    bounds = supported()
+    if bounds is None:
+        why = "celery-reliable is not installed as a package (pip install)."
+        found.append(_unseen("The range of releases", why))
+    setup = replace(
+        setup,
+        bounds=bounds or {},
+        results_expire_seconds=_results_expire_seconds(reliable),
+        fills_ledger=_fills_ledger(reliable),
         grace_seconds=config.grace_seconds if grace_seconds is None else grace_seconds,
     )
-    found += check_options(known, looked.workers)
-    schedule = app.conf.beat_schedule or {}
-    found += check_schedule(schedule, workers)
-    with_rows = [one.name for one in known if one.has_row]
-    found += check_rows(schedule, with_rows, str(app.conf.beat_scheduler))
-    if servers and not reliable.is_unprotected:
-        found += _asked(lambda: [*check_open_rows(open_rows() or (), with_rows)], "rows with tasks")
-    found += _plain(known)
-    return _examination([*found, *looked.findings], is_ledger_away=looked.is_away)
+    looked, is_away = _Looked(), False
+    is_asked = servers and not reliable.is_unprotected
+    if is_asked and not look([NO_REDIS], setup):
+        is_away = _ask(reliable, looked, patience_seconds)
+    here = replace(setup.here, clock_ahead_seconds=looked.clock_ahead_seconds)
+    workers, is_eager = looked.workers or setup.workers, bool(app.conf.task_always_eager)
+    setup = replace(setup, here=here, workers=workers, is_eager=is_eager)
+    found += [*look(START, setup), *look(SETUP, setup), *look(FLEET, setup), *looked.findings]
+    found += ask_hooks(reliable, setup.here.pool)
+    if is_asked:
+        names = [one.name for one in setup.tasks if one.has_row]
+        found += _tried("Rows with tasks", lambda: _look_at_rows(names))
+    return Examination(worst_first(found), is_away)
 
 
-@dataclass(frozen=True, slots=True)
 class _Looked:
-    """What servers and living workers tell."""
+    """What servers and living workers report."""
 
-    findings: Sequence[Finding] = ()
-    workers: Sequence[WorkerSetup] = ()
-    is_away: bool = False
+    def __init__(self) -> None:
+        self.findings: list[Finding] = []
+        self.workers: Sequence[WorkerSetup] = ()
+        self.clock_ahead_seconds: float | None = None
 
 
-def _look(reliable: Reliable, patience_seconds: float) -> _Looked:
+def _ask(reliable: Reliable, looked: _Looked, patience_seconds: float) -> bool:
+    """Ask servers and workers; return whether the ledger could not be reached."""
+    found, is_away = looked.findings, False
     try:
         ledger = reliable.own_ledger(reply_timeout_seconds=5.0, patience_seconds=patience_seconds)
     except ConfigurationError as exc:
-        name = "cache_unusable" if reliable.config.cache is not None else "no_redis"
-        return _Looked([Finding(f"celery_reliable.{name}", "error", str(exc), "Change that.")])
-    found: list[Finding] = []
-    workers: list[WorkerSetup] = []
-    is_away = False
+        is_cache = reliable.config.cache is not None
+        found.append((CACHE_UNUSABLE if is_cache else NO_REDIS).found(problem=str(exc)))
+        return False
     try:
-        of_ledger, facts = check_ledger(reliable, ledger)
-        found += [*of_ledger, *unseen(facts)]
-        if not has_error(found):
-            workers = _living(ledger)
-            found += check_fleet(workers, __version__, supported() or {})
-            found += check_clock("this host", time.time() - ledger.workers.time_ms() / 1000)
-    except LedgerUnavailable as exc:
-        is_away = True
-        found.append(not_looked_at("the ledger's Redis, and workers,", str(exc)))
-    except LedgerRefused as exc:
-        found.append(not_looked_at("the ledger's Redis, and workers,", str(exc)))
+        of_ledger, facts = ask_ledger(reliable, ledger)
+        found += [*of_ledger, *look([NOT_LOOKED_AT], facts)]
+        if all(one.level != "error" for one in of_ledger):
+            now_ms = ledger.workers.time_ms()
+            looked.workers = [
+                stored_setup(one)
+                for one in ledger.worker_looks()
+                if not one.lease.is_dead and one.lease.until_ms > now_ms
+            ]
+            looked.clock_ahead_seconds = time.time() - ledger.workers.time_ms() / 1000
+    except (LedgerUnavailable, LedgerRefused) as exc:
+        is_away = isinstance(exc, LedgerUnavailable)
+        found.append(_unseen("The ledger's Redis, with all workers,", str(exc)))
     finally:
         ledger.close()
-    found += _asked(lambda: check_broker(reliable), "the rights at the broker's Redis")
-    found += _asked(lambda: check_results(reliable), "the rights at the result backend's Redis")
-    return _Looked(found, workers, is_away)
+    found += _tried("The rights at the broker's Redis", lambda: ask_broker(reliable))
+    found += _tried("The rights at the result backend's Redis", lambda: ask_results(reliable))
+    return is_away
 
 
-def _living(ledger: Ledger) -> list[WorkerSetup]:
-    looks = ledger.worker_looks()
-    return [told_setup(look) for look in alive(looks, ledger.workers.time_ms())]
+def ask_ledger(reliable: Reliable, ledger: Ledger) -> tuple[list[Finding], ServerFacts]:
+    """Return what is wrong with the ledger's server, and its facts.
 
-
-def _asked(look: Callable[[], list[Finding] | None], what: str) -> list[Finding]:
+    After an error nothing more is looked at.  Raises LedgerUnavailable and LedgerRefused.
+    """
+    facts = ServerFacts.from_info(ledger.server_facts(), has_sentinel=ledger.connector.has_sentinel)
+    found = [*look(SERVER, facts), *look(DURABILITY, facts)]
+    if any(one.level == "error" for one in found):
+        return found, facts
+    lacks = ledger.ask("rights", lambda c: denied(c, ledger_commands(ledger.keys.none)))
+    what = f"The ledger's Redis at {ledger.connector.shown}"
+    found += look(RIGHTS, Rights(what, lacks or (), _rule(reliable, ledger.connector.key_prefix)))
+    if any(one.level == "error" for one in found):
+        return found, facts
+    # This reads the format of the namespace first, so the right to read it was checked before.
+    careful = reliable.own_ledger(
+        reply_timeout_seconds=5.0, patience_seconds=3.0, is_for_operators=True
+    )
+    entry = NAMESPACE_TOO_NEW
     try:
-        found = look()
+        leases = careful.workers.leases()
+        entry = REDIS_UNFIT
+        self_test(careful)
+    except LedgerRefused as exc:
+        return [*found, entry.found(problem=str(exc))], facts
+    finally:
+        careful.close()
+    others = frozenset(one.project for one in leases if not one.is_dead)
+    neighbours = Neighbours(reliable.project, others, reliable.config.namespace)
+    return [*found, *look(NEIGHBOURS, neighbours)], facts
+
+
+def ask_broker(reliable: Reliable) -> list[Finding] | None:
+    """Return what a worker may not do at a Redis that is its broker; None if it does not answer."""
+    conf = reliable.app.conf
+    if not reliable.is_redis_broker:
+        return []
+    options = conf.broker_transport_options or {}
+    there = connect(reliable.broker_url, transport_options=options, ssl=conf.broker_use_ssl)
+    client = there.client()
+    try:
+        lacks = denied(client, _of_broker(reliable.app, options, reliable.config.namespace))
+    finally:
+        client.close()
+    return _rights(reliable, f"The broker's Redis at {there.shown}", lacks)
+
+
+def ask_results(reliable: Reliable) -> list[Finding] | None:
+    """Return what a worker may not do at a Redis that is its result backend; None if that does not
+    answer.
+    """
+    backend: Any = reliable.app.backend
+    if not is_celerys_redis(backend):
+        return []
+    key = bytes_to_str(backend.get_key_for_task(_SOME))
+    lacks = denied(backend.client, on_key(key, *_RESULT))
+    return _rights(reliable, "The result backend's Redis", lacks)
+
+
+def _rights(reliable: Reliable, what: str, lacks: Sequence[str] | None) -> list[Finding] | None:
+    return None if lacks is None else look(RIGHTS, Rights(what, lacks, _rule(reliable)))
+
+
+def _rule(reliable: Reliable, key_prefix: str = "") -> tuple[str, ...]:
+    return acl_rule(key_prefix + reliable.config.namespace, queues=reliable.app.amqp.queues)
+
+
+def _of_broker(app: Celery, options: Any, namespace: str) -> Iterator[Command]:
+    prefix = options.get("global_keyprefix", "")
+    for name, queue in app.amqp.queues.items():
+        yield from on_key(prefix + name, *_QUEUE)
+        if queue.exchange is not None and queue.exchange.name:
+            yield from on_key(f"{prefix}_kombu.binding.{queue.exchange.name}", "SADD", "SMEMBERS")
+    yield from on_key(f"{prefix}{UNACKED_PREFIX}{_SOME}", *_UNACKED)
+    yield from on_key(f"{prefix}{UNACKED_LIST_PREFIX}{namespace}", *_SET)
+    # Of workers without the package; it is only looked at.
+    yield from on_key(prefix + options.get("unacked_key", "unacked"), "HSCAN")
+
+
+def _look_at_rows(names: Sequence[str]) -> list[Finding]:
+    rows = [replace(one, tasks=names) for one in open_rows() or ()]
+    return [finding for one in rows for finding in look(ROWS, one)]
+
+
+def _tried(what: str, ask: Callable[[], list[Finding] | None]) -> list[Finding]:
+    try:
+        found = ask()
     except Exception as exc:
         # A backend whose packages are not installed, say.
-        return [not_looked_at(what, f"{one_line(exc)}.")]
-    return [not_looked_at(what, "it does not answer.")] if found is None else found
+        return [_unseen(what, f"{one_line(exc)}.")]
+    return [_unseen(what, "it does not answer.")] if found is None else found
 
 
-def _with_timeouts(facts: AppFacts, workers: Iterable[WorkerSetup]) -> AppFacts:
-    """Return the facts with the shortest visibility timeout that anybody has."""
-    told = [facts.visibility_timeout_seconds, *(one.visibility_timeout_seconds for one in workers)]
-    known = [seconds for seconds in told if seconds is not None]
-    return replace(facts, visibility_timeout_seconds=min(known, default=None))
+def _unseen(what: str, why: str) -> Finding:
+    return NOT_LOOKED_AT.found(what=what, why=why)
 
 
-def _plain(tasks: Iterable[TaskSetup]) -> Iterator[Finding]:
-    names = [task.name for task in tasks if not task.is_reliable]
-    if names:
-        yield Finding(
-            "celery_reliable.plain_tasks",
-            "info",
-            f"{len(names)} of the app's tasks have another base than ReliableTask: "
-            f"{listed(names, 20)}.",
-            "Give those that must not be lost base=ReliableTask.",
-        )
+def _extras() -> Iterator[Finding]:
+    """Yield the packages that this process's surroundings ask for, and that are missing."""
+    if os.environ.get("PROMETHEUS_MULTIPROC_DIR") and not _is_there("prometheus_client"):
+        need = "PROMETHEUS_MULTIPROC_DIR is set, and nothing is counted"
+        yield EXTRA_MISSING.found(package="prometheus_client", need=need, extra="metrics")
+    if not _is_there("rich"):
+        need = "the commands of `celery reliable` print no tables, only --json"
+        yield EXTRA_MISSING.found(level="info", package="rich", need=need, extra="cli")
 
 
-def _wrong(problem: str) -> Finding:
-    return Finding(
-        "celery_reliable.settings_wrong",
-        "error",
-        problem,
-        "Change CELERY_RELIABLE (app.conf.reliable without Django).",
-    )
+def _is_there(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except (ImportError, ValueError):
+        return False
 
 
-def _examination(found: Iterable[Finding], *, is_ledger_away: bool = False) -> Examination:
-    once = dict.fromkeys(found)
-    return Examination(
-        tuple(sorted(once, key=lambda one: _LEVELS.index(one.level))), is_ledger_away
-    )
+def ask_hooks(reliable: Reliable, pool: str) -> list[Finding]:
+    """Return the names that hooks rely on, and that are not installed."""
+    return list(missing(_parts_of(reliable, pool)))
+
+
+def _parts_of(reliable: Reliable, pool: str) -> Iterator[Part]:
+    """Yield the parts of the package that a worker with this kind of pool uses."""
+    yield from (Part.PRODUCER, Part.WORKER)
+    if pool in _POOL_PARTS:
+        yield _POOL_PARTS[pool]
+    if reliable.is_redis_broker:
+        yield Part.REDIS_BROKER
+    # Settings by which the ledger cannot be reached are reported when it is looked at.
+    with suppress(ConfigurationError):
+        if reliable.queues_at:
+            # What its tasks publish.
+            yield Part.REDIS_PRODUCER
+    if isinstance(reliable.app.backend, RedisBackend):
+        yield Part.REDIS_RESULTS
+
+
+def _fills_ledger(reliable: Reliable) -> bool:
+    """Whether results are on the ledger's server, as far as that can be told."""
+    try:
+        there = results_server_of(reliable.app.backend)
+        return there is not None and there == reliable.connector().server
+    except Exception:
+        # The settings are wrong, or a package is missing: reported where the servers are asked.
+        return False
+
+
+def _results_expire_seconds(reliable: Reliable) -> float | None:
+    """Return when results are deleted; 0: never; None: there are none, or nobody knows."""
+    with suppress(Exception):
+        backend: Any = reliable.app.backend
+        if not isinstance(backend, DisabledBackend):
+            return float(getattr(backend, "expires", None) or 0)
+    return None

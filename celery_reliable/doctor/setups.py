@@ -1,38 +1,38 @@
-"""How tasks and workers are set up: what an app's settings say, and what living workers tell."""
+"""How an app and its workers are set up: by the settings, and by what living workers store."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from importlib.metadata import PackageNotFoundError, requires, version
 from typing import Any, Final
 
-from celery import Celery
+from billiard import get_start_method
 
-from celery_reliable.ledger import WorkerLook
-from celery_reliable.options import is_reliable
+from celery_reliable.app import Reliable, scheme_of
+from celery_reliable.findings import (
+    Setup,
+    TaskSetup,
+    WorkerSetup,
+)
+from celery_reliable.ledger import (
+    WorkerLook,
+)
+from celery_reliable.options import is_reliable, options_without_base
+from celery_reliable.version import __version__
 
-__all__ = [
-    "PACKAGES",
-    "TaskSetup",
-    "WorkerSetup",
-    "alive",
-    "setup_of_settings",
-    "setup_to_tell",
-    "tasks_of",
-    "told_setup",
-]
+__all__ = ["setup_of", "setup_to_tell", "stored_setup", "supported"]
 
-#: Whose releases matter.
-PACKAGES: Final = ("celery", "kombu", "redis")
+_DISTRIBUTION: Final = "celery-reliable"
+#: The packages whose releases matter.
+_PACKAGES: Final = ("celery", "kombu", "redis")
+_REQUIREMENT: Final = re.compile(r"^(?P<name>[\w.-]+)\s*(?:\[[^]]*\])?\s*\(?(?P<bounds>[^;)]*)\)?")
 #: The field of a worker's facts in the ledger.
 _FIELD: Final = "setup"
-#: Celery's default on Redis.
-_VISIBILITY_SECONDS: Final = 3600.0
-#: Options that came with the orders of operators: a worker that knows those knows these.
-_LATE: Final = ("rate", "at_most", "only_workers", "prefer_workers")
-#: Names of `worker_pool` for the modules that Celery has the pools in; ours is a prefork pool.
+#: Values of `worker_pool` for the modules that Celery has the pools in; ours is a prefork pool.
 _POOLS: Final = {
     "threads": "thread",
     "processes": "prefork",
@@ -40,184 +40,146 @@ _POOLS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskSetup:
-    """What a task's class says of its times, in seconds; None: nothing."""
+def setup_of(reliable: Reliable, tasks: Mapping[str, Any] | None = None, pool: str = "") -> Setup:
+    """Return how an app is set up, by its settings.
 
-    name: str
-    is_reliable: bool = True
-    time_limit: float | None = None
-    time_to_run_seconds: float | None = None
-    once_for_seconds: float | None = None
-    #: It works on a row of a Django project, which has to be looked after.
-    has_row: bool = False
-    #: Its options that workers of releases before 1.0 do not keep to: rates, places, names.
-    late_options: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerSetup:
-    """How a worker is set up, or would be by the settings.
-
-    Attributes:
-        where: its name, or what stands for it.
-        pool: "prefork", "thread", "solo", "gevent", "eventlet", or another's module.
-        slots: how many tasks it runs at once; None: not known.
-        prefetch: how many messages it fetches for each slot; 0: all there are.
-        time_limit: Celery's, in seconds, for tasks without one of their own.
-        soft_shutdown_seconds: for how long a soft shutdown waits; 0: there is none.
-        is_sigterm_soft: whether SIGTERM begins a soft shutdown, and not a warm one.
-        visibility_timeout_seconds: of its broker's transport.
-        version: of this package; empty of a worker that does not tell.
-        versions: of other packages; None of a worker that does not tell.
-        clock_ahead_seconds: its clock against the server's; None: not known.
-        no_witness: why its death shows by its lease only; empty where it shows at once.
-        knows_orders: whether its release knows orders, and what came with them: rates, places,
-            named workers.
+    *tasks*: those to look at, by name; None: all of the app.  *pool*: the kind of the worker's
+    pool; empty: the one of the settings.  Raises ConfigurationError.
     """
+    app, config, conf = reliable.app, reliable.config, reliable.app.conf
+    own = _setup_of_settings(conf)
+    here = replace(own, where="here", pool=pool or own.pool, versions=dict(_installed()))
+    named = conf.get("worker_pool_start_method") or "fork"
+    is_elsewhere = "django_celery_beat" in str(conf.beat_scheduler)
+    return Setup(
+        scheme=scheme_of(reliable.broker_url),
+        has_ledger=bool(config.redis_url or config.cache),
+        is_redis=reliable.is_redis_broker,
+        is_unprotected=reliable.is_unprotected,
+        cache=config.cache,
+        # With its default Celery leaves the choice to billiard, which spawns on macOS since 4.3.
+        start_method=str(get_start_method() if named == "fork" else named),
+        is_default_method=named == "fork",
+        here=here,
+        tasks=_tasks_of(app.tasks if tasks is None else tasks),
+        workers=(own,),
+        schedule=None if is_elsewhere else _schedule(conf.beat_schedule or {}),
+        queued_seconds=config.queued_seconds,
+        eta_horizon_seconds=config.eta_horizon_seconds,
+        gives_back_seconds=config.give_back_seconds,
+    )
 
-    where: str
-    pool: str = "prefork"
-    slots: int | None = None
-    prefetch: int | None = None
-    time_limit: float | None = None
-    soft_shutdown_seconds: float | None = None
-    is_sigterm_soft: bool | None = None
-    visibility_timeout_seconds: float | None = None
-    version: str = ""
-    versions: Mapping[str, str] | None = None
-    clock_ahead_seconds: float | None = None
-    no_witness: str = ""
-    knows_orders: bool = True
 
-    @property
-    def has_told(self) -> bool:
-        """Whether it has told how it is set up; a worker of an older version has not."""
-        return self.versions is not None
+def _schedule(entries: Mapping[str, Any]) -> dict[str, str]:
+    tasks = {
+        name: entry.get("task") if isinstance(entry, Mapping) else getattr(entry, "task", None)
+        for name, entry in entries.items()
+    }
+    return {name: str(task) for name, task in tasks.items() if task}
 
 
-def tasks_of(tasks: Mapping[str, Any]) -> list[TaskSetup]:
-    """Return what *tasks* say, but those of Celery's and our own; by name."""
+def _tasks_of(tasks: Mapping[str, Any]) -> list[TaskSetup]:
+    """Return how *tasks* are set up, but those of Celery's and our own; by name."""
     return [
         TaskSetup(
             name=name,
             is_reliable=is_reliable(task),
+            acks_late=bool(task.acks_late),
+            is_requeued_when_lost=bool(task.reject_on_worker_lost),
             time_limit=task.time_limit,
             time_to_run_seconds=getattr(type(task), "time_to_run_seconds", None),
             once_for_seconds=getattr(type(task), "once_for_seconds", None),
             has_row=getattr(type(task), "row_model", None) is not None,
-            late_options=tuple(_late_options(type(task))) if is_reliable(task) else (),
+            idle_options=() if is_reliable(task) else tuple(options_without_base(type(task))),
         )
         for name, task in sorted(tasks.items())
         if not name.startswith(("celery.", "celery_reliable."))
     ]
 
 
-def _late_options(cls: Any) -> Iterator[str]:
-    for name in _LATE:
-        if getattr(cls, name, None) is not None:
-            yield name
-    if getattr(cls, "on_conflict", "") == "wait":
-        yield "on_conflict='wait'"
-
-
-def setup_of_settings(app: Celery) -> WorkerSetup:
+def _setup_of_settings(conf: Any) -> WorkerSetup:
     """Return how a worker would be set up that is given nothing at the command line."""
-    conf = app.conf
     named = str(conf.worker_pool or "prefork")
     if named == "custom":
         # Celery reads it so.
         named = os.environ.get("CELERY_CUSTOM_WORKER_POOL") or named
     pool = (named.rpartition(":")[0] or named).rpartition(".")[2]
-    soft = _soft_shutdown_seconds(conf)
-    return WorkerSetup(
-        where="a worker of these settings",
-        pool=_POOLS.get(named, _POOLS.get(pool, pool)),
+    told = _of_settings(conf, conf.worker_prefetch_multiplier, conf.task_time_limit)
+    return replace(
+        _as_told(told, "a worker of these settings", _POOLS.get(named, _POOLS.get(pool, pool))),
         slots=conf.worker_concurrency,
-        prefetch=_prefetch(conf, conf.worker_prefetch_multiplier),
-        time_limit=conf.task_time_limit,
-        soft_shutdown_seconds=soft,
-        # What the environment of workers has is not known here.
-        is_sigterm_soft=_is_sigterm_soft() or (None if soft else False),
-        visibility_timeout_seconds=_visibility_seconds(conf),
+        version=__version__,
+        # The environment of workers is not known here.
+        is_sigterm_soft=told["sigterm_soft"] or (None if told["soft_shutdown"] else False),
     )
 
 
 def setup_to_tell(w: Any) -> dict[str, dict[str, Any]]:
-    """Return what a worker that starts tells of itself, as JSON values: what `told_setup` reads."""
-    conf = w.app.conf
+    """Return what a worker that starts stores about its set-up, as JSON values."""
+    told = _of_settings(w.app.conf, w.prefetch_multiplier, w.time_limit)
+    return {_FIELD: {"versions": dict(_installed()), **told}}
+
+
+def _of_settings(conf: Any, multiplier: Any, time_limit: Any) -> dict[str, Any]:
+    options = conf.broker_transport_options or {}
     return {
-        _FIELD: {
-            "versions": dict(_installed()),
-            "prefetch": _prefetch(conf, w.prefetch_multiplier),
-            "time_limit": w.time_limit,
-            "soft_shutdown": _soft_shutdown_seconds(conf),
-            "sigterm_soft": _is_sigterm_soft(),
-            "visibility_timeout": _visibility_seconds(conf),
-        }
+        # Celery 5.6 and later fetch for a free slot only, if they are told so.
+        "prefetch": 1 if conf.get("worker_disable_prefetch") else int(multiplier),
+        "time_limit": time_limit,
+        "soft_shutdown": float(conf.worker_soft_shutdown_timeout or 0),
+        # billiard reads it so.
+        "sigterm_soft": os.environ.get("REMAP_SIGTERM") == "SIGQUIT",
+        "visibility_timeout": float(options.get("visibility_timeout") or 3600.0),
     }
 
 
-def told_setup(look: WorkerLook) -> WorkerSetup:
-    """Return what a worker has told of itself; None for what one of another version has not."""
-    facts = look.lease.facts
-    told = facts.get(_FIELD)
-    told = told if isinstance(told, dict) else {}
-    versions = told.get("versions")
-    clock = look.doing.get("clock")
-    is_known = isinstance(clock, (int, float)) and look.beat_ms
+def _as_told(told: Mapping[str, Any], where: str, pool: str) -> WorkerSetup:
     return WorkerSetup(
-        where=str(facts.get("nodename") or look.lease.worker),
-        pool=str(facts.get("pool") or ""),
-        slots=_number(look.doing.get("slots")),
-        prefetch=_number(told.get("prefetch")),
-        time_limit=_seconds(told.get("time_limit")),
-        soft_shutdown_seconds=_seconds(told.get("soft_shutdown")),
+        where=where,
+        pool=pool,
+        prefetch=told.get("prefetch"),
+        time_limit=told.get("time_limit"),
+        soft_shutdown_seconds=told.get("soft_shutdown"),
         is_sigterm_soft=told.get("sigterm_soft"),
-        visibility_timeout_seconds=_seconds(told.get("visibility_timeout")),
+        visibility_seconds=told.get("visibility_timeout"),
+        versions=told.get("versions") or {},
+    )
+
+
+def stored_setup(one: WorkerLook) -> WorkerSetup:
+    """Return how a living worker is set up, by what it has stored."""
+    facts: Mapping[str, Any] = one.lease.facts
+    clock = one.doing.get("clock")
+    where = str(facts.get("nodename") or one.lease.worker)
+    return replace(
+        _as_told(facts.get(_FIELD) or {}, where, str(facts.get("pool") or "")),
+        slots=one.doing.get("slots"),
         version=str(facts.get("version") or ""),
-        versions=versions if isinstance(versions, dict) else None,
-        clock_ahead_seconds=float(clock) - look.beat_ms / 1000 if is_known and clock else None,
-        no_witness=look.lease.no_witness,
-        knows_orders=bool(facts.get("orders")),
+        clock_ahead_seconds=clock - one.beat_ms / 1000 if clock and one.beat_ms else None,
+        no_witness=one.lease.no_witness,
     )
 
 
 def _installed() -> Iterator[tuple[str, str]]:
-    for package in PACKAGES:
-        try:
+    for package in _PACKAGES:
+        with suppress(PackageNotFoundError):
             yield package, version(package)
-        except PackageNotFoundError:
-            continue
 
 
-def _soft_shutdown_seconds(conf: Any) -> float:
-    return float(conf.worker_soft_shutdown_timeout or 0)
-
-
-def _is_sigterm_soft() -> bool:
-    # billiard reads it so.
-    return os.environ.get("REMAP_SIGTERM") == "SIGQUIT"
-
-
-def _visibility_seconds(conf: Any) -> float:
-    options = conf.broker_transport_options or {}
-    return float(options.get("visibility_timeout") or _VISIBILITY_SECONDS)
-
-
-def _prefetch(conf: Any, multiplier: Any) -> int:
-    # Celery 5.6 and later fetch for a free slot only, if they are told so.
-    return 1 if conf.get("worker_disable_prefetch") else int(multiplier)
-
-
-def _number(told: object) -> int | None:
-    return told if isinstance(told, int) else None
-
-
-def _seconds(told: object) -> float | None:
-    return float(told) if isinstance(told, (int, float)) else None
-
-
-def alive(looks: Iterable[WorkerLook], now_ms: int) -> list[WorkerLook]:
-    """Return the workers whose lease runs."""
-    return [look for look in looks if not look.lease.is_dead and look.lease.until_ms > now_ms]
+def supported() -> dict[str, tuple[str, str]] | None:
+    """Return the releases that this package's metadata asks for, by package: the least, and the
+    first that is too new.  None where it is not installed as a package.
+    """
+    try:
+        asked = requires(_DISTRIBUTION) or []
+    except PackageNotFoundError:
+        return None
+    found = {}
+    for one in asked:
+        match = _REQUIREMENT.match(one)
+        if match and match["name"] in _PACKAGES and "extra" not in one:
+            bounds = [part.strip() for part in match["bounds"].split(",")]
+            least = next((part[2:].strip() for part in bounds if part.startswith(">=")), "")
+            below = next((part[1:].strip() for part in bounds if re.match(r"<\d", part)), "")
+            found[match["name"]] = (least, below)
+    return found

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 import redis
-from redis.connection import URL_QUERY_ARGUMENT_PARSERS
+from redis.connection import parse_url, to_bool
 
 from celery_reliable.exceptions import ConfigurationError
 from celery_reliable.settings import REDIS_SCHEMES, sanitized_url
@@ -17,13 +18,8 @@ from celery_reliable.settings import REDIS_SCHEMES, sanitized_url
 __all__ = ["Address", "parsed"]
 
 _SOCKET_SCHEMES = ("unix", "redis+socket", "rediss+socket")
-_FLAGS = {
-    **dict.fromkeys(("1", "true", "t", "yes", "y", "on"), True),
-    **dict.fromkeys(("0", "false", "f", "no", "n", "off"), False),
-}
-#: redis-py takes any text for true.
-_FLAG_NAMES = ("ssl_check_hostname", "ssl_validate_ocsp", "ssl_validate_ocsp_stapled")
-_PARSERS = {**URL_QUERY_ARGUMENT_PARSERS, "ssl_min_version": int}
+#: redis-py leaves these as text.
+_FLAG_NAMES = ("ssl_validate_ocsp", "ssl_validate_ocsp_stapled")
 _CERT_REQS = ("none", "optional", "required")
 _TLS_NAMES = {
     name
@@ -63,50 +59,48 @@ def parsed(url: str) -> Address:
     scheme is not a Redis's.
     """
     shown = sanitized_url(url)
-    scheme = url.partition("://")[0]
+    scheme, _, rest = url.partition("://")
     if scheme not in REDIS_SCHEMES:
         raise ConfigurationError(
             f"The ledger cannot use {shown!r}: it needs a Redis. Give REDIS_URL a redis://, "
             "rediss://, unix:// or sentinel:// address, or CACHE the alias of a django-redis cache."
         )
-    parts, port = _split(url)
+    is_socket = scheme in _SOCKET_SCHEMES
+    parts, found = _read(f"{'unix' if is_socket else 'redis'}://{rest}")
     if parts is None:
         # Without an "@" the password may be what stands in the port's place.
         hidden = shown if "@" in shown else f"{scheme}://**"
-        raise _unreadable(hidden, "its host or its port cannot be read")
+        raise _unreadable(hidden, "its host, its port or a value cannot be read")
     if _has_stray_at(parts):
         raise _unreadable(shown, "there is an '@' where none can be")
-    query = dict(parse_qsl(parts.query, keep_blank_values=True))
-    is_socket = scheme in _SOCKET_SCHEMES
-    credentials, _, host = parts.netloc.rpartition("@")
-    username, _, password = credentials.partition(":")
-    if ";" in host:
+    if ";" in parts.netloc.rpartition("@")[2]:
         raise _unreadable(shown, "each URL of a list has to begin with its scheme")
-    path = unquote(f"/{host}{parts.path}" if host else parts.path) if is_socket else ""
-    if is_socket and not path.strip("/"):
+    if is_socket and not found.get("path", "").strip("/"):
         raise _unreadable(shown, "it names no socket")
+    # kombu calls it a virtual host.  redis-py leaves out what is no number.
+    path = "" if is_socket else unquote(parts.path)
+    db = str(found.get("db", found.get("virtual_host", path))).strip("/")
+    if not re.fullmatch(r"[0-9]{0,9}", db):
+        raise _unreadable(shown, "its database is no number")
     return Address(
         scheme=scheme,
         shown=shown,
-        host="" if is_socket else unquote(parts.hostname or ""),
-        port=None if is_socket else port,
-        path=path,
-        db=_db(query, "" if is_socket else parts.path, shown),
-        # In the query as redis-py has them.
-        username=unquote(username) or query.get("username") or None,
-        password=unquote(password) or query.get("password") or None,
-        tls={name: _tls(name, query[name], shown) for name in query if name.startswith("ssl_")},
+        host=found.get("host", ""),
+        port=found.get("port"),
+        path=found.get("path", ""),
+        db=int(db) if db else None,
+        username=found.get("username"),
+        password=found.get("password"),
+        tls=_tls(found, shown),
     )
 
 
-def _split(url: str) -> tuple[SplitResult | None, int | None]:
+def _read(url: str) -> tuple[SplitResult | None, dict[str, Any]]:
     try:
-        parts = urlsplit(url)
-        is_socket = parts.scheme in _SOCKET_SCHEMES
-        return parts, None if is_socket else parts.port
+        return urlsplit(url), parse_url(url)
     except ValueError:
-        # What it says has a part of the URL in it, and so would an error that is raised here.
-        return None, None
+        # Its text has a part of the URL in it, and so would an error that is raised here.
+        return None, {}
 
 
 def _has_stray_at(parts: SplitResult) -> bool:
@@ -115,48 +109,23 @@ def _has_stray_at(parts: SplitResult) -> bool:
     for item in parts.query.split("&"):
         name, _, value = item.partition("=")
         is_text = name in ("username", "password") or name.startswith("ssl_")
-        stray.append(name if is_text else item)
-        stray.append("" if is_text else value)
+        stray += [name, "" if is_text else value]
     return any("@" in text for text in stray)
 
 
-def _db(query: Mapping[str, str], path: str, shown: str) -> int | None:
-    # redis-py's name, kombu's, and the usual place.
-    text = query.get("db", query.get("virtual_host", unquote(path))).strip("/")
-    if not text:
-        return None
-    if not (text.isdecimal() and len(text) < 10):
-        raise _unreadable(shown, "its database is no number")
-    return int(text)
-
-
-def _tls(name: str, text: str, shown: str) -> Any:
-    if name not in _TLS_NAMES:
-        raise _unreadable(shown, f"there is no argument {name!r}")
-    if name == "ssl_cert_reqs":
-        # As Celery writes them, and as redis-py does.
-        value: Any = text.lower().removeprefix("cert_")
-        if value not in _CERT_REQS:
-            raise _unreadable(shown, f"{name} is none of {', '.join(_CERT_REQS)}")
-        return value
-    if name in _FLAG_NAMES:
-        if text.lower() not in _FLAGS:
-            raise _unreadable(shown, f"{name} is neither 'true' nor 'false'")
-        return _FLAGS[text.lower()]
-    if name in _PARSERS:
-        value = _parsed_by_redis(name, text)
-        if value is None:
-            raise _unreadable(shown, f"{name} has no value that redis-py can read")
-        return value
-    return text
-
-
-def _parsed_by_redis(name: str, text: str) -> Any:
-    parse: Any = _PARSERS[name]
-    try:
-        return parse(text)
-    except (ValueError, TypeError, LookupError, AttributeError):
-        return None
+def _tls(found: Mapping[str, Any], shown: str) -> dict[str, Any]:
+    tls = {name: value for name, value in found.items() if name.startswith("ssl_")}
+    for name in tls:
+        if name not in _TLS_NAMES:
+            raise _unreadable(shown, f"there is no argument {name!r}")
+        if name in _FLAG_NAMES:
+            tls[name] = to_bool(tls[name])
+    # As Celery writes them, and as redis-py does.
+    if (reqs := tls.get("ssl_cert_reqs")) is not None:
+        tls["ssl_cert_reqs"] = reqs = reqs.lower().removeprefix("cert_")
+        if reqs not in _CERT_REQS:
+            raise _unreadable(shown, f"ssl_cert_reqs is none of {', '.join(_CERT_REQS)}")
+    return tls
 
 
 def _unreadable(shown: str, why: str) -> ConfigurationError:

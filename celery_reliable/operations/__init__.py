@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from celery_reliable.clock import span
+from celery_reliable.findings import Limits, check
 from celery_reliable.operations.audit import AuditEntry, somebody
 from celery_reliable.operations.brokers import broker_errors
 from celery_reliable.operations.bulk import DEFAULT_RATE, Bulk, Chosen, Done, Unclear
-from celery_reliable.operations.checks import Limits, check, finding_view, status_view
 from celery_reliable.operations.control import install_control, install_control_everywhere
 from celery_reliable.operations.dead_letters import CannotReplay, DeadLetters
 from celery_reliable.operations.desk import Desk
@@ -26,7 +27,7 @@ from celery_reliable.operations.status import Status
 from celery_reliable.operations.stop_button import BadOrder, OrderView, UnknownOrder
 from celery_reliable.operations.tables import printable
 from celery_reliable.operations.tasks import TaskView
-from celery_reliable.operations.times import iso, parse_age, parse_time, span
+from celery_reliable.operations.times import iso, parse_age, parse_time
 from celery_reliable.operations.uninstall import release
 from celery_reliable.operations.views import full_view, group_view, short_view
 from celery_reliable.operations.waits import Wait, Why
@@ -78,7 +79,6 @@ __all__ = [
     "broker_errors",
     "check",
     "editable_arguments",
-    "finding_view",
     "full_view",
     "gathered",
     "group_view",
@@ -96,5 +96,4 @@ __all__ = [
     "short_view",
     "somebody",
     "span",
-    "status_view",
 ]

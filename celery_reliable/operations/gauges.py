@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from celery_reliable.doctor import OpenRows
+from celery_reliable.findings import OpenRows
 from celery_reliable.operations.status import Status
 from celery_reliable.orders import OrderKind
 

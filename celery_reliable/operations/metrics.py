@@ -27,9 +27,9 @@ from celery_reliable.compat.app import real_app
 from celery_reliable.compat.notes import note, noted
 from celery_reliable.doctor import open_rows
 from celery_reliable.exceptions import ConfigurationError, ReliableError
+from celery_reliable.findings import Limits, check
 from celery_reliable.leases import nodename_of
 from celery_reliable.message import HEADER
-from celery_reliable.operations.checks import Limits, check
 from celery_reliable.operations.desk import Desk
 from celery_reliable.operations.gauges import (
     encodable,
@@ -128,8 +128,8 @@ class FleetCollector:
         yield labelled(
             "reliable_finding",
             "What `reliable status --check` finds; 1 for each.",
-            ("id", "severity"),
-            {(one.id, one.level): 1.0 for one in findings},
+            ("code", "name", "severity"),
+            {(one.code, one.name, one.level): 1.0 for one in findings},
         )
 
 

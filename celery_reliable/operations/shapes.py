@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any, TypedDict
 
+from celery_reliable.findings import FindingView
 from celery_reliable.operations.letter_shapes import (
     DeadLetter,
     DeadLetterInFull,
@@ -25,10 +26,8 @@ __all__ = [
     "Audited",
     "DeadLetter",
     "DeadLetterInFull",
-    "DoctorsFinding",
     "Done",
     "Entry",
-    "FindingView",
     "Group",
     "Groups",
     "Happened",
@@ -260,23 +259,6 @@ class Status(TypedDict):
     in_line: dict[str, int]
     places: list[TaskPlaces]
     broker_problem: str
-
-
-class FindingView(TypedDict):
-    """One thing that is wrong; its id stays."""
-
-    id: str
-    severity: str
-    message: str
-    hint: str
-
-
-class DoctorsFinding(FindingView):
-    """One thing that is wrong with a set-up; its code stays, too."""
-
-    code: str
-    #: What happens to who ignores it.
-    ignored: str
 
 
 class StatusWithFindings(Status):

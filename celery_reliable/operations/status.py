@@ -14,6 +14,7 @@ from kombu.exceptions import OperationalError
 
 from celery_reliable.app import reliable_of
 from celery_reliable.exceptions import LedgerRefused, ReliableError
+from celery_reliable.findings import Limits, ServerFacts
 from celery_reliable.ledger import Ledger
 from celery_reliable.log import as_shown
 from celery_reliable.model import GroupOfLetters
@@ -25,12 +26,11 @@ from celery_reliable.operations.times import iso
 from celery_reliable.operations.workers import Workers, WorkerView
 from celery_reliable.orders import OrderKind
 from celery_reliable.recovery import BrokerView, Depths, depths_of
-from celery_reliable.settings import ServerFacts
 
 __all__ = ["RECENT_SECONDS", "Death", "LastPass", "Server", "Status", "look_at_status"]
 
 #: So long ago a death or a burial is recent.
-RECENT_SECONDS = 600.0
+RECENT_SECONDS = Limits.recent_seconds
 #: New letters whose group is found out at most.
 _CAUGHT_UP_AT_ONCE = 2_000
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from datetime import datetime, timezone
 
-__all__ = ["at", "iso", "parse_age", "parse_time", "span"]
+__all__ = ["at", "iso", "parse_age", "parse_time"]
 
-_UNITS = (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1))
 _ASKED = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 _AGE = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)([smhd]?)")
 
@@ -23,22 +22,6 @@ def at(ms: int) -> str:
     """Return a time to the second for a sentence: 2026-11-22 16:40:05 UTC."""
     found = datetime.fromtimestamp(ms / 1000, timezone.utc)
     return f"{found:%Y-%m-%d %H:%M:%S} UTC"
-
-
-def span(seconds: float) -> str:
-    """Return a length of time in its two largest units: 2 h 5 min; below ten seconds, 3.2 s."""
-    seconds = max(0.0, seconds)
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    left = round(seconds)
-    words: list[str] = []
-    for name, length in _UNITS:
-        count, left = divmod(left, length)
-        if count or words:
-            words.append(f"{count} {name}" if count else "")
-        if len(words) == 2:
-            break
-    return " ".join(filter(None, words))
 
 
 def parse_age(text: str) -> float:

@@ -4,20 +4,20 @@ within the same bounds where its message arrives.
 
 from __future__ import annotations
 
-import difflib
 import warnings
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Mapping, MutableMapping
 from functools import lru_cache
 from typing import Any
 
 from celery_reliable.exceptions import ConfigurationError, ConfigurationWarning
 from celery_reliable.model import MOST_PLACES
-from celery_reliable.options.bounds import seconds_problem, whole_number_problem
 from celery_reliable.options.naming import NAMING
+from celery_reliable.settings import Rule, did_you_mean, or_none, seconds, whole
 
 __all__ = [
     "CALL",
     "CALL_OPTIONS",
+    "LEAST_SECONDS",
     "MOST_LOSSES",
     "REFUSE",
     "call_of",
@@ -80,12 +80,14 @@ _OF_CELERY = frozenset(
     }
 )
 
-#: The options that a call may have, each with what says what a value has to be; "" for one that
-#: will do.
-CALL_OPTIONS: dict[str, Callable[[Any], str]] = {
-    "time_to_run_seconds": seconds_problem,
-    "max_losses": lambda value: whole_number_problem(value, 0, MOST_LOSSES),
-    "at_most": lambda value: whole_number_problem(value, 1, MOST_PLACES),
+#: The ledger counts in milliseconds, and 0 of them mean no limit.
+LEAST_SECONDS = 0.001
+
+#: The options that a call may have, each with its rule.
+CALL_OPTIONS: dict[str, Rule] = {
+    "time_to_run_seconds": or_none(seconds(LEAST_SECONDS)),
+    "max_losses": or_none(whole(0, MOST_LOSSES)),
+    "at_most": or_none(whole(1, MOST_PLACES)),
     **NAMING,
 }
 
@@ -114,7 +116,7 @@ def _check_values(name: str, options: Mapping[str, Any]) -> None:
         f"{option}={options[option]!r} of a call of task {name} is not {expected}. Correct it, or "
         "leave it out: then the task's own counts."
         for option in sorted(CALL_OPTIONS.keys() & options.keys())
-        if options[option] is not None and (expected := CALL_OPTIONS[option](options[option]))
+        if (expected := CALL_OPTIONS[option](options[option]))
     ]
     if told:
         raise ConfigurationError(" ".join(told), problems=tuple(told))
@@ -206,8 +208,8 @@ def call_of(headers: Mapping[str, Any] | None) -> Mapping[str, Any]:
         return {}
     return {
         option: told[option]
-        for option, problem in CALL_OPTIONS.items()
-        if told.get(option) is not None and not problem(told[option])
+        for option, rule in CALL_OPTIONS.items()
+        if told.get(option) is not None and not rule(told[option])
     }
 
 
@@ -219,8 +221,8 @@ def _doubt(option: str) -> str:
     if option in _OF_TASKS:
         return "which is an option of the task, and not of one call. Give it to the task."
     known = (*CALL_OPTIONS, "if_exists", *_OF_TASKS)
-    near = difflib.get_close_matches(option.lower(), known, n=1, cutoff=_NEAR)
-    return f"which is no option. Did you mean {near[0]!r}?" if near else ""
+    question = did_you_mean(option, known, _NEAR)
+    return question and f"which is no option. {question}"
 
 
 def in_force(task: Any, option: str, headers: Mapping[str, Any] | None) -> Any:

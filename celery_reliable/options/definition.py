@@ -4,7 +4,6 @@ probably misspelt.  Nothing here talks to a server.
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -13,25 +12,23 @@ from typing import Any
 
 from celery_reliable.exceptions import ConfigurationError
 from celery_reliable.model import MOST_PLACES
-from celery_reliable.options.bounds import is_number, seconds_problem, whole_number_problem
+from celery_reliable.options.calls import LEAST_SECONDS
 from celery_reliable.options.naming import NAMING, naming_problems
 from celery_reliable.options.object_id import check_object_id_spec
-from celery_reliable.options.rates import RATE_PER, rate_problem
+from celery_reliable.options.rates import RATE
+from celery_reliable.settings import Rule, is_number, nearest, one_of, or_none, seconds, that, whole
 
 __all__ = [
     "ALWAYS",
     "OPTIONS",
     "TaskObject",
     "doubts",
-    "is_cut_short",
     "object_of",
     "options_without_base",
     "problems",
     "refuse",
 ]
 
-_ON_CONFLICT = ("skip", "retry", "fail", "wait")
-_UNIQUE = _PLACE = ("running", "queued")
 #: The `dead_letter` of a task whose expected failures are dead letters too.
 ALWAYS = "always"
 
@@ -111,11 +108,7 @@ def problems(cls: Any, base: Any) -> list[str]:
     wrong = [
         f"{option}={getattr(cls, option)!r} of task {cls.name} is not {expected}. "
         "Correct it, or leave it out."
-        for option, expected in (
-            *_wrong_values(cls),
-            *_wrong_rates(cls),
-            *_wrong_places(cls, base),
-        )
+        for option, expected in ([*_wrong_values(cls)] or _useless(cls, base))
     ]
     if not cls.acks_late:
         wrong.append(
@@ -133,65 +126,45 @@ def problems(cls: Any, base: Any) -> list[str]:
 
 
 def _wrong_values(cls: Any) -> Iterator[tuple[str, str]]:
-    """Yield each option that cannot work, and what it has to be."""
-    for option, known in (("on_conflict", _ON_CONFLICT), ("unique", _UNIQUE), ("place", _PLACE)):
-        if getattr(cls, option) not in known:
-            yield option, f"one of {', '.join(map(repr, known))}"
-    if inspect.getattr_static(cls, "object_id") is None:
-        for option, default in (("unique", "running"), ("once_for_seconds", None)):
-            if getattr(cls, option) != default:
-                yield option, "of use without object_id, which says what the object is"
-    if cls.max_losses is not None and (expected := whole_number_problem(cls.max_losses, 0)):
-        yield "max_losses", f"{expected}, or None for the setting MAX_LOSSES"
-    for option in ("time_to_run_seconds", "once_for_seconds"):
-        seconds = getattr(cls, option)
-        if seconds is not None and (expected := seconds_problem(seconds)):
+    """Yield each option whose value cannot work, and what it has to be."""
+    for option, rule in OPTIONS.items():
+        # What an object is said by is checked against the task's arguments.
+        if option != "object_id" and (expected := rule(getattr(cls, option))):
             yield option, expected
-    if not _is_dead_letter(cls.dead_letter):
-        yield "dead_letter", f"True, False or {ALWAYS!r}"
+
+
+def _useless(cls: Any, base: Any) -> Iterator[tuple[str, str]]:
+    """Yield each option that does nothing beside the others, or contradicts them."""
+    has_object = inspect.getattr_static(cls, "object_id") is not None
+    no_object = "of use without object_id, which says what the object is"
+    if not has_object and cls.unique != "running":
+        yield "unique", no_object
+    if not has_object and cls.once_for_seconds is not None:
+        yield "once_for_seconds", no_object
+    if cls.rate_per == "object" and not cls.rate:
+        yield "rate_per", "of use without rate"
+    elif cls.rate_per == "object" and not has_object:
+        yield "rate_per", no_object
     yield from naming_problems(
         {name: getattr(cls, name) for name in NAMING if getattr(cls, name) is not None}
     )
+    yield from _useless_places(cls, base, has_object=has_object)
 
 
-def _wrong_rates(cls: Any) -> Iterator[tuple[str, str]]:
-    if cls.rate is not None and (expected := rate_problem(cls.rate)):
-        yield "rate", expected
-    if cls.rate_per not in RATE_PER:
-        yield "rate_per", f"one of {', '.join(map(repr, RATE_PER))}"
-    elif cls.rate_per == "object" and not cls.rate:
-        yield "rate_per", "of use without rate"
-    elif cls.rate_per == "object" and inspect.getattr_static(cls, "object_id") is None:
-        yield "rate_per", "of use without object_id, which says what the object is"
-
-
-def _wrong_places(cls: Any, base: Any) -> Iterator[tuple[str, str]]:
-    most, has_object = cls.at_most, inspect.getattr_static(cls, "object_id") is not None
-    if most is not None and (
-        isinstance(most, bool) or not isinstance(most, int) or not 1 <= most <= MOST_PLACES
-    ):
-        yield "at_most", f"a whole number from 1 to {MOST_PLACES}, or None"
-    elif most is not None and _says_nothing_of("on_conflict", cls, base):
+def _useless_places(cls: Any, base: Any, *, has_object: bool) -> Iterator[tuple[str, str]]:
+    at_most, waits = cls.at_most, cls.on_conflict == "wait"
+    is_queued = cls.unique == "queued"
+    if at_most is not None and _says_nothing_of("on_conflict", cls, base):
         yield "at_most", "of use without on_conflict, which says what a task does without a place"
-    elif most is not None and most > 1 and cls.unique == "queued":
-        yield (
-            "at_most",
-            "of use with unique='queued': a call is answered with one task, and not with several",
-        )
-    elif most is not None and most > 1 and cls.once_for_seconds is not None:
-        yield (
-            "at_most",
-            "of use with once_for_seconds: a success keeps one place, and the others go on",
-        )
-    if cls.on_conflict == "wait":
-        if not has_object and most is None:
-            yield "on_conflict", "of use without object_id or at_most: there is nothing to wait for"
-        if cls.unique == "queued":
-            yield (
-                "on_conflict",
-                "of use with unique='queued': a call is answered with the task that has the object",
-            )
-    elif cls.place == "queued":
+    elif at_most is not None and at_most > 1 and is_queued:
+        yield "at_most", "of use with unique='queued', where a call is answered with one task"
+    elif at_most is not None and at_most > 1 and cls.once_for_seconds is not None:
+        yield "at_most", "of use with once_for_seconds: a success keeps only one of the places"
+    if waits and not has_object and at_most is None:
+        yield "on_conflict", "of use without object_id or at_most: there is nothing to wait for"
+    if waits and is_queued:
+        yield "on_conflict", "of use with unique='queued': the call returns the task that has it"
+    if cls.place == "queued" and not waits:
         yield "place", "of use without on_conflict='wait': what finds no place waits for one"
 
 
@@ -213,20 +186,14 @@ def doubts(cls: Any, base: Any) -> list[str]:
         f"Task {cls.name} says {name}={value!r}, which is no option. Did you mean {near!r}?"
         for name, value, near in _misspelt(cls, base)
     ]
-    seconds, limit = cls.time_to_run_seconds, cls.time_limit
-    if is_cut_short(seconds, limit):
+    own, limit = cls.time_to_run_seconds, cls.time_limit
+    if is_number(own) and is_number(limit) and own >= limit:
         found.append(
-            f"Task {cls.name} says time_to_run_seconds={seconds:g} with a time_limit of {limit:g}: "
+            f"Task {cls.name} says time_to_run_seconds={own:g} with a time_limit of {limit:g}: "
             "the limit ends it first, and touch() does not move the limit. Set time_to_run_seconds "
             "below it, or leave one of them out."
         )
     return found
-
-
-def is_cut_short(time_to_run_seconds: object, time_limit: object) -> bool:
-    """Whether Celery's limit ends an attempt before its time to run is over."""
-    seconds, limit = time_to_run_seconds, time_limit
-    return bool(is_number(seconds) and is_number(limit) and seconds >= limit)  # type: ignore[operator]
 
 
 def _misspelt(cls: Any, base: Any) -> Iterator[tuple[str, Any, str]]:
@@ -244,11 +211,9 @@ def _misspelt(cls: Any, base: Any) -> Iterator[tuple[str, Any, str]]:
 
 
 def _near(name: str, cutoff: float) -> str:
-    found = difflib.get_close_matches(name.lower(), OPTIONS, n=1, cutoff=cutoff)
-    if found:
-        return str(found[0])
     is_beginning = len(name) >= _LEAST_BEGINNING
-    return next((o for o in OPTIONS if is_beginning and o.startswith(f"{name}_")), "")
+    longer = (one for one in OPTIONS if is_beginning and one.startswith(f"{name}_"))
+    return nearest(name, OPTIONS, cutoff) or next(longer, "")
 
 
 def options_without_base(cls: Any) -> list[str]:
@@ -263,31 +228,27 @@ def options_without_base(cls: Any) -> list[str]:
 
 
 def _would_fit(option: str, value: Any) -> bool:
-    return bool(OPTIONS[option](value))
+    return value is not None and not OPTIONS[option](value)
 
 
-def _is_dead_letter(value: Any) -> bool:
-    return isinstance(value, bool) or value == ALWAYS
+_TIME = or_none(seconds(LEAST_SECONDS))
 
-
-def _fits(problem: Callable[[Any], str], value: Any) -> bool:
-    return not problem(value)
-
-
-#: The options of a task, each with a rough test of its value.
-OPTIONS: dict[str, Callable[[Any], bool]] = {
-    "object_id": lambda value: isinstance(value, str) or callable(value),
-    "on_conflict": lambda value: value in _ON_CONFLICT,
-    "unique": lambda value: value in _UNIQUE,
-    "at_most": is_number,
-    "place": lambda value: value in _PLACE,
-    "once_for_seconds": is_number,
-    "time_to_run_seconds": is_number,
-    "max_losses": is_number,
-    "dead_letter": _is_dead_letter,
-    **{name: partial(_fits, wrong) for name, wrong in NAMING.items()},
-    "rate": lambda value: not rate_problem(value),
-    "rate_per": lambda value: value in RATE_PER,
+#: The options of a task, each with its rule.
+OPTIONS: dict[str, Rule] = {
+    "object_id": or_none(
+        that(lambda one: isinstance(one, str) or callable(one), "the name of an argument")
+    ),
+    "on_conflict": one_of("skip", "retry", "fail", "wait"),
+    "unique": one_of("running", "queued"),
+    "at_most": or_none(whole(1, MOST_PLACES)),
+    "place": one_of("running", "queued"),
+    "once_for_seconds": _TIME,
+    "time_to_run_seconds": _TIME,
+    "max_losses": or_none(whole(0), "None for the setting MAX_LOSSES"),
+    "dead_letter": one_of(True, False, ALWAYS),
+    **NAMING,
+    "rate": RATE,
+    "rate_per": one_of("task", "object"),
 }
 
 

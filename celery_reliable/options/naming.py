@@ -4,8 +4,10 @@ there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+
+from celery_reliable.settings import Rule, or_none, that
 
 __all__ = ["NAMING", "naming_problems", "patterns_of"]
 
@@ -19,32 +21,30 @@ def patterns_of(value: Any) -> tuple[str, ...]:
     return (value,) if isinstance(value, str) else tuple(value)
 
 
-def _patterns_problem(value: Any) -> str:
-    """Check names of workers, which may be patterns: say what it has to be, or "" if it will do."""
+def _is_pattern(value: Any) -> bool:
+    return isinstance(value, str) and 0 < len(value) <= _LONGEST
+
+
+def _are_patterns(value: Any) -> bool:
     many = [value] if isinstance(value, str) else value
     is_list = isinstance(many, Sequence) and not isinstance(many, bytes) and bool(many)
-    if is_list and all(isinstance(one, str) and 0 < len(one) <= _LONGEST for one in many):
-        return ""
-    return "names of workers such as ('gpu-*', 'alpha@host'), or None"
+    return is_list and all(map(_is_pattern, many))
 
 
-def _queue_problem(value: Any) -> str:
-    """Check the name of a queue."""
-    return "" if isinstance(value, str) and value else "the name of a queue, or None"
+_PATTERNS = or_none(that(_are_patterns, "names of workers such as ('gpu-*', 'alpha@host')"))
 
-
-#: The options, each with what says what a value has to be; "" for one that will do.
-NAMING: dict[str, Callable[[Any], str]] = {
-    "only_workers": _patterns_problem,
-    "prefer_workers": _patterns_problem,
-    "else_queue": _queue_problem,
+#: The options, each with its rule.
+NAMING: dict[str, Rule] = {
+    "only_workers": _PATTERNS,
+    "prefer_workers": _PATTERNS,
+    "else_queue": or_none(that(lambda one: isinstance(one, str) and one, "the name of a queue")),
 }
 
 
 def naming_problems(given: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield each of the options *given* that cannot work, and what it has to be."""
-    for option, problem in NAMING.items():
-        if option in given and (expected := problem(given[option])):
+    for option, rule in NAMING.items():
+        if option in given and (expected := rule(given[option])):
             yield option, expected
     if "else_queue" in given and "only_workers" not in given:
         yield "else_queue", "of use without only_workers, which says which workers may run it"

@@ -5,7 +5,6 @@ Pure: nothing here talks to a server.
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -13,6 +12,7 @@ from typing import Any, TypeAlias
 from uuid import UUID
 
 from celery_reliable.exceptions import ConfigurationError, ObjectIdError, said
+from celery_reliable.settings import did_you_mean
 
 __all__ = ["ObjectIdSpec", "check_object_id_spec", "object_key", "resolve_object_id"]
 
@@ -57,13 +57,8 @@ def check_object_id_spec(spec: object, signature: inspect.Signature, task_name: 
     takes_any = any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values())
     if spec in names or (takes_any and spec):
         return False
-    near = difflib.get_close_matches(spec, names, n=1, cutoff=0.5)
-    if near:
-        way_out = f"Did you mean {near[0]!r}?"
-    elif names:
-        way_out = f"Its arguments are {', '.join(names)}."
-    else:
-        way_out = "It takes no arguments."
+    listed = f"Its arguments are {', '.join(names)}." if names else "It takes no arguments."
+    way_out = did_you_mean(spec, names) or listed
     raise ConfigurationError(
         f"Task {task_name!r}: object_id={spec!r} is not an argument of the task. {way_out}"
     )

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
-__all__ = ["RATE_PER", "interval_us", "rate_problem"]
+from celery_reliable.settings import Rule, or_none, that
 
-#: Whose rate it is.
-RATE_PER = ("task", "object")
+__all__ = ["RATE", "interval_us"]
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600}
 _RATE = re.compile(r"(\d{1,7}(?:\.\d{1,6})?)/([smh])")
@@ -26,11 +24,10 @@ def interval_us(rate: str) -> int:
     return interval if _SHORTEST_US <= interval <= _LONGEST_US else 0
 
 
-def rate_problem(rate: Any) -> str:
-    """Check a rate."""
-    if isinstance(rate, str) and interval_us(rate):
-        return ""
-    return (
+RATE: Rule = or_none(
+    that(
+        lambda rate: isinstance(rate, str) and interval_us(rate),
         "a rate such as '100/m' (a number, and /s, /m or /h: per second, minute or hour; one a day "
-        "at least), or None"
+        "at least)",
     )
+)

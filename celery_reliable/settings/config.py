@@ -7,13 +7,22 @@ what to change.
 
 from __future__ import annotations
 
-import difflib
+import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
 from celery_reliable.exceptions import ConfigurationError
-from celery_reliable.settings.ranges import expected_of, shown_value
+from celery_reliable.settings.values import (
+    Rule,
+    did_you_mean,
+    or_none,
+    seconds,
+    shown_value,
+    that,
+    url,
+    whole,
+)
 
 __all__ = ["ReliableConfig"]
 
@@ -31,14 +40,27 @@ _PASSES_IN_A_LEASE: Final = 4
 _PASSES_TO_RECOVER: Final = 3
 
 
-def _seconds(default: float, *, minimum: float = 0.0, above: bool = False) -> Any:
-    """Declare a time in seconds of at least `minimum`, or `above` it."""
-    return field(default=default, metadata={"kind": "seconds", "min": minimum, "above": above})
+def _value(default: Any, rule: Rule) -> Any:
+    """Declare a setting."""
+    return field(default=default, metadata={"rule": rule})
 
 
-def _count(default: int, *, minimum: int, maximum: int | None = None) -> Any:
-    """Declare a whole number."""
-    return field(default=default, metadata={"kind": "count", "min": minimum, "max": maximum})
+_FLAG: Final = that(lambda value: isinstance(value, bool), "True or False")
+# Braces decide which part of a key chooses its hash slot; that part is the ledger's.
+_NAMESPACE: Final = that(
+    lambda value: isinstance(value, str) and re.fullmatch(r"[^\s{}]+", value),
+    "a text that is not empty, without whitespace and braces",
+)
+_ALIAS: Final = or_none(
+    that(
+        lambda value: isinstance(value, str) and value.strip(),
+        "the name of an entry of Django's CACHES",
+    )
+)
+# Probes are run in a folder of their own.
+_FOLDER: Final = or_none(
+    that(lambda value: isinstance(value, str) and value.startswith("/"), "an absolute path")
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -51,65 +73,65 @@ class ReliableConfig:
 
     #: URL of the ledger's Redis. Without it and without `CACHE` that is the broker's; where the
     #: broker is no Redis, one of the two must be given.
-    redis_url: str | None = field(default=None, metadata={"kind": "url"})
+    redis_url: str | None = _value(None, or_none(url, "None for the broker's"))
     #: Instead of `REDIS_URL`: alias of a django-redis cache whose Redis holds the ledger. Beware:
     #: `cache.clear()` empties it.
-    cache: str | None = field(default=None, metadata={"kind": "alias"})
+    cache: str | None = _value(None, _ALIAS)
     #: What every key of the ledger begins with. Projects that share a Redis need one each.
-    namespace: str = field(default="reliable", metadata={"kind": "namespace"})
+    namespace: str = _value("reliable", _NAMESPACE)
     #: How long a worker that is not heard of keeps its work. A lease is renewed every quarter of
     #: it.
-    lease_seconds: float = _seconds(10.0, minimum=_MIN_LEASE_SECONDS)
+    lease_seconds: float = _value(10.0, seconds(_MIN_LEASE_SECONDS))
     #: How long a worker's connection may stay lost before that counts as a death; 0: never. Where
     #: the server or something before it does not tell (`celery reliable workers` says so), only
     #: the lease does.
-    witness_seconds: float = _seconds(1.5)
+    witness_seconds: float = _value(1.5, seconds())
     #: Interval of the sweeper's passes.
-    sweep_seconds: float = _seconds(2.0, minimum=_MIN_SWEEP_SECONDS)
+    sweep_seconds: float = _value(2.0, seconds(_MIN_SWEEP_SECONDS))
     #: At most so many recoveries in one pass.
-    sweep_batch: int = _count(500, minimum=1, maximum=_MAX_BATCH)
+    sweep_batch: int = _value(500, whole(1, _MAX_BATCH))
     #: When to look after a queued task that nobody has begun. As long as its message waits, that
     #: is done less and less often, at least once in ten times that.
-    queued_seconds: float = _seconds(60.0, above=True)
+    queued_seconds: float = _value(60.0, seconds(above=True))
     #: Where the broker is a Redis: a message that its worker was delivered this long ago and could
     #: not begin goes back to the front of its queue, and the worker fetches no more than it begins
     #: within that time. 0: what is fetched stays.
-    give_back_seconds: float = _seconds(1.0)
+    give_back_seconds: float = _value(1.0, seconds())
     #: On a broker other than Redis: a message that was delivered this long ago is acknowledged if
     #: its task runs, and given back if it waits. Well below RabbitMQ's `consumer_timeout`.
-    acknowledge_seconds: float = _seconds(300.0, above=True)
+    acknowledge_seconds: float = _value(300.0, seconds(above=True))
     #: A task whose ETA is further away than this waits in the ledger (it is parked), not in a
     #: worker.
-    eta_horizon_seconds: float = _seconds(60.0, above=True)
+    eta_horizon_seconds: float = _value(60.0, seconds(above=True))
     #: How many losses a task may have; with one more it is dead-lettered.
-    max_losses: int = _count(3, minimum=0)
+    max_losses: int = _value(3, whole(0))
     #: A worker whose main loop has made no turn for this long stops renewing its lease.
-    stall_seconds: float = _seconds(30.0, above=True)
+    stall_seconds: float = _value(30.0, seconds(above=True))
     #: How long a dead letter is kept.
-    dead_letter_seconds: float = _seconds(30 * _DAY_SECONDS, above=True)
+    dead_letter_seconds: float = _value(30 * _DAY_SECONDS, seconds(above=True))
     #: How many dead letters are kept. Beyond it the largest group (`dead-letters groups`) loses its
     #: oldest letters first. `status --check` and a line in the log (`dead_letters_trimmed`) report
     #: it.
-    dead_letter_max: int = _count(10_000, minimum=1)
+    dead_letter_max: int = _value(10_000, whole(1))
     #: How many tasks that have ended can still be asked about (`celery reliable show`), the newest
     #: ones. Only those are kept to which something happened: a loss, a retry, a burial, a replay.
     #: 0: none.
-    keep_ended: int = _count(10_000, minimum=0)
+    keep_ended: int = _value(10_000, whole(0))
     #: Of the other ended tasks one in this many is kept too; 0: none. A task that is not kept
     #: costs nothing.
-    keep_ended_one_in: int = _count(0, minimum=0)
+    keep_ended_one_in: int = _value(0, whole(0))
     #: Where each worker says once a second, in a file, whether it lives and is ready, for
     #: `celery-reliable-probe`. None: nowhere, and nothing is looked at for it.
-    probe_directory: str | None = field(default=None, metadata={"kind": "folder"})
+    probe_directory: str | None = _value(None, _FOLDER)
     #: How long the orchestrator waits between SIGTERM and SIGKILL; only the doctor reads it. None:
     #: not known.
-    grace_seconds: float | None = field(default=None, metadata={"kind": "some_seconds"})
+    grace_seconds: float | None = _value(None, or_none(seconds(above=True)))
     #: Whether a task that could not be sent stays recorded, for the sweeper to send it later,
     #: instead of an error that is raised.
-    outbox: bool = field(default=False, metadata={"kind": "flag"})
+    outbox: bool = _value(False, _FLAG)
     #: Whether a task runs unprotected when the ledger has not answered for as long as a lease
     #: lasts; otherwise it waits.
-    fail_open: bool = field(default=False, metadata={"kind": "flag"})
+    fail_open: bool = _value(False, _FLAG)
 
     def __post_init__(self) -> None:
         problems = [*self._value_problems()]
@@ -119,8 +141,9 @@ class ReliableConfig:
         if problems:
             raise _configuration_error(problems)
         for item in fields(self):
-            if item.metadata["kind"] == "seconds":
-                object.__setattr__(self, item.name, float(getattr(self, item.name)))
+            value = getattr(self, item.name)
+            if item.name.endswith("_seconds") and value is not None:
+                object.__setattr__(self, item.name, float(value))
 
     @classmethod
     def from_mapping(
@@ -205,8 +228,7 @@ class ReliableConfig:
     def _value_problems(self) -> Iterator[str]:
         for item in fields(self):
             value = getattr(self, item.name)
-            expected = expected_of(value, item.metadata)
-            if expected is not None:
+            if expected := item.metadata["rule"](value):
                 shown = shown_value(item.name, value)
                 yield f"{item.name.upper()} is {shown}: expected {expected}."
 
@@ -254,11 +276,9 @@ def _flat_name(name: str) -> str:
     )
 
 
-def _unknown_name(name: object, names: Mapping[str, str]) -> str:
-    near = difflib.get_close_matches(str(name).upper(), names, n=1, cutoff=0.5)
-    if near:
-        return f"there is no setting {name!r}. Did you mean {near[0]!r}?"
-    return f"there is no setting {name!r}. The settings are {', '.join(names)}."
+def _unknown_name(name: object, names: Collection[str]) -> str:
+    way_out = did_you_mean(name, names) or f"The settings are {', '.join(names)}."
+    return f"there is no setting {name!r}. {way_out}"
 
 
 def _configuration_error(problems: list[str]) -> ConfigurationError:

@@ -8,21 +8,14 @@ from typing import Any, TypeVar
 
 from celery import Celery
 
-from celery_reliable.app import Reliable, facts_of
+from celery_reliable.app import Reliable
 from celery_reliable.compat.backend import meta_at_once
 from celery_reliable.compat.relied import has_all
-from celery_reliable.doctor import (
-    check_broker,
-    check_hooks,
-    check_ledger,
-    check_results,
-    check_start_method,
-)
-from celery_reliable.exceptions import LedgerUnavailable, raise_for
-from celery_reliable.log import log_finding, logger
-from celery_reliable.model import Finding
+from celery_reliable.doctor import ask_broker, ask_hooks, ask_ledger, ask_results, setup_of
+from celery_reliable.exceptions import LedgerUnavailable
+from celery_reliable.findings import START, Finding, log_finding, look, raise_for
+from celery_reliable.log import logger
 from celery_reliable.pool import kind_of
-from celery_reliable.settings import check_app
 
 __all__ = ["check_start"]
 
@@ -40,14 +33,12 @@ def check_start(w: Any, reliable: Reliable) -> None:
     when the ledger does not answer for as long as Celery would wait for its broker.
     """
     pool = kind_of(w.pool_cls)
-    findings = raise_for(check_start_method(pool, w.app.conf))
-    findings += raise_for(check_hooks(reliable, pool))
+    findings = raise_for([*look(START, setup_of(reliable, pool=pool)), *ask_hooks(reliable, pool)])
     # It is tried once, and the processes of the pool know it from the fork.
     has_all(meta_at_once)
-    findings += raise_for(check_app(facts_of(reliable)))
     findings += raise_for(_when_there(w.app, lambda: _of_ledger(reliable)))
     # What does not answer is waited for elsewhere.
-    findings += raise_for([*(check_broker(reliable) or ()), *(check_results(reliable) or ())])
+    findings += raise_for([*(ask_broker(reliable) or ()), *(ask_results(reliable) or ())])
     for finding in findings:
         log_finding(finding)
 
@@ -55,7 +46,7 @@ def check_start(w: Any, reliable: Reliable) -> None:
 def _of_ledger(reliable: Reliable) -> list[Finding]:
     ledger = reliable.own_ledger(reply_timeout_seconds=5.0, patience_seconds=3.0)
     try:
-        return check_ledger(reliable, ledger)[0]
+        return ask_ledger(reliable, ledger)[0]
     finally:
         ledger.close()
 

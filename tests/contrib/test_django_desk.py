@@ -151,7 +151,7 @@ def test_the_desk_shows_what_waits_and_what_is_wrong(
         "owed": "0",
         "dead": "1",
     }
-    assert 'data-finding="celery_reliable.no_worker"' in shown
+    assert 'data-finding="no_worker"' in shown
     assert 'data-queue="celery"' in shown
     assert shown.count("data-group=") == 1
     # From the menu of the admin, too.

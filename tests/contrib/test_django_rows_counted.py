@@ -173,7 +173,7 @@ def test_the_doctor_tells_of_rows_that_nobody_looks_after(book: Any, task: Any) 
     assert told(task.app) == []
     forget(book, 601)
     (said,) = told(task.app)
-    assert "At 1 of the rows of shelf.Book" in said
+    assert "at 1 of the rows of shelf.Book" in said
     assert "no such task" not in said
     # A plain check asks no database.
     assert not [one for one in run_checks() if one.id == "celery_reliable.W033"]

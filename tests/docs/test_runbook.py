@@ -4,7 +4,6 @@ none for what there is no more; its commands run.
 
 from __future__ import annotations
 
-import inspect
 import json
 import logging
 import re
@@ -12,10 +11,8 @@ import re
 from docutils import nodes
 
 from celery_reliable.app import reliable_of
-from celery_reliable.operations import checks, letter_checks
+from celery_reliable.findings import RUNNING, SERVER
 from celery_reliable.orders import OrderKind
-from celery_reliable.settings import check_rights, check_server
-from celery_reliable.settings import checks as of_settings
 from tests.docs.blocks import Page, doctree
 from tests.docs.commands import inline, run
 from tests.integration.conftest import Project
@@ -58,14 +55,8 @@ def names(about: str) -> list[str]:
 
 
 def findings() -> set[str]:
-    """What `status --check` may say."""
-    source = inspect.getsource(checks) + inspect.getsource(letter_checks)
-    own = re.findall(r'f"\{PREFIX\}(\w+)"', source)
-    server = set(re.findall(r'"celery_reliable\.(redis_\w+)"', inspect.getsource(of_settings)))
-    # Said by a worker that starts, and by nobody else.
-    server -= set(re.findall(r'"celery_reliable\.(\w+)"', inspect.getsource(check_rights)))
-    assert "_server" in inspect.getsource(check_server)
-    return {f"celery_reliable.{name}" for name in {*own, *server}}
+    """What `status --check` may say: codes and names."""
+    return {f"{one.code} {one.name}" for one in (*RUNNING, *SERVER)}
 
 
 def test_every_entry_says_all() -> None:
@@ -86,12 +77,14 @@ def test_every_alarm_has_its_entry_and_points_to_it() -> None:
 
 
 def test_every_finding_has_its_entry() -> None:
-    told = names("finding")
+    told = [
+        one for fields in ALL.values() for one in re.findall(r"\w+ \w+", fields.get("finding", ""))
+    ]
     assert sorted(told) == sorted(findings())
     # A finding is found by its name.
     for anchor, fields in entries(RUNBOOK).items():
         if "finding" in fields:
-            assert f"celery_reliable.{anchor.replace('-', '_')}" in fields["finding"]
+            assert f" {anchor.replace('-', '_')}" in fields["finding"]
 
 
 def test_every_line_that_warns_has_its_entry() -> None:
@@ -109,7 +102,7 @@ def test_every_other_line_is_named() -> None:
 
 def test_the_pages_name_what_there_is() -> None:
     """Whatever the pages call a setting, a line, a finding or an event."""
-    known = {*lines(), *(name.partition(".")[2] for name in findings())}
+    known = {*lines(), *(name.partition(" ")[2] for name in findings())}
     known |= {anchor.replace("-", "_") for anchor in ALL}
     known |= {"time_to_run_seconds", "result_expires", "broker_url", "broker_transport"}
     known |= {"only_workers"}

@@ -4,13 +4,11 @@ workers that obey are those of `tests/integration/test_stop_button.py`.
 
 from __future__ import annotations
 
-import inspect
 import json
 
 from celery_reliable import ReliableTask, events
 from celery_reliable.app import reliable_of
 from celery_reliable.contrib.django import permissions
-from celery_reliable.operations import checks
 from celery_reliable.operations.cli import reliable
 from celery_reliable.operations.desk import Desk
 from celery_reliable.orders import OrderKind
@@ -101,6 +99,5 @@ def test_what_it_names_is_there() -> None:
     for event in ("order_given", "order_ended", "task_struck", "stopped_by_order"):
         assert f"``{event}``" in PAGE.text
         assert hasattr(events, event)
-    assert "worker_knows_no_orders" in inspect.getsource(checks)
     assert {"pause", "strike", "drain", "resume", "orders", "stop"} <= set(reliable.commands)
     assert permissions.Right.OPERATE.value in PAGE.text

@@ -17,7 +17,7 @@ import redis
 from celery import chain, chord
 from kombu.exceptions import OperationalError
 
-from celery_reliable.doctor import entry_of, examine
+from celery_reliable.doctor import examine
 from celery_reliable.exceptions import ReliableError
 from celery_reliable.operations.dead_letters import DeadLetters
 from tests.conftest import StartRedis
@@ -149,7 +149,7 @@ def test_a_server_that_is_too_old(
     url = start_redis(binary=Path(TOO_OLD)).url()
     refused = project.with_settings(broker_url=url, result_url=url)
 
-    assert "E006" in {entry_of(one).code for one in examine(refused.app).findings}
+    assert "E006" in {one.code for one in examine(refused.app).findings}
     worker = start_worker("one", project=refused, wait=False)
     assert worker.wait_until_ended()
     assert "6.2" in worker.log_text()

@@ -18,7 +18,7 @@ from celery.worker.worker import WorkController
 
 from celery_reliable import ConfigurationWarning, ReliableTask
 from celery_reliable.app import reliable_of
-from celery_reliable.doctor import entry_of, examine
+from celery_reliable.doctor import examine
 from tests.conftest import StartRedis
 from tests.integration.conftest import Project, Start
 from tests.support.acl import granted
@@ -44,9 +44,9 @@ def found(app: Celery, **more: Any) -> set[str]:
     for one in findings:
         assert one.message
         assert one.hint
-        assert entry_of(one).ignored
+        assert one.ignored
         assert "password@" not in one.message + one.hint
-    return {entry_of(one).code for one in findings}
+    return {one.code for one in findings}
 
 
 @contextmanager
@@ -173,7 +173,7 @@ def test_a_user_of_results_behind_sentinel_who_lacks_a_right(
         # What is hidden is said to be, beside what follows from it.
         ("+config|get", {"W004", "W010"}, "appendfsync"),
         ("+info", {"W004", "W006"}, "version"),
-        ("+config|get +info", {"W004", "W006", "W007"}, "may be every task"),
+        ("+config|get +info", {"W004", "W006", "W007"}, "may cost every task"),
     ],
 )
 def test_a_user_who_lacks_a_right(
@@ -204,13 +204,13 @@ def test_a_server_that_cannot_be_reached_is_no_all_clear(server: RedisServer) ->
 
     with shop(away) as app:
         examined = examine(app, patience_seconds=0.2)
-    assert {entry_of(one).code for one in examined.findings} == {"W004"}
+    assert {one.code for one in examined.findings} == {"W004"}
     assert examined.is_ledger_away
     assert not any("secret" in one.message for one in examined.findings)
     # One of three: what it would have said is missing, and the others have been looked at.
     with shop(server.url(), result_backend=away) as app:
         examined = examine(app)
-    assert {entry_of(one).code for one in examined.findings} == {"W004"}
+    assert {one.code for one in examined.findings} == {"W004"}
     assert not examined.is_ledger_away
 
 

@@ -22,10 +22,10 @@ def test_what_only_the_other_app_knows_is_left_to_it(project: Project) -> None:
     knows_not = other.start_worker("knows-not")
     client = project.redis.client()
     # Who came second is told, and each what a power cut would cost, and its broker by its own URL.
-    assert "celery_reliable.namespace_shared" not in knows.log_text()
-    assert "celery_reliable.namespace_shared" in knows_not.log_text()
+    assert "check=namespace_shared" not in knows.log_text()
+    assert "check=namespace_shared" in knows_not.log_text()
     for worker, database in ((knows, 0), (knows_not, 5)):
-        assert "celery_reliable.redis_loses_seconds" in worker.log_text()
+        assert "check=redis_loses_seconds" in worker.log_text()
         url = f"redis://:**@127.0.0.1:{project.redis.port}/{database}"
         assert f".> transport:   {url}" in worker.log_text()
 

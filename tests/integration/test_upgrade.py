@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from celery.result import AsyncResult
 
-from celery_reliable.doctor import entry_of, examine
+from celery_reliable.doctor import examine
 from tests.integration.conftest import Project, Start
 from tests.support.effects import Effects
 from tests.support.load import Load
@@ -144,7 +144,7 @@ def test_both_work_off_one_queue(
     assert not effects.overlaps()
 
     # The doctor names who has to be restarted, and not the other.
-    (finding,) = (one for one in examine(brief.app).findings if entry_of(one).code == "W023")
+    (finding,) = (one for one in examine(brief.app).findings if one.code == "W023")
     assert "old@" in finding.message
     assert "new@" not in finding.message
     client = redis_server.client()

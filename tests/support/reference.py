@@ -14,15 +14,16 @@ from textwrap import fill
 from typing import Any
 
 from celery_reliable import ReliableConfig, ReliableTask
+from celery_reliable.findings import TABLE
 from celery_reliable.options import TaskOptions
 from celery_reliable.options.calls import CALL_OPTIONS
 from celery_reliable.options.definition import OPTIONS
-from celery_reliable.settings import ranges
+from celery_reliable.settings import MAX_SECONDS
 from tests.support import reference_doors as doors
 from tests.support import states
 from tests.support.rst import as_code, head, indented, one_line, prose, table
 
-__all__ = ["FOLDER", "PAGES", "comments", "options", "settings"]
+__all__ = ["FOLDER", "PAGES", "comments", "findings", "options", "settings"]
 
 FOLDER = Path(__file__).parents[2] / "docs" / "reference"
 
@@ -35,7 +36,7 @@ def settings() -> str:
     rows = [
         [
             f"``{one.name.upper()}``",
-            _default(one.default, one.metadata["kind"]),
+            _default(one.default, one.name.endswith("_seconds")),
             _takes(one.metadata),
             docs[one.name],
         ]
@@ -104,6 +105,38 @@ def options() -> str:
     )
 
 
+def findings() -> str:
+    """The page of everything that can be wrong with a set-up or a running system."""
+    top = head(
+        "Findings",
+        """
+        Everything that a worker that starts, ``manage.py check``, ``doctor`` (:doc:`/doctor`) and
+        ``status --check`` (:doc:`/operations-status`) can find. A code stays. Its letter is the
+        worst level that the finding can have. A … stands for names and values of yours.
+        """,
+    )
+    return top + "\n".join(_finding(one) for one in TABLE)
+
+
+def _finding(one: Any) -> str:
+    texts = (one.sentence, f"*If ignored:* {one.ignored}", f"*To mend:* {one.remedy}")
+    said = fill(
+        " ".join(map(_shown, texts)),
+        100,
+        initial_indent="   ",
+        subsequent_indent="   ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return f"{one.code} ``{one.name}``\n{said}\n"
+
+
+def _shown(text: str) -> str:
+    """A text of a finding as RST, without its values."""
+    text = re.sub(r"(?<!\{)\{\w+(?:![rs])?\}(?!\})", "…", text).format()
+    return re.sub(r"`([^`]+)`", r"``\1``", text)
+
+
 def comments(cls: type) -> dict[str, str]:
     """What the ``#:`` above each attribute of a class says of it."""
     found = re.findall(r"((?:^    #: .*\n)+)^    (\w+)\b", inspect.getsource(cls), re.MULTILINE)
@@ -118,16 +151,16 @@ def _bound() -> list[tuple[str, Any]]:
     ]
 
 
-def _default(value: Any, kind: str) -> str:
-    if kind == "seconds" and value >= _DAY_SECONDS:
+def _default(value: Any, is_seconds: bool) -> str:
+    if is_seconds and value is not None and value >= _DAY_SECONDS:
         return f"``{value:.0f}`` ({value / _DAY_SECONDS:g} days)"
-    return f"``{value:g}``" if kind in ("seconds", "count") else as_code(value)
+    return f"``{value:g}``" if type(value) in (int, float) else as_code(value)
 
 
 def _takes(rule: Mapping[str, Any]) -> str:
-    said = ranges.expected_of(object(), rule) or ""
+    said = rule["rule"](object())
     # Ten years, which are there to catch milliseconds.
-    said = said.replace(f" and at most {ranges.MAX_SECONDS:.0f}", "")
+    said = said.replace(f" and at most {MAX_SECONDS:.0f}", "")
     said = re.sub(r"([\w+]+://)", r"``\1``", said)
     return said.removesuffix(" for the broker's")
 
@@ -135,6 +168,7 @@ def _takes(rule: Mapping[str, Any]) -> str:
 PAGES: dict[str, Callable[[], str]] = {
     "api.rst": doors.api,
     "commands.rst": doors.commands,
+    "findings.rst": findings,
     "metrics.rst": doors.metrics,
     "options.rst": options,
     "settings.rst": settings,

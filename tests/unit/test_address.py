@@ -97,7 +97,6 @@ UNREADABLE = [
     "unix://:s3cret@/tmp/x.sock?db=x",
     "unix://:s3cret@",
     "redis+socket://:s3#cret@/tmp/x.sock",
-    "rediss://u:s3cret@h?ssl_check_hostname=perhaps",
     "rediss://u:s3cret@h?ssl_cert_reqs=some",
     "rediss://u:s3cret@h?ssl_min_version=best",
     "rediss://u:s3cret@h?ssl_ca_cert=/var/myca.pem",

@@ -14,7 +14,8 @@ import pytest
 from celery import Celery, Task
 
 from celery_reliable import ConfigurationError, ConfigurationWarning, ReliableTask
-from celery_reliable.app import facts_of, reliable_of
+from celery_reliable.app import reliable_of
+from celery_reliable.doctor import setup_of
 from celery_reliable.options.definition import options_without_base
 from celery_reliable.options.values import key_of
 
@@ -261,8 +262,8 @@ def test_options_of_ours_on_a_task_of_another_base_are_seen() -> None:
         object_id = "order"
         dead_letter = True
 
-    facts = facts_of(reliable_of(plain.app))
-    assert facts.plain_options == {"app.work": ("object_id", "unique", "max_losses")}
+    (task,) = (one for one in setup_of(reliable_of(plain.app)).tasks if one.name == "app.work")
+    assert set(task.idle_options) == {"object_id", "unique", "max_losses"}
     # Somebody's own, by the place where it stands or by its value.
     assert not options_without_base(Theirs)
     assert not options_without_base(type(define(base=Task, unique=("order",), object_id=7)))

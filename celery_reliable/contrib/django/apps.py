@@ -20,6 +20,7 @@ from celery_reliable.contrib.django.checks import (
 )
 from celery_reliable.contrib.django.project import remember_app
 from celery_reliable.contrib.django.rows import hearing
+from celery_reliable.findings import OpenRows
 
 __all__ = ["CeleryReliableConfig"]
 
@@ -53,7 +54,7 @@ def _drop_lost_connections() -> None:
             connection.close_if_unusable_or_obsolete()
 
 
-def _open_rows() -> Sequence[doctor.OpenRows]:
+def _open_rows() -> Sequence[OpenRows]:
     # Imported when somebody asks: most processes never do.
     from celery_reliable.contrib.django.rows.counting import open_rows
 

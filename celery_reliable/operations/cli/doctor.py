@@ -5,10 +5,8 @@ from __future__ import annotations
 import click
 from celery.bin.base import CeleryCommand
 
-from celery_reliable.doctor import Examination, entry_of, examine
+from celery_reliable.doctor import Examination, examine
 from celery_reliable.exceptions import ReliableError
-from celery_reliable.model import Finding
-from celery_reliable.operations import shapes
 from celery_reliable.operations.cli.calling import PATIENCE_SECONDS, as_json_option
 from celery_reliable.operations.cli.choosing import Duration
 from celery_reliable.operations.cli.printing import counted, print_json
@@ -42,19 +40,20 @@ _FAILING = {
 )
 @click.pass_context
 def doctor(ctx: click.Context, as_json: bool, fail_level: str, grace_seconds: float | None) -> None:
-    """Say what is wrong with settings, tasks, releases, servers and workers.
+    """Check settings, tasks, releases, servers and workers.
 
-    Each finding has a code (docs/doctor.rst), what happens to who ignores it, and how to mend it.
+    Each finding has a code (docs/reference/findings.rst), what happens if it is ignored, and a
+    remedy.
 
-    Exit codes: 0, nothing is wrong; 1, something is (--fail-level says from when on), or could not
-    be looked at; 2, the command was not given as it should be; 3, the ledger cannot be reached.
+    Exit codes: 0, nothing is wrong; 1, something is wrong (see --fail-level) or could not be
+    checked; 2, usage error; 3, the ledger cannot be reached.
     """
     try:
         found = examine(ctx.obj.app, grace_seconds=grace_seconds, patience_seconds=PATIENCE_SECONDS)
     except ReliableError as exc:
         raise click.ClickException(printable(str(exc), keeps="\n")) from exc
     if as_json:
-        print_json({"findings": [_view(one) for one in found.findings]})
+        print_json({"findings": [one.as_dict() for one in found.findings]})
     else:
         _print(found)
     if found.is_ledger_away and fail_level != "never":
@@ -62,25 +61,12 @@ def doctor(ctx: click.Context, as_json: bool, fail_level: str, grace_seconds: fl
     ctx.exit(_FOUND if any(o.level in _FAILING[fail_level] for o in found.findings) else 0)
 
 
-def _view(one: Finding) -> shapes.DoctorsFinding:
-    entry = entry_of(one)
-    return {
-        "code": entry.code,
-        "id": one.id,
-        "severity": one.level,
-        "message": one.message,
-        "ignored": entry.ignored,
-        "hint": one.hint,
-    }
-
-
 def _print(found: Examination) -> None:
     for one in found.findings:
-        entry = entry_of(one)
-        click.echo(f"{one.level}: {entry.code} {entry.name}")
+        click.echo(f"{one.level}: {one.code} {one.name}")
         for label, text in (
             ("Seen", one.message),
-            ("If ignored", entry.ignored),
+            ("If ignored", one.ignored),
             ("To mend", one.hint),
         ):
             click.echo(printable(f"  {label + ':':<12}{text}"))

@@ -13,8 +13,9 @@ from typing import Any
 
 import click
 
+from celery_reliable.clock import span
 from celery_reliable.operations.bulk import Done
-from celery_reliable.operations.times import iso, span
+from celery_reliable.operations.times import iso
 
 __all__ = ["Progress", "interruptible", "repeated"]
 

@@ -7,6 +7,7 @@ import dataclasses
 import click
 from celery.bin.base import CeleryCommand
 
+from celery_reliable.clock import span
 from celery_reliable.operations.cli.calling import (
     PATIENCE_SECONDS,
     app_of,
@@ -17,7 +18,6 @@ from celery_reliable.operations.cli.printing import console_of, counted, print_j
 from celery_reliable.operations.desk import Desk
 from celery_reliable.operations.queues import purge
 from celery_reliable.operations.tables import print_list
-from celery_reliable.operations.times import span
 
 __all__ = ["purge_command", "queues_command"]
 

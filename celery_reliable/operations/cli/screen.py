@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from celery_reliable.model import Finding
+from celery_reliable.clock import span
+from celery_reliable.findings import Finding
 from celery_reliable.operations.happenings import Happening
 from celery_reliable.operations.hours import Hour
 from celery_reliable.operations.order_words import in_words
 from celery_reliable.operations.status import Status
 from celery_reliable.operations.tables import printable
-from celery_reliable.operations.times import at, span
+from celery_reliable.operations.times import at
 from celery_reliable.operations.workers import WorkerView
 
 __all__ = ["Line", "screen"]
@@ -83,8 +84,9 @@ def _wrong(findings: Sequence[Finding], most: int) -> Iterator[Line]:
     shown = findings if len(findings) <= most else findings[: most - 1]
     for one in shown:
         style = "bold red" if one.level == "error" else "yellow"
-        name = one.id.removeprefix("celery_reliable.")
-        yield Line(printable(f"{one.level}: {name}: {' '.join(one.message.split())}"), style)
+        yield Line(
+            printable(f"{one.level}: {one.code} {one.name}: {' '.join(one.message.split())}"), style
+        )
     if len(shown) < len(findings):
         yield Line(f"and {len(findings) - len(shown)} more: `status` shows them", "yellow")
 

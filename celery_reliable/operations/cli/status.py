@@ -9,9 +9,9 @@ from typing import Any
 import click
 from celery.bin.base import CeleryCommand
 
+from celery_reliable.clock import span
 from celery_reliable.exceptions import ReliableError
-from celery_reliable.model import Finding
-from celery_reliable.operations.checks import Limits, check, finding_view, status_view
+from celery_reliable.findings import Finding, Limits, check
 from celery_reliable.operations.cli.calling import (
     PATIENCE_SECONDS,
     app_of,
@@ -24,7 +24,7 @@ from celery_reliable.operations.desk import Desk
 from celery_reliable.operations.order_words import in_words
 from celery_reliable.operations.status import Status
 from celery_reliable.operations.tables import printable
-from celery_reliable.operations.times import at, span
+from celery_reliable.operations.times import at
 
 __all__ = ["status"]
 
@@ -98,17 +98,17 @@ def status(
         _print_findings(findings, as_json=as_json)
         ctx.exit(_FOUND if any(one.level != "info" for one in findings) else 0)
     if console is None:
-        print_json(status_view(found, findings))
+        print_json({**found.as_dict(), "findings": [one.as_dict() for one in findings]})
     else:
         console.print(_drawn(found, findings))
 
 
 def _print_findings(findings: Sequence[Finding], *, as_json: bool) -> None:
     if as_json:
-        print_json({"findings": [finding_view(one) for one in findings]})
+        print_json({"findings": [one.as_dict() for one in findings]})
         return
     for one in findings:
-        click.echo(printable(f"{one.level}: {one.id}"))
+        click.echo(f"{one.level}: {one.code} {one.name}")
         click.echo(printable(f"  {one.message}"))
         click.echo(printable(f"  {one.hint}"))
     if not findings:
@@ -181,7 +181,7 @@ def _drawn(found: Status, findings: Sequence[Finding]) -> Any:
     if not findings:
         parts.append(Text("Nothing is wrong."))
     for finding in findings:
-        parts.append(Text(f"{finding.level}: {finding.id}", "bold"))
+        parts.append(Text(f"{finding.level}: {finding.code} {finding.name}", "bold"))
         parts.append(Text(printable(f"{finding.message} {finding.hint}")))
     return Group(*parts)
 

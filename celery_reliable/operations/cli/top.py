@@ -17,7 +17,7 @@ import click
 from celery.bin.base import CeleryCommand
 
 from celery_reliable.exceptions import ReliableError
-from celery_reliable.operations.checks import check
+from celery_reliable.findings import check
 from celery_reliable.operations.cli.calling import PATIENCE_SECONDS, app_of, errors_told
 from celery_reliable.operations.cli.choosing import Duration
 from celery_reliable.operations.cli.printing import console_of

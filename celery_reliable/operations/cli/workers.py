@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 from celery.bin.base import CeleryCommand
 
+from celery_reliable.clock import span
 from celery_reliable.operations.cli.calling import (
     PATIENCE_SECONDS,
     app_of,
@@ -14,7 +15,7 @@ from celery_reliable.operations.cli.calling import (
 from celery_reliable.operations.cli.printing import console_of, counted, print_json
 from celery_reliable.operations.desk import Desk
 from celery_reliable.operations.tables import print_list, printable
-from celery_reliable.operations.times import at, span
+from celery_reliable.operations.times import at
 from celery_reliable.operations.workers import WorkerView
 
 __all__ = ["workers"]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from celery_reliable.clock import span
 from celery_reliable.ledger import Look
-from celery_reliable.operations.times import at, span
+from celery_reliable.operations.times import at
 from celery_reliable.operations.waits.answer import Wait, Why
 from celery_reliable.operations.waits.seen import Seen
 from celery_reliable.operations.waits.words import until

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from celery_reliable.operations.times import at, span
+from celery_reliable.clock import span
+from celery_reliable.operations.times import at
 from celery_reliable.operations.waits.seen import Seen
 
 __all__ = ["ago", "queue_of", "until"]

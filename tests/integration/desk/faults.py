@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from celery_reliable.findings import Limits
 from celery_reliable.operations import Desk, check, registry_of
-from celery_reliable.operations.checks import Limits
 from tests.support.waiting import wait_for
 
 #: Each has to be seen so soon.
@@ -15,7 +15,7 @@ def found(desk: Desk, limits: Limits | None = None) -> set[str]:
     limits = limits or Limits()
     findings = check(desk.status(limits.recent_seconds), limits)
     assert all(one.message and one.hint for one in findings)
-    return {one.id.removeprefix("celery_reliable.") for one in findings if one.level != "info"}
+    return {one.name for one in findings if one.level != "info"}
 
 
 def wait_for_finding(desk: Desk, name: str, limits: Limits | None = None) -> None:
@@ -28,8 +28,4 @@ def scraped(desk: Desk, limits: Limits | None = None) -> set[str]:
     """The same, as Prometheus is told."""
     families = registry_of(desk.app, limits=limits).collect()
     (family,) = (one for one in families if one.name == "reliable_finding")
-    return {
-        sample.labels["id"].removeprefix("celery_reliable.")
-        for sample in family.samples
-        if sample.value
-    }
+    return {sample.labels["name"] for sample in family.samples if sample.value}

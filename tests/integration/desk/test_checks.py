@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from celery_reliable.exceptions import LedgerUnavailable
+from celery_reliable.findings import Limits
 from celery_reliable.operations import Desk, OrderKind, check
-from celery_reliable.operations.checks import Limits
 from celery_reliable_probe import problems
 from tests.integration.conftest import ONE_EACH, SOON, Project
 from tests.integration.desk.faults import SEEN_SECONDS, found, wait_for_finding
@@ -92,7 +92,7 @@ def test_a_sweeper_that_is_dead_and_a_worker_that_is_frozen(hasty: Project, desk
     wait_for_finding(desk, "worker_lapsed")
     wait_for_finding(desk, "sweeper_silent")
 
-    (lapsed,) = (one for one in check(desk.status()) if one.id.endswith("worker_lapsed"))
+    (lapsed,) = (one for one in check(desk.status()) if one.name == "worker_lapsed")
     assert result.id in lapsed.message
     assert f"pid {worker.pid}" in lapsed.message
     worker.signal_main(signal.SIGCONT)
@@ -130,14 +130,14 @@ def test_a_queue_that_nobody_consumes_and_one_that_is_old(hasty: Project, desk: 
     wait_for_finding(desk, "queue_old", Limits(oldest_seconds=3))
     wait_for_finding(desk, "queue_without_consumer")
 
-    messages = {one.id: one.message for one in check(desk.status())}
-    assert "'forgotten'" in messages["celery_reliable.queue_without_consumer"]
+    messages = {one.name: one.message for one in check(desk.status())}
+    assert "'forgotten'" in messages["queue_without_consumer"]
     # Its slots are taken: that is no fault of the worker's.
     assert "worker_takes_nothing" not in found(desk)
     # Who has drained it need not start more workers.
     desk.orders.give(OrderKind.DRAIN, "one", by="ann")
-    hints = {one.id: one.hint for one in check(desk.status(), Limits(oldest_seconds=3))}
-    assert "drained all that consume it" in hints["celery_reliable.queue_old"]
+    hints = {one.name: one.hint for one in check(desk.status(), Limits(oldest_seconds=3))}
+    assert "drained all workers that consume it" in hints["queue_old"]
     hasty.effects.open_gate("door")
 
 
@@ -167,15 +167,15 @@ def test_a_poison(hasty: Project, desk: Desk) -> None:
 
     wait_for_finding(desk, "poison")
 
-    (finding,) = (one for one in check(desk.status()) if one.id.endswith("poison"))
-    assert "project.poison (1)" in finding.message
+    (finding,) = (one for one in check(desk.status()) if one.name == "poison")
+    assert "project.poison 1" in finding.message
     assert result.id in finding.message
     assert "SIGKILL" in finding.message
 
     poisoned.app.send_task("project.nobody_knows")
     wait_for_finding(desk, "unprocessable")
-    (finding,) = (one for one in check(desk.status()) if one.id.endswith("unprocessable"))
-    assert "project.nobody_knows (1)" in finding.message
+    (finding,) = (one for one in check(desk.status()) if one.name == "unprocessable")
+    assert "project.nobody_knows 1" in finding.message
     assert found(desk) == {"poison", "unprocessable"}
 
 
@@ -188,7 +188,7 @@ def test_a_redis_that_is_full(hasty: Project, desk: Desk) -> None:
     assert found(desk) == {"ledger_full"}
 
     client.config_set("maxmemory", used // 2)
-    (finding,) = (one for one in check(desk.status()) if one.id.endswith("ledger_full"))
+    (finding,) = (one for one in check(desk.status()) if one.name == "ledger_full")
     assert finding.level == "error"
 
 

@@ -100,16 +100,17 @@ def test_exit_codes_for_probes(project: Project, run: Run) -> None:
     well = run("status", "--check")
     # Nobody has work to do, so that no worker is there is no error.
     assert (well.code, well.err) == (0, "")
-    assert well.out.startswith("info: celery_reliable.no_worker")
+    assert well.out.startswith("info: E016 no_worker")
     project.send("work", 0)
 
     wrong = run("status", "--check")
     told = run("status", "--check", "--json")
 
     assert (wrong.code, told.code) == (1, 1)
-    assert "error: celery_reliable.no_worker" in wrong.out
-    assert {one["id"] for one in told.json["findings"]} >= {"celery_reliable.no_worker"}
-    assert all(one.keys() == {"id", "severity", "message", "hint"} for one in told.json["findings"])
+    assert "error: E016 no_worker" in wrong.out
+    assert {one["code"] for one in told.json["findings"]} >= {"E016"}
+    keys = {"code", "name", "severity", "message", "hint", "ignored"}
+    assert all(one.keys() == keys for one in told.json["findings"])
     assert run("status", "--check", "--watch").code == 2
     project.redis.stop()
     away = run("status", "--check", "--json")

@@ -38,9 +38,9 @@ def test_a_rabbit_is_asked_by_passive_declaration(
         waits = desk.tasks.get(behind[-1].id).why
         assert (waits.kind, waits.queue, waits.depth) == (Wait.QUEUE, "celery", depth)
         assert desk.tasks.get(running[0].id).why.kind is Wait.RUNNING
-        found = {one.id: one.message for one in check(desk.status())}
-        assert found.keys() == {"celery_reliable.queue_without_consumer"}
-        assert "'forgotten'" in found["celery_reliable.queue_without_consumer"]
+        found = {one.name: one.message for one in check(desk.status())}
+        assert found.keys() == {"queue_without_consumer"}
+        assert "'forgotten'" in found["queue_without_consumer"]
         assert desk.tasks.get(forgotten.id).why.queue == "forgotten"
     project.effects.open_gate("door")
     for one in [*running, *behind]:

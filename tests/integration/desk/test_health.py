@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 
 from celery_reliable.app import reliable_of
+from celery_reliable.findings import Finding, Limits
 from celery_reliable.message.envelope import Envelope
-from celery_reliable.model import Finding, Reason
+from celery_reliable.model import Reason
 from celery_reliable.operations import Desk, check
-from celery_reliable.operations.checks import Limits
 from celery_reliable.orders import OrderKind
 from celery_reliable.recovery import Sweeper
 from tests.integration.commands import Run
@@ -27,7 +27,7 @@ def bury(project: Project, count: int, reason: Reason, task: str) -> None:
 
 def named(desk: Desk, name: str, limits: Limits | None = None) -> Finding | None:
     """A finding by its name."""
-    findings = {one.id.partition(".")[2]: one for one in check(desk.status(), limits)}
+    findings = {one.name: one for one in check(desk.status(), limits)}
     return findings.get(name)
 
 
@@ -41,12 +41,12 @@ def test_an_error_is_found_behind_any_number_of_newer_letters(project: Project, 
     bury(project, 3, Reason.LOST, "images.resize")
     bury(project, 700, Reason.UNPROCESSABLE, "legacy.cleanup")
 
-    assert "images.resize (3)" in finding(desk, "poison").message
-    assert "legacy.cleanup (700)" in finding(desk, "unprocessable").message
+    assert "images.resize 3" in finding(desk, "poison").message
+    assert "legacy.cleanup 700" in finding(desk, "unprocessable").message
     # Once it was mended, and is no news any more.
     assert named(desk, "poison") is not None
     desk.ledger.discard("images.resize-0")
-    assert "images.resize (2)" in finding(desk, "poison").message
+    assert "images.resize 2" in finding(desk, "poison").message
 
 
 def test_many_failures_are_found(project: Project, desk: Desk) -> None:
@@ -56,7 +56,7 @@ def test_many_failures_are_found(project: Project, desk: Desk) -> None:
 
     few = finding(desk, "many_failures")
     assert (few.level, "199 tasks" in few.message) == ("warning", True)
-    assert "mail.other (100), mail.send (99)" in few.message
+    assert "mail.other 100, mail.send 99" in few.message
     assert finding(desk, "many_failures", Limits(failures=19)).level == "error"
 
 

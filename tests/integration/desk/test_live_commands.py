@@ -226,7 +226,7 @@ def test_top_once_is_one_screen(project: Project, desk: Desk, run: Callable[...,
     assert len(lines) <= 25
     assert "\x1b" not in ran.output
     assert "0 running, 1 queued" in ran.output
-    assert "error: no_worker" in ran.output
+    assert "error: E016 no_worker" in ran.output
     assert re.search(r"^hour \(UTC\) +began +ended", ran.output, re.MULTILINE)
     assert "id-39" in lines[-1]
     assert run("top").exit_code == 2

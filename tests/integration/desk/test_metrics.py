@@ -150,7 +150,7 @@ def test_a_real_worker_is_scraped(
         worker.freeze()
         wait_for(
             lambda: exporter.scrape().get(
-                "reliable_finding{id=celery_reliable.sweeper_silent,severity=error}"
+                "reliable_finding{code=E015,name=sweeper_silent,severity=error}"
             ),
             30,
             "a sweeper that is silent",

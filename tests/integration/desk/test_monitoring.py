@@ -4,7 +4,6 @@ there.
 
 from __future__ import annotations
 
-import inspect
 import json
 import os
 import re
@@ -18,8 +17,8 @@ import yaml
 from prometheus_client import CollectorRegistry, generate_latest
 
 import celery_reliable_probe as probe
-from celery_reliable.doctor.rows import OpenRows
-from celery_reliable.operations import Desk, checks, letter_checks, metrics, registry_of
+from celery_reliable.findings import RUNNING, SERVER, OpenRows
+from celery_reliable.operations import Desk, metrics, registry_of
 from celery_reliable.operations.gauges import gauges_of_rows
 from celery_reliable.worker.signs import Signs
 from tests.integration.conftest import Project
@@ -90,15 +89,13 @@ def test_the_panels_name_what_there_is(known: dict[str, set[str]]) -> None:
 
 
 def test_there_is_an_alert_for_each_finding() -> None:
-    source = inspect.getsource(checks) + inspect.getsource(letter_checks)
-    named = set(re.findall(r'f"\{PREFIX\}(\w+)"', source))
-    told = set(re.findall(r'id="celery_reliable\.(\w+)"', str([r["expr"] for r in RULES])))
-    assert named == told
+    told = re.findall(r'code="(\w+)", name="(\w+)"', str([r["expr"] for r in RULES]))
+    assert sorted(told) == sorted((one.code, one.name) for one in RUNNING)
     # Those of the server are one, as they are in the documentation.
-    (of_server,) = (rule for rule in RULES if "id=~" in rule["expr"])
-    pattern = re.search(r'id=~"(.+?)"', of_server["expr"])
+    (of_server,) = (rule for rule in RULES if "name=~" in rule["expr"])
+    pattern = re.search(r'name=~"(.+?)"', of_server["expr"])
     assert pattern is not None
-    assert re.fullmatch(pattern[1], "celery_reliable.redis_evicts")
+    assert all(re.fullmatch(pattern[1], one.name) for one in SERVER)
 
 
 def test_each_alert_says_what_to_do_and_where_to_read() -> None:

@@ -14,7 +14,8 @@ import pytest
 from click.testing import CliRunner
 from prometheus_client import CollectorRegistry
 
-from celery_reliable.operations import Wait, checks, gauges, letter_checks, metrics, registry_of
+from celery_reliable.findings import RUNNING
+from celery_reliable.operations import Wait, gauges, metrics, registry_of
 from celery_reliable.operations.cli import reliable
 from tests.integration.conftest import Project
 from tests.support.processes import REPOSITORY
@@ -41,7 +42,7 @@ def rows(section: str) -> set[str]:
     """What the first column of the tables of a section names."""
     text = re.split(rf"\n{section}\n-+\n", STATUS)[1]
     text = re.split(r"\n-{4,}\n", text)[0]
-    return set(re.findall(r"^``(\w+)``(?: and its like)? {2,}", text, re.MULTILINE))
+    return set(re.findall(r"^``(\w+)`` {2,}", text, re.MULTILINE))
 
 
 def test_every_command_runs(project: Project) -> None:
@@ -81,10 +82,8 @@ def test_every_block_runs(
 
 
 def test_every_finding_is_told_of() -> None:
-    source = inspect.getsource(checks) + inspect.getsource(letter_checks)
-    named = set(re.findall(r'f"\{PREFIX\}(\w+)"', source))
-
-    assert rows("For probes") == named | {"redis_evicts"}
+    told = set(re.findall(r"^([EW]\d{3}) +``(\w+)`` ", STATUS, re.MULTILINE))
+    assert told == {(one.code, one.name) for one in RUNNING} | {("E005", "redis_evicts")}
 
 
 def test_every_kind_of_waiting_is_told_of() -> None:

@@ -61,7 +61,7 @@ def test_a_dead_worker_that_cannot_be_recovered(
     wait_for(lambda: sees("recovery_stuck"), SEEN_SECONDS, "a recovery that is stuck")
     wait_for_finding(desk, "pass_failed")
     wait_for_finding(desk, "recovery_stuck")
-    messages = {one.id.partition(".")[2]: one.message for one in check(desk.status())}
+    messages = {one.name: one.message for one in check(desk.status())}
     assert "one@here" in messages["recovery_stuck"]
 
     client.delete("unacked:spoilt")
@@ -117,7 +117,7 @@ def test_a_queue_that_grows_and_a_worker_that_stands(project: Project) -> None:
         wait_for(lambda: sees("queue_growing"), SEEN_SECONDS, "a queue that grows")
         wait_for(lambda: sees("worker_stands"), SEEN_SECONDS, "a worker that stands")
         wait_for_finding(desk, "worker_stands")
-        findings = {one.id.partition(".")[2]: one for one in check(desk.status())}
+        findings = {one.name: one for one in check(desk.status())}
         assert "'celery'" in findings["queue_growing"].message
         assert f"pid {worker.pid}" in findings["worker_stands"].message
         # Nothing is published any more, and it is worked off.

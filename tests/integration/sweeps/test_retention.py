@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from celery_reliable.app import reliable_of
+from celery_reliable.findings import Limits
 from celery_reliable.ledger import Ledger
 from celery_reliable.message.envelope import Envelope
 from celery_reliable.model import Reason, SweepReport
 from celery_reliable.operations import Desk, check, registry_of
-from celery_reliable.operations.checks import Limits
 from celery_reliable.recovery.sweeper import Sweeper
 from tests.integration.conftest import Project
 from tests.integration.desk.faults import found
@@ -158,7 +158,7 @@ def test_a_store_that_fills_up_is_found_and_one_that_loses_letters_is_an_error(
     trim(sweeper)
 
     assert ledger.count_dead() == 100
-    (finding,) = (one for one in check(desk.status()) if one.id.endswith("dead_letters_trimmed"))
+    (finding,) = (one for one in check(desk.status()) if one.name == "dead_letters_trimmed")
     assert finding.level == "error"
     # The share of those that are left is told still when that is over.
     assert found(desk, Limits(recent_seconds=0)) == {"dead_letters_fill"}

@@ -50,7 +50,7 @@ EACH = [
 
 
 def test_what_is_installed_has_all_of_it() -> None:
-    assert list(compat.check(Part)) == []
+    assert list(compat.missing(Part)) == []
 
 
 def _members(path: str) -> tuple[Any, str]:
@@ -236,8 +236,8 @@ def test_what_is_measured_by_somebody_else_is_not_missing(
 
 def test_nobody_is_refused_for_what_he_does_not_use(monkeypatch: pytest.MonkeyPatch) -> None:
     _set_no_more(monkeypatch, "billiard.pool:Pool._cache")
-    assert list(compat.check({Part.WORKER, Part.REDIS_BROKER})) == []
-    assert {finding.level for finding in compat.check({Part.PREFORK})} == {"error"}
+    assert list(compat.missing({Part.WORKER, Part.REDIS_BROKER})) == []
+    assert {finding.level for finding in compat.missing({Part.PREFORK})} == {"error"}
 
 
 @pytest.mark.parametrize("hook", HOOKS, ids=lambda hook: hook.name)

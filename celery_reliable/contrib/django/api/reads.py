@@ -38,7 +38,6 @@ from celery_reliable.operations import (
     full_view,
     shapes,
     short_view,
-    status_view,
 )
 
 __all__ = ["READS"]
@@ -51,7 +50,7 @@ def status(asked: Asked) -> shapes.StatusWithFindings:
     query: StatusQuery = asked.query
     found = asked.desk.status(query.recent_seconds)
     limits = Limits(oldest_seconds=query.oldest_seconds, recent_seconds=query.recent_seconds)
-    return status_view(found, check(found, limits))
+    return {**found.as_dict(), "findings": [one.as_dict() for one in check(found, limits)]}
 
 
 def tasks(asked: Asked) -> TaskPage:

@@ -29,7 +29,8 @@ def overview_page(visit: Visit) -> HttpResponse:
         "status": view,
         "findings": [
             {
-                "id": one.id,
+                "code": one.code,
+                "name": one.name,
                 "level": one.level,
                 "message": shown(one.message, 1_000),
                 "hint": shown(one.hint, 1_000),

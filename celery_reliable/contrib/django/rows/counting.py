@@ -12,7 +12,7 @@ from django.db.models import BooleanField, Count, ExpressionWrapper, Q
 from celery_reliable.contrib.django.rows.model import OPEN, TaskStatus, not_seen_for
 from celery_reliable.contrib.django.rows.places import RowPlace
 from celery_reliable.contrib.django.rows.reconciling import row_places
-from celery_reliable.doctor import UNSEEN_SECONDS, OpenRows
+from celery_reliable.findings import UNSEEN_SECONDS, OpenRows
 
 __all__ = ["MOST_ROWS", "open_rows"]
 

@@ -1,0 +1,136 @@
+"""Everything that can be wrong with a set-up or with a running system, in one table.
+
+An entry is one finding: its code, its name, its level, the sentence, the remedy, what happens to
+who ignores it, and the predicate that looks for it in facts.  Worker start, ``manage.py check``,
+``doctor``, ``status --check`` and the metrics only collect facts, and choose the part of the table
+that is about them.  ``docs/reference/findings.rst`` is made of the table.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from celery_reliable.findings.entries import (
+    Entry,
+    Finding,
+    FindingView,
+    counted,
+    listed,
+    log_finding,
+    look,
+    raise_for,
+    worst_first,
+)
+from celery_reliable.findings.facts import (
+    UNSEEN_SECONDS,
+    Limits,
+    Neighbours,
+    OpenRows,
+    Rights,
+    Running,
+    ServerFacts,
+    Setup,
+    TaskSetup,
+    WorkerSetup,
+)
+from celery_reliable.findings.running import RUNNING, check
+from celery_reliable.findings.servers import (
+    DURABILITY,
+    FLEET,
+    NAMESPACE_TOO_NEW,
+    NEIGHBOURS,
+    NOT_LOOKED_AT,
+    REDIS_UNFIT,
+    RIGHTS,
+    ROWS,
+    SERVER,
+    acl_words,
+)
+from celery_reliable.findings.setups import (
+    API_SETTINGS_WRONG,
+    CACHE_CAN_BE_CLEARED,
+    CACHE_UNUSABLE,
+    EXTRA_MISSING,
+    NAME_MISSING,
+    NO_REDIS,
+    ROWS_UNSCHEDULED,
+    SETTINGS_UNREAD,
+    SETTINGS_WRONG,
+    SETUP,
+    START,
+    UNPROTECTED,
+)
+
+__all__ = [
+    "API_SETTINGS_WRONG",
+    "CACHE_CAN_BE_CLEARED",
+    "CACHE_UNUSABLE",
+    "DURABILITY",
+    "EXTRA_MISSING",
+    "FLEET",
+    "NAMESPACE_TOO_NEW",
+    "NAME_MISSING",
+    "NEIGHBOURS",
+    "NOT_LOOKED_AT",
+    "NO_REDIS",
+    "REDIS_UNFIT",
+    "RIGHTS",
+    "ROWS",
+    "ROWS_UNSCHEDULED",
+    "RUNNING",
+    "SERVER",
+    "SETTINGS_UNREAD",
+    "SETTINGS_WRONG",
+    "SETUP",
+    "START",
+    "TABLE",
+    "UNPROTECTED",
+    "UNSEEN_SECONDS",
+    "Entry",
+    "Finding",
+    "FindingView",
+    "Limits",
+    "Neighbours",
+    "OpenRows",
+    "Rights",
+    "Running",
+    "ServerFacts",
+    "Setup",
+    "TaskSetup",
+    "WorkerSetup",
+    "acl_words",
+    "check",
+    "counted",
+    "listed",
+    "log_finding",
+    "look",
+    "raise_for",
+    "worst_first",
+]
+
+#: All of them, by code.
+TABLE: Final[tuple[Entry[Any], ...]] = tuple(
+    sorted(
+        (
+            API_SETTINGS_WRONG,
+            CACHE_UNUSABLE,
+            EXTRA_MISSING,
+            NAME_MISSING,
+            NAMESPACE_TOO_NEW,
+            NOT_LOOKED_AT,
+            REDIS_UNFIT,
+            SETTINGS_UNREAD,
+            SETTINGS_WRONG,
+            *DURABILITY,
+            *FLEET,
+            *NEIGHBOURS,
+            *RIGHTS,
+            *ROWS,
+            *RUNNING,
+            *SERVER,
+            *SETUP,
+            *START,
+        ),
+        key=lambda one: one.code,
+    )
+)

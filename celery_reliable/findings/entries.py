@@ -1,0 +1,161 @@
+"""What an entry of the table of findings is, and how facts are looked at."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, TypedDict, TypeVar
+
+from celery_reliable.exceptions import ConfigurationError
+from celery_reliable.log import logger
+
+__all__ = [
+    "Entry",
+    "Finding",
+    "FindingView",
+    "Seen",
+    "counted",
+    "listed",
+    "log_finding",
+    "look",
+    "raise_for",
+    "worst_first",
+]
+
+F = TypeVar("F")
+
+#: What a predicate returns: nothing, True, or the values of the texts, once for each finding.  A
+#: value ``level`` takes the place of the entry's level.
+Seen = bool | None | Mapping[str, Any] | Iterable[Mapping[str, Any]]
+_LEVELS = ("error", "warning", "info")
+
+
+class FindingView(TypedDict):
+    """One thing that is wrong; its code stays."""
+
+    code: str
+    name: str
+    severity: str
+    message: str
+    hint: str
+    #: What happens if nobody changes it.
+    ignored: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is wrong, or may be.
+
+    Attributes:
+        code: such as "E005"; it stays.
+        name: the same in words.
+        level: with an "error" the package must not start, or does not work; a "warning" will hurt;
+            an "info" is worth knowing.
+        message: what is the case, with names and values.
+        hint: what to change.
+        ignored: what happens if nobody does.
+    """
+
+    code: str
+    name: str
+    level: Literal["error", "warning", "info"]
+    message: str
+    hint: str
+    ignored: str
+
+    def as_dict(self) -> FindingView:
+        """The same as plain JSON values."""
+        return {
+            "code": self.code,
+            "name": self.name,
+            "severity": self.level,
+            "message": self.message,
+            "hint": self.hint,
+            "ignored": self.ignored,
+        }
+
+
+@dataclass(frozen=True)
+class Entry(Generic[F]):
+    """One finding, before anybody has looked.
+
+    Attributes:
+        code: such as "E005".  It stays; its letter is the worst level that the finding can have.
+        name: the same in words.
+        level: the level, unless the predicate says another.
+        sentence: what is the case, with the values that the predicate returns.
+        remedy: what to change, with the same values.
+        ignored: what happens if nobody changes it.
+        predicate: looks at facts; None: whoever tries it and fails says so by `found`.
+    """
+
+    code: str
+    name: str
+    level: Literal["error", "warning", "info"]
+    sentence: str
+    remedy: str
+    ignored: str
+    predicate: Callable[[F], Seen] | None = None
+
+    def found(self, **values: Any) -> Finding:
+        """Return the finding with these values."""
+        level = values.pop("level", self.level)
+        message, hint = self.sentence.format(**values), self.remedy.format(**values)
+        return Finding(self.code, self.name, level, message, hint, self.ignored)
+
+
+def look(entries: Iterable[Entry[F]], facts: F) -> list[Finding]:
+    """Return what *entries* find in facts."""
+    found = []
+    for entry in entries:
+        seen = entry.predicate(facts) if entry.predicate is not None else None
+        if seen is True:
+            seen = {}
+        if isinstance(seen, Mapping):
+            seen = [seen]
+        found += [entry.found(**values) for values in seen or ()]
+    return found
+
+
+def raise_for(findings: Iterable[Finding]) -> list[Finding]:
+    """Raise for the errors among `findings`, all in one; return the warnings.
+
+    Raises:
+        ConfigurationError: with one paragraph per error.
+    """
+    found = list(findings)
+    problems = tuple(f"{item.message} {item.hint}" for item in found if item.level == "error")
+    if problems:
+        raise ConfigurationError("\n\n".join(problems), problems=problems)
+    return found
+
+
+def worst_first(found: Iterable[Finding]) -> list[Finding]:
+    """Return findings without repetitions, errors first."""
+    return sorted(dict.fromkeys(found), key=lambda one: _LEVELS.index(one.level))
+
+
+def listed(names: Sequence[str], at_most: int = 5) -> str:
+    """Return the first names, and how many more there are."""
+    more = len(names) - at_most
+    return ", ".join(names[:at_most]) + (f" and {more} more" if more > 0 else "")
+
+
+def counted(number: int, noun: str) -> str:
+    """Return "1 task", "2 tasks"."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def log_finding(finding: Finding) -> None:
+    """Write a finding into the log."""
+    logger.log(
+        logging.INFO if finding.level == "info" else logging.WARNING,
+        "finding code=%s check=%s severity=%s message=%s hint=%s",
+        finding.code,
+        finding.name,
+        finding.level,
+        finding.message,
+        finding.hint,
+        stacklevel=2,
+    )

@@ -1,0 +1,287 @@
+"""The facts that the table of findings is about.
+
+Nothing here connects to a server.  None: it is not known, and gives no finding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from celery_reliable.leases import too_long_seconds
+
+__all__ = [
+    "UNSEEN_SECONDS",
+    "Limits",
+    "Neighbours",
+    "OpenRows",
+    "Rights",
+    "Running",
+    "ServerFacts",
+    "Setup",
+    "TaskSetup",
+    "WorkerSetup",
+]
+
+#: `celery_reliable.rows` looks at each row with an open task once in a minute or two.
+UNSEEN_SECONDS: Final = 600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerFacts:
+    """What is known of the Redis that holds the ledger.
+
+    Attributes:
+        version: such as "6.2.14".
+        role: "master" or "slave", in Redis's words.
+        maxmemory: the limit in bytes; 0 for none.
+        maxmemory_policy: what happens at the limit.
+        appendonly: whether an append-only file is written.
+        appendfsync: when that is forced to the disk: "always", "everysec" or "no".
+        save: the snapshot rule as `CONFIG GET save` gives it; empty for none.
+        is_cluster: whether it is a node of a Redis Cluster.
+        replicas: how many follow it.
+        min_replicas: how many replicas must be connected for it to take writes.
+        has_sentinel: whether Sentinels say which server it is.
+    """
+
+    version: str | None = None
+    role: str | None = None
+    maxmemory: int | None = None
+    maxmemory_policy: str | None = None
+    appendonly: bool | None = None
+    appendfsync: str | None = None
+    save: str | None = None
+    is_cluster: bool | None = None
+    replicas: int | None = None
+    min_replicas: int | None = None
+    has_sentinel: bool = False
+
+    @classmethod
+    def from_info(cls, info: Mapping[str, object], *, has_sentinel: bool = False) -> ServerFacts:
+        """Read the facts from `INFO`, and from `CONFIG GET`, which not every server allows."""
+        told = {name: str(value) for name, value in info.items() if value is not None}
+        number = {name: int(value) for name, value in told.items() if value.isdecimal()}
+        append = told.get("aof_enabled", told.get("appendonly"))
+        cluster = told.get("cluster_enabled")
+        return cls(
+            version=told.get("redis_version"),
+            role=told.get("role"),
+            maxmemory=number.get("maxmemory"),
+            maxmemory_policy=told.get("maxmemory_policy") or told.get("maxmemory-policy"),
+            appendonly=None if append is None else append in ("1", "yes"),
+            appendfsync=told.get("appendfsync"),
+            save=told.get("save"),
+            is_cluster=None if cluster is None else cluster == "1",
+            replicas=number.get("connected_slaves"),
+            min_replicas=number.get("min-replicas-to-write"),
+            has_sentinel=has_sentinel,
+        )
+
+
+@dataclass(frozen=True)
+class Rights:
+    """What the user of a server may not do.
+
+    Attributes:
+        what: names the server.
+        missing: commands, keys and channels, in the words of `ledger.denied`.
+        rule: the words of `ACL SETUSER` that give such a user all that is needed.
+    """
+
+    what: str
+    missing: Sequence[str]
+    rule: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """The apps whose workers live in a namespace, each a name and a broker; *own* is this one."""
+
+    own: tuple[str, str]
+    all: frozenset[tuple[str, str]]
+    namespace: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskSetup:
+    """How a task is set up; times in seconds.
+
+    Attributes:
+        has_row: it works on a row of a Django project.
+        idle_options: options of ours that a task with another base was given.
+    """
+
+    name: str
+    is_reliable: bool = True
+    acks_late: bool = False
+    is_requeued_when_lost: bool = False
+    time_limit: float | None = None
+    time_to_run_seconds: float | None = None
+    once_for_seconds: float | None = None
+    has_row: bool = False
+    idle_options: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerSetup:
+    """How a worker is set up, or would be by the settings.
+
+    Attributes:
+        where: its name, or words for it.
+        pool: "prefork", "thread", "solo", "gevent", "eventlet", or another's module.
+        slots: how many tasks it runs at once; None: not known.
+        prefetch: how many messages it fetches for each slot; 0: all there are.
+        time_limit: Celery's, in seconds, for tasks without one of their own.
+        soft_shutdown_seconds: for how long a soft shutdown waits; 0: there is none.
+        is_sigterm_soft: whether SIGTERM begins a soft shutdown, and not a warm one.
+        visibility_seconds: the visibility timeout of its broker's transport.
+        version: of this package.
+        versions: of other packages.
+        clock_ahead_seconds: its clock against the server's; None: not known.
+        no_witness: why only the end of its lease shows its death; empty: it shows at once.
+    """
+
+    where: str
+    pool: str = ""
+    slots: int | None = None
+    prefetch: int | None = None
+    time_limit: float | None = None
+    soft_shutdown_seconds: float | None = None
+    is_sigterm_soft: bool | None = None
+    visibility_seconds: float | None = None
+    version: str = ""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    clock_ahead_seconds: float | None = None
+    no_witness: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup:
+    """How an app is set up.
+
+    Attributes:
+        scheme: of the broker's URL.
+        has_ledger: whether a setting names the ledger's Redis.
+        is_redis: whether the broker is a Redis.
+        is_unprotected: the broker lives in one process, and no ledger is named.
+        is_eager: tasks run where they are called, so that nothing is published.
+        cache: the alias that CACHE names.
+        start_method: how the processes of a prefork pool are started.
+        is_default_method: it is the default of the platform.
+        here: this process: its version, those of other packages, and its clock.
+        bounds: the releases of other packages that fit: the least, and the first that is too new.
+        tasks: those of the app.
+        workers: the living ones; where there are none, what the settings would make.
+        schedule: beat's: the names of tasks by the names of entries; None: it is elsewhere.
+        results_expire_seconds: 0: never; None: there are no results, or nobody knows.
+        fills_ledger: whether results are on the ledger's server.
+        gives_back_seconds: the setting GIVE_BACK_SECONDS; 0: what is fetched stays.
+        grace_seconds: from SIGTERM to SIGKILL; None: not known.
+    """
+
+    scheme: str
+    has_ledger: bool
+    is_redis: bool
+    is_unprotected: bool
+    is_eager: bool = False
+    cache: str | None = None
+    start_method: str = "fork"
+    is_default_method: bool = False
+    here: WorkerSetup = field(default_factory=lambda: WorkerSetup(where="here"))
+    bounds: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    tasks: Sequence[TaskSetup] = ()
+    workers: Sequence[WorkerSetup] = ()
+    schedule: Mapping[str, str] | None = field(default_factory=dict)
+    results_expire_seconds: float | None = None
+    fills_ledger: bool = False
+    queued_seconds: float = 60.0
+    eta_horizon_seconds: float = 60.0
+    gives_back_seconds: float = 0.0
+    grace_seconds: float | None = None
+
+    @property
+    def ours(self) -> list[TaskSetup]:
+        """The reliable tasks."""
+        return [one for one in self.tasks if one.is_reliable]
+
+    @property
+    def visibility_seconds(self) -> float:
+        """The shortest visibility timeout that anybody has; Celery's hour where nobody says."""
+        told = (one.visibility_seconds for one in (self.here, *self.workers))
+        return min((seconds for seconds in told if seconds is not None), default=3600.0)
+
+    def may_take(self, task: TaskSetup) -> float | None:
+        """Return for how long a task may run without a `touch`; None: nothing says."""
+        own = [one for one in (task.time_to_run_seconds, task.time_limit) if one]
+        return min(own or [one.time_limit for one in self.workers if one.time_limit], default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenRows:
+    """The rows of one model whose task waits or runs, those unseen for longest if there are many.
+
+    Attributes:
+        model: such as "shop.Order".
+        waiting: how many wait for their task.
+        running: how many have a task that runs.
+        unseen: how many of these nobody has looked at for UNSEEN_SECONDS.
+        unseen_tasks: the names of the tasks of those.
+        is_all: False: there are more open rows than were counted.
+        tasks: the names of the tasks with rows that this app has.
+    """
+
+    model: str
+    waiting: int
+    running: int
+    unseen: int
+    unseen_tasks: Sequence[str]
+    is_all: bool
+    tasks: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Limits:
+    """From when on something is wrong.
+
+    Attributes:
+        oldest_seconds: for so long a task may wait in its queue.
+        recent_seconds: so long ago a death or a burial is still reported.
+        fill: so much of the ledger's memory may be used, from 0 to 1.
+        run_seconds: for so long an attempt may run.
+        failures: so many tasks that failed for good are many, within `Status.recent_seconds`; ten
+            times as many are an error.
+    """
+
+    oldest_seconds: float = 300.0
+    recent_seconds: float = 600.0
+    fill: float = 0.9
+    run_seconds: float = 1200.0
+    failures: int = 100
+
+
+@dataclass(frozen=True)
+class Running:
+    """A namespace at one moment, and the limits by which it is judged."""
+
+    status: Any
+    limits: Limits
+
+    @property
+    def long_seconds(self) -> float:
+        """The seconds without progress after which a component is reported as stalled."""
+        return too_long_seconds(self.status.lease_seconds, self.status.sweep_seconds)
+
+    @property
+    def alive(self) -> list[Any]:
+        """The workers that live."""
+        return [one for one in self.status.workers if one.state == "alive"]
+
+    def age(self, ms: int) -> float:
+        """Return for how many seconds something lasts; 0 where its beginning is not known."""
+        return (self.status.now_ms - ms) / 1000 if ms else 0.0
+
+    def recent(self, *reasons: str) -> list[Any]:
+        """Return the groups of dead letters that got some lately, for these reasons."""
+        return [one for one in self.status.groups if one.recent and one.group.reason in reasons]

@@ -1,0 +1,399 @@
+"""The part of the table that is about a running system, by its status.
+
+The status is `operations.Status`, which is made on a floor above this one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from celery_reliable.clock import span
+from celery_reliable.findings.entries import (
+    Entry,
+    Finding,
+    Seen,
+    counted,
+    listed,
+    look,
+    worst_first,
+)
+from celery_reliable.findings.facts import Limits, Running
+from celery_reliable.findings.servers import SERVER
+from celery_reliable.leases import nodename_of
+from celery_reliable.orders import OrderKind
+
+__all__ = ["RUNNING", "check"]
+
+#: A full pass that finds its oldest task so late falls behind.
+_LATE_SECONDS: Final = 60.0
+#: An order without an end may have been forgotten after this long.
+_FORGOTTEN_SECONDS: Final = 900.0
+#: Dead letters fill their room from this share of it on.
+_FILLED: Final = 0.8
+_MORE_WORKERS: Final = (
+    "Start more workers, or see what takes their slots: `reliable workers --long`."
+)
+_LOGS: Final = "The logs of living workers say why: not_recovered, not_lost, not_given_back"
+
+
+def check(status: Any, limits: Limits | None = None) -> list[Finding]:
+    """Return what is wrong by a status (`operations.Status`), errors first."""
+    running = Running(status, limits or Limits())
+    return worst_first([*look(RUNNING, running), *look(SERVER, status.server.facts)])
+
+
+def _silent(run: Running) -> Seen:
+    status, alive = run.status, len(run.alive)
+    ago = status.last_pass.seconds_ago
+    is_quiet = not status.workers and not any(status.tasks.values()) and not status.waiting
+    ages = (run.age(one.registered_ms) for one in status.workers)
+    is_new = ago is None and any(age < run.long_seconds for age in ages)
+    if is_quiet or is_new or (ago is not None and ago <= run.long_seconds):
+        return None
+    do = f"{alive} are alive: look for pass_failed in their logs."
+    if not alive:
+        do = "None is alive. Start one, or run `celery -A … reliable sweep`."
+    since = "has never run" if ago is None else f"ran {span(ago)} ago"
+    return {"since": since, "every": f"{status.sweep_seconds:g}", "do": do}
+
+
+def _behind(run: Running) -> Seen:
+    report = run.status.last_pass.report
+    late = float(report.get("oldest_overdue_seconds") or 0)
+    return {"late": span(late)} if report.get("is_full") and late > _LATE_SECONDS else None
+
+
+def _no_worker(run: Running) -> Seen:
+    status = run.status
+    waits = (status.waiting or status.tasks["queued"]) + status.tasks["parked"]
+    if run.alive:
+        return None
+    return {"level": "error" if waits else "info", "waits": f"{counted(waits, 'task')} waiting"}
+
+
+def _runs(worker: Any) -> str:
+    named = [f"{run.name}[{run.task_id}]" for run in worker.runs]
+    return listed(named) if named else counted(worker.claims, "task")
+
+
+def _worker(worker: Any, **values: Any) -> dict[str, Any]:
+    return {"name": worker.nodename, "pid": worker.pid, "runs": _runs(worker), **values}
+
+
+def _lapsed(run: Running) -> list[dict[str, Any]]:
+    lapsed = (one for one in run.status.workers if one.state == "lapsed")
+    return [_worker(one, since=span(-one.seconds_left)) for one in lapsed]
+
+
+def _stuck(run: Running) -> Iterator[dict[str, Any]]:
+    # Of many deaths only the last ones are known.  The lease is over for this long at least.
+    died = {one.worker: one.at_ms for one in reversed(run.status.deaths)}
+    for one in run.status.workers:
+        age = run.age(died.get(one.worker, 0)) or -one.seconds_left
+        if one.state == "dead" and not one.is_thawed and age > run.long_seconds:
+            held = _runs(one) if one.claims else "the messages that it had fetched"
+            yield _worker(one, since=span(age), held=held)
+
+
+def _is_standing(run: Running, worker: Any) -> bool:
+    # With `solo` the main loop runs the task.
+    is_busy_alone = worker.pool == "solo" and worker.running
+    is_leaving = bool(worker.is_leaving)
+    return run.age(worker.turned_ms) > run.long_seconds and not (is_busy_alone or is_leaving)
+
+
+def _stands(run: Running) -> list[dict[str, Any]]:
+    standing = (one for one in run.alive if _is_standing(run, one))
+    return [_worker(one, since=span(run.age(one.turned_ms))) for one in standing]
+
+
+def _takes_nothing(run: Running) -> Iterator[dict[str, Any]]:
+    for one in run.alive:
+        is_out = one.is_leaving or one.is_drained or _is_standing(run, one)
+        if is_out or not one.idle_slots or run.age(one.begun_ms) <= run.long_seconds:
+            continue
+        queues = [
+            queue.name
+            for queue in run.status.queues
+            if queue.name in one.queues
+            and not run.status.is_paused(queue.name)
+            and (queue.oldest_seconds or 0) > run.long_seconds
+        ]
+        if queues:
+            since, slots = span(run.age(one.begun_ms)), f"{one.idle_slots} of {one.slots} slots"
+            yield _worker(one, since=since, slots=slots, queues=", ".join(queues))
+
+
+def _died(run: Running) -> Seen:
+    known = (one for one in run.status.deaths if one.at_ms)
+    recent = [one for one in known if 0 <= run.age(one.at_ms) <= run.limits.recent_seconds]
+    if not recent:
+        return None
+    last, names = recent[-1], [nodename_of(one.worker) for one in recent]
+    causes = {"connection": "connection closed", "lapsed": "no heartbeat"}
+    return {
+        "names": listed(names),
+        "workers": counted(len(names), "worker"),
+        "lately": span(run.limits.recent_seconds),
+        "ago": span(run.age(last.at_ms)),
+        "cause": causes.get(last.cause, last.cause),
+        "claims": counted(last.claims, "task") if last.claims else "nothing",
+    }
+
+
+def _forgotten(run: Running) -> Iterator[dict[str, Any]]:
+    status = run.status
+    for view in status.orders:
+        order, age = view.order, run.age(view.order.given_ms)
+        if not view.in_force or order.until_ms or age < _FORGOTTEN_SECONDS:
+            continue
+        held = view.parked
+        if order.kind is OrderKind.PAUSE:
+            held = sum(one.depth or 0 for one in status.queues if order.names(one.name))
+        yield {
+            "what": f"{order.kind.value} {order.target}",
+            "by": (order.by or "somebody") + (f": {order.why}" if order.why else ""),
+            "since": span(age),
+            "held": counted(held, "task"),
+            "id": order.id,
+        }
+
+
+def _nobody(run: Running) -> Seen:
+    named = [one for one in run.status.waits.named if not one.alive]
+    late = [one for one in named if run.age(one.since_ms) > run.limits.oldest_seconds]
+    longest = max((run.age(one.since_ms) for one in late), default=0.0)
+    names = listed([one.sentence for one in late])
+    return {"names": names, "since": span(longest)} if late else None
+
+
+def _long_runs(run: Running) -> Seen:
+    found = sorted(
+        (one.since_ms, f"{one.name}[{one.task_id}] on {worker.nodename}")
+        for worker in run.alive
+        for one in worker.runs
+        if run.age(one.since_ms) > run.limits.run_seconds
+    )
+    return bool(found) and {
+        "runs": counted(len(found), "attempt"),
+        "limit": span(run.limits.run_seconds),
+        "since": span(run.age(found[0][0])),
+        "names": listed([name for _, name in found]),
+    }
+
+
+def _has_no_consumer(run: Running, queue: Any) -> bool:
+    if not queue.depth or run.status.is_paused(queue.name):
+        return False
+    if queue.consumers is not None:
+        return bool(queue.consumers == 0)
+    all_tell = bool(run.alive) and all(one.slots is not None for one in run.alive)
+    is_old = (queue.oldest_seconds or 0) > run.long_seconds
+    return is_old and all_tell and not queue.workers
+
+
+def _queues(
+    chosen: Callable[[Running, Any], dict[str, Any] | None],
+) -> Callable[[Running], Iterator[dict[str, Any]]]:
+    """Return a predicate of the queues that are neither paused nor without a consumer."""
+
+    def see(run: Running) -> Iterator[dict[str, Any]]:
+        for queue in run.status.queues:
+            if run.status.is_paused(queue.name) or _has_no_consumer(run, queue):
+                continue
+            values = chosen(run, queue)
+            if values is not None:
+                oldest = span(queue.oldest_seconds or 0.0)
+                shown = {"name": repr(queue.name), "depth": queue.depth, "oldest": oldest}
+                yield {**shown, "do": _drained(run, queue.name) or _MORE_WORKERS, **values}
+
+    return see
+
+
+def _drained(run: Running, queue: str) -> str:
+    """Return what to do if all living workers of a queue are drained; else nothing."""
+    consumers = [one for one in run.alive if queue in one.queues]
+    if not consumers or not all(one.is_drained for one in consumers):
+        return ""
+    names = listed([one.nodename for one in consumers])
+    return (
+        f"Operators have drained all workers that consume it: {names}. `reliable orders` says who "
+        "and why; `reliable resume ORDER` ends it."
+    )
+
+
+def _grows(run: Running, queue: Any) -> dict[str, Any] | None:
+    past = run.status.past_depths.get(queue.name)
+    grown = past.grown(run.long_seconds) if past is not None else None
+    # A short queue goes up and down, and nothing in it waits for long.
+    is_short = (queue.oldest_seconds or 0.0) < run.long_seconds / 4
+    if grown is None or past is None or is_short or (queue.depth or 0) < past.found[-1]:
+        return None
+    return {"before": grown[0], "within": span(grown[1])}
+
+
+def _is_old(run: Running, queue: Any) -> dict[str, Any] | None:
+    return {} if (queue.oldest_seconds or 0.0) > run.limits.oldest_seconds else None
+
+
+def _buried(run: Running, noun: str, *reasons: str) -> dict[str, Any] | None:
+    groups, counts = run.recent(*reasons), Counter[str]()
+    for one in groups:
+        counts[one.group.task or "(not readable)"] += one.recent
+    if not groups:
+        return None
+    last = max(groups, key=lambda one: one.last_ms)
+    return {
+        "count": counts.total(),
+        "sum": counted(counts.total(), noun),
+        "lately": span(run.status.recent_seconds),
+        "names": listed([f"{name} {count}" for name, count in counts.most_common()]),
+        "id": last.example_id,
+        "cause": last.group.cause or last.group.reason,
+    }
+
+
+def _failures(run: Running) -> Seen:
+    found, limit = _buried(run, "task", "failed", "rejected"), run.limits.failures
+    if found is None or found["count"] < limit:
+        return None
+    return {**found, "level": "error" if found["count"] >= 10 * limit else "warning"}
+
+
+def _trimmed(run: Running) -> Seen:
+    status, age = run.status, run.age(run.status.trimmed_ms)
+    if not status.trimmed_ms or not 0 <= age <= run.limits.recent_seconds:
+        return None
+    return {"most": status.dead_letter_max, "ago": span(age), "trimmed": status.trimmed}
+
+
+def _fills(run: Running) -> Seen:
+    count, most = run.status.tasks["dead"], run.status.dead_letter_max
+    return {"count": count, "most": most} if count >= _FILLED * most and not _trimmed(run) else None
+
+
+def _full(run: Running) -> Seen:
+    fill = run.status.server.fill
+    if fill is None or fill < run.limits.fill:
+        return None
+    return {"level": "error" if fill >= 1 else "warning", "fill": f"{fill:.0%}"}
+
+
+RUNNING: Final[tuple[Entry[Running], ...]] = (
+    Entry("E015", "sweeper_silent", "error",
+        "The last pass of the sweeper {since}; it should run every {every} s.",
+        "Workers run passes. {do}",
+        "Lost tasks do not come back and parked tasks are not sent, until a pass runs.", _silent),
+    Entry("E016", "no_worker", "error",
+        "No worker is alive: {waits}.",
+        "Start workers, or read in their logs why they end.",
+        "Nothing runs.", _no_worker),
+    Entry("E017", "worker_lapsed", "error",
+        "The lease of {name} (pid {pid}) ran out {since} ago, and no pass has declared it dead. It "
+        "runs {runs}.",
+        "It is dead, frozen or cut off. Start another worker, whose pass takes back its tasks.",
+        "Its tasks wait until a pass runs.", _lapsed),
+    Entry("E018", "recovery_stuck", "error",
+        "{name} was declared dead {since} ago, and this is still not recovered: {held}.",
+        f"{_LOGS}, pass_failed.",
+        "These tasks wait for as long as this lasts.", _stuck),
+    Entry("E019", "worker_stands", "error",
+        "The main loop of {name} (pid {pid}) has not turned for {since}: it takes no task and "
+        "obeys no command.",
+        "Something holds its main process (a signal handler, a full disk, a broker that hangs). "
+        "`py-spy dump` shows where. Restart it.",
+        "The worker takes nothing. After STALL_SECONDS it counts as dead, and its tasks run again.",
+        _stands),
+    Entry("E020", "worker_takes_nothing", "error",
+        "{name} (pid {pid}) has {slots} free, but has begun nothing for {since}, while tasks wait "
+        "in its queues: {queues}.",
+        "Its connection to the broker may be dead. Restart it; what it holds is not lost.",
+        "The slots of this worker are of no use. The others work on.", _takes_nothing),
+    Entry("E021", "queue_without_consumer", "error",
+        "{depth} messages wait in {name!r}, and no living worker consumes it.",
+        "Start a worker with `-Q {name}`, or correct the route of whatever sends there.",
+        "These messages wait for ever.",
+        lambda run: [
+            {"name": queue.name, "depth": queue.depth}
+            for queue in run.status.queues
+            if _has_no_consumer(run, queue)
+        ]),
+    Entry("E022", "broker_away", "error",
+        "The broker does not answer: {problem}",
+        "Check that the broker is up and that broker_url names it.",
+        "Publishing fails, or its tasks wait in the ledger with OUTBOX. No message is fetched.",
+        lambda run: run.status.broker_problem and {"problem": run.status.broker_problem}),
+    Entry("E023", "poison", "error",
+        "{sum} crashed or hung their worker too often and were put aside ({lately}): {names}. The "
+        "last one: {cause} ({id}).",
+        "`reliable show {id}` has the signal and the exit code. Mend the task, then replay these.",
+        "They stay dead letters for DEAD_LETTER_SECONDS, and are deleted then.",
+        lambda run: _buried(run, "task", "lost", "time_limit")),
+    Entry("E024", "many_failures", "error",
+        "{sum} failed for good ({lately}): {names}.",
+        "`reliable dead-letters groups` shows the exceptions. Mend the largest group, then replay "
+        "it. `reliable strike TASK` stops the task meanwhile.",
+        "Beyond DEAD_LETTER_MAX the oldest letters are deleted.", _failures),
+    Entry("E025", "dead_letters_trimmed", "error",
+        "Dead letters are being deleted, as there are more than DEAD_LETTER_MAX ({most}): the last "
+        "one {ago} ago, {trimmed} in all.",
+        "Replay or discard the largest group (`reliable dead-letters groups`), or raise "
+        "DEAD_LETTER_MAX.",
+        "What is deleted cannot be replayed.", _trimmed),
+    Entry("E026", "ledger_full", "error",
+        "The ledger's Redis has used {fill} of its maxmemory.",
+        "Raise maxmemory. Then see what fills it: long queues, results without an expiry, dead "
+        "letters (DEAD_LETTER_MAX).",
+        "At the limit publishing fails, and attempts wait with what they have done.", _full),
+    Entry("W032", "worker_died", "warning",
+        "{workers} died ({lately}): {names}. The last death: {ago} ago ({cause}); the worker was "
+        "running {claims}.",
+        "One death needs nothing. For several, see the kernel's log and the states of the pods: "
+        "killed, out of memory, a lost machine or network. SIGTERM is no death.",
+        "The tasks run again elsewhere.", _died),
+    Entry("W034", "pass_failed", "warning",
+        "The last pass failed on {failed} of the tasks and workers that it looked at.",
+        f"{_LOGS}, not_handled.",
+        "Each pass tries again. Until one succeeds, these tasks stay as they are.",
+        lambda run: (failed := run.status.last_pass.report.get("failed")) and {"failed": failed}),
+    Entry("W035", "sweeper_behind", "warning",
+        "Passes have more to do than they can: the oldest task was due {late} before its turn.",
+        "Raise SWEEP_BATCH, or see why so many tasks are due at one time, or lost.",
+        "Parked and lost tasks come late.", _behind),
+    Entry("W036", "order_without_end", "warning",
+        "An order without an end has been in force for {since}: {what} (by {by}). {held} waiting.",
+        "`reliable resume {id}` ends it. Or give the order again with --for.",
+        "What it stops waits for ever.", _forgotten),
+    Entry("W037", "named_worker_missing", "warning",
+        "Tasks wait for named workers of which none is alive: {names}. The longest has waited for "
+        "{since}.",
+        "Start such a worker, or let others run the tasks: `reliable move ID --anywhere`.",
+        "They wait for ever.", _nobody),
+    Entry("W038", "long_run", "warning",
+        "{runs} running for longer than {limit}, the first for {since}: {names}.",
+        "If it hangs, end it (`reliable revoke ID --if-running kill`) and give its task a "
+        "time_limit. If it may take so long, raise --max-run.",
+        "An attempt that hangs keeps its slot and its object.", _long_runs),
+    Entry("W039", "queue_old", "warning",
+        "The oldest task in {name} has waited for {oldest}; {depth} messages wait there.",
+        "{do}",
+        "Users wait.", _queues(_is_old)),
+    Entry("W040", "queue_growing", "warning",
+        "{name} has grown from {before} to {depth} messages in {within}; the oldest has waited for "
+        "{oldest}.",
+        "{do}",
+        "A burst passes by itself. Otherwise the waits grow, and in the end the memory of Redis.",
+        _queues(_grows)),
+    Entry("W041", "unprocessable", "warning",
+        "{sum} that no worker could run put aside ({lately}): {names}.",
+        "Workers lack the code of these tasks, or a publisher uses another format. Deploy the "
+        "code, then replay them.",
+        "They stay dead letters for DEAD_LETTER_SECONDS, and are deleted then.",
+        lambda run: _buried(run, "message", "unprocessable")),
+    Entry("W042", "dead_letters_fill", "warning",
+        "There are {count} dead letters, and room for {most} (DEAD_LETTER_MAX).",
+        "Replay or discard them (`reliable dead-letters groups`), or raise DEAD_LETTER_MAX.",
+        "From DEAD_LETTER_MAX on the oldest letters of the largest group are deleted.", _fills),
+)  # fmt: skip

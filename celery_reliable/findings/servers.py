@@ -1,0 +1,349 @@
+"""The part of the table that is about what an app meets: Redis, living workers, rows with tasks.
+
+A managed server hides some facts, which give no finding but W004.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from fnmatch import fnmatchcase
+from typing import Any, Final
+
+from celery_reliable.findings.entries import Entry, Seen, listed
+from celery_reliable.findings.facts import (
+    UNSEEN_SECONDS,
+    Neighbours,
+    OpenRows,
+    Rights,
+    ServerFacts,
+    Setup,
+)
+
+__all__ = [
+    "DURABILITY",
+    "FLEET",
+    "NAMESPACE_TOO_NEW",
+    "NEIGHBOURS",
+    "NOT_LOOKED_AT",
+    "REDIS_UNFIT",
+    "RIGHTS",
+    "ROWS",
+    "SERVER",
+    "acl_words",
+]
+
+#: The oldest server that has every command in use (`CLIENT LIST ID`, `BLMOVE`).
+_LEAST_VERSION: Final = (6, 2)
+#: Below it a clock fits: a beat is stored some time after it was made.
+_CLOCK_SECONDS: Final = 5.0
+_NO_START: Final = "No worker starts, and publishing a task raises."
+_OWN_REDIS: Final = "give the ledger a Redis of its own (REDIS_URL in CELERY_RELIABLE)."
+_NO_EVICTION: Final = (
+    f"Run `CONFIG SET maxmemory-policy noeviction` and set it in redis.conf too, or {_OWN_REDIS}"
+)
+_AOF: Final = (
+    "Set `appendonly yes` in redis.conf, and `appendfsync always` if not even a second may be lost."
+)
+
+
+def acl_words(missing: Iterable[str], rule: Iterable[str]) -> list[str]:
+    """Return the words of `ACL SETUSER` that give a user what is missing; for a key that is the
+    pattern of *rule* that fits it, where there is one.
+    """
+    patterns = [word[1:] for word in rule if word.startswith("~")]
+    return list(dict.fromkeys(_word(one, patterns) for one in missing))
+
+
+def _word(missing: str, patterns: Iterable[str]) -> str:
+    kind, _, key = missing.rpartition(" ")
+    if kind == "the channel":
+        return "&*"
+    if kind != "the key":
+        return f"+{missing.lower()}"
+    return "~" + next((one for one in patterns if fnmatchcase(key, one)), f"{key}*")
+
+
+def _is_old(facts: ServerFacts) -> Seen:
+    numbers = re.match(r"(\d+)(?:\.(\d+))?\b", facts.version or "")
+    # A version of another form says nothing about the commands.
+    is_old = numbers and (int(numbers[1]), int(numbers[2] or 0)) < _LEAST_VERSION
+    return {"version": facts.version} if is_old else None
+
+
+def _evicts(facts: ServerFacts, *, has_limit: bool) -> Seen:
+    policy, limit = facts.maxmemory_policy, facts.maxmemory
+    if policy in (None, "noeviction") or limit is None or bool(limit) != has_limit:
+        return None
+    return {"policy": policy, "limit": limit}
+
+
+def _hidden(facts: ServerFacts) -> Seen:
+    hidden = {
+        "version": facts.version is None,
+        "role": facts.role is None,
+        "maxmemory and maxmemory-policy (eviction)": None
+        in (facts.maxmemory_policy, facts.maxmemory),
+        "appendonly": facts.appendonly is None,
+        "appendfsync": bool(facts.appendonly) and facts.appendfsync is None,
+        "save": facts.appendonly is False and facts.save is None,
+        "min-replicas-to-write": facts.min_replicas is None
+        and (facts.has_sentinel or facts.replicas != 0),
+    }
+    names = ", ".join(name for name, is_hidden in hidden.items() if is_hidden)
+    why = f"it hides its {names} (INFO, CONFIG GET)."
+    return {"what": "The ledger's Redis", "why": why} if names else None
+
+
+def _durability_unknown(facts: ServerFacts) -> Seen:
+    return not facts.appendonly and None in (facts.appendonly, facts.save)
+
+
+def _snapshots(facts: ServerFacts) -> str | None:
+    """Return the rule of a server that writes no append-only file; None: it does, or hides it."""
+    return facts.save.strip(' "') if facts.appendonly is False and facts.save is not None else None
+
+
+def _snapshots_only(facts: ServerFacts) -> Seen:
+    save = _snapshots(facts)
+    if not save:
+        return None
+    # By a rule such as "3600 1 300 100": seconds, and the changes within them.
+    numbers = [int(word) for word in save.split() if word.isdecimal()]
+    rules = sorted(zip(numbers[1::2], numbers[::2], strict=False))
+    if not rules:
+        return {"save": save, "cost": "everything since the last one"}
+    changes, seconds = rules[0]
+    cost = f"publications of up to {seconds} seconds"
+    if changes > 1:
+        cost += f", and of any time with fewer than {changes} changes"
+    return {"save": save, "cost": cost}
+
+
+def _loses_seconds(facts: ServerFacts) -> Seen:
+    if not facts.appendonly or facts.appendfsync == "always":
+        return None
+    costs = {
+        "everysec": "the publications of the last second, two at most",
+        "no": "the publications of half a minute or more",
+    }
+    return {
+        "level": "warning" if facts.appendfsync == "no" else "info",
+        "fsync": facts.appendfsync or "(hidden)",
+        "cost": costs.get(facts.appendfsync or "", "an unknown number of publications"),
+    }
+
+
+def _failover_loses(facts: ServerFacts) -> Seen:
+    return facts.min_replicas == 0 and bool(facts.has_sentinel or facts.replicas)
+
+
+def _forbids(rights: Rights) -> Seen:
+    needed = [one for one in rights.missing if one != "INFO"]
+    words = " ".join(acl_words(needed, rights.rule))
+    missing, rule = ", ".join(needed), " ".join(rights.rule)
+    return bool(needed) and {"what": rights.what, "missing": missing, "words": words, "rule": rule}
+
+
+def _neighbours(facts: Neighbours) -> Iterator[dict[str, Any]]:
+    name, broker = facts.own
+    for other, its_broker in sorted(facts.all - {facts.own, ("", "")}):
+        yield {
+            # The same name at another broker may be the same project under another address.
+            "level": "warning" if other != name else "info",
+            "other": f"{other!r} (broker {its_broker})",
+            "own": f"{name!r} (broker {broker})",
+            "namespace": facts.namespace,
+        }
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    match = re.match(r"\d+(?:\.\d+)*", version)
+    return tuple(
+        int(part) for part in re.sub(r"(\.0)+$", "", match[0] if match else "0").split(".")
+    )
+
+
+def _versions(setup: Setup) -> Iterator[dict[str, Any]]:
+    for where in (setup.here, *setup.workers):
+        for package, found in where.versions.items():
+            least, below = setup.bounds.get(package, ("", ""))
+            is_old = bool(least) and _numbers(found) < _numbers(least)
+            if is_old or (below and _numbers(found) >= _numbers(below)):
+                pins = [f">={least}"] * bool(least) + [f"<{below}"] * bool(below)
+                yield {
+                    "level": "error" if is_old else "warning",
+                    "found": f"{package} {found} ({where.where})",
+                    "wanted": package + ",".join(pins),
+                }
+
+
+def _clocks(setup: Setup) -> Iterator[dict[str, Any]]:
+    for one in (setup.here, *setup.workers):
+        ahead = one.clock_ahead_seconds or 0.0
+        if abs(ahead) >= _CLOCK_SECONDS:
+            off = f"{abs(ahead):.0f} seconds {'ahead of' if ahead > 0 else 'behind'}"
+            yield {"where": one.where, "off": off}
+
+
+def _witnesses(setup: Setup) -> Iterator[dict[str, Any]]:
+    for reason in dict.fromkeys(one.no_witness for one in setup.workers if one.no_witness):
+        names = [one.where for one in setup.workers if one.no_witness == reason]
+        yield {"names": listed(names), "reason": reason}
+
+
+def _other_versions(setup: Setup) -> Seen:
+    own = setup.here.version
+    names = [
+        f"{one.where} ({one.version or 'unknown'})" for one in setup.workers if one.version != own
+    ]
+    return {"names": listed(names), "own": own} if names else None
+
+
+def _unseen_rows(rows: OpenRows) -> Seen:
+    if not rows.unseen:
+        return None
+    unknown = [name for name in rows.unseen_tasks if name not in rows.tasks]
+    if unknown:
+        what = f" This app has no such task with rows: {listed(unknown)}."
+        do = "Bring the task back under its name, or publish another one for these rows."
+    else:
+        what = ""
+        do = (
+            "Check that beat runs with celery_reliable.rows in its schedule, and that a worker "
+            "takes it within half a minute, after which it has expired."
+        )
+    count = f"{rows.unseen}{'' if rows.is_all else ' or more'}"
+    return {"count": count, "model": rows.model, "what": what, "do": do}
+
+
+SERVER: Final[tuple[Entry[ServerFacts], ...]] = (
+    Entry("E005", "redis_evicts", "error",
+        "The ledger's Redis has maxmemory {limit} and maxmemory-policy {policy}: when its memory "
+        "is full, it deletes records.",
+        _NO_EVICTION,
+        "Tasks are lost without a trace. No worker starts.",
+        lambda facts: _evicts(facts, has_limit=True)),
+    Entry("E006", "redis_too_old", "error",
+        "The ledger's Redis is version {version}. The oldest that works is 6.2.",
+        f"Upgrade it, or {_OWN_REDIS}",
+        "No worker starts: the server lacks commands.", _is_old),
+    Entry("E007", "redis_cluster", "error",
+        "The ledger's Redis is a node of a Redis Cluster, which is not supported: a task's record "
+        "and its queue are written in one step, and may be on different nodes.",
+        f"Use a single Redis (with replicas behind Sentinel), or {_OWN_REDIS}",
+        _NO_START,
+        lambda facts: facts.is_cluster),
+    Entry("E008", "redis_is_replica", "error",
+        "The ledger's Redis is a replica, which takes no writes.",
+        "Let the URL name the primary, or the Sentinels (sentinel://) that know it.",
+        _NO_START,
+        lambda facts: facts.role in ("slave", "replica")),
+    Entry("W005", "redis_would_evict", "warning",
+        "The ledger's Redis has maxmemory-policy {policy}. It has no maxmemory yet; with one, it "
+        "deletes records when its memory is full.",
+        _NO_EVICTION,
+        "Nothing happens until somebody sets maxmemory. Then tasks are lost, and no worker starts.",
+        lambda facts: _evicts(facts, has_limit=False)),
+)  # fmt: skip
+
+NOT_LOOKED_AT: Final[Entry[ServerFacts]] = Entry("W004", "not_looked_at", "warning",
+    "{what} could not be checked: {why}",
+    "Run the doctor where it can reach this, with a Redis user who may read it. What a managed "
+    "server hides is in its provider's console.",
+    "Nobody knows whether it is right; this is no all-clear.", _hidden)  # fmt: skip
+
+DURABILITY: Final[tuple[Entry[ServerFacts], ...]] = (
+    Entry("W007", "redis_durability_unknown", "warning",
+        "The ledger's Redis hides whether it writes to the disk (INFO, CONFIG GET save): a power "
+        "cut may cost every task.",
+        f"{_AOF} Or allow CONFIG GET, so that this can be checked.",
+        "A power cut may lose every task.", _durability_unknown),
+    Entry("W008", "redis_not_durable", "warning",
+        "The ledger's Redis writes neither an append-only file nor snapshots: when it restarts, "
+        "every task is gone.",
+        _AOF,
+        "Any restart of the server loses every task.", lambda facts: _snapshots(facts) == ""),
+    Entry("W009", "redis_snapshots_only", "warning",
+        "The ledger's Redis writes snapshots only (save {save}): a power cut or a kill of the "
+        "server costs {cost}.",
+        _AOF,
+        "A power cut or a kill of the server loses all publications since the last snapshot.",
+        _snapshots_only),
+    Entry("W010", "redis_loses_seconds", "warning",
+        "The ledger's Redis has appendfsync {fsync}: a power cut costs {cost}.",
+        "Set `appendfsync always` if that is too much. It costs throughput.",
+        "A power cut loses the latest publications. A kill of the server alone loses nothing.",
+        _loses_seconds),
+    Entry("W011", "failover_loses", "warning",
+        "The ledger's Redis may fail over to a replica, and its min-replicas-to-write is 0: the "
+        "old master goes on for some ten seconds, and these publications are lost.",
+        "Set `min-replicas-to-write 1` and `min-replicas-max-lag 3` on all servers.",
+        "Each failover, even a planned one, loses some ten seconds of publications.",
+        _failover_loses),
+)  # fmt: skip
+
+RIGHTS: Final[tuple[Entry[Rights], ...]] = (
+    Entry("W006", "redis_hides_info", "warning",
+        "{what} does not let its user run INFO, so a server that has lost records looks like one "
+        "that has not.",
+        "Allow it: ACL SETUSER … +info",
+        "After a restart of the server that lost its last writes, ended tasks may run again.",
+        lambda rights: {"what": rights.what} if "INFO" in rights.missing else None),
+    Entry("E009", "redis_forbids", "error",
+        "{what} does not let its user have {missing}.",
+        "Allow it: ACL SETUSER … {words}. All that such a user needs: {rule}",
+        "No worker starts. In running workers the steps that need the right fail, or wait for it.",
+        _forbids),
+)  # fmt: skip
+
+NEIGHBOURS: Final[tuple[Entry[Neighbours], ...]] = (
+    Entry("W016", "namespace_shared", "warning",
+        "The app {other} has workers in the namespace {namespace!r}, which the app {own} uses too.",
+        "If these are two projects, give one of them another NAMESPACE in CELERY_RELIABLE.",
+        "Each app recovers the other's tasks by its own limits, times and result backend.",
+        _neighbours),
+)  # fmt: skip
+
+REDIS_UNFIT: Final[Entry[None]] = Entry("E012", "redis_unfit", "error",
+    "The ledger's Redis does not execute a task's steps: {problem}",
+    "Let REDIS_URL name a Redis or a Valkey itself, and not a proxy that changes commands.",
+    "No worker starts: a test task could not be recorded, claimed and settled.")  # fmt: skip
+
+NAMESPACE_TOO_NEW: Final[Entry[None]] = Entry("E014", "namespace_too_new", "error",
+    "A later release uses the namespace: {problem}",
+    "Upgrade celery-reliable here, or give this app a NAMESPACE of its own.",
+    f"{_NO_START} Workers of a later release write there.")  # fmt: skip
+
+#: Of living workers, and of this process.
+FLEET: Final[tuple[Entry[Setup], ...]] = (
+    Entry("E013", "version_unsupported", "error",
+        "{found} is not a release that celery-reliable was made for.",
+        'pip install "{wanted}"',
+        "Too old: faults that a later release mended break promises. Too new: nobody has tried it.",
+        _versions),
+    Entry("W023", "worker_of_another_version", "warning",
+        "Living workers run another release than {own}: {names}.",
+        "Finish the upgrade: restart these workers.",
+        "Nothing is lost, but these workers do not do what is new in the later release.",
+        _other_versions),
+    Entry("W024", "clock_differs", "warning",
+        "The clock of {where} is {off} that of the ledger's Redis.",
+        "Let both hosts set their clocks by NTP (chrony, systemd-timesyncd).",
+        "Tasks with an ETA begin, and tasks with an expiry are dropped, too early or too late.",
+        _clocks),
+    Entry("W025", "no_witness", "warning",
+        "Only the end of the lease would show the death of {names}.",
+        "{reason}",
+        "A killed worker's tasks come back after LEASE_SECONDS, and not within seconds.",
+        _witnesses),
+)  # fmt: skip
+
+ROWS: Final[tuple[Entry[OpenRows], ...]] = (
+    Entry("W033", "rows_unseen", "warning",
+        f"Nobody has looked for {UNSEEN_SECONDS / 60:g} minutes at {{count}} of the rows of "
+        "{model} with an open task.{what}",
+        "{do}",
+        "Rows that were committed and never published wait for ever, and rows say that they wait "
+        "or run, whatever became of their tasks.", _unseen_rows),
+)  # fmt: skip

@@ -1,0 +1,343 @@
+"""The part of the table that is about a set-up: settings, tasks, workers, schedule, packages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final
+
+from celery_reliable.findings.entries import Entry, Seen, listed
+from celery_reliable.findings.facts import Setup, TaskSetup
+
+__all__ = [
+    "API_SETTINGS_WRONG",
+    "CACHE_CAN_BE_CLEARED",
+    "CACHE_UNUSABLE",
+    "EXTRA_MISSING",
+    "NAME_MISSING",
+    "NO_REDIS",
+    "ROWS_UNSCHEDULED",
+    "SETTINGS_UNREAD",
+    "SETTINGS_WRONG",
+    "SETUP",
+    "START",
+    "UNPROTECTED",
+]
+
+#: Such a task keeps what was fetched with it waiting.
+_LONG_SECONDS: Final = 60.0
+#: Pools that do not end an attempt that was taken away; without Celery's limit; of greenlets; and
+#: those whose workers give back what waits for a slot.
+_ATTEMPTS_GO_ON: Final = ("thread", "solo", "gevent", "eventlet")
+_WITHOUT_LIMIT: Final = ("thread", "solo")
+_GREENLETS: Final = ("gevent", "eventlet")
+_GIVES_BACK: Final = ("prefork", "thread")
+_SWEEP: Final = "celery_reliable.sweep"
+_ROWS: Final = "celery_reliable.rows"
+_NO_START: Final = "No worker starts, and publishing a task raises."
+
+
+def _by(names: Iterable[str], **values: Any) -> Seen:
+    """Return the values of a finding about these names; None where there are none."""
+    found = [*names]
+    return {"names": listed(found), **values} if found else None
+
+
+def _plain(
+    chosen: Callable[[TaskSetup], object], shown: Callable[[TaskSetup], str] = lambda one: one.name
+) -> Callable[[Setup], Seen]:
+    """Return a predicate of the tasks with another base that are chosen."""
+    return lambda setup: _by(
+        shown(one) for one in setup.tasks if not one.is_reliable and chosen(one)
+    )
+
+
+def _unprotected(setup: Setup) -> Seen:
+    is_one = setup.is_unprotected and not setup.is_eager
+    return {"scheme": setup.scheme} if is_one else None
+
+
+def _no_redis(setup: Setup) -> Seen:
+    problem = f"the broker is {setup.scheme!r}, and no setting names a Redis."
+    has_one = setup.has_ledger or setup.is_redis or setup.is_unprotected or setup.is_eager
+    return None if has_one else {"problem": problem}
+
+
+def _outlives(setup: Setup) -> Seen:
+    limits = {
+        one.name: one.time_limit or setup.here.time_limit or 0.0
+        for one in setup.tasks
+        if one.acks_late and not one.is_reliable and setup.is_redis
+    }
+    timeout = setup.visibility_seconds
+    longer = [name for name, limit in limits.items() if limit > timeout]
+    longest = max(limits.values(), default=0.0)
+    return _by(longer, timeout=f"{timeout:g}", longest=f"{longest:g}")
+
+
+def _spawns(setup: Setup) -> Seen:
+    if setup.here.pool != "prefork" or setup.start_method == "fork":
+        return None
+    do = "Set worker_pool_start_method to 'fork'"
+    if setup.is_default_method:
+        do = (
+            "Call billiard.set_start_method('fork', force=True) in the module of your app (on "
+            "macOS workers also need OBJC_DISABLE_INITIALIZE_FORK_SAFETY=YES)"
+        )
+    return {"method": repr(setup.start_method), "do": do}
+
+
+def _cut_short(setup: Setup) -> Seen:
+    def limit(task: TaskSetup) -> float:
+        of_workers = (one.time_limit for one in setup.workers if one.time_limit)
+        return task.time_limit or min(of_workers, default=float("inf"))
+
+    return _by(
+        f"{one.name} ({limit(one):g} s of {one.time_to_run_seconds:g} s)"
+        for one in setup.ours
+        if one.time_to_run_seconds and one.time_to_run_seconds >= limit(one)
+    )
+
+
+def _cannot_stop(setup: Setup) -> Iterator[dict[str, Any]]:
+    for pool in dict.fromkeys(one.pool for one in setup.workers):
+        goes_on = [one.name for one in setup.ours if one.time_to_run_seconds]
+        unlimited = [one.name for one in setup.tasks if one.time_limit]
+        said = []
+        if goes_on and pool in _ATTEMPTS_GO_ON:
+            said.append(f"an attempt over its time_to_run_seconds runs on ({listed(goes_on)})")
+        if unlimited and pool in _WITHOUT_LIMIT:
+            said.append(f"time_limit is not enforced ({listed(unlimited)})")
+        if said:
+            names = listed([one.where for one in setup.workers if one.pool == pool])
+            yield {"names": names, "pool": pool, "what": ", and ".join(said)}
+
+
+def _prefetch(setup: Setup) -> Iterator[dict[str, Any]]:
+    greedy = [one.where for one in setup.workers if one.prefetch == 0]
+    if greedy and setup.ours:
+        yield {"names": listed(greedy), "what": "all messages there are", "why": "any task"}
+    gives_back = setup.is_redis and bool(setup.gives_back_seconds)
+    hasty = [
+        f"{one.where} ({one.prefetch} for each of {one.slots or 'its'} slots)"
+        for one in setup.workers
+        if (one.prefetch or 0) > 1 and not (gives_back and one.pool in _GIVES_BACK)
+    ]
+    taking = {one.name: setup.may_take(one) or 0.0 for one in setup.ours}
+    long = [f"{name} ({sec:g} s)" for name, sec in taking.items() if sec >= _LONG_SECONDS]
+    if hasty and long:
+        yield {"names": listed(hasty), "what": "more than it can run", "why": listed(long)}
+
+
+def _expire_early(setup: Setup) -> Seen:
+    needs = {"ten QUEUED_SECONDS": setup.queued_seconds * 10}
+    for task in setup.ours:
+        needs[f"once_for_seconds of {task.name}"] = task.once_for_seconds or 0.0
+        needs[f"the time that {task.name} may take"] = setup.may_take(task) or 0.0
+    expire = setup.results_expire_seconds
+    longer = sorted(needs, key=lambda name: -needs[name])
+    short = [f"{name} ({needs[name]:g} s)" for name in longer if expire and needs[name] > expire]
+    return _by(short * bool(setup.ours), expire=f"{expire or 0:g}", most=f"{needs[longer[0]]:g}")
+
+
+def _visibility(setup: Setup) -> Seen:
+    horizon = setup.eta_horizon_seconds
+    return _by(
+        (
+            f"{one.where} ({one.visibility_seconds:g} s)"
+            for one in setup.workers
+            if one.visibility_seconds is not None and one.visibility_seconds < horizon
+        ),
+        horizon=f"{horizon:g}",
+    )
+
+
+def _grace(setup: Setup) -> Iterator[dict[str, Any]]:
+    grace = setup.grace_seconds
+    if grace is None:
+        return
+    shown = {"grace": f"{grace:g}", "soft": f"{max(1.0, grace - 5):g}"}
+    too_long = [one for one in setup.workers if (one.soft_shutdown_seconds or 0) >= grace]
+    if too_long:
+        names = listed([f"{one.where} ({one.soft_shutdown_seconds:g} s)" for one in too_long])
+        yield {"what": f"the soft shutdown of {names} takes as long, or longer", **shown}
+    warm = [o.where for o in setup.workers if o.is_sigterm_soft is False and o not in too_long]
+    taking = {one.name: setup.may_take(one) for one in setup.ours}
+    long = {name: sec for name, sec in taking.items() if sec is None or sec > grace}
+    if warm and long:
+        limits = ("no limit" if sec is None else f"{sec:g} s" for sec in long.values())
+        names = listed([f"{name} ({limit})" for name, limit in zip(long, limits, strict=True)])
+        yield {
+            "level": "warning" if any(long.values()) else "info",
+            "what": f"{listed(warm)} first finishes its tasks, which may take longer: {names}",
+            **shown,
+        }
+
+
+def _misnamed(setup: Setup) -> Seen:
+    return _by(
+        f"{name} ({task})"
+        for name, task in sorted((setup.schedule or {}).items())
+        if task.startswith("celery_reliable.") and task not in (_SWEEP, _ROWS)
+    )
+
+
+def _sweeps(setup: Setup) -> list[str]:
+    return sorted(name for name, task in (setup.schedule or {}).items() if task == _SWEEP)
+
+
+def _unswept(setup: Setup) -> Seen:
+    pools = {one.pool for one in setup.workers}
+    is_needed = pools and pools <= {*_GREENLETS} and not _sweeps(setup)
+    return _by(sorted(pools)) if is_needed and setup.schedule is not None else None
+
+
+def _rows(setup: Setup) -> Seen:
+    if setup.schedule is None or _ROWS in setup.schedule.values():
+        return None
+    return _by(one.name for one in setup.tasks if one.has_row)
+
+
+SETTINGS_WRONG: Final[Entry[None]] = Entry("E001", "settings_wrong", "error",
+    "CELERY_RELIABLE is wrong: {problem}",
+    "Change CELERY_RELIABLE (app.conf.reliable without Django).", _NO_START)  # fmt: skip
+CACHE_UNUSABLE: Final[Entry[None]] = Entry("E003", "cache_unusable", "error",
+    "{problem}",
+    "Let CACHE name a cache whose BACKEND is django_redis.cache.RedisCache, or give REDIS_URL.",
+    _NO_START)  # fmt: skip
+API_SETTINGS_WRONG: Final[Entry[None]] = Entry("E004", "api_settings_wrong", "error",
+    "CELERY_RELIABLE_API is wrong: {problem}",
+    "Change CELERY_RELIABLE_API.",
+    "Each request to the API is answered with an error.")  # fmt: skip
+SETTINGS_UNREAD: Final[Entry[None]] = Entry("W003", "settings_unread", "warning",
+    "The setting RELIABLE looks like this package's, and nothing reads it.",
+    "Name it CELERY_RELIABLE.",
+    "The defaults are in force, whatever RELIABLE says.")  # fmt: skip
+EXTRA_MISSING: Final[Entry[None]] = Entry("W029", "extra_missing", "warning",
+    "The package {package} is not installed: {need}.",
+    'pip install "celery-reliable[{extra}]"',
+    "What the message names does not work.")  # fmt: skip
+NO_REDIS: Final[Entry[Setup]] = Entry("E002", "no_redis", "error",
+    "The ledger has no Redis: {problem}",
+    "Set REDIS_URL in CELERY_RELIABLE (app.conf.reliable without Django), or CACHE to the alias of "
+    "a django-redis cache.",
+    _NO_START,
+    _no_redis)  # fmt: skip
+UNPROTECTED: Final[Entry[Setup]] = Entry("W002", "unprotected", "warning",
+    "The broker is {scheme}://, which lives in one process: reliable tasks are published and run "
+    "by Celery alone.",
+    "This is for tests. Give the tasks a Redis (as the broker or by REDIS_URL) everywhere else.",
+    "No promise holds: a killed process takes its tasks along.",
+    _unprotected)  # fmt: skip
+CACHE_CAN_BE_CLEARED: Final[Entry[Setup]] = Entry("W001", "cache_can_be_cleared", "warning",
+    "The ledger is in the database of the cache {cache!r}: cache.clear() empties it.",
+    "Set REDIS_URL instead of CACHE, at least with another database number.",
+    "cache.clear(), which tests and deployments call, deletes every task.",
+    lambda setup: {"cache": setup.cache} if setup.cache is not None else None)  # fmt: skip
+NAME_MISSING: Final[Entry[None]] = Entry("E010", "name_missing", "error",
+    "{fault}. Without it {without}.",
+    "Install releases that celery-reliable was checked on, or a celery-reliable that was checked "
+    "on these.",
+    "A worker does not start. As a warning: what the message names is not protected.")  # fmt: skip
+
+ROWS_UNSCHEDULED: Final[Entry[Setup]] = Entry("W031", "rows_unscheduled", "warning",
+    f"Rows have tasks ({{names}}), and the beat schedule has no {_ROWS}.",
+    f'Add {{{{"task": "{_ROWS}", "schedule": 60.0}}}} to beat_schedule.',
+    "A row whose publisher is killed between commit and publication waits for ever, and the "
+    "row of a dead task says for ever that it runs.", _rows)  # fmt: skip
+
+#: What a worker looks at before it starts.
+START: Final[tuple[Entry[Setup], ...]] = (
+    Entry("E011", "pool_does_not_fork", "error",
+        "The processes of this prefork pool would be started by {method}. Only forked processes "
+        "know under which worker's lease they run.",
+        "{do}, or use another pool, such as --pool threads.",
+        "No worker with a prefork pool starts.", _spawns),
+    NO_REDIS,
+    UNPROTECTED,
+    CACHE_CAN_BE_CLEARED,
+    Entry("W012", "options_without_base", "warning",
+        "Tasks with options of ReliableTask, but another base: {names}.",
+        "Give the tasks base=ReliableTask, or leave the options out.",
+        "The options do nothing: these are Celery's tasks.",
+        _plain(
+            lambda one: one.idle_options, lambda one: f"{one.name} ({', '.join(one.idle_options)})"
+        )),
+    Entry("W013", "plain_task_in_circles", "warning",
+        "Plain tasks with acks_late and reject_on_worker_lost: {names}.",
+        "Give them base=ReliableTask, or switch reject_on_worker_lost off.",
+        "A message that kills its process is requeued, and kills process after process for ever.",
+        _plain(lambda one: one.acks_late and one.is_requeued_when_lost)),
+    Entry("W014", "plain_task_outlives_visibility", "warning",
+        "visibility_timeout is {timeout} seconds, and plain tasks with acks_late may run for up to "
+        "{longest}: {names}.",
+        "Set visibility_timeout in broker_transport_options to more than {longest}, or give the "
+        "tasks base=ReliableTask.",
+        "Such a task runs twice at once, and again each time the timeout is over.", _outlives),
+)  # fmt: skip
+
+#: What only the doctor looks at.
+SETUP: Final[tuple[Entry[Setup], ...]] = (
+    Entry("W015", "visibility_timeout_short", "warning",
+        "The visibility_timeout of {names} is shorter than ETA_HORIZON_SECONDS ({horizon} s), for "
+        "which a task with an ETA may wait in a worker.",
+        "Leave visibility_timeout out of broker_transport_options. Workers with the package need "
+        "none, and for others Celery's hour is right.",
+        "Workers without the package receive a task with an ETA again and again, and run it many "
+        "times.", _visibility),
+    Entry("W017", "prefetch_holds_work", "warning",
+        "{names} fetches {what}, and keeps it waiting behind long tasks: {why}.",
+        "Set worker_prefetch_multiplier = 1, or GIVE_BACK_SECONDS above 0.",
+        "Tasks wait for minutes in a busy worker while others are idle.", _prefetch),
+    Entry("W018", "results_expire_early", "warning",
+        "result_expires is {expire} seconds, less than {names}.",
+        "Set result_expires to more than {most}.",
+        "Callers wait for the result in vain, chords do not end, and a task that a worker without "
+        "the package ran is run again.", _expire_early),
+    Entry("W019", "results_never_expire", "warning",
+        "result_expires is 0 (never), and results are on the ledger's Redis, which evicts nothing.",
+        "Set result_expires, ignore_result=True where nobody reads a result, or a result backend "
+        "on another server.",
+        "Results fill the server. When it is full, publishing fails and attempts cannot settle.",
+        lambda setup: setup.results_expire_seconds == 0 and setup.fills_ledger),
+    Entry("W020", "time_limit_before_time_to_run", "warning",
+        "Tasks whose time_limit ends before their time_to_run_seconds: {names}.",
+        "Set time_limit (task_time_limit, --time-limit) well above time_to_run_seconds and "
+        "whatever touch() may add to it, or leave one of the two out.",
+        "Celery's limit kills the attempt and the task fails: it does not run again, and touch() "
+        "does not help.", _cut_short),
+    Entry("W021", "pool_cannot_stop", "warning",
+        "The pool of {names} is {pool}, which cannot stop a task: {what}.",
+        "Run these tasks in a prefork pool (with a queue of their own), or give them timeouts and "
+        "touch(), which raises in an attempt that was taken away.",
+        "A task that hangs keeps its slot for ever. Its successor, and whatever needs its object, "
+        "waits.", _cannot_stop),
+    Entry("W022", "grace_too_short", "warning",
+        "The orchestrator kills a worker {grace} seconds after SIGTERM, and {what}.",
+        "Set REMAP_SIGTERM=SIGQUIT in the worker's environment and worker_soft_shutdown_timeout to "
+        "some {soft} seconds, or raise the grace period (terminationGracePeriodSeconds, "
+        "stop_grace_period, TimeoutStopSec).",
+        "Each deployment kills running tasks. They run again, but a task that was alone in its "
+        "worker is charged with a loss, and after MAX_LOSSES deployments it is a dead letter.",
+        _grace),
+    Entry("W026", "sweep_scheduled_twice", "warning",
+        f"The beat schedule has several entries for {_SWEEP}: {{names}}.",
+        "Leave one, or none: workers sweep by themselves.",
+        "Nothing breaks. Beat sends messages that do nothing.",
+        lambda setup: _by(_sweeps(setup)) if len(_sweeps(setup)) > 1 else None),
+    Entry("W027", "sweep_unscheduled", "warning",
+        f"All pools are of greenlets ({{names}}), and the beat schedule has no {_SWEEP}.",
+        f'Add {{{{"task": "{_SWEEP}", "schedule": 30.0}}}} to beat_schedule, and a small prefork '
+        "worker to run it.",
+        "While the loop of each worker is busy with a computation, lost and parked tasks wait.",
+        _unswept),
+    Entry("W028", "sweep_misnamed", "warning",
+        "The beat schedule names tasks of the package that do not exist: {names}.",
+        f"The sweeper's task is {_SWEEP}. A Django project has {_ROWS} too.",
+        "Each message that beat sends becomes a dead letter.", _misnamed),
+    Entry("W030", "plain_tasks", "info",
+        "Tasks of the app have another base than ReliableTask: {names}.",
+        "Give those that must not be lost base=ReliableTask.",
+        "These are as safe as with Celery alone: a killed worker's are lost, or come back after "
+        "the visibility timeout.", _plain(lambda one: True)),
+    ROWS_UNSCHEDULED,
+)  # fmt: skip

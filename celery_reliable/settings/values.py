@@ -1,0 +1,113 @@
+"""What the value of a setting or of an option has to be, and the names that may be meant.
+
+A rule returns what was expected in place of a value, or "" if the value will do.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from celery_reliable.settings.urls import REDIS_SCHEMES, sanitized_url
+
+__all__ = [
+    "MAX_SECONDS",
+    "Rule",
+    "did_you_mean",
+    "is_number",
+    "nearest",
+    "one_of",
+    "or_none",
+    "seconds",
+    "shown_value",
+    "that",
+    "url",
+    "whole",
+]
+
+Rule = Callable[[Any], str]
+
+#: Longer times are mistakes (milliseconds, mostly), and sums of them must stay exact in Lua.
+MAX_SECONDS: Final = 3650 * 24 * 60 * 60.0
+
+
+def is_number(value: Any) -> bool:
+    """Whether it is a number.  A bool is an int in Python; here it is a mistake."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def that(fits: Callable[[Any], object], expected: str) -> Rule:
+    """Return the rule that a value fits."""
+    return lambda value: "" if fits(value) else expected
+
+
+def or_none(rule: Rule, otherwise: str = "None") -> Rule:
+    """Return the rule that takes None, too; *otherwise*: what None means."""
+    expected = rule(object())
+    return lambda value: "" if value is None or not rule(value) else f"{expected}, or {otherwise}"
+
+
+def seconds(least: float = 0.0, *, above: bool = False) -> Rule:
+    """Return the rule of a time of at least so many seconds, or *above* it."""
+
+    def fits(value: Any) -> bool:
+        # Comparisons also refuse NaN, infinity, and whole numbers too large for a float.
+        is_enough = is_number(value) and (value > least if above else value >= least)
+        return bool(is_enough and value <= MAX_SECONDS)
+
+    limit = f"more than {least:g}" if above else f"at least {least:g}"
+    return that(fits, f"a number of seconds, {limit} and at most {MAX_SECONDS:.0f}")
+
+
+def whole(least: int, most: int | None = None) -> Rule:
+    """Return the rule of a count."""
+
+    def fits(value: Any) -> bool:
+        is_whole = isinstance(value, int) and not isinstance(value, bool)
+        return bool(is_whole and value >= least and (most is None or value <= most))
+
+    upper = "" if most is None else f" and at most {most}"
+    return that(fits, f"a whole number, at least {least}{upper}")
+
+
+def one_of(*known: object) -> Rule:
+    """Return the rule that a value is one of some."""
+
+    def fits(value: Any) -> bool:
+        # 1 is equal to True, and a mistake.
+        of_kind = (one for one in known if isinstance(one, bool) == isinstance(value, bool))
+        return any(value == one for one in of_kind)
+
+    return that(fits, f"one of {', '.join(map(repr, known))}")
+
+
+def url(value: Any) -> str:
+    """Check the URL of a Redis."""
+    if isinstance(value, str) and value.partition("://")[0] in REDIS_SCHEMES and "://" in value:
+        return ""
+    known = ", ".join(f"{name}://" for name in REDIS_SCHEMES)
+    return f"the URL of a Redis (beginning with one of {known})"
+
+
+def shown_value(name: str, value: object) -> str:
+    """Return a setting as an error or a repr shows it: without a password."""
+    if name != "redis_url" or value is None:
+        return repr(value)
+    return repr(sanitized_url(value)) if isinstance(value, str) else f"a {type(value).__name__}"
+
+
+def nearest(name: object, known: Iterable[str], cutoff: float = 0.5) -> str:
+    """Return the one of *known* that is probably meant; empty: none.
+
+    *cutoff*: how similar it must be (difflib's ratio), in whatever case.
+    """
+    by_lower = {one.lower(): one for one in known}
+    found = difflib.get_close_matches(str(name).lower(), by_lower, n=1, cutoff=cutoff)
+    return by_lower[found[0]] if found else ""
+
+
+def did_you_mean(name: object, known: Iterable[str], cutoff: float = 0.5) -> str:
+    """Return the question whether another name is meant; empty: there is none that is near."""
+    near = nearest(name, known, cutoff)
+    return f"Did you mean {near!r}?" if near else ""

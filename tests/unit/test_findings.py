@@ -1,0 +1,380 @@
+"""The table of findings by facts alone: each rule on facts that are right but for one thing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from importlib.metadata import requires
+from typing import Any
+
+import pytest
+from packaging.requirements import Requirement
+
+from celery_reliable.doctor import supported
+from celery_reliable.exceptions import ConfigurationError
+from celery_reliable.findings import (
+    DURABILITY,
+    FLEET,
+    NEIGHBOURS,
+    NOT_LOOKED_AT,
+    SERVER,
+    SETUP,
+    START,
+    TABLE,
+    Finding,
+    Neighbours,
+    ServerFacts,
+    Setup,
+    TaskSetup,
+    WorkerSetup,
+    acl_words,
+    look,
+    raise_for,
+)
+from tests.support.promises import promise
+
+TASK = TaskSetup(name="shop.bill")
+WORKER = WorkerSetup(
+    where="one@here",
+    pool="prefork",
+    slots=2,
+    prefetch=1,
+    soft_shutdown_seconds=0.0,
+    is_sigterm_soft=False,
+    visibility_seconds=3600.0,
+    version="1.2",
+    versions={"celery": "5.7.0", "kombu": "5.7.1", "redis": "7.0"},
+    clock_ahead_seconds=0.2,
+)
+BOUNDS = {"celery": ("5.6.3", "6"), "kombu": ("5.7", "6"), "redis": ("6.4", "")}
+DAY = 24 * 3600.0
+APP = Setup(
+    scheme="redis",
+    has_ledger=False,
+    is_redis=True,
+    is_unprotected=False,
+    here=replace(WORKER, where="here"),
+    bounds=BOUNDS,
+    tasks=[TASK],
+    workers=[WORKER],
+    results_expire_seconds=DAY,
+)
+SOUND = ServerFacts(
+    version="6.2.14",
+    role="master",
+    maxmemory=1 << 30,
+    maxmemory_policy="noeviction",
+    appendonly=True,
+    appendfsync="always",
+    save="",
+    is_cluster=False,
+    replicas=0,
+    min_replicas=0,
+)
+
+TTR = {"time_to_run_seconds": 30.0}
+LONG = {"time_limit": 600.0}
+SWEEP, ROWS = "celery_reliable.sweep", "celery_reliable.rows"
+SOFT = {"is_sigterm_soft": True}
+
+
+def names(found: list[Finding]) -> list[str]:
+    """What was found; each says what happens to who ignores it, and how to mend it."""
+    assert all(one.ignored and one.message and one.hint for one in found)
+    return [f"{one.level} {one.name}" for one in found]
+
+
+def of(task: dict[str, Any], worker: dict[str, Any], app: dict[str, Any]) -> list[Finding]:
+    """What is found in an app with one task and one worker."""
+    tasks, workers = [replace(TASK, **task)], [replace(WORKER, **worker)]
+    setup = replace(APP, tasks=tasks, workers=workers, **app)
+    return [*look(START, setup), *look(SETUP, setup), *look(FLEET, setup)]
+
+
+@pytest.mark.parametrize(
+    ("task", "worker", "app", "found"),
+    [
+        ({}, {}, {}, []),
+        # Where the ledger is.
+        ({}, {}, {"is_redis": False}, ["error no_redis"]),
+        ({}, {}, {"is_redis": False, "has_ledger": True}, []),
+        ({}, {}, {"is_redis": False, "is_eager": True}, []),
+        ({}, {}, {"is_redis": False, "is_unprotected": True}, ["warning unprotected"]),
+        ({}, {}, {"cache": "tasks"}, ["warning cache_can_be_cleared"]),
+        ({}, {}, {"start_method": "spawn"}, ["error pool_does_not_fork"]),
+        # A limit that ends the attempt first, wherever it is set.
+        (LONG, {}, {}, []),
+        (TTR, {}, {}, []),
+        ({**TTR, "time_limit": 30.0}, {}, {}, ["warning time_limit_before_time_to_run"]),
+        (TTR, {"time_limit": 20.0}, {}, ["warning time_limit_before_time_to_run"]),
+        ({**TTR, "time_limit": 40.0}, {"time_limit": 20.0}, {}, []),
+        # Pools that stop nothing.
+        (TTR, {"pool": "thread"}, {}, ["warning pool_cannot_stop"]),
+        (TTR, {"pool": "gevent"}, {"schedule": None}, ["warning pool_cannot_stop"]),
+        (LONG, {"pool": "solo"}, {}, ["warning pool_cannot_stop"]),
+        (LONG, {"pool": "gevent"}, {"schedule": None}, []),
+        ({}, {"pool": "thread"}, {}, []),
+        # More is fetched than runs, and what runs is long.
+        (LONG, {"prefetch": 4}, {}, ["warning prefetch_holds_work"]),
+        ({}, {"prefetch": 4, "time_limit": 60.0}, {}, ["warning prefetch_holds_work"]),
+        ({"time_limit": 59.0}, {"prefetch": 4}, {}, []),
+        ({}, {"prefetch": 4}, {}, []),
+        ({}, {"prefetch": 0}, {"gives_back_seconds": 1}, ["warning prefetch_holds_work"]),
+        # Unless it goes back to its queue, which not all pools can do.
+        (LONG, {"prefetch": 4}, {"gives_back_seconds": 1}, []),
+        (
+            LONG,
+            {"prefetch": 4, "pool": "gevent"},
+            {"gives_back_seconds": 1, "schedule": None},
+            ["warning prefetch_holds_work"],
+        ),
+        # Results that are gone too early, or never go.
+        ({}, {}, {"results_expire_seconds": 599.0}, ["warning results_expire_early"]),
+        ({}, {}, {"results_expire_seconds": 600.0}, []),
+        ({}, {}, {"results_expire_seconds": None}, []),
+        ({"once_for_seconds": 2 * DAY}, {}, {}, ["warning results_expire_early"]),
+        (
+            {},
+            {},
+            {"results_expire_seconds": 0, "fills_ledger": True},
+            ["warning results_never_expire"],
+        ),
+        ({}, {}, {"results_expire_seconds": 0}, []),
+        # Redelivered while it waits for its ETA.
+        ({}, {"visibility_seconds": 59.0}, {}, ["warning visibility_timeout_short"]),
+        ({}, {"visibility_seconds": 60.0}, {}, []),
+        # The orchestrator kills first.
+        ({"time_limit": 25.0}, {}, {"grace_seconds": 30.0}, []),
+        ({"time_limit": 31.0}, {}, {"grace_seconds": 30.0}, ["warning grace_too_short"]),
+        ({"time_limit": 31.0}, SOFT, {"grace_seconds": 30.0}, []),
+        ({}, {}, {"grace_seconds": 30.0}, ["info grace_too_short"]),
+        ({}, {"is_sigterm_soft": None}, {"grace_seconds": 30.0}, []),
+        (
+            {},
+            {**SOFT, "soft_shutdown_seconds": 30.0},
+            {"grace_seconds": 30.0},
+            ["warning grace_too_short"],
+        ),
+        ({}, {**SOFT, "soft_shutdown_seconds": 25.0}, {"grace_seconds": 30.0}, []),
+        # Workers that do not fit.
+        ({}, {"version": ""}, {}, ["warning worker_of_another_version"]),
+        ({}, {"versions": {"celery": "5.6.2"}}, {}, ["error version_unsupported"]),
+        ({}, {"versions": {"celery": "6.0"}}, {}, ["warning version_unsupported"]),
+        ({}, {"versions": {"redis": "9.0", "kombu": "5.7.0rc1"}}, {}, []),
+        ({}, {"clock_ahead_seconds": -5.0}, {}, ["warning clock_differs"]),
+        ({}, {"clock_ahead_seconds": None}, {}, []),
+        ({}, {"no_witness": "WITNESS_SECONDS is 0."}, {}, ["warning no_witness"]),
+        # What beat sends.
+        ({}, {}, {"schedule": {"a": SWEEP, "b": ROWS, "c": "shop.bill"}}, []),
+        ({}, {}, {"schedule": {"a": SWEEP, "b": SWEEP}}, ["warning sweep_scheduled_twice"]),
+        ({}, {}, {"schedule": {"a": "celery_reliable.other"}}, ["warning sweep_misnamed"]),
+        ({}, {"pool": "gevent"}, {}, ["warning sweep_unscheduled"]),
+        ({}, {"pool": "gevent"}, {"schedule": {"a": SWEEP}}, []),
+        ({"has_row": True}, {}, {"schedule": {"a": SWEEP}}, ["warning rows_unscheduled"]),
+        ({"has_row": True}, {}, {"schedule": {"a": ROWS}}, []),
+        ({"has_row": True}, {}, {"schedule": None}, []),
+    ],
+)
+def test_what_is_found_in_a_set_up(
+    task: dict[str, Any], worker: dict[str, Any], app: dict[str, Any], found: list[str]
+) -> None:
+    assert names(of(task, worker, app)) == found
+
+
+@pytest.mark.parametrize(
+    ("task", "found"),
+    [
+        ({"is_requeued_when_lost": True}, []),
+        ({"is_requeued_when_lost": True, "acks_late": True}, ["plain_task_in_circles"]),
+        ({"time_limit": 3600.0, "acks_late": True}, []),
+        ({"time_limit": 3601.0, "acks_late": True}, ["plain_task_outlives_visibility"]),
+        ({"idle_options": ("object_id",)}, ["options_without_base"]),
+    ],
+)
+def test_what_is_found_of_a_task_with_another_base(task: dict[str, Any], found: list[str]) -> None:
+    told = names(of({"is_reliable": False, **task}, {}, {}))
+
+    assert told == [*(f"warning {name}" for name in found), "info plain_tasks"]
+    assert names(of(task, {}, {})) == []
+
+
+def test_a_finding_names_names_values_and_the_way_out() -> None:
+    (limit,) = of({**TTR, "time_limit": 20.0}, {}, {})
+    (prefetch,) = of(LONG, {"prefetch": 4}, {})
+    (old,) = of({}, {"versions": {"kombu": "5.6.2"}}, {})
+    (ahead,) = of({}, {"clock_ahead_seconds": 61.4}, {})
+    plain = [replace(TASK, name=f"t{n}", is_reliable=False) for n in range(9)]
+    (many,) = look(SETUP, replace(APP, tasks=plain))
+
+    assert "shop.bill (20 s of 30 s)" in limit.message
+    assert "shop.bill (600 s)" in prefetch.message
+    assert "one@here (4 for each of 2 slots)" in prefetch.message
+    assert old.hint == 'pip install "kombu>=5.7,<6"'
+    assert "61 seconds ahead of" in ahead.message
+    assert "t0, t1, t2, t3, t4 and 4 more" in many.message
+
+
+@pytest.mark.parametrize(
+    ("changed", "found"),
+    [
+        ({}, []),
+        ({"maxmemory_policy": "allkeys-lru"}, ["error redis_evicts"]),
+        ({"maxmemory_policy": "allkeys-lru", "maxmemory": 0}, ["warning redis_would_evict"]),
+        ({"maxmemory_policy": "allkeys-lru", "maxmemory": None}, []),
+        ({"maxmemory": 0}, []),
+        ({"is_cluster": True}, ["error redis_cluster"]),
+        ({"role": "slave"}, ["error redis_is_replica"]),
+        ({"version": "6.0.16"}, ["error redis_too_old"]),
+        ({"version": "5.0"}, ["error redis_too_old"]),
+        ({"version": "10.0.1"}, []),
+        ({"version": "unstable"}, []),
+    ],
+)
+def test_what_is_found_on_a_server(changed: dict[str, Any], found: list[str]) -> None:
+    assert names(look(SERVER, replace(SOUND, **changed))) == found
+
+
+@promise("as-durable-as-redis", "failover-loses")
+@pytest.mark.parametrize(
+    ("changed", "found", "words"),
+    [
+        ({"appendonly": False}, "warning redis_not_durable", "every task is gone"),
+        ({"appendonly": False, "save": '""'}, "warning redis_not_durable", "every task is gone"),
+        (
+            {"appendonly": False, "save": "3600 1 300 100 60 10000"},
+            "warning redis_snapshots_only",
+            "publications of up to 3600 seconds",
+        ),
+        (
+            {"appendonly": False, "save": "60 10000"},
+            "warning redis_snapshots_only",
+            "fewer than 10000 changes",
+        ),
+        # A server that hides its file is not taken for one without.
+        ({"appendonly": False, "save": None}, "warning redis_durability_unknown", "hides"),
+        ({"appendonly": None, "save": ""}, "warning redis_durability_unknown", "hides"),
+        ({"appendfsync": "everysec"}, "info redis_loses_seconds", "two at most"),
+        ({"appendfsync": "no"}, "warning redis_loses_seconds", "half a minute"),
+        ({"appendfsync": None}, "info redis_loses_seconds", "unknown number"),
+        ({"replicas": 1}, "warning failover_loses", "ten seconds"),
+        ({"has_sentinel": True}, "warning failover_loses", "ten seconds"),
+    ],
+)
+def test_what_a_power_cut_or_a_failover_costs(
+    changed: dict[str, Any], found: str, words: str
+) -> None:
+    (finding,) = look(DURABILITY, replace(SOUND, **changed))
+
+    assert names([finding]) == [found]
+    assert words in finding.message
+
+
+def test_what_costs_nothing_is_not_reported() -> None:
+    assert look(DURABILITY, SOUND) == []
+    assert look(DURABILITY, replace(SOUND, replicas=2, min_replicas=1)) == []
+    assert look(DURABILITY, replace(SOUND, has_sentinel=True, min_replicas=None)) == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"maxmemory_policy": None}, "eviction"),
+        ({"maxmemory": None}, "eviction"),
+        ({"appendfsync": None}, "appendfsync"),
+        ({"appendonly": None}, "appendonly"),
+        ({"appendonly": False, "save": None}, "save"),
+        ({"min_replicas": None, "replicas": 1}, "min-replicas-to-write"),
+        ({"min_replicas": None, "has_sentinel": True}, "min-replicas-to-write"),
+        ({"version": None}, "version"),
+        ({"role": None}, "role"),
+    ],
+)
+def test_what_a_server_hides_is_no_all_clear(changed: dict[str, Any], words: str) -> None:
+    (finding,) = look([NOT_LOOKED_AT], replace(SOUND, **changed))
+
+    assert names([finding]) == ["warning not_looked_at"]
+    assert words in finding.message
+    assert look([NOT_LOOKED_AT], replace(SOUND, save=None, min_replicas=None)) == []
+
+
+@pytest.mark.parametrize("as_given", [str, lambda value: value], ids=["text", "parsed"])
+def test_facts_are_read_from_info(as_given: Any) -> None:
+    info = {
+        "redis_version": "6.2.14",
+        "role": "master",
+        "maxmemory": as_given(1 << 30),
+        "maxmemory_policy": "noeviction",
+        "aof_enabled": as_given(1),
+        "appendfsync": "always",
+        "save": "",
+        "cluster_enabled": as_given(0),
+        "connected_slaves": as_given(0),
+        "min-replicas-to-write": as_given(0),
+    }
+
+    assert ServerFacts.from_info(info) == SOUND
+    assert ServerFacts.from_info({**info, "aof_enabled": as_given(0)}).appendonly is False
+    assert ServerFacts.from_info({}) == ServerFacts()
+    # Where INFO is forbidden, CONFIG GET says the same by other names.
+    told = {"appendonly": "yes", "maxmemory": as_given(0), "maxmemory-policy": "allkeys-lru"}
+    without = ServerFacts.from_info(told)
+    assert without == ServerFacts(appendonly=True, maxmemory=0, maxmemory_policy="allkeys-lru")
+
+
+@promise("one-namespace")
+def test_another_app_in_the_namespace_is_named() -> None:
+    own = ("shop", "redis://a:6379/0")
+    others = frozenset(
+        {own, ("", ""), ("stock", "redis://b:6379/5"), ("shop", "redis://alias:6379/0")}
+    )
+
+    same, other = look(NEIGHBOURS, Neighbours(own, others, "reliable"))
+
+    assert names([same, other]) == ["info namespace_shared", "warning namespace_shared"]
+    assert all(word in other.message for word in ("shop", "stock", "redis://b:6379/5"))
+    assert "NAMESPACE" in other.hint
+
+
+def test_rights_are_given_in_redis_own_words() -> None:
+    rule = ("~{reliable:0}:*", "~celery*", "+get")
+    missing = ["HSCAN", "the key {reliable:0}:x", "the key celery", "the key other"]
+
+    assert acl_words([*missing, "the channel c"], rule) == [
+        "+hscan",
+        "~{reliable:0}:*",
+        "~celery*",
+        "~other*",
+        "&*",
+    ]
+
+
+def test_the_range_of_releases_is_that_of_the_package_itself() -> None:
+    asked = {
+        one.name: one.specifier
+        for one in map(Requirement, requires("celery-reliable") or ())
+        if one.marker is None
+    }
+    bounds = supported()
+
+    assert bounds is not None
+    assert set(bounds) == {"celery", "kombu", "redis"} <= set(asked)
+    for package, (least, below) in bounds.items():
+        assert str(asked[package]) in (f">={least}", f"<{below},>={least}")
+
+
+def test_all_errors_are_raised_in_one_a_paragraph_each() -> None:
+    evicts, cluster = look(SERVER, replace(SOUND, maxmemory_policy="allkeys-lru", is_cluster=True))
+    (warning,) = look(DURABILITY, replace(SOUND, replicas=1))
+
+    with pytest.raises(ConfigurationError) as caught:
+        raise_for(iter([evicts, warning, cluster]))
+
+    problems = [f"{one.message} {one.hint}" for one in (evicts, cluster)]
+    assert str(caught.value) == "\n\n".join(problems)
+    assert raise_for([warning]) == [warning]
+
+
+def test_codes_and_names_are_used_once() -> None:
+    assert len({entry.code for entry in TABLE}) == len({entry.name for entry in TABLE})
+    assert len({entry.code for entry in TABLE}) == len(TABLE)
+    for entry in TABLE:
+        assert entry.code[0] == ("E" if entry.level == "error" else "W")
