@@ -214,12 +214,6 @@ CATALOGUE: Final = (
         "and one whose task is dead says for ever that it runs.",
     ),
     Entry(
-        "W032",
-        "options_not_known",
-        "These workers run such tasks when they get them: beyond their rate, beside others that "
-        "have the places, on workers that are not named.",
-    ),
-    Entry(
         "W033",
         "rows_unseen",
         "What was committed and never published waits for ever, and rows say that they wait or "

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from celery import Celery
 
 from celery_reliable.app import Reliable, facts_of, reliable_of
-from celery_reliable.doctor.fleet import check_clock, check_fleet, check_options, supported
+from celery_reliable.doctor.fleet import check_clock, check_fleet, supported
 from celery_reliable.doctor.installation import (
     check_extras,
     check_hooks,
@@ -105,7 +105,7 @@ def examine(
     looked = _Looked()
     if servers and not reliable.is_unprotected and not has_error(check_app(facts)):
         looked = _look(reliable, patience_seconds)
-    workers = [one for one in looked.workers if one.has_told] or [own]
+    workers = list(looked.workers) or [own]
     known = tasks_of(by_name)
     is_eager = bool(app.conf.task_always_eager)
     found += check_app(replace(_with_timeouts(facts, workers), is_eager=is_eager))
@@ -120,7 +120,6 @@ def examine(
         fills_ledger=fills_ledger(reliable),
         grace_seconds=config.grace_seconds if grace_seconds is None else grace_seconds,
     )
-    found += check_options(known, looked.workers)
     schedule = app.conf.beat_schedule or {}
     found += check_schedule(schedule, workers)
     with_rows = [one.name for one in known if one.has_row]

@@ -11,11 +11,11 @@ from importlib.metadata import PackageNotFoundError, requires
 from itertools import chain
 from typing import Final
 
-from celery_reliable.doctor.setups import PACKAGES, TaskSetup, WorkerSetup
+from celery_reliable.doctor.setups import PACKAGES, WorkerSetup
 from celery_reliable.doctor.wording import listed
 from celery_reliable.model import Finding
 
-__all__ = ["check_clock", "check_fleet", "check_options", "check_versions", "supported"]
+__all__ = ["check_clock", "check_fleet", "check_versions", "supported"]
 
 #: Whose clock is off by less fits: a beat is told some time after it was made.
 _CLOCK_SECONDS: Final = 5.0
@@ -31,32 +31,13 @@ def check_fleet(
     *bounds*: which releases of other packages there may be, as `check_versions` has it.
     """
     there = list(workers)
-    of_others = (check_versions(one.where, one.versions or {}, bounds) for one in there)
+    of_others = (check_versions(one.where, one.versions, bounds) for one in there)
     return [
         *_other_versions(there, own),
         *chain.from_iterable(of_others),
         *_clocks(there),
         *_witnesses(there),
     ]
-
-
-def check_options(tasks: Iterable[TaskSetup], workers: Iterable[WorkerSetup]) -> Iterator[Finding]:
-    """Yield which living workers do not keep to options that tasks of the app have."""
-    deaf = [
-        f"{one.where} ({one.version or 'no release told'})"
-        for one in workers
-        if not one.knows_orders
-    ]
-    options = [f"{one.name} ({', '.join(one.late_options)})" for one in tasks if one.late_options]
-    if deaf and options:
-        yield Finding(
-            "celery_reliable.options_not_known",
-            "warning",
-            f"Living workers of an older release do not keep to what tasks say: {listed(deaf)}. "
-            f"The tasks: {listed(options)}.",
-            "Restart these workers with this release, before you rely on these options. They run "
-            "passes of the sweeper, too, and send what waits to its usual queue.",
-        )
 
 
 def check_versions(
@@ -113,11 +94,7 @@ def check_clock(where: str, ahead_seconds: float | None) -> Iterator[Finding]:
 
 
 def _other_versions(workers: Iterable[WorkerSetup], own: str) -> Iterator[Finding]:
-    others = [
-        f"{one.where} ({one.version or 'one that does not tell'})"
-        for one in workers
-        if one.version != own
-    ]
+    others = [f"{one.where} ({one.version})" for one in workers if one.version != own]
     if others:
         yield Finding(
             "celery_reliable.worker_of_another_version",

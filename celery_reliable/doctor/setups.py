@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
 
@@ -30,8 +30,6 @@ PACKAGES: Final = ("celery", "kombu", "redis")
 _FIELD: Final = "setup"
 #: Celery's default on Redis.
 _VISIBILITY_SECONDS: Final = 3600.0
-#: Options that came with the orders of operators: a worker that knows those knows these.
-_LATE: Final = ("rate", "at_most", "only_workers", "prefer_workers")
 #: Names of `worker_pool` for the modules that Celery has the pools in; ours is a prefork pool.
 _POOLS: Final = {
     "threads": "thread",
@@ -51,8 +49,6 @@ class TaskSetup:
     once_for_seconds: float | None = None
     #: It works on a row of a Django project, which has to be looked after.
     has_row: bool = False
-    #: Its options that workers of releases before 1.0 do not keep to: rates, places, names.
-    late_options: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,12 +64,10 @@ class WorkerSetup:
         soft_shutdown_seconds: for how long a soft shutdown waits; 0: there is none.
         is_sigterm_soft: whether SIGTERM begins a soft shutdown, and not a warm one.
         visibility_timeout_seconds: of its broker's transport.
-        version: of this package; empty of a worker that does not tell.
-        versions: of other packages; None of a worker that does not tell.
+        version: of this package.
+        versions: of other packages.
         clock_ahead_seconds: its clock against the server's; None: not known.
         no_witness: why its death shows by its lease only; empty where it shows at once.
-        knows_orders: whether its release knows orders, and what came with them: rates, places,
-            named workers.
     """
 
     where: str
@@ -85,15 +79,9 @@ class WorkerSetup:
     is_sigterm_soft: bool | None = None
     visibility_timeout_seconds: float | None = None
     version: str = ""
-    versions: Mapping[str, str] | None = None
+    versions: Mapping[str, str] = field(default_factory=dict)
     clock_ahead_seconds: float | None = None
     no_witness: str = ""
-    knows_orders: bool = True
-
-    @property
-    def has_told(self) -> bool:
-        """Whether it has told how it is set up; a worker of an older version has not."""
-        return self.versions is not None
 
 
 def tasks_of(tasks: Mapping[str, Any]) -> list[TaskSetup]:
@@ -106,19 +94,10 @@ def tasks_of(tasks: Mapping[str, Any]) -> list[TaskSetup]:
             time_to_run_seconds=getattr(type(task), "time_to_run_seconds", None),
             once_for_seconds=getattr(type(task), "once_for_seconds", None),
             has_row=getattr(type(task), "row_model", None) is not None,
-            late_options=tuple(_late_options(type(task))) if is_reliable(task) else (),
         )
         for name, task in sorted(tasks.items())
         if not name.startswith(("celery.", "celery_reliable."))
     ]
-
-
-def _late_options(cls: Any) -> Iterator[str]:
-    for name in _LATE:
-        if getattr(cls, name, None) is not None:
-            yield name
-    if getattr(cls, "on_conflict", "") == "wait":
-        yield "on_conflict='wait'"
 
 
 def setup_of_settings(app: Celery) -> WorkerSetup:
@@ -159,11 +138,9 @@ def setup_to_tell(w: Any) -> dict[str, dict[str, Any]]:
 
 
 def told_setup(look: WorkerLook) -> WorkerSetup:
-    """Return what a worker has told of itself; None for what one of another version has not."""
+    """Return what a worker has told of itself; None for what it has not."""
     facts = look.lease.facts
-    told = facts.get(_FIELD)
-    told = told if isinstance(told, dict) else {}
-    versions = told.get("versions")
+    told: Any = facts.get(_FIELD) or {}
     clock = look.doing.get("clock")
     is_known = isinstance(clock, (int, float)) and look.beat_ms
     return WorkerSetup(
@@ -176,10 +153,9 @@ def told_setup(look: WorkerLook) -> WorkerSetup:
         is_sigterm_soft=told.get("sigterm_soft"),
         visibility_timeout_seconds=_seconds(told.get("visibility_timeout")),
         version=str(facts.get("version") or ""),
-        versions=versions if isinstance(versions, dict) else None,
+        versions=told.get("versions") or {},
         clock_ahead_seconds=float(clock) - look.beat_ms / 1000 if is_known and clock else None,
         no_witness=look.lease.no_witness,
-        knows_orders=bool(facts.get("orders")),
     )
 
 

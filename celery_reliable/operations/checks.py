@@ -156,17 +156,6 @@ def _workers(status: Status, limits: Limits) -> Iterator[Finding]:
 
 
 def _orders(status: Status) -> Iterator[Finding]:
-    deaf = sorted({name for one in status.orders if one.in_force for name in one.deaf})
-    if deaf:
-        yield Finding(
-            f"{PREFIX}worker_knows_no_orders",
-            "error",
-            f"{len(status.orders)} order(s) of operators hold, and workers of an older release do "
-            f"not know them: {listed(deaf)}. They go on.",
-            "Restart them with this release, or stop them. `reliable orders` lists what is "
-            "paused, struck and drained.",
-        )
-
     for view in status.orders:
         age_seconds = (status.now_ms - view.order.given_ms) / 1000
         if not view.in_force or view.order.until_ms or age_seconds < _FORGOTTEN_SECONDS:

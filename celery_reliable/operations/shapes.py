@@ -230,8 +230,6 @@ class Order(TypedDict):
     parked: int
     #: How many living workers know of it.
     heard: int
-    #: Living workers of a release that knows no orders.
-    deaf: list[str]
     notes: list[str]
 
 

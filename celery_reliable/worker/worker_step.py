@@ -243,8 +243,6 @@ class WorkerStep(bootsteps.StartStopStep):
             "pool": self.pool_name,
             "room": self.unacked_name,
             "direct": self._direct_queue,
-            # Who does not say so is of a release that does not know them.
-            "orders": True,
             "looks_again": self.pool_name in plain_tasks.LOOKING_POOLS,
             **self._setup,
         }

@@ -15,7 +15,6 @@ from celery_reliable.doctor import CATALOGUE, entry_of
 from celery_reliable.doctor.fleet import (
     check_clock,
     check_fleet,
-    check_options,
     check_versions,
     supported,
 )
@@ -174,36 +173,6 @@ def test_what_does_not_fit_is_named() -> None:
 )
 def test_workers_that_do_not_fit(changed: dict[str, Any], found: list[str]) -> None:
     assert names(check_fleet([WORKER, replace(WORKER, **changed)], "1.2", BOUNDS)) == found
-
-
-@pytest.mark.parametrize(
-    ("options", "knows", "found"),
-    [
-        ({"rate": "5/m"}, True, []),
-        ({}, False, []),
-        ({"rate": "5/m"}, False, ["rate"]),
-        ({"only_workers": "gpu-*"}, False, ["only_workers"]),
-        ({"prefer_workers": "gpu-*"}, False, ["prefer_workers"]),
-        ({"at_most": 3, "on_conflict": "skip"}, False, ["at_most"]),
-        ({"object_id": "number", "on_conflict": "wait"}, False, ["on_conflict='wait'"]),
-    ],
-)
-def test_older_workers_beside_tasks_whose_options_they_do_not_know(
-    options: dict[str, Any], knows: bool, found: list[str]
-) -> None:
-    app = Celery("shop", set_as_current=False)
-    app.task(base=ReliableTask, name="shop.ask", shared=False, **options)(ask)
-    old = replace(WORKER, where="old@here", version="0.9", knows_orders=knows)
-    told = list(check_options(tasks_of(app.tasks), [WORKER, old]))
-    assert names(told) == ["warning options_not_known"] * len(found)
-    for one in told:
-        assert f"shop.ask ({', '.join(found)})" in one.message
-        assert "old@here (0.9)" in one.message
-        assert "one@here" not in one.message
-
-
-def ask(number: int) -> None:
-    """Do nothing."""
 
 
 def test_the_range_of_releases_is_that_of_the_package_itself() -> None:
