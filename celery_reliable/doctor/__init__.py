@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from celery_reliable.doctor.catalogue import CATALOGUE, Entry, entry_of
 from celery_reliable.doctor.examination import Examination, examine
-from celery_reliable.doctor.installation import check_hooks, check_start_method
+from celery_reliable.doctor.installation import check_hooks, check_pool
 from celery_reliable.doctor.rows import UNSEEN_SECONDS, OpenRows, open_rows, set_rows_source
 from celery_reliable.doctor.schedule import check_rows
 from celery_reliable.doctor.servers import check_broker, check_ledger, check_results
@@ -24,9 +24,9 @@ __all__ = [
     "check_broker",
     "check_hooks",
     "check_ledger",
+    "check_pool",
     "check_results",
     "check_rows",
-    "check_start_method",
     "entry_of",
     "examine",
     "open_rows",

@@ -74,6 +74,7 @@ CATALOGUE: Final = (
         "namespace_too_new",
         "No worker starts, and what publishes a task raises: a later release writes there.",
     ),
+    Entry("E015", "pool_not_supported", "No worker with this pool starts."),
     Entry(
         "W001",
         "cache_can_be_cleared",

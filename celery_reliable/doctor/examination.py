@@ -14,7 +14,7 @@ from celery_reliable.doctor.installation import (
     check_extras,
     check_hooks,
     check_installed,
-    check_start_method,
+    check_pool,
 )
 from celery_reliable.doctor.rows import check_open_rows, open_rows
 from celery_reliable.doctor.schedule import check_rows, check_schedule
@@ -109,7 +109,7 @@ def examine(
     known = tasks_of(by_name)
     is_eager = bool(app.conf.task_always_eager)
     found += check_app(replace(_with_timeouts(facts, workers), is_eager=is_eager))
-    found += check_start_method(own.pool, app.conf)
+    found += check_pool(own.pool, app.conf)
     found += check_hooks(reliable, own.pool)
     found += check_times(
         known,

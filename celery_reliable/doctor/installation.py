@@ -20,9 +20,9 @@ from celery_reliable.doctor.setups import PACKAGES
 from celery_reliable.exceptions import ConfigurationError
 from celery_reliable.model import Finding
 
-__all__ = ["check_extras", "check_hooks", "check_installed", "check_start_method"]
+__all__ = ["check_extras", "check_hooks", "check_installed", "check_pool"]
 
-_POOL_PARTS: Final = {"prefork": Part.PREFORK, "gevent": Part.GEVENT, "eventlet": Part.EVENTLET}
+_POOL_PARTS: Final = {"prefork": Part.PREFORK, "gevent": Part.GEVENT}
 
 
 def _parts_of(reliable: Reliable, pool: str) -> Iterator[Part]:
@@ -46,8 +46,18 @@ def check_hooks(reliable: Reliable, pool: str) -> list[Finding]:
     return list(check(_parts_of(reliable, pool)))
 
 
-def check_start_method(pool: str, conf: Any) -> Iterator[Finding]:
-    """Yield whether children would not know which worker they belong to."""
+def check_pool(pool: str, conf: Any) -> Iterator[Finding]:
+    """Yield whether the kind of pool is not supported, or its children would not know which worker
+    they belong to.
+    """
+    if pool == "eventlet":
+        yield Finding(
+            "celery_reliable.pool_not_supported",
+            "error",
+            "The pool eventlet is not supported: a task that computes would hold up the heartbeat "
+            "of its worker.",
+            "Use --pool gevent, or another pool.",
+        )
     if pool != "prefork":
         return
     named = conf.get("worker_pool_start_method") or "fork"

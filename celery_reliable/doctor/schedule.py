@@ -16,8 +16,6 @@ _ROWS: Final = "celery_reliable.rows"
 #: Keeps its schedule in the database.
 _ELSEWHERE: Final = "django_celery_beat"
 _OURS: Final = "celery_reliable."
-#: Their passes are run by what may be busy with a task.
-_GREENLETS: Final = ("gevent", "eventlet")
 
 
 def check_schedule(
@@ -49,12 +47,12 @@ def check_schedule(
             f"The beat schedule has {len(sweeps)} entries for {_SWEEP}: {', '.join(sweeps)}.",
             "Leave one. (None is needed: workers sweep by themselves.)",
         )
-    if not sweeps and workers and all(one.pool in _GREENLETS for one in workers):
+    if not sweeps and workers and all(one.pool == "gevent" for one in workers):
         yield Finding(
             "celery_reliable.sweep_unscheduled",
             "warning",
-            f"All pools are of greenlets ({', '.join(sorted({one.pool for one in workers}))}), "
-            f"where a task that computes holds up passes, and no beat schedule has {_SWEEP}.",
+            "All pools are of greenlets (gevent), where a task that computes holds up passes, and "
+            f"no beat schedule has {_SWEEP}.",
             f'Add {{"task": "{_SWEEP}", "schedule": 30.0}} to beat_schedule, and a small prefork '
             "worker to run it.",
         )

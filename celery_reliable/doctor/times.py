@@ -21,7 +21,7 @@ _LONG_SECONDS: Final = 60.0
 #: A queued task is looked after once in so many QUEUED_SECONDS at least.
 _LOOKS: Final = 10
 #: Pools in which nothing ends an attempt that was taken away, and those without Celery's limit.
-_ATTEMPTS_GO_ON: Final = ("thread", "solo", "gevent", "eventlet")
+_ATTEMPTS_GO_ON: Final = ("thread", "solo", "gevent")
 #: Pools whose workers take back what waits for a slot.
 _GIVES_BACK: Final = ("prefork", "thread")
 _WITHOUT_LIMIT: Final = ("thread", "solo")

@@ -17,7 +17,7 @@ from celery_reliable.doctor import (
     check_hooks,
     check_ledger,
     check_results,
-    check_start_method,
+    check_pool,
 )
 from celery_reliable.exceptions import LedgerUnavailable, raise_for
 from celery_reliable.model import Finding
@@ -40,7 +40,7 @@ def check_start(w: Any, reliable: Reliable) -> None:
     when the ledger does not answer for as long as Celery would wait for its broker.
     """
     pool = kind_of(w.pool_cls)
-    findings = raise_for(check_start_method(pool, w.app.conf))
+    findings = raise_for(check_pool(pool, w.app.conf))
     findings += raise_for(check_hooks(reliable, pool))
     # It is tried once, and the processes of the pool know it from the fork.
     has_all(meta_at_once)

@@ -18,7 +18,7 @@ from celery_reliable.doctor.fleet import (
     check_versions,
     supported,
 )
-from celery_reliable.doctor.installation import check_extras, check_start_method
+from celery_reliable.doctor.installation import check_extras, check_pool
 from celery_reliable.doctor.schedule import check_rows, check_schedule
 from celery_reliable.doctor.servers import unseen
 from celery_reliable.doctor.setups import (
@@ -245,11 +245,12 @@ def test_rows_that_nobody_looks_after(
 
 
 def test_pools_that_do_not_fork() -> None:
-    assert names(list(check_start_method("prefork", {"worker_pool_start_method": "spawn"}))) == [
+    assert names(list(check_pool("prefork", {"worker_pool_start_method": "spawn"}))) == [
         "error pool_does_not_fork"
     ]
-    assert not list(check_start_method("prefork", {"worker_pool_start_method": "fork"}))
-    assert not list(check_start_method("thread", {"worker_pool_start_method": "spawn"}))
+    assert not list(check_pool("prefork", {"worker_pool_start_method": "fork"}))
+    assert not list(check_pool("thread", {"worker_pool_start_method": "spawn"}))
+    assert names(list(check_pool("eventlet", {}))) == ["error pool_not_supported"]
 
 
 @pytest.mark.parametrize(
