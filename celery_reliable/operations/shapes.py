@@ -108,7 +108,6 @@ class Task(TypedDict):
     worker: str
     only_workers: list[str]
     prefer_workers: list[str]
-    else_queue: str
     #: What its call says in place of the task's own options.
     call: dict[str, Any]
     priority: int

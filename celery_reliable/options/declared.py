@@ -53,9 +53,6 @@ class TaskOptions:
     #: Names of the workers that may run the task, as patterns: ``("gpu-*", "alpha@host")``. One
     #: without an ``@`` is about what stands before it in a worker's name. None: any worker.
     only_workers: str | Sequence[str] | None = None
-    #: Names of the workers that get the task first, as patterns, those before that stand first;
-    #: the others get it while none of these is alive. None: nobody is preferred.
+    #: Names of the workers that get the task first, as patterns, the most preferred first. While
+    #: none of these is alive, the task goes to its usual queue. None: no worker is preferred.
     prefer_workers: str | Sequence[str] | None = None
-    #: The queue that the task goes to while no worker of `only_workers` is alive, where whoever
-    #: consumes it may run it. None: it waits for one.
-    else_queue: str | None = None

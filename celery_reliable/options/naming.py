@@ -1,6 +1,4 @@
-"""Options that name workers: which may run a task, which should, and where it goes when none is
-there.
-"""
+"""Options that name workers: which may run a task, and which get it first."""
 
 from __future__ import annotations
 
@@ -28,16 +26,10 @@ def _patterns_problem(value: Any) -> str:
     return "names of workers such as ('gpu-*', 'alpha@host'), or None"
 
 
-def _queue_problem(value: Any) -> str:
-    """Check the name of a queue."""
-    return "" if isinstance(value, str) and value else "the name of a queue, or None"
-
-
 #: The options, each with what says what a value has to be; "" for one that will do.
 NAMING: dict[str, Callable[[Any], str]] = {
     "only_workers": _patterns_problem,
     "prefer_workers": _patterns_problem,
-    "else_queue": _queue_problem,
 }
 
 
@@ -46,5 +38,3 @@ def naming_problems(given: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for option, problem in NAMING.items():
         if option in given and (expected := problem(given[option])):
             yield option, expected
-    if "else_queue" in given and "only_workers" not in given:
-        yield "else_queue", "of use without only_workers, which says which workers may run it"
