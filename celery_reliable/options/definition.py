@@ -16,7 +16,7 @@ from celery_reliable.model import MOST_PLACES
 from celery_reliable.options.bounds import is_number, seconds_problem, whole_number_problem
 from celery_reliable.options.naming import NAMING, naming_problems
 from celery_reliable.options.object_id import check_object_id_spec
-from celery_reliable.options.rates import RATE_PER, rate_problem
+from celery_reliable.options.rates import is_per_object, rate_problem
 
 __all__ = [
     "ALWAYS",
@@ -157,12 +157,8 @@ def _wrong_values(cls: Any) -> Iterator[tuple[str, str]]:
 def _wrong_rates(cls: Any) -> Iterator[tuple[str, str]]:
     if cls.rate is not None and (expected := rate_problem(cls.rate)):
         yield "rate", expected
-    if cls.rate_per not in RATE_PER:
-        yield "rate_per", f"one of {', '.join(map(repr, RATE_PER))}"
-    elif cls.rate_per == "object" and not cls.rate:
-        yield "rate_per", "of use without rate"
-    elif cls.rate_per == "object" and inspect.getattr_static(cls, "object_id") is None:
-        yield "rate_per", "of use without object_id, which says what the object is"
+    elif is_per_object(cls.rate) and inspect.getattr_static(cls, "object_id") is None:
+        yield "rate", "of use without object_id, which says what the object is"
 
 
 def _wrong_places(cls: Any, base: Any) -> Iterator[tuple[str, str]]:
@@ -287,7 +283,6 @@ OPTIONS: dict[str, Callable[[Any], bool]] = {
     "dead_letter": _is_dead_letter,
     **{name: partial(_fits, wrong) for name, wrong in NAMING.items()},
     "rate": lambda value: not rate_problem(value),
-    "rate_per": lambda value: value in RATE_PER,
 }
 
 

@@ -1,17 +1,16 @@
-"""Rates: how many attempts of a task may begin in a time, in Celery's own notation."""
+"""Rates: how many attempts of a task may begin in a time, in Celery's own notation, and whether of
+each object.
+"""
 
 from __future__ import annotations
 
 import re
 from typing import Any
 
-__all__ = ["RATE_PER", "interval_us", "rate_problem"]
-
-#: Whose rate it is.
-RATE_PER = ("task", "object")
+__all__ = ["interval_us", "is_per_object", "rate_problem"]
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600}
-_RATE = re.compile(r"(\d{1,7}(?:\.\d{1,6})?)/([smh])")
+_RATE = re.compile(r"(\d{1,7}(?:\.\d{1,6})?)/([smh])( per object)?")
 #: A day between two, and a million a second.
 _LONGEST_US, _SHORTEST_US = 86_400_000_000, 1
 
@@ -26,11 +25,17 @@ def interval_us(rate: str) -> int:
     return interval if _SHORTEST_US <= interval <= _LONGEST_US else 0
 
 
+def is_per_object(rate: str | None) -> bool:
+    """Whether each object has a rate for itself; otherwise all calls of the task share it."""
+    match = _RATE.fullmatch(rate or "")
+    return match is not None and match[3] is not None
+
+
 def rate_problem(rate: Any) -> str:
     """Check a rate."""
     if isinstance(rate, str) and interval_us(rate):
         return ""
     return (
         "a rate such as '100/m' (a number, and /s, /m or /h: per second, minute or hour; one a day "
-        "at least), or None"
+        "at least), or such as '100/m per object', or None"
     )
