@@ -89,7 +89,7 @@ class WorkerLease:
     @property
     def unacked(self) -> str:
         """The worker's own unacked hash at the broker; empty where the broker has none."""
-        return str(self.facts.get("room", "") or "")
+        return str(self.facts.get("unacked", "") or "")
 
     @property
     def project(self) -> tuple[str, str]:
