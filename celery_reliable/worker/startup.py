@@ -16,8 +16,8 @@ from celery_reliable.doctor import (
     check_broker,
     check_hooks,
     check_ledger,
-    check_results,
     check_pool,
+    check_results,
 )
 from celery_reliable.exceptions import LedgerUnavailable, raise_for
 from celery_reliable.model import Finding

@@ -10,7 +10,6 @@ import pytest
 from celery import Celery
 from packaging.requirements import Requirement
 
-from celery_reliable import ReliableTask
 from celery_reliable.doctor import CATALOGUE, entry_of
 from celery_reliable.doctor.fleet import (
     check_clock,
@@ -26,7 +25,6 @@ from celery_reliable.doctor.setups import (
     TaskSetup,
     WorkerSetup,
     setup_of_settings,
-    tasks_of,
 )
 from celery_reliable.doctor.times import check_times
 from celery_reliable.model import Finding
