@@ -90,7 +90,8 @@ def _record(v: View) -> Reply:  # noqa: C901
     elif task.called_off:
         fresh, name = task._replace(called_off=False, published_as=""), v.arg(7)
     elif task.state == "waiting" and (
-        task.heir == v.arg(13) or not v.holds("only the canvas's last member has the id")
+        (task.heir and task.heir == v.arg(13))
+        or not v.holds("only the canvas's last member has the id")
     ):
         fresh = task._replace(heir="")
     elif v.holds("an id that is there is not published again"):
