@@ -53,8 +53,8 @@ def test_the_calls_wait_for_those_that_they_name_and_the_commands_name_others(
     assert "'alpha@host'" in shown.output
     assert run(show, app, known={"ID": second}).output.count("gpu-1") > 0
     said = " ".join(run(show, app, known={"ID": elsewhere}).output.split())
-    assert "It waits in celery" in said
-    assert "prefer workers gpu-*" in said
+    assert "It waits in the queue 'celery'" in said
+    assert 'prefer workers ["gpu-*"]' in said
     assert "call" not in said
     with Desk(app) as desk:
         assert run(dry, app, known={"ID": first}).exit_code == 0
