@@ -35,14 +35,14 @@ class Verdict:
 
     #: Why: "only" (it was the only claim), "suspect" (it was the suspect among the claims),
     #: "opening" (the worker was opening its message), "ambiguous" (that message or what ran),
-    #: "nobody".  Empty if an older version declared it dead: then each claim is charged.
+    #: "nobody".  Empty while it lives.
     word: str = ""
     #: The id of the task that is charged; empty: none.
     charged: str = ""
 
     def charges(self, task_id: str) -> bool:
         """Whether the death counts as a loss of the attempt of this task."""
-        return not self.word or self.charged == task_id
+        return self.charged == task_id
 
     @property
     def is_opening(self) -> bool:
@@ -89,11 +89,11 @@ class WorkerLease:
     @property
     def unacked(self) -> str:
         """The worker's own unacked hash at the broker; empty where the broker has none."""
-        return str(self.facts.get("room", "") or "")
+        return str(self.facts.get("unacked", "") or "")
 
     @property
     def project(self) -> tuple[str, str]:
-        """The name of its app, and its broker; both empty of a worker of an older version."""
+        """The name of its app, and its broker."""
         return str(self.facts.get("app", "") or ""), str(self.facts.get("broker", "") or "")
 
     @property

@@ -229,7 +229,7 @@ class Record:
     published_ms: int = 0
     claimed_ms: int = 0
     sent_ms: int = 0
-    #: Since when it waits for its canvas; 0 also if an older version of the package replaced it.
+    #: Since when it waits for its canvas; 0: it does not.
     waiting_ms: int = 0
     resends: int = 0
     #: It is queued, and no message of it exists.

@@ -1,14 +1,13 @@
-"""Threads of the operating system, also where gevent or eventlet have replaced Python's.
+"""Threads of the operating system, also where gevent has replaced Python's.
 
 A greenlet that computes without a pause holds up all others, so what keeps a worker's lease cannot
 be one of them.  A native thread can use patched sockets, as long as nobody else uses the same ones:
-both libraries give each native thread an event loop of its own, and a socket belongs to the loop of
-the thread that connected it.
+gevent gives each native thread an event loop of its own, and a socket belongs to the loop of the
+thread that connected it.
 
-It can use none of their locks.  When greenlets of two threads want one at the same moment,
-eventlet raises ``greenlet.error``, and with either library somebody may wait for ever.  Celery and
-kombu have locks for nearly everything.  So what needs them is a greenlet
-(`NativeThread.shares_locks`), and logging, which everybody needs, gets locks of ours
+It can use none of gevent's locks.  When greenlets of two threads want one at the same moment, one
+of them may wait for ever.  Celery and kombu have locks for nearly everything.  So what needs them
+is a greenlet (`NativeThread.shares_locks`), and logging, which everybody needs, gets locks of ours
 (`SharedLock`).
 
 A process that forks has to agree with its threads on when: see `ForkGate`.
@@ -46,13 +45,12 @@ _LONGEST_WAIT_FOR_FORK_SECONDS = 2.0
 #: Native threads and greenlets can write to the log.
 _shares_locks = False
 
-#: By its number: eventlet takes `poll` and its constants away.
-_POLLIN = getattr(select, "POLLIN", 1)
-
 
 def is_patched() -> bool:
     """Whether what Python calls a thread is a greenlet in this process."""
-    return _patched_by() is not None
+    # Looked up and not imported: a library that is not loaded has replaced nothing.
+    monkey = sys.modules.get("gevent.monkey")
+    return monkey is not None and bool(monkey.is_module_patched("threading"))
 
 
 def socket_owner() -> int:
@@ -79,7 +77,7 @@ def wait_readable(sockets: list[socket.socket], seconds: float) -> list[socket.s
     poll = _original("poll", "select")()
     by_number = {sock.fileno(): sock for sock in sockets}
     for number in by_number:
-        poll.register(number, _POLLIN)
+        poll.register(number, select.POLLIN)
     return [by_number[number] for number, _ in poll.poll(math.ceil(seconds * 1000))]
 
 
@@ -282,25 +280,10 @@ def _share_locks_of_logging() -> None:
         lock_by(SharedLock)
 
 
-def _patched_by() -> str | None:
-    """Return the library that has replaced Python's threads, if one has."""
-    # Looked up and not imported: a library that is not loaded has replaced nothing.
-    monkey = sys.modules.get("gevent.monkey")
-    if monkey is not None and monkey.is_module_patched("threading"):
-        return "gevent"
-    patcher = sys.modules.get("eventlet.patcher")
-    if patcher is not None and patcher.is_monkey_patched("thread"):
-        return "eventlet"
-    return None
-
-
 def _original(name: str, module: str = "_thread") -> Any:
     """Return a function of a module as it was before it was replaced."""
-    library = _patched_by()
-    if library == "gevent":
+    if is_patched():
         return sys.modules["gevent.monkey"].get_original(module, name)
-    if library == "eventlet":
-        return getattr(sys.modules["eventlet.patcher"].original(module), name)
     return getattr(sys.modules[module], name)
 
 

@@ -254,9 +254,9 @@ class ReliableTask(BoundTask):
     ) -> Any:
         """Publish the task, as Celery does.
 
-        `time_to_run_seconds`, `max_losses`, `only_workers`, `prefer_workers`, `else_queue`, and of
-        a task with places `at_most` may be given here, too (and to `set`, or among the options of
-        an entry of the beat schedule): this call's own, in place of the task's.  None: the task's.
+        `time_to_run_seconds`, `max_losses`, `only_workers`, `prefer_workers`, and of a task with
+        places `at_most` may be given here, too (and to `set`, or among the options of an entry of
+        the beat schedule): this call's own, in place of the task's.  None: the task's.
         Raises ConfigurationError for values that cannot work, and warns (ConfigurationWarning) of
         what is probably misspelt.
 

@@ -16,7 +16,7 @@ LEDGER = "{reliable:0}:"
 _REMAINS = re.compile(
     re.escape(LEDGER)
     + r"(meta|workers|worker:.*|direct|happened|hours|audit|ended|ended_at|sent:.*|pass|groups)$"
-    + r"|_kombu\.binding.*|celery-reliable\.(rooms|mark):reliable"
+    + r"|_kombu\.binding.*|celery-reliable\.(unacked|mark):reliable"
     + r"|celery-task-meta-.*|celery-taskset-meta-.*"
 )
 #: What may remain for a while.

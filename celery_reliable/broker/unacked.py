@@ -32,8 +32,8 @@ __all__ = [
 UNACKED_PREFIX = "unacked:"
 
 #: A namespace's set of the names of unacked hashes in which something may be; with it nobody has
-#: to search all keys.  (The name stands in Redis since a version that called the hashes rooms.)
-UNACKED_LIST_PREFIX = "celery-reliable.rooms:"
+#: to search all keys.
+UNACKED_LIST_PREFIX = "celery-reliable.unacked:"
 
 #: So many messages are read in one step, or fewer, if they have so many bytes together.
 _READ_AT_ONCE = 500

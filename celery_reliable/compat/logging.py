@@ -1,4 +1,4 @@
-"""Python's logging, whose locks belong to one native thread where eventlet has replaced them."""
+"""Python's logging, whose locks belong to one native thread where gevent has replaced them."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ __all__ = ["lock_by"]
     Name("logging:_handlerList", used_by="logging:_addHandlerRef"),
     Name("logging:Handler.createLock", used_by="logging:Handler.__init__"),
     Kept("logging:Handler.lock"),
-    part=Part.EVENTLET,
+    part=Part.GEVENT,
 )
 def lock_by(make: Callable[[], Any]) -> None:
     """Let all present and future handlers of logging use locks that *make* returns.
 
     Sets ``logging._lock`` and the handlers' ``lock``, and replaces ``Handler.createLock``, for the
-    whole process: logging makes its locks itself, from what eventlet put in the place of
+    whole process: logging makes its locks itself, from what gevent put in the place of
     Python's.  Checked on Python 3.10 to 3.13.  Without it a native thread that logs while a
     greenlet does raises there, or hangs.
     """

@@ -55,8 +55,6 @@ class Part(str, Enum):
     PREFORK = "prefork"
     #: Workers whose pool has greenlets of gevent's.
     GEVENT = "gevent"
-    #: Workers whose pool has greenlets of eventlet's.
-    EVENTLET = "eventlet"
     #: Workers, and sweepers, whose queues are lists of a Redis.
     REDIS_BROKER = "redis_broker"
     #: Processes that publish to lists on the Redis of the ledger.

@@ -73,7 +73,7 @@ __all__ = [
     "set_rows_source",
 ]
 
-_POOL_PARTS: Final = {"prefork": Part.PREFORK, "gevent": Part.GEVENT, "eventlet": Part.EVENTLET}
+_POOL_PARTS: Final = {"prefork": Part.PREFORK, "gevent": Part.GEVENT}
 #: What kombu, unacked hashes and the sweeper do with each kind of key.
 _QUEUE: Final = ("BRPOP", "LINDEX", "LLEN", "LPUSH", "RPOP", "RPUSH")
 _UNACKED: Final = ("HDEL", "HEXISTS", "HGET", "HKEYS", "HLEN", "HMGET", "HSET", "HSTRLEN")

@@ -130,7 +130,7 @@ class WorkerSetup:
 
     Attributes:
         where: its name, or words for it.
-        pool: "prefork", "thread", "solo", "gevent", "eventlet", or another's module.
+        pool: "prefork", "thread", "solo", "gevent", or another's module.
         slots: how many tasks it runs at once; None: not known.
         prefetch: how many messages it fetches for each slot; 0: all there are.
         time_limit: Celery's, in seconds, for tasks without one of their own.

@@ -27,9 +27,8 @@ __all__ = [
 _LONG_SECONDS: Final = 60.0
 #: Pools that do not end an attempt that was taken away; without Celery's limit; of greenlets; and
 #: those whose workers give back what waits for a slot.
-_ATTEMPTS_GO_ON: Final = ("thread", "solo", "gevent", "eventlet")
+_ATTEMPTS_GO_ON: Final = ("thread", "solo", "gevent")
 _WITHOUT_LIMIT: Final = ("thread", "solo")
-_GREENLETS: Final = ("gevent", "eventlet")
 _GIVES_BACK: Final = ("prefork", "thread")
 _SWEEP: Final = "celery_reliable.sweep"
 _ROWS: Final = "celery_reliable.rows"
@@ -187,7 +186,7 @@ def _sweeps(setup: Setup) -> list[str]:
 
 def _unswept(setup: Setup) -> Seen:
     pools = {one.pool for one in setup.workers}
-    is_needed = pools and pools <= {*_GREENLETS} and not _sweeps(setup)
+    is_needed = pools and pools == {"gevent"} and not _sweeps(setup)
     return _by(sorted(pools)) if is_needed and setup.schedule is not None else None
 
 
@@ -247,6 +246,12 @@ ROWS_UNSCHEDULED: Final[Entry[Setup]] = Entry("W031", "rows_unscheduled", "warni
 
 #: What a worker looks at before it starts.
 START: Final[tuple[Entry[Setup], ...]] = (
+    Entry("E027", "pool_not_supported", "error",
+        "The pool eventlet is not supported: a task that computes would hold up the heartbeat of "
+        "its worker.",
+        "Use --pool gevent, or another pool.",
+        "No worker with this pool starts.",
+        lambda setup: setup.here.pool == "eventlet"),
     Entry("E011", "pool_does_not_fork", "error",
         "The processes of this prefork pool would be started by {method}. Only forked processes "
         "know under which worker's lease they run.",

@@ -6,8 +6,6 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
-import redis
-
 from celery_reliable.ledger import rows
 from celery_reliable.ledger.dead_order import entries_after
 from celery_reliable.ledger.replies import text_of
@@ -98,23 +96,12 @@ class LetterReads(TransitionGroup):
         )
         return [(text_of(id_), ms) for id_, ms in found]
 
-    def dead_ids(
-        self, *, start: int = 0, limit: int = 100, before_ms: int | None = None
-    ) -> list[str]:
-        """Return ids of dead letters, the latest first; with *before_ms* those buried up to
-        then, the oldest first.
-        """
-        key = self.keys.dead
-
-        def read(client: redis.Redis) -> list[bytes]:
-            found: Any
-            if before_ms is None:
-                found = client.zrange(key, start, start + limit - 1, desc=True)
-            else:
-                found = client.zrange(key, 0, before_ms, byscore=True, offset=start, num=limit)
-            return list(found)
-
-        return [text_of(item) for item in self._caller.read("dead ids", read)]
+    def dead_ids(self, limit: int = 100) -> list[str]:
+        """Return ids of at most *limit* dead letters, the latest first."""
+        found = self._caller.read(
+            "dead ids", lambda client: client.zrange(self.keys.dead, 0, limit - 1, desc=True)
+        )
+        return [text_of(item) for item in found]
 
     def oldest_dead(self, limit: int, *, start: int = 0) -> list[tuple[str, int]]:
         """Return ids of the *limit* dead letters that were buried first, after *start* of them, and

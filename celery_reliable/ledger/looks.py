@@ -89,7 +89,7 @@ class WorkerLook:
     lease_ms: int
     #: The suspect that it runs; empty for none.
     suspect: str
-    #: What it told with its last beat, and when; empty of a worker of an older version.
+    #: What it reported with its last heartbeat, and when; empty before the first.
     doing: Mapping[str, Any]
     beat_ms: int
     #: Task id -> its claim and the pid of the process.

@@ -138,14 +138,13 @@ class Workers(WorkerReads):
         cause: str,
         *,
         witness_ms: int,
-        lease_ms: int = 0,
         expected_ms: int | str = "",
     ) -> DeclareAnswer:
         """Declare a worker dead, and decide which of its claims is charged with that.
 
         Nothing is done if the worker was heard of since *lease* was read, or if the server's time
         is not about *expected_ms*.  *witness_ms*: for how long its connection must be gone, 0 if
-        connections are not looked at.  *lease_ms*: how long a lease is.
+        connections are not looked at.
         """
         return self._caller.call(
             _DECLARE,
@@ -161,7 +160,6 @@ class Workers(WorkerReads):
                 lease.renewals,
                 lease.client_id,
                 witness_ms,
-                lease_ms,
                 expected_ms,
             ],
         )

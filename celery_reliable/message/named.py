@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from celery_reliable.leases import matches
@@ -30,18 +30,14 @@ class NamedWorkers:
     Attributes:
         only: patterns of which a worker's name must match one; none: any worker may run it.
         prefer: patterns of those that get it first, the first pattern's before the second's.
-        else_queue: where it goes when no worker that may run it is alive; empty: it waits.
         home: exchange and routing key that it would have had without this.
         run: of which the task is a member; each of them runs on another worker.
         pin: the worker that the member has; no other may run it.
-        is_elsewhere: it was sent to its `else_queue`, where anybody may run it.
     """
 
     only: tuple[str, ...] = ()
     prefer: tuple[str, ...] = ()
-    else_queue: str = ""
     home: tuple[str, str] = ("", "")
-    is_elsewhere: bool = False
     run: str = ""
     pin: str = ""
 
@@ -61,9 +57,7 @@ class NamedWorkers:
         return cls(
             only=_texts(told.get("only")),
             prefer=_texts(told.get("prefer")),
-            else_queue=str(told.get("else") or ""),
             home=(home[0], home[1]) if len(home) == 2 else ("", ""),
-            is_elsewhere=bool(told.get("elsewhere")),
             run=str(told.get("run") or ""),
             pin=str(told.get("pin") or ""),
         )
@@ -82,9 +76,7 @@ class NamedWorkers:
         found: dict[str, Any] = {
             "only": [*self.only],
             "prefer": [*self.prefer],
-            "else": self.else_queue,
             "home": [*self.home] if any(self.home) else [],
-            "elsewhere": self.is_elsewhere,
             "run": self.run,
             "pin": self.pin,
         }
@@ -93,10 +85,6 @@ class NamedWorkers:
     def to_text(self) -> str:
         """Return the same as text, the same for the same workers."""
         return json.dumps(self.as_header(), sort_keys=True)
-
-    def at_home(self) -> NamedWorkers:
-        """Return the same of a task that was not sent to its `else_queue`."""
-        return replace(self, is_elsewhere=False)
 
     @property
     def is_any_named(self) -> bool:
@@ -107,7 +95,7 @@ class NamedWorkers:
         """Whether a worker of this name may begin what its message says this of."""
         if self.run:
             return self.pin == nodename
-        return self.is_elsewhere or self.means(nodename)
+        return self.means(nodename)
 
     def means(self, nodename: str) -> bool:
         """Whether it may be sent to a worker of this name."""

@@ -106,12 +106,12 @@ class DeadLetters:
         """Return how many dead letters there are."""
         return self._ledger.count_dead()
 
-    def list(self, limit: int = 100, offset: int = 0) -> list[DeadLetter]:
-        """Return at most *limit* dead letters after the first *offset*, the latest first.
+    def list(self, limit: int = 100) -> list[DeadLetter]:
+        """Return at most *limit* dead letters, the latest first.
 
         One that is replayed or discarded while the list is read is left out.
         """
-        found = self._ledger.dead_letters(self._ledger.dead_ids(start=offset, limit=limit))
+        found = self._ledger.dead_letters(self._ledger.dead_ids(limit))
         return [letter for letter in found if letter is not None]
 
     def get(self, task_id: str) -> DeadLetter:

@@ -41,8 +41,7 @@ class GroupsOfLetters:
     Attributes:
         groups: not all of them where there are thousands.
         letters: how many dead letters there are, in whatever group.
-        grouped: of how many the group is known; after an upgrade it takes some passes to know it of
-            all.
+        grouped: of how many the group is known; passes find it out, 1 000 letters each.
     """
 
     groups: tuple[GroupOfLetters, ...]

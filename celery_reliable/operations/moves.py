@@ -104,20 +104,19 @@ class Moves:
         *,
         by: str,
         prefer: Sequence[str] = (),
-        else_queue: str = "",
         dry_run: bool = False,
         progress: Callable[[int], None] = lambda _: None,
     ) -> Moved:
         """Let only *workers* (names, or patterns of names) run these tasks; none: any worker.
 
-        *prefer* and *else_queue* as the options of a task.  Raises CannotMove for what is no name.
+        *prefer*: those that get them first.  Raises CannotMove for what is no name.
         *progress* is called with how many tasks are done with, after each.
         """
-        given = {"only_workers": workers, "prefer_workers": prefer, "else_queue": else_queue}
+        given = {"only_workers": workers, "prefer_workers": prefer}
         named = {name: value for name, value in given.items() if value}
         for name, expected in naming_problems(named):
             raise CannotMove(f"{name}={named[name]!r} is not {expected}.")
-        meant = NamedWorkers(tuple(workers), tuple(prefer), else_queue)
+        meant = NamedWorkers(tuple(workers), tuple(prefer))
         ids = list(dict.fromkeys(task_ids))
         found = Moved(secrets.token_hex(4), meant.only)
         if dry_run:
@@ -129,7 +128,7 @@ class Moves:
         about = {
             "ids": ids[:_MOST_EXAMPLES],
             "ids_given": len(ids),
-            **{name: [*value] if name != "else_queue" else value for name, value in named.items()},
+            **{name: [*value] for name, value in named.items()},
         }
         fates: list[tuple[str, _Fate]] = []
         with noted(self._ledger, "move", by, about, found.run) as outcome:

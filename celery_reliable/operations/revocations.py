@@ -55,12 +55,11 @@ class Revoked:
         if_running: what was to become of those that run.
         ended: nobody ran them, and nobody will.
         running: they run, and never will again; of those that are to stop the workers hear with
-            their next beat, unless there is a problem.
+            their next beat.
         dead: they are dead letters, which are discarded rather than revoked.
         replaced: they replaced themselves by a canvas: its members are to be revoked.
         gone: the ledger knows no such task.
         is_dry_run: nothing was changed.
-        problem: which workers cannot hear of it; empty when all can.
     """
 
     run: str
@@ -71,7 +70,6 @@ class Revoked:
     replaced: tuple[str, ...] = ()
     gone: tuple[str, ...] = ()
     is_dry_run: bool = False
-    problem: str = ""
 
     @property
     def done(self) -> int:
@@ -95,7 +93,6 @@ class Revoked:
             "replaced": [*self.replaced],
             "gone": [*self.gone],
             "is_dry_run": self.is_dry_run,
-            "problem": self.problem,
         }
 
 
@@ -148,10 +145,9 @@ class Revocations:
                 outcome.done += fate in _DONE
                 outcome.failed += fate in _FAILED
                 progress(len(fates))
-            outcome.problem = self._told(
-                [one for one, fate in fates if fate is _Fate.RUNNING], if_running
-            )
-        return replace(_sorted(run, if_running, fates), problem=outcome.problem)
+            if if_running is not IfRunning.FINISH:
+                self._tell([one for one, fate in fates if fate is _Fate.RUNNING], if_running)
+        return _sorted(run, if_running, fates)
 
     def _called_off(self, task_id: str, by: str) -> _Fate:
         record = self._ledger.find(task_id)
@@ -165,34 +161,17 @@ class Revocations:
         # It went on meanwhile.
         return _Fate.DEAD if isinstance(answer, answers.Dead) else _Fate.GONE
 
-    def _told(self, task_ids: list[str], if_running: IfRunning) -> str:
-        """Tell the owners of what runs, and return what cannot be told to whom."""
-        if if_running is IfRunning.FINISH:
-            return ""
-        deaf = {
-            one.lease.worker: str(one.lease.facts.get("nodename") or one.lease.worker)
-            for one in self._ledger.worker_looks()
-            if not one.lease.facts.get("orders")
-        }
-        unheard: list[str] = []
+    def _tell(self, task_ids: list[str], if_running: IfRunning) -> None:
+        """Tell the workers that run these tasks to stop them."""
         for task_id in task_ids:
-            # It may be lost and begin elsewhere meanwhile; then that one is told.
+            # It may be lost and begin elsewhere meanwhile; then that worker is told.
             for _ in range(_MOST_OWNERS):
                 record = self._ledger.find(task_id)
                 if record is None or record.state is not State.RUNNING:
                     break
                 answer = self._ledger.orders.stop(task_id, record.owner, if_running.value)
                 if isinstance(answer, answers.Told):
-                    if record.owner in deaf:
-                        unheard.append(f"{task_id} on {deaf[record.owner]}")
                     break
-        if not unheard:
-            return ""
-        return (
-            "These run in workers of a release that hears of it by Celery's own command alone "
-            f"(`celery control revoke`, with terminate): {', '.join(unheard[:_MOST_EXAMPLES])}. "
-            "They do not run again."
-        )
 
 
 def _sorted(run: str, if_running: IfRunning, fates: list[tuple[str, _Fate]]) -> Revoked:

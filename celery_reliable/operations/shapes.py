@@ -107,7 +107,6 @@ class Task(TypedDict):
     worker: str
     only_workers: list[str]
     prefer_workers: list[str]
-    else_queue: str
     #: What its call says in place of the task's own options.
     call: dict[str, Any]
     priority: int
@@ -229,8 +228,6 @@ class Order(TypedDict):
     parked: int
     #: How many living workers know of it.
     heard: int
-    #: Living workers of a release that knows no orders.
-    deaf: list[str]
     notes: list[str]
 
 
@@ -315,7 +312,6 @@ class Revoked(TypedDict):
     replaced: list[str]
     gone: list[str]
     is_dry_run: bool
-    problem: str
 
 
 class Audited(TypedDict):

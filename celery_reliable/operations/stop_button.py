@@ -44,7 +44,6 @@ class OrderView:
         parked: how many tasks wait for it; of a strike alone.
         in_force: whether it holds; else it is over, and a pass lets go what it has parked.
         heard: how many living workers know of it.
-        deaf: living workers of a release that knows no orders: they go on.
         notes: what whoever gave it should know.
     """
 
@@ -52,7 +51,6 @@ class OrderView:
     parked: int = 0
     in_force: bool = True
     heard: int = 0
-    deaf: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
     def as_dict(self) -> shapes.Order:
@@ -71,7 +69,6 @@ class OrderView:
             "in_force": self.in_force,
             "parked": self.parked,
             "heard": self.heard,
-            "deaf": list(self.deaf),
             "notes": list(self.notes),
         }
 
@@ -82,7 +79,6 @@ def obeyed_by(ledger: Ledger, found: Orders) -> tuple[OrderView, ...]:
         return ()
     parked = ledger.orders.parked([one.id for one in found.all if one.kind is OrderKind.STRIKE])
     looks = [one for one in ledger.worker_looks() if not one.lease.is_dead]
-    deaf = tuple(one.lease.worker for one in looks if not one.lease.facts.get("orders"))
     heard = sum(one.doing.get("orders") == found.version for one in looks)
     return tuple(
         OrderView(
@@ -90,7 +86,6 @@ def obeyed_by(ledger: Ledger, found: Orders) -> tuple[OrderView, ...]:
             parked=parked.get(one.id, 0),
             in_force=one.is_in_force(found.now_ms),
             heard=heard,
-            deaf=deaf,
         )
         for one in found.all
     )
@@ -251,11 +246,6 @@ class StopButton:
         )
         if order.is_stop and unable:
             yield f"Their pools cannot stop what runs, which comes to its end: {', '.join(unable)}."
-        if view.deaf:
-            yield (
-                "Of a release that knows no orders, and going on: "
-                f"{', '.join(view.deaf)}. Restart them with this release."
-            )
 
 
 def _unknown(order: Order, tasks: Sequence[Any], looks: Sequence[WorkerLook]) -> str:

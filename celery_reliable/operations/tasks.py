@@ -64,7 +64,6 @@ class TaskView:
         worker: that runs it.
         only_workers: patterns of the workers that may run it; none: any.
         prefer_workers: patterns of those that get it first.
-        else_queue: where it goes while none that may run it is alive; empty: it waits.
         call: what its call says in place of the task's own options, but for the workers.
         priority: that its message has.
         run: the run (``task.run_on``) of which it is a member; empty for none.
@@ -90,7 +89,6 @@ class TaskView:
     worker: str = ""
     only_workers: tuple[str, ...] = ()
     prefer_workers: tuple[str, ...] = ()
-    else_queue: str = ""
     call: Mapping[str, Any] = field(default_factory=dict)
     priority: int = 0
     run: str = ""
@@ -140,7 +138,6 @@ class TaskView:
             "worker": self.worker,
             "only_workers": [*self.only_workers],
             "prefer_workers": [*self.prefer_workers],
-            "else_queue": self.else_queue,
             "call": {**self.call},
             "priority": self.priority,
             "run": self.run,
@@ -370,7 +367,6 @@ def _view(look: Look, seen: Seen, now_ms: int, history: Iterable[HistoryEntry] =
         worker=record.owner,
         only_workers=named.only,
         prefer_workers=named.prefer,
-        else_queue=named.else_queue,
         call=seen.call,
         priority=seen.priority,
         run=named.run,

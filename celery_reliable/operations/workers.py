@@ -63,8 +63,8 @@ class WorkerView:
         pool: the kind of its pool: "prefork", "solo", "thread", "gevent".
         queues: that it consumes; empty too while that is not known.
         own_queue: the queue that it alone consumes, so that tasks can name it; empty for none.
-        slots: how many tasks it runs at once at the most; None: not known, as of a worker of an
-            older version.
+        slots: how many tasks it runs at once at the most; None: not known, as before its first
+            heartbeat.
         running: how many it runs, of any base, as it told last.
         turned_ms: when its main loop turned last, as it told with its last beat; 0: not known.
         begun_ms: when it began a task last, or started; likewise.

@@ -24,6 +24,7 @@ from celery_reliable.options.definition import (
 )
 from celery_reliable.options.naming import NAMING, naming_problems, patterns_of
 from celery_reliable.options.object_id import object_key, resolve_object_id
+from celery_reliable.options.rates import is_per_object
 from celery_reliable.options.values import (
     id_of,
     is_kept_dead,
@@ -57,6 +58,7 @@ __all__ = [
     "is_kept_dead",
     "is_limited",
     "is_of_object",
+    "is_per_object",
     "is_placed_early",
     "is_reliable",
     "is_unique",

@@ -42,7 +42,7 @@ MOST_LOSSES = 1000
 #: How similar a name must be (difflib's ratio) to count as a misspelt option.
 _NEAR = 0.85
 #: Options of a task that nobody else could mean.
-_OF_TASKS = ("dead_letter", "if_open", "object_id", "on_conflict", "once_for_seconds", "rate_per")
+_OF_TASKS = ("dead_letter", "if_open", "object_id", "on_conflict", "once_for_seconds")
 #: What Celery and kombu know; looked at first, as calls have them.
 _OF_CELERY = frozenset(
     {

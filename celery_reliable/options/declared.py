@@ -42,20 +42,15 @@ class TaskOptions:
     max_losses: int | None = None
     #: How often attempts may begin in the whole fleet, as Celery writes it: ``"100/m"`` (``/s``,
     #: ``/m``, ``/h``). They are spread evenly; what comes too early waits in the ledger for its
-    #: moment. None: no limit. (Celery's own ``rate_limit`` is one of each worker.)
+    #: moment. ``"100/m per object"``: each object of `object_id` has that rate for itself. None: no
+    #: limit. (Celery's own ``rate_limit`` is one of each worker.)
     rate: str | None = None
-    #: Whose rate that is: ``"task"`` (all calls of the task together) or ``"object"`` (the calls of
-    #: each object that `object_id` names).
-    rate_per: str = "task"
     #: Whether a task that failed for good is kept as a dead letter: True (but not by an error that
     #: Celery's own ``throws`` names as expected), ``"always"`` (by such an error too) or False.
     dead_letter: bool | str = True
     #: Names of the workers that may run the task, as patterns: ``("gpu-*", "alpha@host")``. One
     #: without an ``@`` is about what stands before it in a worker's name. None: any worker.
     only_workers: str | Sequence[str] | None = None
-    #: Names of the workers that get the task first, as patterns, those before that stand first;
-    #: the others get it while none of these is alive. None: nobody is preferred.
+    #: Names of the workers that get the task first, as patterns, the most preferred first. While
+    #: none of these is alive, the task goes to its usual queue. None: no worker is preferred.
     prefer_workers: str | Sequence[str] | None = None
-    #: The queue that the task goes to while no worker of `only_workers` is alive, where whoever
-    #: consumes it may run it. None: it waits for one.
-    else_queue: str | None = None

@@ -15,7 +15,7 @@ from celery_reliable.model import MOST_PLACES
 from celery_reliable.options.calls import LEAST_SECONDS
 from celery_reliable.options.naming import NAMING, naming_problems
 from celery_reliable.options.object_id import check_object_id_spec
-from celery_reliable.options.rates import RATE
+from celery_reliable.options.rates import RATE, is_per_object
 from celery_reliable.settings import Rule, is_number, nearest, one_of, or_none, seconds, that, whole
 
 __all__ = [
@@ -141,10 +141,8 @@ def _useless(cls: Any, base: Any) -> Iterator[tuple[str, str]]:
         yield "unique", no_object
     if not has_object and cls.once_for_seconds is not None:
         yield "once_for_seconds", no_object
-    if cls.rate_per == "object" and not cls.rate:
-        yield "rate_per", "of use without rate"
-    elif cls.rate_per == "object" and not has_object:
-        yield "rate_per", no_object
+    if is_per_object(cls.rate) and not has_object:
+        yield "rate", no_object
     yield from naming_problems(
         {name: getattr(cls, name) for name in NAMING if getattr(cls, name) is not None}
     )
@@ -248,7 +246,6 @@ OPTIONS: dict[str, Rule] = {
     "dead_letter": one_of(True, False, ALWAYS),
     **NAMING,
     "rate": RATE,
-    "rate_per": one_of("task", "object"),
 }
 
 

@@ -1,6 +1,4 @@
-"""Options that name workers: which may run a task, which should, and where it goes when none is
-there.
-"""
+"""Options that name workers: which may run a task, and which get it first."""
 
 from __future__ import annotations
 
@@ -37,7 +35,6 @@ _PATTERNS = or_none(that(_are_patterns, "names of workers such as ('gpu-*', 'alp
 NAMING: dict[str, Rule] = {
     "only_workers": _PATTERNS,
     "prefer_workers": _PATTERNS,
-    "else_queue": or_none(that(lambda one: isinstance(one, str) and one, "the name of a queue")),
 }
 
 
@@ -46,5 +43,3 @@ def naming_problems(given: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for option, rule in NAMING.items():
         if option in given and (expected := rule(given[option])):
             yield option, expected
-    if "else_queue" in given and "only_workers" not in given:
-        yield "else_queue", "of use without only_workers, which says which workers may run it"

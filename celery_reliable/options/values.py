@@ -11,7 +11,7 @@ from celery_reliable.model import Rate, Room, TaskRef
 from celery_reliable.options.calls import in_force, may_have_more_places
 from celery_reliable.options.definition import ALWAYS, TaskObject
 from celery_reliable.options.object_id import object_key, resolve_object_id
-from celery_reliable.options.rates import interval_us
+from celery_reliable.options.rates import interval_us, is_per_object
 
 __all__ = [
     "id_of",
@@ -146,7 +146,7 @@ def rate_of(task: Any, args: Any, kwargs: Any) -> Rate | None:
     if not rate:
         return None
     key = task.name
-    if type(task).rate_per == "object":
+    if is_per_object(rate):
         key = f"{task.name} {key_of(task, args, kwargs)}"
     return Rate(key, interval_us(rate))
 

@@ -98,4 +98,4 @@ def _named_workers(task: Any, headers: Mapping[str, Any]) -> NamedWorkers | None
     prefer = patterns_of(in_force(task, "prefer_workers", headers))
     if not only and not prefer:
         return None
-    return NamedWorkers(only, prefer, in_force(task, "else_queue", headers) or "")
+    return NamedWorkers(only, prefer)

@@ -50,16 +50,11 @@ def placed(named: NamedWorkers, living: Sequence[LivingWorker]) -> Placement | N
     that are preferred as much.  What any worker may run goes to its usual queue when no worker that
     is preferred lives.
     """
-    named = named.at_home()
     worker = chosen(named, living)
     if worker is not None:
         worker.held += 1
         return Placement("", worker.queue, named)
-    if not named.only:
-        return Placement(*named.home, named)
-    if named.else_queue:
-        return Placement("", named.else_queue, replace(named, is_elsewhere=True))
-    return None
+    return None if named.only else Placement(*named.home, named)
 
 
 def placed_member(
@@ -95,7 +90,7 @@ def at_home(envelope: Envelope) -> Envelope | None:
     A member of a run has no worker then: the one that takes it has another chosen.
     """
     named = NamedWorkers.of(envelope.headers)
-    if named is None or named.is_elsewhere or not any(named.home):
+    if named is None or not any(named.home):
         return None
     if (envelope.exchange, envelope.routing_key) == named.home and not named.pin:
         return None

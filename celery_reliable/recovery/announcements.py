@@ -31,11 +31,7 @@ def announce(app: Celery, ledger: Ledger, task_id: str, due_ms: str = "") -> Non
     backend's driver raises; then it is due again after QUEUED_SECONDS.
     """
     letter = ledger.dead_letter(task_id)
-    if letter is None:
-        return
-    if not letter.is_owed:
-        # A worker of an older version made it due when it stopped the last attempt.
-        ledger.announced(task_id, letter.buried_ms)
+    if letter is None or not letter.is_owed:
         return
     # Of several that try, one moves the time, and that one announces.
     turn = Due(task_id, due_ms or str(letter.buried_ms))

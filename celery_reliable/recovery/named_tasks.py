@@ -112,7 +112,7 @@ class NamedTasks:
             return False
         envelope = Envelope.from_text(record.message)
         named = NamedWorkers.of(envelope.headers)
-        if named is None or named.is_elsewhere:
+        if named is None:
             return False
         place = (envelope.exchange, envelope.routing_key)
         if not named.only and place == named.home:
@@ -152,7 +152,7 @@ class NamedTasks:
         named = NamedWorkers.of(Envelope.from_text(record.message).headers)
         assert named is not None
         answer = self._ledger.named.park(
-            due, named.at_home().to_text(), due_in_ms=RAREST_LOOK * self._config.queued_ms
+            due, named.to_text(), due_in_ms=RAREST_LOOK * self._config.queued_ms
         )
         if isinstance(answer, answers.Unplaced) and named.run:
             # Nothing of it begins before it is sent again.

@@ -242,7 +242,6 @@ class Sweeper:
                     lease,
                     cause,
                     witness_ms=config.witness_ms,
-                    lease_ms=config.lease_ms,
                     expected_ms=self._clock.expected_ms,
                 )
                 if isinstance(answer, answers.Declared):

@@ -14,7 +14,7 @@ from celery_reliable.exceptions import ReliableError
 from celery_reliable.ledger import answers
 from celery_reliable.log import logger
 from celery_reliable.message import NAMED, Stamp
-from celery_reliable.options import is_limited, is_reliable, rate_of
+from celery_reliable.options import is_limited, is_per_object, is_reliable, rate_of
 from celery_reliable.worker.patience import PATIENCE_SECONDS
 
 __all__ = ["EarlyMoments"]
@@ -40,7 +40,7 @@ class EarlyMoments:
             not is_reliable(task)
             or not is_limited(task)
             # Which object it is of says only its body.
-            or type(task).rate_per == "object"
+            or is_per_object(type(task).rate)
             or not isinstance(task_id, str)
             or task_id in state.revoked
             # It asks after its time, and where it may run.

@@ -201,7 +201,7 @@ class OrderKeeping:
         try:
             args, kwargs, *_ = request.message.payload
         except Exception:
-            # Of an older protocol, or of a content that only its process can read.
+            # Of Celery's protocol 1, or of a content that only its process can read.
             return False
         return is_of_object(request.task, object_id, args, kwargs)
 

@@ -18,7 +18,7 @@ from celery_reliable.worker.children import is_running_child
 __all__ = ["PoolStop"]
 
 #: Threads and greenlets, of which a stop waits for what runs.
-_WAITING_POOLS = frozenset({"thread", "gevent", "eventlet"})
+_WAITING_POOLS = frozenset({"thread", "gevent"})
 #: A process that has not ended so long after a cold stop has begun has not heeded its SIGTERM.
 _HEEDED_SECONDS = 4.0
 

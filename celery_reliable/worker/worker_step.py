@@ -242,10 +242,8 @@ class WorkerStep(bootsteps.StartStopStep):
             "nodename": self.process.nodename,
             "pid": self.process.pid,
             "pool": self.pool_name,
-            "room": self.unacked_name,
+            "unacked": self.unacked_name,
             "direct": self._direct_queue,
-            # Who does not say so is of a release that does not know them.
-            "orders": True,
             "looks_again": self.pool_name in plain_tasks.LOOKING_POOLS,
             **self._setup,
         }

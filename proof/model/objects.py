@@ -65,8 +65,7 @@ def _lock(v: View) -> Reply:  # noqa: C901
     if value and value != f"{attempt}:{task_id}" and stopping is None:
         number, _, holder = value.partition(":")
         if number == "kept":
-            if holder != task_id or task is None or not task.kept:
-                return ("kept", holder)
+            return ("kept", holder)
         elif holder != task_id:
             if v.holds("an object that another has is not taken"):
                 return ("held", value)
@@ -207,7 +206,7 @@ def _place(v: View) -> Reply:  # noqa: C901
             free.append((lock, slot))
         else:
             number, _, holder = value.partition(":")
-            if holder == task_id and (number != "kept" or task.kept):
+            if holder == task_id and number != "kept":
                 mine, named = lock, slot
     found = _NUMBER.search(task.epoch)
     published = v.now if task.published_ms is None else task.published_ms

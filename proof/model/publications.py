@@ -80,7 +80,7 @@ def _record(v: View) -> Reply:  # noqa: C901
             fresh = fresh._replace(has_history=True)
     elif task is None:
         pass
-    elif task.state == "running" and task.heir and task.heir in (v.arg(13), "1"):
+    elif task.state == "running" and task.heir and task.heir == v.arg(13):
         fresh = task.unowned()._replace(object="")
     elif task.state == "dead" and is_same and v.arg(18) not in ("keep", "refuse"):
         fresh = task._replace(
@@ -90,8 +90,7 @@ def _record(v: View) -> Reply:  # noqa: C901
     elif task.called_off:
         fresh, name = task._replace(called_off=False, published_as=""), v.arg(7)
     elif task.state == "waiting" and (
-        not task.heir
-        or task.heir == v.arg(13)
+        (task.heir and task.heir == v.arg(13))
         or not v.holds("only the canvas's last member has the id")
     ):
         fresh = task._replace(heir="")

@@ -72,7 +72,6 @@ class Task(NamedTuple):
     alone: str = ""
     waits: int = 0
     object: str = ""
-    kept: bool = False
     waiting_for: str = ""
     places: str = ""
     list: str = ""

@@ -80,8 +80,8 @@ def _declare(v: View) -> Reply:  # noqa: C901
     is_seen = str(worker.renewals) == v.arg(3) and worker.connection == v.arg(4)
     if not is_seen and v.holds("who has renewed since is alive"):
         return ("alive",)
-    lease, until, meta = worker.lease_ms or v.number(6), worker.lease_until, v.meta()
-    if v.arg(7) and abs(v.now - v.number(7)) > lease / 4:
+    lease, until, meta = worker.lease_ms, worker.lease_until, v.meta()
+    if v.arg(6) and abs(v.now - v.number(6)) > lease / 4:
         return ("grace", ANY)
     if v.arg(2) == "connection":
         if not v.call.run_id or worker.run_id != v.call.run_id:

@@ -89,7 +89,7 @@ class Shadow:
             heir=of("heir"), concluding=of("concluding"), suspect=of("suspect"),
             spared=number("spared") or 0, openings=number("openings"), blamed=of("blamed"),
             alone=of("alone"), waits=number("waits") or 0, object=of("object"),
-            kept="kept" in found, waiting_for=of("waiting_for"), places=of("places"),
+            waiting_for=of("waiting_for"), places=of("places"),
             list=of("list"), moved=of("moved"), next_epoch=of("next_epoch"),
             reserved=of("reserved"), unsent=bool(of("unsent")), resends=number("resends") or 0,
             used=bool(of("used")), published_ms=number("published_ms"),

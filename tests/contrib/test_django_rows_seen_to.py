@@ -98,7 +98,6 @@ def test_what_follows_an_effect_leaves_nothing_to_look_after(book: Any, make: An
     ran(task, book.pk, task.delay(book.pk).id)
     assert status(book) == ("succeeded", 1, 1)
     assert book.task_seen_at is None
-    # And what an earlier release has left is not in the way of others.
     forget(book)
     assert look_after(task, older_than_seconds=0)["looked_at"] == 0
 

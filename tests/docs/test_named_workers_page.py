@@ -25,7 +25,7 @@ def published(redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> Any
     """The app of the page, and the ids of what its calls published."""
     page = Page(PAGES[0])
     names: dict[str, Any] = {"__name__": "proj"}
-    defined = page.block("else_queue=", "python").text
+    defined = page.block("prefer_workers=", "python").text
     exec(defined.replace("redis://127.0.0.1:6379/0", redis_server.url()), names)
     app: Celery = names["app"]
     calls = page.block("apply_async", "python").text.strip().splitlines()
@@ -53,8 +53,8 @@ def test_the_calls_wait_for_those_that_they_name_and_the_commands_name_others(
     assert "'alpha@host'" in shown.output
     assert run(show, app, known={"ID": second}).output.count("gpu-1") > 0
     said = " ".join(run(show, app, known={"ID": elsewhere}).output.split())
-    assert "None of the workers 'gpu-*' was alive, so it went there (else_queue)" in said
-    assert "else queue slow" in said
+    assert "It waits in the queue 'celery'" in said
+    assert 'prefer workers ["gpu-*"]' in said
     assert "call" not in said
     with Desk(app) as desk:
         assert run(dry, app, known={"ID": first}).exit_code == 0

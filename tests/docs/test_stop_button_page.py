@@ -83,7 +83,7 @@ def test_what_cannot_be_struck_is_refused_in_a_sentence(project: Project) -> Non
 def test_who_cannot_stop_what_runs_is_named(project: Project) -> None:
     with Desk(project.app) as desk:
         for name, pool in (("one", "prefork"), ("two", "thread"), ("three", "gevent")):
-            facts = {"nodename": f"{name}@here", "pool": pool, "orders": 1}
+            facts = {"nodename": f"{name}@here", "pool": pool}
             desk.ledger.workers.register(name, lease_ms=60_000, client_id=0, facts=facts)
         struck = desk.orders.give(OrderKind.STRIKE, "project.work", by="me", stop=True)
         drained = desk.orders.give(OrderKind.DRAIN, "two@*", by="me", stop=True)

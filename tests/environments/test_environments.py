@@ -8,7 +8,6 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable, Iterator
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -155,11 +154,8 @@ def test_a_server_that_is_too_old(
     assert "6.2" in worker.log_text()
 
 
-@pytest.mark.parametrize("pool", ["gevent", "eventlet"])
-def test_greenlets(pool: str, scenario: Callable[..., Scenario]) -> None:
-    if find_spec(pool) is None:
-        pytest.skip(f"{pool} is not installed")
-    scenario(pool=pool).run()
+def test_greenlets(scenario: Callable[..., Scenario]) -> None:
+    scenario(pool="gevent").run()
 
 
 @pytest.mark.parametrize("kind", ["classic", "quorum"])

@@ -7,7 +7,6 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from importlib.util import find_spec
 from typing import Any
 from uuid import uuid4
 
@@ -26,7 +25,6 @@ from tests.support.waiting import wait_for
 
 N = 20
 SECONDS = 20.0
-GREENLETS = [name for name in ("gevent", "eventlet") if find_spec(name)]
 
 Store = Callable[..., None]
 
@@ -311,15 +309,9 @@ def test_canvases_and_their_results(project: Project) -> None:
 
 IN_GREENLETS = """
 import sys
-kind, broker, results = sys.argv[1:]
-if kind == "gevent":
-    from gevent import monkey, spawn, sleep
-    monkey.patch_all()
-else:
-    import warnings
-    warnings.simplefilter("ignore")
-    from eventlet import monkey_patch, spawn, sleep
-    monkey_patch()
+from gevent import monkey, spawn, sleep
+monkey.patch_all()
+broker, results = sys.argv[1:]
 from celery import Celery
 from celery_reliable import ReliableTask
 from celery_reliable.compat.result_consumer import AwaitedConsumer
@@ -351,7 +343,7 @@ while len(client.pubsub_channels()) < 6:
 for result in [told_late, *late]:
     worker.backend.store_result(result.id, "late", "SUCCESS")
 for one in greenlets:
-    one.wait() if kind == "eventlet" else one.get()
+    one.get()
 while len(heard) < 2:
     sleep(0.01)
 assert sorted(heard) == ["early", "late"]
@@ -361,9 +353,8 @@ print("done")
 """
 
 
-@pytest.mark.parametrize("kind", GREENLETS)
-def test_greenlets_wait_for_their_results(project_settings: Settings, kind: str) -> None:
-    command = [sys.executable, "-W", "ignore", "-c", IN_GREENLETS, kind]
+def test_greenlets_wait_for_their_results(project_settings: Settings) -> None:
+    command = [sys.executable, "-W", "ignore", "-c", IN_GREENLETS]
     ran = subprocess.run(
         [*command, project_settings.broker_url, str(project_settings.result_url)],
         cwd=REPOSITORY,

@@ -317,7 +317,8 @@ FAULTS = {
         conf={"worker_soft_shutdown_timeout": 30},
     ),
     "swept twice": Fault({"W026"}, conf={"beat_schedule": {"a": SWEEP, "b": SWEEP}}),
-    "greenlets that nobody sweeps": Fault({"W027"}, conf={"worker_pool": "eventlet"}),
+    "greenlets that nobody sweeps": Fault({"W027"}, conf={"worker_pool": "gevent"}),
+    "a pool that is not supported": Fault({"E027"}, conf={"worker_pool": "eventlet"}),
     "a sweep by another name": Fault(
         {"W028"}, conf={"beat_schedule": {"a": {**SWEEP, "task": "celery_reliable.sweeper"}}}
     ),

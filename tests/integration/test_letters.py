@@ -260,14 +260,3 @@ def test_arguments_are_redacted_wherever_they_stand(project: Project, letters: D
     shown = full_view(letter, with_arguments=True)
     assert shown["headers"]["customer"] == "secret-4"
     assert (shown["args"], shown["kwargs"]) == ([0.01], {})
-
-
-def test_pages_of_the_list_follow_each_other(project: Project, letters: DeadLetters) -> None:
-    for number in range(5):
-        put(project, f"letter-{number}")
-
-    pages = [letters.list(2, offset) for offset in (0, 2, 4)]
-
-    found = [letter.task_id for page in pages for letter in page]
-    assert sorted(found) == [f"letter-{number}" for number in range(5)]
-    assert letters.count() == 5

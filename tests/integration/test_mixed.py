@@ -172,8 +172,8 @@ def test_no_message_is_returned_that_its_task_is_done_with(
     project: Project, tmp_path: Path, how: str
 ) -> None:
     client, ledger = project.redis.client(), reliable_of(project.app).ledger
-    client.sadd("celery-reliable.rooms:reliable", "unacked:gone")
-    register(ledger, "gone", lease_ms=1, room="unacked:gone")
+    client.sadd("celery-reliable.unacked:reliable", "unacked:gone")
+    register(ledger, "gone", lease_ms=1, unacked="unacked:gone")
     claims, records = [], []
     for tag in ("buried", "retried", "lost"):
         task_id = project.send("work", 0.01).id

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from importlib.util import find_spec
 
 import pytest
 
@@ -24,12 +23,10 @@ from tests.support.waiting import wait_for
 LEASE_SECONDS = 4
 # Of three messages that come to a busy pool: solo fetches none while it runs a task, and gevent's
 # consumer waits with the first one for a free greenlet.
-UNFETCHED = {"solo": 3, "gevent": 2, "eventlet": 2}
-# Celery carries eventlet for old projects; it is tested where it is installed.
-POOLS = ("threads", "solo", "gevent", *(["eventlet"] if find_spec("eventlet") else []))
+UNFETCHED = {"solo": 3, "gevent": 2}
+POOLS = ("threads", "solo", "gevent")
 
 pools = pytest.mark.parametrize("pool", POOLS)
-greenlet_pools = pytest.mark.parametrize("pool", [p for p in POOLS if p in ("gevent", "eventlet")])
 
 
 @pytest.fixture
@@ -161,7 +158,7 @@ def test_a_taken_attempt_cannot_be_stopped_and_changes_nothing(
 def test_what_is_stopped_by_its_id_ends_at_once_or_in_its_time_and_comes_not_back(
     project: Project, start: Start, desk: Desk, pool: str
 ) -> None:
-    worker, is_greenlet = start("one", pool), pool in ("gevent", "eventlet")
+    worker, is_greenlet = start("one", pool), pool == "gevent"
     task = project.send("gate", "long")
     project.effects.run_of(task.id)
 
@@ -269,8 +266,7 @@ def test_a_greenlet_whose_limit_is_up_before_its_claim_is_not_stuck(
 
 
 @pytest.mark.parametrize("backend", ["one for each", "one for all"])
-@greenlet_pools
-def test_greenlets_publish_while_passes_do(project: Project, pool: str, backend: str) -> None:
+def test_greenlets_publish_while_passes_do(project: Project, backend: str) -> None:
     busy = project.with_settings(
         reliable={**project.settings.reliable, "SWEEP_SECONDS": 0.1, "ETA_HORIZON_SECONDS": 0.1},
         celery={
@@ -280,7 +276,7 @@ def test_greenlets_publish_while_passes_do(project: Project, pool: str, backend:
     )
     add_tasks(busy.app)
     app = "tests.integration.project.pooled"
-    busy.start_worker("one", app=app, pool=pool, concurrency=20)
+    busy.start_worker("one", app=app, pool="gevent", concurrency=20)
     # Passes send each of them as it falls due, and call back for what they bury.
     parked = [busy.send("work", 0, countdown=2 + number / 10) for number in range(60)]
     lost = [busy.send("stuck", link_error=busy.task("spin").si(0)) for _ in range(3)]

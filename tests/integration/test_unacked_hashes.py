@@ -20,7 +20,7 @@ from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
 AWKWARD = "tests.integration.project.awkward"
-UNACKED_LIST = "celery-reliable.rooms:reliable"
+UNACKED_LIST = "celery-reliable.unacked:reliable"
 UNROUTABLE = (
     b'{"body": "e30=", "properties": {"delivery_info": {"exchange": "", "routing_key": null},'
     b' "delivery_tag": "1"}, "headers": {"task": "project.work", "id": "x"}}'

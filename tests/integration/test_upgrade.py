@@ -29,8 +29,9 @@ from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
 #: The package as it was before.  Each release puts the one before it here; until the first, this is
-#: the last commit that changed what is stored or sent (there: the digest in a message's header).
-OLD_COMMIT = "b545860"
+#: the last commit that changed what is stored or sent (there: the key of the list of unacked
+#: hashes).
+OLD_COMMIT = "e1eecf6"
 SHORT = {"LEASE_SECONDS": 5, "SWEEP_SECONDS": 0.5, "WITNESS_SECONDS": 0.3}
 
 PUBLISH = """

@@ -237,7 +237,7 @@ class Scene:
         return [due.task_id for due in self.ledger.due(1000).dues]
 
     def forget_object(self, task_id: str = "task") -> None:
-        """As workers of an older version leave a record: without a note of what its task holds."""
+        """Remove from a record the note of its object, as a retry with another object does."""
         self.client.hdel(self.ledger.keys.record(task_id), "object")
 
     # What the server holds.

@@ -167,14 +167,6 @@ def test_a_canvas_knows_which_result_its_id_had_before(scene: Scene) -> None:
         assert scene.record_of(claim.task_id).stored == stored
 
 
-def test_what_an_older_version_left_waiting_anybody_may_publish(scene: Scene) -> None:
-    """It names no heir, and its canvas carries no name."""
-    message = scene.publish()
-    scene.ledger.replace(scene.claim(message), due_in_ms=LOOK_MS)
-
-    assert isinstance(scene.record(message.task, "0-last"), Recorded)
-
-
 def test_it_is_known_of_an_id_whether_it_may_have_left_a_result(scene: Scene) -> None:
     for is_used in (False, True):
         task = scene.foreign(f"used {is_used}").task

@@ -60,7 +60,6 @@ def declare(
             scene.lease("me"),
             cause,
             witness_ms=witness_ms,
-            lease_ms=LEASE_MS,
             expected_ms=expected_ms,
         )
     )

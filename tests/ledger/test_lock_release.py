@@ -86,7 +86,7 @@ def dead_stopping(scene: Scene) -> Claim:
 
 
 def dead(scene: Scene) -> Claim:
-    """A worker of an older version has stopped it, and freed nothing."""
+    """A dead letter that still notes its object."""
     claim = dead_stopping(scene)
     scene.client.hdel(scene.ledger.keys.record("task"), "stopping", "stopping_on")
     return claim

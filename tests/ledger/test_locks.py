@@ -343,26 +343,6 @@ def test_a_kept_lock_is_nobodys_until_it_expires(scene: Scene) -> None:
     assert scene.client.pttl(key) == -1
 
 
-def keep_before_settling(scene: Scene, claim: Claim) -> None:
-    """As workers of an older version did: in a step before the settlement."""
-    keys = scene.ledger.keys
-    scene.client.set(keys.lock("object"), f"kept:{claim.task_id}", px=KEEP_MS)
-    scene.client.hset(keys.record(claim.task_id), "kept", "1")
-    scene.forget_object(claim.task_id)
-
-
-def test_settling_what_was_kept_keeps_it_no_longer(scene: Scene) -> None:
-    holder = start(scene, "holder")
-    scene.locks.take("object", holder)
-    keep_before_settling(scene, holder)
-    key = scene.ledger.keys.lock("object")
-    scene.client.pexpire(key, KEEP_MS // 2)
-
-    scene.ledger.settle(holder, keep_ms=KEEP_MS)
-
-    assert 0 < scene.client.pttl(key) <= KEEP_MS // 2
-
-
 def test_an_attempt_of_a_former_life_keeps_nothing(scene: Scene) -> None:
     former = start(scene, "task")
     scene.ledger.settle(former)
@@ -372,21 +352,6 @@ def test_an_attempt_of_a_former_life_keeps_nothing(scene: Scene) -> None:
 
     assert isinstance(scene.ledger.settle(former, keep_ms=KEEP_MS), Fenced)
     assert scene.locks.free("object", latter)
-
-
-def test_a_task_whose_success_was_not_settled_walks_back_into_what_it_kept(scene: Scene) -> None:
-    message = scene.publish("holder")
-    first = scene.claim(message)
-    scene.locks.take("object", first)
-    keep_before_settling(scene, first)
-    scene.lose(first)
-    second = scene.claim(message)
-
-    assert scene.locks.take("object", second) is None
-    # It runs as long as it takes.
-    assert scene.client.pttl(scene.ledger.keys.lock("object")) == -1
-    assert scene.locks.take("object", start(scene, "other task")) == "holder"
-    assert scene.locks.free("object", second)
 
 
 def test_an_id_that_is_published_anew_has_not_kept_what_its_former_life_did(scene: Scene) -> None:

@@ -310,7 +310,7 @@ def test_who_has_a_place_keeps_it_when_there_are_fewer(
     for claim in others if not is_full else ():
         scene.ledger.settle(claim)
     if is_free:
-        # Somebody has taken it from a record that a worker of an older version forgot.
+        # Somebody has removed it by hand.
         scene.client.delete(scene.ledger.keys.lock(place))
     line.places = 3
 

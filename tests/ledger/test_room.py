@@ -335,11 +335,11 @@ def test_the_list_of_unacked_hashes_forgets_empty_ones_alone(shared_redis: redis
     unacked.open("ours")
     unacked.take(QUEUES, LISTS, 0, ("one", "one", message("it")))
     unacked.strike_off("ours")
-    assert shared_redis.smembers("celery-reliable.rooms:ours") == {b"unacked:me"}
+    assert shared_redis.smembers("celery-reliable.unacked:ours") == {b"unacked:me"}
     (entry,) = unacked.each_entry()
     unacked.discard(entry.tag)
     unacked.strike_off("ours")
-    assert not shared_redis.exists("celery-reliable.rooms:ours")
+    assert not shared_redis.exists("celery-reliable.unacked:ours")
 
 
 def test_whatever_is_filed_is_in_an_unacked_hash_that_is_listed(shared_redis: redis.Redis) -> None:
@@ -349,7 +349,7 @@ def test_whatever_is_filed_is_in_an_unacked_hash_that_is_listed(shared_redis: re
     unacked.strike_off("ours")
 
     unacked.take(QUEUES, LISTS, 0, ("one", "one", message("popped")))
-    assert shared_redis.smembers("celery-reliable.rooms:ours") == {b"unacked:me"}
+    assert shared_redis.smembers("celery-reliable.unacked:ours") == {b"unacked:me"}
 
 
 def test_what_a_take_files_that_comes_late_is_found(
@@ -371,7 +371,7 @@ def test_what_a_take_files_that_comes_late_is_found(
 
     shared_redis.execute_command(*sent[-1])
     assert len(unacked) == 1
-    assert shared_redis.smembers("celery-reliable.rooms:ours") == {b"unacked:me"}
+    assert shared_redis.smembers("celery-reliable.unacked:ours") == {b"unacked:me"}
 
 
 def test_a_script_that_the_server_forgets_again_and_again_is_run(

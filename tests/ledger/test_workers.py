@@ -300,7 +300,7 @@ def test_a_workers_claims_are_listed_while_they_run(scene: Scene) -> None:
 
 
 def test_facts_are_kept_with_the_lease(scene: Scene) -> None:
-    facts = {"nodename": "n@h", "room": "unacked.n", "pid": 12}
+    facts = {"nodename": "n@h", "unacked": "unacked.n", "pid": 12}
     scene.workers.register("it", lease_ms=LEASE_MS, client_id=0, facts=facts)
 
     assert scene.lease("it").facts == facts

@@ -385,7 +385,7 @@ def declare(x: Explorer, world: World) -> Told:
             left = world._replace(faults=world.faults - process.is_up)
             keys = (f"worker:{name}", "workers", "meta", f"claims:{name}")
             for seen in (worker.renewals, 0) if "beat" in x.scope.does else (worker.renewals,):
-                args = (name, "lapsed", seen, worker.connection, 0, 0, "")
+                args = (name, "lapsed", seen, worker.connection, 0, "")
                 after, reply = x.asked(left, "declare", keys, *args)
                 if reply[0] == "declared" and (seen == 0 or worker.lease_until > 0):
                     raise Violated("declared as it beats")

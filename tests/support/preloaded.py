@@ -79,8 +79,6 @@ LATE_VARIABLES = frozenset(
 
 _OWN_ENVIRONMENT = dict(os.environ)
 
-#: Pools of other threads patch the standard library before anything else is imported.
-_PATCHING_POOLS = ("eventlet", "gevent")
 
 Stream = IO[bytes] | IO[str]
 
@@ -96,7 +94,7 @@ def can_be_forked(arguments: Sequence[str], environ: Mapping[str, str], tree: Pa
     if os.environ.get("TESTS_FROM_SCRATCH"):
         return False
     differing = {name for name, _ in environ.items() ^ _OWN_ENVIRONMENT.items()}
-    if not differing <= LATE_VARIABLES or set(_PATCHING_POOLS) & set(arguments):
+    if not differing <= LATE_VARIABLES or "gevent" in arguments:
         return False
     return tree == REPOSITORY
 

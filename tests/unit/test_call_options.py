@@ -103,7 +103,6 @@ def test_a_call_in_this_very_process_takes_them_too():
         ("Max_losses", "Did you mean 'max_losses'?"),
         ("atmost", "Did you mean 'at_most'?"),
         ("only_worker", "Did you mean 'only_workers'?"),
-        ("else_que", "Did you mean 'else_queue'?"),
         ("if_exist", "Did you mean 'if_exists'?"),
         ("on_conflict", "an option of the task, and not of one call"),
         ("if_open", "an option of the task, and not of one call"),

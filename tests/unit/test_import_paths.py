@@ -1,4 +1,4 @@
-"""Import paths that are held outside of the package: in settings, in users' code, in metadata."""
+"""Import paths that are held outside of the package: in settings, in users' code."""
 
 from __future__ import annotations
 
@@ -12,16 +12,12 @@ from celery.utils.imports import symbol_by_name
 import celery_reliable
 from celery_reliable import ReliableTask
 
-#: In settings (`broker_transport`, `task_cls`, a task's `Request`), and in old metadata.
+#: In settings (`broker_transport`, `task_cls`, a task's `Request`).
 HELD = [
     "celery_reliable.transport:Transport",
     "celery_reliable.transport:SentinelTransport",
     "celery_reliable.request:ReliableRequest",
     "celery_reliable.task:ReliableTask",
-    "celery_reliable.cli:reliable",
-    # In results that were pickled.
-    "celery_reliable.unpublished:NotPublished",
-    "celery_reliable.unpublished:PublishUnknown",
 ]
 
 

@@ -47,7 +47,7 @@ def test_a_pattern_is_about_the_name_and_one_with_an_at_about_the_host_too(
 
 
 def test_a_header_says_the_same_again() -> None:
-    named = NamedWorkers(("a", "b@c"), ("b",), "slow", ("", "celery"), is_elsewhere=True)
+    named = NamedWorkers(("a", "b@c"), ("b",), ("", "celery"))
 
     assert NamedWorkers.of({NAMED: named.as_header()}) == named
     assert NamedWorkers.from_text(named.to_text()) == named
@@ -90,18 +90,8 @@ def test_while_nobody_that_is_preferred_lives_it_goes_where_it_always_went() -> 
     assert placed(named, living(("cpu@h", 0))) == Placement("", "celery", named)
 
 
-def test_while_nobody_that_is_named_lives_it_waits_or_goes_elsewhere() -> None:
-    fleet = living(("cpu@h", 0))
-
-    assert placed(NamedWorkers(("gpu-*",)), fleet) is None
-    elsewhere = placed(NamedWorkers(("gpu-*",), else_queue="slow"), fleet)
-    assert elsewhere is not None
-    assert elsewhere.routing_key == "slow"
-    assert elsewhere.named.may_run("anybody@h")
-    # As soon as one lives, it counts again who it was.
-    back = placed(elsewhere.named, living(("gpu-a@h", 0)))
-    assert back is not None
-    assert not back.named.may_run("cpu@h")
+def test_while_nobody_that_is_named_lives_it_waits() -> None:
+    assert placed(NamedWorkers(("gpu-*",)), living(("cpu@h", 0))) is None
 
 
 def test_a_stored_message_goes_to_the_other_place_and_is_otherwise_the_same() -> None:
@@ -121,8 +111,6 @@ def test_a_stored_message_goes_to_the_other_place_and_is_otherwise_the_same() ->
         ({"only_workers": ()}, "only_workers=()"),
         ({"only_workers": ("gpu", 3)}, "only_workers=('gpu', 3)"),
         ({"prefer_workers": ""}, "prefer_workers=''"),
-        ({"else_queue": "slow"}, "of use without only_workers"),
-        ({"only_workers": "gpu-*", "else_queue": 3}, "the name of a queue"),
     ],
 )
 def test_options_that_cannot_work_are_refused(options: dict[str, Any], said: str) -> None:

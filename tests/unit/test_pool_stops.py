@@ -18,7 +18,7 @@ class Pool:
 
 @pytest.mark.parametrize(
     ("name", "at_once"),
-    [("prefork", 1), ("solo", 1), ("thread", 0), ("gevent", 0), ("eventlet", 0)],
+    [("prefork", 1), ("solo", 1), ("thread", 0), ("gevent", 0)],
 )
 def test_a_pool_that_waits_for_what_runs_stops_with_the_shutdown(name: str, at_once: int) -> None:
     pool = Pool()

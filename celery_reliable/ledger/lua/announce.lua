@@ -13,7 +13,6 @@ local found = redis.call('HMGET', KEYS[1], 'state', 'buried_ms')
 if found[1] ~= 'dead' or found[2] ~= ARGV[2] then
   return {'changed'}
 end
--- Workers of an older version noted "stopped": somebody else had to free the object then.
-redis.call('HDEL', KEYS[1], 'owed', 'stopped')
+redis.call('HDEL', KEYS[1], 'owed')
 redis.call('ZREM', KEYS[2], ARGV[1])
 return {'announced'}

@@ -59,7 +59,7 @@ if not found[4] then
   end
 else
   -- An attempt still runs.  Its number and its object stay its own, and the next task of this id waits for it.
-  redis.call('HDEL', KEYS[1], 'epoch', 'ended', 'losses', 'history', 'cause', 'resends', 'unsent', 'stored', 'relied', 'kept',
+  redis.call('HDEL', KEYS[1], 'epoch', 'ended', 'losses', 'history', 'cause', 'resends', 'unsent', 'stored', 'relied',
     'suspect', 'spared', 'openings', 'waits', 'alone', 'revoked')
   redis.call('HSET', KEYS[1], 'state', 'waiting', 'called_off', '1')
   redis.call('ZADD', KEYS[2], now_ms + ARGV[3], ARGV[1])

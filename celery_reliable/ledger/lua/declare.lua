@@ -15,8 +15,7 @@ ARGV[2]   cause        "lapsed": its lease ran out; "connection": its connection
 ARGV[3]   renewals     that were seen
 ARGV[4]   client_id    that was seen
 ARGV[5]   witness_ms   how long the connection may stay lost
-ARGV[6]   lease_ms     of a worker that has not said how long its own is
-ARGV[7]   expected_ms  what the time should be, as the sweeper reckons from when its pass began; ""
+ARGV[6]   expected_ms  what the time should be, as the sweeper reckons from when its pass began; ""
 Returns   {"declared"} | {"alive"} | {"grace", until_ms} | {"suspected"} | {"already"} | {"gone"}
           "alive" also if the lease ends later than any lease can; from then on it ends one lease from now
           "declared" also asks for a look ahead, at what it may have popped and not filed
@@ -36,12 +35,12 @@ if found[2] ~= ARGV[3] or found[3] ~= ARGV[4] then
   return {'alive'}
 end
 local until_ms = tonumber(redis.call('ZSCORE', KEYS[2], ARGV[1]) or 0)
-local lease_ms = tonumber(found[7] or ARGV[6])
+local lease_ms = tonumber(found[7])
 -- The removal comes first, as in claim.
 redis.call('HDEL', KEYS[1], '')
 local meta = redis.call('HMGET', KEYS[3], 'grace_ms', 'interrupted_ms', 'unseen_step', 'passed_ms')
 -- The clock has stepped since the pass began, so it proves nothing.  The next pass deals with the step.
-if ARGV[7] ~= '' and math.abs(now_ms - ARGV[7]) > lease_ms / 4 then
+if ARGV[6] ~= '' and math.abs(now_ms - ARGV[6]) > lease_ms / 4 then
   return {'grace', now_ms + lease_ms}
 end
 if ARGV[2] == 'connection' then

@@ -52,7 +52,7 @@ else
   -- An attempt still runs, as in cancel.
   redis.call('HSET', KEYS[1], 'state', 'waiting', 'called_off', '1')
   redis.call('HDEL', KEYS[1], 'epoch', 'ended', 'losses', 'history', 'cause', 'reason', 'exception', 'traceback', 'buried_ms',
-    'owed', 'stored', 'relied', 'kept', 'suspect', 'spared', 'openings', 'waits', 'alone')
+    'owed', 'stored', 'relied', 'suspect', 'spared', 'openings', 'waits', 'alone')
   redis.call('ZADD', KEYS[2], now_ms + ARGV[3], ARGV[1])
 end
 redis.call('HSET', KEYS[6], ARGV[1], cjson.encode({outcome = ARGV[6], by = ARGV[7], ended_ms = now_ms,

@@ -4,7 +4,6 @@ lock: take the lock of one object for one attempt, or for a publication that is 
 Moves     free -> held
           held by an older attempt of the same id -> held   (a redelivered task walks back into its own lock)
           held by the value that was seen and whose record is gone -> held
-          kept by the same id -> held   (by a worker of an older version, which was killed before it settled)
 KEYS[1]   lock     STRING   "<attempt>:<id>", or "kept:<id>" with an expiry
 KEYS[2]   record   HASH     of the id
 KEYS[3]   holder   HASH     the record of the id in the value that was seen
@@ -23,18 +22,18 @@ Returns   {"locked"} | {"held", value} | {"kept", id} | {"stopping", worker} | {
 Cost      O(1)
 ]]
 local mine = ARGV[2] .. ':' .. ARGV[1]
-local record = redis.call('HMGET', KEYS[2], 'state', 'attempt', 'token', 'kept', 'epoch', 'object')
+local record = redis.call('HMGET', KEYS[2], 'state', 'attempt', 'token', 'epoch', 'object')
 local is_his = record[1] == 'running' and record[2] == ARGV[2] and record[3] == ARGV[4]
 if ARGV[2] == '0' then
   -- It may come late: when the task has become a canvas, is a dead letter, or was published anew.
-  is_his = record[5] == ARGV[4] and record[1] ~= 'dead' and record[1] ~= 'waiting'
+  is_his = record[4] == ARGV[4] and record[1] ~= 'dead' and record[1] ~= 'waiting'
 end
 if not is_his then
   return {'fenced'}
 end
 -- The removal comes first, as in claim.
 redis.call('HDEL', KEYS[2], '')
-local own = record[6] or ''
+local own = record[5] or ''
 if ARGV[2] ~= '0' and string.sub(own, 1, #ARGV[5] + 1) == ARGV[5] .. '#'
     and string.match(own, '^%d+$', #ARGV[5] + 2) then
   if own ~= ARGV[6] then
@@ -58,10 +57,8 @@ end
 if value and value ~= mine and not is_over then
   local attempt, id = string.match(value, '^(%w+):(.*)$')
   if attempt == 'kept' then
-    -- The same id, published again, is another task than the one that succeeded.
-    if id ~= ARGV[1] or not record[4] then
-      return {'kept', id}
-    end
+    -- Also by the same id: published again, it is another task than the one that succeeded.
+    return {'kept', id}
   elseif id ~= ARGV[1] then
     return {'held', value}
   elseif ARGV[2] == '0' and tonumber(attempt) > 0 then

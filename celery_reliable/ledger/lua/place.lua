@@ -52,8 +52,8 @@ if id == '' then
   end
   KEYS = {KEYS[1] .. id, unpack(KEYS, 2)}
 end
-local record = redis.call('HMGET', KEYS[1], 'state', 'attempt', 'token', 'epoch', 'kept', 'published_ms', 'message',
-  'suspect', 'waiting_for', 'revoked', 'spent', 'next_epoch', 'list', 'places', 'object', 'reserved')
+local record = redis.call('HMGET', KEYS[1], 'state', 'attempt', 'token', 'epoch', 'reserved', 'published_ms', 'message',
+  'suspect', 'waiting_for', 'revoked', 'spent', 'next_epoch', 'list', 'places', 'object')
 local waits_for, places, own = 'object ' .. ARGV[4], (#ARGV - 7) / 2, record[15] or ''
 local attempt = ARGV[2] == '' and record[2] or ARGV[2]
 local is_his = record[1] == 'running' and record[2] == attempt and record[3] == ARGV[3]
@@ -109,7 +109,7 @@ for place = 1, places do
     free[#free + 1] = at
   else
     local number, holder = string.match(value, '^(%w+):(.*)$')
-    if holder == id and (number ~= 'kept' or record[5]) then mine = at end
+    if holder == id and number ~= 'kept' then mine = at end
   end
 end
 -- By the time of publication; within one ms by the number among its sender's.
@@ -155,7 +155,7 @@ if at and (is_attempt or not record[10]) then
     return {'placed', names[at]}
   end
   redis.call('HSET', KEYS[1], 'state', 'queued', 'sent_ms', now_ms)
-  local epoch, lapses = string.match(record[16] or '', '^(%S*) %d+ (%d+)$')
+  local epoch, lapses = string.match(record[5] or '', '^(%S*) %d+ (%d+)$')
   if epoch == record[4] then
     -- It has had its moment of a limited rate, and is not to wait for another one while it has the place.
     redis.call('HSET', KEYS[1], 'reserved', string.format('%s %.0f %s', epoch, now_ms, lapses))

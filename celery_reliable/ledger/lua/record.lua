@@ -110,7 +110,7 @@ if ARGV[8] ~= '' then
   end
   redis.call('HDEL', KEYS[4], ARGV[1])
   redis.call('HDEL', KEYS[1], 'owner', 'token', 'pid', 'claimed_ms', 'heir', 'stored')
-elseif state == 'running' and found[5] and (found[5] == ARGV[13] or found[5] == '1') then
+elseif state == 'running' and found[5] == ARGV[13] then
   -- The claim stays in its worker's hash until the attempt ends, as that key is not known here.  The record forgets
   -- the object: whoever has the id from now on must not free it.
   redis.call('HDEL', KEYS[1], 'owner', 'token', 'pid', 'claimed_ms', 'heir', 'stored', 'object')
@@ -122,13 +122,12 @@ elseif state == 'dead' and is_same and ARGV[18] ~= 'keep' and ARGV[18] ~= 'refus
   while #history > 20 do table.remove(history, 1) end
   redis.call('HSET', KEYS[1], 'losses', 0, 'history', cjson.encode(history), 'used', '1')
   redis.call('HDEL', KEYS[1], 'reason', 'exception', 'traceback', 'buried_ms', 'cause', 'owed', 'resends',
-    'unsent', 'stored', 'stopped', 'revoked', 'waiting_for')
+    'unsent', 'stored', 'revoked', 'waiting_for')
   redis.call('ZREM', KEYS[5], ARGV[1])
 elseif called_off then
   redis.call('HDEL', KEYS[1], 'called_off', 'published_as')
   name = ARGV[7]
-elseif state == 'waiting' and (not found[5] or found[5] == ARGV[13]) then
-  -- A worker of an older version left a record without an heir.
+elseif state == 'waiting' and found[5] == ARGV[13] then
   redis.call('HDEL', KEYS[1], 'heir', 'stored', 'members')
 elseif state then
   local at = redis.call('HMGET', KEYS[1], 'buried_ms', 'claimed_ms', 'waiting_ms', 'published_ms', 'sent_ms')

@@ -9,7 +9,7 @@ KEYS[4]   direct    ZSET
 ARGV[1]   worker      id
 ARGV[2]   lease_ms
 ARGV[3]   client_id   of the connection that will renew it; 0 where there is no witness
-ARGV[4]   facts       about the process, JSON: nodename, pid, pool, room
+ARGV[4]   facts       about the process, JSON: nodename, pid, pool, unacked
 ARGV[5]   number      of this call among those of the worker's process, as in heartbeat
 ARGV[6]   format      of a namespace that this release knows
 ARGV[7]   queue       that this worker alone consumes; "" for none

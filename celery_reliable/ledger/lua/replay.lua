@@ -46,7 +46,7 @@ while #history > 20 do table.remove(history, 1) end
 redis.call('HSET', KEYS[1], 'state', 'queued', 'epoch', ARGV[2], 'message', ARGV[4], 'losses', 0,
   'sent_ms', now_ms, 'history', cjson.encode(history), 'used', '1')
 redis.call('HDEL', KEYS[1], 'reason', 'exception', 'traceback', 'buried_ms', 'cause', 'owed', 'resends',
-  'unsent', 'stored', 'stopped', 'waiting_for', 'suspect', 'spared', 'openings', 'waits', 'alone',
+  'unsent', 'stored', 'waiting_for', 'suspect', 'spared', 'openings', 'waits', 'alone',
   'revoked', 'sealed', 'read_by', 'moved', 'next_epoch')
 redis.call('ZREM', KEYS[3], ARGV[1])
 redis.call('ZADD', KEYS[2], now_ms + ARGV[5], ARGV[1])

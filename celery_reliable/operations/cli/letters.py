@@ -48,9 +48,6 @@ def dead_letters() -> None:
     "--limit", type=click.IntRange(min=1), default=100, show_default=True, help="At most so many."
 )
 @click.option("--cursor", default="", help="Go on where the page that gave it has ended.")
-@click.option(
-    "--offset", type=click.IntRange(min=0), default=0, help="After so many, of all letters."
-)
 @group_option
 @filter_options
 @as_json_option
@@ -60,7 +57,6 @@ def list_(
     /,
     limit: int,
     cursor: str,
-    offset: int,
     group: str,
     as_json: bool,
     **given: Any,
@@ -68,25 +64,12 @@ def list_(
     """List dead letters, the latest first."""
     console = None if as_json else console_of(ctx)
     wanted = filter_of(given)
-    if offset and (wanted.given or group or cursor):
-        raise click.UsageError("--offset goes with no filter, group or cursor: use --cursor.")
     with errors_told(ctx), Desk(app_of(ctx), patience_seconds=PATIENCE_SECONDS) as desk:
-        if offset:
-            letters = desk.letters.list(limit, offset)
-            page = Page(tuple(letters), "", len(letters))
-        else:
-            page = _found(desk, wanted, group, cursor, limit)
+        page = _found(desk, wanted, group, cursor, limit)
         total = desk.letters.count()
     views = [short_view(letter) for letter in page.items]
     if console is None:
-        print_json(
-            {
-                **page.view(short_view),
-                # A page by its offset has no cursor.
-                "is_last": offset + len(views) >= total if offset else page.is_last,
-                "total": total,
-            }
-        )
+        print_json({**page.view(short_view), "is_last": page.is_last, "total": total})
     else:
         if views:
             print_list(

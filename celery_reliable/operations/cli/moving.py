@@ -28,7 +28,6 @@ __all__ = ["move"]
 @click.option("--workers", multiple=True, help="Only workers of these names, such as 'gpu-*'.")
 @click.option("--anywhere", is_flag=True, help="Any worker that consumes the task's own queue.")
 @click.option("--prefer", multiple=True, help="Workers that are to get it first.")
-@click.option("--else-queue", default="", help="Where it goes while none of them is alive.")
 @click.option("--dry-run", is_flag=True, help="Only say what would become of them.")
 @as_json_option
 @click.pass_context
@@ -38,7 +37,6 @@ def move(
     workers: tuple[str, ...],
     anywhere: bool,
     prefer: tuple[str, ...],
-    else_queue: str,
     dry_run: bool,
     as_json: bool,
 ) -> None:
@@ -59,7 +57,6 @@ def move(
                     workers,
                     by=somebody(),
                     prefer=prefer,
-                    else_queue=else_queue,
                     dry_run=dry_run,
                     progress=progress.reach,
                 )

@@ -164,6 +164,4 @@ def _about(view: OrderView) -> list[str]:
     lines = [f"{in_words(view.order)}."]
     if not view.in_force:
         lines.append("It is over, and what it has parked is being sent.")
-    if view.deaf:
-        lines.append(f"Of a release that knows no orders, and going on: {', '.join(view.deaf)}")
     return lines

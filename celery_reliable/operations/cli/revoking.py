@@ -112,7 +112,5 @@ def _told(desk: Desk, found: Revoked, verb: str, as_json: bool) -> None:
                 click.echo(f"{printable(task_id)}: {about}")
         for task_id in found.gone:
             click.echo(printable(f"{task_id}: {desk.tasks.get(task_id).why.sentence}"))
-        if found.problem:
-            click.echo(printable(found.problem), err=True)
-    if found.problem or found.failed or not found.done:
+    if found.failed or not found.done:
         sys.exit(1)

@@ -117,9 +117,6 @@ def _sent(look: Look, seen: Seen, now_ms: int, since_ms: int) -> Why:
         told += f", with {seen.before} before it"
     elif seen.depth is not None:
         told += f", among {seen.depth} that wait there"
-    if seen.named is not None and seen.named.is_elsewhere:
-        meant = ", ".join(map(repr, seen.named.only))
-        again = f" None of the workers {meant} was alive, so it went there (else_queue).{again}"
     return Why(
         Wait.QUEUE,
         f"{told}.{again}",

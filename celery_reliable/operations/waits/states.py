@@ -79,7 +79,7 @@ def _waiting(look: Look, now_ms: int) -> Why:
             f"{nodename_of(record.stopping_on) or 'A worker'} is still to stop what runs of it.",
             worker=record.stopping_on,
         )
-    since_ms = record.waiting_ms or record.published_ms
+    since_ms = record.waiting_ms
     known = f" Known members: {', '.join(record.members)}." if record.members else ""
     return Why(
         Wait.CANVAS,

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 
 from celery_reliable.operations import Desk, Wait, check
 from tests.integration.conftest import ONE_EACH, Project
-from tests.integration.figures import LEDGER, WORKERS
 from tests.support.acl import granted
 from tests.support.rabbit_server import RabbitServer
 from tests.support.waiting import wait_for
@@ -68,36 +66,3 @@ def test_the_readmes_user_of_redis_can_look(project: Project) -> None:
         assert len(desk.tasks.page().items) == 3
     project.effects.open_gate("door")
     holder.get(timeout=20)
-
-
-def test_a_worker_of_before_tells_less_and_is_no_finding(project: Project) -> None:
-    """As workers of the last release register and renew: nothing says what they do."""
-    project.send("work", 0, queue="slow")
-    client = project.redis.client()
-    now_ms = int(client.time()[0]) * 1000
-    client.hset(
-        f"{LEDGER}worker:old@host/1.0",
-        mapping={
-            "state": "alive",
-            "renewals": 7,
-            "client_id": 0,
-            "lease_ms": 60_000,
-            "registered_ms": now_ms - 3_600_000,
-            "facts": json.dumps({"nodename": "old@host", "pid": 7, "pool": "prefork"}),
-        },
-    )
-    client.zadd(WORKERS, {"old@host/1.0": now_ms + 60_000})
-    client.hset(f"{LEDGER}meta", mapping={"passed_ms": now_ms, "report": "{}"})
-    client.hincrby(f"{LEDGER}meta", "passed_ms", 0)
-    with Desk(project.app) as desk:
-        status = desk.status()
-
-        assert check(status) == []
-        (old,) = status.workers
-        assert (old.slots, old.queues, old.idle_slots) == (None, (), None)
-        assert status.saturation is None
-        # An older task waits long there; who consumes it nobody knows.
-        client.hincrby(
-            f"{LEDGER}task:{desk.tasks.page().items[0].task_id}", "published_ms", -60_000
-        )
-        assert check(desk.status()) == []

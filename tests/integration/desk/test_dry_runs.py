@@ -55,7 +55,7 @@ def words_of(option: click.Option, group: str) -> tuple[str, ...]:
         return (flag, "1h" if option.type is AGE else "2100-01-01")
     if option.type.name.startswith("json"):
         return (flag, "[]" if option.type.name == "json list" else "{}")
-    named = {"--group": group, "--to-queue": "celery", "--else-queue": "celery", "--workers": "w"}
+    named = {"--group": group, "--to-queue": "celery", "--workers": "w"}
     value = named.get(flag, "w" if option.type is click.STRING and option.multiple else "")
     return (flag, value or ("project.*" if option.type is click.STRING else "1"))
 

@@ -50,7 +50,7 @@ def test_a_dead_worker_that_cannot_be_recovered(
         "one@here/ab.0",
         lease_ms=1,
         client_id=0,
-        facts={"nodename": "one@here", "room": "unacked:spoilt"},
+        facts={"nodename": "one@here", "unacked": "unacked:spoilt"},
     )
 
     def sees(name: str) -> bool:

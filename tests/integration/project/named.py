@@ -20,7 +20,6 @@ def add_tasks(to: Any) -> None:
         )
 
     task("on_gpu", only_workers=("gpu-*",))(tasks.gate)
-    task("on_gpu_or_else", only_workers=("gpu-*",), else_queue="slow")(tasks.gate)
 
     in_line = {"object_id": "name", "on_conflict": "wait"}
     task("in_line_on_gpu", only_workers=("gpu-*",), **in_line)(tasks.gate)

@@ -36,7 +36,7 @@ def test_release_leaves_nothing_of_a_worker_that_was_forgotten_and_came_back(
             lambda: (
                 not any(
                     name.startswith(b"unacked:one@")
-                    for name in client.smembers("celery-reliable.rooms:reliable")
+                    for name in client.smembers("celery-reliable.unacked:reliable")
                 )
             ),
             40,
@@ -55,7 +55,7 @@ def test_release_leaves_nothing_of_a_worker_that_was_forgotten_and_came_back(
     assert release(quick.app).messages == 1
     with quick.redis.client() as client:
         assert client.llen("celery") == 1
-        assert client.keys("unacked*") == client.keys("celery-reliable.rooms:*") == []
+        assert client.keys("unacked*") == client.keys("celery-reliable.unacked:*") == []
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def test_what_is_filed_before_it_hears_that_it_is_forgotten_is_found(
     # It takes itself for alive all along.
     unacked.worker = WorkerHooks(holder=lambda: "one.0")
     unacked.open(sweeper.config.namespace)
-    workers.register("one.0", lease_ms=1, client_id=0, facts={"room": unacked.name})
+    workers.register("one.0", lease_ms=1, client_id=0, facts={"unacked": unacked.name})
     wait_for(lambda: workers.time_ms() > workers.leases()[0].until_ms, 5, "its lease is over")
     assert workers.declare(workers.leases()[0], "lapsed", witness_ms=0).word == "declared"
     sweeper.recovery.recover(workers.leases()[0], SweepReport())
@@ -89,5 +89,5 @@ def test_what_is_filed_before_it_hears_that_it_is_forgotten_is_found(
         monkeypatch.undo()
     with quick.redis.client() as client:
         # A plain task's message stays for its visibility timeout, and its unacked hash on the list.
-        assert client.smembers("celery-reliable.rooms:reliable") == {unacked.name.encode()}
+        assert client.smembers("celery-reliable.unacked:reliable") == {unacked.name.encode()}
     assert len(unacked) == 1

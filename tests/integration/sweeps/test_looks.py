@@ -139,7 +139,7 @@ def test_what_somebody_may_run_is_not_sent_again(
             unacked.open(sweeper.config.namespace)
         assert len(unacked.take(["celery"], ["celery"], 1).deliveries) == 1
     alive, dead = holder == "a worker", holder == "a dead worker"
-    lease = WorkerLease("one", dead, 0, "", "", "", facts={"room": unacked.name})
+    lease = WorkerLease("one", dead, 0, "", "", "", facts={"unacked": unacked.name})
     make_due(project, [task_id])
 
     report = SweepReport()
@@ -270,7 +270,7 @@ def test_recovery_holds_few_of_the_messages_of_a_dead_worker_in_its_memory(
 ) -> None:
     client = project.redis.client()
     workers = sweeper.ledger.workers
-    workers.register("one", lease_ms=10_000, client_id=0, facts={"room": "unacked:one"})
+    workers.register("one", lease_ms=10_000, client_id=0, facts={"unacked": "unacked:one"})
     for number in range(100):
         project.send("work", "x" * 1_000_000)
         raw = client.lpop("celery")

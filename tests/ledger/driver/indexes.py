@@ -203,7 +203,7 @@ class Indexes:
         found = []
         for key in sorted(self._broker.keys("*")):
             name = key.decode()
-            if name.startswith("celery-reliable.rooms:"):
+            if name.startswith("celery-reliable.unacked:"):
                 names = {one.decode() for one in self._broker.smembers(key)}
                 found += [
                     f"{one} is on the list of unacked hashes" for one in sorted(names - hashes)

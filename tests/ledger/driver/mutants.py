@@ -540,14 +540,6 @@ MUTANTS = {
         {**_NAMED, "chances": {"act": 0.0, "publish": 0.1, "moves": 0.1}},
         is_alone=True,
     ),
-    "nowhere_else": Mutant(
-        "what may go to another queue, as nobody may run it, waits for a worker all the same",
-        {"publishing/placement.py": (("    if named.else_queue:\n", "    if False:\n"),)},
-        "does not come to rest",
-        ("named",),
-        _NAMED,
-        is_alone=True,
-    ),
     "given_twice": Mutant(
         "a member of a run gets a worker that another member has",
         {"ledger/lua/assign.lua": (("if not taken[ARGV[i]] then", "if true then"),)},

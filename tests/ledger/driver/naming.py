@@ -46,9 +46,9 @@ class Naming:
         if not self.is_there or call.name == "plain" or self.world.choice.random() < 0.4:
             return {}
         if self.world.choice.random() < 0.2:
-            # As nobody is there it goes to the other queue, where all may run it.
-            self.world.note(f"{call.nonce} is for nobody, or else for all")
-            return {"only_workers": _NOBODY, "else_queue": QUEUE}
+            # As nobody is there it goes to its usual queue, where all may run it.
+            self.world.note(f"{call.nonce} is for nobody first, and then for all")
+            return {"prefer_workers": _NOBODY}
         self._only[call.nonce] = ODD
         self.world.note(f"{call.nonce} is for {ODD}")
         return {"only_workers": ODD}

@@ -134,7 +134,6 @@ def move_tasks(asked: Asked) -> shapes.Moved:
             body.workers,
             by=asked.by,
             prefer=body.prefer,
-            else_queue=body.else_queue,
             dry_run=body.dry_run,
         ).as_dict()
     except CannotMove as exc:

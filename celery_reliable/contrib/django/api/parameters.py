@@ -282,9 +282,6 @@ class MoveBody(Struct, kw_only=True, forbid_unknown_fields=True):
     prefer: Annotated[
         list[str], Meta(max_length=100, description="Those that are to get it first.")
     ] = []
-    else_queue: Annotated[
-        str, Meta(max_length=255, description="Where it goes while none of them is alive.")
-    ] = ""
     dry_run: Annotated[bool, Meta(description="Only say what would become of them.")] = False
 
 

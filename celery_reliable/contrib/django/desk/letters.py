@@ -32,13 +32,9 @@ def letters_page(visit: Visit, extra_context: dict[str, Any] | None = None) -> H
     """List dead letters that fit, the latest first."""
     given = visit.request.GET
     asked = Asked(given, LETTERS, ("group",))
-    number = _page_number(given.get("p", ""))
     cursor, letters = "", []
     count = visit.desk.letters.count()
-    if "p" in given and not asked.values:
-        # By the number of the page: links of older versions, and of templates made for them.
-        letters = visit.desk.letters.list(_PAGE, (number - 1) * _PAGE)
-    elif not asked.problems:
+    if not asked.problems:
         group = asked.values.get("group", "")
         page = gathered(
             lambda cursor, limit: visit.desk.letter_pages.page(
@@ -64,8 +60,6 @@ def letters_page(visit: Visit, extra_context: dict[str, Any] | None = None) -> H
         "next": asked.query(cursor=cursor) if cursor else "",
         "is_first": is_first,
         "fit": str(len(letters)) if is_first and not cursor else _fit(visit, asked),
-        "newer": number - 1,
-        "older": number + 1 if count > number * _PAGE else 0,
         "problem": " ".join(asked.problems),
         **(extra_context or {}),
     }
@@ -132,9 +126,3 @@ def letter_page(
         **(extra_context or {}),
     }
     return visit.render("letter", context, "changelist")
-
-
-def _page_number(text: str) -> int:
-    """Return the number of a page in a query; 1 if it is not a number or too large."""
-    # Some digits are not decimals (such as ²), and the server counts in 64 bits.
-    return max(1, int(text)) if text.isdecimal() and len(text) <= 9 else 1

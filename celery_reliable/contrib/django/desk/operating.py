@@ -93,18 +93,15 @@ def move_page(visit: Visit) -> HttpResponse:
     if not workers and "anywhere" not in given:
         messages.warning(visit.request, "No worker was named.")
         return redirect(back)
-    named: dict[str, Any] = {
-        "prefer": _names(given.get("prefer", "")),
-        "else_queue": given.get("else_queue", "").strip() if workers else "",
-    }
+    prefer = _names(given.get("prefer", ""))
     is_asked = "confirmed" not in given
     try:
-        found = visit.desk.moves.move(chosen, workers, by=visit.by, dry_run=is_asked, **named)
+        found = visit.desk.moves.move(chosen, workers, by=visit.by, prefer=prefer, dry_run=is_asked)
     except CannotMove as exc:
         messages.warning(visit.request, shown(str(exc), _LONGEST_SAID))
         return redirect(back)
     if is_asked:
-        return _ask_to_move(visit, found, {**named, "workers": workers}, back)
+        return _ask_to_move(visit, found, {"workers": workers, "prefer": prefer}, back)
     for task_id in (*found.sent, *found.stopped, *found.stays):
         log(visit, task_id, "Moved")
     for level, said, ids in (
