@@ -144,6 +144,13 @@ def _drawn(found: Status, findings: Sequence[Finding]) -> Any:
         # First of all: it explains the rest.
         parts.append(Text(printable(f"{view.order.kind.value}: {in_words(view.order)}"), "bold"))
     parts += [_pairs(found), Text()]
+    # A terminal that is too low cuts the end off.
+    if not findings:
+        parts.append(Text("Nothing is wrong."))
+    for finding in findings:
+        parts.append(Text(f"{finding.level}: {finding.id}", "bold"))
+        parts.append(Text(printable(f"{finding.message} {finding.hint}")))
+    parts.append(Text())
     parts.append(
         _table(
             ("queue", "waiting", "oldest", "consumed by"),
@@ -177,12 +184,6 @@ def _drawn(found: Status, findings: Sequence[Finding]) -> Any:
                 ],
             )
         )
-    parts.append(Text())
-    if not findings:
-        parts.append(Text("Nothing is wrong."))
-    for finding in findings:
-        parts.append(Text(f"{finding.level}: {finding.id}", "bold"))
-        parts.append(Text(printable(f"{finding.message} {finding.hint}")))
     return Group(*parts)
 
 
