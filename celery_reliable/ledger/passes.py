@@ -100,11 +100,6 @@ class Passes:
         """
         return self._caller.call(_LOOK_AHEAD, [self._keys.meta], [ago_ms])
 
-    def last_report(self) -> str:
-        """Return the last pass's report, as JSON; empty: there is none."""
-        raw = self._caller.read("report", lambda client: client.hget(self._keys.meta, "report"))
-        return raw.decode() if raw else ""
-
     def meta(self) -> dict[str, str]:
         """Return generation, passed_ms, grace_ms and the last pass's report."""
         raw = self._caller.read("meta", lambda client: client.hgetall(self._keys.meta))

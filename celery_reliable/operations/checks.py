@@ -322,15 +322,13 @@ def _queues(status: Status, limits: Limits) -> Iterator[Finding]:
                 f"Start a worker with `-Q {queue.name}`, or find out who sends there.",
             )
             continue
-        drained = _drained(status, queue)
-        yield from _growing(status, queue, drained)
         if age_seconds > limits.oldest_seconds:
             yield Finding(
                 f"{PREFIX}queue_old",
                 "warning",
                 f"The oldest task in {queue.name!r} waits for {span(age_seconds)}, with "
                 f"{queue.depth} messages there.",
-                drained
+                _drained(status, queue)
                 or "More comes than is worked off: start more workers, or see what their slots are "
                 "taken by (`reliable workers`).",
             )
@@ -345,26 +343,6 @@ def _drained(status: Status, queue: QueueView) -> str:
     return (
         f"Operators have drained all that consume it: {names}. `reliable orders` says who and why; "
         "`reliable resume ORDER` ends it."
-    )
-
-
-def _growing(status: Status, queue: QueueView, drained: str) -> Iterator[Finding]:
-    past, patience_seconds = status.past_depths.get(queue.name), _patience_seconds(status)
-    grown = past.grown(patience_seconds) if past is not None else None
-    # A short queue goes up and down without anybody's waiting for long.
-    is_short = (queue.oldest_seconds or 0.0) < patience_seconds / 4
-    if grown is None or past is None or is_short or (queue.depth or 0) < past.found[-1]:
-        return
-    before, seconds = grown
-    yield Finding(
-        f"{PREFIX}queue_growing",
-        "warning",
-        f"{queue.name!r} has grown from {before} to {queue.depth} messages in {span(seconds)}, and "
-        f"in every look of a pass meanwhile; the oldest waits for "
-        f"{span(queue.oldest_seconds or 0.0)}.",
-        drained
-        or "More comes than is worked off: start more workers, or see who publishes so much. A "
-        "burst is worked off by itself.",
     )
 
 
