@@ -73,9 +73,10 @@ def _states(visit: Visit, status: Status) -> list[dict[str, Any]]:
         {
             "name": name,
             "about": words,
-            "count": status.tasks.get(name, 0),
+            "count": status.tasks[name],
             "link": visit.link("changelist") if name == "dead" else visit.link("tasks", state=name),
             "is_exact": status.is_exact or name in ("running", "dead"),
         }
         for name, words in about.items()
+        if status.tasks.get(name)
     ]
