@@ -85,7 +85,7 @@ class Passes:
         """
         return self._caller.call(
             _END_PASS,
-            [self._keys.sweep, self._keys.meta, self._keys.hours],
+            [self._keys.sweep, self._keys.meta, self._keys.minutes],
             [nonce, json.dumps(dict(report)), ahead_count, ended_ms, seen],
         )
 

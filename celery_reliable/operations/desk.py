@@ -18,7 +18,6 @@ from celery_reliable.operations.dead_letters import DeadLetters
 from celery_reliable.operations.depths import Queues
 from celery_reliable.operations.groups import LetterPages
 from celery_reliable.operations.happenings import Happened, Happenings
-from celery_reliable.operations.hours import Hour, last_hours
 from celery_reliable.operations.moves import Moves
 from celery_reliable.operations.objects import Objects
 from celery_reliable.operations.revocations import Revocations
@@ -155,10 +154,6 @@ class Desk:
     def queues(self) -> Queues:
         """The queues, as they are looked at now."""
         return Queues(self.app, self.ledger, self._broker)
-
-    def last_day(self) -> tuple[Hour, ...]:
-        """What happened by the hour: in the last 24, and in the one that runs, at the end."""
-        return last_hours(self.ledger)
 
     def events(
         self,

@@ -21,6 +21,7 @@ from celery_reliable.operations import shapes
 from celery_reliable.operations.depths import Queues, QueueView
 from celery_reliable.operations.status_waiting import Waiting, look_at_waiting
 from celery_reliable.operations.stop_button import OrderView, obeyed_by
+from celery_reliable.operations.throughput import Throughput, look_at_throughput
 from celery_reliable.operations.times import iso
 from celery_reliable.operations.workers import Workers, WorkerView
 from celery_reliable.orders import OrderKind
@@ -111,6 +112,7 @@ class Status:
         dead_letter_max: how many dead letters are kept.
         trimmed: how many were deleted since there were more.
         trimmed_ms: when the last of them was; 0: none ever was.
+        throughput: how fast attempts are processed, and how many fail and are lost.
     """
 
     now_ms: int
@@ -133,6 +135,7 @@ class Status:
     dead_letter_max: int = 0
     trimmed: int = 0
     trimmed_ms: int = 0
+    throughput: Throughput = field(default_factory=Throughput)
 
     def is_paused(self, queue: str) -> bool:
         """Whether an order lets nobody take from a queue."""
@@ -212,6 +215,7 @@ class Status:
             "in_line": dict(self.waits.in_line),
             "places": [one.as_dict() for one in self.waits.places],
             "broker_problem": self.broker_problem,
+            "throughput": self.throughput.as_list(),
         }
 
 
@@ -255,6 +259,7 @@ def look_at_status(
         dead_letter_max=config.dead_letter_max,
         trimmed=int(meta.get("trimmed") or 0),
         trimmed_ms=int(meta.get("trimmed_ms") or 0),
+        throughput=look_at_throughput(ledger),
     )
 
 

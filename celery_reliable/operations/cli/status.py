@@ -24,6 +24,7 @@ from celery_reliable.operations.desk import Desk
 from celery_reliable.operations.order_words import in_words
 from celery_reliable.operations.status import Status
 from celery_reliable.operations.tables import printable
+from celery_reliable.operations.throughput import RATES
 from celery_reliable.operations.times import at, span
 
 __all__ = ["status"]
@@ -182,6 +183,15 @@ def _drawn(found: Status, findings: Sequence[Finding]) -> Any:
                     )
                     for one in found.workers
                 ],
+            )
+        )
+    windows = found.throughput.as_list()
+    if any(one["processed"] or one["lost"] for one in windows):
+        parts.append(Text())
+        parts.append(
+            _table(
+                ("a minute", "last 10 min", "last hour", "last day"),
+                [(name, *(f"{one[name]:g}" for one in windows)) for name in RATES],
             )
         )
     return Group(*parts)
