@@ -36,7 +36,6 @@ _LETTER = "letter-0050000"
 _COMMANDS = (
     "status",
     "status --check",
-    "top --once",
     "tasks",
     "tasks --state parked",
     "tasks --task no.such",

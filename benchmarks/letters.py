@@ -125,7 +125,6 @@ def _looks(desk: Desk, client: Any) -> list[Timed]:
         _told(
             "counted by a filter", 1, lambda _: desk.bulk.count(Chosen(wanted=Filter(task="m*")))
         ),
-        _told("counted by group", 20, lambda _: desk.ledger.groups.count(group)),
     ]
     return found
 

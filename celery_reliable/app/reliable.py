@@ -81,11 +81,11 @@ def reliable_of(app: Celery) -> Reliable:
         return found
 
 
-def _keep_note(app: Any, kind: str, of: str, about: Mapping[str, Any]) -> None:
+def _keep_note(app: Any, kind: str, about: Mapping[str, Any]) -> None:
     """Note an event in the ledger of its app."""
     reliable = reliable_of(app)
     if not reliable.is_unprotected:
-        reliable.ledger.happenings.note(kind, about, of=of)
+        reliable.ledger.happenings.note(kind, about)
 
 
 events.set_keeper(_keep_note)

@@ -14,7 +14,6 @@ from celery_reliable.model import Cause, Reason, SweepReport
     signal=("task_id", "attempt", "losses", "cause", "is_counted"),
     celery_event=("attempt", "losses", "cause", "is_counted", "worker"),
     note=("name", "task_id", "attempt", "losses", "cause", "is_counted", "worker"),
-    counted_by="cause",
 )
 def task_lost(
     *,
@@ -96,7 +95,6 @@ def _of_burial(values: Values) -> int:
     signal=("task_id", "reason", "attempt", "losses", "exception"),
     celery_event=("attempt", "losses", "reason", "exception"),
     note=("name", "task_id", "attempt", "losses", "reason"),
-    counted_by="reason",
 )
 def task_buried(
     *,
@@ -197,7 +195,6 @@ def pass_finished(*, app: Any, report: SweepReport) -> None:
 @Outlets(
     WARNING,
     note=("kind", "target", "object_id", "by", "why", "order"),
-    counted_by="kind",
 )
 def order_given(
     *,
@@ -212,6 +209,6 @@ def order_given(
     """An operator has paused a queue, struck a task or drained a worker."""
 
 
-@Outlets(WARNING, note=("kind", "target", "by", "order"), counted_by="kind")
+@Outlets(WARNING, note=("kind", "target", "by", "order"))
 def order_ended(*, app: Any, kind: str, target: str, by: str, order: str) -> None:
     """An order has ended; ``by`` is empty if its time was over.  What waited for it comes back."""

@@ -49,8 +49,8 @@ INFO, WARNING, ERROR = logging.INFO, logging.WARNING, logging.ERROR
 
 P = ParamSpec("P")
 Values = Mapping[str, Any]
-#: Writes a note: of an app, the event's name, what it is counted apart by, and its fields.
-Keep = Callable[[Any, str, str, Values], None]
+#: Writes a note: of an app, the event's name, and its fields.
+Keep = Callable[[Any, str, Values], None]
 
 #: Arguments that are no fields; and what others are called in a line or a note, and in an event of
 #: Celery's.
@@ -85,7 +85,6 @@ class Outlets:
         celery_kind: its type; empty: the event's name with dashes.
         note: the arguments that its note in the ledger has; None: there is none.  Never an argument
             of a task, and no text that may have one, as an exception's may.
-        counted_by: the argument by whose few values it is counted apart, such as a cause.
         levels: the possible ones, if *level* chooses.
     """
 
@@ -95,7 +94,6 @@ class Outlets:
     celery_event: tuple[str, ...] | None = None
     celery_kind: str = ""
     note: tuple[str, ...] | None = None
-    counted_by: str = ""
     levels: tuple[int, ...] = ()
 
     def __call__(self, function: Callable[P, None]) -> Event[P]:
@@ -180,13 +178,12 @@ class Event(Generic[P]):
                 logger.info("event_not_sent event=%s id=%s error=%s", kind, task_id, exc)
 
     def _note(self, values: Values, names: tuple[str, ...]) -> None:
-        of = str(_plain(values[self.outlets.counted_by])) if self.outlets.counted_by else ""
         about = {IN_LOG.get(name, name): _plain(values[name]) for name in names}
         if "report" in about:
             about["report"] = values["report"].done()
         try:
             if _keep is not None:
-                _keep(values["app"], self.name, of, about)
+                _keep(values["app"], self.name, about)
         except Exception as exc:
             # What happened has happened: that nobody can ask for it later must not undo it.
             logger.info("not_noted event=%s error=%s", self.name, exc)

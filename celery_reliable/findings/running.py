@@ -224,16 +224,6 @@ def _drained(run: Running, queue: str) -> str:
     )
 
 
-def _grows(run: Running, queue: Any) -> dict[str, Any] | None:
-    past = run.status.past_depths.get(queue.name)
-    grown = past.grown(run.long_seconds) if past is not None else None
-    # A short queue goes up and down, and nothing in it waits for long.
-    is_short = (queue.oldest_seconds or 0.0) < run.long_seconds / 4
-    if grown is None or past is None or is_short or (queue.depth or 0) < past.found[-1]:
-        return None
-    return {"before": grown[0], "within": span(grown[1])}
-
-
 def _is_old(run: Running, queue: Any) -> dict[str, Any] | None:
     return {} if (queue.oldest_seconds or 0.0) > run.limits.oldest_seconds else None
 
@@ -380,19 +370,13 @@ RUNNING: Final[tuple[Entry[Running], ...]] = (
         "The oldest task in {name} has waited for {oldest}; {depth} messages wait there.",
         "{do}",
         "Users wait.", _queues(_is_old)),
-    Entry("W040", "queue_growing", "warning",
-        "{name} has grown from {before} to {depth} messages in {within}; the oldest has waited for "
-        "{oldest}.",
-        "{do}",
-        "A burst passes by itself. Otherwise the waits grow, and in the end the memory of Redis.",
-        _queues(_grows)),
-    Entry("W041", "unprocessable", "warning",
+    Entry("W040", "unprocessable", "warning",
         "{sum} that no worker could run put aside ({lately}): {names}.",
         "Workers lack the code of these tasks, or a publisher uses another format. Deploy the "
         "code, then replay them.",
         "They stay dead letters for DEAD_LETTER_SECONDS, and are deleted then.",
         lambda run: _buried(run, "message", "unprocessable")),
-    Entry("W042", "dead_letters_fill", "warning",
+    Entry("W041", "dead_letters_fill", "warning",
         "There are {count} dead letters, and room for {most} (DEAD_LETTER_MAX).",
         "Replay or discard them (`reliable dead-letters groups`), or raise DEAD_LETTER_MAX.",
         "From DEAD_LETTER_MAX on the oldest letters of the largest group are deleted.", _fills),

@@ -224,14 +224,6 @@ class Groups:
         text = self._caller.read("group", lambda client: client.hget(self._keys.groups, group_id))
         return _group_of(text) if text else None
 
-    def count(self, group_id: str) -> int:
-        """Return how many letters the index has of a group."""
-        found = self._caller.read(
-            "group's count",
-            lambda client: client.zlexcount(self._keys.grouped, f"[{group_id} ", f"({group_id}!"),
-        )
-        return int(found)
-
     def letters_of(
         self,
         group_id: str,

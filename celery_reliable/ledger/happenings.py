@@ -1,4 +1,4 @@
-"""What happened to tasks and workers off the straight way: lately, and how often by the hour."""
+"""What happened lately to tasks and workers off the straight way, and counts by the minute."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LONGEST = 200
 #: tells of something would wait for it each time.
 _PAUSE_SECONDS = 10.0
 
-_HOUR_MS = 60 * 60 * 1000
+_MINUTE_MS = 60_000
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class NotedRow:
         at_ms: when, on the server's clock.
         kind: the name of the event; empty where the entry cannot be read.
         about: its fields, as JSON values.
-        is_last: more of this kind in the same minute are counted, and not noted.
+        is_last: more of this kind in the same minute are not noted.
     """
 
     id: str
@@ -56,9 +56,9 @@ class Happenings:
         self._keys = keys
         self._silent_until = 0.0
 
-    def note(self, kind: str, about: Mapping[str, Any], *, of: str = "") -> bool:
+    def note(self, kind: str, about: Mapping[str, Any]) -> bool:
         """Note that something happened, once, without a second try; whether it is noted, as far as
-        is known.  *of*: what it is counted apart by.
+        is known.
         """
         if time.monotonic() < self._silent_until:
             return False
@@ -66,9 +66,9 @@ class Happenings:
         try:
             self._caller.call(
                 _NOTE,
-                [self._keys.happened, self._keys.hours],
+                [self._keys.happened, self._keys.minutes],
                 # Without half surrogates, which no terminal shows: as JSON has them.
-                [kind, of, json.dumps(short), _MOST, _AT_ONCE],
+                [kind, json.dumps(short), _MOST, _AT_ONCE],
                 0,
             )
         except (LedgerRefused, LedgerUnavailable):
@@ -103,25 +103,25 @@ class Happenings:
         found = self.latest(1)
         return found[0].id if found else "0-0"
 
-    def hours(self, count: int) -> tuple[int, list[dict[str, int]]]:
-        """Return the server's time in ms, and what was counted in each of the last *count* hours,
+    def minutes(self, count: int) -> tuple[int, list[dict[str, int]]]:
+        """Return the server's time in ms, and what was counted in each of the last *count* minutes,
         the one that runs now at the end.
         """
 
         def read(client: Any) -> tuple[tuple[int, int], dict[bytes, bytes]]:
             pipe = client.pipeline(transaction=False)
             pipe.time()
-            pipe.hgetall(encoded(self._keys.hours))
+            pipe.hgetall(encoded(self._keys.minutes))
             told = pipe.execute()
             return told[0], told[1]
 
-        time, raw = self._caller.read("hours", read)
+        time, raw = self._caller.read("minutes", read)
         now_ms = ms_of(time)
-        last = now_ms // _HOUR_MS
+        last = now_ms // _MINUTE_MS
         found: list[dict[str, int]] = [{} for _ in range(count)]
         for key, value in raw.items():
-            hour, space, name = text_of(key).partition(" ")
-            at = last - int(hour) if space and hour.isdigit() else -1
+            minute, space, name = text_of(key).partition(" ")
+            at = last - int(minute) if space and minute.isdigit() else -1
             if 0 <= at < count and value.isdigit():
                 found[count - 1 - at][name] = int(value)
         return now_ms, found

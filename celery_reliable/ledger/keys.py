@@ -42,9 +42,11 @@ class Keys:
         return f"{self._prefix}happened"
 
     @property
-    def hours(self) -> str:
-        """HASH: "<hour since 1970> <name>" -> how often that happened."""
-        return f"{self._prefix}hours"
+    def minutes(self) -> str:
+        """HASH: "<minute since 1970> <name>" -> how many attempts were "processed", "failed" or
+        "lost" in it.
+        """
+        return f"{self._prefix}minutes"
 
     @property
     def grouped(self) -> str:

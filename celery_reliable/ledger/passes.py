@@ -85,7 +85,7 @@ class Passes:
         """
         return self._caller.call(
             _END_PASS,
-            [self._keys.sweep, self._keys.meta, self._keys.hours],
+            [self._keys.sweep, self._keys.meta, self._keys.minutes],
             [nonce, json.dumps(dict(report)), ahead_count, ended_ms, seen],
         )
 
@@ -99,11 +99,6 @@ class Passes:
         Messages may have been lost since *ago_ms* milliseconds ago.
         """
         return self._caller.call(_LOOK_AHEAD, [self._keys.meta], [ago_ms])
-
-    def last_report(self) -> str:
-        """Return the last pass's report, as JSON; empty: there is none."""
-        raw = self._caller.read("report", lambda client: client.hget(self._keys.meta, "report"))
-        return raw.decode() if raw else ""
 
     def meta(self) -> dict[str, str]:
         """Return generation, passed_ms, grace_ms and the last pass's report."""

@@ -105,7 +105,7 @@ class Workers(WorkerReads):
                 self._keys.worker(worker),
                 self._keys.workers,
                 self._keys.taken(worker),
-                self._keys.hours,
+                self._keys.minutes,
                 self._keys.orders,
                 self._keys.stops(worker),
                 self._keys.claims(worker),

@@ -14,7 +14,6 @@ from celery_reliable.operations.editing import editable_arguments, publish_edite
 from celery_reliable.operations.filters import BadFilter, Filter, Subject
 from celery_reliable.operations.groups import GroupsOfLetters, LetterPages, UnknownGroup
 from celery_reliable.operations.happenings import KINDS, Happened, Happening, Happenings
-from celery_reliable.operations.hours import Hour
 from celery_reliable.operations.metrics import FleetCollector, registry_of
 from celery_reliable.operations.metrics import install as install_metrics
 from celery_reliable.operations.moves import CannotMove, Moved
@@ -27,6 +26,7 @@ from celery_reliable.operations.status import Status
 from celery_reliable.operations.stop_button import BadOrder, OrderView, UnknownOrder
 from celery_reliable.operations.tables import printable
 from celery_reliable.operations.tasks import TaskView
+from celery_reliable.operations.throughput import RATES, Throughput
 from celery_reliable.operations.times import iso, parse_age, parse_time
 from celery_reliable.operations.uninstall import release
 from celery_reliable.operations.views import full_view, group_view, short_view
@@ -38,6 +38,7 @@ from celery_reliable.orders import OrderKind
 __all__ = [
     "DEFAULT_RATE",
     "KINDS",
+    "RATES",
     "AuditEntry",
     "BadCursor",
     "BadFilter",
@@ -55,7 +56,6 @@ __all__ = [
     "Happened",
     "Happening",
     "Happenings",
-    "Hour",
     "IfRunning",
     "Kind",
     "LetterPages",
@@ -70,6 +70,7 @@ __all__ = [
     "Status",
     "Subject",
     "TaskView",
+    "Throughput",
     "Unclear",
     "UnknownGroup",
     "UnknownOrder",

@@ -13,13 +13,11 @@ from celery_reliable.app import reliable_of
 from celery_reliable.exceptions import LedgerUnavailable
 from celery_reliable.model import SweepReport
 from celery_reliable.operations.audit import AuditEntry, Outcome, noted, read_audit
-from celery_reliable.operations.bulk import Bulk, Chosen, Done
+from celery_reliable.operations.bulk import Bulk
 from celery_reliable.operations.dead_letters import DeadLetters
 from celery_reliable.operations.depths import Queues
-from celery_reliable.operations.estimates import estimated
 from celery_reliable.operations.groups import LetterPages
 from celery_reliable.operations.happenings import Happened, Happenings
-from celery_reliable.operations.hours import Hour, last_hours
 from celery_reliable.operations.moves import Moves
 from celery_reliable.operations.objects import Objects
 from celery_reliable.operations.revocations import Revocations
@@ -86,10 +84,6 @@ class Desk:
     def bulk(self) -> Bulk:
         """What is done to many dead letters at once."""
         return Bulk(self.app, self.ledger, self.letters, self._broker)
-
-    def estimate(self, chosen: Chosen, *, limit: int, seconds: float) -> Done:
-        """Return about how many dead letters are meant, as `estimated` has it."""
-        return estimated(self.bulk, self.letters, self.letter_pages, chosen, limit, seconds)
 
     @contextmanager
     def noted(self, act: str, by: str, about: Mapping[str, Any]) -> Iterator[Outcome]:
@@ -160,10 +154,6 @@ class Desk:
     def queues(self) -> Queues:
         """The queues, as they are looked at now."""
         return Queues(self.app, self.ledger, self._broker)
-
-    def last_day(self) -> tuple[Hour, ...]:
-        """What happened by the hour: in the last 24, and in the one that runs, at the end."""
-        return last_hours(self.ledger)
 
     def events(
         self,

@@ -129,10 +129,6 @@ class LetterPages:
             )
         return found
 
-    def count(self, group_id: str) -> int:
-        """Return how many letters a group has, as far as the group of each is known."""
-        return self._ledger.groups.count(group_id)
-
     def groups(self, wanted: Filter | None = None) -> GroupsOfLetters:
         """Return the groups that fit, by task, reason, exception, cause and text.
 

@@ -41,7 +41,7 @@ class Happening:
         name: of the task; empty where it is about none.
         task_id: likewise.
         about: its other fields, by their names in ``docs/events.rst``.
-        is_last: more of this kind in the same minute are counted by the hour, and not noted.
+        is_last: more of this kind in the same minute are not noted.
     """
 
     cursor: str
@@ -57,7 +57,7 @@ class Happening:
         """What else there is to say: ``attempt 2, 1 loss, child_lost``."""
         said = [_say(name, value) for name, value in self.about.items()]
         if self.is_last:
-            said.append("more of these in this minute are only counted")
+            said.append("more of these in this minute are not noted")
         return ", ".join(filter(None, said))
 
     def as_dict(self) -> shapes.Happening:

@@ -33,7 +33,6 @@ __all__ = [
     "Happened",
     "Happening",
     "Holder",
-    "Hour",
     "Killed",
     "LastPass",
     "LetterEntry",
@@ -50,6 +49,7 @@ __all__ = [
     "Task",
     "TaskInFull",
     "TaskPlaces",
+    "Throughput",
     "WaitsFor",
     "Worker",
     "WorkerDeath",
@@ -231,6 +231,16 @@ class Order(TypedDict):
     notes: list[str]
 
 
+class Throughput(TypedDict):
+    """How many attempts a minute were processed, failed and were lost, in so many minutes."""
+
+    since: str | None
+    minutes: int
+    processed: float
+    failed: float
+    lost: float
+
+
 class Status(TypedDict):
     """A namespace at one moment."""
 
@@ -256,6 +266,8 @@ class Status(TypedDict):
     in_line: dict[str, int]
     places: list[TaskPlaces]
     broker_problem: str
+    #: In the last ten minutes, the last hour and the last day.
+    throughput: list[Throughput]
 
 
 class StatusWithFindings(Status):
@@ -326,27 +338,6 @@ class Audited(TypedDict):
     failed: int
     problem: str
     at: str | None
-
-
-class Hour(TypedDict):
-    """What happened within an hour."""
-
-    start: str | None
-    started: int
-    ended: dict[str, int]
-    failed: int
-    lost: dict[str, int]
-    recovered: int
-    buried: dict[str, int]
-    fenced: int
-    skipped: int
-    given_back: int
-    replayed: int
-    discarded: int
-    workers_died: int
-    workers_started: int
-    workers_left: int
-    passes: int
 
 
 class Happening(TypedDict):

@@ -22,10 +22,11 @@ from celery_reliable.operations import shapes
 from celery_reliable.operations.depths import Queues, QueueView
 from celery_reliable.operations.status_waiting import Waiting, look_at_waiting
 from celery_reliable.operations.stop_button import OrderView, obeyed_by
+from celery_reliable.operations.throughput import Throughput, look_at_throughput
 from celery_reliable.operations.times import iso
 from celery_reliable.operations.workers import Workers, WorkerView
 from celery_reliable.orders import OrderKind
-from celery_reliable.recovery import BrokerView, Depths, depths_of
+from celery_reliable.recovery import BrokerView
 
 __all__ = ["RECENT_SECONDS", "Death", "LastPass", "Server", "Status", "look_at_status"]
 
@@ -105,13 +106,13 @@ class Status:
         recent_seconds: so long ago those were buried at most.
         waits: what waits in the ledger and in no queue: for a moment, a place, a worker.
         orders: what operators have paused, struck and drained.
-        past_depths: how deep queues were at the last passes that looked, by name.
         broker_problem: why the queues could not be looked at; empty if they were.
         sweep_seconds: how often passes run.
         lease_seconds: how long leases are.
         dead_letter_max: how many dead letters are kept.
         trimmed: how many were deleted since there were more.
         trimmed_ms: when the last of them was; 0: none ever was.
+        throughput: how fast attempts are processed, and how many fail and are lost.
     """
 
     now_ms: int
@@ -129,12 +130,12 @@ class Status:
     broker_problem: str
     sweep_seconds: float
     lease_seconds: float
-    past_depths: Mapping[str, Depths] = field(default_factory=dict)
     waits: Waiting = field(default_factory=Waiting)
     orders: tuple[OrderView, ...] = ()
     dead_letter_max: int = 0
     trimmed: int = 0
     trimmed_ms: int = 0
+    throughput: Throughput = field(default_factory=Throughput)
 
     def is_paused(self, queue: str) -> bool:
         """Whether an order lets nobody take from a queue."""
@@ -214,6 +215,7 @@ class Status:
             "in_line": dict(self.waits.in_line),
             "places": [one.as_dict() for one in self.waits.places],
             "broker_problem": self.broker_problem,
+            "throughput": self.throughput.as_list(),
         }
 
 
@@ -252,12 +254,12 @@ def look_at_status(
         broker_problem=problem,
         sweep_seconds=config.sweep_seconds,
         lease_seconds=config.lease_seconds,
-        past_depths=depths_of(report, reliable.project[1]),
         waits=look_at_waiting(app, ledger, looked_at.in_line(), workers),
         orders=obeyed_by(ledger, ledger.orders.read()),
         dead_letter_max=config.dead_letter_max,
         trimmed=int(meta.get("trimmed") or 0),
         trimmed_ms=int(meta.get("trimmed_ms") or 0),
+        throughput=look_at_throughput(ledger),
     )
 
 
@@ -288,8 +290,7 @@ def _last_pass(meta: Mapping[str, str], report: Mapping[str, Any], now_ms: int) 
         return LastPass()
     # What was noted by a clock that was ahead is no time to come.
     age_seconds = max(0.0, round((now_ms - ended_ms) / 1000, 3))
-    counts = {name: one for name, one in report.items() if not isinstance(one, dict)}
-    return LastPass(ended_ms, age_seconds, counts)
+    return LastPass(ended_ms, age_seconds, report)
 
 
 def _deaths(meta: Mapping[str, str]) -> tuple[Death, ...]:

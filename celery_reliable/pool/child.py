@@ -8,7 +8,6 @@ import time
 from functools import cache, partial
 from typing import Any
 
-from celery import states
 from celery.app import app_or_default
 from celery.exceptions import Ignore, Reject, Retry
 from kombu.serialization import loads, prepare_accept_content
@@ -181,7 +180,7 @@ class _Working:
             },
         }
         self.telling.begins(self._app.tasks[name], found, headers)
-        self._report.count(self._report.begun, name)
+        self._report.begun[name] = self._report.begun.get(name, 0) + 1
         own_life.has_task()
         limits = self._shift.limits.get(name)
         if limits is None:
@@ -220,10 +219,8 @@ class _Working:
         ):
             self._report.left = Left(found.tag, found.queue, found.message, outcome)
             return False
-        if not isinstance(error, NotBegun):
-            kinds = ((Retry, states.RETRY), (Ignore, states.IGNORED))
-            how = next((how for kind, how in kinds if isinstance(error, kind)), states.FAILURE)
-            self._report.count(self._report.no_success, str(how))
+        if not isinstance(error, (NotBegun, Retry, Ignore)):
+            self._report.failed += 1
         return True
 
     def _give_up(self, claim: Claim, task_id: str) -> None:

@@ -62,19 +62,14 @@ class Report:
 
     #: How many tasks have begun, by name.
     begun: dict[str, int] = field(default_factory=dict)
-    #: How many did not succeed, by Celery's state.
-    no_success: dict[str, int] = field(default_factory=dict)
+    #: How many failed.
+    failed: int = 0
     #: It ended because nothing waits.
     found_nothing: bool = False
     left: Left | None = None
     #: The tag under which a message may have been filed, and its task claimed, as the server has
     #: not answered.
     unsure: str = ""
-
-    @staticmethod
-    def count(counts: dict[str, int], name: str) -> None:
-        """Add one to the count of *name*."""
-        counts[name] = counts.get(name, 0) + 1
 
     @property
     def total(self) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from celery_reliable.recovery.announcements import try_to_announce
 from celery_reliable.recovery.broker_view import BrokerView, Step
-from celery_reliable.recovery.depths import Depths, depths_of
 from celery_reliable.recovery.losses import Losses
 from celery_reliable.recovery.lost_messages import MOST_BYTES
 from celery_reliable.recovery.own_queues import empty_own_queue
@@ -19,14 +18,12 @@ __all__ = [
     "MOST_PASSES_IN_A_ROW",
     "REVOCABLE",
     "BrokerView",
-    "Depths",
     "Losses",
     "Pacing",
     "Step",
     "Sweeper",
     "call_off",
     "call_off_task",
-    "depths_of",
     "empty_own_queue",
     "is_in_chord",
     "is_over",

@@ -9,20 +9,18 @@ from __future__ import annotations
 
 import secrets
 import time
-from typing import Any
 
 from celery import Celery
 
 from celery_reliable import clock, events
 from celery_reliable.app import reliable_of
 from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
-from celery_reliable.leases import WorkerLease, too_long_seconds
+from celery_reliable.leases import WorkerLease
 from celery_reliable.ledger import Ledger, answers
 from celery_reliable.log import logger
 from celery_reliable.model import SweepReport
 from celery_reliable.recovery.broker_view import BrokerView
 from celery_reliable.recovery.dead_workers import DeadWorkers
-from celery_reliable.recovery.depths import note_depths
 from celery_reliable.recovery.losses import Losses
 from celery_reliable.recovery.lost_messages import Asked
 from celery_reliable.recovery.named_tasks import NamedTasks
@@ -131,7 +129,7 @@ class Sweeper:
             report, has_looked = self._run(asked, is_behind=answer.behind_ms is not None)
             self.ledger.passes.end(
                 nonce,
-                {**report.as_dict(), **self._depths(answer.now_ms)},
+                report.as_dict(),
                 str(asked.count) if asked and has_looked else "",
                 ended_ms=server_clock.expected_ms,
                 seen=self.named.seen,
@@ -186,26 +184,6 @@ class Sweeper:
                 self.broker.keep_fresh()
         report.duration_seconds = round(time.monotonic() - started, 3)
         return report, has_looked
-
-    def _depths(self, now_ms: int) -> dict[str, Any]:
-        """Return what operators are told of the queues; nothing rather than an error."""
-        config = self.config
-        every_ms = int(250 * too_long_seconds(config.lease_seconds, config.sweep_seconds))
-        try:
-            return note_depths(
-                self.ledger.passes.last_report(),
-                self.broker,
-                self.project[1],
-                sorted(self.app.amqp.queues),
-                now_ms,
-                every_ms,
-            )
-        except (LedgerUnavailable, LedgerRefused):
-            raise
-        except Exception as exc:
-            logger.debug("broker_view_lost error=%s", exc)
-            self.broker.close()
-            return {}
 
     def _set_back(self, report: SweepReport) -> None:
         """Set back what is due, after a step of the server's clock."""

@@ -11,7 +11,6 @@ from typing import Any
 
 from billiard.einfo import ExceptionWithTraceback
 from billiard.exceptions import Terminated, TimeLimitExceeded, WorkerLostError
-from celery import states
 from celery.exceptions import Ignore, InvalidTaskError, Reject, Retry
 from celery.signals import task_revoked
 from celery.worker import state
@@ -45,15 +44,13 @@ def _raised(exc_info: Any) -> BaseException:
 
 
 def _count(request: Any, exc: BaseException) -> None:
-    """Count an attempt that began and did not succeed, by Celery's state."""
+    """Count an attempt that began, and failed or did not end."""
     if not request.is_ours or request.worker_pid is None or isinstance(exc, NotBegun):
         return
     if request.reliable_is_taken or isinstance(exc, _STOPPED):
-        throughput.no_success("")
-        return
-    kinds = ((Retry, states.RETRY), (Ignore, states.IGNORED), (Reject, states.REJECTED))
-    how = next((how for kind, how in kinds if isinstance(exc, kind)), states.FAILURE)
-    throughput.no_success(str(how))
+        throughput.not_ended()
+    elif not isinstance(exc, (Retry, Ignore, Reject)):
+        throughput.failed()
 
 
 class ReliableRequest(OpenRequest):

@@ -204,8 +204,7 @@ class Shifts:
         for name, count in report.begun.items():
             state.total_count[name] += count
             state.all_total_count[0] += count
-        for how, count in report.no_success.items():
-            throughput.no_success(how, count)
+        throughput.failed(report.failed)
         if report.unsure:
             self._unsure.add(report.unsure)
         channel = self._requests.channel

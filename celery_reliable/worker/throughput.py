@@ -1,8 +1,8 @@
-"""How many attempts a worker's pool begins and ends: told with its heartbeat, for operators.
+"""How many attempts a worker's pool processes, and how many of them fail: told with its heartbeat,
+for operators.
 
 Celery counts in the main process what begins, and knows what runs.  What Celery calls a request's
-`on_failure` for is counted here.  All else that has begun and does not run was successful, so no
-success pays for being counted.
+`on_failure` for is counted here.  So no success pays for being counted.
 """
 
 from __future__ import annotations
@@ -11,39 +11,32 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
 
-from celery import Celery, states
+from celery import Celery
 from celery.worker import state
 
 from celery_reliable.options import is_reliable
 
-__all__ = ["Counts", "Throughput", "given_back", "no_success"]
+__all__ = ["Counts", "Throughput", "failed", "not_ended"]
 
-#: By Celery's state; "" is of attempts that were lost, stopped or taken.
-_others: Counter[str] = Counter()
-#: How many messages went back to their queues unbegun.
-_given_back = 0
+_counted: Counter[str] = Counter()
 #: Pools call from threads of their own.
 _lock = threading.Lock()
 
 
-def no_success(how: str, count: int = 1) -> None:
-    """Count attempts of reliable tasks that did not succeed: the state in which they ended; empty,
-    they did not end.
-    """
+def failed(count: int = 1) -> None:
+    """Count attempts of reliable tasks that ended in a failure."""
     with _lock:
-        _others[how] += count
+        _counted["failed"] += count
 
 
-def given_back(count: int) -> None:
-    """Count messages that went back to their queues, as they could not be begun here."""
-    global _given_back
-    _given_back += count
+def not_ended() -> None:
+    """Count an attempt of a reliable task that began, and was lost, stopped or taken."""
+    with _lock:
+        _counted["not_ended"] += 1
 
 
 class Counts:
-    """What this process has counted of the reliable tasks of one app, since it was started; of
-    messages that were given back, all.
-    """
+    """What this process has counted of the reliable tasks of one app, since it was started."""
 
     def __init__(self, app: Celery) -> None:
         # Not `app.tasks` with each count: Celery takes a lock there, and this is asked by a thread
@@ -52,8 +45,8 @@ class Counts:
         self._last: dict[str, int] = {}
 
     def totals(self) -> Mapping[str, int]:
-        """Return what began, what ended by state, and what was given back.  Never less than before;
-        for one thread.
+        """Return how many attempts were processed, and how many of them failed.  Never less than
+        before; for one thread.
         """
         begun = sum(
             count
@@ -61,15 +54,13 @@ class Counts:
             if is_reliable(self._tasks.get(name))
         )
         with _lock:
-            others = dict(_others)
+            counted = _counted.copy()
         try:
             running = sum(is_reliable(one.task) for one in list(state.active_requests))
         except RuntimeError:
             # Another thread began or ended one just now.
             return self._last
-        succeeded = begun - running - sum(others.values())
-        found = {"started": begun, "given_back": _given_back, f"ended:{states.SUCCESS}": succeeded}
-        found.update({f"ended:{how}": count for how, count in others.items() if how})
+        found = {"processed": begun - running - counted["not_ended"], "failed": counted["failed"]}
         # What is counted in more than one step may be between two of them.
         self._last = {name: max(total, self._last.get(name, 0)) for name, total in found.items()}
         return self._last

@@ -26,7 +26,6 @@ from celery_reliable.compat.kombu import list_key, priority_of
 from celery_reliable.compat.notes import note, noted
 from celery_reliable.compat.pool import futures_of
 from celery_reliable.context import WorkerProcess
-from celery_reliable.worker import throughput
 
 __all__ = ["Unbegun"]
 
@@ -147,7 +146,6 @@ class Unbegun:
         if any(moved):
             self._unlimited_from = _begun() + sum(moved) * _BEGUN_FOR_EACH
             self._is_sparing = True
-            throughput.given_back(sum(moved))
             events.unbegun_given_back(worker=self._process.id, count=sum(moved))
 
 

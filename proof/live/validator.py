@@ -21,7 +21,7 @@ NOT_JUDGED = frozenset({"begin_pass", "end_pass", "set_back", "due", "ripe", "re
 #: Arguments that may hold what users wrote, by script.
 SECRET = {
     "record": (6,), "claim": (10,), "bury": (4, 5, 6), "replay": (4,), "move": (4,),
-    "resend": (5,), "settle": (4,), "store": (3,), "lose": (12,), "blame": (6,), "note": (3,),
+    "resend": (5,), "settle": (4,), "store": (3,), "lose": (12,), "blame": (6,), "note": (2,),
     "audit": (2,), "heartbeat": (5,), "register": (4,), "order": (8,), "group": (),
     "end_pass": (2,),
 }  # fmt: skip

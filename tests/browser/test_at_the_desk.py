@@ -104,4 +104,5 @@ def test_what_waits_says_for_whom(visitor: Visitor, night: Night) -> None:
 
 
 def count(visitor: Visitor, state: str) -> int:
-    return int(visitor.find(f"#desk-states [data-state='{state}']").get_attribute("data-count"))
+    """What the tile says; a state without a task has none."""
+    return sum(map(int, visitor.attributes(f"#desk-states [data-state='{state}']", "data-count")))

@@ -71,7 +71,7 @@ def test_groups_lead_to_their_letters(some: None, put: Callable[..., None], log_
     assert client.get(f"{LIST}?group=abcd").status_code == 404
 
 
-def test_a_filter_over_many_letters_finds_the_few_that_fit_and_counts_them(
+def test_a_filter_over_many_letters_finds_the_few_that_fit(
     put: Callable[..., None], log_in: Any, celery_project: Celery
 ) -> None:
     client = log_in("view", "change")
@@ -89,7 +89,7 @@ def test_a_filter_over_many_letters_finds_the_few_that_fit_and_counts_them(
         shown = page(client.get(f"{LIST}?{query}"))
 
         assert len(listed(shown)) == 50, query
-        assert re.search(r"70 of 4070 dead letters fit", " ".join(shown.split())), query
+        assert "at least 50 of 4070 dead letters fit" in " ".join(shown.split()), query
         assert 'id="desk-replay-all"' in shown
         (older,) = re.findall(r'href="(\?[^"]*)" id="desk-next"', shown)
         assert len(listed(page(client.get(LIST + unescape(older))))) == 20, query

@@ -199,7 +199,6 @@ def test_a_name_forges_no_line(project: Project, run: Run) -> None:
         ["workers", "--long"],
         ["audit"],
         ["events", "--limit", "100"],
-        ["top", "--once"],
         ["revoke", f"none-{forged}"],
         ["move", f"none-{forged}", "--workers", "w"],
         ["objects", "--task", forged, "--id", forged],

@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
-from celery_reliable.app import reliable_of
 from celery_reliable.broker.unacked import script
-from celery_reliable.operations.hours import last_hours
 from tests.integration.conftest import ONE_EACH, Project
 from tests.integration.figures import assert_each_ran_once, wait_until_settled
 from tests.integration.project.awkward import add_tasks
+from tests.integration.project.watching import TOLD
 from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
 PROJECT = "tests.integration.project"
 AWKWARD = f"{PROJECT}.awkward"
+WATCHING = f"{PROJECT}.watching"
 #: In the order in which they are published.
 SHORT = (("work", 0.01), ("plain_work", 0.01), ("plain_late", "open"))
 
@@ -113,13 +113,11 @@ def test_messages_do_not_go_to_and_fro_between_workers_that_are_busy_by_turns(
     """A count that no load changes: every tenth goes back, and what each fetched at first."""
     project = project.with_settings(reliable={"GIVE_BACK_SECONDS": 0.1})
     ids = [project.send("work", (0.3, 0, 0, 0, 0)[n % 5]).id for n in range(100)]
-    workers = project.start_workers("one", "two", concurrency=1)
+    project.start_workers("one", "two", app=WATCHING, concurrency=1)
     wait_until_settled(project.redis, 60)
     assert_each_ran_once(project.effects, ids)
-    for worker in workers.values():
-        # It tells its counts as it leaves.
-        assert worker.stop() == 0
-    went_back = sum(hour.given_back for hour in last_hours(reliable_of(project.app).ledger))
+    told = [json.loads(row) for row in project.effects.client.lrange(TOLD, 0, -1)]
+    went_back = sum(one["count"] for one in told if one["signal"] == "unbegun_given_back")
     print(f"{went_back} of {len(ids)} went back")
     assert 0 < went_back <= len(ids) / 10 + 2 * 4
 

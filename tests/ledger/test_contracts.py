@@ -206,7 +206,7 @@ def test_every_kind_of_key_is_in_the_readme() -> None:
         keys.dead,
         keys.audit,
         keys.happened,
-        keys.hours,
+        keys.minutes,
         keys.grouped,
         keys.groups,
         keys.ended,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from itertools import count
 from typing import Any
 
@@ -18,32 +19,29 @@ from celery_reliable.ledger.transitions import Step
 from celery_reliable.ledger.workers import _HEARTBEAT
 from celery_reliable.operations import happenings as following
 from celery_reliable.operations.happenings import Happened, Happenings
-from celery_reliable.operations.hours import Hour, last_hours
 from celery_reliable.operations.pages import BadCursor
+from celery_reliable.operations.throughput import Throughput, look_at_throughput
 from tests.ledger.scene import LEASE_MS, RestartableScene, Scene, open_ledger
 from tests.support.waiting import wait_for
 
-HOUR_MS = 3_600_000
+MINUTE_MS = 60_000
 
 
-def note(scene: Scene, kind: str = "task_lost", of: str = "", **about: Any) -> None:
-    assert scene.ledger.happenings.note(kind, about, of=of)
+def note(scene: Scene, kind: str = "task_lost", **about: Any) -> None:
+    assert scene.ledger.happenings.note(kind, about)
 
 
 def beat(scene: Scene, worker: str = "me", **counted: int) -> None:
-    named = {name.replace("_", ":"): total for name, total in counted.items()}
-    answer = scene.workers.heartbeat(worker, lease_ms=LEASE_MS, client_id=0, counted=named)
+    answer = scene.workers.heartbeat(worker, lease_ms=LEASE_MS, client_id=0, counted=counted)
     assert isinstance(answer, Renewed)
 
 
-def now(scene: Scene) -> Hour:
-    return last_hours(scene.ledger)[-1]
-
-
-def hour_of(scene: Scene) -> int:
-    """The hour that runs; not one that is about to end."""
-    wait_for(lambda: scene.workers.time_ms() % HOUR_MS < HOUR_MS - 5_000, 10, "no hour ends")
-    return scene.workers.time_ms() // HOUR_MS
+def counted(scene: Scene) -> dict[str, int]:
+    """What was counted in the last day."""
+    found: Counter[str] = Counter()
+    for minute in look_at_throughput(scene.ledger).counted:
+        found.update(minute)
+    return dict(found)
 
 
 def page(scene: Scene, after: str = "", **wanted: Any) -> Happened:
@@ -51,10 +49,9 @@ def page(scene: Scene, after: str = "", **wanted: Any) -> Happened:
 
 
 def test_it_is_read_as_it_was_noted(scene: Scene) -> None:
-    hour_of(scene)
     before_ms = scene.workers.time_ms()
-    note(scene, "task_lost", "child_lost", name="work", id="x\udcff", losses=2, worker="w" * 500)
-    note(scene, "task_lost", "worker_lost", name="work", id="y", losses=1)
+    note(scene, "task_lost", name="work", id="x\udcff", losses=2, worker="w" * 500)
+    note(scene, "task_lost", name="work", id="y", losses=1)
     note(scene, "worker_left", worker="one")
 
     found = page(scene)
@@ -67,30 +64,40 @@ def test_it_is_read_as_it_was_noted(scene: Scene) -> None:
     assert second.task_id == "y"
     assert (third.kind, third.name, third.sentence) == ("worker_left", "", "on one")
     assert (found.is_all, found.cursor) == (True, third.cursor)
-    assert (now(scene).lost, now(scene).workers_left) == ({"child_lost": 1, "worker_lost": 1}, 1)
 
 
-def test_hours_are_those_of_a_day_and_the_one_that_runs(scene: Scene) -> None:
-    hour = hour_of(scene)
-    key = scene.ledger.keys.hours
-    note(scene, "task_recovered")
-    for ago, times in ((1, 2), (24, 3), (25, 4)):
-        scene.client.hset(key, f"{hour - ago} task_buried:lost", times)
-    scene.client.hset(key, f"{hour + 1} task_buried:lost", 5)
-    scene.client.hset(key, mapping={"junk": "1", f"{hour} of_another_version": "7"})
-    scene.client.hset(key, f"{hour} task_skipped", "junk")
+def test_only_losses_are_counted(scene: Scene) -> None:
+    for kind in ("task_lost", "worker_left", "task_lost"):
+        note(scene, kind)
 
-    found = last_hours(scene.ledger)
+    assert counted(scene) == {"lost": 2}
 
-    assert [one.start_ms // HOUR_MS for one in found] == list(range(hour - 24, hour + 1))
-    assert [dict(one.buried) for one in found] == [{"lost": 3}, *[{}] * 22, {"lost": 2}, {}]
-    assert (found[-1].recovered, found[-1].skipped) == (1, 0)
-    assert found[-1].as_dict()["recovered"] == 1
+
+def test_minutes_are_those_of_a_day_with_the_one_that_runs(scene: Scene) -> None:
+    wait_for(lambda: scene.workers.time_ms() % MINUTE_MS < 50_000, 15, "no minute ends")
+    minute = scene.workers.time_ms() // MINUTE_MS
+    key = scene.ledger.keys.minutes
+    for ago, times in ((0, 1), (1439, 3), (1440, 4), (-1, 5)):
+        scene.client.hset(key, f"{minute - ago} lost", times)
+    scene.client.hset(key, mapping={"junk": "1", f"{minute} processed": "junk"})
+
+    found = look_at_throughput(scene.ledger).counted
+
+    assert [dict(one) for one in found] == [{"lost": 3}, *[{}] * 1438, {"lost": 1}]
+
+
+def test_a_slice_is_a_mean_and_the_minute_that_runs_is_not_over() -> None:
+    minutes = [{"processed": 60, "failed": 6, "lost": 3}] * 20
+    # 15 seconds of a minute have passed.
+    found = Throughput(30_000_015_000, (*minutes[1:], {"processed": 15})).slices(10, 3)
+
+    assert [one["processed"] for one in found] == [60.0, 60.0, 0.0]
+    assert (found[1]["failed"], found[1]["lost"], found[1]["minutes"]) == (6.0, 3.0, 10)
+    assert [str(one["since"])[11:16] for one in found] == ["05:11", "05:01", "04:51"]
 
 
 def test_a_storm_of_one_kind_leaves_room_for_the_others(scene: Scene) -> None:
-    hour_of(scene)
-    wait_for(lambda: scene.workers.time_ms() % 60_000 < 55_000, 15, "no minute ends")
+    wait_for(lambda: scene.workers.time_ms() % MINUTE_MS < 55_000, 15, "no minute ends")
     note(scene, "task_lost", id="before")
     for number in range(130):
         note(scene, "task_skipped", id=str(number))
@@ -100,15 +107,14 @@ def test_a_storm_of_one_kind_leaves_room_for_the_others(scene: Scene) -> None:
 
     assert [one.task_id for one in found] == ["before", *map(str, range(100)), "after"]
     assert [one.task_id for one in found if one.is_last] == ["99"]
-    assert "only counted" in found[100].sentence
-    assert now(scene).skipped == 130
+    assert "are not noted" in found[100].sentence
 
 
 def test_the_oldest_go(scene: Scene) -> None:
     keys = scene.ledger.keys
     for _ in range(2_000):
-        args = ["task_lost", "", "{}", 100, 10_000]
-        step = Step(_NOTE, [keys.happened, keys.hours], args)
+        args = ["task_lost", "{}", 100, 10_000]
+        step = Step(_NOTE, [keys.happened, keys.minutes], args)
         assert isinstance(scene.ledger._caller.run(step), Noted)
 
     # Whole nodes of a hundred are dropped.
@@ -190,48 +196,45 @@ def test_who_follows_is_told_that_the_ledger_stays_away(restartable: Restartable
 
 
 def test_counts_of_beats_are_each_counted_once(scene: Scene) -> None:
-    hour_of(scene)
-    beat(scene, started=3, ended_SUCCESS=2)
+    beat(scene, processed=2)
     # The next two are lost; the totals go on.
-    beat(scene, started=10, ended_SUCCESS=9)
-    beat(scene, started=10, ended_SUCCESS=10, ended_FAILURE=1)
+    beat(scene, processed=9)
+    beat(scene, processed=10, failed=1)
     # Nothing that goes back is counted, nor what is not told.
-    beat(scene, started=4)
+    beat(scene, processed=4)
     beat(scene)
-    beat(scene, "other", started=1)
+    beat(scene, "other", processed=1)
 
-    assert (now(scene).started, dict(now(scene).ended)) == (11, {"FAILURE": 1, "SUCCESS": 10})
-    assert now(scene).failed == 1
+    assert counted(scene) == {"processed": 11, "failed": 1}
 
     # A copy of an older call comes late, over another connection.
     keys = scene.ledger.keys
-    late = [keys.worker("me"), keys.workers, keys.taken("me"), keys.hours]
+    late = [keys.worker("me"), keys.workers, keys.taken("me"), keys.minutes]
     late += [keys.orders, keys.stops("me"), keys.claims("me")]
-    with_number = ["me", LEASE_MS, 0, 3, "", "started", 99]
+    with_number = ["me", LEASE_MS, 0, 3, "", "processed", 99]
     scene.ledger._caller.run(Step(_HEARTBEAT, late, with_number))
-    assert now(scene).started == 11
+    assert counted(scene)["processed"] == 11
 
 
 def test_who_comes_back_under_another_name_begins_anew(scene: Scene) -> None:
-    hour_of(scene)
-    beat(scene, started=5)
+    beat(scene, processed=5)
     scene.kill_worker("me")
-    dead = scene.workers.heartbeat("me", lease_ms=LEASE_MS, client_id=0, counted={"started": 7})
+    dead = scene.workers.heartbeat("me", lease_ms=LEASE_MS, client_id=0, counted={"processed": 7})
     assert isinstance(dead, BeatOfDead)
-    assert now(scene).started == 5
+    assert counted(scene)["processed"] == 5
     scene.workers.deregister("me", in_unacked=0)
     scene.start_worker("me.1")
-    beat(scene, "me.1", started=2)
-    assert now(scene).started == 7
+    beat(scene, "me.1", processed=2)
+    assert counted(scene)["processed"] == 7
 
 
-@pytest.mark.parametrize("damage", ["hours", "happened"])
+@pytest.mark.parametrize("damage", ["minutes", "happened"])
 def test_what_cannot_be_noted_disturbs_nobody(scene: Scene, damage: str) -> None:
     keys = scene.ledger.keys
     scene.client.set(getattr(keys, damage), "a text")
 
     assert scene.ledger.happenings.note("task_lost", {"id": "x"}) is False
-    beat(scene, started=3)
+    beat(scene, processed=3)
     begun = scene.ledger.passes.begin(
         "mine", interval_ms=0, ttl_ms=60_000, interruption_ms=60_000, lease_ms=LEASE_MS
     )
@@ -241,9 +244,9 @@ def test_what_cannot_be_noted_disturbs_nobody(scene: Scene, damage: str) -> None
 
     # When it is mended, what beats have counted meanwhile is not lost.
     scene.client.delete(getattr(keys, damage))
-    if damage == "hours":
-        beat(scene, started=4)
-        assert now(scene).started == 4
+    if damage == "minutes":
+        beat(scene, processed=4)
+        assert counted(scene)["processed"] == 4
 
 
 def test_a_ledger_that_does_not_answer_is_waited_for_once(
@@ -265,10 +268,11 @@ def test_a_ledger_that_does_not_answer_is_waited_for_once(
 
 
 def test_a_pass_forgets_what_is_past_and_what_is_yet_to_come(scene: Scene) -> None:
-    hour = hour_of(scene)
-    key = scene.ledger.keys.hours
-    kept = {f"{hour - ago} started" for ago in (48, 24, 0, -1)}
-    gone = {f"{hour - ago} started" for ago in (49, 500, -2, -9_999)}
+    wait_for(lambda: scene.workers.time_ms() // MINUTE_MS % 60 != 59, 70, "no hour ends")
+    hour = scene.workers.time_ms() // MINUTE_MS // 60 * 60
+    key = scene.ledger.keys.minutes
+    kept = {f"{hour - ago} lost" for ago in (1440, 60, 0, -120)}
+    gone = {f"{hour - ago} lost" for ago in (1441, 9_999, -121, -9_999)}
     scene.client.hset(key, mapping=dict.fromkeys(kept | gone, 1))
 
     def run_pass() -> None:
@@ -280,10 +284,10 @@ def test_a_pass_forgets_what_is_past_and_what_is_yet_to_come(scene: Scene) -> No
     run_pass()
     left = {name.decode() for name in scene.client.hkeys(key)}
     assert left == kept | {"trimmed in"}
-    # Two days after the last pass nothing is left.
-    assert 47 * HOUR_MS < scene.client.pttl(key) <= 48 * HOUR_MS
+    # A day after the last pass nothing is left.
+    assert 23 * 60 * MINUTE_MS < scene.client.pttl(key) <= 24 * 60 * MINUTE_MS
 
     # Once an hour is enough.
-    scene.client.hset(key, f"{hour - 49} started", 1)
+    scene.client.hset(key, f"{hour - 1441} lost", 1)
     run_pass()
-    assert scene.client.hexists(key, f"{hour - 49} started")
+    assert scene.client.hexists(key, f"{hour - 1441} lost")

@@ -50,9 +50,8 @@ With events on, Flower and other monitors receive Celery's own ``task-failed`` a
 died that would have sent it. Monitors show the names of our events as a task's state until the next
 of Celery's own that counts for more: ``LOST``, then ``RECOVERED``, then ``SUCCESS`` or ``FAILURE``.
 
-A *note* has the name of the line and these fields. Notes are counted by the hour, and separately
-for each value of a field in brackets. A note may get lost. No note has an argument of a task, or
-the text of an exception, which may have one.
+A *note* has the name of the line and these fields. A note may get lost. No note has an argument of
+a task, or the text of an exception, which may have one.
 
 .. list-table::
    :header-rows: 1
@@ -117,9 +116,6 @@ def _row(one: events.Event[Any]) -> str:
     celery_event = _code(to.celery_event, IN_CELERY_EVENT)
     if to.celery_kind:
         celery_event = f"``{to.celery_kind}``: {celery_event}"
-    note = [
-        f"({name})" if name == to.counted_by else IN_LOG.get(name, name) for name in to.note or ()
-    ]
     return _as_row(
         [
             f"``{one.name}``",
@@ -127,7 +123,7 @@ def _row(one: events.Event[Any]) -> str:
             _code(one.fields, IN_LOG) if level else "",
             signal,
             celery_event,
-            _code(note),
+            _code(to.note, IN_LOG),
             " ".join(one.when.split()),
         ]
     )

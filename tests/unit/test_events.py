@@ -45,7 +45,7 @@ def test_an_idle_pass_is_a_signal_and_nothing_else(caplog: pytest.LogCaptureFixt
         heard.append((sender, report))
 
     app = _App()
-    events.set_keeper(lambda app, name, of, about: noted.append(about))
+    events.set_keeper(lambda app, name, about: noted.append(about))
     signals.pass_finished.connect(hear)
     try:
         for report in (SweepReport(looked_at=2), SweepReport(lost=1, duration_seconds=0.01)):

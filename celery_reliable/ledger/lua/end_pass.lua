@@ -1,10 +1,10 @@
 --[[
 end_pass: note that a pass of the sweeper has finished, with its report; the first of an hour also forgets what was
-counted two days ago.
+counted more than a day ago.
 
 KEYS[1]   pass   STRING
 KEYS[2]   meta   HASH
-KEYS[3]   hours  HASH
+KEYS[3]   minutes  HASH
 ARGV[1]   nonce         of this pass
 ARGV[2]   report        JSON
 ARGV[3]   ahead_count   as it was when the pass began, if all was looked at that was asked for; else ""
@@ -33,13 +33,13 @@ if tonumber(redis.pcall('HGET', KEYS[3], 'trimmed in') or -1) ~= hour then
   local items = redis.pcall('HGETALL', KEYS[3])
   for i = 1, #items, 2 do
     -- Also what a clock has left that was ahead.
-    local of = tonumber(string.match(items[i], '^(%d+) ') or hour)
-    if of < hour - 48 or of > hour + 1 then
+    local minute = tonumber(string.match(items[i], '^(%d+) ') or hour * 60)
+    if minute < hour * 60 - 1440 or minute > hour * 60 + 120 then
       redis.pcall('HDEL', KEYS[3], items[i])
     end
   end
   redis.pcall('HSET', KEYS[3], 'trimmed in', string.format('%.0f', hour))
-  redis.pcall('PEXPIRE', KEYS[3], 172800000)
+  redis.pcall('PEXPIRE', KEYS[3], 86400000)
 end
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then
   -- What two passes have seen at once nobody knows.

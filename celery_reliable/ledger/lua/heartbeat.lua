@@ -5,7 +5,7 @@ Moves     alive -> alive   (the lease is renewed; a lapsed lease too, until some
 KEYS[1]   worker    HASH
 KEYS[2]   workers   ZSET
 KEYS[3]   taken     HASH   id -> "<attempt> <token>"
-KEYS[4]   hours     HASH
+KEYS[4]   minutes   HASH
 KEYS[5]   orders    HASH
 KEYS[6]   stops     HASH   id -> "<attempt> <how> <token>"
 KEYS[7]   claims    HASH   of the worker
@@ -48,10 +48,10 @@ elseif state == 'alive' then
   end
   -- Totals, of which the last are kept: however many beats were lost, each is counted once.  It is for people only,
   -- so nothing that goes wrong with it may keep the lease from being renewed.
-  local hour = string.format('%.0f ', math.floor(now_ms / 3600000))
+  local minute = string.format('%.0f ', math.floor(now_ms / 60000))
   for i = 6, #ARGV, 2 do
     local more = ARGV[i + 1] - (tonumber(redis.pcall('HGET', KEYS[1], 'counted ' .. ARGV[i])) or 0)
-    if more > 0 and type(redis.pcall('HINCRBY', KEYS[4], hour .. ARGV[i], more)) == 'number' then
+    if more > 0 and type(redis.pcall('HINCRBY', KEYS[4], minute .. ARGV[i], more)) == 'number' then
       redis.pcall('HSET', KEYS[1], 'counted ' .. ARGV[i], ARGV[i + 1])
     end
   end

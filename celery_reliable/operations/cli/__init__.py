@@ -26,7 +26,6 @@ from celery_reliable.operations.cli.revoking import revoke, stop
 from celery_reliable.operations.cli.runs import run
 from celery_reliable.operations.cli.status import status
 from celery_reliable.operations.cli.tasks import objects, show, tasks
-from celery_reliable.operations.cli.top import top
 from celery_reliable.operations.cli.workers import workers
 
 __all__ = ["reliable"]
@@ -48,7 +47,6 @@ for _command in (replay, discard):
 for _command in (
     doctor,
     status,
-    top,
     events,
     tasks,
     show,

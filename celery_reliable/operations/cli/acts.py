@@ -36,7 +36,6 @@ __all__ = ["discard", "replay"]
 
 #: For so long letters are counted.
 _COUNT_SECONDS = 0.7
-_MOST_COUNTED = 10**9
 
 _all_option = click.option("--all", "all_", is_flag=True, help="All that there are.")
 _dry_run_option = click.option("--dry-run", is_flag=True, help="Only count them.")
@@ -267,7 +266,7 @@ def _chosen(
 
 def _meant(desk: Desk, chosen: Chosen, limit: int | None) -> Done:
     """Count for as long as a person waits; whole unless there are more than were counted."""
-    found = desk.estimate(chosen, limit=limit or _MOST_COUNTED, seconds=_COUNT_SECONDS)
+    found = desk.bulk.count(chosen, limit=limit, seconds=_COUNT_SECONDS)
     return replace(found, is_whole=True) if found.done == limit else found
 
 

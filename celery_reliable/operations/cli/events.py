@@ -56,8 +56,7 @@ def events(
 ) -> None:
     """List what happened to tasks and workers off the straight way, the latest at the end.
 
-    What goes well is not among it: `top` has how much that is.  With --follow and --json each line
-    is one event.
+    What goes well is not among it.  With --follow and --json each line is one event.
     """
     show = _shown_as_json if as_json else _shown
     with errors_told(ctx), Desk(app_of(ctx), patience_seconds=PATIENCE_SECONDS) as desk:

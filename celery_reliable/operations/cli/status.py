@@ -24,6 +24,7 @@ from celery_reliable.operations.desk import Desk
 from celery_reliable.operations.order_words import in_words
 from celery_reliable.operations.status import Status
 from celery_reliable.operations.tables import printable
+from celery_reliable.operations.throughput import RATES
 from celery_reliable.operations.times import at
 
 __all__ = ["status"]
@@ -144,6 +145,13 @@ def _drawn(found: Status, findings: Sequence[Finding]) -> Any:
         # First of all: it explains the rest.
         parts.append(Text(printable(f"{view.order.kind.value}: {in_words(view.order)}"), "bold"))
     parts += [_pairs(found), Text()]
+    # A terminal that is too low cuts the end off.
+    if not findings:
+        parts.append(Text("Nothing is wrong."))
+    for finding in findings:
+        parts.append(Text(f"{finding.level}: {finding.code} {finding.name}", "bold"))
+        parts.append(Text(printable(f"{finding.message} {finding.hint}")))
+    parts.append(Text())
     parts.append(
         _table(
             ("queue", "waiting", "oldest", "consumed by"),
@@ -177,12 +185,15 @@ def _drawn(found: Status, findings: Sequence[Finding]) -> Any:
                 ],
             )
         )
-    parts.append(Text())
-    if not findings:
-        parts.append(Text("Nothing is wrong."))
-    for finding in findings:
-        parts.append(Text(f"{finding.level}: {finding.code} {finding.name}", "bold"))
-        parts.append(Text(printable(f"{finding.message} {finding.hint}")))
+    windows = found.throughput.as_list()
+    if any(one["processed"] or one["lost"] for one in windows):
+        parts.append(Text())
+        parts.append(
+            _table(
+                ("a minute", "last 10 min", "last hour", "last day"),
+                [(name, *(f"{one[name]:g}" for one in windows)) for name in RATES],
+            )
+        )
     return Group(*parts)
 
 

@@ -39,10 +39,10 @@ def test_a_worker_is_meant_by_the_same_names_everywhere(soon: Project, run: Run)
     # Every door says so.
     (worker,) = run("workers", "--json", project=soon).json["items"]
     assert (worker["state"], worker["drained"]) == ("alive", True)
-    for command in (["workers"], ["workers", "--long"], ["status"], ["top", "--once"]):
+    for command in (["workers"], ["workers", "--long"], ["status"]):
         out = run(*command, project=soon).out
         assert "drained" in out.partition("worker ")[2].partition("\n1 worker")[0], out
-    assert "its fan" in run("top", "--once", project=soon).out
+    assert "its fan" in run("status", project=soon).out
     waiting = soon.send("work", 0.01)
     soon.effects.open_gate("door")
     task.get(timeout=20)
@@ -121,7 +121,7 @@ def test_a_paused_queue_is_said_to_be_paused_wherever_it_is_shown(
     assert "the partner's night" in listed[task.id]["sentence"]
     (queue,) = run("queues", "--json").json["items"]
     assert queue["paused"] is True
-    for command in (["queues"], ["status"], ["top", "--once"]):
+    for command in (["queues"], ["status"]):
         out = run(*command).out
         (line,) = [line for line in out.splitlines() if line.startswith("celery ")]
         assert "paused" in line, out

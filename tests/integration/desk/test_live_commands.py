@@ -1,22 +1,17 @@
-"""`events`, `top` and completion at a terminal, of a process of their own where that matters."""
+"""`events` and completion at a terminal, of a process of their own where that matters."""
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
-import pty
 import re
 import select
 import shlex
 import signal
-import struct
 import subprocess
 import sys
-import termios
 import textwrap
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -28,12 +23,10 @@ from click.testing import CliRunner, Result
 
 from celery_reliable.operations import KINDS, Desk
 from celery_reliable.operations.cli import reliable
-from celery_reliable.operations.cli.top import _View
 from tests.integration.commands import entry_point_path
 from tests.integration.conftest import APP, Project
 from tests.support.processes import REPOSITORY
 from tests.support.redis_server import RedisServer
-from tests.support.waiting import wait_for
 
 PAGES = ("operations-live.rst",)
 Spawn = Callable[..., "subprocess.Popen[bytes]"]
@@ -142,109 +135,6 @@ def test_events_end_when_nobody_reads_them_any_more(desk: Desk, spawn: Spawn) ->
     assert process.stderr.read() == b""
 
 
-class Terminal:
-    """A terminal of 80 columns and 24 lines, and what was printed on it."""
-
-    def __init__(self) -> None:
-        self.ours, self.theirs = pty.openpty()
-        fcntl.ioctl(self.theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-        self.before = termios.tcgetattr(self.theirs)
-        self.seen = ""
-
-    def sees(self, text: str) -> bool:
-        if select.select([self.ours], [], [], 0.1)[0]:
-            # What a terminal is asked for after its end is an error.
-            with suppress(OSError):
-                self.seen += os.read(self.ours, 65536).decode("utf-8", "replace")
-        return text in self.seen
-
-    @property
-    def frame(self) -> list[str]:
-        """The lines of the last screen, without colours."""
-        last = self.seen.rpartition("\x1b[H")[2]
-        return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", last).splitlines()
-
-    def close(self) -> None:
-        os.close(self.ours)
-        os.close(self.theirs)
-
-
-@pytest.fixture
-def terminal() -> Iterator[Terminal]:
-    found = Terminal()
-    yield found
-    found.close()
-
-
-@pytest.mark.parametrize("leave", ["q", "ctrl-c", "terminated"])
-def test_top_leaves_the_terminal_as_it_was(
-    project: Project, desk: Desk, spawn: Spawn, terminal: Terminal, leave: str
-) -> None:
-    project.send("work", 0)
-    note(desk, name="billing.charge", id="4711", attempt=1)
-    process = spawn(
-        "top",
-        "--interval",
-        "0.2",
-        stdin=terminal.theirs,
-        stdout=terminal.theirs,
-        stderr=terminal.theirs,
-        start_new_session=True,
-    )
-    wait_for(lambda: terminal.sees("billing.charge"), 30, "a screen")
-    assert "\x1b[?1049h" in terminal.seen
-    assert len(terminal.frame) <= 24
-    note(desk, name="billing.later", id="4712")
-    wait_for(lambda: terminal.sees("billing.later"), 20, "it is drawn again")
-    assert termios.tcgetattr(terminal.theirs) != terminal.before
-
-    if leave == "terminated":
-        process.terminate()
-    elif leave == "ctrl-c":
-        process.send_signal(signal.SIGINT)
-    else:
-        os.write(terminal.ours, b"q")
-    wait_for(lambda: terminal.sees("\x1b[?1049l") and process.poll() is not None, 20, "its end")
-
-    assert process.returncode == (128 + signal.SIGTERM if leave == "terminated" else 0)
-    assert termios.tcgetattr(terminal.theirs) == terminal.before
-    assert "Traceback" not in terminal.seen
-    # The cursor is shown again.
-    assert terminal.seen.rindex("\x1b[?25h") > terminal.seen.rindex("\x1b[?25l")
-
-
-def test_top_once_is_one_screen(project: Project, desk: Desk, run: Callable[..., Result]) -> None:
-    project.send("work", 0)
-    for number in range(40):
-        note(desk, name="billing.charge", id=f"id-{number}\x1b[2J", worker="w" * 300)
-
-    ran = run("top", "--once")
-
-    lines = ran.output.splitlines()
-    assert ran.exit_code == 0, ran.output
-    assert max(map(len, lines)) <= 80
-    assert len(lines) <= 25
-    assert "\x1b" not in ran.output
-    assert "0 running, 1 queued" in ran.output
-    assert "error: E016 no_worker" in ran.output
-    assert re.search(r"^hour \(UTC\) +began +ended", ran.output, re.MULTILINE)
-    assert "id-39" in lines[-1]
-    assert run("top").exit_code == 2
-
-
-def test_top_asks_little_more_than_status(desk: Desk, redis_server: RedisServer) -> None:
-    view, client = _View(desk), redis_server.client()
-    note(desk, id="one")
-    view.lines(24)
-
-    def cost(look: Callable[[], object]) -> int:
-        before = int(client.info("stats")["total_commands_processed"])
-        look()
-        return int(client.info("stats")["total_commands_processed"]) - before
-
-    assert cost(lambda: view.lines(24)) <= cost(desk.status) + 3
-
-
 def completed(*arguments: str, incomplete: str = "") -> list[str]:
     """What the shell is told for `celery -A proj reliable ARGUMENTS INCOMPLETE`."""
     asked = ShellComplete(celery, {"auto_envvar_prefix": "CELERY"}, "celery", "_CELERY_COMPLETE")
@@ -295,8 +185,8 @@ def test_each_command_and_block_of_the_page_runs(
     note(desk, name="billing.charge", id="4711", attempt=1)
     page = (REPOSITORY / "docs" / "operations-live.rst").read_text("utf-8")
     commands = re.findall(r"^    celery -A proj reliable (.+)$", page, re.MULTILINE)
-    # By tests of their own.
-    endless = {"events --follow", "top"}
+    # By a test of its own.
+    endless = {"events --follow"}
     assert set(commands) > endless
     for command in commands:
         if command not in endless:
@@ -310,4 +200,4 @@ def test_each_command_and_block_of_the_page_runs(
     monkeypatch.setitem(sys.modules, "proj", ModuleType("proj"))
     monkeypatch.setitem(sys.modules, "proj.celery", module)
     exec(compile(textwrap.dedent(block), "operations-live.rst", "exec"), {})
-    assert capsys.readouterr().out == "['attempt 1']\n0 since then\n0 attempts began in this hour\n"
+    assert capsys.readouterr().out == "['attempt 1']\n0 since then\n"

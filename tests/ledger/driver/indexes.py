@@ -155,7 +155,16 @@ class Indexes:
             if not name.startswith(self.prefix):
                 continue
             kind, _, rest = name.removeprefix(self.prefix).partition(":")
-            kept = ("dead", "grouped", "groups", "ended", "ended_at", "audit", "happened", "hours")
+            kept = (
+                "dead",
+                "grouped",
+                "groups",
+                "ended",
+                "ended_at",
+                "audit",
+                "happened",
+                "minutes",
+            )
             if kind in ("meta", "pass", "sent", "workers", "direct", *kept):
                 continue
             if kind == "worker" and rest in workers:

@@ -21,7 +21,7 @@ def fleet_runs_page(visit: Visit) -> HttpResponse:
     """List the runs that are not over."""
     found = visit.desk.runs.all()
     context = {"title": "Runs", "runs": [_run(visit, one) for one in found]}
-    return visit.render("fleet_runs", context, "fleet_runs")
+    return visit.render("fleet_runs", context, "tasks")
 
 
 def fleet_run_page(visit: Visit, run: str) -> HttpResponse:
@@ -36,7 +36,7 @@ def fleet_run_page(visit: Visit, run: str) -> HttpResponse:
         ]
         more = max(0, len(found.members) - _MOST_MEMBERS)
         context |= {"run": _run(visit, found), "members": members, "more": more}
-    return visit.render("fleet_run", context, "fleet_runs")
+    return visit.render("fleet_run", context, "tasks")
 
 
 def _run(visit: Visit, one: RunView) -> dict[str, Any]:

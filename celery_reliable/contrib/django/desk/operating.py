@@ -68,15 +68,13 @@ def _tell(visit: Visit, found: Revoked) -> None:
     request = visit.request
     if found.done:
         messages.success(request, f"{_counted(found.done)} revoked.")
-    if found.running and not found.problem:
+    if found.running:
         told = "may finish" if found.if_running is IfRunning.FINISH else "told to stop"
         messages.info(request, f"Running, and {told}: {len(found.running)}.")
     if found.failed:
         messages.warning(request, f"{_counted(found.failed)} could not be revoked.")
     if found.gone:
         messages.warning(request, f"{_counted(len(found.gone))} gone already.")
-    if found.problem:
-        messages.warning(request, shown(found.problem, _LONGEST_SAID))
 
 
 def move_page(visit: Visit) -> HttpResponse:

@@ -6,9 +6,8 @@ from typing import Any
 
 from django.http import HttpResponse
 
-from celery_reliable.contrib.django.desk.charts import charts_of
 from celery_reliable.contrib.django.desk.visits import Visit, shown
-from celery_reliable.operations import Status, check, group_view
+from celery_reliable.operations import RATES, Status, check, group_view
 
 __all__ = ["overview_page"]
 
@@ -42,7 +41,7 @@ def overview_page(visit: Visit) -> HttpResponse:
         "more_queues": max(0, len(view["queues"]) - _MOST_QUEUES),
         "saturation": status.saturation,
         "report": {k: v for k, v in view["last_pass"]["report"].items() if v},
-        "charts": charts_of(desk.last_day()),
+        "throughput": _throughput(status),
         "groups": [
             {
                 **shown(group_view(one), _LONGEST),
@@ -74,9 +73,29 @@ def _states(visit: Visit, status: Status) -> list[dict[str, Any]]:
         {
             "name": name,
             "about": words,
-            "count": status.tasks.get(name, 0),
+            "count": status.tasks[name],
             "link": visit.link("changelist") if name == "dead" else visit.link("tasks", state=name),
             "is_exact": status.is_exact or name in ("running", "dead"),
         }
         for name, words in about.items()
+        if status.tasks.get(name)
     ]
+
+
+def _throughput(status: Status) -> list[dict[str, Any]]:
+    """Return the last hour and the last day, in pieces.
+
+    What goes into attributes is text: languages write numbers otherwise.
+    """
+    pieces = [*status.throughput.slices(10, 6), *status.throughput.slices(180, 8)]
+    most = max(max(one["processed"], one["lost"]) for one in pieces)
+    rows = [
+        {
+            "since": one["since"],
+            "minutes": one["minutes"],
+            "cells": [(name.capitalize(), f"{one[name]:g}") for name in RATES],
+            "most": f"{most:g}",
+        }
+        for one in pieces
+    ]
+    return rows if most else []

@@ -177,7 +177,7 @@ def begin_page(visit: Visit, act: Act, given: Mapping[str, str]) -> HttpResponse
     """Ask whether all that fit are meant, and say how many those are."""
     run = Run.of(act, given)
     if not run.problems:
-        counts = visit.desk.estimate(run.chosen, limit=_MOST_COUNTED, seconds=_COUNT_SECONDS)
+        counts = visit.desk.bulk.count(run.chosen, limit=_MOST_COUNTED, seconds=_COUNT_SECONDS)
         run = replace(run, before_ms=counts.before_ms, total=counts.done, is_exact=counts.is_whole)
     return _ask(visit, run, run.problems)
 

@@ -55,6 +55,7 @@ def tasks_page(visit: Visit) -> HttpResponse:
         "next": asked.query(cursor=cursor) if cursor else "",
         "is_first": not given.get("cursor"),
         "find_link": visit.link("find"),
+        "runs_link": visit.link("fleet_runs"),
         "problem": " ".join(asked.problems),
     }
     return visit.render("tasks", context, "tasks", 400 if asked.problems else 200)

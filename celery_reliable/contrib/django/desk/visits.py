@@ -37,7 +37,6 @@ _TABS = (
     ("groups", "Groups"),
     ("objects", "Objects"),
     ("workers", "Workers"),
-    ("fleet_runs", "Runs"),
     ("orders", "Orders"),
     ("audit", "Audit"),
 )
