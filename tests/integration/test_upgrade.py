@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -75,6 +76,9 @@ def old_tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
         # Until 3.11.4 and 3.10.12 Python has no filters.
         safely: dict[str, Any] = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
         tar.extractall(folder, **safely)
+    # Until the first release both have the number of the next one.
+    version = folder / "celery_reliable" / "version.py"
+    version.write_text(re.sub(r'= "[^"]+"$', '= "0.9"', version.read_text("utf-8"), flags=re.MULTILINE))
     return folder
 
 
