@@ -78,7 +78,7 @@ def old_tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
         tar.extractall(folder, **safely)
     # Until the first release both have the number of the next one.
     version = folder / "celery_reliable" / "version.py"
-    version.write_text(re.sub(r'= "[^"]+"$', '= "0.9"', version.read_text("utf-8"), flags=re.MULTILINE))
+    version.write_text(re.sub(r'(?m)= "[^"]+"$', '= "0.9"', version.read_text("utf-8")))
     return folder
 
 

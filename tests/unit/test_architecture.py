@@ -6,7 +6,6 @@ import ast
 import importlib
 from collections.abc import Iterator
 from itertools import chain
-from pathlib import Path
 
 from tests.support.architecture import (
     PACKAGE,
@@ -20,9 +19,6 @@ from tests.support.architecture import (
 )
 
 FLOORS = floors()
-
-#: A module or a class of this size is about two things, and asks to be two.
-MOST_OF_A_MODULE, MOST_OF_A_CLASS = 400, 200
 
 
 def imports() -> Iterator[tuple[str, str]]:
@@ -91,30 +87,3 @@ def test_the_page_is_linked() -> None:
     for page in ("README.rst", "CONTRIBUTING.rst"):
         text = PAGE.parents[1].joinpath(page).read_text("utf-8")
         assert "``docs/architecture.rst``" in text, page
-
-
-def test_no_module_and_no_class_has_outgrown_its_size() -> None:
-    """Those that ask to be two: `CONTRIBUTING.rst` says from which size on."""
-    modules = {str(path.relative_to(PACKAGE)): lines(path) for path in PACKAGE.rglob("*.py")}
-    classes = {
-        f"{path.relative_to(PACKAGE)}: {node.name}": node.end_lineno - node.lineno + 1
-        for path in PACKAGE.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text("utf-8")))
-        if isinstance(node, ast.ClassDef) and node.end_lineno is not None
-    }
-
-    assert len(modules) > 300
-    assert len(classes) > 300
-    assert {name: size for name, size in modules.items() if size >= MOST_OF_A_MODULE} == {}
-    assert {name: size for name, size in classes.items() if size >= MOST_OF_A_CLASS} == {}
-
-
-def lines(path: Path) -> int:
-    """How many lines a file has."""
-    return len(path.read_text("utf-8").splitlines())
-
-
-def test_the_sizes_are_those_that_are_asked_of_contributors() -> None:
-    text = PAGE.parents[1].joinpath("CONTRIBUTING.rst").read_text("utf-8")
-
-    assert f"less than {MOST_OF_A_MODULE} lines, a class less than {MOST_OF_A_CLASS}" in text
