@@ -20,8 +20,10 @@ from proof.soak.table import FAULTS, STRAY
 
 __all__ = ["Anomaly", "Judgement", "judge", "unexplained"]
 
-#: A row is written a moment after what it tells of.
+#: A row is written a moment after the write that it reports.
 _LATE_SECONDS = 1.0
+#: Or before it: a task is about to be published, a result is stored before its task is settled.
+_EARLY_SECONDS = 1.0
 #: How long after its fault a worker may be declared dead.
 _DECLARED_SECONDS = 2.0
 _MICROSECONDS = 1_000_000
@@ -108,7 +110,7 @@ class _Told:
 
     def within(self, lost: tuple[float, float], task: str, *kinds: str) -> bool:
         """Whether such a row of a task is of that time."""
-        since, until = lost[0], lost[1] + _LATE_SECONDS
+        since, until = lost[0] - _EARLY_SECONDS, lost[1] + _LATE_SECONDS
         return any(
             row["kind"] in kinds and since <= row["at"] / _MICROSECONDS <= until
             for row in self._by_task[task]

@@ -135,7 +135,7 @@ MUTANTS = {
     "innocents": Mutant(
         "a worker's death is charged to all that it ran",
         {
-            "leases.py": (("return not self.word or self.charged == task_id", "return True"),),
+            "leases.py": (("return self.charged == task_id", "return True"),),
             "recovery/dead_workers.py": (
                 (
                     '        if lease.verdict.word == "only" and self._has_unopened',
@@ -153,7 +153,7 @@ MUTANTS = {
             "chances": {"act": 0.0, "publish": 0.2},
         },
         is_alone=True,
-        tried_first=12,
+        tried_first=4,
     ),
     "clock_back": Mutant(
         "after a step back nobody sweeps for as long as the step",
@@ -164,6 +164,7 @@ MUTANTS = {
         },
         "does not come to rest",
         ("clock", "kill_worker"),
+        tried_first=10,
     ),
     "stuck_lock": Mutant(
         "an attempt that is taken as stuck loses its object while it runs",
@@ -207,8 +208,8 @@ MUTANTS = {
         "anybody publishes the id of a task that waits for its canvas",
         {
             "ledger/lua/record.lua": (
-                ("and (not found[5] or found[5] == ARGV[13]) then", "then"),
-                ("found[5] and (found[5] == ARGV[13] or found[5] == '1') then", "found[5] then"),
+                ("state == 'waiting' and found[5] == ARGV[13] then", "state == 'waiting' then"),
+                ("'running' and found[5] == ARGV[13] then", "'running' and found[5] then"),
             ),
         },
         "though its id was alive when it was published",
@@ -236,7 +237,7 @@ MUTANTS = {
         "does not come to rest|was accepted, and has never ended",
         ("hostile", "restart"),
         {"tasks": ("work",)},
-        tried_first=3,
+        tried_first=1,
     ),
     "late_burial": Mutant(
         "a late copy of a task that has ended is buried by a worker without its code",
@@ -248,6 +249,7 @@ MUTANTS = {
         "is buried, after it had ended",
         ("codeless", "copies"),
         {"tasks": ("work", "brief"), "outcomes": ("ok",)},
+        tried_first=4,
     ),
     "stale_burial": Mutant(
         "a stale copy buries what goes on with another message, at a worker without its code",
@@ -322,7 +324,7 @@ MUTANTS = {
         },
         is_alone=True,
         n_worlds=150,
-        tried_first=46,
+        tried_first=19,
     ),
     "late_heartbeat": Mutant(
         "a heartbeat that comes late stores the connection that was given up",
@@ -331,7 +333,7 @@ MUTANTS = {
         ("late", "cut"),
         {"delays": 0.1, "n_hosts": 2, "chances": {"cut": 0.02, "late": 0.02}},
         is_alone=True,
-        tried_first=13,
+        tried_first=12,
     ),
     "late_revocation": Mutant(
         "a revocation that comes late calls off what was published after it",
@@ -505,7 +507,7 @@ MUTANTS = {
         (),
         _BUSY,
         is_alone=True,
-        tried_first=3,
+        tried_first=8,
     ),
     "anybodys": Mutant(
         "a worker begins what its message says is for others",
@@ -521,6 +523,7 @@ MUTANTS = {
         ("named", "copies"),
         {**_NAMED, "chances": {"act": 0.0, "publish": 0.2, "named": 0.02, "copies": 0.1}},
         is_alone=True,
+        tried_first=3,
     ),
     "moved_in_vain": Mutant(
         "who is moved takes along whom its message named before",
@@ -566,6 +569,7 @@ MUTANTS = {
             "chances": {"act": 0.1, "publish": 0.2, "kill_worker": 0.01, "long": 0.02},
         },
         is_alone=True,
+        tried_first=7,
     ),
     "out_of_line": Mutant(
         "whoever comes takes a free place, whoever stands in the line",
