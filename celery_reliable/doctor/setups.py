@@ -48,7 +48,7 @@ def setup_of(reliable: Reliable, tasks: Mapping[str, Any] | None = None, pool: s
     """
     app, config, conf = reliable.app, reliable.config, reliable.app.conf
     own = _setup_of_settings(conf)
-    here = replace(own, where="here", pool=pool or own.pool, versions=dict(_installed()))
+    here = replace(own, where="this host", pool=pool or own.pool, versions=dict(_installed()))
     named = conf.get("worker_pool_start_method") or "fork"
     is_elsewhere = "django_celery_beat" in str(conf.beat_scheduler)
     return Setup(
@@ -63,7 +63,8 @@ def setup_of(reliable: Reliable, tasks: Mapping[str, Any] | None = None, pool: s
         here=here,
         tasks=_tasks_of(app.tasks if tasks is None else tasks),
         workers=(own,),
-        schedule=None if is_elsewhere else _schedule(conf.beat_schedule or {}),
+        schedule=_schedule(conf.beat_schedule or {}),
+        is_schedule_elsewhere=is_elsewhere,
         queued_seconds=config.queued_seconds,
         eta_horizon_seconds=config.eta_horizon_seconds,
         gives_back_seconds=config.give_back_seconds,

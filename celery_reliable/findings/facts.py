@@ -174,7 +174,8 @@ class Setup:
         bounds: the releases of other packages that fit: the least, and the first that is too new.
         tasks: those of the app.
         workers: the living ones; where there are none, what the settings would make.
-        schedule: beat's: the names of tasks by the names of entries; None: it is elsewhere.
+        schedule: beat's: the names of tasks by the names of entries.
+        is_schedule_elsewhere: whether there may be more entries, in a database.
         results_expire_seconds: 0: never; None: there are no results, or nobody knows.
         fills_ledger: whether results are on the ledger's server.
         gives_back_seconds: the setting GIVE_BACK_SECONDS; 0: what is fetched stays.
@@ -189,11 +190,12 @@ class Setup:
     cache: str | None = None
     start_method: str = "fork"
     is_default_method: bool = False
-    here: WorkerSetup = field(default_factory=lambda: WorkerSetup(where="here"))
+    here: WorkerSetup = field(default_factory=lambda: WorkerSetup(where="this host"))
     bounds: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     tasks: Sequence[TaskSetup] = ()
     workers: Sequence[WorkerSetup] = ()
-    schedule: Mapping[str, str] | None = field(default_factory=dict)
+    schedule: Mapping[str, str] = field(default_factory=dict)
+    is_schedule_elsewhere: bool = False
     results_expire_seconds: float | None = None
     fills_ledger: bool = False
     queued_seconds: float = 60.0
@@ -215,7 +217,11 @@ class Setup:
     def may_take(self, task: TaskSetup) -> float | None:
         """Return for how long a task may run without a `touch`; None: nothing says."""
         own = [one for one in (task.time_to_run_seconds, task.time_limit) if one]
-        return min(own or [one.time_limit for one in self.workers if one.time_limit], default=None)
+        return (
+            min(own)
+            if own
+            else max((one.time_limit for one in self.workers if one.time_limit), default=None)
+        )
 
 
 @dataclass(frozen=True, slots=True)

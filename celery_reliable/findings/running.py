@@ -136,7 +136,7 @@ def _died(run: Running) -> Seen:
     return {
         "names": listed(names),
         "workers": counted(len(names), "worker"),
-        "lately": span(run.limits.recent_seconds),
+        "lately": f"in the last {span(run.limits.recent_seconds)}",
         "ago": span(run.age(last.at_ms)),
         "cause": causes.get(last.cause, last.cause),
         "claims": counted(last.claims, "task") if last.claims else "nothing",
@@ -153,7 +153,8 @@ def _forgotten(run: Running) -> Iterator[dict[str, Any]]:
         if order.kind is OrderKind.PAUSE:
             held = sum(one.depth or 0 for one in status.queues if order.names(one.name))
         yield {
-            "what": f"{order.kind.value} {order.target}",
+            "what": f"{order.kind.value} {order.target}"
+            + ("" if order.object_id is None else f" (object {order.object_id})"),
             "by": (order.by or "somebody") + (f": {order.why}" if order.why else ""),
             "since": span(age),
             "held": counted(held, "task"),
@@ -238,7 +239,7 @@ def _buried(run: Running, noun: str, *reasons: str) -> dict[str, Any] | None:
     return {
         "count": counts.total(),
         "sum": counted(counts.total(), noun),
-        "lately": span(run.status.recent_seconds),
+        "lately": f"in the last {span(run.status.recent_seconds)}",
         "names": listed([f"{name} {count}" for name, count in counts.most_common()]),
         "id": last.example_id,
         "cause": last.group.cause or last.group.reason,

@@ -56,11 +56,11 @@ def acl_words(missing: Iterable[str], rule: Iterable[str]) -> list[str]:
 
 
 def _word(missing: str, patterns: Iterable[str]) -> str:
-    kind, _, key = missing.rpartition(" ")
-    if kind == "the channel":
+    if missing.startswith("the channel "):
         return "&*"
-    if kind != "the key":
+    if not missing.startswith("the key "):
         return f"+{missing.lower()}"
+    key = missing.removeprefix("the key ")
     return "~" + next((one for one in patterns if fnmatchcase(key, one)), f"{key}*")
 
 

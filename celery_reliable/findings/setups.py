@@ -175,23 +175,23 @@ def _grace(setup: Setup) -> Iterator[dict[str, Any]]:
 def _misnamed(setup: Setup) -> Seen:
     return _by(
         f"{name} ({task})"
-        for name, task in sorted((setup.schedule or {}).items())
+        for name, task in sorted(setup.schedule.items())
         if task.startswith("celery_reliable.") and task not in (_SWEEP, _ROWS)
     )
 
 
 def _sweeps(setup: Setup) -> list[str]:
-    return sorted(name for name, task in (setup.schedule or {}).items() if task == _SWEEP)
+    return sorted(name for name, task in setup.schedule.items() if task == _SWEEP)
 
 
 def _unswept(setup: Setup) -> Seen:
     pools = {one.pool for one in setup.workers}
     is_needed = pools and pools == {"gevent"} and not _sweeps(setup)
-    return _by(sorted(pools)) if is_needed and setup.schedule is not None else None
+    return _by(sorted(pools)) if is_needed and not setup.is_schedule_elsewhere else None
 
 
 def _rows(setup: Setup) -> Seen:
-    if setup.schedule is None or _ROWS in setup.schedule.values():
+    if setup.is_schedule_elsewhere or _ROWS in setup.schedule.values():
         return None
     return _by(one.name for one in setup.tasks if one.has_row)
 
@@ -291,7 +291,7 @@ SETUP: Final[tuple[Entry[Setup], ...]] = (
         "times.", _visibility),
     Entry("W017", "prefetch_holds_work", "warning",
         "{names} fetches {what}, and keeps it waiting behind long tasks: {why}.",
-        "Set worker_prefetch_multiplier = 1, or GIVE_BACK_SECONDS above 0.",
+        "Set worker_prefetch_multiplier = 1 (or --prefetch-multiplier 1).",
         "Tasks wait for minutes in a busy worker while others are idle.", _prefetch),
     Entry("W018", "results_expire_early", "warning",
         "result_expires is {expire} seconds, less than {names}.",

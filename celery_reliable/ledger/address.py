@@ -7,10 +7,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 import redis
-from redis.connection import parse_url, to_bool
+from redis.connection import parse_url
 
 from celery_reliable.exceptions import ConfigurationError
 from celery_reliable.settings import REDIS_SCHEMES, sanitized_url
@@ -18,8 +18,12 @@ from celery_reliable.settings import REDIS_SCHEMES, sanitized_url
 __all__ = ["Address", "parsed"]
 
 _SOCKET_SCHEMES = ("unix", "redis+socket", "rediss+socket")
-#: redis-py leaves these as text.
-_FLAG_NAMES = ("ssl_validate_ocsp", "ssl_validate_ocsp_stapled")
+_FLAG_NAMES = ("ssl_check_hostname", "ssl_validate_ocsp", "ssl_validate_ocsp_stapled")
+#: redis-py takes any other text for true, also "off".
+_FLAGS = {
+    **dict.fromkeys(("1", "true", "t", "yes", "y"), True),
+    **dict.fromkeys(("0", "false", "f", "no", "n"), False),
+}
 _CERT_REQS = ("none", "optional", "required")
 _TLS_NAMES = {
     name
@@ -77,21 +81,23 @@ def parsed(url: str) -> Address:
         raise _unreadable(shown, "each URL of a list has to begin with its scheme")
     if is_socket and not found.get("path", "").strip("/"):
         raise _unreadable(shown, "it names no socket")
-    # kombu calls it a virtual host.  redis-py leaves out what is no number.
+    # redis-py finds a database in "/1/2" too, and takes any name of the query for the server's.
+    asked = dict(parse_qsl(parts.query))
+    # kombu calls it a virtual host.
     path = "" if is_socket else unquote(parts.path)
-    db = str(found.get("db", found.get("virtual_host", path))).strip("/")
+    db = asked.get("db", asked.get("virtual_host", path)).strip("/")
     if not re.fullmatch(r"[0-9]{0,9}", db):
         raise _unreadable(shown, "its database is no number")
     return Address(
         scheme=scheme,
         shown=shown,
-        host=found.get("host", ""),
-        port=found.get("port"),
-        path=found.get("path", ""),
+        host="" if is_socket else unquote(parts.hostname or ""),
+        port=None if is_socket else parts.port,
+        path=found["path"] if is_socket else "",
         db=int(db) if db else None,
         username=found.get("username"),
         password=found.get("password"),
-        tls=_tls(found, shown),
+        tls=_tls(found, asked, shown),
     )
 
 
@@ -113,18 +119,25 @@ def _has_stray_at(parts: SplitResult) -> bool:
     return any("@" in text for text in stray)
 
 
-def _tls(found: Mapping[str, Any], shown: str) -> dict[str, Any]:
+def _tls(found: Mapping[str, Any], asked: Mapping[str, str], shown: str) -> dict[str, Any]:
     tls = {name: value for name, value in found.items() if name.startswith("ssl_")}
     for name in tls:
         if name not in _TLS_NAMES:
             raise _unreadable(shown, f"there is no argument {name!r}")
         if name in _FLAG_NAMES:
-            tls[name] = to_bool(tls[name])
+            tls[name] = _FLAGS.get(asked[name].lower())
+            if tls[name] is None:
+                raise _unreadable(shown, f"{name} is neither 'true' nor 'false'")
     # As Celery writes them, and as redis-py does.
     if (reqs := tls.get("ssl_cert_reqs")) is not None:
         tls["ssl_cert_reqs"] = reqs = reqs.lower().removeprefix("cert_")
         if reqs not in _CERT_REQS:
             raise _unreadable(shown, f"ssl_cert_reqs is none of {', '.join(_CERT_REQS)}")
+    # The older ones of the releases that are supported leave it as text.
+    if (least := tls.get("ssl_min_version")) is not None:
+        if isinstance(least, str) and not re.fullmatch(r"[0-9]{1,9}", least):
+            raise _unreadable(shown, "ssl_min_version is no number")
+        tls["ssl_min_version"] = int(least)
     return tls
 
 

@@ -109,9 +109,9 @@ def of(task: dict[str, Any], worker: dict[str, Any], app: dict[str, Any]) -> lis
         ({**TTR, "time_limit": 40.0}, {"time_limit": 20.0}, {}, []),
         # Pools that stop nothing.
         (TTR, {"pool": "thread"}, {}, ["warning pool_cannot_stop"]),
-        (TTR, {"pool": "gevent"}, {"schedule": None}, ["warning pool_cannot_stop"]),
+        (TTR, {"pool": "gevent"}, {"is_schedule_elsewhere": True}, ["warning pool_cannot_stop"]),
         (LONG, {"pool": "solo"}, {}, ["warning pool_cannot_stop"]),
-        (LONG, {"pool": "gevent"}, {"schedule": None}, []),
+        (LONG, {"pool": "gevent"}, {"is_schedule_elsewhere": True}, []),
         ({}, {"pool": "thread"}, {}, []),
         # More is fetched than runs, and what runs is long.
         (LONG, {"prefetch": 4}, {}, ["warning prefetch_holds_work"]),
@@ -124,7 +124,7 @@ def of(task: dict[str, Any], worker: dict[str, Any], app: dict[str, Any]) -> lis
         (
             LONG,
             {"prefetch": 4, "pool": "gevent"},
-            {"gives_back_seconds": 1, "schedule": None},
+            {"gives_back_seconds": 1, "is_schedule_elsewhere": True},
             ["warning prefetch_holds_work"],
         ),
         # Results that are gone too early, or never go.
@@ -171,7 +171,7 @@ def of(task: dict[str, Any], worker: dict[str, Any], app: dict[str, Any]) -> lis
         ({}, {"pool": "gevent"}, {"schedule": {"a": SWEEP}}, []),
         ({"has_row": True}, {}, {"schedule": {"a": SWEEP}}, ["warning rows_unscheduled"]),
         ({"has_row": True}, {}, {"schedule": {"a": ROWS}}, []),
-        ({"has_row": True}, {}, {"schedule": None}, []),
+        ({"has_row": True}, {}, {"is_schedule_elsewhere": True}, []),
     ],
 )
 def test_what_is_found_in_a_set_up(

@@ -261,15 +261,13 @@ MUTANTS = {
         "is buried by a message that is not its own",
         ("codeless", "copies"),
         {"tasks": ("work",), "outcomes": ("retry",)},
+        tried_first=4,
     ),
     "waiting_since": Mutant(
         "the day that a canvas has counts from the publication of its host",
         {
             "recovery/overdue.py": (
-                (
-                    "since_ms = record.waiting_ms or record.published_ms",
-                    "since_ms = record.published_ms",
-                ),
+                ("now_ms - record.waiting_ms >", "now_ms - record.published_ms >"),
                 (" and not self._lives(record)\n", "\n"),
             ),
         },
@@ -302,6 +300,7 @@ MUTANTS = {
             "chances": {"act": 0.0, "late": 0.0},
         },
         is_alone=True,
+        tried_first=4,
     ),
     "late_claim": Mutant(
         "a claim that comes late takes an attempt that nobody runs",
@@ -357,6 +356,7 @@ MUTANTS = {
         },
         is_alone=True,
         n_worlds=120,
+        tried_first=59,
     ),
     "late_lease": Mutant(
         "a lease that a clock which was ahead has renewed has lapsed when it is set back",
@@ -383,7 +383,7 @@ MUTANTS = {
         },
         is_alone=True,
         n_worlds=200,
-        tried_first=118,
+        tried_first=85,
     ),
     "unseen_step": Mutant(
         "a lease that was written by a clock which was behind for a moment lapses at once",
@@ -415,7 +415,7 @@ MUTANTS = {
         {"tasks": ("work",), "n_steps": 240, "chances": {"rollback": 0.05, "kill_worker": 0.05}},
         is_alone=True,
         n_worlds=160,
-        tried_first=90,
+        tried_first=15,
     ),
     "restart_forgets": Mutant(
         "after a restart that lost nothing a message without a record proves nothing",
@@ -467,6 +467,7 @@ MUTANTS = {
             "chances": {"suspend": 0.02, "publish": 0.02},
         },
         is_alone=True,
+        tried_first=2,
     ),
     "one_moment": Mutant(
         "all who come too early are given the same moment",
@@ -582,6 +583,7 @@ MUTANTS = {
         (),
         _IN_LINE,
         is_alone=True,
+        tried_first=3,
     ),
     "nobody_next": Mutant(
         "who frees a place lets nobody through, and tells nobody",
@@ -629,6 +631,7 @@ MUTANTS = {
         ("orders",),
         _ORDERED,
         is_alone=True,
+        tried_first=1,
     ),
     "not_paused": Mutant(
         "a worker heeds no pause, and does not know that it is drained",
@@ -659,6 +662,7 @@ MUTANTS = {
         ("orders", "kill_worker"),
         _ORDERED,
         is_alone=True,
+        tried_first=1,
     ),
     "unsettled_shift": Mutant(
         "a shift that ends does not settle what it ran last",
@@ -705,6 +709,7 @@ MUTANTS = {
             "chances": {"act": 0.0, "publish": 0.1, "orders": 0.2, "kill_worker": 0.05},
         },
         is_alone=True,
+        tried_first=2,
     ),
 }
 
