@@ -7,7 +7,7 @@ import pytest
 from celery_reliable.leases import WorkerLease
 from celery_reliable.ledger.answers.base import Answer
 from celery_reliable.ledger.answers.tasks import Alone, Claimed, Send, Spent
-from celery_reliable.model import Cause, Claim, State
+from celery_reliable.model import Cause, Claim, State, TaskRef
 from tests.ledger.scene import LOOK_MS, MAX_LOSSES, Published, Scene
 
 
@@ -220,8 +220,9 @@ def test_who_lives_on_as_another_publication_is_no_suspect(scene: Scene, how: st
     if how == "retry":
         scene.publish("b", claim=mine)
     elif how == "replace":
+        scene.ledger.bequeath(mine, heir="canvas")
         scene.ledger.replace(mine, due_in_ms=LOOK_MS)
-        scene.publish("b")
+        scene.record(TaskRef("b", "app.work"), "0-canvas", heir="canvas")
     else:
         scene.bury(mine)
         if how == "publish":
@@ -279,17 +280,6 @@ def test_the_history_says_who_was_not_charged_and_why(scene: Scene) -> None:
     first = letter.history[0]
     assert (first.what, first.cause) == ("spared", "worker_lost: lapsed, pid 7")
     assert letter.losses == 0
-
-
-def test_the_verdict_of_an_older_sweeper_charges_all(scene: Scene) -> None:
-    scene.start_worker("victim")
-    for task_id in ("a", "b"):
-        scene.claim(scene.publish(task_id), "victim")
-    scene.kill_worker("victim")
-    scene.client.hdel(scene.ledger.keys.worker("victim"), "verdict", "charged")
-
-    assert scene.lease("victim").verdict.charges("a")
-    assert scene.lease("victim").verdict.charges("b")
 
 
 def test_of_what_was_in_a_death_and_has_ended_its_worker_keeps_nothing(scene: Scene) -> None:

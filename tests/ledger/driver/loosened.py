@@ -18,7 +18,7 @@ LOOSENED = {
         "claim",
         "if state == 'running' then",
         "if false then",
-        "begins after attempt",
+        "begins after attempt|two live bodies",
     ),
     "slow sweeper": _loosened(
         "an attempt is lost twice",

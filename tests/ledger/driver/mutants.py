@@ -180,6 +180,7 @@ MUTANTS = {
             "chances": {"publish": 0.15},
         },
         is_alone=True,
+        tried_first=6,
     ),
     "stuck_note": Mutant(
         "what is called off or discarded takes the note along that something of it still runs",
@@ -281,6 +282,7 @@ MUTANTS = {
             "chances": {"act": 0.0, "long": 0.02, "freeze": 0.06, "sweepers": 0.1},
         },
         is_alone=True,
+        tried_first=7,
     ),
     "late_record": Mutant(
         "a copy of a publication that comes late is recorded anew",
