@@ -11,6 +11,7 @@ from proof.leftovers import LEDGER
 from proof.soak.history import History, history_in, step_end, strays
 from tests.ledger.scene import Scene, open_ledger
 from tests.support.redis_server import RedisServer
+from tests.support.waiting import wait_for
 
 REGISTER = [
     f"HSET {LEDGER}worker:me state alive",
@@ -99,11 +100,16 @@ def test_what_a_real_server_writes_is_followed(redis_server: RedisServer) -> Non
     assert scene.workers.deregister("me", in_unacked=0)
     ledger.close()
 
-    history = History()
-    history.follow(history_in(redis_server.directory))
-    assert history.n_claims == 4
-    assert history.found == []
+    def followed() -> History:
+        history = History()
+        history.follow(history_in(redis_server.directory))
+        return history
+
+    # While it syncs the file, the server answers before it writes.
+    wait_for(lambda: followed().n_claims == 4, 20, "the file has it all")
+    assert followed().found == []
     scene.client.hset(f"{LEDGER}claims:me", "b", "1 7 t")
+    wait_for(lambda: len(strays(redis_server.directory)) == 2, 20, "the file has that too")
     nobodys, ended = strays(redis_server.directory)
     assert nobodys.startswith("me: no pass looks at it")
     assert ended.startswith("b: claimed by me")

@@ -9,6 +9,7 @@ import ast
 import logging
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +66,9 @@ def tellers_of(event: events.Event[Any]) -> set[tuple[str, str]]:
     return {
         (module, function)
         for module, function, called in _calls()
-        if ast.unparse(called.func) == f"events.{event.name}"
+        if isinstance(called.func, ast.Attribute)
+        and called.func.attr == event.name
+        and ast.unparse(called.func) == f"events.{event.name}"
     }
 
 
@@ -91,7 +94,12 @@ def page() -> str:
     return _HEAD + "".join([_as_row(titles), *map(_row, events.DECLARED.values())])
 
 
-def _calls() -> Iterator[tuple[str, str, ast.Call]]:
+@cache
+def _calls() -> list[tuple[str, str, ast.Call]]:
+    return [*_read_calls()]
+
+
+def _read_calls() -> Iterator[tuple[str, str, ast.Call]]:
     for path in sorted(_PACKAGE.rglob("*.py")):
         module = ".".join(path.relative_to(_ROOT).with_suffix("").parts).removesuffix(".__init__")
         for function, node in _within(ast.parse(path.read_text("utf-8"))):
