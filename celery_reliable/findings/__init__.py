@@ -44,7 +44,6 @@ from celery_reliable.findings.servers import (
     RIGHTS,
     ROWS,
     SERVER,
-    acl_words,
 )
 from celery_reliable.findings.setups import (
     API_SETTINGS_WRONG,
@@ -98,7 +97,6 @@ __all__ = [
     "Setup",
     "TaskSetup",
     "WorkerSetup",
-    "acl_words",
     "check",
     "counted",
     "listed",

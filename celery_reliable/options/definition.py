@@ -13,7 +13,7 @@ from typing import Any
 from celery_reliable.exceptions import ConfigurationError
 from celery_reliable.model import MOST_PLACES
 from celery_reliable.options.calls import LEAST_SECONDS
-from celery_reliable.options.naming import NAMING, naming_problems
+from celery_reliable.options.naming import NAMING
 from celery_reliable.options.object_id import check_object_id_spec
 from celery_reliable.options.rates import RATE, is_per_object
 from celery_reliable.settings import Rule, is_number, nearest, one_of, or_none, seconds, that, whole
@@ -143,9 +143,6 @@ def _useless(cls: Any, base: Any) -> Iterator[tuple[str, str]]:
         yield "once_for_seconds", no_object
     if is_per_object(cls.rate) and not has_object:
         yield "rate", no_object
-    yield from naming_problems(
-        {name: getattr(cls, name) for name in NAMING if getattr(cls, name) is not None}
-    )
     yield from _useless_places(cls, base, has_object=has_object)
 
 

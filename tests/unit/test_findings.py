@@ -26,10 +26,10 @@ from celery_reliable.findings import (
     Setup,
     TaskSetup,
     WorkerSetup,
-    acl_words,
     look,
     raise_for,
 )
+from celery_reliable.findings.servers import acl_words
 from tests.support.promises import promise
 
 TASK = TaskSetup(name="shop.bill")
