@@ -19,7 +19,7 @@ from celery_reliable.attempt.conclusion import broken_off, conclude, no_outcome,
 from celery_reliable.attempt.conflicts import give_way
 from celery_reliable.attempt.delivery import Delivery
 from celery_reliable.attempt.object_lock import NOT_OWN, take
-from celery_reliable.attempt.outcomes import ended, raising
+from celery_reliable.attempt.outcomes import NotBegun, ended, raising
 from celery_reliable.attempt.time_limits import Uninterrupted, time_to_run
 from celery_reliable.compat.requests_now import running_requests
 from celery_reliable.compat.tracer import Traced, Tracer
@@ -75,7 +75,7 @@ def _attempted(delivery: Delivery, attempt: RunningAttempt) -> Traced:
             delivery.id,
             holder or "",
         )
-        return ended(Ignore("stands in line for its object"), states.IGNORED)
+        return ended(NotBegun("stands in line for its object"), states.IGNORED)
     if holder == NOT_OWN:
         # An attempt goes on whose record the server has lost; one whose record was taken ends.
         if not is_current(delivery.reliable.ledger, attempt):

@@ -219,7 +219,9 @@ class _Working:
         ):
             self._report.left = Left(found.tag, found.queue, found.message, outcome)
             return False
-        if not isinstance(error, (NotBegun, Retry, Ignore)):
+        if isinstance(error, NotBegun):
+            self._report.not_begun += 1
+        elif not isinstance(error, (Retry, Ignore)):
             self._report.failed += 1
         return True
 

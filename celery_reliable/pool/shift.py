@@ -64,6 +64,8 @@ class Report:
     begun: dict[str, int] = field(default_factory=dict)
     #: How many failed.
     failed: int = 0
+    #: How many deliveries were not run after all.
+    not_begun: int = 0
     #: It ended because nothing waits.
     found_nothing: bool = False
     left: Left | None = None

@@ -45,9 +45,9 @@ def _raised(exc_info: Any) -> BaseException:
 
 def _count(request: Any, exc: BaseException) -> None:
     """Count an attempt that began, and failed or did not end."""
-    if not request.is_ours or request.worker_pid is None or isinstance(exc, NotBegun):
+    if not request.is_ours or request.worker_pid is None:
         return
-    if request.reliable_is_taken or isinstance(exc, _STOPPED):
+    if request.reliable_is_taken or isinstance(exc, (*_STOPPED, NotBegun)):
         throughput.not_ended()
     elif not isinstance(exc, (Retry, Ignore, Reject)):
         throughput.failed()

@@ -205,6 +205,7 @@ class Shifts:
             state.total_count[name] += count
             state.all_total_count[0] += count
         throughput.failed(report.failed)
+        throughput.not_ended(report.not_begun)
         if report.unsure:
             self._unsure.add(report.unsure)
         channel = self._requests.channel

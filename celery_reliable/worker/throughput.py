@@ -29,10 +29,12 @@ def failed(count: int = 1) -> None:
         _counted["failed"] += count
 
 
-def not_ended() -> None:
-    """Count an attempt of a reliable task that began, and was lost, stopped or taken."""
+def not_ended(count: int = 1) -> None:
+    """Count what Celery counts as begun and is not processed: attempts that were lost, stopped or
+    taken, and deliveries that were not run.
+    """
     with _lock:
-        _counted["not_ended"] += 1
+        _counted["not_ended"] += count
 
 
 class Counts:

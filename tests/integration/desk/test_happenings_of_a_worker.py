@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from celery_reliable.operations import Desk
+import pytest
+
+from celery_reliable.operations import Desk, Wait
 from tests.integration.commands import Run
 from tests.integration.conftest import SOON, Project
 from tests.support.waiting import wait_for
@@ -69,3 +71,25 @@ def test_each_is_noted_once_and_what_goes_well_is_only_counted(
     (processed,) = re.findall(r"^processed +(\S+) .*$", run("status").out, re.MULTILINE)
     assert in_10_minutes["lost"] > 0
     assert 1 <= float(processed) <= in_10_minutes["processed"] <= 10 / 9
+
+
+@pytest.mark.parametrize("pool", ["prefork", "celery_reliable.pool:TaskPool"])
+def test_a_delivery_that_was_not_run_is_not_processed(
+    project: Project, desk: Desk, pool: str
+) -> None:
+    """One that waits for its object, and one of a copy of its message."""
+    project = project.with_settings(reliable=SOON, celery={"worker_pool": pool})
+    worker = project.start_worker("one", concurrency=2)
+    first = project.send("in_line_gate", "row", "door")
+    project.effects.run_of(first.id)
+    second = project.send("in_line_gate", "row", "door")
+    wait_for(lambda: desk.tasks.get(second.id).why.kind is Wait.OBJECT, 20, "it waits")
+    project.effects.open_gate("door")
+    for one in (first, second):
+        one.get(timeout=30)
+    worker.stop()
+
+    counted: Counter[str] = Counter()
+    for minute in desk.status().throughput.counted:
+        counted.update(minute)
+    assert counted == {"processed": 2}
