@@ -222,7 +222,13 @@ class ReliableRequest(OpenRequest):
     def cancel(self, pool: Any, signal: Any = None, emit_retry: bool = True) -> None:
         """Stop the attempt at a cold shutdown, or as its connection was lost."""
         self.reliable_is_cancelled = True
-        super().cancel(pool, signal, emit_retry)
+        try:
+            super().cancel(pool, signal, emit_retry)
+        except Exception as error:
+            if not self.is_ours:
+                raise
+            # The task's hook, which Celery calls after the stop.  Celery 5.6 would end the worker.
+            logger.error("stop_not_reported name=%s id=%s error=%s", self.name, self.id, error)
 
     def announce_revoked(self, reason: str, terminated: bool, signum: Any, expired: bool) -> None:
         """Let Celery store REVOKED, then end the record too."""

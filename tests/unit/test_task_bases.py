@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from celery import Celery, Task, shared_task
+from celery import Celery, Task, _state, shared_task
 
 from celery_reliable import ReliableTask
 
@@ -39,6 +39,12 @@ def make_app(**options: Any) -> Celery:
     app = Celery("bases", broker="redis://127.0.0.1:1", fixups=(), **options)
     app.conf.update(task_acks_late=False, task_reject_on_worker_lost=False)
     return app
+
+
+@pytest.fixture(autouse=True)
+def shared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no app of another test get the shared task."""
+    monkeypatch.setattr(_state, "_on_app_finalizers", {*_state._on_app_finalizers})
 
 
 @pytest.fixture
