@@ -165,7 +165,6 @@ class Orders:
 
     def _stop(self, task_id: str) -> None:
         world = self.world
-        began_ms = self.now_ms
         world.note(f"operator: stop {task_id}")
         world.observer.excuse(task_id)
         calls = [
@@ -183,7 +182,8 @@ class Orders:
         world.note(f"operator: {task_id} is stopped: {found.ended} {found.running}")
         if found.done:
             for call in calls:
-                call.stopped_ms = began_ms
+                # Before the answer an attempt may begin, which is then the one that is stopped.
+                call.stopped_ms = self.now_ms
                 self._stopped.append(call)
 
     # -- what is promised
