@@ -26,9 +26,9 @@ __all__ = ["announce", "try_to_announce"]
 def announce(app: Celery, ledger: Ledger, task_id: str, due_ms: str = "") -> None:
     """Store FAILURE for a buried task, call its errbacks, and tell its chord and the signals.
 
-    Nothing happens when somebody else is doing it.  *due_ms*: when the announcement was seen to be
-    due; by default when the task was buried, which is when it is due first.  Raises what the
-    backend's driver raises; then it is due again after QUEUED_SECONDS.
+    Nothing happens when somebody else is doing it, or has replayed the letter.  *due_ms*: when the
+    announcement was seen to be due; by default when the task was buried, which is when it is due
+    first.  Raises what the backend's driver raises; then it is due again after QUEUED_SECONDS.
     """
     letter = ledger.dead_letter(task_id)
     if letter is None or not letter.is_owed:
@@ -41,13 +41,16 @@ def announce(app: Celery, ledger: Ledger, task_id: str, due_ms: str = "") -> Non
     task = app.tasks.get(letter.name)
     context = _context_of(app, ledger, letter)
     error = _error_of(letter)
-    fail_as_buried(
+    is_stored = fail_as_buried(
+        app,
         backend_of(app, task),
+        letter,
         context,
         error,
-        f"buried {letter.buried_ms}",
         store_result=_stores_errors(task, context),
     )
+    if not is_stored:
+        return
     ledger.announced(task_id, letter.buried_ms)
     if task is not None:
         _tell_failure(task, task_id, error, context)

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from celery import states
+from celery import Celery, states
 from celery.backends.base import BaseKeyValueStoreBackend
 from kombu.utils.encoding import bytes_to_str
 
@@ -30,11 +30,13 @@ from celery_reliable.context import RunningAttempt, is_current, put_off, running
 from celery_reliable.exceptions import LedgerForbidden
 from celery_reliable.ledger import FOREVER, answers
 from celery_reliable.log import logger
-from celery_reliable.model import StoredResult
+from celery_reliable.model import DeadLetter, StoredResult
 from celery_reliable.options import is_unique, keep_ms
 from celery_reliable.results.fenced import (
     FencedBackend,
+    SupersededError,
     is_on_ledger_server,
+    store_buried,
     store_fenced,
     store_state,
 )
@@ -104,15 +106,32 @@ def fail_again(backend: Any, request: Any, error: Exception, traceback: Any, by:
 
 
 def fail_as_buried(
-    backend: Any, request: Any, error: Exception, by: str, *, store_result: bool
-) -> None:
-    """Do all that Celery does with a failure, of the dead letter that *by* names.
+    app: Celery,
+    backend: Any,
+    letter: DeadLetter,
+    request: Any,
+    error: Exception,
+    *,
+    store_result: bool,
+) -> bool:
+    """Do all that Celery does with a failure, of a dead letter; False, and nothing is done, where
+    the ledger knows that the letter has been replayed or discarded.
 
-    Who is not sure of having done this does it again, and names it in the same way.  Raises what
-    the backend's driver raises.
+    May be repeated.  Raises what the backend's driver raises.
     """
-    setattr(request, _STORED_BY, by)
-    backend.mark_as_failure(request.id, error, request=request, store_result=store_result)
+    setattr(request, _STORED_BY, f"buried {letter.buried_ms}")
+
+    is_patient = isinstance(backend, PatientBackend)
+    used = backend if is_patient else _marked(backend)
+
+    def fail() -> None:
+        used.mark_as_failure(request.id, error, request=request, store_result=store_result)
+
+    try:
+        store_buried(app, backend._backend if is_patient else backend, letter, fail)
+    except SupersededError:
+        return False
+    return True
 
 
 class PatientBackend:
@@ -200,7 +219,7 @@ class PatientBackend:
         """Return the result as this backend keeps it; None where that is not on our server."""
         backend = self._backend
         # The script sees only in JSON how a task ended.
-        if backend.serializer != "json" or not is_on_ledger_server(self._task, backend):
+        if backend.serializer != "json" or not is_on_ledger_server(self._task.app, backend):
             return None
         encoded = backend.encode_result(result, state)
         meta = result_meta(_marked(backend), encoded, state, request)

@@ -1,16 +1,19 @@
 """Storing the outcome of an attempt that is settled later, where the ledger's server keeps results:
 by the ledger, which refuses it once the attempt is no longer the current one.  So it does with what
-an attempt stores before it ends; and that it is retried, once the next attempt has begun.
+an attempt stores before it ends; that it is retried, once the next attempt has begun; and with the
+failure of a dead letter, once the letter has been replayed.
 
 A worker may be cut off with the command under way.  When that arrives its successor may have ended.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, NamedTuple
 
+from celery import Celery
 from kombu.utils.encoding import bytes_to_str
 
 from celery_reliable.app import reliable_of
@@ -19,35 +22,46 @@ from celery_reliable.context import RunningAttempt, current_worker, is_forgotten
 from celery_reliable.exceptions import LedgerForbidden, LedgerRefused, LedgerUnavailable
 from celery_reliable.ledger import FOREVER, Ledger, answers
 from celery_reliable.log import logger
-from celery_reliable.model import StoredResult
+from celery_reliable.model import DeadLetter, StoredResult
 from celery_reliable.results.servers import results_server_of
 
-__all__ = ["FencedBackend", "is_on_ledger_server", "store_fenced", "store_state"]
+__all__ = [
+    "FencedBackend",
+    "SupersededError",
+    "is_on_ledger_server",
+    "store_buried",
+    "store_fenced",
+    "store_state",
+]
 
 
 class _Storing(NamedTuple):
-    attempt: RunningAttempt
-    task: Any
+    app: Celery
+    of: RunningAttempt | DeadLetter
     #: This is how it ends; else it may be left out.
     is_outcome: bool
+
+    @property
+    def task_id(self) -> str:
+        return self.of.task_id if isinstance(self.of, DeadLetter) else self.of.claim.task_id
 
 
 #: What is being stored just now.
 _storing: ContextVar[_Storing | None] = ContextVar("celery_reliable_storing", default=None)
 
 
-class _SupersededError(Exception):
-    """The outcome was not stored, as the attempt is not the current one."""
+class SupersededError(Exception):
+    """The outcome was not stored, as the attempt, or the dead letter, is not the current one."""
 
     def __init__(self, state: str) -> None:
         super().__init__(state)
         self.state = state
 
 
-def is_on_ledger_server(task: Any, backend: Any) -> bool:
-    """Whether a task's results are on the ledger's server, in a way that its scripts know."""
+def is_on_ledger_server(app: Celery, backend: Any) -> bool:
+    """Whether a backend's results are on the ledger's server, in a way that its scripts know."""
     server = results_server_of(backend)
-    return server is not None and server == reliable_of(task.app).ledger.connector.server
+    return server is not None and server == reliable_of(app).ledger.connector.server
 
 
 def store_fenced(
@@ -67,15 +81,35 @@ def store_fenced(
         attempt is None
         or attempt.is_closed
         or attempt.is_replaced
-        or not is_on_ledger_server(task, backend)
+        or not is_on_ledger_server(task.app, backend)
     ):
         return store(*args, **kwargs)
-    before = _storing.set(_Storing(attempt, task, is_outcome=True))
     try:
-        return store(*args, **kwargs)
-    except _SupersededError as late:
+        with _stored_by_ledger(_Storing(task.app, attempt, is_outcome=True)):
+            return store(*args, **kwargs)
+    except SupersededError as late:
         attempt.fence(task, late.state)
         return None
+
+
+def store_buried(app: Celery, backend: Any, letter: DeadLetter, store: Callable[[], Any]) -> None:
+    """Call *store*, by which Celery stores the failure of a dead letter.
+
+    If the letter has been replayed or discarded, *store* is left there: it calls no errback and
+    tells no chord.  Raises SupersededError then, and what *store* raises.
+    """
+    if not is_on_ledger_server(app, backend):
+        store()
+        return
+    with _stored_by_ledger(_Storing(app, letter, is_outcome=True)):
+        store()
+
+
+@contextmanager
+def _stored_by_ledger(what: _Storing) -> Iterator[None]:
+    before = _storing.set(what)
+    try:
+        yield
     finally:
         _storing.reset(before)
 
@@ -86,20 +120,18 @@ def store_state(task: Any, backend: Any, how: str, *args: Any, **kwargs: Any) ->
     Nothing is stored of an attempt that is not the current one, or whose retry has begun.
     """
     attempt = running.get()
-    if attempt is None or not is_on_ledger_server(task, backend):
+    if attempt is None or not is_on_ledger_server(task.app, backend):
         return getattr(backend, how)(*args, **kwargs)
-    before = _storing.set(_Storing(attempt, task, is_outcome=False))
     try:
-        return getattr(under_class(backend, FencedBackend), how)(*args, **kwargs)
-    except _SupersededError:
+        with _stored_by_ledger(_Storing(task.app, attempt, is_outcome=False)):
+            return getattr(under_class(backend, FencedBackend), how)(*args, **kwargs)
+    except SupersededError:
         return None
-    finally:
-        _storing.reset(before)
 
 
 class FencedBackend(StoringBackend):
-    """Mixed into the class of a Redis backend: within `store_fenced` and `store_state` the ledger
-    stores what is of the attempt's own task.
+    """Mixed into the class of a Redis backend: within `store_fenced`, `store_state` and
+    `store_buried` the ledger stores what is of the attempt's own task.
     """
 
     def stores(self, key: Any, value: str | bytes, expires_seconds: int) -> bool:
@@ -109,7 +141,7 @@ class FencedBackend(StoringBackend):
         # Celery or Redis says so of what is too long.
         if storing is None or len(value) > longest_text(backend):
             return False
-        if key != backend.get_key_for_task(storing.attempt.claim.task_id):
+        if key != backend.get_key_for_task(storing.task_id):
             return False
         stored = StoredResult(
             bytes_to_str(key),
@@ -122,20 +154,21 @@ class FencedBackend(StoringBackend):
 
 
 def _is_stored(storing: _Storing, stored: StoredResult) -> bool:
-    attempt, task, is_outcome = storing
-    ledger = reliable_of(task.app).ledger
+    app, of, is_outcome = storing
+    ledger = reliable_of(app).ledger
     try:
-        answer = ledger.store(
-            attempt.claim,
-            stored,
-            # It has published itself again.
-            is_retried=attempt.is_closed,
-            patience_seconds=FOREVER if is_outcome else 0,
-        )
+        if isinstance(of, DeadLetter):
+            answer = ledger.store_buried(of, stored)
+        else:
+            answer = ledger.store(
+                of.claim,
+                stored,
+                # It has published itself again.
+                is_retried=of.is_closed,
+                patience_seconds=FOREVER if is_outcome else 0,
+            )
     except LedgerForbidden as exc:
-        logger.info(
-            "settled_in_two_steps name=%s id=%s error=%s", task.name, attempt.claim.task_id, exc
-        )
+        logger.info("settled_in_two_steps id=%s error=%s", storing.task_id, exc)
         return False
     except LedgerUnavailable as exc:
         # It may be on its way, and must not be followed by one that nobody compares.  Celery and
@@ -147,9 +180,11 @@ def _is_stored(storing: _Storing, stored: StoredResult) -> bool:
         # Celery asks once more, and raises what it always does.
         return False
     if isinstance(answer, answers.Fenced):
-        raise _SupersededError(answer.state)
-    if isinstance(answer, answers.Gone) and not _is_lost(ledger, attempt):
-        raise _SupersededError("gone")
+        raise SupersededError(answer.state)
+    if isinstance(answer, answers.Gone) and (
+        isinstance(of, DeadLetter) or not _is_lost(ledger, of)
+    ):
+        raise SupersededError("gone")
     return isinstance(answer, answers.Stored)
 
 

@@ -113,6 +113,14 @@ ANSWERS = {
         "fenced": "queued parked running held overtaken called_off standing waiting spent buried",
         "stored > queued": "lost suspected stopping retried",
     },
+    "store_buried": {
+        "gone": "absent settled",
+        "fenced": (
+            "queued parked running held overtaken lost suspected stopping called_off retried "
+            "standing waiting"
+        ),
+        "stored > dead": "spent buried",
+    },
     "replace": {
         "gone": "absent settled",
         "fenced": (

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from celery_reliable.leases import Verdict, WorkerLease
 from celery_reliable.ledger.answers.base import Answer
 from celery_reliable.ledger.answers.objects import Standing
-from celery_reliable.model import Claim, Rate, Record, State, StoredResult
+from celery_reliable.model import Claim, DeadLetter, Rate, Reason, Record, State, StoredResult
 from tests.ledger.scene import LOOK_MS, Published, Scene, attempt_zero
 
 RESEND_MS = 2 * LOOK_MS
@@ -168,6 +168,7 @@ class Steps:
         self._strike = scene.strike()
         letter = scene.ledger.dead_letter("task")
         self._buried_ms = letter.buried_ms if letter else 0
+        self._letter = letter or DeadLetter("task", "", Reason.LOST, "", "", 1, 0, 0, 0, "")
         scene.client.set(scene.ledger.keys.lock("kept"), "kept:another", ex=3600)
 
     def record(self) -> Answer:
@@ -229,6 +230,10 @@ class Steps:
     def store_retry(self) -> Answer:
         """That I am retried is stored when the retry is published."""
         return self._ledger.store(self._mine, RESULT, is_retried=True)
+
+    def store_buried(self) -> Answer:
+        """I have seen a dead letter, and store its failure."""
+        return self._ledger.store_buried(self._letter, RESULT)
 
     def replace(self) -> Answer:
         return self._ledger.replace(self._mine, due_in_ms=LOOK_MS)

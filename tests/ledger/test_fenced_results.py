@@ -22,8 +22,9 @@ from celery_reliable.context import (
     set_current_worker,
 )
 from celery_reliable.message import Stamp
-from celery_reliable.model import Cause, Claim, ClaimRequest, TaskRef
-from celery_reliable.results.backend import PatientBackend
+from celery_reliable.model import Cause, Claim, ClaimRequest, DeadLetter, TaskRef
+from celery_reliable.operations.dead_letters import DeadLetters
+from celery_reliable.results.backend import PatientBackend, fail_as_buried
 from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 
@@ -88,6 +89,14 @@ class Attempt:
         """It is lost, and begins once more elsewhere."""
         self.ledger.lose(self.claim, Cause.WORKER_LOST, max_losses=9, due_in_ms=9_000)
         self.claim_again("another")
+
+    def buried(self) -> DeadLetter:
+        """It is lost once too often; this process runs it no more."""
+        self.ledger.lose(self.claim, Cause.WORKER_LOST, max_losses=0, due_in_ms=9_000)
+        running.set(None)
+        letter = self.ledger.dead_letter(self.id)
+        assert letter is not None
+        return letter
 
     def close(self) -> None:
         running.reset(self._before)
@@ -212,3 +221,40 @@ def test_what_a_full_server_refuses_raises_what_celery_raises(attempt: Attempt) 
         )
 
     assert not attempt.running.is_closed
+
+
+@pytest.mark.parametrize("meanwhile", ["", "replayed", "replayed and buried", "discarded"])
+@promise("late-changes-nothing")
+def test_the_failure_of_a_burial_is_stored_only_while_it_is_the_same(
+    attempt: Attempt, meanwhile: str
+) -> None:
+    letter = attempt.buried()
+    letters = DeadLetters(attempt.app)
+    if "replayed" in meanwhile:
+        letters.replay(attempt.id)
+    if "and buried" in meanwhile:
+        attempt.claim = attempt.claim_again("another")
+        attempt.buried()
+    if meanwhile == "discarded":
+        letters.discard(attempt.id)
+    letters.close()
+    errors: list[str] = []
+
+    @attempt.app.task(name="app.told", shared=False)
+    def told(request: Any, error: Any, traceback: Any) -> None:
+        errors.append(request.id)
+
+    attempt.request.errbacks = [told.s()]
+
+    is_told = fail_as_buried(
+        attempt.app,
+        attempt.backend,
+        letter,
+        attempt.request,
+        RuntimeError("lost"),
+        store_result=True,
+    )
+
+    assert is_told is not bool(meanwhile)
+    assert attempt.status == ("PENDING" if meanwhile else "FAILURE")
+    assert len(errors) == (0 if meanwhile else 1)

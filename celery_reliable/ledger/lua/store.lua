@@ -1,32 +1,37 @@
 --[[
 store: an attempt stores its outcome, and is settled some steps later: its chord is told in between, or hooks run. Or it
-stores that it is retried, which is published by then.
+stores that it is retried, which is published by then. Or a burial stores its failure.
 
-A worker that was cut off may have sent this long before it arrives, and be declared dead by then. What its successor
-has stored is not replaced by it, nor by a retry whose next attempt was quicker.
+A worker that was cut off may have sent this long before it arrives, and be declared dead by then. It does not replace
+what its successor has stored, nor does a retry whose next attempt was quicker, or a burial whose letter was replayed.
 
 KEYS[1]   record   HASH
 KEYS[2]   result   STRING   published as well, on a channel of this name
 ARGV[1]   attempt
-ARGV[2]   token    of the claim
+ARGV[2]   token    of the claim; of a burial: buried_ms
 ARGV[3]   value    of the result
 ARGV[4]   final    a result that begins with this text is kept as it is; "" for none
 ARGV[5]   expires_seconds   of the result; 0: never
 ARGV[6]   db       of the result; "" when it is the ledger's
 ARGV[7]   own_db   the ledger's
-ARGV[8]   retried  "1": the attempt has published itself again, and the next one has not begun; else ""
+ARGV[8]   after    "": the attempt runs; "retry": it has published itself again, and the next one has not begun;
+                   "burial": the task is dead
 Returns   {"stored"} | {"fenced", state} | {"gone"} | {"elsewhere"}
           "gone": there is no record, as the task ended, or the server lost it; "elsewhere": that database cannot be
           reached from here; nothing was changed by either
 Cost      O(size of the result)
 ]]
-local found = redis.call('HMGET', KEYS[1], 'state', 'attempt', 'token')
+local found = redis.call('HMGET', KEYS[1], 'state', 'attempt', 'token', 'buried_ms')
 if not found[1] then
   return {'gone'}
 end
-local is_next = found[1] == 'queued' or found[1] == 'parked'
-if found[2] ~= ARGV[1] or (ARGV[8] == '1' and not is_next)
-    or (ARGV[8] ~= '1' and (found[1] ~= 'running' or found[3] ~= ARGV[2])) then
+local is_current = found[1] == 'running' and found[3] == ARGV[2]
+if ARGV[8] == 'retry' then
+  is_current = found[1] == 'queued' or found[1] == 'parked'
+elseif ARGV[8] == 'burial' then
+  is_current = found[1] == 'dead' and found[4] == ARGV[2]
+end
+if not is_current or found[2] ~= ARGV[1] then
   return {'fenced', found[1]}
 end
 if #ARGV[3] <= 700 then
