@@ -31,7 +31,7 @@ if ARGV[8] == 'retry' then
 elseif ARGV[8] == 'burial' then
   is_current = found[1] == 'dead' and found[4] == ARGV[2]
 end
-if not is_current or found[2] ~= ARGV[1] then
+if not is_current or (found[2] or '0') ~= ARGV[1] then
   return {'fenced', found[1]}
 end
 if #ARGV[3] <= 700 then
