@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from celery import Celery
@@ -15,17 +15,15 @@ from celery_reliable.exceptions import ReliableError, UnknownDeadLetter
 from celery_reliable.ledger import Ledger
 from celery_reliable.model import DeadLetter
 from celery_reliable.operations.audit import noted
-from celery_reliable.operations.backlogs import Backlog
-from celery_reliable.operations.choices import MOST_EXAMPLES, Chosen, Done, Unclear
 from celery_reliable.operations.dead_letters import CannotReplay, DeadLetters
-from celery_reliable.operations.groups import LetterPages
-from celery_reliable.operations.letter_walks import LetterWalk
-from celery_reliable.operations.paces import Bounds, Pace
+from celery_reliable.operations.filters import Filter
+from celery_reliable.operations.letters import LetterPages, LetterWalk
 from celery_reliable.operations.pages import Position
-from celery_reliable.operations.times import iso
+from celery_reliable.operations.views import Done, as_json
+from celery_reliable.operations.words import moment
 from celery_reliable.recovery import MOST_BYTES, BrokerView
 
-__all__ = ["DEFAULT_RATE", "Bulk", "Chosen", "Done", "Unclear"]
+__all__ = ["DEFAULT_RATE", "Bulk", "Chosen", "Unclear"]
 
 #: Replays a second, unless somebody says otherwise: they run among the other tasks.
 DEFAULT_RATE = 100.0
@@ -35,9 +33,168 @@ _AT_ONCE = 50
 _CAUGHT_UP_AT_ONCE = 2_000
 _CAUGHT_UP_SECONDS = 10.0
 
+#: Ids that are given as examples.
+_MOST_EXAMPLES = 5
+#: The rate is late by more than this: begin anew, rather than to make up for it all at once.
+_MOST_BEHIND_SECONDS = 1.0
+#: A rate is kept to from one act to the next that goes on with it, unless it is slower than this.
+_LONGEST_REST_SECONDS = 5.0
+#: Between two looks at a queue that is too full.
+_BACKLOG_SECONDS = 0.2
+
 Progress = Callable[[Done], None]
 #: Whether a letter may be acted on now; it waits until it may, or until the time is over.
 Admits = Callable[[DeadLetter, "float | None"], bool]
+
+
+class Unclear(ReliableError, ValueError):
+    """It is not clear which dead letters are meant."""
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Which dead letters are meant: those with *ids*; or those of a *group*, or of all, that fit
+    *wanted*.
+
+    Only those are meant that were buried before *before_ms* of the server's clock, or before the
+    act begins.  Who goes on with what was interrupted, and gives the time at which that began, does
+    not take what was replayed and died again.  *cursor* is where an act of the same choice has
+    ended: what was looked at is not looked at again.
+    """
+
+    ids: tuple[str, ...] = ()
+    group: str = ""
+    wanted: Filter = field(default_factory=Filter)
+    before_ms: int | None = None
+    cursor: str = ""
+
+    @classmethod
+    def of(
+        cls,
+        ids: tuple[str, ...] = (),
+        group: str = "",
+        wanted: Filter | None = None,
+        *,
+        is_all: bool = False,
+        before_ms: int | None = None,
+        cursor: str = "",
+    ) -> Chosen:
+        """Return what somebody means, who has to say it: nobody means all by saying nothing.
+
+        Raises Unclear.
+        """
+        wanted = wanted or Filter()
+        is_part = bool(group or wanted.given)
+        if not (ids or is_part or is_all):
+            raise Unclear("Which dead letters? Give ids, a group, a filter, or say all.")
+        if (is_all and (ids or is_part)) or (ids and is_part):
+            raise Unclear("Give ids, or all, or a group and a filter: one of them.")
+        if ids and cursor:
+            raise Unclear("A cursor does not go with ids: give the same ids again.")
+        return cls(ids, group, wanted, before_ms, cursor)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The same for the audit, without what is not asked for."""
+        found: dict[str, Any] = {"filter": self.wanted.given} if self.wanted.given else {}
+        if self.ids:
+            found["ids"] = [*self.ids[:_MOST_EXAMPLES]]
+            found["ids_given"] = len(self.ids)
+        if self.group:
+            found["group"] = self.group
+        return found or {"all": True}
+
+
+class Backlog:
+    """Lets messages into a queue only while fewer than *most* wait there.
+
+    So whatever else is published there waits behind about so many, and not behind all letters.
+    Messages that workers have fetched and not begun are not counted.  A broker that does not tell
+    how many wait holds nothing up.  Raises kombu's errors, and those of redis-py.
+    """
+
+    def __init__(self, broker: BrokerView, most: int) -> None:
+        self._broker = broker
+        self._most = most
+        #: How many more may go to a queue before somebody looks again.
+        self._left: dict[tuple[str, str], int] = {}
+
+    def admits(self, exchange: str, routing_key: str, deadline: float | None) -> bool:
+        """Return True when one more may be sent there; False when the time is over before, by
+        `time.monotonic`.
+        """
+        where = exchange, routing_key
+        while self._left.get(where, 0) < 1:
+            self._left[where] = self._most - self._waiting(self._broker.reached(*where))
+            if self._left[where] >= 1:
+                break
+            rest = _BACKLOG_SECONDS
+            if deadline is not None:
+                rest = min(rest, deadline - time.monotonic())
+            if rest <= 0:
+                return False
+            time.sleep(rest)
+        self._left[where] -= 1
+        return True
+
+    def _waiting(self, queues: Iterable[str]) -> int:
+        if self._broker.is_redis:
+            return max(
+                (sum(step.depth for step in self._broker.steps(name, 0)) for name in queues),
+                default=0,
+            )
+        found = self._broker.declared_all(queues).values()
+        return max((one[0] for one in found if one is not None), default=0)
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """How much of it, and how fast."""
+
+    rate: float | None
+    most: int | None
+    #: By `time.monotonic`.
+    deadline: float | None
+
+    @classmethod
+    def of(cls, rate: float | None, limit: int | None, seconds: float | None) -> Bounds:
+        """Reckon from now on."""
+        return cls(rate, limit, None if seconds is None else time.monotonic() + seconds)
+
+
+class Pace:
+    """Lets so many pass a second, evenly, until its time is over; the first passes anyway."""
+
+    def __init__(self, rate: float | None, deadline: float | None) -> None:
+        self._gap = 1 / rate if rate else 0.0
+        self._next = time.monotonic()
+        self._deadline = deadline
+        self._has_begun = False
+
+    def is_over(self) -> bool:
+        """Whether the next could only pass when the time is over."""
+        if self._deadline is None or not self._has_begun:
+            return False
+        return max(self._next, time.monotonic()) > self._deadline
+
+    def wait(self) -> None:
+        """Return when the next may pass."""
+        self._has_begun = True
+        if not self._gap:
+            return
+        now = time.monotonic()
+        if self._next > now:
+            time.sleep(self._next - now)
+        elif now - self._next > _MOST_BEHIND_SECONDS:
+            self._next = now
+        self._next += self._gap
+
+    def rest(self) -> None:
+        """Return when the next may pass, as the first of another act, which knows no pace; at once
+        when nobody would wait for so long.
+        """
+        left = self._next - time.monotonic() if self._gap else 0.0
+        if 0 < left <= _LONGEST_REST_SECONDS:
+            time.sleep(left)
 
 
 def _admits_all(letter: DeadLetter, deadline: float | None) -> bool:
@@ -167,7 +324,7 @@ class Bulk:
             self._pages.group(chosen.group)
         now_ms = self._ledger.workers.time_ms()
         before_ms = now_ms if chosen.before_ms is None else min(chosen.before_ms, now_ms)
-        return Done(secrets.token_hex(4), before_ms, problem=problem, is_whole=not problem)
+        return Done(secrets.token_hex(4), moment(before_ms), problem=problem, is_whole=not problem)
 
     def _noted(
         self,
@@ -181,7 +338,7 @@ class Bulk:
     ) -> Done:
         bounds = Bounds.of(how["rate"], how["limit"], how["seconds"])
         done = self.begun(chosen, how["seconds"])
-        about = {**chosen.as_dict(), **how, "before": iso(done.before_ms)}
+        about = {**chosen.as_dict(), **how, "before": as_json(done.before)}
         with noted(self._ledger, name, by, about, done.run) as outcome:
 
             def told(now: Done) -> None:
@@ -289,7 +446,7 @@ def _after(letter: DeadLetter, done: Done, act: Callable[[DeadLetter], str]) -> 
     except CannotReplay as exc:
         return replace(done, failed=done.failed + 1, problem=str(exc))
     examples = done.examples
-    if len(examples) < MOST_EXAMPLES:
+    if len(examples) < _MOST_EXAMPLES:
         examples += (letter.task_id,)
     return replace(
         done,

@@ -11,20 +11,21 @@ from celery import Celery
 
 from celery_reliable.app import reliable_of
 from celery_reliable.exceptions import LedgerUnavailable
+from celery_reliable.findings import Limits
 from celery_reliable.model import SweepReport
-from celery_reliable.operations.audit import AuditEntry, Outcome, noted, read_audit
+from celery_reliable.operations.audit import Outcome, noted, read_audit
 from celery_reliable.operations.bulk import Bulk
 from celery_reliable.operations.dead_letters import DeadLetters
-from celery_reliable.operations.depths import Queues
-from celery_reliable.operations.groups import LetterPages
-from celery_reliable.operations.happenings import Happened, Happenings
-from celery_reliable.operations.moves import Moves
+from celery_reliable.operations.happenings import Happenings
+from celery_reliable.operations.letters import LetterPages
 from celery_reliable.operations.objects import Objects
-from celery_reliable.operations.revocations import Revocations
-from celery_reliable.operations.runs import RunViews
-from celery_reliable.operations.status import RECENT_SECONDS, Status, look_at_status
+from celery_reliable.operations.queues import Queues
+from celery_reliable.operations.runs import Runs
+from celery_reliable.operations.status import Throughputs, look_at_status
 from celery_reliable.operations.stop_button import StopButton
+from celery_reliable.operations.task_acts import Moves, Revocations
 from celery_reliable.operations.tasks import Tasks
+from celery_reliable.operations.views import Audited, FullStatus, Happened
 from celery_reliable.operations.workers import Workers
 from celery_reliable.recovery import MOST_PASSES_IN_A_ROW, BrokerView, Sweeper
 
@@ -95,7 +96,7 @@ class Desk:
             yield outcome
             outcome.done = 1
 
-    def audit(self, limit: int = 100) -> list[AuditEntry]:
+    def audit(self, limit: int = 100) -> list[Audited]:
         """Return what operators did, the latest first."""
         return read_audit(self.ledger, limit)
 
@@ -110,9 +111,9 @@ class Desk:
         return Revocations(self.app, self.ledger)
 
     @cached_property
-    def runs(self) -> RunViews:
+    def runs(self) -> Runs:
         """The runs of one task on several workers."""
-        return RunViews(self.app, self.ledger, self.workers)
+        return Runs(self.app, self.ledger, self.workers)
 
     @cached_property
     def moves(self) -> Moves:
@@ -183,6 +184,11 @@ class Desk:
             after, kinds=kinds, task=task, patience_seconds=patience_seconds, on_away=on_away
         )
 
-    def status(self, recent_seconds: float = RECENT_SECONDS) -> Status:
-        """All of it in one value; *recent_seconds*: so long ago a burial is recent."""
-        return look_at_status(self.app, self.ledger, self._broker, recent_seconds)
+    def status(self, limits: Limits | None = None) -> FullStatus:
+        """All of it in one value, and what is wrong by *limits*."""
+        return look_at_status(self.app, self.ledger, self._broker, limits)
+
+    @property
+    def throughputs(self) -> Throughputs:
+        """How fast attempts are processed, and how many fail and are lost, as of now."""
+        return Throughputs.of(self.ledger)

@@ -27,7 +27,7 @@ from celery_reliable.compat.app import real_app
 from celery_reliable.compat.notes import note, noted
 from celery_reliable.doctor import open_rows
 from celery_reliable.exceptions import ConfigurationError, ReliableError
-from celery_reliable.findings import Limits, check
+from celery_reliable.findings import Limits
 from celery_reliable.leases import nodename_of
 from celery_reliable.message import HEADER
 from celery_reliable.operations.desk import Desk
@@ -118,18 +118,17 @@ class FleetCollector:
             try:
                 # A desk is one thread's, and scrapes come from any.
                 with Desk(self._app, patience_seconds=1.0) as desk:
-                    status = desk.status((self._limits or Limits()).recent_seconds)
+                    status = desk.status(self._limits)
             except ReliableError:
                 yield gauge("reliable_up", "Whether the ledger could be reached.", 0)
                 return
         yield gauge("reliable_up", "Whether the ledger could be reached.", 1)
         yield from gauges_of(status)
-        findings = check(status, self._limits)
         yield labelled(
             "reliable_finding",
             "What `reliable status --check` finds; 1 for each.",
             ("code", "name", "severity"),
-            {(one.code, one.name, one.level): 1.0 for one in findings},
+            {(one.code, one.name, one.severity): 1.0 for one in status.findings},
         )
 
 
