@@ -146,63 +146,41 @@ class Backlog:
         return max((one[0] for one in found if one is not None), default=0)
 
 
-@dataclass(frozen=True)
-class Bounds:
-    """How much of it, and how fast."""
-
-    rate: float | None
-    most: int | None
-    #: By `time.monotonic`.
-    deadline: float | None
-
-    @classmethod
-    def of(cls, rate: float | None, limit: int | None, seconds: float | None) -> Bounds:
-        """Reckon from now on."""
-        return cls(rate, limit, None if seconds is None else time.monotonic() + seconds)
-
-
 class Pace:
-    """Lets so many pass a second, evenly, until its time is over; the first passes anyway."""
+    """How many of them, how fast, and until when; reckoned from now on.
 
-    def __init__(self, rate: float | None, deadline: float | None) -> None:
+    Lets *rate* pass a second, evenly, until its time is over; the first passes anyway.
+    """
+
+    def __init__(self, rate: float | None, most: int | None, seconds: float | None) -> None:
+        self.most = most
+        #: By `time.monotonic`.
+        self.deadline = None if seconds is None else time.monotonic() + seconds
         self._gap = 1 / rate if rate else 0.0
-        self._next = time.monotonic()
-        self._deadline = deadline
-        self._has_begun = False
+        #: When the next may pass; None before the first has passed.
+        self._next: float | None = None
 
     def is_over(self) -> bool:
         """Whether the next could only pass when the time is over."""
-        if self._deadline is None or not self._has_begun:
+        if self.deadline is None or self._next is None:
             return False
-        return max(self._next, time.monotonic()) > self._deadline
+        return max(self._next, time.monotonic()) > self.deadline
 
     def wait(self) -> None:
         """Return when the next may pass."""
-        self._has_begun = True
-        if not self._gap:
-            return
         now = time.monotonic()
-        if self._next > now:
-            time.sleep(self._next - now)
-        elif now - self._next > _MOST_BEHIND_SECONDS:
+        if self._next is None or now - self._next > _MOST_BEHIND_SECONDS:
             self._next = now
+        time.sleep(max(0.0, self._next - now))
         self._next += self._gap
 
     def rest(self) -> None:
         """Return when the next may pass, as the first of another act, which knows no pace; at once
         when nobody would wait for so long.
         """
-        left = self._next - time.monotonic() if self._gap else 0.0
+        left = (self._next or 0.0) - time.monotonic()
         if 0 < left <= _LONGEST_REST_SECONDS:
             time.sleep(left)
-
-
-def _admits_all(letter: DeadLetter, deadline: float | None) -> bool:
-    return True
-
-
-def _nothing(done: Done) -> None:
-    pass
 
 
 class Bulk:
@@ -229,12 +207,11 @@ class Bulk:
         *,
         limit: int | None = None,
         seconds: float | None = None,
-        progress: Progress | None = None,
     ) -> Done:
         """Return how many are meant, as a dry run; nothing is changed."""
         done = replace(self.begun(chosen, seconds), is_dry_run=True)
-        bounds = Bounds.of(None, limit, seconds)
-        return self._run(chosen, done, lambda letter: "", bounds, progress or _nothing)
+        pace = Pace(None, limit, seconds)
+        return self._run(chosen, done, lambda letter: "", pace, lambda now: None)
 
     def replay(
         self,
@@ -274,22 +251,19 @@ class Bulk:
             self._letters.check_queue(to_queue)
 
         def act(letter: DeadLetter) -> str:
-            problem = self._letters.replay_seen(letter, to_queue=to_queue, by=by).problem
-            if each is not None:
-                each(letter.task_id)
-            return problem
+            return self._letters.replay_seen(letter, to_queue=to_queue, by=by).problem
 
-        backlog = None if max_waiting is None else Backlog(self._broker, max_waiting)
+        how: dict[str, Any] = {"rate": rate, "limit": limit, "seconds": seconds}
+        how["to_queue"] = to_queue
+        if max_waiting is None:
+            return self._noted("replay", by, chosen, how, act, progress, each)
+        how["max_waiting"] = max_waiting
+        backlog = Backlog(self._broker, max_waiting)
 
         def admits(letter: DeadLetter, deadline: float | None) -> bool:
-            if backlog is None:
-                return True
             return backlog.admits(*self._letters.destination(letter, to_queue), deadline)
 
-        how = {"rate": rate, "limit": limit, "seconds": seconds, "to_queue": to_queue}
-        if max_waiting is not None:
-            how["max_waiting"] = max_waiting
-        return self._noted("replay", by, chosen, how, act, progress, admits)
+        return self._noted("replay", by, chosen, how, act, progress, each, admits)
 
     def discard(
         self,
@@ -306,12 +280,10 @@ class Bulk:
 
         def act(letter: DeadLetter) -> str:
             self._letters.discard_seen(letter, by=by)
-            if each is not None:
-                each(letter.task_id)
             return ""
 
         how = {"rate": rate, "limit": limit, "seconds": seconds}
-        return self._noted("discard", by, chosen, how, act, progress)
+        return self._noted("discard", by, chosen, how, act, progress, each)
 
     def begun(self, chosen: Chosen, seconds: float | None) -> Done:
         """Return an act that has done nothing yet, when all that it needs is there."""
@@ -334,31 +306,38 @@ class Bulk:
         how: dict[str, Any],
         act: Callable[[DeadLetter], str],
         progress: Progress | None,
-        admits: Admits = _admits_all,
+        each: Callable[[str], None] | None,
+        admits: Admits | None = None,
     ) -> Done:
-        bounds = Bounds.of(how["rate"], how["limit"], how["seconds"])
+        pace = Pace(how["rate"], how["limit"], how["seconds"])
         done = self.begun(chosen, how["seconds"])
         about = {**chosen.as_dict(), **how, "before": as_json(done.before)}
         with noted(self._ledger, name, by, about, done.run) as outcome:
 
             def told(now: Done) -> None:
                 outcome.done, outcome.failed, outcome.problem = now.done, now.failed, now.problem
-                (progress or _nothing)(now)
+                if progress is not None:
+                    progress(now)
 
-            return self._run(chosen, done, act, bounds, told, admits)
+            def do(letter: DeadLetter) -> str:
+                problem = act(letter)
+                if each is not None:
+                    each(letter.task_id)
+                return problem
+
+            return self._run(chosen, done, do, pace, told, admits)
 
     def _run(
         self,
         chosen: Chosen,
         done: Done,
         act: Callable[[DeadLetter], str],
-        bounds: Bounds,
+        pace: Pace,
         progress: Progress,
-        admits: Admits = _admits_all,
+        admits: Admits | None = None,
     ) -> Done:
         """Do it to each letter that is meant."""
-        pace = Pace(bounds.rate, bounds.deadline)
-        walk = None if chosen.ids else self._walk(chosen, done.before_ms, bounds.deadline)
+        walk = None if chosen.ids else self._walk(chosen, done.before_ms, pace.deadline)
         # What comes to a group later may belong before it.
         has_place = walk is not None and not done.problem
         over: list[DeadLetter] = []
@@ -367,8 +346,10 @@ class Bulk:
             for letter in (
                 _with(self._ledger, chosen.ids, chosen.before_ms) if walk is None else walk
             ):
-                is_enough = bounds.most is not None and done.done >= bounds.most
-                is_late = not is_enough and (pace.is_over() or not admits(letter, bounds.deadline))
+                is_enough = pace.most is not None and done.done >= pace.most
+                is_late = not is_enough and (
+                    pace.is_over() or not (admits is None or admits(letter, pace.deadline))
+                )
                 if is_enough or is_late:
                     if is_late:
                         pace.rest()

@@ -5,7 +5,6 @@ unless they are asked for.
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -19,7 +18,7 @@ from celery_reliable.model import DeadLetter, Group, Record
 from celery_reliable.operations import views
 from celery_reliable.operations.filters import OF_GROUPS, Filter, Subject
 from celery_reliable.operations.messages import arguments_of, envelope_of, object_of
-from celery_reliable.operations.pages import Page, Position
+from celery_reliable.operations.pages import Page, Position, Walk
 from celery_reliable.operations.words import moment
 from celery_reliable.recovery import MOST_BYTES
 
@@ -206,12 +205,9 @@ def _may_have(group: Group, wanted: Filter) -> bool:
     ).fits_group(group)
 
 
-class LetterWalk:
-    """Yields the dead letters that fit, from a place on; of which few are in memory at a time.
-
-    After each, ``place`` is where the walk goes on, whatever comes and goes meanwhile, and
-    ``before`` is where one goes on that is to yield it again.  What the index of groups has too
-    much of is put right on the way.
+class LetterWalk(Walk[DeadLetter]):
+    """Yields the dead letters that fit.  What the index of groups has too much of is put right on
+    the way.
 
     Args:
         app: whose tasks say which object a message is about.
@@ -242,88 +238,56 @@ class LetterWalk:
         most: int | None = None,
         deadline: float | None = None,
     ) -> None:
+        super().__init__(place, most, deadline, first=_AT_ONCE, at_once=_AT_ONCE)
         self._app = app
         self._ledger = ledger
         self._wanted = wanted
         # What records tell without their messages.
-        self._light = replace(wanted, queue=None, object_id=None)
+        self._filter = replace(wanted, queue=None, object_id=None)
         self._now_ms = now_ms
         self._group = group
         self._groups = (group,) if group else groups
         self._is_latest_first = is_latest_first
         self._until_ms = until_ms
-        self._most = most
-        self._deadline = deadline
-        self.place = self.before = place
-        self.looked_at = 0
         self.n_bytes = 0
-        self.is_over = False
 
-    def __iter__(self) -> Iterator[DeadLetter]:
-        while self._may_read():
-            entries = self._entries()
-            light = self._ledger.light_letters([task_id for task_id, _ in entries])
-            fitting = [
-                (task_id, ms, letter)
-                for (task_id, ms), letter in zip(entries, light, strict=True)
-                if letter is not None and self._may_fit(letter, ms)
-            ]
-            ids = iter([task_id for task_id, _, _ in fitting] + [None])
-            whole = self._ledger.letters_in_groups(
-                [task_id for task_id, _, _ in fitting], most_bytes=MOST_BYTES
-            )
-            if self._group:
-                self._put_right(entries, light)
-            following = next(ids)
-            for task_id, ms in entries:
-                self.looked_at += 1
-                self.before, self.place = self.place, Position(ms, task_id)
-                if task_id != following:
-                    continue
-                following, letter = next(ids), next(whole)
-                if letter is None or letter.buried_ms != ms:
-                    continue
-                self.n_bytes += len(letter.message)
-                if not self._wanted.needs_message or self._fits(letter):
-                    yield letter
-            if len(entries) < _AT_ONCE:
-                self.is_over = True
-                return
+    def _entries(self, place: tuple[int, str] | None, limit: int) -> list[tuple[str, int]]:
+        how: Any = {"is_latest_first": self._is_latest_first, "until_ms": self._until_ms}
+        if not self._groups:
+            return self._ledger.letters_after(place, limit, **how)
+        read = self._ledger.groups.letters_of
+        found = [one for group in self._groups for one in read(group, place, limit, **how)]
+        found.sort(key=lambda one: (one[1], one[0]), reverse=self._is_latest_first)
+        return found[:limit]
 
-    @property
-    def cursor(self) -> str:
-        """Leads to what follows; empty when nothing does."""
-        return "" if self.is_over or self.place is None else self.place.cursor
+    def _light(self, entries: list[tuple[str, int]]) -> list[DeadLetter | None]:
+        letters = self._ledger.light_letters([task_id for task_id, _ in entries])
+        found: list[DeadLetter | None] = []
+        wrong: list[bytes] = []
+        for (task_id, ms), letter in zip(entries, letters, strict=True):
+            if letter is not None and letter.buried_ms != ms:
+                letter = None
+            if self._group and (letter is None or group_of(letter).id != self._group):
+                entry = f"{self._group} {ms:015d} {task_id}"
+                wrong.append(entry.encode("utf-8", "backslashreplace"))
+                letter = None
+            if letter is not None and not self._filter.matches(_subject(letter), self._now_ms):
+                letter = None
+            found.append(letter)
+        if wrong:
+            self._ledger.groups.look_at(wrong)
+        return found
 
-    def _may_read(self) -> bool:
-        if self._deadline is not None and self.looked_at and time.monotonic() > self._deadline:
-            return False
-        return self._most is None or self.looked_at < self._most
-
-    def _entries(self) -> list[tuple[str, int]]:
-        place = None if self.place is None else (self.place.ms, self.place.id)
-        if self._groups:
-            found = [
-                one
-                for group in self._groups
-                for one in self._ledger.groups.letters_of(
-                    group,
-                    place,
-                    _AT_ONCE,
-                    is_latest_first=self._is_latest_first,
-                    until_ms=self._until_ms,
-                )
-            ]
-            found.sort(key=lambda one: (one[1], one[0]), reverse=self._is_latest_first)
-            return found[:_AT_ONCE]
-        return self._ledger.letters_after(
-            place, _AT_ONCE, is_latest_first=self._is_latest_first, until_ms=self._until_ms
+    def _whole(self, found: list[DeadLetter]) -> Iterator[DeadLetter | None]:
+        letters = self._ledger.letters_in_groups(
+            [one.task_id for one in found], most_bytes=MOST_BYTES
         )
-
-    def _may_fit(self, letter: DeadLetter, ms: int) -> bool:
-        if letter.buried_ms != ms or (self._group and group_of(letter).id != self._group):
-            return False
-        return self._light.matches(_subject(letter), self._now_ms)
+        for light, letter in zip(found, letters, strict=True):
+            if letter is None or letter.buried_ms != light.buried_ms:
+                yield None
+                continue
+            self.n_bytes += len(letter.message)
+            yield letter if not self._wanted.needs_message or self._fits(letter) else None
 
     def _fits(self, letter: DeadLetter) -> bool:
         envelope = envelope_of(letter)
@@ -335,15 +299,6 @@ class LetterWalk:
                 object_id="" if self._wanted.object_id is None else object_of(self._app, envelope),
             )
         return self._wanted.matches(subject, self._now_ms)
-
-    def _put_right(self, entries: list[tuple[str, int]], light: list[DeadLetter | None]) -> None:
-        wrong = [
-            f"{self._group} {ms:015d} {task_id}".encode("utf-8", "backslashreplace")
-            for (task_id, ms), letter in zip(entries, light, strict=True)
-            if letter is None or letter.buried_ms != ms or group_of(letter).id != self._group
-        ]
-        if wrong:
-            self._ledger.groups.look_at(wrong)
 
 
 def _subject(letter: DeadLetter) -> Subject:

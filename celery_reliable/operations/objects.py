@@ -11,7 +11,7 @@ from celery_reliable.exceptions import ObjectIdError
 from celery_reliable.ledger import Held, Ledger, Look, ObjectLook, line_of
 from celery_reliable.model import MOST_PLACES, Record
 from celery_reliable.operations.messages import object_name
-from celery_reliable.operations.pages import Page, Walk
+from celery_reliable.operations.pages import Page, TaskWalk
 from celery_reliable.operations.views import Holder, Object
 from celery_reliable.operations.words import moment
 from celery_reliable.options import is_reliable, key_of, object_key
@@ -83,7 +83,7 @@ class Objects:
         tells.  One that is kept after a success (``once_for_seconds``) has no task, and is in no
         list; `get` tells of it, too.  Raises BadCursor.
         """
-        walk = Walk(self._ledger, None, cursor)
+        walk = TaskWalk(self._ledger, None, cursor)
         found: list[Object] = []
         tasks: list[str] = []
         #: Many may stand in one line.

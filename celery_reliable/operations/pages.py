@@ -6,7 +6,7 @@ import base64
 import binascii
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Generic, TypeVar
 
@@ -14,14 +14,12 @@ from celery_reliable.exceptions import ReliableError
 from celery_reliable.ledger import Ledger, Look
 from celery_reliable.model import State
 
-__all__ = ["BadCursor", "Kind", "Page", "Position", "Walk", "gathered"]
+__all__ = ["BadCursor", "Kind", "Page", "Position", "TaskWalk", "Walk", "gathered"]
 
 T = TypeVar("T")
 
 #: Of an id; a longer one is of nobody's page.
 _LONGEST = 10_000
-#: Records read in one round trip: few at first, as a page may be full with them.
-_FIRST, _AT_ONCE = 64, 512
 #: Records looked at in one walk: a tenth of a second or two.
 _MOST = 1_000
 #: Before all times: what runs comes first, by its id.
@@ -122,71 +120,139 @@ class Kind(str, Enum):
         return look.record.state == State(self.value)
 
 
-class Walk:
-    """Yields what is looked at: what runs, by id, and then what somebody must look at, by the time
-    of that; or dead letters, the oldest first.
+class Walk(Generic[T]):
+    """Yields the entries of an index that fit, of which few are in memory at a time.
 
-    After each, `cursor` leads to what follows, whatever has come and gone meanwhile.  Ends after
-    so many, found or not.
+    After each, ``place`` is where the walk goes on, whatever comes and goes meanwhile, and
+    ``before`` is where one goes on that is to yield it again.
+
+    Args:
+        place: where to begin.
+        most: how many entries to look at, whether they fit or not; None: all.
+        deadline: by `time.monotonic`; nothing is read after it, but once.
+        first: entries read in the first round trip; in the next ones twice as many as before.
+        at_once: entries read in one round trip at the most.
     """
 
-    def __init__(self, ledger: Ledger, kind: Kind | None, cursor: str, most: int = _MOST) -> None:
-        self._ledger = ledger
-        self._kind = kind
-        self._place = Position.of(cursor)
-        self._most = most
+    def __init__(
+        self,
+        place: Position | None,
+        most: int | None,
+        deadline: float | None = None,
+        *,
+        first: int = 64,
+        at_once: int = 512,
+    ) -> None:
+        self.place = self.before = place
         self.looked_at = 0
         self.is_over = False
+        self._most = most
+        self._deadline = deadline
+        self._size, self._at_once = first, at_once
 
-    def __iter__(self) -> Iterator[Look]:
-        kind = self._kind
-        if kind is Kind.DEAD:
-            yield from self._index(self._ledger.dead_after)
-            return
-        if kind in (None, Kind.RUNNING) and (self._place is None or self._place.ms == _RUNNING_MS):
-            yield from self._running()
-            if self.looked_at >= self._most:
+    def _entries(self, place: tuple[int, str] | None, limit: int) -> list[tuple[str, int]]:
+        """Return ids and their ms, at most *limit* that follow a place."""
+        raise NotImplementedError
+
+    def _light(self, entries: list[tuple[str, int]]) -> list[T | None]:
+        """Return what can be read of all of them at once; None of those that do not fit by that."""
+        raise NotImplementedError
+
+    def _whole(self, found: list[T]) -> Iterator[T | None]:
+        """Yield what is yielded of those that fit so far; None of those that do not fit."""
+        yield from found
+
+    def __iter__(self) -> Iterator[T]:
+        while self._may_read():
+            limit, self._size = self._size, min(2 * self._size, self._at_once)
+            if self._most is not None:
+                limit = min(limit, self._most - self.looked_at)
+            place = None if self.place is None else (self.place.ms, self.place.id)
+            entries = self._entries(place, limit)
+            light = self._light(entries)
+            whole = self._whole([one for one in light if one is not None])
+            for (task_id, ms), one in zip(entries, light, strict=True):
+                self.looked_at += 1
+                self.before, self.place = self.place, Position(ms, task_id)
+                if one is not None and (found := next(whole)) is not None:
+                    yield found
+            if len(entries) < limit:
+                self.is_over = True
                 return
-            self._place = None
-        if kind is Kind.RUNNING:
-            self.is_over = True
-            return
-        for look in self._index(self._ledger.due_after):
-            # What runs with a limit came before.
-            if look.record.state is not State.RUNNING and (kind is None or kind.is_of(look)):
-                yield look
 
     @property
     def cursor(self) -> str:
         """Leads to what follows; empty when nothing does."""
-        return "" if self.is_over or self._place is None else self._place.cursor
+        return "" if self.is_over or self.place is None else self.place.cursor
 
-    def _running(self) -> Iterator[Look]:
-        ids = sorted({one for look in self._ledger.worker_looks() for one in look.claims})
-        if self._place is not None:
-            ids = [one for one in ids if one > self._place.id]
-        for start in range(0, min(len(ids), self._most), _AT_ONCE):
-            batch = ids[start : start + _AT_ONCE]
-            for task_id, look in zip(batch, self._ledger.look_all(batch), strict=True):
-                self.looked_at += 1
-                self._place = Position(_RUNNING_MS, task_id)
-                if look is not None and look.record.state is State.RUNNING:
-                    yield look
+    def _may_read(self) -> bool:
+        if self._deadline is not None and self.looked_at and time.monotonic() > self._deadline:
+            return False
+        return self._most is None or self.looked_at < self._most
 
-    def _index(
-        self, read: Callable[[tuple[int, str] | None, int], list[tuple[str, int]]]
-    ) -> Iterator[Look]:
-        size = _FIRST
-        while (left := self._most - self.looked_at) > 0:
-            place = None if self._place is None else (self._place.ms, self._place.id)
-            wanted, size = min(left, size), min(2 * size, _AT_ONCE)
-            entries = read(place, wanted)
-            looks = self._ledger.look_all([task_id for task_id, _ in entries])
-            for (task_id, ms), look in zip(entries, looks, strict=True):
-                self.looked_at += 1
-                self._place = Position(ms, task_id)
-                if look is not None:
-                    yield look
-            if len(entries) < wanted:
-                self.is_over = True
-                return
+
+class TaskWalk(Walk[Look]):
+    """Yields what runs, by id, and then what somebody must look at, by the time of that; or dead
+    letters, the oldest first.
+
+    Args:
+        fits: what is wanted, by what a record tells without its message; None: all.
+        most_bytes: yield them with their messages, of which so much is in memory at a time; None:
+            without.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        kind: Kind | None,
+        cursor: str,
+        most: int = _MOST,
+        *,
+        fits: Callable[[Look], bool] | None = None,
+        most_bytes: int | None = None,
+    ) -> None:
+        super().__init__(Position.of(cursor), most)
+        self._ledger = ledger
+        self._kind = kind
+        self._fits = fits
+        self._most_bytes = most_bytes
+
+    def _entries(self, place: tuple[int, str] | None, limit: int) -> list[tuple[str, int]]:
+        if self._kind is Kind.DEAD:
+            return self._ledger.dead_after(place, limit)
+        found: list[tuple[str, int]] = []
+        if place is None or place[0] == _RUNNING_MS:
+            if self._kind in (None, Kind.RUNNING):
+                ids = sorted({one for look in self._ledger.worker_looks() for one in look.claims})
+                ids = [one for one in ids if place is None or one > place[1]]
+                found = [(one, _RUNNING_MS) for one in ids[:limit]]
+            place = None
+        if self._kind is Kind.RUNNING or len(found) == limit:
+            return found
+        return found + self._ledger.due_after(place, limit - len(found))
+
+    def _light(self, entries: list[tuple[str, int]]) -> list[Look | None]:
+        looks = self._ledger.look_all([task_id for task_id, _ in entries])
+        return [
+            one if one is not None and self._is_meant(one, ms) else None
+            for (_, ms), one in zip(entries, looks, strict=True)
+        ]
+
+    def _is_meant(self, look: Look, ms: int) -> bool:
+        kind, is_running = self._kind, look.record.state is State.RUNNING
+        if ms == _RUNNING_MS:
+            is_of = is_running
+        else:
+            # What runs with a limit came before.
+            is_of = not is_running and (kind in (None, Kind.DEAD) or kind.is_of(look))
+        return is_of and (self._fits is None or self._fits(look))
+
+    def _whole(self, found: list[Look]) -> Iterator[Look | None]:
+        if self._most_bytes is None:
+            yield from found
+            return
+        ids = [look.record.task_id for look in found]
+        messages = self._ledger.find_in_groups(ids, most_bytes=self._most_bytes)
+        for look, one in zip(found, messages, strict=True):
+            record = one.record if one.is_readable else None
+            yield look if record is None else replace(look, record=record)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from itertools import islice
 from typing import Any
 
 from celery import Celery
@@ -25,7 +23,7 @@ from celery_reliable.operations.messages import (
     publisher_of,
 )
 from celery_reliable.operations.objects import since_ms
-from celery_reliable.operations.pages import Kind, Page, Walk
+from celery_reliable.operations.pages import Kind, Page, TaskWalk
 from celery_reliable.operations.views import Entry, Order, Task, TaskInFull
 from celery_reliable.operations.waits import Seen, absent, ended, waits_for_worker, why
 from celery_reliable.operations.words import moment, utc
@@ -39,8 +37,7 @@ _WAITS = "reliable_waits"
 #: What the ledger refuses, as the log calls it and as the flight record does.
 _REFUSALS = {"task_fenced": "fenced", "task_skipped": "skipped"}
 _MOST_REFUSALS = 20
-#: Messages read at a time, and in one page.
-_MESSAGES_AT_ONCE = 100
+#: Messages read for one page.
 _MOST_BYTES_OF_A_PAGE = 8 * MOST_BYTES
 #: Messages looked at of those that are popped next, of each priority.
 _LOOKED_AT = 50
@@ -145,14 +142,18 @@ class Tasks:
         if kind not in (Kind.DEAD, Kind.OWED):
             wanted.check("reason", "exception", why="only dead letters have one (state dead).")
         now_ms = self._ledger.numbers().now_ms
-        walk = Walk(self._ledger, kind, cursor)
-        found: list[Task] = []
         orders = self._orders(now_ms)
-        last, n_bytes = "", 0
-        for look, place in self._with_messages(
-            self._fitting(walk, wanted, now_ms), min(limit, _MESSAGES_AT_ONCE)
-        ):
-            last = place
+        light = replace(wanted, queue=None, object_id=None)
+
+        def fits(look: Look) -> bool:
+            """Whether it fits as far as records tell without their messages."""
+            view = Task(**_facts(look, Seen(), now_ms))
+            return light.matches(_subject(look, view), now_ms)
+
+        walk = TaskWalk(self._ledger, kind, cursor, fits=fits, most_bytes=MOST_BYTES)
+        found: list[Task] = []
+        n_bytes = 0
+        for look in walk:
             n_bytes += len(look.record.message)
             view = Task(**_facts(look, self._told(look, orders, now_ms), now_ms))
             subject = _subject(look, view)
@@ -162,28 +163,7 @@ class Tasks:
                 found.append(view)
             if len(found) >= limit or n_bytes > _MOST_BYTES_OF_A_PAGE:
                 break
-        else:
-            last = walk.cursor
-        return Page(tuple(found), last, walk.looked_at)
-
-    def _fitting(self, walk: Walk, wanted: Filter, now_ms: int) -> Iterator[tuple[Look, str]]:
-        """Yield what fits as far as records tell without their messages, with the place behind."""
-        light = replace(wanted, queue=None, object_id=None)
-        for look in walk:
-            view = Task(**_facts(look, Seen(), now_ms))
-            if light.matches(_subject(look, view), now_ms):
-                yield look, walk.cursor
-
-    def _with_messages(
-        self, looks: Iterator[tuple[Look, str]], at_once: int
-    ) -> Iterator[tuple[Look, str]]:
-        """Yield the same with their messages, of which few are in memory at a time."""
-        while chunk := list(islice(looks, at_once)):
-            ids = [look.record.task_id for look, _ in chunk]
-            messages = self._ledger.find_in_groups(ids, most_bytes=MOST_BYTES)
-            for (look, place), one in zip(chunk, messages, strict=True):
-                record = one.record if one.is_readable else None
-                yield (look if record is None else replace(look, record=record)), place
+        return Page(tuple(found), walk.cursor, walk.looked_at)
 
     def _orders(self, now_ms: int) -> tuple[Order, ...]:
         return tuple(map(Order.of, self._ledger.orders.read().in_force(now_ms)))

@@ -84,7 +84,7 @@ def left(desk: Desk) -> set[str]:
 
 def group_of(desk: Desk, exception: str) -> str:
     (found,) = desk.letter_pages.groups(Filter(exception=exception)).groups
-    return found.group.id
+    return found.group
 
 
 # What is found.

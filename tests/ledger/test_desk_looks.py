@@ -6,7 +6,7 @@ import pytest
 
 from celery_reliable.ledger import Held
 from celery_reliable.model import Claim, State
-from celery_reliable.operations.pages import Kind, Position, Walk
+from celery_reliable.operations.pages import Kind, Position, TaskWalk
 from celery_reliable.operations.views import Wait, WaitsFor, as_json
 from celery_reliable.operations.waits import Seen, why
 from celery_reliable.operations.words import utc
@@ -43,7 +43,7 @@ def ids(scene: Scene, kind: Kind | None, *, most: int = 3) -> list[str]:
     """All ids of a kind, by pages of few records."""
     found, cursor = [], ""
     while True:
-        walk = Walk(scene.ledger, kind, cursor, most)
+        walk = TaskWalk(scene.ledger, kind, cursor, most)
         found += [look.record.task_id for look in walk]
         assert walk.looked_at <= most
         cursor = walk.cursor
@@ -249,9 +249,9 @@ def test_a_cursor_of_what_runs_leads_on_to_what_waits(scene: Scene) -> None:
     scene.claim(scene.publish("r"))
     scene.publish("q")
 
-    assert [one.record.task_id for one in Walk(scene.ledger, None, Position(-1, "r").cursor)] == [
-        "q"
-    ]
+    assert [
+        one.record.task_id for one in TaskWalk(scene.ledger, None, Position(-1, "r").cursor)
+    ] == ["q"]
 
 
 def test_a_claim_whose_record_went_on_is_nobodys_running_task(scene: Scene) -> None:

@@ -62,7 +62,9 @@ def events(
     """
     show = _shown_as_json if as_json else _shown
     with desk_of(ctx) as desk:
-        found = desk.events(limit=limit, kinds=kinds, task=task, newer_than_seconds=since_seconds)
+        found = desk.happenings.page(
+            limit=limit, kinds=kinds, task=task, newer_than_seconds=since_seconds
+        )
         if not follow:
             if as_json:
                 print_json(found)
@@ -83,7 +85,7 @@ def events(
 
 
 def _follow(desk: Desk, cursor: str, kinds: Sequence[str], task: str, show: Show) -> None:
-    for found in desk.follow(cursor, kinds=kinds, task=task, on_away=_tell_away):
+    for found in desk.happenings.follow(cursor, kinds=kinds, task=task, on_away=_tell_away):
         for one in found.items:
             show(one)
         if not _is_read():
