@@ -195,16 +195,17 @@ class _Counts:
             name = f"reliable_{name}_seconds"
             return client.Histogram(name, text, ("task",), buckets=buckets, registry=registry)
 
-        self.published = counter("published", "Tasks published.", ("task",))
-        self.claimed = counter("claimed", "Attempts begun.", ("task",))
         settled = "Attempts ended, by Celery's state."
-        self.settled = counter("settled", settled, ("task", "state"))
         waited = "From publication (or ETA) to the start, by the clocks of both hosts."
-        self.wait = histogram("wait", waited, _WAIT_BUCKETS)
         recovered = "From a loss, as it was noticed, to the next start."
-        self.recovery = histogram("recovery", recovered, _RECOVERY_BUCKETS)
-        for name, text, labels, _ in _COUNTED:
-            setattr(self, name, counter(name, text, labels))
+        self.metrics = {
+            "published": counter("published", "Tasks published.", ("task",)),
+            "claimed": counter("claimed", "Attempts begun.", ("task",)),
+            "settled": counter("settled", settled, ("task", "state")),
+            **{name: counter(name, text, labels) for name, text, labels, _ in _COUNTED},
+            "wait": histogram("wait", waited, _WAIT_BUCKETS),
+            "recovery": histogram("recovery", recovered, _RECOVERY_BUCKETS),
+        }
 
     def connect(self) -> None:
         """Begin to count."""
@@ -227,7 +228,7 @@ class _Counts:
             if "worker" in labels:
                 # Without what tells one start of a worker from another, of which there is no end.
                 told["worker"] = nodename_of(sender)
-            getattr(self, name).labels(*(encodable(told.get(one, "")) for one in labels)).inc(count)
+            self.metrics[name].labels(*(encodable(told.get(one, "")) for one in labels)).inc(count)
 
         return receive
 
@@ -240,27 +241,27 @@ class _Counts:
 
     def _published(self, sender: str = "", headers: Any = None, **_: Any) -> None:
         if isinstance(headers, dict) and HEADER in headers:
-            self.published.labels(encodable(sender)).inc()
+            self.metrics["published"].labels(encodable(sender)).inc()
 
     def _begun(self, task: Any = None, **_: Any) -> None:
         if not self._is_ours(task):
             return
-        self.claimed.labels(task.name).inc()
+        self.metrics["claimed"].labels(task.name).inc()
         request = task.request
         sent_at = getattr(request, _SENT_HEADER, None)
         is_again = (request.delivery_info or {}).get("redelivered")
         if isinstance(sent_at, (int, float)) and not is_again:
             begins_at = max(float(sent_at), _seconds_of(request.eta))
-            self.wait.labels(task.name).observe(max(0.0, time.time() - begins_at))
+            self.metrics["wait"].labels(task.name).observe(max(0.0, time.time() - begins_at))
 
     def _ended(self, task: Any = None, state: Any = None, **_: Any) -> None:
         if self._is_ours(task):
-            self.settled.labels(task.name, str(state)).inc()
+            self.metrics["settled"].labels(task.name, str(state)).inc()
 
     def _recovered(self, sender: str = "", task_id: str = "", **_: Any) -> None:
         seconds = self._since_loss(task_id)
         if seconds is not None:
-            self.recovery.labels(encodable(sender)).observe(seconds)
+            self.metrics["recovery"].labels(encodable(sender)).observe(seconds)
 
     def _since_loss(self, task_id: str) -> float | None:
         """Return how long ago a task was lost last, by the server's clock.  Recoveries are rare
