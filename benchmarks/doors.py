@@ -112,7 +112,7 @@ def main() -> None:
             fill(desk, server.client(), given.letters)
             while not (groups := desk.letter_pages.groups()).is_complete:
                 pass
-            group = groups.groups[0].group.id
+            group = groups.groups[0].group
         known = {"TASK": task_id, "LETTER": _LETTER, "GROUP": group}
         print(f"{given.letters} dead letters, {given.tasks} tasks; medians of {given.rounds}")
         if given.only != "pages":

@@ -107,7 +107,7 @@ def _looks(desk: Desk, client: Any) -> list[Timed]:
     note = f"the index has {indexed / 1e6:.1f} MB"
     if calls:
         found.append(Timed("a reader meanwhile", statistics.median(calls), max(calls), note))
-    group = pages.groups().groups[0].group.id
+    group = pages.groups().groups[0].group
     cursors = [""]
 
     def page(number: int) -> Any:

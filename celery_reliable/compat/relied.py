@@ -212,7 +212,7 @@ def missing(parts: Iterable[Part]) -> Iterator[Finding]:
             fault = one.fault()
             if fault:
                 yield NAME_MISSING.found(
-                    level="error" if hook.is_promise else "warning",
+                    severity="error" if hook.is_promise else "warning",
                     fault=f"{fault[0].upper()}{fault[1:]} ({installed()})",
                     without=hook.without,
                 )

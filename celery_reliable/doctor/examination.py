@@ -189,7 +189,7 @@ def _ask(reliable: Reliable, looked: _Looked, patience_seconds: float) -> bool:
     try:
         of_ledger, facts = ask_ledger(reliable, ledger)
         found += [*of_ledger, *look([NOT_LOOKED_AT], facts)]
-        if all(one.level != "error" for one in of_ledger):
+        if all(one.severity != "error" for one in of_ledger):
             now_ms = ledger.workers.time_ms()
             looked.workers = [
                 stored_setup(one)
@@ -214,12 +214,12 @@ def ask_ledger(reliable: Reliable, ledger: Ledger) -> tuple[list[Finding], Serve
     """
     facts = ServerFacts.from_info(ledger.server_facts(), has_sentinel=ledger.connector.has_sentinel)
     found = [*look(SERVER, facts), *look(DURABILITY, facts)]
-    if any(one.level == "error" for one in found):
+    if any(one.severity == "error" for one in found):
         return found, facts
     lacks = ledger.ask("rights", lambda c: denied(c, ledger_commands(ledger.keys.none)))
     what = f"The ledger's Redis at {ledger.connector.shown}"
     found += look(RIGHTS, Rights(what, lacks or (), _rule(reliable, ledger.connector.key_prefix)))
-    if any(one.level == "error" for one in found):
+    if any(one.severity == "error" for one in found):
         return found, facts
     # This reads the format of the namespace first, so the right to read it was checked before.
     careful = reliable.own_ledger(
@@ -311,7 +311,7 @@ def _extras() -> Iterator[Finding]:
         yield EXTRA_MISSING.found(package="prometheus_client", need=need, extra="metrics")
     if not _is_there("rich"):
         need = "the commands of `celery reliable` print no tables, only --json"
-        yield EXTRA_MISSING.found(level="info", package="rich", need=need, extra="cli")
+        yield EXTRA_MISSING.found(severity="info", package="rich", need=need, extra="cli")
 
 
 def _is_there(module: str) -> bool:

@@ -13,7 +13,6 @@ from typing import Any, Final
 from celery_reliable.findings.entries import (
     Entry,
     Finding,
-    FindingView,
     counted,
     listed,
     log_finding,
@@ -87,7 +86,6 @@ __all__ = [
     "UNSEEN_SECONDS",
     "Entry",
     "Finding",
-    "FindingView",
     "Limits",
     "Neighbours",
     "OpenRows",

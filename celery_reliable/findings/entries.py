@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, TypedDict, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 from celery_reliable.exceptions import ConfigurationError
 from celery_reliable.log import logger
@@ -13,7 +13,6 @@ from celery_reliable.log import logger
 __all__ = [
     "Entry",
     "Finding",
-    "FindingView",
     "Seen",
     "counted",
     "listed",
@@ -26,21 +25,9 @@ __all__ = [
 F = TypeVar("F")
 
 #: What a predicate returns: nothing, True, or the values of the texts, once for each finding.  A
-#: value ``level`` takes the place of the entry's level.
+#: value ``severity`` takes the place of the entry's.
 Seen = bool | None | Mapping[str, Any] | Iterable[Mapping[str, Any]]
 _LEVELS = ("error", "warning", "info")
-
-
-class FindingView(TypedDict):
-    """One thing that is wrong; its code stays."""
-
-    code: str
-    name: str
-    severity: str
-    message: str
-    hint: str
-    #: What happens if nobody changes it.
-    ignored: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +37,8 @@ class Finding:
     Attributes:
         code: such as "E005"; it stays.
         name: the same in words.
-        level: with an "error" the package must not start, or does not work; a "warning" will hurt;
-            an "info" is worth knowing.
+        severity: with an "error" the package must not start, or does not work; a "warning" will
+            hurt; an "info" is worth knowing.
         message: what is the case, with names and values.
         hint: what to change.
         ignored: what happens if nobody does.
@@ -59,21 +46,10 @@ class Finding:
 
     code: str
     name: str
-    level: Literal["error", "warning", "info"]
+    severity: Literal["error", "warning", "info"]
     message: str
     hint: str
     ignored: str
-
-    def as_dict(self) -> FindingView:
-        """The same as plain JSON values."""
-        return {
-            "code": self.code,
-            "name": self.name,
-            "severity": self.level,
-            "message": self.message,
-            "hint": self.hint,
-            "ignored": self.ignored,
-        }
 
 
 @dataclass(frozen=True)
@@ -81,9 +57,9 @@ class Entry(Generic[F]):
     """One finding, before anybody has looked.
 
     Attributes:
-        code: such as "E005".  It stays; its letter is the worst level that the finding can have.
+        code: such as "E005".  It stays; its letter is the worst severity that the finding can have.
         name: the same in words.
-        level: the level, unless the predicate says another.
+        severity: as of a finding, unless the predicate says another.
         sentence: what is the case, with the values that the predicate returns.
         remedy: what to change, with the same values.
         ignored: what happens if nobody changes it.
@@ -92,7 +68,7 @@ class Entry(Generic[F]):
 
     code: str
     name: str
-    level: Literal["error", "warning", "info"]
+    severity: Literal["error", "warning", "info"]
     sentence: str
     remedy: str
     ignored: str
@@ -100,9 +76,9 @@ class Entry(Generic[F]):
 
     def found(self, **values: Any) -> Finding:
         """Return the finding with these values."""
-        level = values.pop("level", self.level)
+        severity = values.pop("severity", self.severity)
         message, hint = self.sentence.format(**values), self.remedy.format(**values)
-        return Finding(self.code, self.name, level, message, hint, self.ignored)
+        return Finding(self.code, self.name, severity, message, hint, self.ignored)
 
 
 def look(entries: Iterable[Entry[F]], facts: F) -> list[Finding]:
@@ -125,7 +101,7 @@ def raise_for(findings: Iterable[Finding]) -> list[Finding]:
         ConfigurationError: with one paragraph per error.
     """
     found = list(findings)
-    problems = tuple(f"{item.message} {item.hint}" for item in found if item.level == "error")
+    problems = tuple(f"{item.message} {item.hint}" for item in found if item.severity == "error")
     if problems:
         raise ConfigurationError("\n\n".join(problems), problems=problems)
     return found
@@ -133,7 +109,7 @@ def raise_for(findings: Iterable[Finding]) -> list[Finding]:
 
 def worst_first(found: Iterable[Finding]) -> list[Finding]:
     """Return findings without repetitions, errors first."""
-    return sorted(dict.fromkeys(found), key=lambda one: _LEVELS.index(one.level))
+    return sorted(dict.fromkeys(found), key=lambda one: _LEVELS.index(one.severity))
 
 
 def listed(names: Sequence[str], at_most: int = 5) -> str:
@@ -150,11 +126,11 @@ def counted(number: int, noun: str) -> str:
 def log_finding(finding: Finding) -> None:
     """Write a finding into the log."""
     logger.log(
-        logging.INFO if finding.level == "info" else logging.WARNING,
+        logging.INFO if finding.severity == "info" else logging.WARNING,
         "finding code=%s check=%s severity=%s message=%s hint=%s",
         finding.code,
         finding.name,
-        finding.level,
+        finding.severity,
         finding.message,
         finding.hint,
         stacklevel=2,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Final
 
 from celery_reliable.leases import too_long_seconds
@@ -284,9 +285,9 @@ class Running:
         """The workers that live."""
         return [one for one in self.status.workers if one.state == "alive"]
 
-    def age(self, ms: int) -> float:
+    def age(self, since: datetime | None) -> float:
         """Return for how many seconds something lasts; 0 where its beginning is not known."""
-        return (self.status.now_ms - ms) / 1000 if ms else 0.0
+        return float((self.status.at - since).total_seconds()) if since else 0.0
 
     def recent(self, *reasons: str) -> list[Any]:
         """Return the groups of dead letters that got some lately, for these reasons."""

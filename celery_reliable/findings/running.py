@@ -41,14 +41,14 @@ _LOGS: Final = "The logs of living workers say why: not_recovered, not_lost, not
 def check(status: Any, limits: Limits | None = None) -> list[Finding]:
     """Return what is wrong by a status (`operations.Status`), errors first."""
     running = Running(status, limits or Limits())
-    return worst_first([*look(RUNNING, running), *look(SERVER, status.server.facts)])
+    return worst_first([*look(RUNNING, running), *look(SERVER, status.facts)])
 
 
 def _silent(run: Running) -> Seen:
     status, alive = run.status, len(run.alive)
     ago = status.last_pass.seconds_ago
     is_quiet = not status.workers and not any(status.tasks.values()) and not status.waiting
-    ages = (run.age(one.registered_ms) for one in status.workers)
+    ages = (run.age(one.registered_at) for one in status.workers)
     is_new = ago is None and any(age < run.long_seconds for age in ages)
     if is_quiet or is_new or (ago is not None and ago <= run.long_seconds):
         return None
@@ -70,7 +70,7 @@ def _no_worker(run: Running) -> Seen:
     waits = (status.waiting or status.tasks["queued"]) + status.tasks["parked"]
     if run.alive:
         return None
-    return {"level": "error" if waits else "info", "waits": f"{counted(waits, 'task')} waiting"}
+    return {"severity": "error" if waits else "info", "waits": f"{counted(waits, 'task')} waiting"}
 
 
 def _runs(worker: Any) -> str:
@@ -89,10 +89,10 @@ def _lapsed(run: Running) -> list[dict[str, Any]]:
 
 def _stuck(run: Running) -> Iterator[dict[str, Any]]:
     # Of many deaths only the last ones are known.  The lease is over for this long at least.
-    died = {one.worker: one.at_ms for one in reversed(run.status.deaths)}
+    died = {one.worker: one.at for one in reversed(run.status.deaths)}
     for one in run.status.workers:
-        age = run.age(died.get(one.worker, 0)) or -one.seconds_left
-        if one.state == "dead" and not one.is_thawed and age > run.long_seconds:
+        age = run.age(died.get(one.worker)) or -one.seconds_left
+        if one.state == "dead" and not one.thawed and age > run.long_seconds:
             held = _runs(one) if one.claims else "the messages that it had fetched"
             yield _worker(one, since=span(age), held=held)
 
@@ -100,19 +100,19 @@ def _stuck(run: Running) -> Iterator[dict[str, Any]]:
 def _is_standing(run: Running, worker: Any) -> bool:
     # With `solo` the main loop runs the task.
     is_busy_alone = worker.pool == "solo" and worker.running
-    is_leaving = bool(worker.is_leaving)
-    return run.age(worker.turned_ms) > run.long_seconds and not (is_busy_alone or is_leaving)
+    is_leaving = bool(worker.leaving)
+    return run.age(worker.turned_at) > run.long_seconds and not (is_busy_alone or is_leaving)
 
 
 def _stands(run: Running) -> list[dict[str, Any]]:
     standing = (one for one in run.alive if _is_standing(run, one))
-    return [_worker(one, since=span(run.age(one.turned_ms))) for one in standing]
+    return [_worker(one, since=span(run.age(one.turned_at))) for one in standing]
 
 
 def _takes_nothing(run: Running) -> Iterator[dict[str, Any]]:
     for one in run.alive:
-        is_out = one.is_leaving or one.is_drained or _is_standing(run, one)
-        if is_out or not one.idle_slots or run.age(one.begun_ms) <= run.long_seconds:
+        is_out = one.leaving or one.drained or _is_standing(run, one)
+        if is_out or not one.idle_slots or run.age(one.begun_at) <= run.long_seconds:
             continue
         queues = [
             queue.name
@@ -122,13 +122,13 @@ def _takes_nothing(run: Running) -> Iterator[dict[str, Any]]:
             and (queue.oldest_seconds or 0) > run.long_seconds
         ]
         if queues:
-            since, slots = span(run.age(one.begun_ms)), f"{one.idle_slots} of {one.slots} slots"
+            since, slots = span(run.age(one.begun_at)), f"{one.idle_slots} of {one.slots} slots"
             yield _worker(one, since=since, slots=slots, queues=", ".join(queues))
 
 
 def _died(run: Running) -> Seen:
-    known = (one for one in run.status.deaths if one.at_ms)
-    recent = [one for one in known if 0 <= run.age(one.at_ms) <= run.limits.recent_seconds]
+    known = (one for one in run.status.deaths if one.at)
+    recent = [one for one in known if 0 <= run.age(one.at) <= run.limits.recent_seconds]
     if not recent:
         return None
     last, names = recent[-1], [nodename_of(one.worker) for one in recent]
@@ -137,7 +137,7 @@ def _died(run: Running) -> Seen:
         "names": listed(names),
         "workers": counted(len(names), "worker"),
         "lately": f"in the last {span(run.limits.recent_seconds)}",
-        "ago": span(run.age(last.at_ms)),
+        "ago": span(run.age(last.at)),
         "cause": causes.get(last.cause, last.cause),
         "claims": counted(last.claims, "task") if last.claims else "nothing",
     }
@@ -145,11 +145,11 @@ def _died(run: Running) -> Seen:
 
 def _forgotten(run: Running) -> Iterator[dict[str, Any]]:
     status = run.status
-    for view in status.orders:
-        order, age = view.order, run.age(view.order.given_ms)
-        if not view.in_force or order.until_ms or age < _FORGOTTEN_SECONDS:
+    for order in status.orders:
+        age = run.age(order.given_at)
+        if not order.in_force or order.until or age < _FORGOTTEN_SECONDS:
             continue
-        held = view.parked
+        held = order.parked
         if order.kind is OrderKind.PAUSE:
             held = sum(one.depth or 0 for one in status.queues if order.names(one.name))
         yield {
@@ -163,19 +163,19 @@ def _forgotten(run: Running) -> Iterator[dict[str, Any]]:
 
 
 def _nobody(run: Running) -> Seen:
-    named = [one for one in run.status.waits.named if not one.alive]
-    late = [one for one in named if run.age(one.since_ms) > run.limits.oldest_seconds]
-    longest = max((run.age(one.since_ms) for one in late), default=0.0)
+    named = [one for one in run.status.nobody_alive if not one.alive]
+    late = [one for one in named if run.age(one.since) > run.limits.oldest_seconds]
+    longest = max((run.age(one.since) for one in late), default=0.0)
     names = listed([one.sentence for one in late])
     return {"names": names, "since": span(longest)} if late else None
 
 
 def _long_runs(run: Running) -> Seen:
     found = sorted(
-        (one.since_ms, f"{one.name}[{one.task_id}] on {worker.nodename}")
+        (one.since, f"{one.name}[{one.task_id}] on {worker.nodename}")
         for worker in run.alive
         for one in worker.runs
-        if run.age(one.since_ms) > run.limits.run_seconds
+        if run.age(one.since) > run.limits.run_seconds
     )
     return bool(found) and {
         "runs": counted(len(found), "attempt"),
@@ -216,7 +216,7 @@ def _queues(
 def _drained(run: Running, queue: str) -> str:
     """Return what to do if all living workers of a queue are drained; else nothing."""
     consumers = [one for one in run.alive if queue in one.queues]
-    if not consumers or not all(one.is_drained for one in consumers):
+    if not consumers or not all(one.drained for one in consumers):
         return ""
     names = listed([one.nodename for one in consumers])
     return (
@@ -250,12 +250,12 @@ def _failures(run: Running) -> Seen:
     found, limit = _buried(run, "task", "failed", "rejected"), run.limits.failures
     if found is None or found["count"] < limit:
         return None
-    return {**found, "level": "error" if found["count"] >= 10 * limit else "warning"}
+    return {**found, "severity": "error" if found["count"] >= 10 * limit else "warning"}
 
 
 def _trimmed(run: Running) -> Seen:
-    status, age = run.status, run.age(run.status.trimmed_ms)
-    if not status.trimmed_ms or not 0 <= age <= run.limits.recent_seconds:
+    status, age = run.status, run.age(run.status.trimmed_at)
+    if not status.trimmed_at or not 0 <= age <= run.limits.recent_seconds:
         return None
     return {"most": status.dead_letter_max, "ago": span(age), "trimmed": status.trimmed}
 
@@ -266,10 +266,10 @@ def _fills(run: Running) -> Seen:
 
 
 def _full(run: Running) -> Seen:
-    fill = run.status.server.fill
+    fill = run.status.ledger.fill
     if fill is None or fill < run.limits.fill:
         return None
-    return {"level": "error" if fill >= 1 else "warning", "fill": f"{fill:.0%}"}
+    return {"severity": "error" if fill >= 1 else "warning", "fill": f"{fill:.0%}"}
 
 
 RUNNING: Final[tuple[Entry[Running], ...]] = (

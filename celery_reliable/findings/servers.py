@@ -128,7 +128,7 @@ def _loses_seconds(facts: ServerFacts) -> Seen:
         "no": "the publications of half a minute or more",
     }
     return {
-        "level": "warning" if facts.appendfsync == "no" else "info",
+        "severity": "warning" if facts.appendfsync == "no" else "info",
         "fsync": facts.appendfsync or "(hidden)",
         "cost": costs.get(facts.appendfsync or "", "an unknown number of publications"),
     }
@@ -150,7 +150,7 @@ def _neighbours(facts: Neighbours) -> Iterator[dict[str, Any]]:
     for other, its_broker in sorted(facts.all - {facts.own, ("", "")}):
         yield {
             # The same name at another broker may be the same project under another address.
-            "level": "warning" if other != name else "info",
+            "severity": "warning" if other != name else "info",
             "other": f"{other!r} (broker {its_broker})",
             "own": f"{name!r} (broker {broker})",
             "namespace": facts.namespace,
@@ -172,7 +172,7 @@ def _versions(setup: Setup) -> Iterator[dict[str, Any]]:
             if is_old or (below and _numbers(found) >= _numbers(below)):
                 pins = [f">={least}"] * bool(least) + [f"<{below}"] * bool(below)
                 yield {
-                    "level": "error" if is_old else "warning",
+                    "severity": "error" if is_old else "warning",
                     "found": f"{package} {found} ({where.where})",
                     "wanted": package + ",".join(pins),
                 }

@@ -166,7 +166,7 @@ def _grace(setup: Setup) -> Iterator[dict[str, Any]]:
         limits = ("no limit" if sec is None else f"{sec:g} s" for sec in long.values())
         names = listed([f"{name} ({limit})" for name, limit in zip(long, limits, strict=True)])
         yield {
-            "level": "warning" if any(long.values()) else "info",
+            "severity": "warning" if any(long.values()) else "info",
             "what": f"{listed(warm)} first finishes its tasks, which may take longer: {names}",
             **shown,
         }

@@ -10,15 +10,15 @@ from celery_reliable.ledger.due_records import AS_IT_IS, Resent
 from celery_reliable.ledger.formats import FORMAT
 from celery_reliable.ledger.groups import death_of, group_of
 from celery_reliable.ledger.happenings import NotedRow
+from celery_reliable.ledger.indexes import Place, WorkerLook
 from celery_reliable.ledger.living import LivingWorker, LivingWorkers
 from celery_reliable.ledger.lock_release import line_of
 from celery_reliable.ledger.locks import ObjectLocks
-from celery_reliable.ledger.looks import Look, Place, WorkerLook
 from celery_reliable.ledger.next_attempts import LONGEST, NextStep, NextSteps, NextTask
 from celery_reliable.ledger.object_looks import Held, ObjectLook
 from celery_reliable.ledger.place_steps import slots
+from celery_reliable.ledger.records import Found, Look
 from celery_reliable.ledger.rights import Command, denied, ledger_commands, on_key
-from celery_reliable.ledger.rows import Found
 from celery_reliable.ledger.runs import Run, Runs
 from celery_reliable.ledger.startup_test import self_test
 from celery_reliable.ledger.store import Ledger

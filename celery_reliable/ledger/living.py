@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from celery_reliable.ledger import rows
-from celery_reliable.ledger.reads import Reads
+from celery_reliable.ledger.records import Records
 from celery_reliable.ledger.replies import ms_of, text_of
 from celery_reliable.orders import Orders
 
@@ -58,7 +58,9 @@ class LivingWorkers:
             elsewhere, and what waits in them is not counted.
     """
 
-    def __init__(self, ledger: Reads, app: str, key_of: Callable[[str], str] | None = None) -> None:
+    def __init__(
+        self, ledger: Records, app: str, key_of: Callable[[str], str] | None = None
+    ) -> None:
         self._ledger = ledger
         self._app = app
         self._key_of = key_of

@@ -1,119 +1,95 @@
-"""Turns what Redis returns for a hash into a record, a dead letter or a lease."""
+"""Turns what Redis returns for a hash into a record, a dead letter or a lease.
+
+The fields of each class say which fields of the hash are read, and how.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Generic, TypeVar, get_type_hints
 
 import redis
 
 from celery_reliable.leases import Verdict, WorkerLease
+from celery_reliable.ledger.replies import text_of
 from celery_reliable.model import DeadLetter, EndedTask, HistoryEntry, Reason, Record, State
 
 __all__ = [
     "LEASE_FIELDS",
     "LETTER_FIELDS",
     "RECORD_FIELDS",
-    "Found",
     "ended",
     "history",
-    "history_entry",
     "hmget_all",
     "hstrlen_all",
     "lease",
     "letter",
-    "letter_if_readable",
     "record",
     "server_facts",
+    "texts",
 ]
 
-RECORD_FIELDS = (
-    "state",
-    "name",
-    "epoch",
-    "next_epoch",
-    "attempt",
-    "losses",
-    "max_losses",
-    "owner",
-    "token",
-    "pid",
-    "message",
-    "published_ms",
-    "claimed_ms",
-    "sent_ms",
-    "waiting_ms",
-    "resends",
-    "unsent",
-    "cause",
-    "owed",
-    "used",
-    "stored",
-    "called_off",
-    "stopping_on",
-    "members",
-    "revoked",
-    "waiting_for",
-    "places",
-    "published_as",
-)
-LETTER_FIELDS = (
-    "state",
-    "name",
-    "reason",
-    "exception",
-    "traceback",
-    "attempt",
-    "losses",
-    "published_ms",
-    "buried_ms",
-    "message",
-    "history",
-    "cause",
-    "owed",
-)
+T = TypeVar("T")
 
-LEASE_FIELDS = (
-    "state",
-    "renewals",
-    "client_id",
-    "run_id",
-    "cause",
-    "facts",
-    "thawed",
-    "verdict",
-    "charged",
-    "opening",
-    "opening_id",
-    "opening_epoch",
-)
+#: How a value of a hash, or of what is kept as JSON, is read by the type of its field; None: there
+#: is none.
+_READ: dict[Any, Callable[[Any], Any]] = {
+    bool: lambda value: value is not None,
+    int: lambda value: int(value or 0),
+    int | None: lambda value: None if value is None else int(value),
+    str: lambda value: str(value or ""),
+    tuple[str, ...]: lambda value: tuple(json.loads(value or "[]")),
+    tuple[HistoryEntry, ...]: lambda value: history(value or ""),
+}
 
 
-@dataclass(frozen=True)
-class Found:
-    """The fields of one task's record, not parsed yet."""
+class _Parser(Generic[T]):
+    """Makes one class of what a hash has; *apart*: its fields that are given besides."""
 
-    task_id: str
-    row: Sequence[bytes | None]
+    def __init__(self, kind: type[T], *apart: str) -> None:
+        self._kind = kind
+        hints = get_type_hints(kind)
+        #: How each field is called there, and how it is read.
+        self._parts = {
+            one: (self._stored(one), _READ[hint]) for one, hint in hints.items() if one not in apart
+        }
+        self._defaults = {name: read(None) for name, (_, read) in self._parts.items()}
+        self.fields = tuple(stored for stored, _ in self._parts.values())
 
-    @property
-    def record(self) -> Record | None:
-        """The record; None if there is none.
+    @staticmethod
+    def _stored(name: str) -> str:
+        # The number of the last attempt is how many there were.
+        return "attempt" if name == "attempts" else name.removeprefix("is_")
 
-        Raises ValueError if it cannot be parsed: a later version or somebody else wrote it.
-        """
-        return record(self.task_id, self.row)
+    def make(self, got: Mapping[str, Any], **apart: Any) -> T:
+        """Return one.  Raises ValueError where that cannot be read."""
+        values = self._defaults.copy()
+        for name, (stored, read) in self._parts.items():
+            if (value := got.get(stored)) is not None:
+                values[name] = read(value)
+        return self._kind(**values, **apart)
 
-    @property
-    def is_readable(self) -> bool:
-        """Whether `record` raises nothing."""
-        try:
-            record(self.task_id, self.row)
-        except ValueError:
-            return False
-        return True
+
+def history(text: str) -> tuple[HistoryEntry, ...]:
+    """Return a history; none of one that is damaged.  A later version may have written other
+    fields.
+    """
+    try:
+        return tuple(_ENTRY.make(entry) for entry in json.loads(text or "[]"))
+    except (AttributeError, TypeError, ValueError):
+        return ()
+
+
+_RECORD = _Parser(Record, "task_id", "state")
+_LETTER = _Parser(DeadLetter, "task_id", "reason", "exception", "buried_ms")
+_LEASE = _Parser(WorkerLease, "worker", "is_dead", "until_ms", "facts", "verdict")
+_ENTRY = _Parser(HistoryEntry)
+_ENDED = _Parser(EndedTask, "task_id")
+
+RECORD_FIELDS = ("state", *_RECORD.fields)
+LETTER_FIELDS = ("state", "reason", "exception", "cause", "buried_ms", *_LETTER.fields)
+LEASE_FIELDS = ("state", "facts", "verdict", "charged", *_LEASE.fields)
 
 
 def hstrlen_all(client: redis.Redis, keys: list[bytes], field: str) -> list[int]:
@@ -136,145 +112,48 @@ def hmget_all(
     return rows
 
 
-def _texts(row: Sequence[bytes | None], fields: tuple[str, ...]) -> dict[str, str]:
+def texts(row: Sequence[bytes | None], fields: tuple[str, ...]) -> dict[str, str]:
+    """Return what a hash has of *fields*."""
     return {
-        name: value.decode("utf-8", "replace")
-        for name, value in zip(fields, row, strict=True)
-        if value is not None
+        name: text_of(value) for name, value in zip(fields, row, strict=True) if value is not None
     }
 
 
-def record(task_id: str, row: Sequence[bytes | None]) -> Record | None:
-    """Return the record in a row; None if the row is empty."""
-    got = _texts(row, RECORD_FIELDS)
+def record(task_id: str, got: Mapping[str, str]) -> Record | None:
+    """Return the record in a hash; None if that is empty."""
     if "state" not in got:
         return None
-    return Record(
-        task_id=task_id,
-        state=State(got["state"]),
-        name=got.get("name", ""),
-        epoch=got.get("epoch", ""),
-        next_epoch=got.get("next_epoch", ""),
-        attempt=int(got.get("attempt", 0)),
-        losses=int(got.get("losses", 0)),
-        max_losses=int(got["max_losses"]) if "max_losses" in got else None,
-        owner=got.get("owner", ""),
-        token=got.get("token", ""),
-        pid=int(got.get("pid", 0)),
-        message=got.get("message", ""),
-        published_ms=int(got.get("published_ms", 0)),
-        claimed_ms=int(got.get("claimed_ms", 0)),
-        sent_ms=int(got.get("sent_ms", 0)),
-        waiting_ms=int(got.get("waiting_ms", 0)),
-        resends=int(got.get("resends", 0)),
-        is_unsent="unsent" in got,
-        cause=got.get("cause", ""),
-        is_owed="owed" in got,
-        is_revoked="revoked" in got,
-        is_used="used" in got,
-        stored=got.get("stored", ""),
-        is_called_off="called_off" in got,
-        stopping_on=got.get("stopping_on", ""),
-        members=tuple(json.loads(got.get("members", "[]"))),
-        waiting_for=got.get("waiting_for", ""),
-        places=int(got.get("places", 0)),
-        published_as=got.get("published_as", ""),
-    )
-
-
-def history_entry(told: dict[str, Any]) -> HistoryEntry:
-    """Return one entry of a history.  A later version may have written other fields."""
-    return HistoryEntry(
-        at_ms=int(told.get("at_ms", 0)),
-        what=str(told.get("what", "")),
-        attempt=int(told.get("attempt", 0)),
-        cause=str(told.get("cause", "")),
-        owner=str(told.get("owner", "")),
-        pid=int(told.get("pid") or 0),
-        claimed_ms=int(told.get("claimed_ms") or 0),
-    )
+    return _RECORD.make(got, task_id=task_id, state=State(got["state"]))
 
 
 def ended(task_id: str, text: bytes) -> EndedTask:
     """Return what is kept of a task that has ended.  What a record did not have is false there."""
-    told = json.loads(text.decode("utf-8", "replace"))
-    return EndedTask(
-        task_id=task_id,
-        name=str(told.get("name") or ""),
-        outcome=str(told.get("outcome") or ""),
-        by=str(told.get("by") or ""),
-        attempts=int(told.get("attempt") or 0),
-        losses=int(told.get("losses") or 0),
-        published_ms=int(told.get("published_ms") or 0),
-        ended_ms=int(told.get("ended_ms") or 0),
-        owner=str(told.get("owner") or ""),
-        pid=int(told.get("pid") or 0),
-        claimed_ms=int(told.get("claimed_ms") or 0),
-        history=history(told.get("history") or ""),
-    )
+    return _ENDED.make(json.loads(text_of(text)), task_id=task_id)
 
 
-def history(text: str) -> tuple[HistoryEntry, ...]:
-    """Return a history; none of one that is damaged."""
-    try:
-        told = json.loads(text or "[]")
-        return tuple(history_entry(entry) for entry in told)
-    except (AttributeError, TypeError, ValueError):
-        return ()
-
-
-def letter_if_readable(
-    task_id: str, row: Sequence[bytes | None], fields: tuple[str, ...]
-) -> DeadLetter | None:
-    """Return the dead letter in a row of *fields*; None for what is none, and for what a later
-    version or somebody else has written.
-    """
-    try:
-        return letter(task_id, row, fields)
-    except (KeyError, ValueError):
-        return None
-
-
-def letter(
-    task_id: str, row: Sequence[bytes | None], fields: tuple[str, ...] = LETTER_FIELDS
-) -> DeadLetter | None:
-    """Return the dead letter in a row; None if the record is no dead letter."""
-    got = _texts(row, fields)
+def letter(task_id: str, got: Mapping[str, str]) -> DeadLetter | None:
+    """Return the dead letter in a hash; None if the record is no dead letter."""
     if got.get("state") != State.DEAD.value:
         return None
-    return DeadLetter(
+    return _LETTER.make(
+        got,
         task_id=task_id,
-        name=got.get("name", ""),
         reason=Reason(got["reason"]),
         exception=got.get("exception", "") or got.get("cause", ""),
-        traceback=got.get("traceback", ""),
-        attempts=int(got.get("attempt", 0)),
-        losses=int(got.get("losses", 0)),
-        published_ms=int(got.get("published_ms", 0)),
         buried_ms=int(got["buried_ms"]),
-        message=got.get("message", ""),
-        history=history(got.get("history", "")),
-        is_owed="owed" in got,
     )
 
 
 def lease(worker: str, until_ms: int, row: Sequence[bytes | None]) -> WorkerLease:
     """Return the lease in a row."""
-    got = _texts(row, LEASE_FIELDS)
-    return WorkerLease(
+    got = texts(row, LEASE_FIELDS)
+    return _LEASE.make(
+        got,
         worker=worker,
         is_dead=got.get("state") != "alive",
         until_ms=until_ms,
-        renewals=got.get("renewals", ""),
-        client_id=got.get("client_id", ""),
-        run_id=got.get("run_id", ""),
-        cause=got.get("cause", ""),
         facts=json.loads(got.get("facts", "{}")),
-        is_thawed="thawed" in got,
         verdict=Verdict(got.get("verdict", ""), got.get("charged", "")),
-        opening=got.get("opening", ""),
-        opening_id=got.get("opening_id", ""),
-        opening_epoch=got.get("opening_epoch", ""),
     )
 
 

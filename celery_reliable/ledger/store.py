@@ -12,10 +12,9 @@ from celery_reliable.ledger.due_records import DueRecords
 from celery_reliable.ledger.formats import CheckingCaller
 from celery_reliable.ledger.groups import Groups
 from celery_reliable.ledger.happenings import Happenings
+from celery_reliable.ledger.indexes import Indexes
 from celery_reliable.ledger.keys import Keys
-from celery_reliable.ledger.letter_reads import LetterReads
 from celery_reliable.ledger.lock_release import OnNext
-from celery_reliable.ledger.looks import Looks
 from celery_reliable.ledger.named import NamedTasks
 from celery_reliable.ledger.next_attempts import NextAttempts
 from celery_reliable.ledger.object_looks import ObjectLooks
@@ -24,7 +23,7 @@ from celery_reliable.ledger.outcomes import Outcomes
 from celery_reliable.ledger.paces import Paces
 from celery_reliable.ledger.passes import Passes
 from celery_reliable.ledger.publications import Publications
-from celery_reliable.ledger.reads import Reads
+from celery_reliable.ledger.records import Records
 from celery_reliable.ledger.runs import Runs
 from celery_reliable.ledger.senders import Senders
 from celery_reliable.ledger.stored_outcomes import StoredOutcomes
@@ -42,9 +41,8 @@ class Ledger(
     StoredOutcomes,
     Burials,
     DueRecords,
-    Reads,
-    LetterReads,
-    Looks,
+    Records,
+    Indexes,
     ObjectLooks,
 ):
     """What is known of every task and worker of one namespace; knows no Celery.

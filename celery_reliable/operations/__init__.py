@@ -4,42 +4,73 @@ from __future__ import annotations
 
 from celery_reliable.clock import span
 from celery_reliable.findings import Limits, check
-from celery_reliable.operations.audit import AuditEntry, somebody
-from celery_reliable.operations.brokers import broker_errors
-from celery_reliable.operations.bulk import DEFAULT_RATE, Bulk, Chosen, Done, Unclear
+from celery_reliable.operations.audit import somebody
+from celery_reliable.operations.bulk import DEFAULT_RATE, Bulk, Chosen, Unclear
 from celery_reliable.operations.control import install_control, install_control_everywhere
-from celery_reliable.operations.dead_letters import CannotReplay, DeadLetters
+from celery_reliable.operations.dead_letters import (
+    CannotReplay,
+    DeadLetters,
+    editable_arguments,
+    publish_edited,
+)
 from celery_reliable.operations.desk import Desk
-from celery_reliable.operations.editing import editable_arguments, publish_edited
 from celery_reliable.operations.filters import BadFilter, Filter, Subject
-from celery_reliable.operations.groups import GroupsOfLetters, LetterPages, UnknownGroup
-from celery_reliable.operations.happenings import KINDS, Happened, Happening, Happenings
+from celery_reliable.operations.happenings import KINDS, Happenings
+from celery_reliable.operations.letters import LetterPages, UnknownGroup, full_view
 from celery_reliable.operations.metrics import FleetCollector, registry_of
 from celery_reliable.operations.metrics import install as install_metrics
-from celery_reliable.operations.moves import CannotMove, Moved
-from celery_reliable.operations.objects import ObjectView
-from celery_reliable.operations.pages import BadCursor, Page, gathered
-from celery_reliable.operations.queues import purge
-from celery_reliable.operations.revocations import IfRunning, Revoked
-from celery_reliable.operations.runs import RunView
-from celery_reliable.operations.status import Status
-from celery_reliable.operations.stop_button import BadOrder, OrderView, UnknownOrder
-from celery_reliable.operations.tables import printable
-from celery_reliable.operations.tasks import TaskView
-from celery_reliable.operations.throughput import RATES, Throughput
-from celery_reliable.operations.times import iso, parse_age, parse_time
+from celery_reliable.operations.pages import BadCursor, Kind, Page, gathered
+from celery_reliable.operations.queues import broker_errors, purge
+from celery_reliable.operations.status import RATES, Throughputs
+from celery_reliable.operations.stop_button import BadOrder, UnknownOrder
+from celery_reliable.operations.task_acts import CannotMove
 from celery_reliable.operations.uninstall import release
-from celery_reliable.operations.views import full_view, group_view, short_view
-from celery_reliable.operations.waits import Wait, Why
-from celery_reliable.operations.walks import Kind
-from celery_reliable.operations.workers import WorkerView
+from celery_reliable.operations.views import (
+    Audited,
+    DeadLetter,
+    DeadLetterInFull,
+    Done,
+    Entry,
+    FullStatus,
+    Group,
+    Groups,
+    Happened,
+    Happening,
+    Holder,
+    IfRunning,
+    Killed,
+    LastPass,
+    LetterEntry,
+    Moved,
+    NobodyAlive,
+    Object,
+    Order,
+    Queue,
+    Replayed,
+    Revoked,
+    Run,
+    RunMember,
+    Running,
+    Server,
+    Status,
+    Task,
+    TaskInFull,
+    TaskPlaces,
+    Throughput,
+    Wait,
+    WaitsFor,
+    Worker,
+    WorkerDeath,
+    as_json,
+)
+from celery_reliable.operations.words import parse_age, parse_time, printable, utc
 from celery_reliable.orders import OrderKind
 
 __all__ = [
     "DEFAULT_RATE",
     "KINDS",
     "RATES",
-    "AuditEntry",
+    "Audited",
     "BadCursor",
     "BadFilter",
     "BadOrder",
@@ -47,46 +78,64 @@ __all__ = [
     "CannotMove",
     "CannotReplay",
     "Chosen",
+    "DeadLetter",
+    "DeadLetterInFull",
     "DeadLetters",
     "Desk",
     "Done",
+    "Entry",
     "Filter",
     "FleetCollector",
-    "GroupsOfLetters",
+    "FullStatus",
+    "Group",
+    "Groups",
     "Happened",
     "Happening",
     "Happenings",
+    "Holder",
     "IfRunning",
+    "Killed",
     "Kind",
+    "LastPass",
+    "LetterEntry",
     "LetterPages",
     "Limits",
     "Moved",
-    "ObjectView",
+    "NobodyAlive",
+    "Object",
+    "Order",
     "OrderKind",
-    "OrderView",
     "Page",
+    "Queue",
+    "Replayed",
     "Revoked",
-    "RunView",
+    "Run",
+    "RunMember",
+    "Running",
+    "Server",
     "Status",
     "Subject",
-    "TaskView",
+    "Task",
+    "TaskInFull",
+    "TaskPlaces",
     "Throughput",
+    "Throughputs",
     "Unclear",
     "UnknownGroup",
     "UnknownOrder",
     "Wait",
-    "Why",
-    "WorkerView",
+    "WaitsFor",
+    "Worker",
+    "WorkerDeath",
+    "as_json",
     "broker_errors",
     "check",
     "editable_arguments",
     "full_view",
     "gathered",
-    "group_view",
     "install_control",
     "install_control_everywhere",
     "install_metrics",
-    "iso",
     "parse_age",
     "parse_time",
     "printable",
@@ -94,7 +143,7 @@ __all__ = [
     "purge",
     "registry_of",
     "release",
-    "short_view",
     "somebody",
     "span",
+    "utc",
 ]

@@ -13,51 +13,10 @@ from typing import Any
 
 from celery_reliable.exceptions import ReliableError, one_line
 from celery_reliable.ledger import Ledger
-from celery_reliable.operations import shapes
-from celery_reliable.operations.times import iso
+from celery_reliable.operations.views import Audited, as_json
+from celery_reliable.operations.words import moment
 
-__all__ = ["AuditEntry", "Outcome", "noted", "read_audit", "somebody"]
-
-
-@dataclass(frozen=True)
-class AuditEntry:
-    """One act, as it was noted when it began or when it ended.
-
-    Attributes:
-        at_ms: when, on the server's clock.
-        run: names the act: its beginning and its end have the same.
-        phase: "begin" or "end".  An act without an end was killed, or goes on.
-        act: what: "replay", "discard", ...
-        by: who, as the door knows him.
-        about: what it was to be done to, and how: filter, group, ids, rate, limit.
-        done: how many it was done to.
-        failed: how many it could not be done to.
-        problem: why it ended early, or what went wrong last; empty when nothing did.
-    """
-
-    run: str
-    phase: str
-    act: str
-    by: str
-    about: Mapping[str, Any] = field(default_factory=dict)
-    done: int = 0
-    failed: int = 0
-    problem: str = ""
-    at_ms: int = 0
-
-    def as_dict(self) -> shapes.Audited:
-        """The same as plain JSON values."""
-        return {
-            "run": self.run,
-            "phase": self.phase,
-            "act": self.act,
-            "by": self.by,
-            "about": dict(self.about),
-            "done": self.done,
-            "failed": self.failed,
-            "problem": self.problem,
-            "at": iso(self.at_ms),
-        }
+__all__ = ["Outcome", "noted", "read_audit", "somebody"]
 
 
 _UNKNOWN: dict[str, Any] = {"run": "", "phase": "", "act": "", "by": ""}
@@ -82,8 +41,8 @@ def noted(
     when the beginning cannot be noted.
     """
     given = {name: value for name, value in about.items() if value not in (None, "")}
-    entry = AuditEntry(run or secrets.token_hex(4), "begin", act, by, given)
-    ledger.audits.note(entry.as_dict())
+    entry = Audited(run or secrets.token_hex(4), "begin", act, by, given)
+    ledger.audits.note(as_json(entry))
     outcome = Outcome(about=given)
     try:
         yield outcome
@@ -93,16 +52,16 @@ def noted(
     finally:
         # Where the ledger is away, the act has no end in the audit.
         with suppress(ReliableError):
-            ledger.audits.note(replace(entry, phase="end", **asdict(outcome)).as_dict())
+            ledger.audits.note(as_json(replace(entry, phase="end", **asdict(outcome))))
 
 
-def read_audit(ledger: Ledger, limit: int) -> list[AuditEntry]:
+def read_audit(ledger: Ledger, limit: int) -> list[Audited]:
     """Return the latest *limit* entries, the latest first; of a later version what is known."""
-    names = set(AuditEntry.__dataclass_fields__) - {"at_ms"}
+    names = set(Audited.__dataclass_fields__) - {"at"}
     found = []
     for at_ms, about in ledger.audits.latest(limit):
         known = {name: value for name, value in about.items() if name in names}
-        found.append(AuditEntry(**{**_UNKNOWN, **known}, at_ms=at_ms))
+        found.append(Audited(**{**_UNKNOWN, **known}, at=moment(at_ms)))
     return found
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from celery import Celery
@@ -15,17 +15,15 @@ from celery_reliable.exceptions import ReliableError, UnknownDeadLetter
 from celery_reliable.ledger import Ledger
 from celery_reliable.model import DeadLetter
 from celery_reliable.operations.audit import noted
-from celery_reliable.operations.backlogs import Backlog
-from celery_reliable.operations.choices import MOST_EXAMPLES, Chosen, Done, Unclear
 from celery_reliable.operations.dead_letters import CannotReplay, DeadLetters
-from celery_reliable.operations.groups import LetterPages
-from celery_reliable.operations.letter_walks import LetterWalk
-from celery_reliable.operations.paces import Bounds, Pace
+from celery_reliable.operations.filters import Filter
+from celery_reliable.operations.letters import LetterPages, LetterWalk
 from celery_reliable.operations.pages import Position
-from celery_reliable.operations.times import iso
+from celery_reliable.operations.views import Done, as_json
+from celery_reliable.operations.words import moment
 from celery_reliable.recovery import MOST_BYTES, BrokerView
 
-__all__ = ["DEFAULT_RATE", "Bulk", "Chosen", "Done", "Unclear"]
+__all__ = ["DEFAULT_RATE", "Bulk", "Chosen", "Unclear"]
 
 #: Replays a second, unless somebody says otherwise: they run among the other tasks.
 DEFAULT_RATE = 100.0
@@ -35,17 +33,154 @@ _AT_ONCE = 50
 _CAUGHT_UP_AT_ONCE = 2_000
 _CAUGHT_UP_SECONDS = 10.0
 
+#: Ids that are given as examples.
+_MOST_EXAMPLES = 5
+#: The rate is late by more than this: begin anew, rather than to make up for it all at once.
+_MOST_BEHIND_SECONDS = 1.0
+#: A rate is kept to from one act to the next that goes on with it, unless it is slower than this.
+_LONGEST_REST_SECONDS = 5.0
+#: Between two looks at a queue that is too full.
+_BACKLOG_SECONDS = 0.2
+
 Progress = Callable[[Done], None]
 #: Whether a letter may be acted on now; it waits until it may, or until the time is over.
 Admits = Callable[[DeadLetter, "float | None"], bool]
 
 
-def _admits_all(letter: DeadLetter, deadline: float | None) -> bool:
-    return True
+class Unclear(ReliableError, ValueError):
+    """It is not clear which dead letters are meant."""
 
 
-def _nothing(done: Done) -> None:
-    pass
+@dataclass(frozen=True)
+class Chosen:
+    """Which dead letters are meant: those with *ids*; or those of a *group*, or of all, that fit
+    *wanted*.
+
+    Only those are meant that were buried before *before_ms* of the server's clock, or before the
+    act begins.  Who goes on with what was interrupted, and gives the time at which that began, does
+    not take what was replayed and died again.  *cursor* is where an act of the same choice has
+    ended: what was looked at is not looked at again.
+    """
+
+    ids: tuple[str, ...] = ()
+    group: str = ""
+    wanted: Filter = field(default_factory=Filter)
+    before_ms: int | None = None
+    cursor: str = ""
+
+    @classmethod
+    def of(
+        cls,
+        ids: tuple[str, ...] = (),
+        group: str = "",
+        wanted: Filter | None = None,
+        *,
+        is_all: bool = False,
+        before_ms: int | None = None,
+        cursor: str = "",
+    ) -> Chosen:
+        """Return what somebody means, who has to say it: nobody means all by saying nothing.
+
+        Raises Unclear.
+        """
+        wanted = wanted or Filter()
+        is_part = bool(group or wanted.given)
+        if not (ids or is_part or is_all):
+            raise Unclear("Which dead letters? Give ids, a group, a filter, or say all.")
+        if (is_all and (ids or is_part)) or (ids and is_part):
+            raise Unclear("Give ids, or all, or a group and a filter: one of them.")
+        if ids and cursor:
+            raise Unclear("A cursor does not go with ids: give the same ids again.")
+        return cls(ids, group, wanted, before_ms, cursor)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The same for the audit, without what is not asked for."""
+        found: dict[str, Any] = {"filter": self.wanted.given} if self.wanted.given else {}
+        if self.ids:
+            found["ids"] = [*self.ids[:_MOST_EXAMPLES]]
+            found["ids_given"] = len(self.ids)
+        if self.group:
+            found["group"] = self.group
+        return found or {"all": True}
+
+
+class Backlog:
+    """Lets messages into a queue only while fewer than *most* wait there.
+
+    So whatever else is published there waits behind about so many, and not behind all letters.
+    Messages that workers have fetched and not begun are not counted.  A broker that does not tell
+    how many wait holds nothing up.  Raises kombu's errors, and those of redis-py.
+    """
+
+    def __init__(self, broker: BrokerView, most: int) -> None:
+        self._broker = broker
+        self._most = most
+        #: How many more may go to a queue before somebody looks again.
+        self._left: dict[tuple[str, str], int] = {}
+
+    def admits(self, exchange: str, routing_key: str, deadline: float | None) -> bool:
+        """Return True when one more may be sent there; False when the time is over before, by
+        `time.monotonic`.
+        """
+        where = exchange, routing_key
+        while self._left.get(where, 0) < 1:
+            self._left[where] = self._most - self._waiting(self._broker.reached(*where))
+            if self._left[where] >= 1:
+                break
+            rest = _BACKLOG_SECONDS
+            if deadline is not None:
+                rest = min(rest, deadline - time.monotonic())
+            if rest <= 0:
+                return False
+            time.sleep(rest)
+        self._left[where] -= 1
+        return True
+
+    def _waiting(self, queues: Iterable[str]) -> int:
+        if self._broker.is_redis:
+            return max(
+                (sum(step.depth for step in self._broker.steps(name, 0)) for name in queues),
+                default=0,
+            )
+        found = self._broker.declared_all(queues).values()
+        return max((one[0] for one in found if one is not None), default=0)
+
+
+class Pace:
+    """How many of them, how fast, and until when; reckoned from now on.
+
+    Lets *rate* pass a second, evenly, until its time is over; the first passes anyway.
+    """
+
+    def __init__(self, rate: float | None, most: int | None, seconds: float | None) -> None:
+        self.most = most
+        #: By `time.monotonic`.
+        self.deadline = None if seconds is None else time.monotonic() + seconds
+        self._gap = 1 / rate if rate else 0.0
+        #: When the next may pass; None before the first has passed.
+        self._next: float | None = None
+
+    def is_over(self) -> bool:
+        """Whether the next could only pass when the time is over."""
+        if self.deadline is None or self._next is None:
+            return False
+        return max(self._next, time.monotonic()) > self.deadline
+
+    def wait(self) -> None:
+        """Return when the next may pass."""
+        now = time.monotonic()
+        if self._next is None or now - self._next > _MOST_BEHIND_SECONDS:
+            self._next = now
+        time.sleep(max(0.0, self._next - now))
+        self._next += self._gap
+
+    def rest(self) -> None:
+        """Return when the next may pass, as the first of another act, which knows no pace; at once
+        when nobody would wait for so long.
+        """
+        left = (self._next or 0.0) - time.monotonic()
+        if 0 < left <= _LONGEST_REST_SECONDS:
+            time.sleep(left)
 
 
 class Bulk:
@@ -72,12 +207,11 @@ class Bulk:
         *,
         limit: int | None = None,
         seconds: float | None = None,
-        progress: Progress | None = None,
     ) -> Done:
         """Return how many are meant, as a dry run; nothing is changed."""
         done = replace(self.begun(chosen, seconds), is_dry_run=True)
-        bounds = Bounds.of(None, limit, seconds)
-        return self._run(chosen, done, lambda letter: "", bounds, progress or _nothing)
+        pace = Pace(None, limit, seconds)
+        return self._run(chosen, done, lambda letter: "", pace, lambda now: None)
 
     def replay(
         self,
@@ -117,22 +251,19 @@ class Bulk:
             self._letters.check_queue(to_queue)
 
         def act(letter: DeadLetter) -> str:
-            problem = self._letters.replay_seen(letter, to_queue=to_queue, by=by).problem
-            if each is not None:
-                each(letter.task_id)
-            return problem
+            return self._letters.replay_seen(letter, to_queue=to_queue, by=by).problem
 
-        backlog = None if max_waiting is None else Backlog(self._broker, max_waiting)
+        how: dict[str, Any] = {"rate": rate, "limit": limit, "seconds": seconds}
+        how["to_queue"] = to_queue
+        if max_waiting is None:
+            return self._noted("replay", by, chosen, how, act, progress, each)
+        how["max_waiting"] = max_waiting
+        backlog = Backlog(self._broker, max_waiting)
 
         def admits(letter: DeadLetter, deadline: float | None) -> bool:
-            if backlog is None:
-                return True
             return backlog.admits(*self._letters.destination(letter, to_queue), deadline)
 
-        how = {"rate": rate, "limit": limit, "seconds": seconds, "to_queue": to_queue}
-        if max_waiting is not None:
-            how["max_waiting"] = max_waiting
-        return self._noted("replay", by, chosen, how, act, progress, admits)
+        return self._noted("replay", by, chosen, how, act, progress, each, admits)
 
     def discard(
         self,
@@ -149,12 +280,10 @@ class Bulk:
 
         def act(letter: DeadLetter) -> str:
             self._letters.discard_seen(letter, by=by)
-            if each is not None:
-                each(letter.task_id)
             return ""
 
         how = {"rate": rate, "limit": limit, "seconds": seconds}
-        return self._noted("discard", by, chosen, how, act, progress)
+        return self._noted("discard", by, chosen, how, act, progress, each)
 
     def begun(self, chosen: Chosen, seconds: float | None) -> Done:
         """Return an act that has done nothing yet, when all that it needs is there."""
@@ -167,7 +296,7 @@ class Bulk:
             self._pages.group(chosen.group)
         now_ms = self._ledger.workers.time_ms()
         before_ms = now_ms if chosen.before_ms is None else min(chosen.before_ms, now_ms)
-        return Done(secrets.token_hex(4), before_ms, problem=problem, is_whole=not problem)
+        return Done(secrets.token_hex(4), moment(before_ms), problem=problem, is_whole=not problem)
 
     def _noted(
         self,
@@ -177,31 +306,38 @@ class Bulk:
         how: dict[str, Any],
         act: Callable[[DeadLetter], str],
         progress: Progress | None,
-        admits: Admits = _admits_all,
+        each: Callable[[str], None] | None,
+        admits: Admits | None = None,
     ) -> Done:
-        bounds = Bounds.of(how["rate"], how["limit"], how["seconds"])
+        pace = Pace(how["rate"], how["limit"], how["seconds"])
         done = self.begun(chosen, how["seconds"])
-        about = {**chosen.as_dict(), **how, "before": iso(done.before_ms)}
+        about = {**chosen.as_dict(), **how, "before": as_json(done.before)}
         with noted(self._ledger, name, by, about, done.run) as outcome:
 
             def told(now: Done) -> None:
                 outcome.done, outcome.failed, outcome.problem = now.done, now.failed, now.problem
-                (progress or _nothing)(now)
+                if progress is not None:
+                    progress(now)
 
-            return self._run(chosen, done, act, bounds, told, admits)
+            def do(letter: DeadLetter) -> str:
+                problem = act(letter)
+                if each is not None:
+                    each(letter.task_id)
+                return problem
+
+            return self._run(chosen, done, do, pace, told, admits)
 
     def _run(
         self,
         chosen: Chosen,
         done: Done,
         act: Callable[[DeadLetter], str],
-        bounds: Bounds,
+        pace: Pace,
         progress: Progress,
-        admits: Admits = _admits_all,
+        admits: Admits | None = None,
     ) -> Done:
         """Do it to each letter that is meant."""
-        pace = Pace(bounds.rate, bounds.deadline)
-        walk = None if chosen.ids else self._walk(chosen, done.before_ms, bounds.deadline)
+        walk = None if chosen.ids else self._walk(chosen, done.before_ms, pace.deadline)
         # What comes to a group later may belong before it.
         has_place = walk is not None and not done.problem
         over: list[DeadLetter] = []
@@ -210,8 +346,10 @@ class Bulk:
             for letter in (
                 _with(self._ledger, chosen.ids, chosen.before_ms) if walk is None else walk
             ):
-                is_enough = bounds.most is not None and done.done >= bounds.most
-                is_late = not is_enough and (pace.is_over() or not admits(letter, bounds.deadline))
+                is_enough = pace.most is not None and done.done >= pace.most
+                is_late = not is_enough and (
+                    pace.is_over() or not (admits is None or admits(letter, pace.deadline))
+                )
                 if is_enough or is_late:
                     if is_late:
                         pace.rest()
@@ -289,7 +427,7 @@ def _after(letter: DeadLetter, done: Done, act: Callable[[DeadLetter], str]) -> 
     except CannotReplay as exc:
         return replace(done, failed=done.failed + 1, problem=str(exc))
     examples = done.examples
-    if len(examples) < MOST_EXAMPLES:
+    if len(examples) < _MOST_EXAMPLES:
         examples += (letter.task_id,)
     return replace(
         done,

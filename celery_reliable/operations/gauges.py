@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from celery_reliable.findings import OpenRows
-from celery_reliable.operations.status import Status
+from celery_reliable.operations.views import FullStatus
 from celery_reliable.orders import OrderKind
 
 __all__ = ["counter", "encodable", "gauge", "gauges_of", "gauges_of_rows", "labelled"]
 
 
-def gauges_of(status: Status) -> Iterator[Any]:
+def gauges_of(status: FullStatus) -> Iterator[Any]:
     """Yield the metrics of a status."""
     yield from _of_tasks(status)
     yield from _of_waiting(status)
@@ -22,7 +22,7 @@ def gauges_of(status: Status) -> Iterator[Any]:
     yield from _of_queues(status)
 
 
-def _of_tasks(status: Status) -> Iterator[Any]:
+def _of_tasks(status: FullStatus) -> Iterator[Any]:
     states = {name: count for name, count in status.tasks.items() if name != "dead"}
     yield labelled(
         "reliable_tasks",
@@ -54,53 +54,53 @@ def _of_tasks(status: Status) -> Iterator[Any]:
             status.saturation,
         )
     yield gauge("reliable_slots", "How many tasks living workers run at once.", status.slots)
-    if status.server.used_bytes is not None:
+    if status.ledger.used_bytes is not None:
         yield gauge(
-            "reliable_ledger_used_bytes", "Memory of the ledger's Redis.", status.server.used_bytes
+            "reliable_ledger_used_bytes", "Memory of the ledger's Redis.", status.ledger.used_bytes
         )
-    if status.server.facts.maxmemory:
+    if status.ledger.maxmemory_bytes:
         yield gauge(
             "reliable_ledger_maxmemory_bytes",
             "The limit of that.",
-            status.server.facts.maxmemory,
+            status.ledger.maxmemory_bytes,
         )
 
 
-def _of_waiting(status: Status) -> Iterator[Any]:
+def _of_waiting(status: FullStatus) -> Iterator[Any]:
     yield gauge(
         "reliable_waiting_for_worker",
         "Tasks that wait as none of the workers that they name is alive.",
-        status.waits.for_workers,
+        status.waiting_for_worker,
     )
     yield labelled(
         "reliable_limited",
         "Tasks that wait for their moment, as their rate is limited.",
         ("task",),
-        {(name,): float(count) for name, count in status.waits.limited.items()},
+        {(name,): float(count) for name, count in status.limited.items()},
     )
     yield labelled(
         "reliable_in_line",
         "Tasks that stand in line for a place of their object; estimated by a sample where there "
         "are very many.",
         ("task",),
-        {(name,): float(count) for name, count in status.waits.in_line.items()},
+        {(name,): float(count) for name, count in status.in_line.items()},
     )
     yield labelled(
         "reliable_places",
         "Places of a task of which so many run at a time in the whole fleet (`at_most`).",
         ("task",),
-        {(one.task,): float(one.places) for one in status.waits.places},
+        {(one.task,): float(one.places) for one in status.places},
     )
     yield labelled(
         "reliable_places_taken",
         "How many of those are taken.",
         ("task",),
-        {(one.task,): float(one.taken) for one in status.waits.places},
+        {(one.task,): float(one.taken) for one in status.places},
     )
 
 
-def _of_orders(status: Status) -> Iterator[Any]:
-    counts = Counter(one.order.kind.value for one in status.orders if one.in_force)
+def _of_orders(status: FullStatus) -> Iterator[Any]:
+    counts = Counter(one.kind.value for one in status.orders if one.in_force)
     yield labelled(
         "reliable_orders",
         "Orders of operators that hold: what is paused, struck and drained.",
@@ -114,7 +114,7 @@ def _of_orders(status: Status) -> Iterator[Any]:
     )
 
 
-def _of_workers(status: Status) -> Iterator[Any]:
+def _of_workers(status: FullStatus) -> Iterator[Any]:
     yield labelled(
         "reliable_workers",
         "Workers by state.",
@@ -131,11 +131,11 @@ def _of_workers(status: Status) -> Iterator[Any]:
         "reliable_worker_running",
         "Tasks that a worker runs.",
         ("worker",),
-        {(one.worker,): float(max(one.running or 0, one.claims)) for one in status.workers},
+        {(one.worker,): float(one.busy) for one in status.workers},
     )
 
 
-def _of_queues(status: Status) -> Iterator[Any]:
+def _of_queues(status: FullStatus) -> Iterator[Any]:
     yield labelled(
         "reliable_queue_depth",
         "Messages that wait in a queue.",

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
-from typing import Any
 
 from celery_reliable import events
 from celery_reliable.exceptions import LedgerUnavailable
 from celery_reliable.ledger import Ledger, NotedRow
-from celery_reliable.operations import shapes
 from celery_reliable.operations.pages import BadCursor
-from celery_reliable.operations.times import iso
+from celery_reliable.operations.views import Happened, Happening
+from celery_reliable.operations.words import moment
 
-__all__ = ["KINDS", "Happened", "Happening", "Happenings"]
+__all__ = ["KINDS", "Happenings"]
 
 #: The names of the events that are noted.
 KINDS = tuple(sorted(name for name, one in events.DECLARED.items() if one.outlets.note))
@@ -28,72 +27,6 @@ _WAIT_MS = 500
 _AWAY_SECONDS = 0.5
 _COMPARE_SECONDS = 5.0
 _ID = re.compile(r"\d{1,20}-\d{1,20}")
-
-
-@dataclass(frozen=True)
-class Happening:
-    """One event of a task, a worker or a pass.
-
-    Attributes:
-        cursor: what to go on with, behind it.
-        at_ms: when, on the server's clock.
-        kind: the name of the event, as in the log; one of `KINDS`, or of a later version.
-        name: of the task; empty where it is about none.
-        task_id: likewise.
-        about: its other fields, by their names in ``docs/events.rst``.
-        is_last: more of this kind in the same minute are not noted.
-    """
-
-    cursor: str
-    at_ms: int
-    kind: str
-    name: str
-    task_id: str
-    about: Mapping[str, Any]
-    is_last: bool
-
-    @property
-    def sentence(self) -> str:
-        """What else there is to say: ``attempt 2, 1 loss, child_lost``."""
-        said = [_say(name, value) for name, value in self.about.items()]
-        if self.is_last:
-            said.append("more of these in this minute are not noted")
-        return ", ".join(filter(None, said))
-
-    def as_dict(self) -> shapes.Happening:
-        """The same as plain JSON values."""
-        return {
-            "at": iso(self.at_ms),
-            "kind": self.kind,
-            "name": self.name,
-            "task_id": self.task_id,
-            "about": dict(self.about),
-            "is_last": self.is_last,
-            "cursor": self.cursor,
-        }
-
-
-@dataclass(frozen=True)
-class Happened:
-    """Some of what happened, the oldest first.
-
-    Attributes:
-        items: those that were wanted.
-        cursor: what comes later is after this; never empty.
-        is_all: whether nothing else had come by then.
-    """
-
-    items: tuple[Happening, ...]
-    cursor: str
-    is_all: bool
-
-    def as_dict(self) -> shapes.Happened:
-        """The same as plain JSON values."""
-        return {
-            "items": [one.as_dict() for one in self.items],
-            "cursor": self.cursor,
-            "is_all": self.is_all,
-        }
 
 
 class Happenings:
@@ -204,7 +137,7 @@ class Happenings:
                 return False
             if task and one.task_id != task and not fnmatchcase(one.name, task):
                 return False
-            return one.at_ms >= since_ms
+            return one.at is None or one.at.timestamp() * 1000 >= since_ms
 
         return is_wanted
 
@@ -212,22 +145,7 @@ class Happenings:
 def _happening(row: NotedRow) -> Happening:
     about = dict(row.about)
     name, task_id = str(about.pop("name", "")), str(about.pop("id", ""))
-    return Happening(row.id, row.at_ms, row.kind, name, task_id, about, row.is_last)
-
-
-def _say(name: str, value: Any) -> str:
-    if value in (None, "", {}):
-        return ""
-    if name == "losses":
-        return f"{value} loss{'' if value == 1 else 'es'}"
-    if name == "is_counted":
-        return "" if value else "not counted"
-    if name == "attempt":
-        return f"attempt {value}" if value else ""
-    if isinstance(value, dict):
-        return ", ".join(f"{key} {one}" for key, one in value.items())
-    words = {"worker": "on ", "holder": "held by ", "by": "by ", "state": "the task is "}
-    return f"{words.get(name, '')}{value}"
+    return Happening(moment(row.at_ms), row.kind, name, task_id, about, row.is_last, row.id)
 
 
 def _checked(cursor: str) -> str:

@@ -27,7 +27,7 @@ from celery_reliable.compat.app import real_app
 from celery_reliable.compat.notes import note, noted
 from celery_reliable.doctor import open_rows
 from celery_reliable.exceptions import ConfigurationError, ReliableError
-from celery_reliable.findings import Limits, check
+from celery_reliable.findings import Limits
 from celery_reliable.leases import nodename_of
 from celery_reliable.message import HEADER
 from celery_reliable.operations.desk import Desk
@@ -118,18 +118,17 @@ class FleetCollector:
             try:
                 # A desk is one thread's, and scrapes come from any.
                 with Desk(self._app, patience_seconds=1.0) as desk:
-                    status = desk.status((self._limits or Limits()).recent_seconds)
+                    status = desk.status(self._limits)
             except ReliableError:
                 yield gauge("reliable_up", "Whether the ledger could be reached.", 0)
                 return
         yield gauge("reliable_up", "Whether the ledger could be reached.", 1)
         yield from gauges_of(status)
-        findings = check(status, self._limits)
         yield labelled(
             "reliable_finding",
             "What `reliable status --check` finds; 1 for each.",
             ("code", "name", "severity"),
-            {(one.code, one.name, one.level): 1.0 for one in findings},
+            {(one.code, one.name, one.severity): 1.0 for one in status.findings},
         )
 
 
@@ -158,6 +157,29 @@ class RowsCollector:
         yield from gauges_of_rows(rows or ())
 
 
+#: What is counted by a signal of ours: how it is called, what it says, its labels, and when.
+_COUNTED: tuple[tuple[str, str, tuple[str, ...], Any], ...] = (
+    ("lost", "Attempts lost.", ("task", "cause"), our_signals.task_lost),
+    ("recovered", "Attempts that follow a loss.", ("task",), our_signals.task_recovered),
+    ("buried", "Tasks dead-lettered.", ("task", "reason"), our_signals.task_buried),
+    ("fenced", "Attempts that came too late to end.", ("task",), our_signals.task_fenced),
+    ("skipped", "Tasks skipped over their object.", ("task",), our_signals.task_skipped),
+    (
+        "given_back",
+        "Messages that went back to their queues unbegun.",
+        ("worker",),
+        our_signals.unbegun_given_back,
+    ),
+    ("replayed", "Dead letters replayed.", ("task",), our_signals.dead_letter_replayed),
+    (
+        "workers_declared_dead",
+        "Workers declared dead.",
+        ("cause",),
+        our_signals.worker_declared_dead,
+    ),
+)
+
+
 class _Counts:
     """What one process counts, by receivers of signals.  What a receiver raises is logged by who
     sends, and nothing else becomes of it.
@@ -166,36 +188,24 @@ class _Counts:
     def __init__(self, app: Celery, client: Any, registry: Any) -> None:
         self._app = app
 
-        def counter(name: str, text: str, *labels: str) -> Any:
+        def counter(name: str, text: str, labels: tuple[str, ...]) -> Any:
             return client.Counter(f"reliable_{name}", text, labels, registry=registry)
 
-        self.published = counter("published", "Tasks published.", "task")
-        self.claimed = counter("claimed", "Attempts begun.", "task")
-        self.settled = counter("settled", "Attempts ended, by Celery's state.", "task", "state")
-        self.lost = counter("lost", "Attempts lost.", "task", "cause")
-        self.recovered = counter("recovered", "Attempts that follow a loss.", "task")
-        self.buried = counter("buried", "Tasks dead-lettered.", "task", "reason")
-        self.fenced = counter("fenced", "Attempts that came too late to end.", "task")
-        self.skipped = counter("skipped", "Tasks skipped over their object.", "task")
-        self.given_back = counter(
-            "given_back", "Messages that went back to their queues unbegun.", "worker"
-        )
-        self.replayed = counter("replayed", "Dead letters replayed.", "task")
-        self.deaths = counter("workers_declared_dead", "Workers declared dead.", "cause")
-        self.wait = client.Histogram(
-            "reliable_wait_seconds",
-            "From publication (or ETA) to the start, by the clocks of both hosts.",
-            ("task",),
-            buckets=_WAIT_BUCKETS,
-            registry=registry,
-        )
-        self.recovery = client.Histogram(
-            "reliable_recovery_seconds",
-            "From a loss, as it was noticed, to the next start.",
-            ("task",),
-            buckets=_RECOVERY_BUCKETS,
-            registry=registry,
-        )
+        def histogram(name: str, text: str, buckets: tuple[float, ...]) -> Any:
+            name = f"reliable_{name}_seconds"
+            return client.Histogram(name, text, ("task",), buckets=buckets, registry=registry)
+
+        settled = "Attempts ended, by Celery's state."
+        waited = "From publication (or ETA) to the start, by the clocks of both hosts."
+        recovered = "From a loss, as it was noticed, to the next start."
+        self.metrics = {
+            "published": counter("published", "Tasks published.", ("task",)),
+            "claimed": counter("claimed", "Attempts begun.", ("task",)),
+            "settled": counter("settled", settled, ("task", "state")),
+            **{name: counter(name, text, labels) for name, text, labels, _ in _COUNTED},
+            "wait": histogram("wait", waited, _WAIT_BUCKETS),
+            "recovery": histogram("recovery", recovered, _RECOVERY_BUCKETS),
+        }
 
     def connect(self) -> None:
         """Begin to count."""
@@ -204,17 +214,23 @@ class _Counts:
             (after_task_publish, self._published),
             (task_prerun, self._begun),
             (task_postrun, self._ended),
-            (our_signals.task_lost, self._lost),
             (our_signals.task_recovered, self._recovered),
-            (our_signals.task_buried, self._buried),
-            (our_signals.task_fenced, self._fenced),
-            (our_signals.task_skipped, self._skipped),
-            (our_signals.unbegun_given_back, self._given_back),
-            (our_signals.dead_letter_replayed, self._replayed),
-            (our_signals.worker_declared_dead, self._declared),
         ]
+        pairs += [(signal, self._counting(name, labels)) for name, _, labels, signal in _COUNTED]
         for signal, receiver in pairs:
             signal.connect(receiver, weak=False)
+
+    def _counting(self, name: str, labels: tuple[str, ...]) -> Callable[..., None]:
+        """Return a receiver that counts."""
+
+        def receive(sender: Any = "", count: int = 1, **told: Any) -> None:
+            told["task"] = getattr(sender, "name", sender)
+            if "worker" in labels:
+                # Without what tells one start of a worker from another, of which there is no end.
+                told["worker"] = nodename_of(sender)
+            self.metrics[name].labels(*(encodable(told.get(one, "")) for one in labels)).inc(count)
+
+        return receive
 
     def _is_ours(self, task: Any) -> bool:
         return is_reliable(task) and task.app is self._app
@@ -225,31 +241,27 @@ class _Counts:
 
     def _published(self, sender: str = "", headers: Any = None, **_: Any) -> None:
         if isinstance(headers, dict) and HEADER in headers:
-            self.published.labels(encodable(sender)).inc()
+            self.metrics["published"].labels(encodable(sender)).inc()
 
     def _begun(self, task: Any = None, **_: Any) -> None:
         if not self._is_ours(task):
             return
-        self.claimed.labels(task.name).inc()
+        self.metrics["claimed"].labels(task.name).inc()
         request = task.request
         sent_at = getattr(request, _SENT_HEADER, None)
         is_again = (request.delivery_info or {}).get("redelivered")
         if isinstance(sent_at, (int, float)) and not is_again:
             begins_at = max(float(sent_at), _seconds_of(request.eta))
-            self.wait.labels(task.name).observe(max(0.0, time.time() - begins_at))
+            self.metrics["wait"].labels(task.name).observe(max(0.0, time.time() - begins_at))
 
     def _ended(self, task: Any = None, state: Any = None, **_: Any) -> None:
         if self._is_ours(task):
-            self.settled.labels(task.name, str(state)).inc()
-
-    def _lost(self, sender: str = "", cause: str = "", **_: Any) -> None:
-        self.lost.labels(encodable(sender), cause).inc()
+            self.metrics["settled"].labels(task.name, str(state)).inc()
 
     def _recovered(self, sender: str = "", task_id: str = "", **_: Any) -> None:
-        self.recovered.labels(encodable(sender)).inc()
         seconds = self._since_loss(task_id)
         if seconds is not None:
-            self.recovery.labels(encodable(sender)).observe(seconds)
+            self.metrics["recovery"].labels(encodable(sender)).observe(seconds)
 
     def _since_loss(self, task_id: str) -> float | None:
         """Return how long ago a task was lost last, by the server's clock.  Recoveries are rare
@@ -268,25 +280,6 @@ class _Counts:
                 now_ms = int(seconds) * 1000 + int(micros) // 1000
                 return float(max(0, now_ms - int(lost[-1]["at_ms"]))) / 1000
         return None
-
-    def _buried(self, sender: str = "", reason: str = "", **_: Any) -> None:
-        self.buried.labels(encodable(sender), reason).inc()
-
-    def _fenced(self, sender: Any = None, **_: Any) -> None:
-        self.fenced.labels(sender.name).inc()
-
-    def _skipped(self, sender: Any = None, **_: Any) -> None:
-        self.skipped.labels(sender.name).inc()
-
-    def _given_back(self, sender: str = "", count: int = 0, **_: Any) -> None:
-        # Without what tells one start of a worker from another, of which there is no end.
-        self.given_back.labels(encodable(nodename_of(sender))).inc(count)
-
-    def _replayed(self, sender: str = "", **_: Any) -> None:
-        self.replayed.labels(encodable(sender)).inc()
-
-    def _declared(self, cause: str = "", **_: Any) -> None:
-        self.deaths.labels(cause).inc()
 
 
 def _seconds_of(eta: Any) -> float:

@@ -1,18 +1,149 @@
-"""Emptying queues on purpose, so that nothing of what was in them is sent again."""
+"""Queues: what waits in each, since when, and which workers consume it; and how one is emptied."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from celery import Celery
+from kombu.exceptions import OperationalError
 
 from celery_reliable.app import reliable_of
-from celery_reliable.ledger import answers
+from celery_reliable.ledger import Ledger, Look, answers
 from celery_reliable.log import logger
 from celery_reliable.message import Stamp
+from celery_reliable.model import Record, State
+from celery_reliable.operations.messages import envelope_of
+from celery_reliable.operations.views import Queue, Worker
+from celery_reliable.operations.words import moment
+from celery_reliable.operations.workers import Workers
+from celery_reliable.recovery import MOST_BYTES, BrokerView
 
-__all__ = ["Purged", "purge"]
+__all__ = ["Purged", "Queues", "broker_errors", "purge"]
+
+#: Messages looked at of those that are popped next, of each priority.
+_LOOKED_AT = 5
+#: Records looked at for the queues that nobody here has declared, and for the states of all.
+_SAMPLED = 500
+#: Messages of them.
+_MESSAGES = 100
+
+
+class Queues:
+    """The queues of an app, looked at once.  Raises what the ledger raises, and kombu's errors."""
+
+    def __init__(self, app: Celery, ledger: Ledger, broker: BrokerView) -> None:
+        self._app = app
+        self._ledger = ledger
+        self._broker = broker
+        #: What was looked at; once.
+        self._sampled: tuple[int, list[Look]] | None = None
+
+    def all(self) -> list[Queue]:
+        """Return the queues that the app declares, that workers consume, or that recorded tasks
+        wait for (of 500 that were looked at), by name.
+        """
+        return self.of(Workers(self._ledger, self._broker).all(with_broker=False))
+
+    def of(self, workers: Sequence[Worker]) -> list[Queue]:
+        """Return the same; *workers* were looked at before."""
+        alive = [one for one in workers if one.state == "alive"]
+        _, looks = self._sample()
+        names = {*self._app.amqp.queues, *self._queues_of(looks)}
+        names.update(queue for one in alive for queue in one.queues)
+        now_ms = self._ledger.numbers().now_ms
+        if self._broker.is_redis:
+            views = [self._view(name, alive, now_ms) for name in sorted(names)]
+        else:
+            views = [
+                Queue(
+                    name=name,
+                    depth=depth,
+                    workers=_consumed_by(name, alive),
+                    consumers=consumers,
+                )
+                for name, declared in self._broker.declared_all(sorted(names)).items()
+                for depth, consumers in [declared or (None, None)]
+            ]
+        orders = self._ledger.orders.read()
+        return [replace(one, paused=orders.is_paused(one.name, now_ms)) for one in views]
+
+    def states(self) -> tuple[dict[str, int], bool]:
+        """Return how many records are "queued", "parked", "waiting" and "owed", and whether all
+        were looked at; else these are estimates, by a sample evenly over all times.
+        """
+        total, looks = self._sample()
+        counts = dict.fromkeys(("queued", "parked", "waiting", "owed"), 0)
+        for look in looks:
+            kind = "owed" if look.record.state is State.DEAD else look.record.state.value
+            # What runs is counted by its claim.
+            if kind in counts:
+                counts[kind] += 1
+        if total <= _SAMPLED:
+            return counts, True
+        scale = total / max(1, len(looks))
+        return {kind: round(count * scale) for kind, count in counts.items()}, False
+
+    def in_line(self) -> dict[str, int]:
+        """Return how many tasks stand in line for a place, by their names: of those looked at, or
+        an estimate by them.
+        """
+        total, looks = self._sample()
+        counts = Counter(look.record.name for look in looks if look.record.in_line_of)
+        scale = 1.0 if total <= _SAMPLED else total / max(1, len(looks))
+        return {name: round(count * scale) for name, count in counts.items()}
+
+    def _sample(self) -> tuple[int, list[Look]]:
+        if self._sampled is None:
+            total, ids = self._ledger.sample_due(_SAMPLED)
+            looks = [look for look in self._ledger.look_all(ids) if look is not None]
+            self._sampled = total, looks
+        return self._sampled
+
+    def _queues_of(self, looks: Sequence[Look]) -> tuple[str, ...]:
+        waiting = [look.record.task_id for look in looks if look.record.state is State.QUEUED]
+        step = max(1, len(waiting) // _MESSAGES)
+        found: set[tuple[str, str]] = set()
+        n_bytes = 0
+        for one in self._ledger.find_in_groups(waiting[::step], most_bytes=MOST_BYTES):
+            record = one.record if one.is_readable else None
+            if record is None:
+                continue
+            found |= _address_of(record)
+            n_bytes += len(record.message)
+            if n_bytes > MOST_BYTES:
+                break
+        return tuple(sorted({name for where in found for name in self._broker.reached(*where)}))
+
+    def _view(self, name: str, alive: Sequence[Worker], now_ms: int) -> Queue:
+        steps = self._broker.steps(name, _LOOKED_AT)
+        heads = [task_id for step in steps for task_id in step.head if task_id]
+        since = [
+            max(look.record.published_ms, look.record.sent_ms)
+            for look in self._ledger.look_all(heads)
+            if look is not None and look.record.state is State.QUEUED
+        ]
+        oldest_ms = min(since, default=0)
+        return Queue(
+            name=name,
+            depth=sum(step.depth for step in steps),
+            by_priority={str(step.priority): step.depth for step in steps if step.depth},
+            oldest_since=moment(oldest_ms),
+            oldest_seconds=max(0.0, round((now_ms - oldest_ms) / 1000, 3)) if oldest_ms else None,
+            workers=_consumed_by(name, alive),
+        )
+
+
+def _consumed_by(queue: str, alive: Sequence[Worker]) -> tuple[str, ...]:
+    return tuple(one.nodename for one in alive if queue in one.queues)
+
+
+def _address_of(record: Record) -> set[tuple[str, str]]:
+    envelope = envelope_of(record)
+    if envelope is None or not envelope.routing_key:
+        return set()
+    return {(envelope.exchange, envelope.routing_key)}
 
 
 @dataclass
@@ -53,3 +184,9 @@ def purge(app: Celery, queues: Iterable[str]) -> Purged:
         ledger.close()
     logger.warning("queues_purged messages=%s records=%s", done.messages, done.records)
     return done
+
+
+def broker_errors(app: Celery) -> tuple[type[Exception], ...]:
+    """Return the errors by which a broker that is away shows."""
+    connection = app.connection_for_read()
+    return (OperationalError, *connection.connection_errors, *connection.channel_errors)

@@ -4,117 +4,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from celery import Celery
 
 from celery_reliable.ledger import Ledger
 from celery_reliable.message import NamedWorkers
-from celery_reliable.model import State
-from celery_reliable.operations import shapes
-from celery_reliable.operations.times import iso
+from celery_reliable.operations.views import Run, RunMember
+from celery_reliable.operations.words import moment, utc
 from celery_reliable.operations.workers import Workers
 
-__all__ = ["MemberView", "RunView", "RunViews"]
+__all__ = ["Runs"]
 
 _MOST_NAMED = 10
-#: States of members that have come to an end.
-_OVER = ("ended", State.DEAD.value)
 _MOST_RUNS = 50
 
 
-@dataclass(frozen=True)
-class MemberView:
-    """One member of a run.
-
-    Attributes:
-        worker: the name of the worker that it has, or had; empty while it waits for one.
-        state: of its task: "parked" while it waits for a worker, "queued", "running", "dead";
-            "ended" when the ledger has no record of it any more.
-        result: Celery's state of its result, of one that has ended; empty where none is kept.
-    """
-
-    task_id: str
-    worker: str
-    state: str
-    result: str = ""
-
-    @property
-    def is_waiting(self) -> bool:
-        """Whether it waits for a worker that no other member has."""
-        return self.state == State.PARKED.value and not self.worker
-
-    def as_dict(self) -> shapes.RunMember:
-        """The same as plain JSON values."""
-        return {
-            "task_id": self.task_id,
-            "worker": self.worker,
-            "state": self.state,
-            "result": self.result,
-        }
-
-
-@dataclass(frozen=True)
-class RunView:
-    """A run.
-
-    Attributes:
-        only_workers: patterns of the workers that it may run on; none: any.
-        free: names of the living workers that it could run on, and that no member has.
-        alive: how many workers live that it may run on; those that are drained do not count.
-    """
-
-    run: str
-    name: str
-    only_workers: tuple[str, ...]
-    begun_ms: int
-    members: tuple[MemberView, ...]
-    free: tuple[str, ...] = ()
-    alive: int = 0
-
-    @property
-    def is_over(self) -> bool:
-        """Whether no member is going to run any more, unless a dead letter is replayed."""
-        return all(one.state in _OVER for one in self.members)
-
-    @property
-    def missing(self) -> int:
-        """How many members wait for a worker."""
-        return sum(one.is_waiting for one in self.members)
-
-    @property
-    def states(self) -> dict[str, int]:
-        """How many members are in each state."""
-        return dict(sorted(Counter(one.state for one in self.members).items()))
-
-    @property
-    def sentence(self) -> str:
-        """How it stands, in words."""
-        told = ", ".join(f"{count} {state}" for state, count in self.states.items())
-        said = f"{self.name} on {len(self.members)} workers: {told}."
-        if not self.missing:
-            return said
-        meant = ", ".join(map(repr, self.only_workers)) or "any name"
-        said += f" {self.missing} wait for a worker ({meant}) that no other member has or had"
-        if self.free:
-            return f"{said}: {', '.join(self.free[:_MOST_NAMED])} will be given one soon."
-        return f"{said}: {self.alive} are alive, start {self.missing} more."
-
-    def as_dict(self) -> shapes.Run:
-        """The same as plain JSON values."""
-        return {
-            "run": self.run,
-            "name": self.name,
-            "only_workers": [*self.only_workers],
-            "begun_at": iso(self.begun_ms),
-            "states": self.states,
-            "missing": self.missing,
-            "sentence": self.sentence,
-            "members": [one.as_dict() for one in self.members],
-        }
-
-
-class RunViews:
+class Runs:
     """The runs of a ledger's namespace.  Raises what the ledger raises."""
 
     def __init__(self, app: Celery, ledger: Ledger, workers: Workers) -> None:
@@ -122,19 +27,20 @@ class RunViews:
         self._ledger = ledger
         self._workers = workers
 
-    def get(self, run: str) -> RunView | None:
+    def get(self, run: str) -> Run | None:
         """Return a run; None of one that is forgotten, or never was.
 
         A run is kept as long as results are (``result_expires``) once all its members have ended.
         """
         return self._view(run, self._living())
 
-    def all(self) -> list[RunView]:
+    def all(self) -> list[Run]:
         """Return runs that are not over, the latest first; of 50 that passes know at most."""
         living = self._living()
         views = (self._view(run, living) for run in self._ledger.runs.known(_MOST_RUNS))
         found = [one for one in views if one is not None and not one.is_over]
-        return sorted(found, key=lambda one: (-one.begun_ms, one.run))
+        found.sort(key=lambda one: one.run)
+        return sorted(found, key=lambda one: one.begun_at or utc(0), reverse=True)
 
     def _living(self) -> list[str]:
         orders = self._ledger.orders.read()
@@ -143,30 +49,35 @@ class RunViews:
         }
         return sorted(one for one in names if not orders.is_drained(one, orders.now_ms))
 
-    def _view(self, run: str, living: Sequence[str]) -> RunView | None:
+    def _view(self, run: str, living: Sequence[str]) -> Run | None:
         found = self._ledger.runs.find(run)
         if found is None:
             return None
         ids = sorted(found.members)
-        looks = dict(zip(ids, self._ledger.look_all(ids), strict=True))
         members = []
-        for task_id in ids:
-            look, workers = looks[task_id], found.members[task_id]
-            state = "ended" if look is None else look.record.state.value
-            result = self._result(task_id) if look is None else ""
-            members.append(MemberView(task_id, workers[0] if workers else "", state, result))
-        named = NamedWorkers(found.only)
-        alive = [one for one in living if named.means(one)]
-        taken = {name for workers in found.members.values() for name in workers}
-        return RunView(
-            run,
-            found.name,
-            found.only,
-            found.begun_ms,
-            tuple(members),
-            tuple(name for name in alive if name not in taken),
-            len(alive),
-        )
+        for task_id, look in zip(ids, self._ledger.look_all(ids), strict=True):
+            worker = next(iter(found.members[task_id]), "")
+            if look is None:
+                members.append(RunMember(task_id, worker, "ended", self._result(task_id)))
+            else:
+                members.append(RunMember(task_id, worker, look.record.state.value))
+        states = dict(sorted(Counter(one.state for one in members).items()))
+        said = f"{found.name} on {len(members)} workers: "
+        said += ", ".join(f"{count} {state}" for state, count in states.items()) + "."
+        missing = sum(one.state == "parked" and not one.worker for one in members)
+        if missing:
+            alive = [one for one in living if NamedWorkers(found.only).means(one)]
+            taken = {name for workers in found.members.values() for name in workers}
+            free = [name for name in alive if name not in taken]
+            meant = ", ".join(map(repr, found.only)) or "any name"
+            said += f" {missing} wait for a worker ({meant}) that no other member has or had: "
+            said += (
+                f"{', '.join(free[:_MOST_NAMED])} will be given one soon."
+                if free
+                else f"{len(alive)} are alive, start {missing} more."
+            )
+        begun_at = moment(found.begun_ms)
+        return Run(run, found.name, found.only, begun_at, states, missing, said, tuple(members))
 
     def _result(self, task_id: str) -> str:
         try:

@@ -4,302 +4,167 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any, Literal
 
 from celery import Celery
-from kombu.exceptions import OperationalError
 
 from celery_reliable.app import reliable_of
 from celery_reliable.exceptions import LedgerRefused, ReliableError
-from celery_reliable.findings import Limits, ServerFacts
+from celery_reliable.findings import Limits, ServerFacts, check
 from celery_reliable.ledger import Ledger
 from celery_reliable.log import as_shown
+from celery_reliable.message import NamedWorkers
 from celery_reliable.model import GroupOfLetters
-from celery_reliable.operations import shapes
-from celery_reliable.operations.depths import Queues, QueueView
-from celery_reliable.operations.status_waiting import Waiting, look_at_waiting
-from celery_reliable.operations.stop_button import OrderView, obeyed_by
-from celery_reliable.operations.throughput import Throughput, look_at_throughput
-from celery_reliable.operations.times import iso
-from celery_reliable.operations.workers import Workers, WorkerView
-from celery_reliable.orders import OrderKind
+from celery_reliable.operations.queues import Queues, broker_errors
+from celery_reliable.operations.stop_button import obeyed_by
+from celery_reliable.operations.views import (
+    FullStatus,
+    LastPass,
+    NobodyAlive,
+    Queue,
+    Server,
+    TaskPlaces,
+    Throughput,
+    Worker,
+    WorkerDeath,
+)
+from celery_reliable.operations.words import moment, utc
+from celery_reliable.operations.workers import Workers
+from celery_reliable.options import is_limited, is_reliable, key_of, stands_in_line
 from celery_reliable.recovery import BrokerView
 
-__all__ = ["RECENT_SECONDS", "Death", "LastPass", "Server", "Status", "look_at_status"]
+__all__ = ["RATES", "Throughputs", "look_at_status"]
 
-#: So long ago a death or a burial is recent.
-RECENT_SECONDS = Limits.recent_seconds
 #: New letters whose group is found out at most.
 _CAUGHT_UP_AT_ONCE = 2_000
+#: Of those that wait for workers so many are looked at, and so many kinds of them are reported.
+_LOOKED_AT = 1_000
+_MOST_KINDS = 20
+_MOST_NAMED = 5
+#: So many of a kind are asked since when they wait.
+_MOST_EXAMPLES = 20
+#: Tasks in line whose code this app has not.
+_OTHERS = "(others)"
 
-
-@dataclass(frozen=True)
-class LastPass:
-    """The sweeper's last pass.
-
-    Attributes:
-        ended_ms: when it ended, or began if it runs; 0: there was none.
-        seconds_ago: the same as an age; None: there was none.
-        report: what it did, as `SweepReport.as_dict` has it; empty: nothing is known of it.
-    """
-
-    ended_ms: int = 0
-    seconds_ago: float | None = None
-    report: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Death:
-    """A worker that was declared dead lately."""
-
-    worker: str
-    cause: str
-    at_ms: int
-    #: How many tasks it ran.
-    claims: int
-
-
-@dataclass(frozen=True)
-class Server:
-    """The Redis that holds the ledger.  None: it does not tell."""
-
-    url: str
-    facts: ServerFacts
-    used_bytes: int | None = None
-
-    @property
-    def fill(self) -> float | None:
-        """How much of its memory it has used, from 0 to 1; None without a limit."""
-        if not self.facts.maxmemory or self.used_bytes is None:
-            return None
-        return self.used_bytes / self.facts.maxmemory
-
-    def as_dict(self) -> shapes.Server:
-        """The same as plain JSON values."""
-        facts = self.facts
-        return {
-            "url": self.url,
-            "version": facts.version,
-            "role": facts.role,
-            "used_bytes": self.used_bytes,
-            "maxmemory_bytes": facts.maxmemory,
-            "maxmemory_policy": facts.maxmemory_policy,
-            "appendonly": facts.appendonly,
-            "appendfsync": facts.appendfsync,
-            "save": facts.save,
-        }
-
-
-@dataclass(frozen=True)
-class Status:
-    """A namespace at one moment.
-
-    Attributes:
-        now_ms: the server's time.
-        tasks: how many are "queued", "parked", "running", "waiting", "owed", "dead".
-        is_exact: whether those are counted; else what waits is estimated by a sample.
-        groups: the dead letters by what they died of, as far as that is known, with how many of
-            each are recent.
-        recent_seconds: so long ago those were buried at most.
-        waits: what waits in the ledger and in no queue: for a moment, a place, a worker.
-        orders: what operators have paused, struck and drained.
-        broker_problem: why the queues could not be looked at; empty if they were.
-        sweep_seconds: how often passes run.
-        lease_seconds: how long leases are.
-        dead_letter_max: how many dead letters are kept.
-        trimmed: how many were deleted since there were more.
-        trimmed_ms: when the last of them was; 0: none ever was.
-        throughput: how fast attempts are processed, and how many fail and are lost.
-    """
-
-    now_ms: int
-    app: str
-    namespace: str
-    server: Server
-    last_pass: LastPass
-    workers: tuple[WorkerView, ...]
-    deaths: tuple[Death, ...]
-    queues: tuple[QueueView, ...]
-    tasks: Mapping[str, int]
-    is_exact: bool
-    groups: tuple[GroupOfLetters, ...]
-    recent_seconds: float
-    broker_problem: str
-    sweep_seconds: float
-    lease_seconds: float
-    waits: Waiting = field(default_factory=Waiting)
-    orders: tuple[OrderView, ...] = ()
-    dead_letter_max: int = 0
-    trimmed: int = 0
-    trimmed_ms: int = 0
-    throughput: Throughput = field(default_factory=Throughput)
-
-    def is_paused(self, queue: str) -> bool:
-        """Whether an order lets nobody take from a queue."""
-        return any(
-            one.in_force and one.order.kind is OrderKind.PAUSE and one.order.names(queue)
-            for one in self.orders
-        )
-
-    @property
-    def dead_by_reason(self) -> dict[str, int]:
-        """How many dead letters have each reason."""
-        found: Counter[str] = Counter()
-        for one in self.groups:
-            found[one.group.reason] += one.count
-        return dict(sorted(found.items()))
-
-    @property
-    def workers_by_state(self) -> dict[str, int]:
-        """How many workers are alive, lapsed and dead."""
-        counts = Counter(one.state for one in self.workers)
-        return {state: counts[state] for state in ("alive", "lapsed", "dead")}
-
-    @property
-    def slots(self) -> int:
-        """How many tasks living workers run at once at the most, of those that tell."""
-        return sum(one.slots or 0 for one in self.workers if one.state == "alive")
-
-    @property
-    def waiting(self) -> int:
-        """How many messages wait in queues; where the broker does not tell, records."""
-        depths = [one.depth for one in self.queues if one.depth is not None]
-        return sum(depths) if depths else self.tasks["queued"]
-
-    @property
-    def saturation(self) -> float | None:
-        """What runs and waits, for each slot: above 1 more workers would help.  None without a
-        slot, when nothing can be said.
-        """
-        running = sum(
-            max(one.running or 0, one.claims) for one in self.workers if one.state == "alive"
-        )
-        return round((running + self.waiting) / self.slots, 3) if self.slots else None
-
-    def as_dict(self) -> shapes.Status:
-        """The same as plain JSON values."""
-        return {
-            "at": iso(self.now_ms),
-            "app": self.app,
-            "namespace": self.namespace,
-            "ledger": self.server.as_dict(),
-            "last_pass": {
-                "ended_at": iso(self.last_pass.ended_ms),
-                "seconds_ago": self.last_pass.seconds_ago,
-                "report": dict(self.last_pass.report),
-            },
-            "orders": [one.as_dict() for one in self.orders],
-            "tasks": dict(self.tasks),
-            "is_exact": self.is_exact,
-            "waiting_for_worker": self.waits.for_workers,
-            "nobody_alive": [one.as_dict() for one in self.waits.named],
-            "dead_by_reason": self.dead_by_reason,
-            "workers_by_state": self.workers_by_state,
-            "workers": [one.as_dict() for one in self.workers],
-            "slots": self.slots,
-            "saturation": self.saturation,
-            "deaths": [
-                {
-                    "worker": one.worker,
-                    "cause": one.cause,
-                    "at": iso(one.at_ms),
-                    "claims": one.claims,
-                }
-                for one in self.deaths
-            ],
-            "queues": [one.as_dict() for one in self.queues],
-            "limited": dict(self.waits.limited),
-            "in_line": dict(self.waits.in_line),
-            "places": [one.as_dict() for one in self.waits.places],
-            "broker_problem": self.broker_problem,
-            "throughput": self.throughput.as_list(),
-        }
+RATES: tuple[Literal["processed", "failed", "lost"], ...] = ("processed", "failed", "lost")
+_MINUTE_MS = 60_000
+_DAY_MINUTES = 24 * 60
 
 
 def look_at_status(
-    app: Celery, ledger: Ledger, broker: BrokerView, recent_seconds: float = RECENT_SECONDS
-) -> Status:
-    """Look at everything once.  Raises what the ledger raises; a broker that is away is part of
-    the answer.
+    app: Celery, ledger: Ledger, broker: BrokerView, limits: Limits | None = None
+) -> FullStatus:
+    """Look at everything once, and at what is wrong by *limits*.  Raises what the ledger raises; a
+    broker that is away is part of the answer.
 
     What is read is bounded, however many records and dead letters there are.
     """
+    limits = limits or Limits()
     reliable = reliable_of(app)
     config = reliable.config
     numbers = ledger.numbers()
     now_ms = numbers.now_ms
     meta = ledger.passes.meta()
-    report = json.loads(meta.get("report") or "{}")
+    info = ledger.server_facts()
+    facts = ServerFacts.from_info(info, has_sentinel=ledger.connector.has_sentinel)
     workers = tuple(Workers(ledger, broker).all(with_broker=False))
+    alive = [one for one in workers if one.state == "alive"]
     looked_at = Queues(app, ledger, broker)
     states, is_exact = looked_at.states()
     queues, problem = _queues(app, looked_at, workers)
-    running = sum(one.claims for one in workers)
-    return Status(
-        now_ms=now_ms,
+    groups = _groups(ledger, now_ms - int(1000 * limits.recent_seconds))
+    by_reason: Counter[str] = Counter()
+    for one in groups:
+        by_reason[one.group.reason] += one.count
+    by_state = Counter(one.state for one in workers)
+    tasks = {name: task for name, task in app.tasks.items() if is_reliable(task)}
+    limited = sorted(name for name, task in tasks.items() if is_limited(task))
+    for_workers = ledger.named.waiting()
+    status = FullStatus(
+        at=utc(now_ms),
         app=reliable.project[0],
         namespace=ledger.namespace,
-        server=_server(ledger),
-        last_pass=_last_pass(meta, report, now_ms),
+        ledger=_server(ledger, info, facts),
+        last_pass=_last_pass(meta, now_ms),
+        orders=obeyed_by(ledger, ledger.orders.read()),
+        tasks={**states, "running": sum(one.claims for one in workers), "dead": numbers.dead},
+        is_exact=is_exact,
+        waiting_for_worker=for_workers,
+        nobody_alive=_nobody_alive(ledger, alive) if for_workers else (),
+        dead_by_reason=dict(sorted(by_reason.items())),
+        workers_by_state={state: by_state[state] for state in ("alive", "lapsed", "dead")},
         workers=workers,
+        slots=sum(one.slots or 0 for one in alive),
+        saturation=None,
         deaths=_deaths(meta),
         queues=queues,
-        tasks={**states, "running": running, "dead": numbers.dead},
-        is_exact=is_exact,
-        groups=_groups(ledger, now_ms - int(1000 * recent_seconds)),
-        recent_seconds=recent_seconds,
+        limited=ledger.paces.waiting(limited),
+        in_line=_in_line(tasks, looked_at.in_line()),
+        places=_places(ledger, tasks),
         broker_problem=problem,
+        throughput=Throughputs.of(ledger).lately(),
+        facts=facts,
+        groups=groups,
+        recent_seconds=limits.recent_seconds,
         sweep_seconds=config.sweep_seconds,
         lease_seconds=config.lease_seconds,
-        waits=look_at_waiting(app, ledger, looked_at.in_line(), workers),
-        orders=obeyed_by(ledger, ledger.orders.read()),
         dead_letter_max=config.dead_letter_max,
         trimmed=int(meta.get("trimmed") or 0),
-        trimmed_ms=int(meta.get("trimmed_ms") or 0),
-        throughput=look_at_throughput(ledger),
+        trimmed_at=moment(int(meta.get("trimmed_ms") or 0)),
     )
+    if status.slots:
+        busy = sum(one.busy for one in alive) + status.waiting
+        status = replace(status, saturation=round(busy / status.slots, 3))
+    return replace(status, findings=tuple(check(status, limits)))
 
 
 def _queues(
-    app: Celery, queues: Queues, workers: tuple[WorkerView, ...]
-) -> tuple[tuple[QueueView, ...], str]:
-    connection = app.connection_for_read()
-    errors = (OperationalError, *connection.connection_errors, *connection.channel_errors)
+    app: Celery, queues: Queues, workers: tuple[Worker, ...]
+) -> tuple[tuple[Queue, ...], str]:
     try:
         return tuple(queues.of(workers)), ""
     except ReliableError:
         raise
-    except errors as exc:
+    except broker_errors(app) as exc:
         # Without the password that may be in what it says.
         return (), as_shown(exc)
 
 
-def _server(ledger: Ledger) -> Server:
-    info = ledger.server_facts()
-    facts = ServerFacts.from_info(info, has_sentinel=ledger.connector.has_sentinel)
+def _server(ledger: Ledger, info: Mapping[str, Any], facts: ServerFacts) -> Server:
     used = info.get("used_memory")
-    return Server(ledger.connector.shown, facts, int(used) if used is not None else None)
+    return Server(
+        url=ledger.connector.shown,
+        version=facts.version,
+        role=facts.role,
+        used_bytes=int(used) if used is not None else None,
+        maxmemory_bytes=facts.maxmemory,
+        maxmemory_policy=facts.maxmemory_policy,
+        appendonly=facts.appendonly,
+        appendfsync=facts.appendfsync,
+        save=facts.save,
+    )
 
 
-def _last_pass(meta: Mapping[str, str], report: Mapping[str, Any], now_ms: int) -> LastPass:
+def _last_pass(meta: Mapping[str, str], now_ms: int) -> LastPass:
     ended_ms = int(meta.get("passed_ms") or 0)
     if not ended_ms:
         return LastPass()
     # What was noted by a clock that was ahead is no time to come.
     age_seconds = max(0.0, round((now_ms - ended_ms) / 1000, 3))
-    return LastPass(ended_ms, age_seconds, report)
+    return LastPass(moment(ended_ms), age_seconds, json.loads(meta.get("report") or "{}"))
 
 
-def _deaths(meta: Mapping[str, str]) -> tuple[Death, ...]:
+def _deaths(meta: Mapping[str, str]) -> tuple[WorkerDeath, ...]:
     found = json.loads(meta.get("deaths") or "[]")
     return tuple(
-        Death(
+        WorkerDeath(
             str(one.get("worker", "")),
             str(one.get("cause", "")),
-            int(one.get("at_ms", 0)),
+            moment(int(one.get("at_ms", 0))),
             int(one.get("claims", 0)),
         )
         for one in found
@@ -313,3 +178,103 @@ def _groups(ledger: Ledger, since_ms: int) -> tuple[GroupOfLetters, ...]:
     with suppress(LedgerRefused):
         return tuple(ledger.groups.counts(since_ms=since_ms))
     return ()
+
+
+def _in_line(tasks: Mapping[str, object], counts: Mapping[str, int]) -> dict[str, int]:
+    """Return how many stand in line for a place, by tasks of this app."""
+    found = {name: 0 for name, task in sorted(tasks.items()) if stands_in_line(task)}
+    for name, count in counts.items():
+        known = name if name in found else _OTHERS
+        found[known] = found.get(known, 0) + count
+    return found
+
+
+def _places(ledger: Ledger, tasks: Mapping[str, object]) -> tuple[TaskPlaces, ...]:
+    found: dict[str, tuple[str, int]] = {}
+    for name, task in sorted(tasks.items()):
+        options = type(task)
+        if getattr(options, "at_most", None) and getattr(options, "object_id", None) is None:
+            key = key_of(task, (), {})
+            if key is not None:
+                found[key] = name, options.at_most  # type: ignore[attr-defined]
+    taken = ledger.places_taken({key: places for key, (_, places) in found.items()})
+    return tuple(TaskPlaces(name, places, taken[key]) for key, (name, places) in found.items())
+
+
+def _nobody_alive(ledger: Ledger, workers: Sequence[Worker]) -> tuple[NobodyAlive, ...]:
+    counts: Counter[tuple[tuple[str, ...], bool]] = Counter()
+    examples: dict[tuple[tuple[str, ...], bool], list[str]] = {}
+    entries = (one for some in ledger.named.each_waiting() for one in some)
+    for task_id, text in islice(entries, _LOOKED_AT):
+        named = NamedWorkers.from_text(text)
+        kind = named.only, bool(named.run)
+        counts[kind] += 1
+        some = examples.setdefault(kind, [])
+        if len(some) < _MOST_EXAMPLES:
+            some.append(task_id)
+    drained = {one.nodename: one.drained for one in sorted(workers, key=lambda one: one.nodename)}
+    found = []
+    for (only, is_run), count in counts.most_common(_MOST_KINDS):
+        meant = {name: drained[name] for name in drained if NamedWorkers(only).means(name)}
+        looks = filter(None, ledger.look_all(examples[only, is_run]))
+        since = [max(one.record.published_ms, one.record.sent_ms) for one in looks]
+        since_ms = min(filter(None, since), default=0)
+        said = _sentence(only, is_run, count, meant)
+        found.append(NobodyAlive(only, is_run, count, tuple(meant), said, moment(since_ms)))
+    return tuple(found)
+
+
+def _sentence(only: tuple[str, ...], is_run: bool, count: int, alive: Mapping[str, bool]) -> str:
+    """Say for which workers tasks wait; *alive*: names of those that live, and whether each is
+    drained.
+    """
+    named = ", ".join(only) or "any worker"
+    told = [f"{one} (drained)" if is_drained else one for one, is_drained in alive.items()]
+    said = f"alive: {', '.join(told[:_MOST_NAMED])}" if told else "none alive"
+    if is_run:
+        return f"{count} for {named} that no other member of a run has ({said})"
+    if all(alive.values()):
+        return f"{count} for {named}: {said}"
+    return f"{count} for {named}: {said}, with no queue of its own (worker_direct)?"
+
+
+@dataclass(frozen=True)
+class Throughputs:
+    """What was counted in the last day, by the minute.
+
+    Workers count with their heartbeats what their pools process.
+
+    Attributes:
+        now_ms: the server's time.
+        counted: for each minute how many attempts there were of each of `RATES`; the minute that
+            runs is the last.
+    """
+
+    now_ms: int
+    counted: Sequence[Mapping[str, int]]
+
+    @classmethod
+    def of(cls, ledger: Ledger) -> Throughputs:
+        """Return them, in one round trip.  Raises what the ledger raises."""
+        return cls(*ledger.happenings.minutes(_DAY_MINUTES))
+
+    def slices(self, minutes: int, count: int) -> list[Throughput]:
+        """Return how many a minute there were in the last *count* times of so many minutes each,
+        the latest first.
+        """
+        begun_ms = self.now_ms - self.now_ms % _MINUTE_MS
+        found = []
+        for at in range(count):
+            until = len(self.counted) - at * minutes
+            within = self.counted[max(0, until - minutes) : max(0, until)]
+            # The minute that runs is not over.
+            lasted = minutes if at else minutes - 1 + self.now_ms % _MINUTE_MS / _MINUTE_MS
+            since = moment(begun_ms - ((at + 1) * minutes - 1) * _MINUTE_MS)
+            # One in a day is not nothing.
+            rates = [round(sum(one.get(name, 0) for one in within) / lasted, 4) for name in RATES]
+            found.append(Throughput(since, minutes, *rates))
+        return found
+
+    def lately(self) -> tuple[Throughput, ...]:
+        """Return the last ten minutes, the last hour and the last day."""
+        return tuple(self.slices(minutes, 1)[0] for minutes in (10, 60, _DAY_MINUTES))

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from celery import Celery
 
-from celery_reliable import events
+from celery_reliable import events, orders
 from celery_reliable.exceptions import ReliableError
 from celery_reliable.ledger import Ledger, WorkerLook, answers
-from celery_reliable.operations import shapes
 from celery_reliable.operations.audit import noted
-from celery_reliable.operations.order_words import NOUNS
-from celery_reliable.operations.times import iso
+from celery_reliable.operations.views import NOUNS, Order
 from celery_reliable.options import is_reliable, object_of
-from celery_reliable.orders import Order, OrderKind, Orders
+from celery_reliable.orders import OrderKind
 
-__all__ = ["BadOrder", "OrderView", "StopButton", "UnknownOrder", "obeyed_by"]
+__all__ = ["BadOrder", "StopButton", "UnknownOrder", "obeyed_by"]
 
 _LONGEST = 500
 #: Living workers that a refusal names.
@@ -36,55 +34,18 @@ class UnknownOrder(BadOrder, LookupError):
     """There is no such order (any more)."""
 
 
-@dataclass(frozen=True)
-class OrderView:
-    """One order.
-
-    Attributes:
-        parked: how many tasks wait for it; of a strike alone.
-        in_force: whether it holds; else it is over, and a pass lets go what it has parked.
-        heard: how many living workers know of it.
-        notes: what whoever gave it should know.
-    """
-
-    order: Order
-    parked: int = 0
-    in_force: bool = True
-    heard: int = 0
-    notes: tuple[str, ...] = ()
-
-    def as_dict(self) -> shapes.Order:
-        """The same as plain JSON values."""
-        order = self.order
-        return {
-            "id": order.id,
-            "kind": order.kind.value,
-            "target": order.target,
-            "object_id": order.object_id,
-            "stops": order.is_stop,
-            "by": order.by,
-            "why": order.why,
-            "given_at": iso(order.given_ms),
-            "until": iso(order.until_ms),
-            "in_force": self.in_force,
-            "parked": self.parked,
-            "heard": self.heard,
-            "notes": list(self.notes),
-        }
-
-
-def obeyed_by(ledger: Ledger, found: Orders) -> tuple[OrderView, ...]:
-    """Return the orders with what is known of who has heard of them."""
+def obeyed_by(ledger: Ledger, found: orders.Orders) -> tuple[Order, ...]:
+    """Return the orders with what is known of the workers that have received them."""
     if not found.all:
         return ()
     parked = ledger.orders.parked([one.id for one in found.all if one.kind is OrderKind.STRIKE])
     looks = [one for one in ledger.worker_looks() if not one.lease.is_dead]
     heard = sum(one.doing.get("orders") == found.version for one in looks)
     return tuple(
-        OrderView(
+        Order.of(
             one,
-            parked=parked.get(one.id, 0),
             in_force=one.is_in_force(found.now_ms),
+            parked=parked.get(one.id, 0),
             heard=heard,
         )
         for one in found.all
@@ -103,7 +64,7 @@ class StopButton:
         self._app = app
         self._ledger = ledger
 
-    def all(self) -> tuple[OrderView, ...]:
+    def all(self) -> tuple[Order, ...]:
         """Return all orders, the oldest first, those too that are over and let go what they have
         parked.
         """
@@ -120,7 +81,7 @@ class StopButton:
         for_seconds: float | None = None,
         stop: bool = False,
         later: bool = False,
-    ) -> OrderView:
+    ) -> Order:
         """Pause a queue, strike a task, or drain a worker; patterns (``mail-*``) are understood.
 
         *object_id*: of a strike: only what is about this object.  *for_seconds*: None: until it is
@@ -155,9 +116,8 @@ class StopButton:
             why=why,
             order=order.id,
         )
-        views = [one for one in self.all() if one.order.id == order.id]
-        view = views[0] if views else OrderView(order)
-        return replace(view, notes=tuple(self._notes(view)))
+        views = (one for one in self.all() if one.id == order.id)
+        return replace(next(views, Order.of(order)), notes=tuple(self._notes(order)))
 
     def resume(self, which: str, *, by: str) -> tuple[Order, ...]:
         """End the order of this id, or all of this target, and return them.
@@ -183,7 +143,7 @@ class StopButton:
                     by=by,
                     order=order.id,
                 )
-        return tuple(meant)
+        return tuple(Order.of(one, in_force=False) for one in meant)
 
     def check(
         self,
@@ -204,7 +164,7 @@ class StopButton:
             raise BadOrder("An order holds for more than 0 seconds, and for a year at the most.")
         if object_id is not None and kind is not OrderKind.STRIKE:
             raise BadOrder("Only a strike is about one object.")
-        order = Order("", kind, target)
+        order = orders.Order("", kind, target)
         tasks = self._tasks(order)
         if tasks and not any(map(is_reliable, tasks)):
             raise BadOrder(
@@ -222,7 +182,7 @@ class StopButton:
         if unknown := _unknown(order, tasks, self._living()):
             raise BadOrder(f"{unknown}. If one that comes later is meant, say so (--later).")
 
-    def _tasks(self, order: Order) -> list[Any]:
+    def _tasks(self, order: orders.Order) -> list[Any]:
         """Return this app's tasks that a strike names."""
         if order.kind is not OrderKind.STRIKE:
             return []
@@ -232,8 +192,7 @@ class StopButton:
     def _living(self) -> list[WorkerLook]:
         return [one for one in self._ledger.worker_looks() if not one.lease.is_dead]
 
-    def _notes(self, view: OrderView) -> Iterator[str]:
-        order = view.order
+    def _notes(self, order: orders.Order) -> Iterator[str]:
         looks = self._living()
         if unknown := _unknown(order, self._tasks(order), looks):
             yield f"{unknown}; one that starts will obey."
@@ -248,7 +207,7 @@ class StopButton:
             yield f"Their pools cannot stop what runs, which comes to its end: {', '.join(unable)}."
 
 
-def _unknown(order: Order, tasks: Sequence[Any], looks: Sequence[WorkerLook]) -> str:
+def _unknown(order: orders.Order, tasks: Sequence[Any], looks: Sequence[WorkerLook]) -> str:
     """Say that nobody is there whom an order names; empty: somebody is."""
     if order.kind is OrderKind.STRIKE:
         return "" if tasks else f"This app has no task {order.target}"
@@ -260,7 +219,7 @@ def _unknown(order: Order, tasks: Sequence[Any], looks: Sequence[WorkerLook]) ->
     return f"No living worker is called {order.target} (alive: {alive or 'none'})"
 
 
-def _is_meant(order: Order, look: WorkerLook) -> bool:
+def _is_meant(order: orders.Order, look: WorkerLook) -> bool:
     """Whether a drain names a worker, or a pause a queue that it consumes."""
     if order.kind is OrderKind.DRAIN:
         return order.names(look.lease.nodename)

@@ -1,190 +1,949 @@
-"""Dead letters as plain values for people: arguments are redacted unless they are asked for."""
+"""What operators see, each thing declared once: its fields, their units, and its JSON.
+
+The fields of a class are the names of its JSON, which `as_json` makes.  The command line prints
+that with ``--json``, the HTTP API documents and answers it, and the admin lays it out.  Times are
+those of the server's clock, in UTC; None where there is none.  New fields may be added to any of
+them.
+"""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from datetime import datetime
+from enum import Enum
+from typing import Any, ClassVar
 
-from celery_reliable.ledger import Death, death_of, group_of
-from celery_reliable.message import Envelope
-from celery_reliable.model import DeadLetter, GroupOfLetters, Record
-from celery_reliable.operations import shapes
-from celery_reliable.operations.messages import arguments_of, envelope_of
-from celery_reliable.operations.times import iso
+from celery_reliable import orders
+from celery_reliable.findings import Finding, ServerFacts
+from celery_reliable.model import GroupOfLetters
+from celery_reliable.operations.words import at, moment
+from celery_reliable.orders import OrderKind
 
-__all__ = ["REDACTED", "arguments_view", "full_view", "group_view", "short_view"]
-
-#: Stands where a view keeps arguments to itself.
-REDACTED = "(redacted)"
-
-#: The headers that Celery and we write ourselves, without the two that repeat the arguments.  Any
-#: other header is a producer's own, and what it says nobody here can know.
-_SHOWN_HEADERS = frozenset(
-    {
-        "compression",
-        "eta",
-        "expires",
-        "group",
-        "group_index",
-        "id",
-        "ignore_result",
-        "lang",
-        "origin",
-        "parent_id",
-        "reliable",
-        "reliable_heir",
-        "reliable_origin",
-        "replaced_task_nesting",
-        "retries",
-        "root_id",
-        "shadow",
-        "stamped_headers",
-        "task",
-        "timelimit",
-    }
-)
-
-#: The properties that Celery and kombu write.  Any other option of a call is a property, too.
-_SHOWN_PROPERTIES = frozenset(
-    {
-        "body_encoding",
-        "correlation_id",
-        "delivery_info",
-        "delivery_mode",
-        "delivery_tag",
-        "expiration",
-        "priority",
-        "reply_to",
-    }
-)
+__all__ = [
+    "NOUNS",
+    "Audited",
+    "DeadLetter",
+    "DeadLetterInFull",
+    "Done",
+    "Entry",
+    "FullStatus",
+    "Group",
+    "Groups",
+    "Happened",
+    "Happening",
+    "Holder",
+    "IfRunning",
+    "Killed",
+    "LastPass",
+    "LetterEntry",
+    "Moved",
+    "NobodyAlive",
+    "Object",
+    "Order",
+    "Queue",
+    "Replayed",
+    "Revoked",
+    "Run",
+    "RunMember",
+    "Running",
+    "Server",
+    "Status",
+    "Task",
+    "TaskInFull",
+    "TaskPlaces",
+    "Throughput",
+    "Wait",
+    "WaitsFor",
+    "Worker",
+    "WorkerDeath",
+    "as_json",
+]
 
 
-def short_view(letter: DeadLetter) -> shapes.DeadLetter:
-    """Return what a list shows of a dead letter, as plain JSON values.  Times are ISO 8601, UTC."""
-    envelope = envelope_of(letter)
-    return {
-        "task_id": letter.task_id,
-        "name": letter.name,
-        "reason": letter.reason.value,
-        "exception": letter.exception,
-        "cause": str(death_of(letter)),
-        "group": group_of(letter).id,
-        "attempts": letter.attempts,
-        "losses": letter.losses,
-        "published_at": iso(letter.published_ms),
-        "buried_at": iso(letter.buried_ms),
-        "queue": (envelope.routing_key or envelope.exchange) if envelope else "",
-    }
-
-
-def full_view(letter: DeadLetter, *, with_arguments: bool = False) -> shapes.DeadLetterInFull:
-    """Return all that is known of a dead letter, as plain JSON values.
-
-    Without *with_arguments* whatever may repeat an argument is redacted: arguments, body, and every
-    header and property that is not Celery's, kombu's or ours.  The exception's text and traceback
-    are always shown.
+def as_json(value: Any) -> Any:
+    """Return a thing, or what holds some, as plain JSON values.  A time is ISO 8601, UTC, with
+    milliseconds; what is no thing of this module stays as it is.
     """
-    envelope = envelope_of(letter)
-    view: shapes.DeadLetterInFull = {
-        **short_view(letter),
-        "death": _death_view(death_of(letter)),
-        "traceback": letter.traceback,
-        "history": [
-            {
-                "at": iso(entry.at_ms),
-                "what": entry.what,
-                "attempt": entry.attempt,
-                "cause": entry.cause,
-                "worker": entry.owner,
-            }
-            for entry in letter.history
-        ],
-        "args": REDACTED,
-        "kwargs": REDACTED,
-        "headers": {},
-        "body": REDACTED,
-        "properties": {},
-        "content_type": "",
-    }
-    if envelope is None:
-        if with_arguments:
-            view["body"] = letter.message
-        return view
-    view["headers"] = _shown(envelope.headers, None if with_arguments else _SHOWN_HEADERS)
-    view["properties"] = _shown(envelope.properties, None if with_arguments else _SHOWN_PROPERTIES)
-    view["content_type"] = envelope.content_type
-    if with_arguments:
-        view["args"], view["kwargs"], view["body"] = _arguments_of(envelope)
-    return view
-
-
-def _shown(found: Mapping[str, Any], harmless: frozenset[str] | None) -> dict[str, Any]:
-    """Return *found* with all values redacted but the *harmless* ones; None: with all values."""
+    if isinstance(value, datetime):
+        return value.isoformat(timespec="milliseconds")
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, Mapping):
+        return {str(name): as_json(one) for name, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [as_json(one) for one in value]
+    if not is_dataclass(value):
+        return value
+    is_sparse = getattr(value, "is_sparse", False)
     return {
-        name: _plain(value) if harmless is None or name in harmless else REDACTED
-        for name, value in found.items()
+        one.name: as_json(found)
+        for one in fields(value)
+        if one.metadata.get("json", True)
+        for found in [getattr(value, one.name)]
+        if not (is_sparse and one.default is not MISSING and found == one.default)
     }
 
 
-def _death_view(death: Death) -> shapes.Killed | None:
-    """Return what killed the last attempt; None where nothing did, or nobody knows."""
-    if not death.cause:
-        return None
-    return {
-        "cause": death.cause,
-        "signal": death.signal,
-        "exit_code": death.exit_code,
-        "out_of_memory": death.is_out_of_memory,
-        "pid": death.pid,
-    }
+class Wait(str, Enum):
+    """What a task waits for."""
+
+    #: Its ETA: in the ledger, or in a worker that was delivered it.
+    ETA = "eta"
+    #: The pause before its next retry.
+    RETRY = "retry"
+    #: An operator has struck it.
+    ORDER = "order"
+    #: An object that another task has.
+    OBJECT = "object"
+    #: A worker that may run it: none of those that it names is alive.
+    WORKER = "worker"
+    #: Its moment, as its rate is limited.
+    RATE = "rate"
+    #: Its turn in its queue.
+    QUEUE = "queue"
+    #: A worker that was delivered it and has not begun it.
+    FETCHED = "fetched"
+    #: To be sent: no message of it is on its way.
+    RESEND = "resend"
+    #: A worker that runs no other suspect: it ran in a worker that died.
+    ALONE = "alone"
+    #: An attempt that was taken from its worker, and is being stopped.
+    STOPPING = "stopping"
+    #: The end of the attempt that runs.
+    RUNNING = "running"
+    #: The canvas that took its place.
+    CANVAS = "canvas"
+    #: The end of what still runs of it: it was called off itself.
+    CALLED_OFF = "called_off"
+    #: Celery to be told that it is a dead letter.
+    OWED = "owed"
+    #: An operator: it is a dead letter.
+    DEAD = "dead"
+    #: Nothing: it has ended.
+    ENDED = "ended"
+    #: Nothing: nobody knows it.
+    ABSENT = "absent"
 
 
-def group_view(found: GroupOfLetters) -> shapes.Group:
-    """Return a group as plain JSON values."""
-    group = found.group
-    return {
-        "group": group.id,
-        "count": found.count,
-        "task": group.task,
-        "reason": group.reason,
-        "cause": group.cause,
-        "exception": group.exception,
-        "first_at": iso(found.first_ms),
-        "last_at": iso(found.last_ms),
-        "example": found.example_id,
-    }
+@dataclass(frozen=True)
+class WaitsFor:
+    """Why a task waits, or what becomes of it.  The JSON leaves out what does not apply."""
+
+    is_sparse: ClassVar[bool] = True
+
+    kind: Wait
+    #: The same in words, with names and times.
+    sentence: str
+    #: Since when it waits or runs.
+    since: datetime | None = None
+    #: Until when; a sweeper looks at it again then, at the latest.
+    until: datetime | None = None
+    #: Where its message is.
+    queue: str = ""
+    #: How many messages are popped before its own, or how many tasks stand in line before it; None:
+    #: too many to look.
+    before: int | None = None
+    #: How many messages wait in that queue.
+    depth: int | None = None
+    #: The worker that runs it, has fetched it, or is to stop it.
+    worker: str = ""
+    #: The process that claimed it: that runs it, or is its worker's main process.
+    pid: int = 0
+    object_key: str = ""
+    #: The task that has the object, and since when.
+    holder: str = ""
+    holder_since: datetime | None = None
+    #: Patterns of the workers that may run it.
+    workers: tuple[str, ...] = ()
 
 
-def arguments_view(record: Record) -> dict[str, Any]:
-    """Return args, kwargs and body of a task, as plain JSON values, unredacted: for whoever may see
-    them.
+@dataclass(frozen=True)
+class LetterEntry:
+    """A line of a dead letter's history."""
+
+    at: datetime | None
+    what: str
+    attempt: int
+    cause: str
+    worker: str
+
+
+@dataclass(frozen=True)
+class Entry(LetterEntry):
+    """A line of a task's flight record."""
+
+    #: The process that had the attempt; 0: it is not known.
+    pid: int = 0
+    claimed_at: datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """A task in a list."""
+
+    task_id: str
+    name: str = ""
+    #: "parked", "queued", "running", "waiting" or "dead", as the ledger's README has them; "ended"
+    #: if its end was kept, "absent" if nobody knows it.
+    state: str
+    why: WaitsFor
+    #: How many have begun.
+    attempts: int = 0
+    #: How many were lost and are counted.
+    losses: int = 0
+    #: Of the last loss, for people.
+    cause: str = ""
+    #: That its message is for; empty where it cannot be told.
+    queue: str = ""
+    #: The object that it has, or had when its lock was last looked at.
+    object_key: str = ""
+    #: What people call the object that it has or waits for: its task, and its id for those who may
+    #: see arguments.
+    object_name: str = ""
+    #: The worker that runs it.
+    worker: str = ""
+    #: Patterns of the workers that may run it; none: any.
+    only_workers: tuple[str, ...] = ()
+    #: Patterns of those that get it first.
+    prefer_workers: tuple[str, ...] = ()
+    #: What its call says in place of the task's own options, but for the workers.
+    call: Mapping[str, Any] = field(default_factory=dict)
+    #: Of its message.
+    priority: int = 0
+    #: The run (``task.run_on``) of which it is a member; empty for none.
+    run: str = ""
+    #: When it was published first.
+    published_at: datetime | None = None
+    reason: str = ""
+    exception: str = ""
+    #: How it has ended: a state of Celery's, "DISCARDED" (by an operator) or "TRIMMED" (a dead
+    #: letter too many, or too old); empty where unknown.
+    outcome: str = ""
+    #: Celery's ``origin`` of its message, and in place of which dead letter it was published; empty
+    #: where unknown.
+    publisher: str = ""
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the ledger has a record of it."""
+        return self.state not in ("absent", "ended")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskInFull(Task):
+    """A task with its flight record, the oldest line first.  Refusals ("fenced", "skipped") are of
+    what was noted lately, and may be missing.
     """
-    envelope = envelope_of(record)
-    if envelope is None:
-        return {"args": None, "kwargs": None, "body": record.message}
-    args, kwargs, body = _arguments_of(envelope)
-    return {"args": args, "kwargs": kwargs, "body": body}
+
+    history: tuple[Entry, ...] = ()
 
 
-def _arguments_of(envelope: Envelope) -> tuple[Any, Any, Any]:
-    """Return args, kwargs and body as far as they can be read without running anything."""
-    try:
-        args, kwargs, embed = arguments_of(envelope)
-    except Exception:
-        found = envelope.headers
-        return found.get("argsrepr"), found.get("kwargsrepr"), "".join(_readable(envelope.body))
-    return _plain(args), _plain(kwargs), _plain([args, kwargs, embed])
+@dataclass(frozen=True)
+class DeadLetter:
+    """A dead letter in a list."""
+
+    task_id: str
+    name: str
+    reason: str
+    exception: str
+    cause: str
+    #: The id of its group.
+    group: str
+    attempts: int
+    losses: int
+    published_at: datetime | None
+    buried_at: datetime | None
+    queue: str
 
 
-def _readable(data: bytes) -> Iterator[str]:
-    for char in data.decode("utf-8", "backslashreplace"):
-        yield char if char.isprintable() or char in "\n\t" else repr(char)[1:-1]
+@dataclass(frozen=True)
+class Killed:
+    """What killed the last attempt."""
+
+    cause: str
+    signal: str
+    exit_code: int | None
+    out_of_memory: bool
+    pid: int | None
 
 
-def _plain(value: Any) -> Any:
-    """Return *value* as JSON has it; what JSON has not, as its repr."""
-    try:
-        return json.loads(json.dumps(value, default=repr))
-    except (TypeError, ValueError):
-        return repr(value)
+@dataclass(frozen=True)
+class DeadLetterInFull(DeadLetter):
+    """A dead letter; what may repeat an argument is redacted unless it was asked for."""
+
+    #: None: nothing did, or nobody knows.
+    death: Killed | None
+    traceback: str
+    history: tuple[LetterEntry, ...]
+    args: Any
+    kwargs: Any
+    headers: Mapping[str, Any]
+    body: Any
+    properties: Mapping[str, Any]
+    content_type: str
+
+
+@dataclass(frozen=True)
+class Group:
+    """Dead letters that died of the same."""
+
+    #: Its id.
+    group: str
+    count: int
+    task: str
+    reason: str
+    cause: str
+    exception: str
+    first_at: datetime | None
+    last_at: datetime | None
+    #: The id of its latest letter.
+    example: str
+
+
+@dataclass(frozen=True)
+class Groups:
+    """The groups, the largest first; not all of them where there are thousands."""
+
+    groups: tuple[Group, ...]
+    #: How many dead letters there are, in whatever group.
+    letters: int
+    #: Of how many the group is known; each pass looks at 1 000 more.
+    grouped: int
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the group of each letter is known."""
+        return self.grouped == self.letters
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """A dead letter that is queued again, under the id that it always had."""
+
+    task_id: str
+    #: The number that its next attempt will have.
+    next_attempt: int
+    #: Whether its message is in its queue already; else the sweeper sends it.
+    sent: bool = True
+    #: Why it could not be sent at once.
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class Done:
+    """What was done to many dead letters, or with a dry run would be."""
+
+    #: Names the act in the audit.
+    run: str
+    #: Only letters that were buried before it were meant.
+    before: datetime | None
+    #: Letters that were replayed or discarded; with a dry run, those that fit.
+    done: int = 0
+    #: Those that could not be: nobody can read them.
+    failed: int = 0
+    #: Those that somebody else replayed or discarded first, or that never were any.
+    gone: int = 0
+    #: Replayed letters whose message could not be sent; the sweeper sends it.
+    unsent: int = 0
+    is_dry_run: bool = False
+    #: All that were meant were reached: neither a limit nor a problem ended it.
+    is_whole: bool = True
+    #: Where to go on, with the same *before*; empty: at the beginning, or nowhere.
+    cursor: str = ""
+    #: What went wrong last; empty when nothing did.
+    problem: str = ""
+    #: Some of their ids.
+    examples: tuple[str, ...] = ()
+
+    @property
+    def before_ms(self) -> int:
+        """The time before which letters were meant, in ms, as a form of the admin keeps it."""
+        return round(self.before.timestamp() * 1000) if self.before else 0
+
+
+@dataclass(frozen=True)
+class Moved:
+    """What became of tasks that were to run elsewhere, or with a dry run would; by their ids."""
+
+    #: Names the act in the audit.
+    run: str
+    #: The patterns of the workers that may run them; none: any worker may.
+    workers: tuple[str, ...]
+    #: How many were moved.
+    done: int
+    #: Nobody ran them: they go to one of these workers, or wait for one.
+    sent: tuple[str, ...]
+    #: They ran on a worker that may not run them any more.  It stops them, which is no loss, and
+    #: then they run elsewhere.
+    stopped: tuple[str, ...]
+    #: They run on a worker that may run them.  A next attempt, if there is one, runs on one of
+    #: these workers.
+    stays: tuple[str, ...]
+    #: They are dead letters, or replaced themselves by a canvas, or nobody can read them.
+    refused: tuple[str, ...]
+    #: The ledger knows no such task, or it went on in this moment.
+    gone: tuple[str, ...]
+    is_dry_run: bool
+
+
+class IfRunning(str, Enum):
+    """What becomes of an attempt that runs when its task is revoked."""
+
+    #: Its process is asked to stop, by SIGTERM.
+    STOP = "stop"
+    #: Its process is killed, by SIGKILL: code that does not return to Python hears no SIGTERM.
+    KILL = "kill"
+    #: It may come to its end.  Should it be lost or try again, there is no other.
+    FINISH = "finish"
+
+
+@dataclass(frozen=True)
+class Revoked:
+    """What became of tasks that were to be revoked, or with a dry run would; by their ids."""
+
+    #: Names the act in the audit.
+    run: str
+    #: What was to become of those that run.
+    if_running: IfRunning
+    #: How many were revoked.
+    done: int
+    #: Nobody ran them, and nobody will.
+    ended: tuple[str, ...]
+    #: They run, and never will again; their workers receive with the next beat which of them to
+    #: stop.
+    running: tuple[str, ...]
+    #: They are dead letters already: these are discarded.
+    dead: tuple[str, ...]
+    #: They replaced themselves by a canvas: its members are to be revoked.
+    replaced: tuple[str, ...]
+    #: The ledger knows no such task.
+    gone: tuple[str, ...]
+    is_dry_run: bool
+
+    @property
+    def failed(self) -> int:
+        """How many could not be: they are there, and not to be revoked."""
+        return len(self.dead) + len(self.replaced)
+
+
+@dataclass(frozen=True)
+class Audited:
+    """An act of an operator, as it was noted when it began or when it ended."""
+
+    #: Names the act: its beginning and its end have the same.
+    run: str
+    #: "begin" or "end".  An act without an end was killed, or goes on.
+    phase: str
+    #: "replay", "discard", …
+    act: str
+    #: The user, as the door knows them.
+    by: str
+    #: What it was to be done to, and how: filter, group, ids, rate, limit.
+    about: Mapping[str, Any] = field(default_factory=dict)
+    #: To how many it was done.
+    done: int = 0
+    #: To how many it could not be done.
+    failed: int = 0
+    #: Why it ended early, or what went wrong last; empty when nothing did.
+    problem: str = ""
+    at: datetime | None = None
+
+
+@dataclass(frozen=True)
+class Happening:
+    """One event of a task, a worker or a pass."""
+
+    at: datetime | None
+    #: The name of the event, as in the log; one of `KINDS`, or of a later version.
+    kind: str
+    #: Of the task; empty where it is about none.
+    name: str
+    task_id: str
+    #: Its other fields, by their names in ``docs/events.rst``.
+    about: Mapping[str, Any]
+    #: More of this kind in the same minute are not noted.
+    is_last: bool
+    #: Leads to what comes behind it.
+    cursor: str
+
+    @property
+    def sentence(self) -> str:
+        """What else there is to say: ``attempt 2, 1 loss, child_lost``."""
+        said = [_say(name, value) for name, value in self.about.items()]
+        if self.is_last:
+            said.append("more of these in this minute are not noted")
+        return ", ".join(filter(None, said))
+
+
+def _say(name: str, value: Any) -> str:
+    if value in (None, "", {}):
+        return ""
+    if name == "losses":
+        return f"{value} loss{'' if value == 1 else 'es'}"
+    if name == "is_counted":
+        return "" if value else "not counted"
+    if name == "attempt":
+        return f"attempt {value}" if value else ""
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {one}" for key, one in value.items())
+    words = {"worker": "on ", "holder": "held by ", "by": "by ", "state": "the task is "}
+    return f"{words.get(name, '')}{value}"
+
+
+@dataclass(frozen=True)
+class Happened:
+    """Some of what happened, the oldest first."""
+
+    items: tuple[Happening, ...]
+    #: What comes later is after this; never empty.
+    cursor: str
+    #: Whether nothing else had come by then.
+    is_all: bool
+
+
+@dataclass(frozen=True)
+class Holder:
+    """A task that has a place of an object, or for which that is kept."""
+
+    #: Which, from 1 on.
+    place: int
+    task_id: str
+    name: str = ""
+    #: The attempt that took the place; 0: it was taken as the task was published.
+    attempt: int = 0
+    #: Of the task; empty for one that has ended.
+    state: str = ""
+    #: Since when at the earliest: the attempt's beginning, or the publication.
+    since: datetime | None = None
+    #: The worker that runs it.
+    worker: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Object:
+    """An object that one task, or as many as it has places, have at a time; without a holder it is
+    free.  ``holder``, ``name``, ``attempt``, ``state``, ``since`` and ``worker`` are of the first
+    of the holders.
+    """
+
+    #: The name of its lock: a digest of the task's name and the object's id.
+    object_key: str
+    #: What people call it: its task, and its id for those who may see arguments; the key where
+    #: nobody knows.
+    object_name: str
+    holder: str
+    name: str
+    attempt: int
+    state: str
+    since: datetime | None
+    worker: str
+    #: For how long the object is kept yet after a success; None: tasks have it.
+    kept_seconds: float | None
+    #: How many tasks may have it at a time, as far as is known.
+    places: int
+    #: By their places.
+    holders: tuple[Holder, ...]
+    #: How many stand in its line (``on_conflict="wait"``); of those behind the first hundred some
+    #: may have ended.
+    in_line: int
+    #: Tasks that wait for it, as far as was looked: those in line, in their order, and then those
+    #: that try again.
+    waiters: tuple[str, ...]
+    #: There may be more that wait.
+    has_more: bool
+
+    @property
+    def is_free(self) -> bool:
+        """Whether no task has it."""
+        return not self.holders
+
+    @property
+    def has_places(self) -> bool:
+        """Whether there is more to say of it than which task has it."""
+        return self.places > 1 or len(self.holders) > 1 or self.in_line > 0
+
+
+@dataclass(frozen=True)
+class Running:
+    """A task that a worker runs."""
+
+    task_id: str
+    name: str
+    attempt: int
+    #: The process that claimed it: that runs it, or is the worker's main process.
+    pid: int
+    #: None: the record does not say.
+    since: datetime | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Worker:
+    """A worker that has a lease, or had one."""
+
+    #: Its id: new for every start, and when it comes back from the dead.
+    worker: str
+    #: Its name for people.
+    nodename: str
+    #: "alive"; "lapsed": its lease has run out, and no pass has declared it dead yet; "dead": what
+    #: it held is being recovered.
+    state: str
+    #: Of its lease; negative: the lease ran out so long ago.
+    seconds_left: float
+    #: Since it renewed its lease.
+    lease_age_seconds: float
+    #: Why it was declared dead: "lapsed" or "connection"; else empty.
+    cause: str
+    #: It renewed its lease after it had been declared dead.
+    thawed: bool
+    registered_at: datetime | None
+    #: How many reliable tasks it runs.
+    claims: int
+    #: Those tasks, the longest first.
+    runs: tuple[Running, ...]
+    #: How many messages it was delivered and has not acknowledged, whether it runs them or not;
+    #: None: its broker does not tell.
+    unacked: int | None
+    #: The task among those that may have killed another worker; empty for none.
+    suspect: str
+    #: The task whose message, which came back from a dead worker, it opens just now.
+    opening: str
+    #: Whether its death shows by the end of its connection, and why not.
+    witness: bool
+    no_witness: str
+    #: Of its main process.
+    pid: int
+    #: The kind of its pool: "prefork", "solo", "thread", "gevent".
+    pool: str
+    #: That it consumes; empty too while that is not known.
+    queues: tuple[str, ...]
+    #: The queue that it alone consumes, so that tasks can name it; empty for none.
+    own_queue: str
+    #: How many tasks it runs at once at the most; None: not known, as before its first heartbeat.
+    slots: int | None
+    #: How many it runs, of any base, by its last heartbeat.
+    running: int | None
+    #: When its main loop turned last, by its last heartbeat.
+    turned_at: datetime | None
+    #: When it began a task last, or started.
+    begun_at: datetime | None
+    #: Its shutdown has begun: it finishes what it runs.
+    leaving: bool
+    #: An operator's order lets it take nothing new.
+    drained: bool = False
+
+    @property
+    def idle_slots(self) -> int | None:
+        """How many more tasks it could run at once; None: not known."""
+        return (
+            None if self.slots is None or self.running is None else max(0, self.slots - self.busy)
+        )
+
+    @property
+    def busy(self) -> int:
+        """How many tasks it runs, of any base."""
+        return max(self.running or 0, self.claims)
+
+    @property
+    def condition(self) -> str:
+        """Its state for people, who see here, too, that it is leaving or drained."""
+        if self.state != "alive":
+            return self.state
+        return "leaving" if self.leaving else "drained" if self.drained else "alive"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Queue:
+    """A queue; None for what the broker does not tell."""
+
+    name: str
+    #: How many messages wait.
+    depth: int | None
+    #: The same by priority, of those that have one; on a Redis only.
+    by_priority: Mapping[str, int] = field(default_factory=dict)
+    #: Since when the oldest waits that is among the next to be popped; None, too, where nothing is
+    #: known of what waits (tasks of other bases).
+    oldest_since: datetime | None = None
+    #: The same as an age.
+    oldest_seconds: float | None = None
+    #: Names of living workers that say that they consume it.
+    workers: tuple[str, ...] = ()
+    #: How many consumers the broker knows; a Redis knows none.
+    consumers: int | None = None
+    #: An order lets nobody take from it.
+    paused: bool = False
+
+    @property
+    def waiting(self) -> str:
+        """How many messages wait, for people, who see here, too, that nobody may take them."""
+        depth = "?" if self.depth is None else str(self.depth)
+        return f"{depth}, paused" if self.paused else depth
+
+
+_ORDERED = {OrderKind.PAUSE: "paused", OrderKind.STRIKE: "struck", OrderKind.DRAIN: "drained"}
+#: What an order names.
+NOUNS = {OrderKind.PAUSE: "queue", OrderKind.STRIKE: "task", OrderKind.DRAIN: "worker"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Order:
+    """What an operator has paused, struck or drained."""
+
+    id: str
+    kind: OrderKind
+    #: The queue, the task or the worker; may be a pattern.
+    target: str
+    #: Of a strike: what alone is meant.
+    object_id: str | None
+    #: What runs there is stopped, too.
+    stops: bool
+    by: str
+    why: str
+    given_at: datetime | None
+    #: None: until it is resumed.
+    until: datetime | None
+    #: Whether it holds; else it is over, and a pass sends what it has parked.
+    in_force: bool
+    #: How many tasks wait for it; of a strike alone.
+    parked: int = 0
+    #: How many living workers know of it.
+    heard: int = 0
+    #: What the person who gave it should know.
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls, order: orders.Order, *, in_force: bool = True, parked: int = 0, heard: int = 0
+    ) -> Order:
+        """Return an order as the ledger has it, with what is known of who obeys."""
+        return cls(
+            id=order.id,
+            kind=order.kind,
+            target=order.target,
+            object_id=order.object_id,
+            stops=order.is_stop,
+            by=order.by,
+            why=order.why,
+            given_at=moment(order.given_ms),
+            until=moment(order.until_ms),
+            in_force=in_force,
+            parked=parked,
+            heard=heard,
+        )
+
+    def names(self, name: str) -> bool:
+        """Whether it names a queue, a task or a worker."""
+        return orders.Order(self.id, self.kind, self.target).names(name)
+
+    @property
+    def sentence(self) -> str:
+        """What it does, by whom, why, and until when, as a part of a sentence."""
+        of = "" if self.object_id is None else f" (object {self.object_id})"
+        why = f": {self.why}" if self.why else ""
+        until = f"until {at(self.until)}" if self.until else "until it is resumed"
+        return (
+            f"{NOUNS[self.kind]} {self.target}{of} is {_ORDERED[self.kind]} since "
+            f"{at(self.given_at)}, {until}, by {self.by or 'somebody'} (order {self.id}){why}"
+        )
+
+
+@dataclass(frozen=True)
+class RunMember:
+    """One member of a run."""
+
+    task_id: str
+    #: The name of the worker that it has, or had; empty while it waits for one.
+    worker: str
+    #: Of its task: "parked" while it waits for a worker, "queued", "running", "dead"; "ended" when
+    #: the ledger has no record of it any more.
+    state: str
+    #: Celery's state of its result, of one that has ended; empty where none is kept.
+    result: str = ""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One task on several workers."""
+
+    run: str
+    name: str
+    #: Patterns of the workers that it may run on; none: any.
+    only_workers: tuple[str, ...]
+    begun_at: datetime | None
+    #: How many members are in each state.
+    states: Mapping[str, int]
+    #: How many members wait for a worker that no other member has.
+    missing: int
+    #: How it stands, in words.
+    sentence: str
+    members: tuple[RunMember, ...]
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no member is going to run any more, unless a dead letter is replayed."""
+        return all(one.state in ("ended", "dead") for one in self.members)
+
+
+@dataclass(frozen=True)
+class TaskPlaces:
+    """A task of which so many run at a time in the whole fleet, and how many do."""
+
+    task: str
+    places: int
+    taken: int
+
+
+@dataclass(frozen=True)
+class NobodyAlive:
+    """Tasks that wait for the same named workers."""
+
+    #: Patterns of the workers that may run them; none: any.
+    only_workers: tuple[str, ...]
+    #: They are members of runs, which wait for workers that no other member has.
+    is_run: bool
+    #: How many tasks, as far as was looked.
+    count: int
+    #: Names of such workers that live nevertheless: they are drained, have no queue of their own,
+    #: are leaving, or have only just started.
+    alive: tuple[str, ...]
+    sentence: str
+    #: Since when the longest of some of them waits; None: not known.
+    since: datetime | None
+
+
+@dataclass(frozen=True)
+class LastPass:
+    """The sweeper's last pass."""
+
+    #: When it ended, or began if it runs; None: there was none.
+    ended_at: datetime | None = None
+    #: The same as an age.
+    seconds_ago: float | None = None
+    #: What it did, as `SweepReport` has it; empty: nothing is known of it.
+    report: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class WorkerDeath:
+    """A worker that was declared dead lately."""
+
+    worker: str
+    cause: str
+    at: datetime | None
+    #: How many tasks it ran.
+    claims: int
+
+
+@dataclass(frozen=True)
+class Server:
+    """The Redis that holds the ledger; None for what it does not tell."""
+
+    url: str
+    version: str | None
+    role: str | None
+    used_bytes: int | None
+    #: 0: no limit.
+    maxmemory_bytes: int | None
+    maxmemory_policy: str | None
+    appendonly: bool | None
+    appendfsync: str | None
+    save: str | None
+
+    @property
+    def fill(self) -> float | None:
+        """How much of its memory it has used, from 0 to 1; None without a limit."""
+        if not self.maxmemory_bytes or self.used_bytes is None:
+            return None
+        return self.used_bytes / self.maxmemory_bytes
+
+
+@dataclass(frozen=True)
+class Throughput:
+    """How many attempts a minute were processed (they ended, in whatever state), failed (in
+    FAILURE) and were lost, in so many minutes.  Of a worker that is killed, what it did since its
+    last heartbeat is missing.
+    """
+
+    since: datetime | None
+    minutes: int
+    processed: float
+    failed: float
+    lost: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Status:
+    """A namespace at one moment, and what is wrong with it."""
+
+    at: datetime
+    app: str
+    namespace: str
+    ledger: Server
+    last_pass: LastPass
+    #: In force, or over while what waits for them is sent.
+    orders: tuple[Order, ...]
+    #: How many are "queued", "parked", "running", "waiting", "owed", "dead".
+    tasks: Mapping[str, int]
+    #: Whether those are counted; else what waits is estimated by a sample.
+    is_exact: bool
+    #: How many tasks wait as none of the workers that they name is alive.
+    waiting_for_worker: int
+    #: The same by the workers for which they wait, the most first.
+    nobody_alive: tuple[NobodyAlive, ...]
+    dead_by_reason: Mapping[str, int]
+    #: How many are alive, lapsed and dead.
+    workers_by_state: Mapping[str, int]
+    workers: tuple[Worker, ...]
+    #: How many tasks living workers run at once at the most, of those that tell.
+    slots: int
+    #: What runs and waits, for each slot: above 1 more workers would help.  None without a slot.
+    saturation: float | None
+    deaths: tuple[WorkerDeath, ...]
+    queues: tuple[Queue, ...]
+    #: How many tasks wait for their moment, by the names of this app's limited tasks.
+    limited: Mapping[str, int]
+    #: How many stand in line for a place, by the names of this app's tasks that may.
+    in_line: Mapping[str, int]
+    #: This app's tasks of which so many run at a time (``at_most`` without ``object_id``).
+    places: tuple[TaskPlaces, ...]
+    #: Why the queues could not be looked at; empty if they were.
+    broker_problem: str
+    #: In the last ten minutes, the last hour and the last day.
+    throughput: tuple[Throughput, ...]
+    #: Errors first.
+    findings: tuple[Finding, ...] = ()
+
+    def is_paused(self, queue: str) -> bool:
+        """Whether an order lets nobody take from a queue."""
+        return any(
+            one.in_force and one.kind is OrderKind.PAUSE and one.names(queue) for one in self.orders
+        )
+
+    @property
+    def waiting(self) -> int:
+        """How many messages wait in queues; where the broker does not tell, records."""
+        depths = [one.depth for one in self.queues if one.depth is not None]
+        return sum(depths) if depths else self.tasks["queued"]
+
+
+#: Of a field that is no part of the JSON.
+_HIDDEN = {"json": False}
+
+
+@dataclass(frozen=True, kw_only=True)
+class FullStatus(Status):
+    """A status with what findings and metrics look at besides, which is no part of the JSON."""
+
+    facts: ServerFacts = field(metadata=_HIDDEN)
+    #: The dead letters by what they died of, as far as that is known, with how many of each are
+    #: recent: buried at most *recent_seconds* ago.
+    groups: tuple[GroupOfLetters, ...] = field(metadata=_HIDDEN)
+    recent_seconds: float = field(metadata=_HIDDEN)
+    #: How often passes run, and how long leases are.
+    sweep_seconds: float = field(metadata=_HIDDEN)
+    lease_seconds: float = field(metadata=_HIDDEN)
+    #: How many dead letters are kept, how many were deleted since there were more, and when the
+    #: last of those was; None: none ever was.
+    dead_letter_max: int = field(metadata=_HIDDEN)
+    trimmed: int = field(metadata=_HIDDEN)
+    trimmed_at: datetime | None = field(metadata=_HIDDEN)

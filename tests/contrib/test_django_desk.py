@@ -300,7 +300,7 @@ def test_an_object_with_places_is_one_with_its_line(log_in: Any, celery_project:
             if part.is_last:
                 break
         assert sorted(seen) == sorted(one.object_key for one in listed.values())
-        assert desk.status().waits.in_line == {"shop.flood": 2}
+        assert desk.status().in_line == {"shop.flood": 2}
         # Calls may say that their object has more places, or fewer.
         for most in (3, 1):
             of_calls = [flood.apply_async((f"own {most}",), at_most=most).id for _ in range(5)]

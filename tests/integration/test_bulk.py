@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import datetime, timezone
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -21,14 +22,14 @@ from celery_reliable.exceptions import LedgerUnavailable
 from celery_reliable.message.envelope import Envelope
 from celery_reliable.model import Reason
 from celery_reliable.operations.audit import noted
-from celery_reliable.operations.bulk import Chosen, Done
+from celery_reliable.operations.bulk import Chosen
 from celery_reliable.operations.cli import reliable
-from celery_reliable.operations.dead_letters import CannotReplay
+from celery_reliable.operations.dead_letters import CannotReplay, publish_edited
 from celery_reliable.operations.desk import Desk
-from celery_reliable.operations.editing import publish_edited
 from celery_reliable.operations.filters import Filter
-from celery_reliable.operations.groups import UnknownGroup
+from celery_reliable.operations.letters import UnknownGroup
 from celery_reliable.operations.pages import BadCursor
+from celery_reliable.operations.views import Done
 from tests.conftest import StartRedis
 from tests.integration.commands import Run, entry_point_path
 from tests.integration.conftest import APP, ONE_EACH, Project
@@ -83,7 +84,7 @@ def left(desk: Desk) -> set[str]:
 
 def group_of(desk: Desk, exception: str) -> str:
     (found,) = desk.letter_pages.groups(Filter(exception=exception)).groups
-    return found.group.id
+    return found.group
 
 
 # What is found.
@@ -130,8 +131,8 @@ def test_a_filter_finds_what_fits(project: Project, desk: Desk) -> None:
 def test_a_page_looks_at_so_many_letters_and_says_where_it_goes_on(
     project: Project, desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("celery_reliable.operations.groups._MOST", 10)
-    monkeypatch.setattr("celery_reliable.operations.letter_walks._AT_ONCE", 5)
+    monkeypatch.setattr("celery_reliable.operations.letters._MOST", 10)
+    monkeypatch.setattr("celery_reliable.operations.letters._AT_ONCE", 5)
     bury(project, "first")
     for number in range(30):
         bury(project, f"other-{number}", exception="KeyError: x")
@@ -352,7 +353,10 @@ def test_each_act_is_noted_when_it_begins_and_when_it_ends(project: Project, des
     assert (end.phase, end.run, end.done) == ("end", begin.run, 2)
     history = desk.ledger.find("value-0")
     assert history is not None
-    assert begin.at_ms <= end.at_ms <= desk.ledger.workers.time_ms()
+    assert begin.at is not None
+    assert end.at is not None
+    now_ms = desk.ledger.workers.time_ms()
+    assert begin.at <= end.at <= datetime.fromtimestamp(now_ms / 1000, timezone.utc)
 
 
 def test_what_goes_wrong_is_noted(project: Project, desk: Desk) -> None:
@@ -571,7 +575,7 @@ def test_a_limit_leaves_out_nothing_for_who_goes_on(project: Project, desk: Desk
     (group,) = desk.letter_pages.groups(Filter(exception="ValueError")).groups
 
     counted = whole(desk.bulk.count, Chosen(), limit=2)
-    of_group = whole(desk.bulk.count, Chosen(group=group.group.id), limit=1)
+    of_group = whole(desk.bulk.count, Chosen(group=group.group), limit=1)
 
     assert [one.done for one in counted] == [2, 2, 1]
     assert [one.done for one in of_group] == [1, 1, 1]

@@ -13,7 +13,8 @@ from celery_reliable.message.envelope import Envelope
 from celery_reliable.model import DeadLetter, Reason
 from celery_reliable.operations.dead_letters import CannotReplay, DeadLetters
 from celery_reliable.operations.desk import Desk
-from celery_reliable.operations.views import REDACTED, full_view, short_view
+from celery_reliable.operations.letters import REDACTED, full_view, short_view
+from celery_reliable.operations.views import Killed
 from tests.conftest import StartRedis
 from tests.integration.conftest import Project
 from tests.integration.figures import DUE, RECORD
@@ -55,13 +56,13 @@ def test_a_task_that_fails_for_good_is_kept_and_runs_again_when_replayed(
     assert [entry.what for entry in letter.history] == ["failed"]
     assert [found.task_id for found in letters.list()] == [result.id]
     view = full_view(letter, with_arguments=True)
-    assert view["args"] == [["fail", "finish"]]
-    assert view["headers"]["id"] == result.id
-    assert view["queue"] == "celery"
+    assert view.args == [["fail", "finish"]]
+    assert view.headers["id"] == result.id
+    assert view.queue == "celery"
 
     replayed = letters.replay(result.id)
 
-    assert (replayed.is_sent, replayed.attempt) == (True, 2)
+    assert (replayed.sent, replayed.next_attempt) == (True, 2)
     wait_for(lambda: project.effects.finished(result.id), 20, "the replayed task")
     assert [run.attempt for run in project.effects.runs(result.id)] == [1, 2]
     wait_for(lambda: project.app.AsyncResult(result.id).state == "SUCCESS", 10, "its result")
@@ -112,16 +113,10 @@ def test_a_letter_says_that_memory_ran_out(
     (run,) = project.effects.runs(result.id)
     told = f"child_lost: signal 9 (SIGKILL), pid {run.pid}, out of memory"
     assert (letter.exception, letter.history[0].cause) == (told, told)
-    assert full_view(letter)["death"] == {
-        "cause": "child_lost",
-        "signal": "SIGKILL",
-        "exit_code": None,
-        "out_of_memory": True,
-        "pid": run.pid,
-    }
+    assert full_view(letter).death == Killed("child_lost", "SIGKILL", None, True, run.pid)
     with Desk(project.app) as desk:
         (group,) = desk.letter_pages.groups().groups
-    assert group.group.cause == "child_lost, SIGKILL, out of memory"
+    assert group.cause == "child_lost, SIGKILL, out of memory"
 
 
 @promise("poison-stops")
@@ -201,7 +196,7 @@ def test_a_replay_while_the_broker_is_away_is_left_to_the_sweeper(
 
     replayed = letters.replay("patient")
 
-    assert not replayed.is_sent
+    assert not replayed.sent
     assert "127.0.0.1:1" in replayed.problem
     record = reliable_of(split.app).ledger.find("patient")
     assert record is not None
@@ -233,9 +228,9 @@ def test_what_no_worker_can_read_is_shown_on_request_and_never_replayed(
 
     assert letter is not None
     assert letter.reason is Reason.UNPROCESSABLE
-    assert short_view(letter)["queue"] == "celery"
-    assert full_view(letter)["body"] == REDACTED
-    assert full_view(letter, with_arguments=True)["body"] == r"no JSON \xff\x1b[31m"
+    assert short_view(letter).queue == "celery"
+    assert full_view(letter).body == REDACTED
+    assert full_view(letter, with_arguments=True).body == r"no JSON \xff\x1b[31m"
     with pytest.raises(CannotReplay, match="discard"):
         letters.replay(letter.task_id)
     letters.discard(letter.task_id)
@@ -256,7 +251,7 @@ def test_arguments_are_redacted_wherever_they_stand(project: Project, letters: D
 
     assert "secret" not in str(full_view(letter))
     assert "secret" not in str(short_view(letter))
-    assert full_view(letter)["args"] == full_view(letter)["kwargs"] == REDACTED
+    assert full_view(letter).args == full_view(letter).kwargs == REDACTED
     shown = full_view(letter, with_arguments=True)
-    assert shown["headers"]["customer"] == "secret-4"
-    assert (shown["args"], shown["kwargs"]) == ([0.01], {})
+    assert shown.headers["customer"] == "secret-4"
+    assert (shown.args, shown.kwargs) == ([0.01], {})

@@ -15,7 +15,7 @@ from celery_reliable.app import reliable_of
 from celery_reliable.message import Envelope, NamedWorkers
 from celery_reliable.model import State
 from celery_reliable.operations.desk import Desk
-from celery_reliable.operations.moves import Moves
+from celery_reliable.operations.task_acts import Moves
 from celery_reliable.orders import OrderKind
 from tests.integration.commands import Run
 from tests.integration.conftest import ONE_EACH, Project
@@ -200,7 +200,7 @@ def test_who_asks_why_a_task_waits_for_a_drained_worker_is_told(fleet: Project) 
     start(fleet, "gpu-a")
     fleet.effects.open_gate("open")
     with Desk(fleet.app) as desk:
-        order = desk.orders.give(OrderKind.DRAIN, "gpu-a@*", by="ann", why="its fan").order
+        order = desk.orders.give(OrderKind.DRAIN, "gpu-a@*", by="ann", why="its fan")
         waits = fleet.send("on_gpu", "open")
         member = fleet.task("on_gpu").run_on(1, args=("open",))
         wait_for(lambda: desk.tasks.get(waits.id).why.workers, SOON_SECONDS, "it is parked")
@@ -214,10 +214,9 @@ def test_who_asks_why_a_task_waits_for_a_drained_worker_is_told(fleet: Project) 
         assert "worker_direct" not in said
         assert "none of them is alive" not in said
         run = desk.runs.get(member.id)
-        assert (run.free, run.alive) == ((), 0)
-        assert "soon" not in run.sentence
-        wait_for(lambda: len(desk.status().waits.named) == 2, SOON_SECONDS, "a pass has seen both")
-        told = [one.sentence for one in desk.status().waits.named]
+        assert run.sentence.endswith("0 are alive, start 1 more.")
+        wait_for(lambda: len(desk.status().nobody_alive) == 2, SOON_SECONDS, "a pass has seen both")
+        told = [one.sentence for one in desk.status().nobody_alive]
         assert all("(drained)" in one and "worker_direct" not in one for one in told)
 
         desk.orders.resume(order.id, by="ann")

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from celery_reliable.operations import Desk
-from celery_reliable.operations.revocations import IfRunning
 from celery_reliable.operations.stop_button import StopButton
+from celery_reliable.operations.views import IfRunning
 from celery_reliable.orders import OrderKind
 from tests.integration.conftest import Project, Start
 from tests.integration.figures import DEAD, LEDGER, LOCKS, RECORD, WORKERS, wait_until_settled
@@ -209,7 +209,7 @@ def test_an_order_that_stops_what_runs_lets_it_end_and_says_so(
         lambda: project.redis.client().hget(RECORD + later.id, "state") == b"parked", 20, "struck"
     )
     project.effects.open_gate("later")
-    button.resume(view.order.id, by="ann")
+    button.resume(view.id, by="ann")
     wait_until_settled(project.redis, 30)
     assert [run.outcome for run in project.effects.runs(task.id)] == ["finished"]
     assert [run.outcome for run in project.effects.runs(later.id)] == ["finished"]

@@ -6,7 +6,7 @@ import pytest
 from celery import chord
 
 from celery_reliable.operations.dead_letters import DeadLetters
-from celery_reliable.operations.views import full_view
+from celery_reliable.operations.letters import full_view
 from tests.integration.conftest import Project
 from tests.support.waiting import wait_for
 
@@ -39,7 +39,7 @@ def test_its_dead_letter_is_shown_and_replayed(first: Project) -> None:
     with DeadLetters(first.app) as letters:
         wait_for(lambda: letters.count() == 1, 20, "it is buried")
         view = full_view(letters.get(sent.id), with_arguments=True)
-        assert (view["name"], view["args"]) == ("project.poison_times", [1])
-        assert letters.replay(sent.id).is_sent
+        assert (view.name, view.args) == ("project.poison_times", [1])
+        assert letters.replay(sent.id).sent
     wait_for(lambda: first.effects.finished(sent.id), 20, "its second run")
     assert [run.attempt for run in first.effects.runs(sent.id)] == [1, 2]

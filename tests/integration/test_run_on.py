@@ -11,8 +11,8 @@ from celery_reliable.app import reliable_of
 from celery_reliable.exceptions import ConfigurationError, NotPublished, ReliableError
 from celery_reliable.model import State
 from celery_reliable.operations.desk import Desk
-from celery_reliable.operations.runs import RunView
 from celery_reliable.operations.uninstall import Released, release
+from celery_reliable.operations.views import Run
 from tests.integration.conftest import ONE_EACH, Project
 from tests.integration.figures import RECORD
 from tests.integration.project import named
@@ -53,7 +53,7 @@ def test_each_of_three_runs_it_once_though_two_of_four_are_killed(fleet: Project
     # The one that is left over takes the place of one of them; the other waits, and says so.
     with Desk(fleet.app) as desk:
 
-        def view() -> RunView:
+        def view() -> Run:
             found = desk.runs.get(result.id)
             assert found is not None
             return found
@@ -62,7 +62,7 @@ def test_each_of_three_runs_it_once_though_two_of_four_are_killed(fleet: Project
         assert "1 wait for a worker" in view().sentence
         assert "start 1 more" in view().sentence
         assert view().only_workers == ("*",)
-        (waits,) = [one.task_id for one in view().members if one.is_waiting]
+        (waits,) = [one.task_id for one in view().members if not one.worker]
         assert desk.tasks.get(waits).why.kind.value == "worker"
         assert [one.run for one in desk.runs.all()] == [result.id]
         fleet.effects.open_gate("held")

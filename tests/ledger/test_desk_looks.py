@@ -6,9 +6,10 @@ import pytest
 
 from celery_reliable.ledger import Held
 from celery_reliable.model import Claim, State
-from celery_reliable.operations.pages import Position
-from celery_reliable.operations.waits import Seen, Wait, Why, why
-from celery_reliable.operations.walks import Kind, Walk
+from celery_reliable.operations.pages import Kind, Position, TaskWalk
+from celery_reliable.operations.views import Wait, WaitsFor, as_json
+from celery_reliable.operations.waits import Seen, why
+from celery_reliable.operations.words import utc
 from celery_reliable.operations.workers import Workers
 from tests.ledger.scene import Scene
 from tests.ledger.stages import STAGES
@@ -32,7 +33,7 @@ KINDS = {
 }
 
 
-def told(scene: Scene, task_id: str = "task", seen: Seen | None = None) -> Why:
+def told(scene: Scene, task_id: str = "task", seen: Seen | None = None) -> WaitsFor:
     look, now_ms = scene.ledger.look(task_id)
     assert look is not None
     return why(look, seen or Seen(), now_ms)
@@ -42,7 +43,7 @@ def ids(scene: Scene, kind: Kind | None, *, most: int = 3) -> list[str]:
     """All ids of a kind, by pages of few records."""
     found, cursor = [], ""
     while True:
-        walk = Walk(scene.ledger, kind, cursor, most)
+        walk = TaskWalk(scene.ledger, kind, cursor, most)
         found += [look.record.task_id for look in walk]
         assert walk.looked_at <= most
         cursor = walk.cursor
@@ -57,7 +58,7 @@ def test_each_state_has_its_reason(scene: Scene, subtests_of_stages: str) -> Non
 
     assert found.kind is KINDS[subtests_of_stages]
     assert found.sentence.endswith(".")
-    assert found.as_dict()["kind"] == found.kind.value
+    assert as_json(found)["kind"] == found.kind.value
 
 
 @pytest.fixture(params=sorted(KINDS))
@@ -77,7 +78,7 @@ def test_what_was_lost_and_has_no_message_waits_to_be_sent(scene: Scene) -> None
 
     assert found.kind is Wait.RESEND
     assert "child_lost" in found.sentence
-    assert found.until_ms == int(scene.seen_due().due_ms)
+    assert found.until == utc(int(scene.seen_due().due_ms))
 
 
 def test_a_suspect_waits_to_be_run_alone(scene: Scene) -> None:
@@ -104,7 +105,7 @@ def test_who_runs_it_is_named(scene: Scene) -> None:
 
     found = told(scene)
 
-    assert (found.worker, found.pid, found.since_ms > 0) == (claim.worker, 1000, True)
+    assert (found.worker, found.pid, found.since is not None) == (claim.worker, 1000, True)
     assert "Attempt 1 runs on me in process 1000" in found.sentence
 
 
@@ -204,7 +205,7 @@ def test_workers_say_what_they_run(scene: Scene) -> None:
     assert [(one.task_id, one.name, one.pid) for one in views["me"].runs] == [
         ("a", "app.work", 1000)
     ]
-    assert views["me"].runs[0].since_ms > 0
+    assert views["me"].runs[0].since is not None
     assert (views["me"].state, views["other"].state, views["other"].cause) == (
         "alive",
         "dead",
@@ -248,9 +249,9 @@ def test_a_cursor_of_what_runs_leads_on_to_what_waits(scene: Scene) -> None:
     scene.claim(scene.publish("r"))
     scene.publish("q")
 
-    assert [one.record.task_id for one in Walk(scene.ledger, None, Position(-1, "r").cursor)] == [
-        "q"
-    ]
+    assert [
+        one.record.task_id for one in TaskWalk(scene.ledger, None, Position(-1, "r").cursor)
+    ] == ["q"]
 
 
 def test_a_claim_whose_record_went_on_is_nobodys_running_task(scene: Scene) -> None:

@@ -18,9 +18,10 @@ from celery_reliable.ledger.happenings import _NOTE
 from celery_reliable.ledger.transitions import Step
 from celery_reliable.ledger.workers import _HEARTBEAT
 from celery_reliable.operations import happenings as following
-from celery_reliable.operations.happenings import Happened, Happenings
+from celery_reliable.operations.happenings import Happenings
 from celery_reliable.operations.pages import BadCursor
-from celery_reliable.operations.throughput import Throughput, look_at_throughput
+from celery_reliable.operations.status import Throughputs
+from celery_reliable.operations.views import Happened
 from tests.ledger.scene import LEASE_MS, RestartableScene, Scene, open_ledger
 from tests.support.waiting import wait_for
 
@@ -39,7 +40,7 @@ def beat(scene: Scene, worker: str = "me", **counted: int) -> None:
 def counted(scene: Scene) -> dict[str, int]:
     """What was counted in the last day."""
     found: Counter[str] = Counter()
-    for minute in look_at_throughput(scene.ledger).counted:
+    for minute in Throughputs.of(scene.ledger).counted:
         found.update(minute)
     return dict(found)
 
@@ -60,7 +61,8 @@ def test_it_is_read_as_it_was_noted(scene: Scene) -> None:
     assert (first.kind, first.name, first.task_id) == ("task_lost", "work", "x\udcff")
     assert first.about == {"losses": 2, "worker": "w" * 200}
     assert first.sentence == f"2 losses, on {'w' * 200}"
-    assert before_ms <= first.at_ms <= scene.workers.time_ms()
+    assert first.at is not None
+    assert before_ms <= first.at.timestamp() * 1000 <= scene.workers.time_ms()
     assert second.task_id == "y"
     assert (third.kind, third.name, third.sentence) == ("worker_left", "", "on one")
     assert (found.is_all, found.cursor) == (True, third.cursor)
@@ -81,7 +83,7 @@ def test_minutes_are_those_of_a_day_with_the_one_that_runs(scene: Scene) -> None
         scene.client.hset(key, f"{minute - ago} lost", times)
     scene.client.hset(key, mapping={"junk": "1", f"{minute} processed": "junk"})
 
-    found = look_at_throughput(scene.ledger).counted
+    found = Throughputs.of(scene.ledger).counted
 
     assert [dict(one) for one in found] == [{"lost": 3}, *[{}] * 1438, {"lost": 1}]
 
@@ -89,11 +91,11 @@ def test_minutes_are_those_of_a_day_with_the_one_that_runs(scene: Scene) -> None
 def test_a_slice_is_a_mean_and_the_minute_that_runs_is_not_over() -> None:
     minutes = [{"processed": 60, "failed": 6, "lost": 3}] * 20
     # 15 seconds of a minute have passed.
-    found = Throughput(30_000_015_000, (*minutes[1:], {"processed": 15})).slices(10, 3)
+    found = Throughputs(30_000_015_000, (*minutes[1:], {"processed": 15})).slices(10, 3)
 
-    assert [one["processed"] for one in found] == [60.0, 60.0, 0.0]
-    assert (found[1]["failed"], found[1]["lost"], found[1]["minutes"]) == (6.0, 3.0, 10)
-    assert [str(one["since"])[11:16] for one in found] == ["05:11", "05:01", "04:51"]
+    assert [one.processed for one in found] == [60.0, 60.0, 0.0]
+    assert (found[1].failed, found[1].lost, found[1].minutes) == (6.0, 3.0, 10)
+    assert [str(one.since)[11:16] for one in found] == ["05:11", "05:01", "04:51"]
 
 
 def test_a_storm_of_one_kind_leaves_room_for_the_others(scene: Scene) -> None:

@@ -25,7 +25,7 @@ from celery_reliable.ledger.answers.tasks import (
 from celery_reliable.ledger.senders import Senders, sender_of
 from celery_reliable.model import State, TaskRef
 from celery_reliable.operations.dead_letters import DeadLetters
-from celery_reliable.operations.moves import Moves
+from celery_reliable.operations.task_acts import Moves
 from tests.conftest import StartRedis
 from tests.ledger.scene import Published, RestartableScene, Scene, open_ledger
 from tests.support.promises import promise

@@ -145,7 +145,7 @@ def _total(family: Any) -> str:
 
 def _labels(family: Any) -> str:
     counts = declared._Counts(Celery(set_as_current=False), prometheus_client, CollectorRegistry())
-    (one,) = (one for one in vars(counts).values() if getattr(one, "_name", "") == family.name)
+    (one,) = (one for one in counts.metrics.values() if one._name == family.name)
     return _code(one._labelnames)
 
 

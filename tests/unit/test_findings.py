@@ -80,7 +80,7 @@ SOFT = {"is_sigterm_soft": True}
 def names(found: list[Finding]) -> list[str]:
     """What was found; each says what happens to who ignores it, and how to mend it."""
     assert all(one.ignored and one.message and one.hint for one in found)
-    return [f"{one.level} {one.name}" for one in found]
+    return [f"{one.severity} {one.name}" for one in found]
 
 
 def of(task: dict[str, Any], worker: dict[str, Any], app: dict[str, Any]) -> list[Finding]:
@@ -377,4 +377,4 @@ def test_codes_and_names_are_used_once() -> None:
     assert len({entry.code for entry in TABLE}) == len({entry.name for entry in TABLE})
     assert len({entry.code for entry in TABLE}) == len(TABLE)
     for entry in TABLE:
-        assert entry.code[0] == ("E" if entry.level == "error" else "W")
+        assert entry.code[0] == ("E" if entry.severity == "error" else "W")

@@ -64,7 +64,7 @@ def check_servers(**_: Any) -> list[CheckMessage]:
     checks as errors.
     """
     known = [*_about_settings(), *_about_cache(), *_about_api()]
-    found = [one for one in known if one.level == "error"]
+    found = [one for one in known if one.severity == "error"]
     app = project_app()
     if app is not None and not any(one.code == SETTINGS_WRONG.code for one in found):
         # `check_settings` finds rows by their models, which are there without tasks.
@@ -136,7 +136,7 @@ def _config() -> ReliableConfig:
 
 
 def _message(finding: Finding, *, is_blocking: bool) -> CheckMessage:
-    kind = {"error": Error, "warning": WarningMessage, "info": Info}[finding.level]
+    kind = {"error": Error, "warning": WarningMessage, "info": Info}[finding.severity]
     if kind is Error and not is_blocking:
         kind = WarningMessage
     hint = f"{finding.hint} If ignored: {finding.ignored}"

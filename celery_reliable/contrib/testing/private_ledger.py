@@ -21,7 +21,7 @@ from celery_reliable.contrib.testing.held import Held, Moment
 from celery_reliable.contrib.testing.own_workers import OwnWorkers
 from celery_reliable.ledger import connect
 from celery_reliable.model import SweepReport
-from celery_reliable.operations import DeadLetters, Desk, TaskView
+from celery_reliable.operations import DeadLetters, Desk, TaskInFull
 from celery_reliable.recovery import Sweeper
 from celery_reliable.settings import ReliableConfig
 
@@ -195,7 +195,7 @@ class PrivateLedger:
 
     def assert_settled_once(
         self, result: Any, *, outcome: str = "SUCCESS", timeout_seconds: float = 60.0
-    ) -> TaskView | None:
+    ) -> TaskInFull | None:
         """Wait until a task has ended, and assert that it ended once, with this outcome.
 
         Starts a worker if none lives.  Raises AssertionError, with what the ledger knows of it, for
@@ -210,7 +210,7 @@ class PrivateLedger:
         assert view.outcome == outcome, f"it ended with {view.outcome}: {view}"
         return view
 
-    def wait_until_ended(self, result: Any, timeout_seconds: float = 60.0) -> TaskView:
+    def wait_until_ended(self, result: Any, timeout_seconds: float = 60.0) -> TaskInFull:
         """Wait until a task has ended or is a dead letter, and return what is known of it: its
         ``state`` is "ended" or "dead".  Starts a worker if none lives.
 
@@ -219,7 +219,7 @@ class PrivateLedger:
         if self.desk.tasks.get(result.id).is_known:
             self._some_worker()
 
-        def ended() -> TaskView | None:
+        def ended() -> TaskInFull | None:
             view = self.desk.tasks.get(result.id)
             return view if view.state in ("ended", "dead") else None
 

@@ -13,20 +13,21 @@ import click
 from celery.bin.base import handle_preload_options
 
 from celery_reliable.operations.cli.acts import discard, replay
-from celery_reliable.operations.cli.audit import audit
-from celery_reliable.operations.cli.doctor import doctor
-from celery_reliable.operations.cli.events import events
+from celery_reliable.operations.cli.events import audit, events
+from celery_reliable.operations.cli.fleet import (
+    metrics,
+    purge_command,
+    queues_command,
+    release_command,
+    run,
+    sweep,
+    workers,
+)
 from celery_reliable.operations.cli.letters import dead_letters
-from celery_reliable.operations.cli.metrics import metrics
-from celery_reliable.operations.cli.moving import move
 from celery_reliable.operations.cli.orders import drain, orders, pause, resume, strike
-from celery_reliable.operations.cli.passes import release_command, sweep
-from celery_reliable.operations.cli.queues import purge_command, queues_command
-from celery_reliable.operations.cli.revoking import revoke, stop
-from celery_reliable.operations.cli.runs import run
-from celery_reliable.operations.cli.status import status
+from celery_reliable.operations.cli.status import doctor, status
+from celery_reliable.operations.cli.task_acts import move, revoke, stop
 from celery_reliable.operations.cli.tasks import objects, show, tasks
-from celery_reliable.operations.cli.workers import workers
 
 __all__ = ["reliable"]
 

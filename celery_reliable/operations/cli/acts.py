@@ -12,13 +12,8 @@ from celery.bin.base import CeleryCommand
 from click.core import ParameterSource
 
 from celery_reliable.operations.audit import somebody
-from celery_reliable.operations.bulk import DEFAULT_RATE, Chosen, Done, Unclear
-from celery_reliable.operations.cli.calling import (
-    PATIENCE_SECONDS,
-    app_of,
-    as_json_option,
-    errors_told,
-)
+from celery_reliable.operations.bulk import DEFAULT_RATE, Chosen, Unclear
+from celery_reliable.operations.cli.calling import as_json_option, desk_of
 from celery_reliable.operations.cli.choosing import (
     TIME,
     filter_of,
@@ -27,10 +22,11 @@ from celery_reliable.operations.cli.choosing import (
 )
 from celery_reliable.operations.cli.printing import counted, print_json
 from celery_reliable.operations.cli.progress import Progress, interruptible
+from celery_reliable.operations.dead_letters import publish_edited
 from celery_reliable.operations.desk import Desk
-from celery_reliable.operations.editing import publish_edited
-from celery_reliable.operations.tables import printable
-from celery_reliable.operations.times import iso
+from celery_reliable.operations.views import Done
+from celery_reliable.operations.views import as_json as plain
+from celery_reliable.operations.words import printable
 
 __all__ = ["discard", "replay"]
 
@@ -116,7 +112,7 @@ def replay(
     is_edited = args is not None or kwargs is not None
     if is_edited:
         _check_alone(ctx, task_ids)
-    with errors_told(ctx), Desk(app_of(ctx), patience_seconds=PATIENCE_SECONDS) as desk:
+    with desk_of(ctx) as desk:
         if dry_run:
             if to_queue:
                 desk.letters.check_queue(to_queue)
@@ -147,10 +143,10 @@ def _replay_one(desk: Desk, task_id: str, to_queue: str, as_json: bool) -> None:
     with desk.noted("replay", somebody(), {"ids": [task_id], "to_queue": to_queue}):
         done = desk.letters.replay(task_id, to_queue=to_queue, by=somebody())
     if as_json:
-        print_json({**done.as_dict(), "replayed": True})
+        print_json({**plain(done), "replayed": True})
         return
-    click.echo(f"Replayed {printable(task_id)}: its next run is attempt {done.attempt}.")
-    if not done.is_sent:
+    click.echo(f"Replayed {printable(task_id)}: its next run is attempt {done.next_attempt}.")
+    if not done.sent:
         click.echo(
             f"Its message could not be sent yet ({printable(done.problem)}). Nothing is lost: "
             "the sweeper sends it when the broker is back.",
@@ -215,7 +211,7 @@ def discard(
 ) -> None:
     """Remove dead letters for good: by ID, a group, those that fit, or all."""
     chosen = _chosen(task_ids, all_, group, before, given)
-    with errors_told(ctx), Desk(app_of(ctx), patience_seconds=PATIENCE_SECONDS) as desk:
+    with desk_of(ctx) as desk:
         if len(task_ids) == 1 and not dry_run and before is None:
             _discard_one(desk, task_ids[0], yes, as_json)
             return
@@ -281,7 +277,7 @@ def _progress(verb: str, meant: Done) -> Progress:
 
 def _told(done: Done, verb: str, as_json: bool) -> None:
     if as_json:
-        print_json(done.as_dict())
+        print_json(done)
     else:
         others = [
             f"{count} {what}"
@@ -296,6 +292,6 @@ def _told(done: Done, verb: str, as_json: bool) -> None:
         if done.problem:
             click.echo(printable(done.problem), err=True)
         if not done.is_whole and not done.is_dry_run:
-            click.echo(f"More may be left. To go on: --before {iso(done.before_ms)}", err=True)
+            click.echo(f"More may be left. To go on: --before {plain(done.before)}", err=True)
     if done.failed or done.unsent:
         sys.exit(1)

@@ -11,11 +11,12 @@ from celery import Celery
 
 from celery_reliable.exceptions import ConfigurationError, LedgerUnavailable, ReliableError
 from celery_reliable.log import logger
-from celery_reliable.operations.brokers import broker_errors
+from celery_reliable.operations.desk import Desk
 from celery_reliable.operations.filters import BadFilter
-from celery_reliable.operations.tables import printable
+from celery_reliable.operations.queues import broker_errors
+from celery_reliable.operations.words import printable
 
-__all__ = ["PATIENCE_SECONDS", "app_of", "as_json_option", "errors_told"]
+__all__ = ["PATIENCE_SECONDS", "app_of", "as_json_option", "desk_of", "errors_told"]
 
 #: A person waits at the terminal: shorter than what tasks allow a Redis that is being restarted.
 PATIENCE_SECONDS = 3.0
@@ -66,3 +67,13 @@ def errors_told(ctx: click.Context) -> Iterator[None]:
             f"The broker could not be reached: {printable(str(exc))}. Check that it is up and "
             "that the app's broker_url names it."
         ) from exc
+
+
+@contextmanager
+def desk_of(ctx: click.Context, *, sees_arguments: bool = False) -> Iterator[Desk]:
+    """Open the desk of the command's app; errors are told as by `errors_told`."""
+    with (
+        errors_told(ctx),
+        Desk(app_of(ctx), patience_seconds=PATIENCE_SECONDS, sees_arguments=sees_arguments) as desk,
+    ):
+        yield desk

@@ -11,7 +11,7 @@ import click
 
 from celery_reliable.model import Reason
 from celery_reliable.operations.filters import Filter
-from celery_reliable.operations.times import parse_age, parse_time
+from celery_reliable.operations.words import parse_age, parse_time
 
 __all__ = ["AGE", "TIME", "Duration", "filter_of", "filter_options", "group_option"]
 

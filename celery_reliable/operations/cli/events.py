@@ -1,4 +1,4 @@
-"""The command that tells what happened lately, and what happens."""
+"""The commands that list what happened lately, what happens, and what operators did."""
 
 from __future__ import annotations
 
@@ -13,20 +13,22 @@ from collections.abc import Callable, Sequence
 import click
 from celery.bin.base import CeleryCommand
 
-from celery_reliable.operations.cli.calling import (
-    PATIENCE_SECONDS,
-    app_of,
-    as_json_option,
-    errors_told,
-)
+from celery_reliable.operations.cli.calling import as_json_option, desk_of
 from celery_reliable.operations.cli.choosing import AGE
-from celery_reliable.operations.cli.printing import counted, print_json, to_second
+from celery_reliable.operations.cli.printing import (
+    console_of,
+    counted,
+    print_json,
+    print_things,
+    to_second,
+)
 from celery_reliable.operations.desk import Desk
-from celery_reliable.operations.happenings import KINDS, Happening
-from celery_reliable.operations.tables import printable
-from celery_reliable.operations.times import iso
+from celery_reliable.operations.happenings import KINDS
+from celery_reliable.operations.views import Audited, Happening
+from celery_reliable.operations.views import as_json as plain
+from celery_reliable.operations.words import printable
 
-__all__ = ["events"]
+__all__ = ["audit", "events"]
 
 _INDENT, _LEAST_WIDTH = 4, 20
 
@@ -59,11 +61,13 @@ def events(
     What goes well is not among it.  With --follow and --json each line is one event.
     """
     show = _shown_as_json if as_json else _shown
-    with errors_told(ctx), Desk(app_of(ctx), patience_seconds=PATIENCE_SECONDS) as desk:
-        found = desk.events(limit=limit, kinds=kinds, task=task, newer_than_seconds=since_seconds)
+    with desk_of(ctx) as desk:
+        found = desk.happenings.page(
+            limit=limit, kinds=kinds, task=task, newer_than_seconds=since_seconds
+        )
         if not follow:
             if as_json:
-                print_json(found.as_dict())
+                print_json(found)
                 return
             for one in found.items:
                 show(one)
@@ -81,7 +85,7 @@ def events(
 
 
 def _follow(desk: Desk, cursor: str, kinds: Sequence[str], task: str, show: Show) -> None:
-    for found in desk.follow(cursor, kinds=kinds, task=task, on_away=_tell_away):
+    for found in desk.happenings.follow(cursor, kinds=kinds, task=task, on_away=_tell_away):
         for one in found.items:
             show(one)
         if not _is_read():
@@ -104,16 +108,44 @@ def _is_read() -> bool:
 
 
 def _shown_as_json(one: Happening) -> None:
-    click.echo(json.dumps(one.as_dict()))
+    click.echo(json.dumps(plain(one)))
 
 
 def _shown(one: Happening) -> None:
     # By no library that draws: those end the process by themselves when nobody reads any more.
     width = max(_LEAST_WIDTH, shutil.get_terminal_size().columns)
-    head = f"{to_second(iso(one.at_ms))}  {one.kind}  {one.name}"
+    head = f"{to_second(one.at)}  {one.kind}  {one.name}"
     about = "  ".join(filter(None, (one.task_id, one.sentence)))
     for text, indent in ((head, ""), (about, " " * _INDENT)):
         for line in textwrap.wrap(
             printable(text), width, initial_indent=indent, subsequent_indent=" " * _INDENT
         ):
             click.echo(line)
+
+
+@click.command("audit", cls=CeleryCommand)
+@click.option(
+    "--limit", type=click.IntRange(min=1), default=50, show_default=True, help="At most so many."
+)
+@as_json_option
+@click.pass_context
+def audit(ctx: click.Context, limit: int, as_json: bool) -> None:
+    """List what operators did to dead letters, the latest first: when it began, and how it ended.
+
+    What has a beginning and no end was killed, or goes on.
+    """
+    console = console_of(ctx, as_json=as_json)
+    with desk_of(ctx) as desk:
+        found = desk.audit(limit)
+    print_things(
+        console,
+        found,
+        "entry",
+        ("act", "at (UTC)", "what", "done"),
+        lambda one: (one.run, to_second(one.at), f"{one.act}, {one.phase}", str(one.done)),
+        _about,
+    )
+
+
+def _about(one: Audited) -> list[str]:
+    return [f"{one.by}: {json.dumps(one.about)}", one.problem]

@@ -10,26 +10,25 @@ from typing import Any
 import click
 from celery.bin.base import CeleryCommand
 
-from celery_reliable.model import DeadLetter
-from celery_reliable.operations.cli.calling import (
-    PATIENCE_SECONDS,
-    app_of,
-    as_json_option,
-    errors_told,
-)
+from celery_reliable.operations.cli.calling import as_json_option, desk_of
 from celery_reliable.operations.cli.choosing import filter_of, filter_options, group_option
 from celery_reliable.operations.cli.printing import (
+    about_entry,
     console_of,
     counted,
     print_json,
+    print_list,
+    print_pairs,
     shown,
     to_second,
 )
 from celery_reliable.operations.desk import Desk
 from celery_reliable.operations.filters import Filter
+from celery_reliable.operations.letters import full_view
 from celery_reliable.operations.pages import Page, gathered
-from celery_reliable.operations.tables import print_list, print_pairs, printable
-from celery_reliable.operations.views import full_view, short_view
+from celery_reliable.operations.views import DeadLetter, Group
+from celery_reliable.operations.views import as_json as plain
+from celery_reliable.operations.words import printable
 
 __all__ = ["dead_letters"]
 
@@ -62,23 +61,22 @@ def list_(
     **given: Any,
 ) -> None:
     """List dead letters, the latest first."""
-    console = None if as_json else console_of(ctx)
+    console = console_of(ctx, as_json=as_json)
     wanted = filter_of(given)
-    with errors_told(ctx), Desk(app_of(ctx), patience_seconds=PATIENCE_SECONDS) as desk:
+    with desk_of(ctx) as desk:
         page = _found(desk, wanted, group, cursor, limit)
         total = desk.letters.count()
-    views = [short_view(letter) for letter in page.items]
     if console is None:
-        print_json({**page.view(short_view), "is_last": page.is_last, "total": total})
+        print_json({**plain(page), "total": total})
     else:
-        if views:
+        if page.items:
             print_list(
                 console,
                 ("task id", "reason", "buried (UTC)"),
-                [(one["task_id"], one["reason"], to_second(one["buried_at"])) for one in views],
-                [_about(view) for view in views],
+                [(one.task_id, one.reason, to_second(one.buried_at)) for one in page.items],
+                [_about(one) for one in page.items],
             )
-        click.echo(f"{len(views)} of {counted(total, 'dead letter')}")
+        click.echo(f"{len(page.items)} of {counted(total, 'dead letter')}")
     if page.cursor:
         click.echo(f"There may be more:\n--cursor {page.cursor}", err=True)
 
@@ -105,32 +103,26 @@ def groups(ctx: click.Context, /, as_json: bool, **given: Any) -> None:
     Of the filters only those are allowed that are about what a group has in common: --task,
     --reason, --exception, --cause and --text.
     """
-    console = None if as_json else console_of(ctx)
-    with errors_told(ctx), Desk(app_of(ctx), patience_seconds=PATIENCE_SECONDS) as desk:
+    console = console_of(ctx, as_json=as_json)
+    with desk_of(ctx) as desk:
         until = time.monotonic() + _LOOK_SECONDS
         found = desk.letter_pages.groups(filter_of(given))
         while not found.is_complete and time.monotonic() < until:
             found = desk.letter_pages.groups(filter_of(given))
     if console is None:
-        print_json(found.as_dict())
+        print_json(found)
         return
-    views = found.as_dict()["groups"]
-    if views:
+    if found.groups:
         print_list(
             console,
             ("group", "letters", "first (UTC)", "last (UTC)"),
             [
-                (
-                    one["group"],
-                    str(one["count"]),
-                    to_second(one["first_at"]),
-                    to_second(one["last_at"]),
-                )
-                for one in views
+                (one.group, str(one.count), to_second(one.first_at), to_second(one.last_at))
+                for one in found.groups
             ],
-            [_common(one) for one in views],
+            [_common(one) for one in found.groups],
         )
-    click.echo(f"{counted(len(views), 'group')} of {counted(found.letters, 'dead letter')}")
+    click.echo(f"{counted(len(found.groups), 'group')} of {counted(found.letters, 'dead letter')}")
     if not found.is_complete:
         click.echo(f"The group is known of {found.grouped} so far; ask again.", err=True)
 
@@ -144,54 +136,49 @@ def groups(ctx: click.Context, /, as_json: bool, **given: Any) -> None:
 @click.pass_context
 def show_command(ctx: click.Context, task_id: str, with_arguments: bool, as_json: bool) -> None:
     """Show one dead letter; its arguments only when asked for."""
-    console = None if as_json else console_of(ctx)
-    with errors_told(ctx), Desk(app_of(ctx), patience_seconds=PATIENCE_SECONDS) as desk:
+    console = console_of(ctx, as_json=as_json)
+    with desk_of(ctx) as desk:
         letter = desk.letters.get(task_id)
-    view: dict[str, Any] = dict(full_view(letter, with_arguments=with_arguments))
+    found = full_view(letter, with_arguments=with_arguments)
     if console is None:
-        print_json(view)
+        print_json(found)
         return
-    history, traceback, death = view.pop("history"), view.pop("traceback"), view.pop("death")
+    pairs = plain(found)
+    for name in ("history", "traceback"):
+        del pairs[name]
+    pairs["killed by"] = pairs.pop("death") or {}
     print_pairs(
         console,
         [
             pair
-            for name, value in {**view, "killed by": death or {}}.items()
+            for name, value in pairs.items()
             for pair in (_said(name, value) if isinstance(value, dict) else [(name, shown(value))])
         ],
     )
     click.echo()
-    if history:
+    if found.history:
         print_list(
             console,
             ("at (UTC)", "what", "attempt"),
-            [(to_second(one["at"]), one["what"], shown(one["attempt"] or None)) for one in history],
-            [
-                [
-                    f"{name}: {shown(value)}"
-                    for name, value in one.items()
-                    if value and name not in ("at", "what", "attempt")
-                ]
-                for one in history
-            ],
+            [(to_second(one.at), one.what, str(one.attempt or "")) for one in found.history],
+            [about_entry(one) for one in found.history],
         )
         click.echo()
-    if traceback:
+    if found.traceback:
         # No line of it begins where a line of ours does.
-        click.echo(textwrap.indent(printable(traceback, keeps="\n\t"), "  "))
+        click.echo(textwrap.indent(printable(found.traceback, keeps="\n\t"), "  "))
 
 
-def _about(view: Mapping[str, Any]) -> list[str]:
-    died_of = view["exception"]
+def _about(one: DeadLetter) -> list[str]:
+    died_of = one.exception
     if len(died_of) > _LONGEST_EXCEPTION:
         died_of = f"{died_of[:_LONGEST_EXCEPTION]}…"
-    named = f"{view['name'] or '(not readable)'}, attempts: {view['attempts']}"
-    return [named, died_of]
+    return [f"{one.name or '(not readable)'}, attempts: {one.attempts}", died_of]
 
 
-def _common(view: Mapping[str, Any]) -> list[str]:
-    parts = (view["reason"], view["cause"], view["exception"])
-    return [f"{view['task'] or '(not readable)'}: {', '.join(part for part in parts if part)}"]
+def _common(one: Group) -> list[str]:
+    parts = (one.reason, one.cause, one.exception)
+    return [f"{one.task or '(not readable)'}: {', '.join(part for part in parts if part)}"]
 
 
 def _said(title: str, values: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -9,18 +9,12 @@ import click
 from celery.bin.base import CeleryCommand
 
 from celery_reliable.operations.audit import somebody
-from celery_reliable.operations.cli.calling import (
-    PATIENCE_SECONDS,
-    app_of,
-    as_json_option,
-    errors_told,
-)
+from celery_reliable.operations.cli.calling import as_json_option, desk_of
 from celery_reliable.operations.cli.choosing import Duration
-from celery_reliable.operations.cli.printing import console_of, counted, print_json
-from celery_reliable.operations.desk import Desk
-from celery_reliable.operations.order_words import in_words
-from celery_reliable.operations.stop_button import OrderView, UnknownOrder
-from celery_reliable.operations.tables import print_list, printable
+from celery_reliable.operations.cli.printing import console_of, counted, print_json, print_things
+from celery_reliable.operations.stop_button import UnknownOrder
+from celery_reliable.operations.views import Order
+from celery_reliable.operations.words import printable
 from celery_reliable.orders import OrderKind
 
 __all__ = ["drain", "orders", "pause", "resume", "strike"]
@@ -86,7 +80,7 @@ def _give(
     as_json: bool,
     object_id: str | None = None,
 ) -> None:
-    with errors_told(ctx), Desk(app_of(ctx), patience_seconds=PATIENCE_SECONDS) as desk:
+    with desk_of(ctx) as desk:
         view = desk.orders.give(
             kind,
             target,
@@ -98,9 +92,9 @@ def _give(
             later=later,
         )
     if as_json:
-        print_json(view.as_dict())
+        print_json(view)
         return
-    click.echo(printable(f"Order {view.order.id}: {in_words(view.order)}."))
+    click.echo(printable(f"Order {view.id}: {view.sentence}."))
     for note in view.notes:
         click.echo(printable(note), err=True)
 
@@ -111,22 +105,22 @@ def _give(
 @click.pass_context
 def resume(ctx: click.Context, which: tuple[str, ...], as_json: bool) -> None:
     """End orders: each by its id, or by the queue, task or worker that it names."""
-    ended: list[OrderView] = []
+    ended: list[Order] = []
     unknown: list[UnknownOrder] = []
-    with errors_told(ctx), Desk(app_of(ctx), patience_seconds=PATIENCE_SECONDS) as desk:
+    with desk_of(ctx) as desk:
         for one in which:
             try:
                 orders = desk.orders.resume(one, by=somebody())
             except UnknownOrder as exc:
                 unknown.append(exc)
                 continue
-            ended += [OrderView(order, in_force=False) for order in orders]
+            ended += orders
             if not as_json:
                 # At once: Redis may be gone before the next one is ended.
                 for order in orders:
                     click.echo(printable(f"Order {order.id} has ended: {order.target} goes on."))
     if as_json:
-        print_json({"items": [each.as_dict() for each in ended]})
+        print_json({"items": ended})
     if unknown:
         raise click.ClickException("\n".join(printable(str(exc)) for exc in unknown))
 
@@ -136,32 +130,24 @@ def resume(ctx: click.Context, which: tuple[str, ...], as_json: bool) -> None:
 @click.pass_context
 def orders(ctx: click.Context, as_json: bool) -> None:
     """List what is paused, struck and drained: by whom, why, until when, and who obeys."""
-    console = None if as_json else console_of(ctx)
-    with errors_told(ctx), Desk(app_of(ctx), patience_seconds=PATIENCE_SECONDS) as desk:
-        views = desk.orders.all()
-    if console is None:
-        print_json({"items": [one.as_dict() for one in views]})
-        return
-    if views:
-        print_list(
-            console,
-            ("order", "what", "parked", "known to"),
-            [
-                (
-                    one.order.id,
-                    f"{one.order.kind.value} {one.order.target}",
-                    str(one.parked),
-                    counted(one.heard, "worker"),
-                )
-                for one in views
-            ],
-            [_about(one) for one in views],
-        )
-    click.echo(counted(len(views), "order"))
+    console = console_of(ctx, as_json=as_json)
+    with desk_of(ctx) as desk:
+        found = desk.orders.all()
+    print_things(
+        console,
+        found,
+        "order",
+        ("order", "what", "parked", "known to"),
+        lambda one: (
+            one.id,
+            f"{one.kind.value} {one.target}",
+            str(one.parked),
+            counted(one.heard, "worker"),
+        ),
+        _about,
+    )
 
 
-def _about(view: OrderView) -> list[str]:
-    lines = [f"{in_words(view.order)}."]
-    if not view.in_force:
-        lines.append("It is over, and what it has parked is being sent.")
-    return lines
+def _about(order: Order) -> list[str]:
+    over = [] if order.in_force else ["It is over, and what it has parked is being sent."]
+    return [f"{order.sentence}.", *over]

@@ -1,26 +1,51 @@
-"""How values look at a terminal."""
+"""How values look at a terminal, and as JSON."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any, TypeVar
 
 import click
 
-__all__ = ["console_of", "counted", "print_json", "shown", "to_second"]
+from celery_reliable.operations.views import LetterEntry, as_json
+from celery_reliable.operations.words import printable
+
+__all__ = [
+    "about_entry",
+    "console_of",
+    "counted",
+    "print_json",
+    "print_list",
+    "print_pairs",
+    "print_things",
+    "shown",
+    "to_second",
+]
+
+T = TypeVar("T")
+
+_GAP = 2
+_INDENT = 4
+#: A terminal that is too narrow for that wraps by itself.
+_LEAST_WIDTH = 20
 
 
-def print_json(value: Mapping[str, Any]) -> None:
-    """Print an object as JSON, in ASCII: the same in every locale.
+def print_json(value: Any) -> None:
+    """Print a view, or an object that holds some, as JSON, in ASCII: the same in every locale.
 
     A list is its ``items``, so that more can be told beside it.
     """
-    click.echo(json.dumps(value, indent=2))
+    click.echo(json.dumps(as_json(value), indent=2))
 
 
-def console_of(ctx: click.Context) -> Any:
-    """Return where tables go.  Exits with 2 when the package that draws them is not installed."""
+def console_of(ctx: click.Context, *, as_json: bool = False) -> Any:
+    """Return where tables go; None where JSON is printed.  Exits with 2 when the package that draws
+    tables is not installed.
+    """
+    if as_json:
+        return None
     try:
         from rich.console import Console
     except ImportError:
@@ -32,13 +57,15 @@ def console_of(ctx: click.Context) -> Any:
 
 
 def counted(number: int, noun: str) -> str:
-    """Return "1 letter", "2 letters"."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+    """Return "1 letter", "2 letters", "2 entries"."""
+    if number == 1:
+        return f"1 {noun}"
+    return f"{number} {noun[:-1]}ies" if noun == "entry" else f"{number} {noun}s"
 
 
-def to_second(iso: str | None) -> str:
-    """Return a view's time as a table has it; empty for none."""
-    return (iso or "")[:19].replace("T", " ")
+def to_second(when: datetime | None) -> str:
+    """Return a time as a table has it; empty for none."""
+    return f"{when:%Y-%m-%d %H:%M:%S}" if when else ""
 
 
 def shown(value: object) -> str:
@@ -46,3 +73,70 @@ def shown(value: object) -> str:
     if value is None:
         return ""
     return value if isinstance(value, str) else json.dumps(value)
+
+
+def about_entry(one: LetterEntry) -> list[str]:
+    """Return what there is to say of a line of a history."""
+    return [
+        f"{name}: {value}"
+        for name, value in (("cause", one.cause), ("worker", one.worker))
+        if value
+    ]
+
+
+def print_things(
+    console: Any,
+    found: Sequence[T],
+    noun: str,
+    titles: Sequence[str],
+    row: Callable[[T], Sequence[str]],
+    about: Callable[[T], list[str]],
+) -> None:
+    """Print all that there are of something, and how many; without a *console* as JSON."""
+    if console is None:
+        print_json({"items": found})
+        return
+    if found:
+        print_list(console, titles, [row(one) for one in found], [about(one) for one in found])
+    click.echo(counted(len(found), noun))
+
+
+def print_pairs(console: Any, pairs: Sequence[tuple[str, str]]) -> None:
+    """Print names and what they are; that is folded, the names are not."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for pair in pairs:
+        table.add_row(*[Text(printable(cell)) for cell in pair])
+    console.print(table)
+
+
+def print_list(
+    console: Any,
+    titles: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    abouts: Sequence[list[str]],
+) -> None:
+    """Print *rows* of short cells, and below each the lines *about* it, over the whole width: in a
+    column of their own they would be folded to shreds.  Only the first cell is folded; nothing is
+    cut.
+    """
+    from rich.padding import Padding
+    from rich.table import Table
+    from rich.text import Text
+
+    cells = [titles, *[[printable(cell) for cell in row] for row in rows]]
+    widths = [max(len(row[index]) for row in cells) for index in range(len(titles))]
+    rest = sum(widths[1:]) + _GAP * len(widths[1:])
+    widths[0] = min(widths[0], max(_LEAST_WIDTH, console.width - rest))
+    for row, about in zip(cells, [[], *abouts], strict=True):
+        table = Table(box=None, show_header=False, pad_edge=False, padding=(0, _GAP, 0, 0))
+        for width in widths:
+            table.add_column(min_width=width, max_width=width, overflow="fold")
+        table.add_row(*[Text(cell, "bold" if row is titles else "") for cell in row])
+        console.print(table)
+        for line in filter(None, about):
+            console.print(Padding(Text(printable(line)), (0, 0, 0, _INDENT)))

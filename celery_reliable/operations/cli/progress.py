@@ -14,8 +14,7 @@ from typing import Any
 import click
 
 from celery_reliable.clock import span
-from celery_reliable.operations.bulk import Done
-from celery_reliable.operations.times import iso
+from celery_reliable.operations.views import Done, as_json
 
 __all__ = ["Progress", "interruptible", "repeated"]
 
@@ -91,7 +90,7 @@ class Progress:
         """Return what was done, and the command that does the rest."""
         more: list[str] = []
         if self.last is not None:
-            more = ["--before", str(iso(self.last.before_ms))]
+            more = ["--before", as_json(self.last.before)]
             if limit is not None:
                 more += ["--limit", str(max(1, limit - self.last.done))]
         return f"Interrupted: {self.line}. To go on:\n  {repeated(*more)}"

@@ -1,35 +1,39 @@
-"""`reliable status`: is it healthy, in one screen; for people, for programs and for probes."""
+"""`reliable status`: is it healthy, in one screen; for people, for programs and for probes; and
+`reliable doctor`: what is wrong with the set-up, before it shows.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 import click
 from celery.bin.base import CeleryCommand
 
 from celery_reliable.clock import span
+from celery_reliable.doctor import Examination, examine
 from celery_reliable.exceptions import ReliableError
-from celery_reliable.findings import Finding, Limits, check
-from celery_reliable.operations.cli.calling import (
-    PATIENCE_SECONDS,
-    app_of,
-    as_json_option,
-    errors_told,
-)
+from celery_reliable.findings import Finding, Limits
+from celery_reliable.operations.cli.calling import PATIENCE_SECONDS, as_json_option, desk_of
 from celery_reliable.operations.cli.choosing import AGE, Duration
-from celery_reliable.operations.cli.printing import console_of, print_json
+from celery_reliable.operations.cli.printing import console_of, counted, print_json
 from celery_reliable.operations.desk import Desk
-from celery_reliable.operations.order_words import in_words
-from celery_reliable.operations.status import Status
-from celery_reliable.operations.tables import printable
-from celery_reliable.operations.throughput import RATES
-from celery_reliable.operations.times import at
+from celery_reliable.operations.status import RATES
+from celery_reliable.operations.views import FullStatus
+from celery_reliable.operations.words import at, printable
 
-__all__ = ["status"]
+__all__ = ["doctor", "status"]
 
-_FOUND = 1
+_FOUND, _AWAY = 1, 3
+#: What counts with each --fail-level.
+_FAILING = {
+    "error": ("error",),
+    "warning": ("error", "warning"),
+    "info": ("error", "warning", "info"),
+    "never": (),
+}
 
 
 @click.command("status", cls=CeleryCommand)
@@ -88,28 +92,27 @@ def status(
     limits = Limits(
         oldest_seconds=oldest_seconds, recent_seconds=recent_seconds, run_seconds=run_seconds
     )
-    console = None if as_json or is_check else console_of(ctx)
-    with errors_told(ctx), Desk(app_of(ctx), patience_seconds=PATIENCE_SECONDS) as desk:
+    console = console_of(ctx, as_json=as_json or is_check)
+    with desk_of(ctx) as desk:
         if watch:
             _watch(console, desk, limits, interval)
             return
-        found = desk.status(limits.recent_seconds)
-    findings = check(found, limits)
+        found = desk.status(limits)
     if is_check:
-        _print_findings(findings, as_json=as_json)
-        ctx.exit(_FOUND if any(one.level != "info" for one in findings) else 0)
+        _print_findings(found.findings, as_json=as_json)
+        ctx.exit(_FOUND if any(one.severity != "info" for one in found.findings) else 0)
     if console is None:
-        print_json({**found.as_dict(), "findings": [one.as_dict() for one in findings]})
+        print_json(found)
     else:
-        console.print(_drawn(found, findings))
+        console.print(_drawn(found))
 
 
 def _print_findings(findings: Sequence[Finding], *, as_json: bool) -> None:
     if as_json:
-        print_json({"findings": [one.as_dict() for one in findings]})
+        print_json({"findings": findings})
         return
     for one in findings:
-        click.echo(f"{one.level}: {one.code} {one.name}")
+        click.echo(f"{one.severity}: {one.code} {one.name}")
         click.echo(printable(f"  {one.message}"))
         click.echo(printable(f"  {one.hint}"))
     if not findings:
@@ -124,8 +127,7 @@ def _watch(console: Any, desk: Desk, limits: Limits, interval: float) -> None:
         with Live(console=console, auto_refresh=False, transient=False) as live:
             while True:
                 try:
-                    found = desk.status(limits.recent_seconds)
-                    drawn = _drawn(found, check(found, limits))
+                    drawn = _drawn(desk.status(limits))
                 except ReliableError as exc:
                     # It may come back.
                     drawn = Text(printable(str(exc)))
@@ -135,21 +137,21 @@ def _watch(console: Any, desk: Desk, limits: Limits, interval: float) -> None:
         return
 
 
-def _drawn(found: Status, findings: Sequence[Finding]) -> Any:
+def _drawn(found: FullStatus) -> Any:
     """Return the screen."""
     from rich.console import Group
     from rich.text import Text
 
     parts: list[Any] = []
-    for view in found.orders:
+    for order in found.orders:
         # First of all: it explains the rest.
-        parts.append(Text(printable(f"{view.order.kind.value}: {in_words(view.order)}"), "bold"))
+        parts.append(Text(printable(f"{order.kind.value}: {order.sentence}"), "bold"))
     parts += [_pairs(found), Text()]
     # A terminal that is too low cuts the end off.
-    if not findings:
+    if not found.findings:
         parts.append(Text("Nothing is wrong."))
-    for finding in findings:
-        parts.append(Text(f"{finding.level}: {finding.code} {finding.name}", "bold"))
+    for finding in found.findings:
+        parts.append(Text(f"{finding.severity}: {finding.code} {finding.name}", "bold"))
         parts.append(Text(printable(f"{finding.message} {finding.hint}")))
     parts.append(Text())
     parts.append(
@@ -176,28 +178,28 @@ def _drawn(found: Status, findings: Sequence[Finding]) -> Any:
                     (
                         one.nodename,
                         one.condition,
-                        str(max(one.running or 0, one.claims)),
+                        str(one.busy),
                         "" if one.slots is None else str(one.slots),
-                        _since(found, one.runs[0].since_ms if one.runs else 0),
-                        _since(found, one.begun_ms),
+                        _since(found, one.runs[0].since if one.runs else None),
+                        _since(found, one.begun_at),
                     )
                     for one in found.workers
                 ],
             )
         )
-    windows = found.throughput.as_list()
-    if any(one["processed"] or one["lost"] for one in windows):
+    windows = found.throughput
+    if any(one.processed or one.lost for one in windows):
         parts.append(Text())
         parts.append(
             _table(
                 ("a minute", "last 10 min", "last hour", "last day"),
-                [(name, *(f"{one[name]:g}" for one in windows)) for name in RATES],
+                [(name, *(f"{getattr(one, name):g}" for one in windows)) for name in RATES],
             )
         )
     return Group(*parts)
 
 
-def _pairs(found: Status) -> Any:
+def _pairs(found: FullStatus) -> Any:
     from rich.table import Table
     from rich.text import Text
 
@@ -209,7 +211,7 @@ def _pairs(found: Status) -> Any:
     saturation = "" if found.saturation is None else f", saturation {found.saturation:g}"
     last = found.last_pass.seconds_ago
     pairs = [
-        ("at", at(found.now_ms)),
+        ("at", at(found.at)),
         ("app", f"{found.app or '(no name)'}, namespace {found.namespace}"),
         ("tasks", ", ".join([f"{found.tasks['running']} running", waits, *more, dead])),
         ("workers", f"{alive}; {found.slots} slots{saturation}"),
@@ -227,34 +229,34 @@ def _pairs(found: Status) -> Any:
     return table
 
 
-def _waits(found: Status) -> list[tuple[str, str]]:
+def _waits(found: FullStatus) -> list[tuple[str, str]]:
     """What waits in the ledger and in no queue."""
-    waits, pairs = found.waits, []
-    limited = [f"{count} {name}" for name, count in waits.limited.items() if count]
+    pairs = []
+    limited = [f"{count} {name}" for name, count in found.limited.items() if count]
     if limited:
         pairs.append(("limited", f"waiting for their moment: {', '.join(limited)}"))
-    taken = [f"{one.taken} of {one.places} {one.task}" for one in waits.places if one.taken]
+    taken = [f"{one.taken} of {one.places} {one.task}" for one in found.places if one.taken]
     if taken:
         pairs.append(("places", f"taken in the whole fleet: {', '.join(taken)}"))
     about = "" if found.is_exact else "about "
-    in_line = [f"{about}{count} {name}" for name, count in waits.in_line.items() if count]
+    in_line = [f"{about}{count} {name}" for name, count in found.in_line.items() if count]
     if in_line:
         pairs.append(("in line", f"waiting for a place: {', '.join(in_line)}"))
-    if waits.for_workers:
-        named = "; ".join(one.sentence for one in waits.named)
-        pairs.append(("named", f"{waits.for_workers} waiting for workers: {named}"))
+    if found.waiting_for_worker:
+        named = "; ".join(one.sentence for one in found.nobody_alive)
+        pairs.append(("named", f"{found.waiting_for_worker} waiting for workers: {named}"))
     return pairs
 
 
-def _server(found: Status) -> str:
-    server, facts = found.server, found.server.facts
-    said = [server.url, f"Redis {facts.version}" if facts.version else ""]
+def _server(found: FullStatus) -> str:
+    server = found.ledger
+    said = [server.url, f"Redis {server.version}" if server.version else ""]
     if server.used_bytes is not None:
-        of = f" of {_size(facts.maxmemory)}" if facts.maxmemory else ", no limit"
-        said.append(f"{_size(server.used_bytes)}{of}")
-    said.append(facts.maxmemory_policy or "")
-    if facts.appendonly is not None:
-        said.append(f"AOF {facts.appendfsync or 'on'}" if facts.appendonly else "no AOF")
+        limit = server.maxmemory_bytes
+        said.append(f"{_size(server.used_bytes)}{f' of {_size(limit)}' if limit else ', no limit'}")
+    said.append(server.maxmemory_policy or "")
+    if server.appendonly is not None:
+        said.append(f"AOF {server.appendfsync or 'on'}" if server.appendonly else "no AOF")
     return ", ".join(filter(None, said))
 
 
@@ -262,8 +264,8 @@ def _size(n_bytes: int) -> str:
     return f"{n_bytes / 2**20:.1f} MiB"
 
 
-def _since(found: Status, ms: int) -> str:
-    return span((found.now_ms - ms) / 1000) if ms else ""
+def _since(found: FullStatus, when: datetime | None) -> str:
+    return span((found.at - when).total_seconds()) if when else ""
 
 
 def _in_brackets(counts: Mapping[str, int]) -> str:
@@ -280,3 +282,55 @@ def _table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> Any:
     for row in rows:
         table.add_row(*[Text(printable(cell)) for cell in row])
     return table
+
+
+@click.command("doctor", cls=CeleryCommand)
+@as_json_option
+@click.option(
+    "--fail-level",
+    type=click.Choice(list(_FAILING)),
+    default="warning",
+    show_default=True,
+    help="The exit code is 1 for findings of this level, or worse.",
+)
+@click.option(
+    "--grace-seconds",
+    type=Duration(0.001),
+    help="How long the orchestrator waits from SIGTERM to SIGKILL.  [default: GRACE_SECONDS]",
+)
+@click.pass_context
+def doctor(ctx: click.Context, as_json: bool, fail_level: str, grace_seconds: float | None) -> None:
+    """Check settings, tasks, releases, servers and workers.
+
+    Each finding has a code (docs/reference/findings.rst), what happens if it is ignored, and a
+    remedy.
+
+    Exit codes: 0, nothing is wrong; 1, something is wrong (see --fail-level) or could not be
+    checked; 2, usage error; 3, the ledger cannot be reached.
+    """
+    try:
+        found = examine(ctx.obj.app, grace_seconds=grace_seconds, patience_seconds=PATIENCE_SECONDS)
+    except ReliableError as exc:
+        raise click.ClickException(printable(str(exc), keeps="\n")) from exc
+    if as_json:
+        print_json({"findings": found.findings})
+    else:
+        _print_examined(found)
+    if found.is_ledger_away and fail_level != "never":
+        ctx.exit(_AWAY)
+    ctx.exit(_FOUND if any(o.severity in _FAILING[fail_level] for o in found.findings) else 0)
+
+
+def _print_examined(found: Examination) -> None:
+    for one in found.findings:
+        click.echo(f"{one.severity}: {one.code} {one.name}")
+        for label, text in (
+            ("Seen", one.message),
+            ("If ignored", one.ignored),
+            ("To mend", one.hint),
+        ):
+            click.echo(printable(f"  {label + ':':<12}{text}"))
+    wrong = [one for one in found.findings if one.severity != "info"]
+    told = f"{counted(len(wrong), 'finding')}" if wrong else "Nothing is wrong"
+    infos = len(found.findings) - len(wrong)
+    click.echo(f"{told}, {infos} for information." if infos else f"{told}.")

@@ -8,27 +8,24 @@ import click
 from celery.bin.base import CeleryCommand
 
 from celery_reliable.exceptions import ObjectIdError
-from celery_reliable.operations.cli.calling import (
-    PATIENCE_SECONDS,
-    app_of,
-    as_json_option,
-    errors_told,
-)
+from celery_reliable.operations.cli.calling import as_json_option, desk_of
 from celery_reliable.operations.cli.choosing import filter_of, filter_options
 from celery_reliable.operations.cli.printing import (
+    about_entry,
     console_of,
     counted,
     print_json,
+    print_list,
+    print_pairs,
     shown,
     to_second,
 )
 from celery_reliable.operations.desk import Desk
 from celery_reliable.operations.filters import Filter
-from celery_reliable.operations.objects import HolderView, ObjectView
-from celery_reliable.operations.pages import Page, gathered
-from celery_reliable.operations.tables import print_list, print_pairs, printable
-from celery_reliable.operations.tasks import TaskView
-from celery_reliable.operations.walks import Kind
+from celery_reliable.operations.pages import Kind, Page, gathered
+from celery_reliable.operations.views import Holder, Object, Task
+from celery_reliable.operations.views import as_json as plain
+from celery_reliable.operations.words import printable
 
 __all__ = ["objects", "show", "tasks"]
 
@@ -61,31 +58,24 @@ def tasks(
 
     Dead letters are listed with --state dead, the oldest first; --reason and --exception need it.
     """
-    console = None if as_json else console_of(ctx)
-    with errors_told(ctx), _desk(ctx) as desk:
+    console = console_of(ctx, as_json=as_json)
+    # Whoever has a shell of the project may read its messages.
+    with desk_of(ctx, sees_arguments=True) as desk:
         page = _page(desk, filter_of(given), Kind(state) if state else None, cursor, limit)
     if console is None:
-        print_json(page.view(TaskView.short_view))
+        print_json(page)
         return
     if page.items:
         print_list(
             console,
             ("task id", "state", "since (UTC)"),
-            [
-                (one.task_id, one.state, to_second(one.why.as_dict().get("since")))
-                for one in page.items
-            ],
+            [(one.task_id, one.state, to_second(one.why.since)) for one in page.items],
             [[one.name or "(no name)", one.why.sentence] for one in page.items],
         )
     _print_end(page, "task")
 
 
-def _desk(ctx: click.Context) -> Desk:
-    # Who has a shell of the project may read its messages.
-    return Desk(app_of(ctx), patience_seconds=PATIENCE_SECONDS, sees_arguments=True)
-
-
-def _page(desk: Desk, wanted: Filter, kind: Kind | None, cursor: str, limit: int) -> Page[TaskView]:
+def _page(desk: Desk, wanted: Filter, kind: Kind | None, cursor: str, limit: int) -> Page[Task]:
     """Return as much as is found in a while: with a filter a page may be short."""
     return gathered(
         lambda cursor, limit: desk.tasks.page(wanted, kind=kind, cursor=cursor, limit=limit),
@@ -105,35 +95,32 @@ def show(ctx: click.Context, task_id: str, as_json: bool) -> None:
     Of its arguments nothing is shown but the id of its object; `dead-letters show` has those of a
     dead letter.
     """
-    console = None if as_json else console_of(ctx)
-    with errors_told(ctx), _desk(ctx) as desk:
+    console = console_of(ctx, as_json=as_json)
+    with desk_of(ctx, sees_arguments=True) as desk:
         view = desk.tasks.get(task_id)
     if console is None:
-        print_json(view.as_dict())
+        print_json(view)
         return
     console.print(printable(view.why.sentence))
     if view.state == "absent" and not view.history:
         return
     click.echo()
-    told: dict[str, Any] = dict(view.as_dict())
-    history, why = told.pop("history"), told.pop("why")
-    told["waits for"] = why["kind"]
+    told = plain(view)
+    del told["history"]
+    told["waits for"] = told.pop("why")["kind"]
     pairs = [
         (name.replace("_", " "), shown(value))
         for name, value in told.items()
         if value not in ("", [], {})
     ]
     print_pairs(console, [pair for pair in pairs if pair[1]])
-    if history:
+    if view.history:
         click.echo()
         print_list(
             console,
             ("at (UTC)", "what", "attempt"),
-            [(to_second(one["at"]), one["what"], str(one["attempt"] or "")) for one in history],
-            [
-                [f"{name}: {one[name]}" for name in ("cause", "worker") if one[name]]
-                for one in history
-            ],
+            [(to_second(one.at), one.what, str(one.attempt or "")) for one in view.history],
+            [about_entry(one) for one in view.history],
         )
 
 
@@ -162,8 +149,8 @@ def objects(
     """
     if task is None and object_id is not None:
         raise click.UsageError("--id goes with --task.")
-    console = None if as_json else console_of(ctx)
-    with errors_told(ctx), _desk(ctx) as desk:
+    console = console_of(ctx, as_json=as_json)
+    with desk_of(ctx, sees_arguments=True) as desk:
         if task is not None:
             key = _key_of(desk, task, object_id)
         if key:
@@ -172,13 +159,13 @@ def objects(
         else:
             page = desk.objects.page(cursor, limit=limit)
     if console is None:
-        print_json(page.items[0].as_dict() if key else page.view(ObjectView.as_dict))
+        print_json(page.items[0] if key else page)
         return
     if page.items:
         print_list(
             console,
             ("object", "since (UTC)"),
-            [(one.object_key, to_second(one.as_dict()["since"])) for one in page.items],
+            [(one.object_key, to_second(one.since)) for one in page.items],
             [_about(one) for one in page.items],
         )
     if not key:
@@ -192,7 +179,7 @@ def _key_of(desk: Desk, task: str, object_id: str | None) -> str:
         raise click.UsageError(printable(str(exc))) from exc
 
 
-def _about(one: ObjectView) -> list[str]:
+def _about(one: Object) -> list[str]:
     lines = [one.object_name] if one.object_name != one.object_key else []
     if one.has_places:
         line = f", {one.in_line} in line" if one.in_line else ""
@@ -209,7 +196,7 @@ def _about(one: ObjectView) -> list[str]:
     return lines
 
 
-def _holder(one: HolderView) -> str:
+def _holder(one: Holder) -> str:
     where = f", on {one.worker.rpartition('/')[0]}" if one.worker else ""
     return f"{one.name}[{one.task_id}], {one.state or 'has ended'}{where}"
 

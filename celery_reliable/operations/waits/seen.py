@@ -1,4 +1,6 @@
-"""What is looked at beside a task's record, so that it can be said why it waits."""
+"""What is looked at beside a task's record, so that it can be said why it waits; and the words
+for it.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from celery_reliable.clock import span
 from celery_reliable.ledger import Held
 from celery_reliable.message import NamedWorkers
-from celery_reliable.operations.workers import WorkerView
-from celery_reliable.orders import Order
+from celery_reliable.operations.views import Order, Wait, WaitsFor, Worker
+from celery_reliable.operations.words import at, moment
 
-__all__ = ["Seen"]
+__all__ = ["Seen", "ago", "queue_of", "until", "waits_for"]
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,7 @@ class Seen:
     holders: tuple[str, ...] = ()
     holder_since_ms: int = 0
     orders: tuple[Order, ...] = ()
-    worker: WorkerView | None = None
+    worker: Worker | None = None
     before: int | None = None
     depth: int | None = None
     is_in_queue: bool = True
@@ -58,4 +61,40 @@ class Seen:
     named: NamedWorkers | None = None
     call: Mapping[str, Any] = field(default_factory=dict)
     priority: int = 0
-    workers: tuple[WorkerView, ...] = ()
+    workers: tuple[Worker, ...] = ()
+
+
+def waits_for(
+    kind: Wait,
+    sentence: str,
+    *,
+    since_ms: int = 0,
+    until_ms: int = 0,
+    holder_since_ms: int = 0,
+    **more: Any,
+) -> WaitsFor:
+    """Return why a task waits, by times of the ledger."""
+    return WaitsFor(
+        kind,
+        sentence,
+        since=moment(since_ms),
+        until=moment(until_ms),
+        holder_since=moment(holder_since_ms),
+        **more,
+    )
+
+
+def queue_of(seen: Seen) -> str:
+    """The queue of a message, as far as it is known."""
+    return f"the queue {seen.queue!r}" if seen.queue else "its queue"
+
+
+def ago(now_ms: int, since_ms: int) -> str:
+    """How long ago something was."""
+    return span((now_ms - since_ms) / 1000)
+
+
+def until(until_ms: int, now_ms: int) -> str:
+    """When something will be, and in how long that is."""
+    left_seconds = (until_ms - now_ms) / 1000
+    return f"{at(until_ms)} ({f'in {span(left_seconds)}' if left_seconds > 0 else 'now'})"

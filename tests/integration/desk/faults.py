@@ -13,9 +13,9 @@ SEEN_SECONDS = 30
 def found(desk: Desk, limits: Limits | None = None) -> set[str]:
     """The names of what is wrong; not of what is only worth knowing."""
     limits = limits or Limits()
-    findings = check(desk.status(limits.recent_seconds), limits)
+    findings = check(desk.status(limits), limits)
     assert all(one.message and one.hint for one in findings)
-    return {one.name for one in findings if one.level != "info"}
+    return {one.name for one in findings if one.severity != "info"}
 
 
 def wait_for_finding(desk: Desk, name: str, limits: Limits | None = None) -> None:

@@ -62,9 +62,7 @@ def test_who_leaves_and_who_runs_alone_in_its_main_loop_do_not_stand(
     hasty.effects.run_of(hasty.send("gate", "door").id)
     hasty.start_worker("solo", pool="solo", options=("-Q", "alone"))
     leaving.signal_main(signal.SIGTERM)
-    wait_for(
-        lambda: [one.is_leaving for one in desk.workers.all()] == [True, False], 20, "one leaves"
-    )
+    wait_for(lambda: [one.leaving for one in desk.workers.all()] == [True, False], 20, "one leaves")
     hasty.effects.run_of(hasty.send("plain_gate", "door", queue="alone").id)
     # Half of its slots are free, and it takes nothing any more (but what it had asked for).
     for _ in range(3):
@@ -189,7 +187,7 @@ def test_a_redis_that_is_full(hasty: Project, desk: Desk) -> None:
 
     client.config_set("maxmemory", used // 2)
     (finding,) = (one for one in check(desk.status()) if one.name == "ledger_full")
-    assert finding.level == "error"
+    assert finding.severity == "error"
 
 
 def test_a_redis_that_evicts(hasty: Project, desk: Desk) -> None:

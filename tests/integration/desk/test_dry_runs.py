@@ -115,7 +115,7 @@ def test_no_combination_of_options_lets_a_dry_run_act(
         for one in command_of(path).params
         if isinstance(one, click.Option) and "--dry-run" not in one.opts and one.name != "help"
     ]
-    each = {one.name: words_of(one, group.group.id) for one in rest}
+    each = {one.name: words_of(one, group.group) for one in rest}
     others = [words for name, words in each.items() if name not in APART]
     subsets = chain.from_iterable(combinations(others, n) for n in range(len(others) + 1))
     given = [tuple(chain(*subset)) for subset in subsets]

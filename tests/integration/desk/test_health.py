@@ -55,17 +55,17 @@ def test_many_failures_are_found(project: Project, desk: Desk) -> None:
     bury(project, 100, Reason.FAILED, "mail.other")
 
     few = finding(desk, "many_failures")
-    assert (few.level, "199 tasks" in few.message) == ("warning", True)
+    assert (few.severity, "199 tasks" in few.message) == ("warning", True)
     assert "mail.other 100, mail.send 99" in few.message
-    assert finding(desk, "many_failures", Limits(failures=19)).level == "error"
+    assert finding(desk, "many_failures", Limits(failures=19)).severity == "error"
 
 
 def test_a_forgotten_order_is_found(project: Project, desk: Desk) -> None:
     for _ in range(25):
         project.send("work", 0)
     given = [
-        desk.orders.give(OrderKind.PAUSE, "celery", by="ann", why="prices", later=True).order,
-        desk.orders.give(OrderKind.PAUSE, "mail", by="ann", for_seconds=7200, later=True).order,
+        desk.orders.give(OrderKind.PAUSE, "celery", by="ann", why="prices", later=True),
+        desk.orders.give(OrderKind.PAUSE, "mail", by="ann", for_seconds=7200, later=True),
     ]
     assert named(desk, "order_without_end") is None
     client, key = project.redis.client(), desk.ledger.keys.orders
@@ -118,11 +118,11 @@ def test_nobody_is_there_which_is_no_health(project: Project, desk: Desk, run: R
     # A probe of a fleet that is scaled to nothing does not fail, and nobody calls it well.
     assert (told.code, "No worker is alive" in told.out) == (0, True)
     assert "Nothing is wrong" not in told.out
-    assert finding(desk, "no_worker").level == "info"
+    assert finding(desk, "no_worker").severity == "info"
 
     project.send("work", 0, countdown=3600)
 
-    assert finding(desk, "no_worker").level == "error"
+    assert finding(desk, "no_worker").severity == "error"
     assert run("status", "--check").code == 1
 
 

@@ -55,9 +55,8 @@ def known(project: Project) -> dict[str, set[str]]:
     # What processes count; the metrics of a real worker are compared with these elsewhere.
     own = CollectorRegistry()
     counts = metrics._Counts(project.app, prometheus_client, own)
-    for one in vars(counts).values():
-        if isinstance(one, (prometheus_client.Counter, prometheus_client.Histogram)):
-            one.labels(*("any" for _ in one._labelnames))
+    for one in counts.metrics.values():
+        one.labels(*("any" for _ in one._labelnames))
     # No task has a rate or places: no sample of those.
     of_tasks = ("limited", "in_line", "places", "places_taken")
     rare = {f"reliable_{name}": {"task"} for name in of_tasks}

@@ -93,7 +93,7 @@ def test_a_worker_that_stands(project: Project) -> None:
     hasty = project.with_settings(reliable=SOON)
     worker = hasty.start_worker("one", options=ONE_EACH, app=STANDING)
     with Desk(hasty.app) as desk:
-        wait_for(lambda: desk.status().workers[0].turned_ms, 20, "a beat that tells of its turns")
+        wait_for(lambda: desk.status().workers[0].turned_at, 20, "a beat that tells of its turns")
         # Its main loop hangs in a signal handler, for as long as the gate is shut.
         worker.signal_main(signal.SIGWINCH)
         wait_for_finding(desk, "worker_stands")

@@ -43,10 +43,10 @@ def test_a_task_whose_process_was_killed_can_be_asked_about_when_it_has_ended(
     (entry,) = view.history
     assert (entry.what, entry.attempt) == ("lost", 1)
     assert entry.pid in (worker.pid, killed)
-    assert entry.owner.startswith("one@")
+    assert entry.worker.startswith("one@")
     assert "child_lost" in entry.cause
     assert "9" in entry.cause
-    assert view.published_ms <= entry.claimed_ms <= entry.at_ms <= view.why.since_ms
+    assert view.published_at <= entry.claimed_at <= entry.at <= view.why.since
 
 
 def test_a_retry_a_burial_and_a_discarded_letter(project: Project, desk: Desk) -> None:

@@ -159,7 +159,7 @@ def test_a_store_that_fills_up_is_found_and_one_that_loses_letters_is_an_error(
 
     assert ledger.count_dead() == 100
     (finding,) = (one for one in check(desk.status()) if one.name == "dead_letters_trimmed")
-    assert finding.level == "error"
+    assert finding.severity == "error"
     # The share of those that are left is told still when that is over.
     assert found(desk, Limits(recent_seconds=0)) == {"dead_letters_fill"}
 

@@ -10,7 +10,7 @@ import pytest
 from celery_reliable.app import reliable_of
 from celery_reliable.message import Envelope, NamedWorkers
 from celery_reliable.operations import Desk
-from celery_reliable.operations.moves import Moves
+from celery_reliable.operations.task_acts import Moves
 from celery_reliable.orders import OrderKind
 from celery_reliable.recovery import Sweeper
 from tests.integration.conftest import Project

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from celery_reliable.app import reliable_of
-from celery_reliable.operations.moves import Moves as Act
+from celery_reliable.operations.task_acts import Moves as Act
 
 if TYPE_CHECKING:
     from tests.ledger.driver.facts import Body, Call

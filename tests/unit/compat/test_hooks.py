@@ -153,7 +153,7 @@ def test_what_is_missing_is_told(monkeypatch: pytest.MonkeyPatch, hook: Hook, on
     found = _told(monkeypatch, hook, _spoilt(monkeypatch, one))
     assert found
     for finding in found:
-        assert finding.level == ("error" if hook.is_promise else "warning")
+        assert finding.severity == ("error" if hook.is_promise else "warning")
         assert re.search(r"celery \d+\.\d+.* redis \d+\.\d+", finding.message)
     assert any(_called(one) in finding.message for finding in found)
 
@@ -237,7 +237,7 @@ def test_what_is_measured_by_somebody_else_is_not_missing(
 def test_nobody_is_refused_for_what_he_does_not_use(monkeypatch: pytest.MonkeyPatch) -> None:
     _set_no_more(monkeypatch, "billiard.pool:Pool._cache")
     assert list(compat.missing({Part.WORKER, Part.REDIS_BROKER})) == []
-    assert {finding.level for finding in compat.missing({Part.PREFORK})} == {"error"}
+    assert {finding.severity for finding in compat.missing({Part.PREFORK})} == {"error"}
 
 
 @pytest.mark.parametrize("hook", HOOKS, ids=lambda hook: hook.name)

@@ -28,12 +28,20 @@ from celery_reliable.contrib.django.api.parameters import (
 )
 from celery_reliable.contrib.django.api.problems import Problem
 from celery_reliable.contrib.django.permissions import Right
-from celery_reliable.operations import CannotMove, OrderView, publish_edited, shapes
+from celery_reliable.operations import (
+    CannotMove,
+    Done,
+    Moved,
+    Order,
+    Replayed,
+    Revoked,
+    publish_edited,
+)
 
 __all__ = ["ACTS"]
 
 
-def replay_dead_letters(asked: Asked) -> shapes.Done:
+def replay_dead_letters(asked: Asked) -> Done:
     """Return many dead letters to the back of their queues, the oldest first.
 
     Answers after some seconds at the latest.  Unless it is whole then, go on: the same body, with
@@ -42,7 +50,7 @@ def replay_dead_letters(asked: Asked) -> shapes.Done:
     body: ReplayBody = asked.body
     chosen = body.chosen()
     if body.dry_run:
-        return asked.desk.bulk.count(chosen, limit=body.most, seconds=body.seconds).as_dict()
+        return asked.desk.bulk.count(chosen, limit=body.most, seconds=body.seconds)
     return asked.desk.bulk.replay(
         chosen,
         by=asked.by,
@@ -51,30 +59,29 @@ def replay_dead_letters(asked: Asked) -> shapes.Done:
         seconds=body.seconds,
         to_queue=body.to_queue,
         max_waiting=None if isinstance(body.max_waiting, UnsetType) else body.max_waiting,
-    ).as_dict()
+    )
 
 
-def discard_dead_letters(asked: Asked) -> shapes.Done:
+def discard_dead_letters(asked: Asked) -> Done:
     """Remove many dead letters for good, the oldest first; it goes on as a replay does."""
     body: DiscardBody = asked.body
     chosen = body.chosen()
     if body.dry_run:
-        return asked.desk.bulk.count(chosen, limit=body.most, seconds=body.seconds).as_dict()
+        return asked.desk.bulk.count(chosen, limit=body.most, seconds=body.seconds)
     return asked.desk.bulk.discard(
         chosen,
         by=asked.by,
         rate=None if isinstance(body.rate, UnsetType) else body.rate,
         limit=body.most,
         seconds=body.seconds,
-    ).as_dict()
+    )
 
 
-def replay_dead_letter(asked: Asked) -> shapes.Replayed:
+def replay_dead_letter(asked: Asked) -> Replayed:
     """Return one dead letter to its queue, under its id, with its counters at zero."""
     body: ReplayOneBody = asked.body
     with asked.desk.noted("replay", asked.by, {"ids": [body.id], "to_queue": body.to_queue}):
-        done = asked.desk.letters.replay(body.id, to_queue=body.to_queue, by=asked.by)
-    return done.as_dict()
+        return asked.desk.letters.replay(body.id, to_queue=body.to_queue, by=asked.by)
 
 
 def discard_dead_letter(asked: Asked) -> Discarded:
@@ -110,7 +117,7 @@ def replay_dead_letter_edited(asked: Asked) -> ReplayedEdited:
     return {"task_id": body.id, "new_task_id": new_id}
 
 
-def revoke_tasks(asked: Asked) -> shapes.Revoked:
+def revoke_tasks(asked: Asked) -> Revoked:
     """End tasks that live, for good: queued, parked or running.
 
     Dead letters are discarded instead.  May be repeated.
@@ -118,10 +125,10 @@ def revoke_tasks(asked: Asked) -> shapes.Revoked:
     body: RevokeBody = asked.body
     return asked.desk.revocations.revoke(
         body.ids, by=asked.by, if_running=body.if_running, dry_run=body.dry_run
-    ).as_dict()
+    )
 
 
-def move_tasks(asked: Asked) -> shapes.Moved:
+def move_tasks(asked: Asked) -> Moved:
     """Say which workers may run tasks that live: queued, parked or running.
 
     What runs on a worker that may not run it is stopped there, which is no loss, and runs
@@ -135,12 +142,12 @@ def move_tasks(asked: Asked) -> shapes.Moved:
             by=asked.by,
             prefer=body.prefer,
             dry_run=body.dry_run,
-        ).as_dict()
+        )
     except CannotMove as exc:
         raise Problem(HTTPStatus.BAD_REQUEST, "bad_parameter", str(exc), "workers") from None
 
 
-def give_order(asked: Asked) -> shapes.Order:
+def give_order(asked: Asked) -> Order:
     """Pause a queue, strike a task, or drain a worker.
 
     Every worker obeys within three seconds, and so do those that start later.  Nothing is lost.
@@ -155,7 +162,7 @@ def give_order(asked: Asked) -> shapes.Order:
         for_seconds=None if isinstance(body.for_seconds, UnsetType) else body.for_seconds,
         stop=body.stop,
         later=body.later,
-    ).as_dict()
+    )
 
 
 def resume(asked: Asked) -> OrdersAnswer:
@@ -165,7 +172,7 @@ def resume(asked: Asked) -> OrdersAnswer:
     """
     body: ResumeBody = asked.body
     ended = asked.desk.orders.resume(body.order, by=asked.by)
-    return {"items": [OrderView(one, in_force=False).as_dict() for one in ended]}
+    return {"items": [*ended]}
 
 
 def sweep(asked: Asked) -> Swept:
@@ -184,7 +191,7 @@ ACTS = (
         "POST",
         "dead-letters/replay",
         replay_dead_letters,
-        shapes.Done,
+        Done,
         needs=_REPLAY,
         body=ReplayBody,
         problems=(404, 409),
@@ -193,7 +200,7 @@ ACTS = (
         "POST",
         "dead-letters/discard",
         discard_dead_letters,
-        shapes.Done,
+        Done,
         needs=_DISCARD,
         body=DiscardBody,
         problems=(404,),
@@ -202,7 +209,7 @@ ACTS = (
         "POST",
         "dead-letter/replay",
         replay_dead_letter,
-        shapes.Replayed,
+        Replayed,
         needs=_REPLAY,
         body=ReplayOneBody,
         problems=(404, 409),
@@ -225,11 +232,9 @@ ACTS = (
         body=ReplayEditedBody,
         problems=(404, 409),
     ),
-    Operation(
-        "POST", "tasks/revoke", revoke_tasks, shapes.Revoked, needs=_OPERATE, body=RevokeBody
-    ),
-    Operation("POST", "tasks/move", move_tasks, shapes.Moved, needs=_OPERATE, body=MoveBody),
-    Operation("POST", "orders/give", give_order, shapes.Order, needs=_OPERATE, body=OrderBody),
+    Operation("POST", "tasks/revoke", revoke_tasks, Revoked, needs=_OPERATE, body=RevokeBody),
+    Operation("POST", "tasks/move", move_tasks, Moved, needs=_OPERATE, body=MoveBody),
+    Operation("POST", "orders/give", give_order, Order, needs=_OPERATE, body=OrderBody),
     Operation(
         "POST",
         "orders/resume",

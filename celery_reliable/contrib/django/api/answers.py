@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import Any, TypedDict
 
-from celery_reliable.operations import shapes
+from celery_reliable.operations import (
+    Audited,
+    DeadLetter,
+    Object,
+    Order,
+    Queue,
+    Run,
+    Task,
+    Worker,
+)
 
 __all__ = [
     "AuditAnswer",
@@ -31,13 +40,13 @@ class _Page(TypedDict):
 class TaskPage(_Page):
     """Some tasks.  A page may be short, or empty, and not the last: go on with its cursor."""
 
-    items: list[shapes.Task]
+    items: list[Task]
 
 
 class ObjectPage(_Page):
     """Some objects.  A page may be short, or empty, and not the last: go on with its cursor."""
 
-    items: list[shapes.Object]
+    items: list[Object]
 
 
 class DeadLetterPage(_Page):
@@ -45,38 +54,38 @@ class DeadLetterPage(_Page):
     last: go on with its cursor.
     """
 
-    items: list[shapes.DeadLetter]
+    items: list[DeadLetter]
     total: int
 
 
 class WorkersAnswer(TypedDict):
     """All workers."""
 
-    items: list[shapes.Worker]
+    items: list[Worker]
 
 
 class QueuesAnswer(TypedDict):
     """All queues."""
 
-    items: list[shapes.Queue]
+    items: list[Queue]
 
 
 class OrdersAnswer(TypedDict):
     """What is paused, struck and drained."""
 
-    items: list[shapes.Order]
+    items: list[Order]
 
 
 class RunsAnswer(TypedDict):
     """Runs that are not over."""
 
-    items: list[shapes.Run]
+    items: list[Run]
 
 
 class AuditAnswer(TypedDict):
     """What operators did, the latest first."""
 
-    items: list[shapes.Audited]
+    items: list[Audited]
 
 
 class Discarded(TypedDict):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import is_dataclass
 from http import HTTPStatus
 from importlib.metadata import version
 from typing import Any
 
 import msgspec
 
+from celery_reliable import operations as operations_package
 from celery_reliable.contrib.django.api.authentication import Authentication
 from celery_reliable.contrib.django.api.declaring import Operation
 from celery_reliable.contrib.django.api.problems import ProblemDetails
@@ -28,6 +30,11 @@ def document_of(
     kinds += [one.body for one in operations if one.body is not None]
     kinds += [one.query for one in operations]
     found, parts = msgspec.json.schema_components(kinds, ref_template=_PLACE)
+    for name, part in parts.items():
+        thing = getattr(operations_package, name, None)
+        # Each has a default where it is made, and is there in every answer.
+        if is_dataclass(thing) and not getattr(thing, "is_sparse", False):
+            part["required"] = [*part["properties"]]
     schemas = dict(zip(map(_key, kinds), found, strict=True))
     schemes = {type(one).__name__: one.scheme() for one in authentication}
     paths: dict[str, dict[str, Any]] = {}

@@ -6,6 +6,8 @@ import json
 import re
 from typing import Any
 
+from celery_reliable.operations import as_json as plain
+
 __all__ = ["as_json"]
 
 #: An escaped backslash, or a pair of surrogates, or half of one, in JSON of ASCII only.
@@ -16,6 +18,7 @@ def as_json(value: Any) -> bytes:
     """Return *value* as JSON.  What JSON has not (NaN, infinity) is null; half a character is
     shown as the text of its escape.
     """
+    value = plain(value)
     try:
         text = json.dumps(value, allow_nan=False)
     except ValueError:

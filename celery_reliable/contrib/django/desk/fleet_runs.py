@@ -8,7 +8,7 @@ from django.contrib.admin.utils import unquote
 from django.http import HttpResponse
 
 from celery_reliable.contrib.django.desk.visits import Visit, shown
-from celery_reliable.operations import RunView
+from celery_reliable.operations import Run
 
 __all__ = ["fleet_run_page", "fleet_runs_page"]
 
@@ -31,7 +31,7 @@ def fleet_run_page(visit: Visit, run: str) -> HttpResponse:
     context: dict[str, Any] = {"title": f"Run {shown(run, _LONGEST)}", "run": None}
     if found is not None:
         members = [
-            {**shown(one.as_dict(), _LONGEST), "link": visit.link("task", one.task_id)}
+            {**shown(one, _LONGEST), "link": visit.link("task", one.task_id)}
             for one in found.members[:_MOST_MEMBERS]
         ]
         more = max(0, len(found.members) - _MOST_MEMBERS)
@@ -39,7 +39,7 @@ def fleet_run_page(visit: Visit, run: str) -> HttpResponse:
     return visit.render("fleet_run", context, "tasks")
 
 
-def _run(visit: Visit, one: RunView) -> dict[str, Any]:
-    view: dict[str, Any] = shown(one.as_dict(), _LONGEST)
+def _run(visit: Visit, one: Run) -> dict[str, Any]:
+    view: dict[str, Any] = shown(one, _LONGEST)
     view["sentence"] = shown(one.sentence, 1_000)
     return {**view, "of": len(one.members), "link": visit.link("fleet_run", one.run)}

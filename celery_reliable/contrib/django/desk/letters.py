@@ -12,7 +12,7 @@ from django.views.decorators.debug import sensitive_variables
 from celery_reliable.contrib.django.desk.asking import LETTERS, Asked
 from celery_reliable.contrib.django.desk.visits import Visit, quoted, shown
 from celery_reliable.contrib.django.permissions import Right
-from celery_reliable.operations import full_view, gathered, group_view, short_view
+from celery_reliable.operations import full_view, gathered
 
 __all__ = ["groups_page", "letter_page", "letters_page"]
 
@@ -44,9 +44,8 @@ def letters_page(visit: Visit, extra_context: dict[str, Any] | None = None) -> H
         letters, cursor = list(page.items), page.cursor
     views = []
     for letter in letters:
-        view = short_view(letter)
-        link = visit.link("change", view["task_id"])
-        views.append({**shown(view, _LONGEST), "link": link, "quoted": quoted(view["task_id"])})
+        link = visit.link("change", letter.task_id)
+        views.append({**shown(letter, _LONGEST), "link": link, "quoted": quoted(letter.task_id)})
     is_first = not given.get("cursor")
     context = {
         "title": "Dead letters",
@@ -72,9 +71,9 @@ def groups_page(visit: Visit) -> HttpResponse:
         "asked": asked,
         "groups": [
             {
-                **shown(group_view(one), _LONGEST),
-                "link": visit.link("changelist", group=one.group.id),
-                "example_link": visit.link("change", one.example_id) if one.example_id else "",
+                **shown(one, _LONGEST),
+                "link": visit.link("changelist", group=one.group),
+                "example_link": visit.link("change", one.example) if one.example else "",
             }
             for one in found.groups[:_MOST_GROUPS]
         ],

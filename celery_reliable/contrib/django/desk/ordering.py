@@ -26,7 +26,7 @@ def orders_page(visit: Visit) -> HttpResponse:
     """List the orders, with a form to give one."""
     context = {
         "title": "Orders",
-        "orders": [shown(one.as_dict(), _LONGEST) for one in visit.desk.orders.all()],
+        "orders": [shown(one, _LONGEST) for one in visit.desk.orders.all()],
         "kinds": _KINDS,
         "order_link": visit.link("order"),
         "resume_link": visit.link("resume"),
@@ -63,8 +63,8 @@ def order_page(visit: Visit) -> HttpResponse:
     except BadOrder as exc:
         messages.warning(visit.request, shown(str(exc), _LONGEST))
         return redirect(visit.link("orders", kind=kind, target=target[:_LONGEST]))
-    log(visit, f"{kind} {view.order.target}", "Gave the order")
-    messages.success(visit.request, f"Order {view.order.id} holds.")
+    log(visit, f"{kind} {view.target}", "Gave the order")
+    messages.success(visit.request, f"Order {view.id} holds.")
     for note in view.notes:
         messages.warning(visit.request, shown(note, _LONGEST))
     return redirect(visit.link("orders"))
@@ -96,11 +96,11 @@ def resume_page(visit: Visit) -> HttpResponse:
     """End an order: ask first, then do it."""
     which = visit.request.POST.get("order", "")
     if "confirmed" not in visit.request.POST:
-        found = [one for one in visit.desk.orders.all() if one.order.id == which]
+        found = [one for one in visit.desk.orders.all() if one.id == which]
         if found:
             context = {
                 "title": "End the order?",
-                "order": shown(found[0].as_dict(), _LONGEST),
+                "order": shown(found[0], _LONGEST),
                 "action": visit.link("resume"),
                 "back": visit.link("orders"),
             }

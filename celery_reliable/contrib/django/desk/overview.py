@@ -7,7 +7,7 @@ from typing import Any
 from django.http import HttpResponse
 
 from celery_reliable.contrib.django.desk.visits import Visit, shown
-from celery_reliable.operations import RATES, Status, check, group_view
+from celery_reliable.operations import RATES, Status, Throughputs, as_json
 
 __all__ = ["overview_page"]
 
@@ -22,7 +22,7 @@ def overview_page(visit: Visit) -> HttpResponse:
     desk = visit.desk
     status = desk.status()
     groups = desk.letter_pages.groups()
-    view = shown(status.as_dict(), _LONGEST)
+    view = shown(status, _LONGEST)
     context = {
         "title": "Desk",
         "status": view,
@@ -30,22 +30,22 @@ def overview_page(visit: Visit) -> HttpResponse:
             {
                 "code": one.code,
                 "name": one.name,
-                "level": one.level,
+                "level": one.severity,
                 "message": shown(one.message, 1_000),
                 "hint": shown(one.hint, 1_000),
             }
-            for one in check(status)
+            for one in status.findings
         ],
         "states": _states(visit, status),
         "queues": view["queues"][:_MOST_QUEUES],
         "more_queues": max(0, len(view["queues"]) - _MOST_QUEUES),
         "saturation": status.saturation,
         "report": {k: v for k, v in view["last_pass"]["report"].items() if v},
-        "throughput": _throughput(status),
+        "throughput": _throughput(desk.throughputs),
         "groups": [
             {
-                **shown(group_view(one), _LONGEST),
-                "link": visit.link("changelist", group=one.group.id),
+                **shown(one, _LONGEST),
+                "link": visit.link("changelist", group=one.group),
             }
             for one in groups.groups[:_GROUPS]
         ],
@@ -82,18 +82,18 @@ def _states(visit: Visit, status: Status) -> list[dict[str, Any]]:
     ]
 
 
-def _throughput(status: Status) -> list[dict[str, Any]]:
+def _throughput(found: Throughputs) -> list[dict[str, Any]]:
     """Return the last hour and the last day, in pieces.
 
     What goes into attributes is text: languages write numbers otherwise.
     """
-    pieces = [*status.throughput.slices(10, 6), *status.throughput.slices(180, 8)]
-    most = max(max(one["processed"], one["lost"]) for one in pieces)
+    pieces = [*found.slices(10, 6), *found.slices(180, 8)]
+    most = max(max(one.processed, one.lost) for one in pieces)
     rows = [
         {
-            "since": one["since"],
-            "minutes": one["minutes"],
-            "cells": [(name.capitalize(), f"{one[name]:g}") for name in RATES],
+            "since": as_json(one.since),
+            "minutes": one.minutes,
+            "cells": [(name.capitalize(), f"{getattr(one, name):g}") for name in RATES],
             "most": f"{most:g}",
         }
         for one in pieces

@@ -15,7 +15,7 @@ from celery_reliable.contrib.django.desk.kinds import ACTS
 from celery_reliable.contrib.django.desk.runs import address_of
 from celery_reliable.contrib.django.desk.visits import Visit, shown
 from celery_reliable.exceptions import ObjectIdError
-from celery_reliable.operations import AuditEntry, ObjectView, WorkerView, gathered
+from celery_reliable.operations import Audited, Object, Worker, gathered
 
 __all__ = ["audit_page", "find_object_page", "object_page", "objects_page", "workers_page"]
 
@@ -77,14 +77,14 @@ def object_page(visit: Visit, key: str) -> HttpResponse:
     return visit.render("object", context, "objects")
 
 
-def _object(visit: Visit, one: ObjectView) -> dict[str, Any]:
+def _object(visit: Visit, one: Object) -> dict[str, Any]:
     return {
-        **shown(one.as_dict(), _LONGEST),
+        **shown(one, _LONGEST),
         "link": visit.link("object", one.object_key),
         "holder_link": visit.link("task", one.holder) if one.holder else "",
         "has_places": one.has_places,
         "holders": [
-            {**shown(holder.as_dict(), _LONGEST), "link": visit.link("task", holder.task_id)}
+            {**shown(holder, _LONGEST), "link": visit.link("task", holder.task_id)}
             for holder in one.holders
         ],
     }
@@ -97,10 +97,10 @@ def workers_page(visit: Visit) -> HttpResponse:
     return visit.render("workers", context, "workers")
 
 
-def _worker(visit: Visit, one: WorkerView) -> dict[str, Any]:
-    view: dict[str, Any] = shown(one.as_dict(), _LONGEST)
+def _worker(visit: Visit, one: Worker) -> dict[str, Any]:
+    view: dict[str, Any] = shown(one, _LONGEST)
     view["runs"] = [
-        {**shown(run.as_dict(), _LONGEST), "link": visit.link("task", run.task_id)}
+        {**shown(run, _LONGEST), "link": visit.link("task", run.task_id)}
         for run in one.runs[:_MOST_RUNS]
     ]
     view["more_runs"] = max(0, one.claims - _MOST_RUNS)
@@ -116,7 +116,7 @@ def audit_page(visit: Visit) -> HttpResponse:
         about = json.dumps(dict(entry.about), ensure_ascii=False, default=str)
         notes.append(
             {
-                **shown(entry.as_dict(), _LONGEST),
+                **shown(entry, _LONGEST),
                 "about": shown(about, 1_000),
                 "link": address_of(visit, entry.act, entry.about) if _may(visit, entry) else "",
             }
@@ -124,7 +124,7 @@ def audit_page(visit: Visit) -> HttpResponse:
     return visit.render("audit", {"title": "Audit", "notes": notes}, "audit")
 
 
-def _may(visit: Visit, entry: AuditEntry) -> bool:
+def _may(visit: Visit, entry: Audited) -> bool:
     """Whether who asks may go on with it."""
     act = ACTS.get(entry.act)
     return act is not None and visit.may(act.right)

@@ -27,8 +27,9 @@ from celery_reliable.operations import (
     Chosen,
     Done,
     UnknownGroup,
-    iso,
+    as_json,
     parse_time,
+    utc,
 )
 
 __all__ = ["Run", "address_of", "begin_page", "run_page"]
@@ -286,7 +287,7 @@ def _shown(visit: Visit, run: Run) -> HttpResponse:
         "run": run,
         "act": run.act,
         "said": run.asked.said,
-        "before": iso(run.before_ms),
+        "before": as_json(utc(run.before_ms)),
         "fields": list(fields.items()),
         "action": visit.link("run"),
         "goes": visit.request.GET.get("go") == "1" and not run.is_over,

@@ -15,7 +15,7 @@ from celery_reliable.contrib.django.desk.rows import row_of
 from celery_reliable.contrib.django.desk.visits import Visit, quoted, shown
 from celery_reliable.contrib.django.permissions import Right
 from celery_reliable.exceptions import UnknownDeadLetter
-from celery_reliable.operations import Kind, TaskView, gathered
+from celery_reliable.operations import Kind, Task, TaskInFull, gathered
 
 __all__ = ["find_page", "task_page", "tasks_page"]
 
@@ -61,8 +61,8 @@ def tasks_page(visit: Visit) -> HttpResponse:
     return visit.render("tasks", context, "tasks", 400 if asked.problems else 200)
 
 
-def _row(visit: Visit, one: TaskView) -> dict[str, Any]:
-    view = shown(one.short_view(), _LONGEST)
+def _row(visit: Visit, one: Task) -> dict[str, Any]:
+    view = shown(one, _LONGEST)
     return {
         **view,
         "link": visit.link("task", one.task_id),
@@ -86,8 +86,6 @@ def task_page(visit: Visit, task_id: str) -> HttpResponse:
         raise PermissionDenied
     desk = visit.desk
     task = desk.tasks.get(task_id)
-    view = task.as_dict()
-    why = view["why"]
     traceback = ""
     if task.state == "dead":
         try:
@@ -98,8 +96,8 @@ def task_page(visit: Visit, task_id: str) -> HttpResponse:
     row_link, row_name = row_of(visit, task.name, task_id)
     context = {
         "title": f"Task {shown(task_id, _LONGEST)}",
-        "task": shown(view),
-        "why": shown(why),
+        "task": shown(task),
+        "why": shown(task.why),
         "traceback": shown(traceback),
         "quoted": quoted(task_id),
         "letter_link": visit.link("change", task_id) if task.state == "dead" else "",
@@ -118,5 +116,5 @@ def task_page(visit: Visit, task_id: str) -> HttpResponse:
     return visit.render("task", context, "tasks", 404 if task.state == "absent" else 200)
 
 
-def _object_of(task: TaskView) -> str:
+def _object_of(task: TaskInFull) -> str:
     return task.why.object_key or task.object_key

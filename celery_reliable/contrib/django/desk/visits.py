@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from functools import cached_property
 from typing import Any
 from urllib.parse import quote as urlquote
@@ -17,7 +17,7 @@ from django.urls import reverse
 
 from celery_reliable.contrib.django.permissions import Right
 from celery_reliable.contrib.django.project import desk_app
-from celery_reliable.operations import Desk, printable
+from celery_reliable.operations import Desk, as_json, printable
 
 __all__ = ["NAME", "Page", "Visit", "quoted", "shown"]
 
@@ -143,13 +143,15 @@ def quoted(task_id: str) -> str:
 
 
 def shown(value: Any, longest: int = _LONGEST) -> Any:
-    """Return a view as a page can have it: no half characters, nothing that directs a terminal or
-    turns the direction of a text, and nothing endless.
+    """Return a thing, or values, as a page can have it: no half characters, nothing that directs a
+    terminal or turns the direction of a text, and nothing endless.
     """
     if isinstance(value, str):
         if len(value) <= longest:
             return printable(value, keeps=_KEPT)
         return f"{printable(value[:longest], keeps=_KEPT)}… ({len(value)} characters)"
+    if is_dataclass(value):
+        value = as_json(value)
     if isinstance(value, Mapping):
         return {shown(name): shown(item, longest) for name, item in value.items()}
     if isinstance(value, (list, tuple)):

@@ -1,26 +1,29 @@
-"""Times as people and programs read them."""
+"""Times and texts as people read and write them."""
 
 from __future__ import annotations
 
 import re
 from datetime import datetime, timezone
 
-__all__ = ["at", "iso", "parse_age", "parse_time"]
+__all__ = ["at", "moment", "parse_age", "parse_time", "printable", "utc"]
 
 _ASKED = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 _AGE = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)([smhd]?)")
 
 
-def iso(ms: int | None) -> str | None:
-    """Return a time in ISO 8601, UTC, with milliseconds; None for none."""
-    if not ms:
-        return None
-    return datetime.fromtimestamp(ms / 1000, timezone.utc).isoformat(timespec="milliseconds")
+def utc(ms: int) -> datetime:
+    """Return a time in ms as one in UTC."""
+    return datetime.fromtimestamp(ms / 1000, timezone.utc)
 
 
-def at(ms: int) -> str:
-    """Return a time to the second for a sentence: 2026-11-22 16:40:05 UTC."""
-    found = datetime.fromtimestamp(ms / 1000, timezone.utc)
+def moment(ms: int | None) -> datetime | None:
+    """Return the same; None for none, and for 0."""
+    return utc(ms) if ms else None
+
+
+def at(when: datetime | int | None) -> str:
+    """Return a time, or one in ms, to the second for a sentence: 2026-11-22 16:40:05 UTC."""
+    found = when if isinstance(when, datetime) else utc(when or 0)
     return f"{found:%Y-%m-%d %H:%M:%S} UTC"
 
 
@@ -46,3 +49,12 @@ def parse_time(text: str) -> int:
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=timezone.utc)
     return round(moment.timestamp() * 1000)
+
+
+def printable(text: str, *, keeps: str = "") -> str:
+    """Return *text* on one line, with an escape for each character that a terminal would obey:
+    anybody may have published it.  The characters that it *keeps* stay as they are.
+    """
+    return "".join(
+        char if char.isprintable() or char in keeps else repr(char)[1:-1] for char in text
+    )

@@ -1,4 +1,4 @@
-"""What operators look at: live tasks, and workers with what they run.
+"""Reads of the indexes: what is due, what is dead, and workers with what they run.
 
 Nothing here decides.  Each look reads so much at most, however many records there are, and uses no
 right that the rest of the package does not need: keys are not searched, but found by the indexes.
@@ -13,30 +13,17 @@ from typing import Any
 
 from celery_reliable.leases import WorkerLease
 from celery_reliable.ledger import rows
+from celery_reliable.ledger.dead_order import entries_after
 from celery_reliable.ledger.replies import ms_of, text_of
 from celery_reliable.ledger.transition_group import TransitionGroup
 from celery_reliable.ledger.transitions import encoded
-from celery_reliable.model import Claim, HistoryEntry, Record
+from celery_reliable.model import Claim, Due
 
-__all__ = ["Look", "Looks", "Numbers", "Place", "WorkerLook"]
+__all__ = ["Indexes", "Numbers", "Place", "WorkerLook"]
 
 #: The last one that was read of an index: its score and its id.
 Place = tuple[int, str]
 
-#: Beside those of a record.
-_MORE_FIELDS = (
-    "object",
-    "suspect",
-    "alone",
-    "history",
-    "reason",
-    "exception",
-    "buried_ms",
-)
-#: A field that no record has, in the place of one that may be large.
-_NOTHING = "-"
-_LOOK_FIELDS = (*rows.RECORD_FIELDS, *_MORE_FIELDS)
-_LIGHT_FIELDS = tuple(_NOTHING if name == "message" else name for name in _LOOK_FIELDS)
 _WORKER_FIELDS = (
     *rows.LEASE_FIELDS,
     "registered_ms",
@@ -47,36 +34,6 @@ _WORKER_FIELDS = (
     "doing",
     "beat_ms",
 )
-
-
-@dataclass(frozen=True)
-class Look:
-    """A record as an operator looks at it; without its message where many are looked at.
-
-    Attributes:
-        due_ms: when somebody must look at it; None: never, as what runs without a limit.
-        object_key: the object that it notes as locked; empty for none.
-        waiting_for: the object that another task has, or "rate " and whose rate it waits for;
-            empty for none.
-        is_suspect: it ran in a worker that died, and runs beside no other such task.
-        has_to_wait: a worker could not run it, as it had to do with another suspect.
-    """
-
-    record: Record
-    due_ms: int | None
-    object_key: str = ""
-    waiting_for: str = ""
-    is_suspect: bool = False
-    has_to_wait: bool = False
-    history: tuple[HistoryEntry, ...] = ()
-    reason: str = ""
-    exception: str = ""
-    buried_ms: int = 0
-
-    @property
-    def rate_key(self) -> str:
-        """Whose rate it waits for, or waited for before it was sent; empty for none."""
-        return self.waiting_for[5:] if self.waiting_for.startswith("rate ") else ""
 
 
 @dataclass(frozen=True)
@@ -106,44 +63,72 @@ class Numbers:
     dead: int
 
 
-class Looks(TransitionGroup):
-    """What is looked at; it may have changed when the answer arrives."""
+class Indexes(TransitionGroup):
+    """What is in the indexes; it may have changed when the answer arrives."""
 
-    def look(self, task_id: str) -> tuple[Look | None, int]:
-        """Return the record of *task_id* with its message, None when there is none, and the
-        server's time in ms.  Raises ValueError for one that cannot be read.
+    def due_between(self, first_ms: int, last_ms: int, *, limit: int) -> list[Due]:
+        """Return at most *limit* records that are due between two times in ms, both included."""
+        found = self._caller.read(
+            "due between",
+            lambda client: client.zrangebyscore(
+                self.keys.due, first_ms, last_ms, start=0, num=limit, withscores=True
+            ),
+        )
+        return [Due(name.decode(), f"{score:.0f}") for name, score in found]
+
+    def all_due(self, *, start: int, limit: int) -> list[Due]:
+        """Return at most *limit* records by the time at which they are due, past or future."""
+        found = self._caller.read(
+            "all due",
+            lambda client: client.zrange(self.keys.due, start, start + limit - 1, withscores=True),
+        )
+        return [Due(name.decode(), f"{score:.0f}") for name, score in found]
+
+    def letters_after(
+        self,
+        after: tuple[int, str] | None,
+        limit: int,
+        *,
+        is_latest_first: bool = False,
+        until_ms: int | None = None,
+    ) -> list[tuple[str, int]]:
+        """Return ids of dead letters and when they were buried in ms: at most *limit* that follow
+        the place *after*; *until_ms*: none that was buried later.
         """
+        place = None if after is None else (after[0], encoded(after[1]))
+        found = self._caller.read(
+            "letters after",
+            lambda client: entries_after(
+                client,
+                self.keys.dead,
+                place,
+                limit,
+                is_latest_first=is_latest_first,
+                until_ms=until_ms,
+            ),
+        )
+        return [(text_of(id_), ms) for id_, ms in found]
 
-        def read(client: Any) -> tuple[Any, Any, Any]:
-            pipe = client.pipeline(transaction=False)
-            pipe.hmget(encoded(self.keys.record(task_id)), _LOOK_FIELDS)
-            pipe.zscore(self.keys.due, encoded(task_id))
-            pipe.time()
-            row, due_ms, time = pipe.execute()
-            return row, due_ms, time
+    def dead_ids(self, limit: int = 100) -> list[str]:
+        """Return ids of at most *limit* dead letters, the latest first."""
+        found = self._caller.read(
+            "dead ids", lambda client: client.zrange(self.keys.dead, 0, limit - 1, desc=True)
+        )
+        return [text_of(item) for item in found]
 
-        row, due_ms, time = self._caller.read("look", read)
-        return _look(task_id, row, due_ms), ms_of(time)
-
-    def look_all(self, task_ids: Sequence[str]) -> list[Look | None]:
-        """Return the records of *task_ids* without their messages, in one round trip; None for
-        those that are gone, or cannot be read.
+    def oldest_dead(self, limit: int, *, start: int = 0) -> list[tuple[str, int]]:
+        """Return ids of the *limit* dead letters that were buried first, after *start* of them, and
+        when, in ms.
         """
-        if not task_ids:
-            return []
+        found = self._caller.read(
+            "oldest dead",
+            lambda client: client.zrange(self.keys.dead, start, start + limit - 1, withscores=True),
+        )
+        return [(text_of(name), int(score)) for name, score in found]
 
-        def read(client: Any) -> list[Any]:
-            pipe = client.pipeline(transaction=False)
-            for task_id in task_ids:
-                pipe.hmget(encoded(self.keys.record(task_id)), _LIGHT_FIELDS)
-                pipe.zscore(self.keys.due, encoded(task_id))
-            return list(pipe.execute())
-
-        found = self._caller.read("look at all", read)
-        return [
-            _readable_look(task_id, row, due_ms)
-            for task_id, row, due_ms in zip(task_ids, found[::2], found[1::2], strict=True)
-        ]
+    def count_dead(self) -> int:
+        """Return how many dead letters there are."""
+        return int(self._caller.read("count dead", lambda client: client.zcard(self.keys.dead)))
 
     def due_after(self, place: Place | None, limit: int) -> list[tuple[str, int]]:
         """Return ids of records at which somebody must look some time, and when in ms, the earliest
@@ -240,38 +225,6 @@ def _rank_after(client: Any, key: str, score: int, task_id: str) -> int:
         else:
             high = middle
     return int(low)
-
-
-def _look(task_id: str, row: Sequence[bytes | None], due_ms: float | None) -> Look | None:
-    n_fields = len(rows.RECORD_FIELDS)
-    record = rows.record(task_id, row[:n_fields])
-    if record is None:
-        return None
-    got = {
-        name: text_of(value)
-        for name, value in zip(_MORE_FIELDS, row[n_fields:], strict=True)
-        if value is not None
-    }
-    return Look(
-        record=record,
-        due_ms=None if due_ms is None else int(due_ms),
-        object_key=got.get("object", ""),
-        waiting_for=record.in_line_of or record.waiting_for,
-        is_suspect=got.get("suspect") == "ran",
-        has_to_wait="alone" in got and record.is_unsent,
-        history=tuple(map(rows.history_entry, json.loads(got.get("history", "[]")))),
-        reason=got.get("reason", ""),
-        exception=got.get("exception", ""),
-        buried_ms=int(got.get("buried_ms", 0)),
-    )
-
-
-def _readable_look(task_id: str, row: Sequence[bytes | None], due_ms: float | None) -> Look | None:
-    try:
-        return _look(task_id, row, due_ms)
-    except ValueError:
-        # A later version wrote it, or somebody else.
-        return None
 
 
 def _worker_look(

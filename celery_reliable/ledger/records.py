@@ -1,0 +1,292 @@
+"""Reads of records, as tasks, dead letters, or what an operator looks at; nothing here decides.
+
+A record is read by a set of fields: whole, without what may be large, or those of one question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from celery_reliable.ledger import rows
+from celery_reliable.ledger.replies import ms_of
+from celery_reliable.ledger.transition_group import TransitionGroup
+from celery_reliable.ledger.transitions import encoded
+from celery_reliable.model import DeadLetter, EndedTask, HistoryEntry, Record
+
+__all__ = ["Found", "Look", "Records"]
+
+T = TypeVar("T")
+
+_LIGHT_LETTER_FIELDS = tuple(
+    one for one in rows.LETTER_FIELDS if one not in ("message", "traceback")
+)
+_LOOK_FIELDS = (
+    *rows.RECORD_FIELDS,
+    "object",
+    "suspect",
+    "alone",
+    "history",
+    "reason",
+    "exception",
+    "buried_ms",
+)
+_LIGHT_LOOK_FIELDS = tuple(one for one in _LOOK_FIELDS if one != "message")
+
+
+@dataclass(frozen=True)
+class Found:
+    """What one task's record has, not parsed yet."""
+
+    task_id: str
+    got: dict[str, str]
+
+    @property
+    def record(self) -> Record | None:
+        """The record; None if there is none.
+
+        Raises ValueError if it cannot be parsed: a later version or somebody else wrote it.
+        """
+        return rows.record(self.task_id, self.got)
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether `record` raises nothing."""
+        try:
+            rows.record(self.task_id, self.got)
+        except ValueError:
+            return False
+        return True
+
+
+@dataclass(frozen=True)
+class Look:
+    """A record as an operator looks at it; without its message where many are looked at.
+
+    Attributes:
+        due_ms: when somebody must look at it; None: never, as what runs without a limit.
+        object_key: the object that it notes as locked; empty for none.
+        waiting_for: the object that another task has, or "rate " and whose rate it waits for;
+            empty for none.
+        is_suspect: it ran in a worker that died, and runs beside no other such task.
+        has_to_wait: a worker could not run it, as it had to do with another suspect.
+    """
+
+    record: Record
+    due_ms: int | None
+    object_key: str = ""
+    waiting_for: str = ""
+    is_suspect: bool = False
+    has_to_wait: bool = False
+    history: tuple[HistoryEntry, ...] = ()
+    reason: str = ""
+    exception: str = ""
+    buried_ms: int = 0
+
+    @property
+    def rate_key(self) -> str:
+        """Whose rate it waits for, or waited for before it was sent; empty for none."""
+        return self.waiting_for[5:] if self.waiting_for.startswith("rate ") else ""
+
+
+class Records(TransitionGroup):
+    """Reads of records, which may have changed when the answer arrives."""
+
+    def server_facts(self) -> dict[str, str]:
+        """Return INFO and the CONFIG values that are checked; some servers hide a few."""
+        return self._caller.read("server facts", rows.server_facts)
+
+    def ask(self, what: str, run: Callable[[Any], T], patience_seconds: float | None = None) -> T:
+        """Return what *run* asks with a client.  Errors call it *what*."""
+        return self._caller.read(what, run, patience_seconds)
+
+    def _rows(
+        self,
+        what: str,
+        task_ids: Sequence[str],
+        fields: tuple[str, ...],
+        patience_seconds: float | None = None,
+    ) -> list[dict[str, str]]:
+        """Return what records have of *fields*, in one round trip."""
+        if not task_ids:
+            return []
+        keys = [encoded(self.keys.record(task_id)) for task_id in task_ids]
+        found = self._caller.read(
+            what, lambda client: rows.hmget_all(client, keys, fields), patience_seconds
+        )
+        return [rows.texts(row, fields) for row in found]
+
+    def _in_groups(
+        self,
+        task_ids: Sequence[str],
+        most_bytes: int,
+        read: Callable[[Sequence[str]], list[T]],
+        patience_seconds: float | None = None,
+    ) -> Iterator[T]:
+        """Yield what is read of records, in groups whose messages have at most *most_bytes*
+        together, unless one alone has more.
+        """
+        if not task_ids:
+            return
+        keys = [encoded(self.keys.record(task_id)) for task_id in task_ids]
+        lengths = self._caller.read(
+            "lengths",
+            lambda client: rows.hstrlen_all(client, keys, "message"),
+            patience_seconds,
+        )
+        start = n_bytes = 0
+        for end, length in enumerate(lengths):
+            if end > start and n_bytes + length > most_bytes:
+                yield from read(task_ids[start:end])
+                start, n_bytes = end, 0
+            n_bytes += length
+        yield from read(task_ids[start:])
+
+    def find(self, task_id: str, *, patience_seconds: float | None = None) -> Record | None:
+        """Return the record of *task_id*; None when it has ended or was never recorded."""
+        return self.find_all([task_id], patience_seconds=patience_seconds)[0]
+
+    def find_all(
+        self, task_ids: Sequence[str], *, patience_seconds: float | None = None
+    ) -> list[Record | None]:
+        """Return the records of *task_ids* in one round trip, None for those that are gone."""
+        return [one.record for one in self.find_each(task_ids, patience_seconds=patience_seconds)]
+
+    def find_each(
+        self, task_ids: Sequence[str], *, patience_seconds: float | None = None
+    ) -> list[Found]:
+        """Return the same unparsed: one that cannot be read does not hide the others."""
+        found = self._rows("find", task_ids, rows.RECORD_FIELDS, patience_seconds)
+        return [Found(task_id, got) for task_id, got in zip(task_ids, found, strict=True)]
+
+    def find_in_groups(
+        self,
+        task_ids: Sequence[str],
+        *,
+        most_bytes: int,
+        patience_seconds: float | None = None,
+    ) -> Iterator[Found]:
+        """Yield the same, read in groups.
+
+        The messages of a group have at most *most_bytes* together, unless one alone has more.
+        """
+        return self._in_groups(
+            task_ids,
+            most_bytes,
+            lambda some: self.find_each(some, patience_seconds=patience_seconds),
+            patience_seconds,
+        )
+
+    def dead_letter(self, task_id: str) -> DeadLetter | None:
+        """Return one dead letter, or None."""
+        return self.dead_letters([task_id])[0]
+
+    def dead_letters(self, task_ids: Sequence[str]) -> list[DeadLetter | None]:
+        """Return the dead letters of *task_ids* in one round trip, None for those that are none."""
+        found = self._rows("dead letters", task_ids, rows.LETTER_FIELDS)
+        return [rows.letter(task_id, got) for task_id, got in zip(task_ids, found, strict=True)]
+
+    def light_letters(self, task_ids: Sequence[str]) -> list[DeadLetter | None]:
+        """Return the same without message and traceback, which may be long; None also for what
+        cannot be read.
+        """
+        return self._letters(task_ids, _LIGHT_LETTER_FIELDS)
+
+    def letters_in_groups(
+        self, task_ids: Sequence[str], *, most_bytes: int
+    ) -> Iterator[DeadLetter | None]:
+        """Yield dead letters, read in groups whose messages have at most *most_bytes* together,
+        unless one alone has more; None for what is none, and for what cannot be read.
+        """
+        return self._in_groups(
+            task_ids, most_bytes, lambda some: self._letters(some, rows.LETTER_FIELDS)
+        )
+
+    def _letters(self, task_ids: Sequence[str], fields: tuple[str, ...]) -> list[DeadLetter | None]:
+        found = self._rows("dead letters", task_ids, fields)
+        return [
+            _readable(rows.letter, task_id, got)
+            for task_id, got in zip(task_ids, found, strict=True)
+        ]
+
+    def reasons_of(self, task_ids: Sequence[str]) -> list[str]:
+        """Return why each of the dead letters *task_ids* was buried; empty for what is none."""
+        return [got.get("reason", "") for got in self._rows("reasons", task_ids, ("reason",))]
+
+    def look(self, task_id: str) -> tuple[Look | None, int]:
+        """Return the record of *task_id* with its message, None when there is none, and the
+        server's time in ms.  Raises ValueError for one that cannot be read.
+        """
+        (found,), now_ms = self._looked_at([task_id], _LOOK_FIELDS)
+        return _look(*found), now_ms
+
+    def look_all(self, task_ids: Sequence[str]) -> list[Look | None]:
+        """Return the records of *task_ids* without their messages, in one round trip; None for
+        those that are gone, or cannot be read.
+        """
+        if not task_ids:
+            return []
+        found, _ = self._looked_at(task_ids, _LIGHT_LOOK_FIELDS)
+        return [_readable(_look, *one) for one in found]
+
+    def _looked_at(
+        self, task_ids: Sequence[str], fields: tuple[str, ...]
+    ) -> tuple[list[tuple[str, dict[str, str], float | None]], int]:
+        """Return ids with what their records have and when they are due; and the server's time."""
+
+        def read(client: Any) -> list[Any]:
+            pipe = client.pipeline(transaction=False)
+            for task_id in task_ids:
+                pipe.hmget(encoded(self.keys.record(task_id)), fields)
+                pipe.zscore(self.keys.due, encoded(task_id))
+            pipe.time()
+            return list(pipe.execute())
+
+        *found, time = self._caller.read("look", read)
+        each = zip(task_ids, found[::2], found[1::2], strict=True)
+        return [(id_, rows.texts(row, fields), due_ms) for id_, row, due_ms in each], ms_of(time)
+
+    def ended_task(self, task_id: str) -> EndedTask | None:
+        """Return what is kept of a task that has ended; None when nothing is.
+
+        What has a record lives, whatever is kept of a former life of its id.
+        """
+        found = self._caller.read("ended", lambda client: client.hget(self.keys.ended, task_id))
+        return None if found is None else rows.ended(task_id, found)
+
+    def ended_tasks(self, *, start: int = 0, limit: int = 100) -> list[EndedTask]:
+        """Return what is kept of *limit* tasks after the first *start*, the latest first."""
+
+        def read(client: Any) -> list[tuple[bytes, bytes | None]]:
+            ids = client.zrange(self.keys.ended_at, start, start + limit - 1, desc=True)
+            return list(zip(ids, client.hmget(self.keys.ended, ids), strict=True)) if ids else []
+
+        found = self._caller.read("ended tasks", read)
+        return [rows.ended(name.decode(), text) for name, text in found if text is not None]
+
+
+def _readable(read: Callable[..., T | None], *given: Any) -> T | None:
+    """Return what is read; None of what a later version or somebody else has written."""
+    try:
+        return read(*given)
+    except (KeyError, ValueError):
+        return None
+
+
+def _look(task_id: str, got: dict[str, str], due_ms: float | None) -> Look | None:
+    record = rows.record(task_id, got)
+    if record is None:
+        return None
+    return Look(
+        record=record,
+        due_ms=None if due_ms is None else int(due_ms),
+        object_key=got.get("object", ""),
+        waiting_for=record.in_line_of or record.waiting_for,
+        is_suspect=got.get("suspect") == "ran",
+        has_to_wait="alone" in got and record.is_unsent,
+        history=rows.history(got.get("history", "")),
+        reason=got.get("reason", ""),
+        exception=got.get("exception", ""),
+        buried_ms=int(got.get("buried_ms", 0)),
+    )

@@ -1,0 +1,251 @@
+"""What operators do to tasks that live: end them, or say which workers may run them."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar
+
+from celery import Celery
+
+from celery_reliable.app import reliable_of
+from celery_reliable.exceptions import ReliableError
+from celery_reliable.leases import nodename_of
+from celery_reliable.ledger import Ledger, answers
+from celery_reliable.message import NAMED, Envelope, NamedWorkers
+from celery_reliable.model import Record, State
+from celery_reliable.operations.audit import Outcome, noted
+from celery_reliable.operations.messages import envelope_of
+from celery_reliable.operations.views import IfRunning, Moved, Revoked
+from celery_reliable.options import naming_problems
+from celery_reliable.recovery import REVOCABLE, call_off_task, stored_end
+
+__all__ = ["CannotMove", "Moves", "Revocations"]
+
+_MOST_EXAMPLES = 5
+#: How often a task may change its worker while it is looked at.
+_MOST_OWNERS = 5
+
+
+class CannotMove(ReliableError, ValueError):
+    """It is not clear which workers are meant."""
+
+
+class _Acts:
+    """Acts on tasks one after the other, and sorts them by what became of each: a field of the
+    class that is returned.  Raises what the ledger raises; may be interrupted and repeated.
+    """
+
+    name: ClassVar[str]
+    #: What became of tasks to which it was done, and of those to which it could not be; "gone":
+    #: there is none.
+    done: ClassVar[tuple[str, ...]]
+    failed: ClassVar[tuple[str, ...]]
+
+    def __init__(self, app: Celery, ledger: Ledger) -> None:
+        self._app = app
+        self._ledger = ledger
+
+    def _act(
+        self,
+        task_ids: Iterable[str],
+        fate_of: Callable[[str], str],
+        *,
+        by: str,
+        about: Mapping[str, Any],
+        dry_run: bool,
+        progress: Callable[[int], None],
+        finish: Callable[[Sequence[str]], None] | None = None,
+    ) -> dict[str, Any]:
+        """Return the fields of the result that each act has.
+
+        *finish* is called with the ids of what runs, as a part of the act.
+        """
+        ids, run = list(dict.fromkeys(task_ids)), secrets.token_hex(4)
+        found: dict[str, list[str]] = {one: [] for one in (*self.done, *self.failed, "gone")}
+
+        def act(outcome: Outcome) -> None:
+            for number, task_id in enumerate(ids, 1):
+                fate = fate_of(task_id)
+                found[fate].append(task_id)
+                outcome.done += fate in self.done
+                outcome.failed += fate in self.failed
+                progress(number)
+            if finish is not None:
+                finish(found["running"])
+
+        outcome = Outcome()
+        if dry_run:
+            act(outcome)
+        else:
+            given = {"ids": ids[:_MOST_EXAMPLES], "ids_given": len(ids), **about}
+            with noted(self._ledger, self.name, by, given, run) as outcome:
+                act(outcome)
+        fates = {name: tuple(ids) for name, ids in found.items()}
+        return {"run": run, "done": outcome.done, "is_dry_run": dry_run, **fates}
+
+
+class Revocations(_Acts):
+    """Ends tasks that live, for good.  Raises what the ledger raises.
+
+    What Celery's ``control.revoke`` does, without its broadcast and beyond it: the ledger is sure
+    to know, or there is an error; the worker that runs a task hears of it with its next beat, and
+    stops it unless it is to finish; and each task's fate is told.  May be interrupted and repeated.
+    """
+
+    name = "revoke"
+    done = ("ended", "running")
+    failed = ("dead", "replaced")
+
+    def revoke(
+        self,
+        task_ids: Iterable[str],
+        *,
+        by: str,
+        if_running: IfRunning = IfRunning.STOP,
+        dry_run: bool = False,
+        progress: Callable[[int], None] = lambda _: None,
+    ) -> Revoked:
+        """Revoke the tasks with these ids, each whatever it was published as last.
+
+        REVOKED is stored as the result of what does not run, chords are told, objects freed.  What
+        runs keeps its object until it has stopped.  A pool of threads, and a solo one, stops
+        nothing: there a task finishes.  *progress* is called with how many tasks are done with,
+        after each.
+        """
+        is_told = not dry_run and if_running is not IfRunning.FINISH
+        found = self._act(
+            task_ids,
+            lambda task_id: self._fate(task_id, by, dry_run=dry_run),
+            by=by,
+            about={"if_running": if_running.value},
+            dry_run=dry_run,
+            progress=progress,
+            finish=(lambda running: self._tell(running, if_running)) if is_told else None,
+        )
+        return Revoked(if_running=if_running, **found)
+
+    def _fate(self, task_id: str, by: str, *, dry_run: bool) -> str:
+        record = self._ledger.find(task_id)
+        if record is None:
+            return "gone"
+        if record.state is State.RUNNING or record.is_called_off:
+            # Of what was called off before, an attempt is still to be stopped.
+            fate = "running"
+        elif record.state is State.DEAD:
+            fate = "dead"
+        else:
+            fate = "replaced" if record.state is State.WAITING else "ended"
+        if dry_run or record.state not in REVOCABLE:
+            return fate
+        answer = call_off_task(self._app, self._ledger, record, by=f"by {by}")
+        if isinstance(answer, answers.Cancelled):
+            return "ended"
+        if isinstance(answer, answers.Running):
+            return "running"
+        # It went on meanwhile.
+        return "dead" if isinstance(answer, answers.Dead) else "gone"
+
+    def _tell(self, task_ids: Iterable[str], if_running: IfRunning) -> None:
+        """Tell the workers that run these tasks to stop them."""
+        for task_id in task_ids:
+            # It may be lost and begin elsewhere meanwhile; then that worker is told.
+            for _ in range(_MOST_OWNERS):
+                record = self._ledger.find(task_id)
+                if record is None or record.state is not State.RUNNING:
+                    break
+                answer = self._ledger.orders.stop(task_id, record.owner, if_running.value)
+                if isinstance(answer, answers.Told):
+                    break
+
+
+class Moves(_Acts):
+    """Says of tasks that live which workers may run them.  Raises what the ledger raises.
+
+    May be interrupted and repeated.
+    """
+
+    name = "move"
+    done = ("sent", "stopped", "stays")
+    failed = ("refused",)
+
+    def move(
+        self,
+        task_ids: Iterable[str],
+        workers: Sequence[str],
+        *,
+        by: str,
+        prefer: Sequence[str] = (),
+        dry_run: bool = False,
+        progress: Callable[[int], None] = lambda _: None,
+    ) -> Moved:
+        """Let only *workers* (names, or patterns of names) run these tasks; none: any worker.
+
+        *prefer*: those that get them first.  Raises CannotMove for what is no name.
+        *progress* is called with how many tasks are done with, after each.
+        """
+        given = {"only_workers": workers, "prefer_workers": prefer}
+        named = {name: value for name, value in given.items() if value}
+        for name, expected in naming_problems(named):
+            raise CannotMove(f"{name}={named[name]!r} is not {expected}.")
+        meant = NamedWorkers(tuple(workers), tuple(prefer))
+        found = self._act(
+            task_ids,
+            lambda task_id: self._moved(task_id, meant, by, dry_run=dry_run),
+            by=by,
+            about={name: [*value] for name, value in named.items()},
+            dry_run=dry_run,
+            progress=progress,
+        )
+        return Moved(workers=meant.only, **found)
+
+    def _fate(self, record: Record | None, meant: NamedWorkers) -> str:
+        if record is None or record.is_called_off:
+            return "gone"
+        if record.state is State.RUNNING:
+            return "stays" if meant.means(nodename_of(record.owner)) else "stopped"
+        if record.state in (State.QUEUED, State.PARKED) and envelope_of(record) is not None:
+            return "sent"
+        return "refused"
+
+    def _moved(self, task_id: str, meant: NamedWorkers, by: str, *, dry_run: bool) -> str:
+        while True:
+            record = self._ledger.find(task_id)
+            fate = self._fate(record, meant)
+            envelope = None if record is None else envelope_of(record)
+            if dry_run or fate in ("gone", "refused") or record is None or envelope is None:
+                return fate
+            if fate == "stopped" and stored_end(self._app, record):
+                # It has ended but for its settlement.
+                return "gone"
+            message, epoch = self._again(envelope, record, meant)
+            answer = self._ledger.named.move(
+                record,
+                epoch=epoch,
+                message=message.to_text(),
+                named=meant.to_text() if meant.is_any_named else "{}",
+                is_stopped=fate == "stopped",
+                due_in_ms=reliable_of(self._app).config.lease_ms,
+                by=by,
+            )
+            if isinstance(answer, answers.Moved):
+                return fate
+            if isinstance(answer, answers.Absent):
+                return "gone"
+
+    def _again(
+        self, envelope: Envelope, record: Record, meant: NamedWorkers
+    ) -> tuple[Envelope, str]:
+        """Return a task's message as another publication, which names workers, and its epoch."""
+        before = NamedWorkers.of(envelope.headers)
+        home = (envelope.exchange, envelope.routing_key)
+        if before is not None and any(before.home):
+            home = before.home
+        again, epoch = envelope.published_anew(record.epoch, self._ledger.generation)
+        headers = {name: value for name, value in again.headers.items() if name != NAMED}
+        # A member of a run stays one: no other member's worker runs it.
+        meant = replace(meant, home=home, run=before.run if before is not None else "")
+        if meant.is_any_named:
+            headers[NAMED] = meant.as_header()
+        return replace(again, headers=headers, exchange=home[0], routing_key=home[1]), epoch
