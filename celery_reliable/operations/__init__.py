@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from celery_reliable.clock import span
 from celery_reliable.findings import Limits, check
+from celery_reliable.operations.acts import ACTS, NothingEdited
 from celery_reliable.operations.audit import somebody
 from celery_reliable.operations.bulk import DEFAULT_RATE, Bulk, Chosen, Unclear
+from celery_reliable.operations.catalog import Operation, Parameter, Right
 from celery_reliable.operations.control import install_control, install_control_everywhere
 from celery_reliable.operations.dead_letters import (
     CannotReplay,
@@ -20,6 +22,7 @@ from celery_reliable.operations.letters import LetterPages, UnknownGroup, full_v
 from celery_reliable.operations.metrics import FleetCollector, registry_of
 from celery_reliable.operations.metrics import install as install_metrics
 from celery_reliable.operations.pages import BadCursor, Kind, Page, gathered
+from celery_reliable.operations.queries import QUERIES, BadObject, UnknownRun
 from celery_reliable.operations.queues import broker_errors, purge
 from celery_reliable.operations.status import RATES, Throughputs
 from celery_reliable.operations.stop_button import BadOrder, UnknownOrder
@@ -67,12 +70,15 @@ from celery_reliable.operations.words import parse_age, parse_time, printable, u
 from celery_reliable.orders import OrderKind
 
 __all__ = [
+    "ACTS",
     "DEFAULT_RATE",
     "KINDS",
+    "QUERIES",
     "RATES",
     "Audited",
     "BadCursor",
     "BadFilter",
+    "BadObject",
     "BadOrder",
     "Bulk",
     "CannotMove",
@@ -102,13 +108,17 @@ __all__ = [
     "Limits",
     "Moved",
     "NobodyAlive",
+    "NothingEdited",
     "Object",
+    "Operation",
     "Order",
     "OrderKind",
     "Page",
+    "Parameter",
     "Queue",
     "Replayed",
     "Revoked",
+    "Right",
     "Run",
     "RunMember",
     "Running",
@@ -123,6 +133,7 @@ __all__ = [
     "Unclear",
     "UnknownGroup",
     "UnknownOrder",
+    "UnknownRun",
     "Wait",
     "WaitsFor",
     "Worker",

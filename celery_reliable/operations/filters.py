@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, replace
 from fnmatch import fnmatchcase
+from typing import Annotated
 
 from celery_reliable.exceptions import ReliableError
 from celery_reliable.leases import matches, nodename_of
-from celery_reliable.model import Group
+from celery_reliable.model import Group, Reason
+from celery_reliable.operations.catalog import Param
 
-__all__ = ["OF_GROUPS", "BadFilter", "Filter", "Subject"]
+__all__ = ["EVERYTHING", "OF_GROUPS", "OF_GROUPS_ONLY", "BadFilter", "Filter", "Subject"]
 
 #: Parts of a filter that fit all letters of a group, or none.
 OF_GROUPS = frozenset({"task", "reason", "exception"})
+#: Parts that the letters of a group may have in common: what groups can be asked by.
+OF_GROUPS_ONLY = ("task", "reason", "exception", "cause", "text")
 
 
 class BadFilter(ReliableError, ValueError):
@@ -60,16 +64,30 @@ class Filter:
     publication of a task that lives.
     """
 
-    task: str | None = None
-    queue: str | None = None
-    reason: str | None = None
-    exception: str | None = None
-    cause: str | None = None
-    object_id: str | None = None
-    worker: str | None = None
-    older_than_seconds: float | None = None
-    newer_than_seconds: float | None = None
-    text: str | None = None
+    task: Annotated[
+        str | None,
+        Param("Of tasks with this name; a pattern as the shell has them.", max_length=1000),
+    ] = None
+    queue: Annotated[str | None, Param("Sent to this queue; a pattern.", max_length=1000)] = None
+    reason: Annotated[
+        str | None, Param("Why it was put aside.", choices=tuple(one.value for one in Reason))
+    ] = None
+    exception: Annotated[
+        str | None, Param("With an exception of this type; a pattern.", max_length=1000)
+    ] = None
+    cause: Annotated[
+        str | None,
+        Param("Lost by this: SIGKILL, 'out of memory', worker_lost.", max_length=1000),
+    ] = None
+    object_id: Annotated[str | None, Param("About this object.", max_length=1000)] = None
+    worker: Annotated[str | None, Param("That this worker ran; a pattern.", max_length=1000)] = None
+    older_than_seconds: Annotated[
+        float | None, Param("By age: 90, 15m, 2h.", ge=0, le=1e10, is_duration=True)
+    ] = None
+    newer_than_seconds: Annotated[
+        float | None, Param("By age.", ge=0, le=1e10, is_duration=True)
+    ] = None
+    text: Annotated[str | None, Param("In name, exception or id.", max_length=1000)] = None
 
     def matches(self, subject: Subject, now_ms: int) -> bool:
         """Whether *subject* fits, at the server's time *now_ms*."""
@@ -126,6 +144,10 @@ class Filter:
     def needs_message(self) -> bool:
         """Whether it looks at what only the message tells."""
         return self.queue is not None or self.object_id is not None
+
+
+#: The filter of nothing.
+EVERYTHING = Filter()
 
 
 def _fits(wanted: str | None, found: str, how: Callable[[str, str], bool]) -> bool:

@@ -8,7 +8,8 @@ import json
 import pytest
 from django.core.management import call_command
 
-from celery_reliable.contrib.django.permissions import NEEDED, Right, may
+from celery_reliable.contrib.django.permissions import NEEDED, may
+from celery_reliable.operations import Right
 
 #: By the codename that is granted: what grants of the first release allowed, and the new ones.
 GRANTS = [

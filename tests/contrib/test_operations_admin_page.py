@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from celery_reliable.contrib.django.permissions import NEEDED, Right
+from celery_reliable.contrib.django.permissions import NEEDED
+from celery_reliable.operations import Right
 from tests.support.processes import REPOSITORY
 
 PAGES = ("operations-admin.rst",)

@@ -2,25 +2,11 @@
 
 from __future__ import annotations
 
-from enum import Enum
 from typing import Any
 
-__all__ = ["NEEDED", "Right", "may"]
+from celery_reliable.operations import Right
 
-
-class Right(str, Enum):
-    """What somebody may be allowed to do."""
-
-    #: To see the desk: dead letters, tasks, objects, workers, the audit; no arguments.
-    VIEW = "view"
-    #: To return dead letters to their queues.
-    REPLAY = "replay"
-    #: To remove dead letters for good.
-    DISCARD = "discard"
-    #: To end tasks that live, and to run a pass of the sweeper.
-    OPERATE = "operate"
-    #: To see arguments and whole messages, and with `REPLAY` to run a letter with other arguments.
-    SEE_ARGUMENTS = "see_arguments"
+__all__ = ["NEEDED", "may"]
 
 
 #: Any one of these is enough.  Who may change what the admin shows may see it, as in Django's own

@@ -12,6 +12,6 @@ classes of the project's own, if it has such::
 from __future__ import annotations
 
 from celery_reliable.contrib.django.api.authentication import Authentication, SessionAuthentication
-from celery_reliable.contrib.django.permissions import Right
+from celery_reliable.operations import Right
 
 __all__ = ["Authentication", "Right", "SessionAuthentication"]

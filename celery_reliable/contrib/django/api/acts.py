@@ -27,7 +27,6 @@ from celery_reliable.contrib.django.api.parameters import (
     RevokeBody,
 )
 from celery_reliable.contrib.django.api.problems import Problem
-from celery_reliable.contrib.django.permissions import Right
 from celery_reliable.operations import (
     CannotMove,
     Done,
@@ -35,6 +34,7 @@ from celery_reliable.operations import (
     Order,
     Replayed,
     Revoked,
+    Right,
     publish_edited,
 )
 

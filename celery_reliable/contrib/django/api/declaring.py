@@ -10,8 +10,7 @@ from msgspec import Struct
 
 from celery_reliable.contrib.django.api.authentication import Authentication
 from celery_reliable.contrib.django.api.parameters import Nothing
-from celery_reliable.contrib.django.permissions import Right
-from celery_reliable.operations import Desk
+from celery_reliable.operations import Desk, Right
 
 __all__ = ["Asked", "Operation"]
 

@@ -30,13 +30,13 @@ from celery_reliable.contrib.django.api.parameters import (
     WorkersQuery,
 )
 from celery_reliable.contrib.django.api.problems import Problem
-from celery_reliable.contrib.django.permissions import Right
 from celery_reliable.exceptions import ObjectIdError
 from celery_reliable.operations import (
     DeadLetterInFull,
     Groups,
     Limits,
     Object,
+    Right,
     Run,
     Status,
     TaskInFull,

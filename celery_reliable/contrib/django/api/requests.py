@@ -17,9 +17,8 @@ from celery_reliable.contrib.django.api.declaring import Asked, Operation
 from celery_reliable.contrib.django.api.encoding import as_json
 from celery_reliable.contrib.django.api.parameters import read_body, read_query
 from celery_reliable.contrib.django.api.problems import Problem, problems_told
-from celery_reliable.contrib.django.permissions import Right
 from celery_reliable.contrib.django.project import desk_app
-from celery_reliable.operations import Desk
+from celery_reliable.operations import Desk, Right
 
 __all__ = ["view_of"]
 

@@ -14,8 +14,7 @@ from django.views.decorators.debug import sensitive_variables
 
 from celery_reliable.contrib.django.desk.kinds import log
 from celery_reliable.contrib.django.desk.visits import Visit, shown
-from celery_reliable.contrib.django.permissions import Right
-from celery_reliable.operations import CannotReplay, editable_arguments, publish_edited
+from celery_reliable.operations import CannotReplay, Right, editable_arguments, publish_edited
 
 __all__ = ["edit_page"]
 

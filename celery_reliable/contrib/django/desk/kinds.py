@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from celery_reliable.contrib.django.desk.visits import Visit, shown
 from celery_reliable.contrib.django.models import DeadLetter
-from celery_reliable.contrib.django.permissions import Right
+from celery_reliable.operations import Right
 
 __all__ = ["ACTS", "Act", "counted", "log"]
 

@@ -11,8 +11,7 @@ from django.views.decorators.debug import sensitive_variables
 
 from celery_reliable.contrib.django.desk.asking import LETTERS, Asked
 from celery_reliable.contrib.django.desk.visits import Visit, quoted, shown
-from celery_reliable.contrib.django.permissions import Right
-from celery_reliable.operations import full_view, gathered
+from celery_reliable.operations import Right, full_view, gathered
 
 __all__ = ["groups_page", "letter_page", "letters_page"]
 

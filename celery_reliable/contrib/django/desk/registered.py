@@ -29,10 +29,10 @@ from celery_reliable.contrib.django.desk.runs import run_page
 from celery_reliable.contrib.django.desk.tasks import find_page, task_page, tasks_page
 from celery_reliable.contrib.django.desk.visits import NAME, Page, Visit, shown
 from celery_reliable.contrib.django.models import DeadLetter, Desk
-from celery_reliable.contrib.django.permissions import Right, may
+from celery_reliable.contrib.django.permissions import may
 from celery_reliable.exceptions import ReliableError, UnknownDeadLetter
 from celery_reliable.log import as_shown
-from celery_reliable.operations import BadCursor, UnknownGroup, broker_errors
+from celery_reliable.operations import BadCursor, Right, UnknownGroup, broker_errors
 
 __all__ = ["PAGES", "DeadLetterAdmin", "DeskAdmin"]
 

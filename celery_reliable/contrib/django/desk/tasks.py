@@ -13,9 +13,8 @@ from django.views.decorators.debug import sensitive_variables
 from celery_reliable.contrib.django.desk.asking import TASKS, Asked
 from celery_reliable.contrib.django.desk.rows import row_of
 from celery_reliable.contrib.django.desk.visits import Visit, quoted, shown
-from celery_reliable.contrib.django.permissions import Right
 from celery_reliable.exceptions import UnknownDeadLetter
-from celery_reliable.operations import Kind, Task, TaskInFull, gathered
+from celery_reliable.operations import Kind, Right, Task, TaskInFull, gathered
 
 __all__ = ["find_page", "task_page", "tasks_page"]
 

@@ -15,9 +15,8 @@ from django.http import HttpResponse
 from django.template.response import TemplateResponse
 from django.urls import reverse
 
-from celery_reliable.contrib.django.permissions import Right
 from celery_reliable.contrib.django.project import desk_app
-from celery_reliable.operations import Desk, as_json, printable
+from celery_reliable.operations import Desk, Right, as_json, printable
 
 __all__ = ["NAME", "Page", "Visit", "quoted", "shown"]
 

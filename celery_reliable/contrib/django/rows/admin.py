@@ -9,8 +9,9 @@ from django.http import HttpRequest
 from django.urls import NoReverseMatch, reverse
 from django.utils.html import format_html
 
-from celery_reliable.contrib.django.permissions import Right, may
+from celery_reliable.contrib.django.permissions import may
 from celery_reliable.contrib.django.rows.model import TaskStatus, not_seen_for
+from celery_reliable.operations import Right
 
 __all__ = ["TaskRowAdmin", "UnpublishedFilter"]
 
