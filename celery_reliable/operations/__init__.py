@@ -7,7 +7,7 @@ from celery_reliable.findings import Limits, check
 from celery_reliable.operations.acts import ACTS, NothingEdited
 from celery_reliable.operations.audit import somebody
 from celery_reliable.operations.bulk import DEFAULT_RATE, Bulk, Chosen, Unclear
-from celery_reliable.operations.catalog import Operation, Parameter, Right
+from celery_reliable.operations.catalog import Operation, Param, Parameter, Right
 from celery_reliable.operations.control import install_control, install_control_everywhere
 from celery_reliable.operations.dead_letters import (
     CannotReplay,
@@ -114,6 +114,7 @@ __all__ = [
     "Order",
     "OrderKind",
     "Page",
+    "Param",
     "Parameter",
     "Queue",
     "Replayed",

@@ -6,7 +6,7 @@ import base64
 import binascii
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Generic, TypeVar
 
@@ -78,8 +78,8 @@ class Page(Generic[T]):
     cursor: str
     #: How many entries were looked at.
     looked_at: int
-    #: Whether nothing follows.
-    is_last: bool = field(init=False)
+    #: Whether nothing follows: there is no cursor.
+    is_last: bool = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "is_last", not self.cursor)

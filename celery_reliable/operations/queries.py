@@ -51,10 +51,12 @@ class BadObject(ReliableError, ValueError):
         super().__init__(why)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class DeadLetterPage(Page[DeadLetter]):
     """A page of dead letters, and how many there are in all."""
 
+    #: Again, so that whoever reads the declaration finds of what they are.
+    items: tuple[DeadLetter, ...]
     total: int
 
 
@@ -228,7 +230,7 @@ def run(desk: Desk, *, id_: Id) -> Run:
     """Show a run (`task.run_on`): its members, which worker each has, and what is missing."""
     found = desk.runs.get(id_)
     if found is None:
-        raise UnknownRun(f"There is no run {id_[:50]!r}, or none any more.")
+        raise UnknownRun("There is no such run, or none any more.")
     return found
 
 
@@ -249,7 +251,12 @@ def dead_letters(
 ) -> DeadLetterPage:
     """List dead letters, the latest first, without their arguments."""
     page = desk.letter_pages.page(filter_, group=group, cursor=cursor, limit=limit)
-    return DeadLetterPage(page.items, page.cursor, page.looked_at, total=desk.letters.count())
+    return DeadLetterPage(
+        items=page.items,
+        cursor=page.cursor,
+        looked_at=page.looked_at,
+        total=desk.letters.count(),
+    )
 
 
 def dead_letter_groups(

@@ -12,8 +12,7 @@ import prometheus_client
 from celery import Celery
 from prometheus_client import CollectorRegistry
 
-from celery_reliable.contrib.django.api.document import document_of
-from celery_reliable.contrib.django.api.routes import OPERATIONS
+from celery_reliable.contrib.django.api.routes import document_of
 from celery_reliable.operations import gauges
 from celery_reliable.operations import metrics as declared
 from celery_reliable.operations.cli import reliable
@@ -59,7 +58,7 @@ def walk(
 
 def api() -> str:
     """The page of the JSON API."""
-    document = document_of(OPERATIONS, "/", [])
+    document = document_of("/", [])
     parts = [
         head(
             "JSON API",

@@ -5,10 +5,10 @@ from __future__ import annotations
 from celery_reliable.exceptions import ConfigurationError
 
 try:
-    import msgspec  # noqa: F401
+    import ninja  # noqa: F401
 except ImportError as exc:
     raise ConfigurationError(
-        "The JSON API checks what it is asked by the package msgspec, which is not installed: "
+        "The JSON API checks what it is asked by the package django-ninja, which is not installed: "
         'pip install "celery-reliable[api]".'
     ) from exc
 

@@ -1,84 +1,127 @@
-"""A request on its way to an operation: who sends it, whether he may, and what is answered."""
+"""A request before it comes to an operation, what is wrong with it, and how it is answered."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
+from urllib.parse import parse_qsl
 
-from django.contrib.auth import decorators
 from django.http import HttpRequest, HttpResponse, RawPostDataException, UnreadablePostError
-from django.views.decorators.csrf import csrf_exempt, csrf_protect
-from django.views.decorators.debug import sensitive_variables
+from django.views.decorators.csrf import csrf_protect
+from pydantic import BaseModel
 
-from celery_reliable.contrib.django.api.authentication import Authentication
-from celery_reliable.contrib.django.api.configuration import ApiConfig, api_config
-from celery_reliable.contrib.django.api.declaring import Asked, Operation
-from celery_reliable.contrib.django.api.encoding import as_json
-from celery_reliable.contrib.django.api.parameters import read_body, read_query
-from celery_reliable.contrib.django.api.problems import Problem, problems_told
-from celery_reliable.contrib.django.project import desk_app
-from celery_reliable.operations import Desk, Right
+from celery_reliable.contrib.django.api import Authentication, Right, api_config
 
-__all__ = ["view_of"]
+__all__ = ["Asker", "Problem", "ProblemDetails", "asker_of", "checked", "response"]
 
-#: Short, as a thread of the web server waits for the ledger.
-_PATIENCE_SECONDS = 2.0
 _MOST_BYTES = 1_000_000
-_SAFE = ("GET", "HEAD")
+#: In a query; more than any operation has.
+_MOST_PARAMETERS = 100
+#: An escaped backslash, or a pair of surrogates, or half of one, in JSON of ASCII only.
+_HALVES = re.compile(r"\\\\|\\ud[89ab]..\\ud[c-f]..|(\\ud[89a-f]..)")
 
 
-def view_of(operations: Sequence[Operation]) -> Callable[[HttpRequest], HttpResponse]:
-    """Return the view of one address, which answers as *operations* say; none: of no address."""
-    by_method = {one.method: one for one in operations}
+class ProblemDetails(BaseModel):
+    """What is wrong.  The code stays; the detail is for people.  The parameter is the one that is
+    wrong, where it is one.
+    """
 
-    @sensitive_variables()
-    def answer(request: HttpRequest) -> HttpResponse:
-        try:
-            # Problems of the settings are the project's to log.
-            return _response(_answered(request, by_method))
-        except Problem as problem:
-            return _response(problem.details, problem)
-
-    # Where everybody has to log in, who has not is told so here, rather than sent to a page.
-    # (Django has that since 5.1.)
-    anybody = getattr(decorators, "login_not_required", csrf_exempt)
-    view: Callable[[HttpRequest], HttpResponse] = csrf_exempt(anybody(answer))
-    return view
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str
+    parameter: str = ""
 
 
-def _answered(request: HttpRequest, by_method: Mapping[str, Operation]) -> Any:
+@dataclass
+class Problem(Exception):
+    """A request that cannot be answered.
+
+    Attributes:
+        status: of HTTP.
+        code: a name for programs, which stays.
+        detail: for people.
+        parameter: that is wrong; empty where it is none.
+        headers: of the answer.
+    """
+
+    status: HTTPStatus
+    code: str
+    detail: str
+    parameter: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def response(self) -> HttpResponse:
+        """The answer, as RFC 9457 has it."""
+        found = ProblemDetails(
+            type="about:blank",
+            title=self.status.phrase,
+            status=int(self.status),
+            detail=self.detail,
+            code=self.code,
+            parameter=self.parameter,
+        )
+        told = found.model_dump(exclude_defaults=True)
+        return response(told, found.status, "application/problem+json", self.headers)
+
+
+def response(
+    value: Any,
+    status: int = 200,
+    content_type: str = "application/json",
+    headers: Mapping[str, str] | None = None,
+) -> HttpResponse:
+    """Return *value* as JSON that any client can read.  What JSON has not (NaN, infinity) is null;
+    half a character is shown as the text of its escape.
+    """
+    try:
+        text = json.dumps(value, allow_nan=False)
+    except ValueError:
+        known = json.loads(json.dumps(value), parse_constant=lambda _: None)
+        text = json.dumps(known, allow_nan=False)
+    content = _HALVES.sub(lambda found: ("\\" if found[1] else "") + found[0], text).encode()
+    always = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+    return HttpResponse(
+        content, status=status, content_type=content_type, headers={**always, **(headers or {})}
+    )
+
+
+@dataclass(frozen=True)
+class Asker:
+    """Who sends a request, how that is known, and who says what he may do."""
+
+    user: Any
+    way: Authentication
+    permission: Callable[[Any, Any], bool]
+
+    @property
+    def name(self) -> str:
+        """His name, for the audit."""
+        named = hasattr(self.user, "get_username")
+        return str(self.user.get_username() if named else self.user)[:200]
+
+    def require(self, right: Right) -> None:
+        """Raise Problem unless he has a right."""
+        if not self.permission(self.user, right):
+            raise Problem(
+                HTTPStatus.FORBIDDEN, "not_permitted", f"This needs the right {right.value!r}."
+            )
+
+
+def asker_of(request: HttpRequest) -> Asker:
+    """Return who sends a request.  Raises Problem, and ConfigurationError."""
     config = api_config()
     ways = [kind() for kind in config.authentication]
-    user, how = _who(request, ways)
-    operation = _operation_of(request, by_method)
-    if request.method not in _SAFE:
-        _check_content_type(request)
-        if not how.is_csrf_exempt:
-            _check_csrf(request)
-    for right in operation.needs:
-        _require(config, user, right)
-    query = read_query(operation.query, request.META.get("QUERY_STRING", ""))
-    for name, right in operation.needs_for.items():
-        if getattr(query, name):
-            _require(config, user, right)
-    body = None if operation.body is None else read_body(operation.body, _body_of(request))
-    app = desk_app()
-    sees = config.permission(user, Right.SEE_ARGUMENTS)
-    with (
-        problems_told(app),
-        Desk(app, patience_seconds=_PATIENCE_SECONDS, sees_arguments=sees) as desk,
-    ):
-        by = f"api:{_name_of(user)}"
-        server = request.path.removesuffix(operation.path).rstrip("/")
-        return operation.answer(Asked(desk, query, body, by, server, ways))
-
-
-def _who(request: HttpRequest, ways: Sequence[Authentication]) -> tuple[Any, Authentication]:
     for way in ways:
         user = way.authenticate(request)
         if user is not None:
-            return user, way
+            return Asker(user, way, config.permission)
     challenges = ", ".join(way.challenge for way in ways if way.challenge)
     raise Problem(
         HTTPStatus.UNAUTHORIZED,
@@ -88,52 +131,63 @@ def _who(request: HttpRequest, ways: Sequence[Authentication]) -> tuple[Any, Aut
     )
 
 
-def _operation_of(request: HttpRequest, by_method: Mapping[str, Operation]) -> Operation:
-    if not by_method:
-        raise Problem(
-            HTTPStatus.NOT_FOUND, "unknown_address", "There is nothing at this address of the API."
+def checked(request: HttpRequest, needs: tuple[Right, ...], names: frozenset[str]) -> Asker:
+    """Return who sends a request that may go on.  Raises Problem.
+
+    *names*: the parameters that its query may have; each may stand once.
+    """
+    asker = asker_of(request)
+    if request.method == "POST":
+        # A page of another site can send forms and plain text, and JSON only by leave.
+        if request.content_type != "application/json":
+            raise Problem(
+                HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+                "not_json",
+                "The body has to be JSON, with Content-Type: application/json.",
+            )
+        passed = HttpResponse()
+        if not asker.way.is_csrf_exempt and csrf_protect(lambda _: passed)(request) is not passed:
+            raise Problem(
+                HTTPStatus.FORBIDDEN,
+                "csrf_failed",
+                "Who is known by a session has to send Django's CSRF token, too: the cookie, and "
+                "the same in X-CSRFToken.",
+            )
+    for right in needs:
+        asker.require(right)
+    _check_query(request, names)
+    if request.method == "POST":
+        request._body = _read(request) or b"{}"
+    return asker
+
+
+def _check_query(request: HttpRequest, names: frozenset[str]) -> None:
+    query = request.META.get("QUERY_STRING", "")
+    try:
+        pairs = parse_qsl(
+            query,
+            keep_blank_values=True,
+            strict_parsing=bool(query),
+            errors="strict",
+            max_num_fields=_MOST_PARAMETERS,
         )
-    method = "GET" if request.method == "HEAD" else str(request.method)
-    if method in by_method:
-        return by_method[method]
-    allowed = ", ".join(sorted(by_method))
-    raise Problem(
-        HTTPStatus.METHOD_NOT_ALLOWED,
-        "method_not_allowed",
-        f"This address is asked by {allowed}.",
-        headers={"Allow": allowed},
-    )
-
-
-def _check_content_type(request: HttpRequest) -> None:
-    # A page of another site can send forms and plain text, and JSON only by leave.
-    if request.content_type != "application/json":
+    except ValueError as exc:
         raise Problem(
-            HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
-            "not_json",
-            "The body has to be JSON, with Content-Type: application/json.",
-        )
+            HTTPStatus.BAD_REQUEST, "bad_query", "The query is none, or not in UTF-8."
+        ) from exc
+    given = [name for name, _ in pairs]
+    for name in given:
+        told = name[:50]
+        if name not in names:
+            said = f"There is no parameter {told!r}."
+        elif given.count(name) > 1:
+            said = f"{told!r} is given more than once."
+        else:
+            continue
+        raise Problem(HTTPStatus.BAD_REQUEST, "bad_parameter", said, told)
 
 
-def _check_csrf(request: HttpRequest) -> None:
-    passed = HttpResponse()
-    if csrf_protect(lambda request: passed)(request) is not passed:
-        raise Problem(
-            HTTPStatus.FORBIDDEN,
-            "csrf_failed",
-            "Who is known by a session has to send Django's CSRF token, too: the cookie, and the "
-            "same in X-CSRFToken.",
-        )
-
-
-def _require(config: ApiConfig, user: Any, right: Right) -> None:
-    if not config.permission(user, right):
-        raise Problem(
-            HTTPStatus.FORBIDDEN, "not_permitted", f"This needs the right {right.value!r}."
-        )
-
-
-def _body_of(request: HttpRequest) -> bytes:
+def _read(request: HttpRequest) -> bytes:
     try:
         # Not `body`, which is bounded by the project's settings only.
         found: bytes = request.read(_MOST_BYTES + 1)
@@ -147,22 +201,4 @@ def _body_of(request: HttpRequest) -> bytes:
             "body_too_large",
             f"A body has {_MOST_BYTES} bytes at the most.",
         )
-    return found
-
-
-def _name_of(user: Any) -> str:
-    name = user.get_username() if hasattr(user, "get_username") else user
-    return str(name)[:200]
-
-
-def _response(value: Any, problem: Problem | None = None) -> HttpResponse:
-    found = HttpResponse(
-        as_json(value),
-        status=200 if problem is None else int(problem.status),
-        content_type="application/json" if problem is None else "application/problem+json",
-    )
-    found["Cache-Control"] = "no-store"
-    found["X-Content-Type-Options"] = "nosniff"
-    for name, said in (problem.headers if problem is not None else {}).items():
-        found[name] = said
     return found
