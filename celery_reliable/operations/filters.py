@@ -82,10 +82,16 @@ class Filter:
     object_id: Annotated[str | None, Param("About this object.", max_length=1000)] = None
     worker: Annotated[str | None, Param("That this worker ran; a pattern.", max_length=1000)] = None
     older_than_seconds: Annotated[
-        float | None, Param("By age: 90, 15m, 2h.", ge=0, le=1e10, is_duration=True)
+        float | None,
+        Param(
+            "Only those older than so many seconds; a command takes 15m and 2h, too.",
+            ge=0,
+            le=1e10,
+            is_duration=True,
+        ),
     ] = None
     newer_than_seconds: Annotated[
-        float | None, Param("By age.", ge=0, le=1e10, is_duration=True)
+        float | None, Param("Only those newer than that.", ge=0, le=1e10, is_duration=True)
     ] = None
     text: Annotated[str | None, Param("In name, exception or id.", max_length=1000)] = None
 

@@ -123,7 +123,8 @@ def events(
         str, Param("Of tasks with this name, which may be a pattern, or id.", max_length=1000)
     ] = "",
     since_seconds: Annotated[
-        float | None, Param("Only so old: 90, 15m, 2h.", ge=0, le=1e10, is_duration=True)
+        float | None,
+        Param("Only so old; a command takes 15m and 2h, too.", ge=0, le=1e10, is_duration=True),
     ] = None,
     limit: Limit = 50,
 ) -> Happened:

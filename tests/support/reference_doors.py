@@ -10,9 +10,9 @@ from typing import Any
 import click
 import prometheus_client
 from celery import Celery
+from django.conf import settings
 from prometheus_client import CollectorRegistry
 
-from celery_reliable.contrib.django.api.routes import document_of
 from celery_reliable.operations import gauges
 from celery_reliable.operations import metrics as declared
 from celery_reliable.operations.cli import reliable
@@ -58,6 +58,11 @@ def walk(
 
 def api() -> str:
     """The page of the JSON API."""
+    # ninja reads Django's settings as it is imported.
+    if not settings.configured:
+        settings.configure()
+    from celery_reliable.contrib.django.api.routes import document_of
+
     document = document_of("/", [])
     parts = [
         head(
@@ -203,6 +208,9 @@ def _meaning(document: Any, schema: Any) -> str:
 def _type(schema: Any) -> str:
     if "$ref" in schema:
         return schema["$ref"].rpartition("/")[2]
+    if "allOf" in schema:
+        (only,) = schema["allOf"]
+        return _type(only)
     if "anyOf" in schema:
         return " or ".join(_type(one) for one in schema["anyOf"])
     if "enum" in schema:

@@ -531,7 +531,7 @@ MUTANTS = {
     "moved_in_vain": Mutant(
         "who is moved takes along whom its message named before",
         {
-            "operations/moves.py": (
+            "operations/task_acts.py": (
                 (
                     "message, epoch = self._again(envelope, record, meant)",
                     (
