@@ -21,7 +21,7 @@ _IN_A_QUERY = {
     float: (re.compile(r"-?[0-9]*\.?[0-9]+([eE][-+]?[0-9]+)?"), "a number"),
 }
 #: Else it may be a number, which pydantic would take for seconds.
-_MOMENT = re.compile(r"\d{4}-\d\d-\d\dT.*"), "a time in ISO 8601"
+_MOMENT = re.compile(r"\d{4}-\d\d-\d\d[Tt ].*"), "a time in ISO 8601"
 
 
 def model_of(operation: Operation) -> type[BaseModel] | None:
@@ -29,36 +29,28 @@ def model_of(operation: Operation) -> type[BaseModel] | None:
 
     In a query the parts of a filter are parameters of their own.
     """
-    parameters = _flat(operation) if not operation.is_act else operation.parameters
-    if not parameters:
-        return None
-    name = operation.name.title().replace("_", "") + ("Body" if operation.is_act else "Query")
-    return _model(name, parameters, is_query=not operation.is_act)
+    given = operation.parameters
+    if operation.is_act:
+        return _model(f"{operation.name.title().replace('_', '')}Body", given, is_query=False)
+    flat = [part for one in given for part in (one.parts or (one,))]
+    return _model(f"{operation.name}_query", flat, is_query=True) if flat else None
 
 
 def values_of(operation: Operation, given: BaseModel | None) -> dict[str, Any]:
     """Return what was given, as the operation takes it."""
-    values = {} if given is None else {one: getattr(given, one) for one in given.model_fields_set}
+    values = {}
     for one in operation.parameters:
         if one.parts:
-            within = values.pop(one.name, None) if operation.is_act else given
-            parts = (
-                {}
-                if within is None
-                else {
-                    part.name: getattr(within, part.name)
-                    for part in one.parts
-                    if part.name in within.model_fields_set
-                }
-            )
-            for name in () if operation.is_act else parts:
-                del values[name]
-            values[one.name] = one.type(**parts)
+            within = getattr(given, one.name) if operation.is_act else given
+            values[one.name] = one.type(**_set(within, one.parts))
+        else:
+            values |= _set(given, (one,))
     return values
 
 
-def _flat(operation: Operation) -> list[Parameter]:
-    return [part for one in operation.parameters for part in (one.parts or (one,))]
+def _set(model: BaseModel | None, among: Iterable[Parameter]) -> dict[str, Any]:
+    names = set() if model is None else model.model_fields_set
+    return {one.name: getattr(model, one.name) for one in among if one.name in names}
 
 
 def _model(name: str, parameters: Iterable[Parameter], *, is_query: bool) -> type[BaseModel]:

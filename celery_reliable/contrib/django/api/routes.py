@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from http import HTTPStatus
 from importlib.metadata import version
@@ -87,6 +87,13 @@ _PROBLEMS: tuple[tuple[type[Exception], int, str, str], ...] = (
 )
 
 
+_PROBLEM = {
+    "content": {
+        "application/problem+json": {"schema": {"$ref": "#/components/schemas/ProblemDetails"}}
+    }
+}
+
+
 class _Json(Parser):
     """JSON as its standard has it: without NaN, and without half a character."""
 
@@ -156,28 +163,34 @@ def _unknown(request: HttpRequest, exc: Exception) -> HttpResponse:
 
 def _add(
     address: str,
-    methods: list[str],
     view: Callable[..., HttpResponse],
-    needs: tuple[Right, ...],
+    result: Any,
+    about: str,
     *,
-    names: frozenset[str] = frozenset(),
-    about: str = "",
-    result: Any = None,
-    problems: tuple[int, ...] = (),
+    needs: tuple[Right, ...] = (Right.VIEW,),
+    names: Iterable[str] = (),
+    is_act: bool = False,
+    problems: Iterable[int] = (),
 ) -> None:
     summary, _, rest = " ".join(about.split()).partition(". ")
-    needed = ", ".join(one.value for one in needs)
+    allowed, needed = frozenset(names), [one.value for one in needs]
+    statuses = sorted({400, 401, 403, 503, *problems, *((413, 415) if is_act else ())})
     api.default_router.add_api_operation(
         f"/{address}",
-        methods,
+        ["POST"] if is_act else ["GET", "HEAD"],
         view,
-        auth=lambda request: checked(request, needs, names),
-        response={200: result, **dict.fromkeys(sorted(problems), ProblemDetails)},
+        auth=lambda request: checked(request, needs, allowed),
+        response={200: result},
         operation_id=view.__name__,
         summary=summary.rstrip("."),
-        description=f"{rest}\n\nNeeds: {needed}.".strip(),
+        description=f"{rest}\n\nNeeds: {', '.join(needed)}.".strip(),
         url_name=view.__name__,
-        openapi_extra={"x-needs": [one.value for one in needs]},
+        openapi_extra={
+            "x-needs": needed,
+            "responses": {
+                one: _PROBLEM | {"description": HTTPStatus(one).phrase} for one in statuses
+            },
+        },
     )
 
 
@@ -209,15 +222,11 @@ def document_of(server: str, ways: Sequence[Authentication]) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(json.dumps(api.get_openapi_schema(path_prefix="")))
     for methods in found["paths"].values():
         methods.pop("head", None)
-        for one in methods.values():
-            for status, told in one["responses"].items():
-                if status != "200":
-                    content = told["content"]
-                    content["application/problem+json"] = content.pop("application/json")
     # What is asked in a query is told with its operation.
     schemas = found["components"]["schemas"]
-    for name in [one for one in schemas if one.endswith("Query")]:
-        del schemas[name]
+    found["components"]["schemas"] = {
+        name: one for name, one in schemas.items() if not name.endswith("_query")
+    } | {"ProblemDetails": ProblemDetails.model_json_schema()}
     schemes = {type(one).__name__: one.scheme() for one in ways}
     found["servers"] = [{"url": server}]
     found["components"]["securitySchemes"] = schemes
@@ -232,18 +241,17 @@ def openapi(request: HttpRequest) -> HttpResponse:
 
 def _refused(request: HttpRequest, allowed: str = "") -> HttpResponse:
     """Answer who asks what there is not: first of all who he is, as everywhere."""
+    said = f"This address is asked by {allowed}."
+    status, headers = HTTPStatus.METHOD_NOT_ALLOWED, {"Allow": allowed}
+    problem = Problem(status, "method_not_allowed", said, headers=headers)
+    if not allowed:
+        said = "There is nothing at this address of the API."
+        problem = Problem(HTTPStatus.NOT_FOUND, "unknown_address", said)
     try:
         asker_of(request)
-    except Problem as problem:
-        return problem.response
-    if allowed:
-        status, code = HTTPStatus.METHOD_NOT_ALLOWED, "method_not_allowed"
-        said = f"This address is asked by {allowed}."
-    else:
-        status, code = HTTPStatus.NOT_FOUND, "unknown_address"
-        said = "There is nothing at this address of the API."
-    headers = {"Allow": allowed} if allowed else {}
-    return Problem(status, code, said, headers=headers).response
+    except Problem as unknown:
+        problem = unknown
+    return problem.response
 
 
 def _door(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
@@ -264,30 +272,19 @@ def _door(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
 
 
 def _routes() -> list[Any]:
-    always = (400, 401, 403, 503)
     for one in OPERATIONS:
         model = model_of(one)
-        names = () if model is None or one.is_act else model.model_fields
-        more = (413, 415) if one.is_act else ()
         _add(
             one.path,
-            ["POST"] if one.is_act else ["GET", "HEAD"],
             _view_of(one, model),
-            one.needs,
-            names=frozenset(names),
-            about=one.about,
-            result=one.result,
-            problems=(*always, *more, *one.problems),
+            one.result,
+            one.about,
+            needs=one.needs,
+            names=() if one.is_act or model is None else model.model_fields,
+            is_act=one.is_act,
+            problems=one.problems,
         )
-    _add(
-        "openapi.json",
-        ["GET", "HEAD"],
-        openapi,
-        (Right.VIEW,),
-        about="Show this document.",
-        result=dict[str, Any],
-        problems=always,
-    )
+    _add("openapi.json", openapi, dict[str, Any], "Show this document.")
     found, _, _ = api.urls
     # Not ninja's page of the root.
     routes = [one for one in found if one.name != "api-root"]
