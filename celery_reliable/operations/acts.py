@@ -278,7 +278,9 @@ def give_order(
     desk: Desk,
     by: str,
     *,
-    kind: OrderKind,
+    kind: Annotated[
+        OrderKind, Param("What is stopped: a queue (pause), a task (strike), a worker (drain).")
+    ],
     target: Annotated[
         str,
         Param(

@@ -68,8 +68,8 @@ class SessionAuthentication(Authentication):
 class ApiConfig:
     """Who is asked, in turn, who sends a request, and who is asked what he may do."""
 
-    authentication: tuple[type[Authentication], ...] = (SessionAuthentication,)
-    permission: Callable[[Any, Any], bool] = may
+    authentication: tuple[type[Authentication], ...]
+    permission: Callable[[Any, Any], bool]
 
 
 def api_config() -> ApiConfig:
@@ -82,31 +82,26 @@ def api_config() -> ApiConfig:
         raise ConfigurationError(
             f"CELERY_RELIABLE_API has no {unknown[0]!r}. It has {' and '.join(_NAMES)}."
         )
-    found = ApiConfig()
-    if "AUTHENTICATION" in given:
-        paths = given["AUTHENTICATION"]
-        if isinstance(paths, str) or not paths:
+    paths = given.get("AUTHENTICATION", ())
+    if isinstance(paths, str) or ("AUTHENTICATION" in given and not paths):
+        raise ConfigurationError(
+            "AUTHENTICATION in CELERY_RELIABLE_API has to be a list of dotted paths, with one at "
+            "least."
+        )
+    classes = tuple(_loaded("AUTHENTICATION", path) for path in paths)
+    for one in classes:
+        if not (isinstance(one, type) and issubclass(one, Authentication)):
             raise ConfigurationError(
-                "AUTHENTICATION in CELERY_RELIABLE_API has to be a list of dotted paths, with one "
-                "at least."
+                f"AUTHENTICATION in CELERY_RELIABLE_API names {one!r}, which is no subclass of "
+                "celery_reliable.contrib.django.api.Authentication."
             )
-        classes = tuple(_loaded("AUTHENTICATION", path) for path in paths)
-        for one in classes:
-            if not (isinstance(one, type) and issubclass(one, Authentication)):
-                raise ConfigurationError(
-                    f"AUTHENTICATION in CELERY_RELIABLE_API names {one!r}, which is no subclass of "
-                    "celery_reliable.contrib.django.api.Authentication."
-                )
-        found = ApiConfig(classes, found.permission)
-    if "PERMISSION" in given:
-        permission = _loaded("PERMISSION", given["PERMISSION"])
-        if not callable(permission):
-            raise ConfigurationError(
-                f"PERMISSION in CELERY_RELIABLE_API names {permission!r}, which is no function of "
-                "a user and a right."
-            )
-        found = ApiConfig(found.authentication, permission)
-    return found
+    permission = _loaded("PERMISSION", given["PERMISSION"]) if "PERMISSION" in given else may
+    if not callable(permission):
+        raise ConfigurationError(
+            f"PERMISSION in CELERY_RELIABLE_API names {permission!r}, which is no function of a "
+            "user and a right."
+        )
+    return ApiConfig(classes or (SessionAuthentication,), permission)
 
 
 def _loaded(name: str, path: object) -> Any:

@@ -171,6 +171,7 @@ def _add(
     names: Iterable[str] = (),
     is_act: bool = False,
     problems: Iterable[int] = (),
+    more: str = "",
 ) -> None:
     summary, _, rest = " ".join(about.split()).partition(". ")
     allowed, needed = frozenset(names), [one.value for one in needs]
@@ -183,7 +184,7 @@ def _add(
         response={200: result},
         operation_id=view.__name__,
         summary=summary.rstrip("."),
-        description=f"{rest}\n\nNeeds: {', '.join(needed)}.".strip(),
+        description=f"{rest}\n\nNeeds: {', '.join(needed)}.{more}".strip(),
         url_name=view.__name__,
         openapi_extra={
             "x-needs": needed,
@@ -274,11 +275,14 @@ def _door(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
 def _routes() -> list[Any]:
     for one in OPERATIONS:
         model = model_of(one)
+        rights = [(each.name, each.param.needs) for each in one.parameters]
+        more = [f" With {name}: {right.value}." for name, right in rights if right is not None]
         _add(
             one.path,
             _view_of(one, model),
             one.result,
             one.about,
+            more="".join(more),
             needs=one.needs,
             names=() if one.is_act or model is None else model.model_fields,
             is_act=one.is_act,
