@@ -50,7 +50,7 @@ class Problem(Exception):
         headers: of the answer.
     """
 
-    status: HTTPStatus
+    status: int
     code: str
     detail: str
     parameter: str = ""
@@ -61,8 +61,8 @@ class Problem(Exception):
         """The answer, as RFC 9457 has it."""
         found = ProblemDetails(
             type="about:blank",
-            title=self.status.phrase,
-            status=int(self.status),
+            title=HTTPStatus(self.status).phrase,
+            status=self.status,
             detail=self.detail,
             code=self.code,
             parameter=self.parameter,
@@ -109,9 +109,7 @@ class Asker:
     def require(self, right: Right) -> None:
         """Raise Problem unless he has a right."""
         if not self.permission(self.user, right):
-            raise Problem(
-                HTTPStatus.FORBIDDEN, "not_permitted", f"This needs the right {right.value!r}."
-            )
+            raise Problem(403, "not_permitted", f"This needs the right {right.value!r}.")
 
 
 def asker_of(request: HttpRequest) -> Asker:
@@ -124,7 +122,7 @@ def asker_of(request: HttpRequest) -> Asker:
             return Asker(user, way, config.permission)
     challenges = ", ".join(way.challenge for way in ways if way.challenge)
     raise Problem(
-        HTTPStatus.UNAUTHORIZED,
+        401,
         "not_authenticated",
         "It is not known who asks: log in, or send what the project's API asks for.",
         headers={"WWW-Authenticate": challenges} if challenges else {},
@@ -141,14 +139,14 @@ def checked(request: HttpRequest, needs: tuple[Right, ...], names: frozenset[str
         # A page of another site can send forms and plain text, and JSON only by leave.
         if request.content_type != "application/json":
             raise Problem(
-                HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+                415,
                 "not_json",
                 "The body has to be JSON, with Content-Type: application/json.",
             )
         passed = HttpResponse()
         if not asker.way.is_csrf_exempt and csrf_protect(lambda _: passed)(request) is not passed:
             raise Problem(
-                HTTPStatus.FORBIDDEN,
+                403,
                 "csrf_failed",
                 "Who is known by a session has to send Django's CSRF token, too: the cookie, and "
                 "the same in X-CSRFToken.",
@@ -172,9 +170,7 @@ def _check_query(request: HttpRequest, names: frozenset[str]) -> None:
             max_num_fields=_MOST_PARAMETERS,
         )
     except ValueError as exc:
-        raise Problem(
-            HTTPStatus.BAD_REQUEST, "bad_query", "The query is none, or not in UTF-8."
-        ) from exc
+        raise Problem(400, "bad_query", "The query is none, or not in UTF-8.") from exc
     given = [name for name, _ in pairs]
     for name in given:
         told = name[:50]
@@ -184,7 +180,7 @@ def _check_query(request: HttpRequest, names: frozenset[str]) -> None:
             said = f"{told!r} is given more than once."
         else:
             continue
-        raise Problem(HTTPStatus.BAD_REQUEST, "bad_parameter", said, told)
+        raise Problem(400, "bad_parameter", said, told)
 
 
 def _read(request: HttpRequest) -> bytes:
@@ -192,12 +188,10 @@ def _read(request: HttpRequest) -> bytes:
         # Not `body`, which is bounded by the project's settings only.
         found: bytes = request.read(_MOST_BYTES + 1)
     except (UnreadablePostError, RawPostDataException) as exc:
-        raise Problem(
-            HTTPStatus.BAD_REQUEST, "bad_body", "The body could not be read to its end."
-        ) from exc
+        raise Problem(400, "bad_body", "The body could not be read to its end.") from exc
     if len(found) > _MOST_BYTES:
         raise Problem(
-            HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+            413,
             "body_too_large",
             f"A body has {_MOST_BYTES} bytes at the most.",
         )

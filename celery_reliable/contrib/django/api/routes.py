@@ -122,7 +122,7 @@ api = NinjaAPI(
 def _known(request: HttpRequest, exc: Exception, row: tuple[Any, int, str, str]) -> HttpResponse:
     _, status, code, parameter = row
     parameter = getattr(exc, "parameter", parameter)
-    return Problem(HTTPStatus(status), code, as_shown(str(exc)), parameter).response
+    return Problem(status, code, as_shown(str(exc)), parameter).response
 
 
 for _row in _PROBLEMS:
@@ -137,7 +137,7 @@ def _problem(request: HttpRequest, exc: Problem) -> HttpResponse:
 @api.exception_handler(HttpError)
 def _unreadable(request: HttpRequest, exc: HttpError) -> HttpResponse:
     said = "The body is no JSON in UTF-8, or nested too deep."
-    return Problem(HTTPStatus.BAD_REQUEST, "bad_body", said).response
+    return Problem(400, "bad_body", said).response
 
 
 @api.exception_handler(ValidationError)
@@ -147,7 +147,7 @@ def _invalid(request: HttpRequest, exc: ValidationError) -> HttpResponse:
     steps = [one for one in first["loc"][1:] if one != "given"]
     name = "".join(f"[{one}]" if isinstance(one, int) else f".{one}" for one in steps).lstrip(".")
     said = f"{first['msg']}."
-    return Problem(HTTPStatus.BAD_REQUEST, "bad_parameter", said[:500], name[:500]).response
+    return Problem(400, "bad_parameter", said[:500], name[:500]).response
 
 
 @api.exception_handler(Exception)
@@ -157,7 +157,7 @@ def _unknown(request: HttpRequest, exc: Exception) -> HttpResponse:
         exc, broker_errors(desk_app())
     ):
         said = f"The broker could not be reached: {as_shown(exc)}"
-        return Problem(HTTPStatus.SERVICE_UNAVAILABLE, "broker_unavailable", said).response
+        return Problem(503, "broker_unavailable", said).response
     raise exc
 
 
@@ -206,7 +206,7 @@ def _view_of(operation: Operation, model: Any) -> Callable[..., HttpResponse]:
         with Desk(desk_app(), patience_seconds=_PATIENCE_SECONDS, sees_arguments=sees) as desk:
             found = operation.run(desk, values, by=f"api:{asker.name}")
         if getattr(found, "state", "") == "absent":
-            raise Problem(HTTPStatus.NOT_FOUND, "unknown_task", found.why.sentence)
+            raise Problem(404, "unknown_task", found.why.sentence)
         return response(as_json(found))
 
     parameters = [inspect.Parameter("request", inspect.Parameter.POSITIONAL_OR_KEYWORD)]
@@ -242,12 +242,10 @@ def openapi(request: HttpRequest) -> HttpResponse:
 
 def _refused(request: HttpRequest, allowed: str = "") -> HttpResponse:
     """Answer who asks what there is not: first of all who he is, as everywhere."""
-    said = f"This address is asked by {allowed}."
-    status, headers = HTTPStatus.METHOD_NOT_ALLOWED, {"Allow": allowed}
-    problem = Problem(status, "method_not_allowed", said, headers=headers)
-    if not allowed:
-        said = "There is nothing at this address of the API."
-        problem = Problem(HTTPStatus.NOT_FOUND, "unknown_address", said)
+    problem = Problem(404, "unknown_address", "There is nothing at this address of the API.")
+    if allowed:
+        said, headers = f"This address is asked by {allowed}.", {"Allow": allowed}
+        problem = Problem(405, "method_not_allowed", said, headers=headers)
     try:
         asker_of(request)
     except Problem as unknown:
@@ -261,7 +259,7 @@ def _door(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
     @sensitive_variables()
     def answer(request: HttpRequest, **given: Any) -> HttpResponse:
         found = view(request, **given)
-        if found.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        if found.status_code == 405:
             return _refused(request, found["Allow"].replace(", HEAD", ""))
         return found
 
