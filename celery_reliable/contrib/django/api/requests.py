@@ -10,6 +10,7 @@ from http import HTTPStatus
 from typing import Any
 from urllib.parse import parse_qsl
 
+from django.core.exceptions import RequestDataTooBig
 from django.http import HttpRequest, HttpResponse, RawPostDataException, UnreadablePostError
 from django.views.decorators.csrf import csrf_protect
 from pydantic import BaseModel
@@ -155,7 +156,7 @@ def checked(request: HttpRequest, needs: tuple[Right, ...], names: frozenset[str
         asker.require(right)
     _check_query(request, names)
     if request.method == "POST":
-        request._body = _read(request) or b"{}"
+        _check_body(request)
     return asker
 
 
@@ -183,16 +184,15 @@ def _check_query(request: HttpRequest, names: frozenset[str]) -> None:
         raise Problem(400, "bad_parameter", said, told)
 
 
-def _read(request: HttpRequest) -> bytes:
+def _check_body(request: HttpRequest) -> None:
+    too_large = Problem(413, "body_too_large", f"A body has {_MOST_BYTES} bytes at the most.")
+    if int(request.META.get("CONTENT_LENGTH") or 0) > _MOST_BYTES:
+        raise too_large
     try:
-        # Not `body`, which is bounded by the project's settings only.
-        found: bytes = request.read(_MOST_BYTES + 1)
+        size = len(request.body)
+    except RequestDataTooBig:
+        raise too_large from None
     except (UnreadablePostError, RawPostDataException) as exc:
         raise Problem(400, "bad_body", "The body could not be read to its end.") from exc
-    if len(found) > _MOST_BYTES:
-        raise Problem(
-            413,
-            "body_too_large",
-            f"A body has {_MOST_BYTES} bytes at the most.",
-        )
-    return found
+    if size > _MOST_BYTES:
+        raise too_large

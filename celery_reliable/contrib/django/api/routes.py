@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from http import HTTPStatus
 from importlib.metadata import version
-from typing import Any
+from typing import Annotated, Any
 
 from django.contrib.auth import decorators
 from django.http import HttpRequest, HttpResponse
@@ -196,7 +195,7 @@ def _add(
 
 
 def _view_of(operation: Operation, model: Any) -> Callable[..., HttpResponse]:
-    def view(request: HttpRequest, given: Any = None) -> HttpResponse:
+    def view(request: HttpRequest, given: Any) -> HttpResponse:
         asker: Asker = request.auth
         values = values_of(operation, given)
         for one in operation.parameters:
@@ -209,13 +208,17 @@ def _view_of(operation: Operation, model: Any) -> Callable[..., HttpResponse]:
             raise Problem(404, "unknown_task", found.why.sentence)
         return response(as_json(found))
 
-    parameters = [inspect.Parameter("request", inspect.Parameter.POSITIONAL_OR_KEYWORD)]
+    def bare(request: HttpRequest) -> HttpResponse:
+        return view(request, None)
+
+    found = bare if model is None else view
+    found.__name__ = operation.name
     if model is not None:
         kind: Any = Body if operation.is_act else Query
-        parameters.append(parameters[0].replace(name="given", annotation=kind[model]))
-    view.__name__ = operation.name
-    view.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    return view
+        # An act that needs nothing needs no body.
+        is_needed = not operation.is_act or any(one.is_required for one in operation.parameters)
+        view.__annotations__["given"] = Annotated[model, kind(... if is_needed else None)]
+    return found
 
 
 def document_of(server: str, ways: Sequence[Authentication]) -> dict[str, Any]:
@@ -289,9 +292,11 @@ def _routes() -> list[Any]:
     _add("openapi.json", openapi, dict[str, Any], "Show this document.")
     found, _, _ = api.urls
     # Not ninja's page of the root.
-    routes = [one for one in found if one.name != "api-root"]
-    for one in routes:
-        one.callback = _door(one.callback)
+    routes = [
+        path(str(one.pattern), _door(one.callback), name=one.name)
+        for one in found
+        if one.name != "api-root"
+    ]
     return [path("v1/", include(routes)), re_path("^v1/", _door(_refused))]
 
 
