@@ -196,6 +196,7 @@ def _body(document: Any, one: Any) -> list[list[str]]:
 
 
 def _resolved(document: Any, schema: Any) -> Any:
+    (schema,) = schema.get("allOf", [schema])
     name = schema.get("$ref", "").rpartition("/")[2]
     return document["components"]["schemas"][name] if name else schema
 
