@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from celery_reliable.clock import span
 from celery_reliable.findings import Limits, check
-from celery_reliable.operations.acts import ACTS, NothingEdited
+from celery_reliable.operations.acts import ACTS, NothingEdited, replay_dead_letter_edited
 from celery_reliable.operations.audit import somebody
 from celery_reliable.operations.bulk import DEFAULT_RATE, Bulk, Chosen, Unclear
 from celery_reliable.operations.catalog import Operation, Param, Parameter, Right
@@ -13,7 +13,6 @@ from celery_reliable.operations.dead_letters import (
     CannotReplay,
     DeadLetters,
     editable_arguments,
-    publish_edited,
 )
 from celery_reliable.operations.desk import Desk
 from celery_reliable.operations.filters import BadFilter, Filter, Subject
@@ -151,10 +150,10 @@ __all__ = [
     "parse_age",
     "parse_time",
     "printable",
-    "publish_edited",
     "purge",
     "registry_of",
     "release",
+    "replay_dead_letter_edited",
     "somebody",
     "span",
     "utc",

@@ -23,7 +23,14 @@ from celery_reliable.operations.views import Done, IfRunning, Moved, Order, Repl
 from celery_reliable.orders import OrderKind
 from celery_reliable.recovery import MOST_PASSES_IN_A_ROW
 
-__all__ = ["ACTS", "Discarded", "NothingEdited", "ReplayedEdited", "Swept"]
+__all__ = [
+    "ACTS",
+    "Discarded",
+    "NothingEdited",
+    "ReplayedEdited",
+    "Swept",
+    "replay_dead_letter_edited",
+]
 
 _ID = Param(min_length=1, max_length=1000)
 Id = Annotated[str, Param("Its id.", min_length=1, max_length=1000)]

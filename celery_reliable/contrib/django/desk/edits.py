@@ -14,7 +14,12 @@ from django.views.decorators.debug import sensitive_variables
 
 from celery_reliable.contrib.django.desk.kinds import log
 from celery_reliable.contrib.django.desk.visits import Visit, shown
-from celery_reliable.operations import CannotReplay, Right, editable_arguments, publish_edited
+from celery_reliable.operations import (
+    CannotReplay,
+    Right,
+    editable_arguments,
+    replay_dead_letter_edited,
+)
 
 __all__ = ["edit_page"]
 
@@ -58,19 +63,10 @@ def edit_page(visit: Visit, object_id: str) -> HttpResponse:
 def _publish(visit: Visit, task_id: str, args: str, kwargs: str, to_queue: str) -> HttpResponse:
     new_args = _read("Positional arguments", args, list)
     new_kwargs = _read("Keyword arguments", kwargs, dict)
-    app = visit.desk.app
-    about = {"ids": [task_id], "to_queue": to_queue}
-    with visit.desk.noted("replay edited", visit.by, about) as outcome:
-        new_id = publish_edited(
-            app,
-            visit.desk.letters,
-            task_id,
-            by=visit.by,
-            args=new_args,
-            kwargs=new_kwargs,
-            to_queue=to_queue,
-        )
-        outcome.about["new_id"] = new_id
+    done = replay_dead_letter_edited(
+        visit.desk, visit.by, id_=task_id, to_queue=to_queue, args=new_args, kwargs=new_kwargs
+    )
+    new_id = done.new_task_id
     log(visit, task_id, f"Replayed with other arguments as {new_id}")
     # Not there at once: a short task has ended by then, and is not known any more.
     link = visit.link("task", new_id)
