@@ -1,26 +1,22 @@
-"""The Redis channel of workers and producers, as far as both need the same, and that of workers."""
+"""The Redis channel of workers and producers, as far as both need the same."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import redis
-from kombu.transport.virtual.base import queue_declare_ok_t
 
-from celery_reliable.broker.qos import QoS
 from celery_reliable.compat.kombu import OpenChannel
 from celery_reliable.log import logger
-from celery_reliable.redis_io import is_of_full_server, losing
+from celery_reliable.redis_io import losing
 
-__all__ = ["ConnectedChannel", "ConsumingChannel"]
+__all__ = ["ConnectedChannel"]
 
 
 class ConnectedChannel(OpenChannel):
     """kombu's Redis channel with one client for all operations, and with connections that count as
     lost when their server takes no writes.
     """
-
-    QoS = QoS
 
     #: The name of the unacked hash of the worker that consumes through this channel.
     reliable_unacked: str | None = None
@@ -65,31 +61,3 @@ class ConnectedChannel(OpenChannel):
         except BaseException:
             self.close_connections()
             raise
-
-
-class ConsumingChannel(ConnectedChannel):
-    """A channel that consumes queues, also of a full server, which refuses part of declaring
-    them.
-    """
-
-    def queue_declare(self, queue: str, *args: Any, **kwargs: Any) -> Any:
-        """Declare a queue; how many messages wait there a full server does not say."""
-        try:
-            return super().queue_declare(queue, *args, **kwargs)
-        except redis.ResponseError as exc:
-            if not is_of_full_server(exc):
-                raise
-            return queue_declare_ok_t(queue, 0, 0)
-
-    def queue_bind(
-        self, queue: str, exchange: str | None = None, routing_key: str = "", **kwargs: Any
-    ) -> None:
-        """Bind a queue.  Only publishers need what a full server does not note: who declares the
-        queue again notes it.
-        """
-        try:
-            super().queue_bind(queue, exchange, routing_key, **kwargs)
-        except redis.ResponseError as exc:
-            if not is_of_full_server(exc):
-                raise
-            self.state.binding_delete(queue, exchange or "amq.direct", routing_key)

@@ -9,10 +9,19 @@ from typing import Any
 
 from kombu import Connection
 
-from celery_reliable.broker.worker_transport import transport_for
 from celery_reliable.compat.connection import OpenSwitch
+from celery_reliable.settings import REDIS_SCHEMES
 
-__all__ = ["keeping_transport"]
+__all__ = ["keeping_transport", "transport_for"]
+
+
+def transport_for(scheme: str) -> str | None:
+    """Return our transport's import path for a broker URL's scheme; None when there is none."""
+    if scheme == "sentinel":
+        return "celery_reliable.transport:SentinelTransport"
+    if scheme in REDIS_SCHEMES:
+        return "celery_reliable.transport:Transport"
+    return None
 
 
 class _Keeping(OpenSwitch):

@@ -7,7 +7,6 @@ from celery_reliable.findings import Limits, check
 from celery_reliable.operations.audit import AuditEntry, somebody
 from celery_reliable.operations.brokers import broker_errors
 from celery_reliable.operations.bulk import DEFAULT_RATE, Bulk, Chosen, Done, Unclear
-from celery_reliable.operations.control import install_control, install_control_everywhere
 from celery_reliable.operations.dead_letters import CannotReplay, DeadLetters
 from celery_reliable.operations.desk import Desk
 from celery_reliable.operations.editing import editable_arguments, publish_edited
@@ -83,8 +82,6 @@ __all__ = [
     "full_view",
     "gathered",
     "group_view",
-    "install_control",
-    "install_control_everywhere",
     "install_metrics",
     "iso",
     "parse_age",

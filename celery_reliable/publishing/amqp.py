@@ -54,7 +54,7 @@ def install(app: Celery) -> None:
     require(Part.PRODUCER)
     if not isinstance(app.amqp, RecordingAMQP):
         check_sender(app.amqp)
-        give_part(app, "amqp", RecordingAMQP)
+        give_part(app, "amqp", f"{__name__}:{RecordingAMQP.__name__}")
         # The sender and the producers that it made before do not record.
         send_anew(app.amqp)
         subscribe_when_awaited(app)

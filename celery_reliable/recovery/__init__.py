@@ -9,7 +9,12 @@ from celery_reliable.recovery.lost_messages import MOST_BYTES
 from celery_reliable.recovery.own_queues import empty_own_queue
 from celery_reliable.recovery.pacing import Pacing
 from celery_reliable.recovery.returns import is_over
-from celery_reliable.recovery.revocations import REVOCABLE, call_off, call_off_task
+from celery_reliable.recovery.revocations import (
+    REVOCABLE,
+    RecordingControl,
+    call_off,
+    call_off_task,
+)
 from celery_reliable.recovery.stored_results import is_in_chord, stored_end, stored_task
 from celery_reliable.recovery.sweeper import MOST_PASSES_IN_A_ROW, Sweeper
 
@@ -20,6 +25,7 @@ __all__ = [
     "BrokerView",
     "Losses",
     "Pacing",
+    "RecordingControl",
     "Step",
     "Sweeper",
     "call_off",

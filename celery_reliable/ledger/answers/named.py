@@ -22,7 +22,7 @@ __all__ = [
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class Assigned(Answer):
     """A member of a run has this worker, and no other has."""
 
@@ -45,7 +45,7 @@ class Moved(Answer):
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class NamesOthers(Answer):
     """An operator has named other workers while the attempt ran."""
 
@@ -67,7 +67,7 @@ class Unlisted(Answer):
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class Unplaced(Answer):
     """The task waits for a worker that may run it."""
 

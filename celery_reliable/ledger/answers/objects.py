@@ -27,7 +27,7 @@ __all__ = [
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class Full(Answer):
     """There is no place for who asked: the places are others', or others stand in the line before.
 
@@ -47,7 +47,7 @@ class Full(Answer):
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class KeptFor(Answer):
     """The object is kept for a task that succeeded."""
 
@@ -61,7 +61,7 @@ class Locked(Answer):
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class LockedBy(Answer):
     """Another task has the object; `value` is "<attempt>:<id>"."""
 
@@ -75,7 +75,7 @@ class LockedBy(Answer):
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class Next(Answer):
     """A place may be free for that task, which stands in the line first."""
 
@@ -93,7 +93,7 @@ class NotHeld(Answer):
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class OtherObject(Answer):
     """The task has locked another object than the caller gave.  Nothing was changed.
 
@@ -105,7 +105,7 @@ class OtherObject(Answer):
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class OwnPlace(Answer):
     """The task has that place, of which the caller did not know.  Nothing was changed.
 
@@ -122,7 +122,7 @@ class Sent(Answer):
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class Placed(Answer):
     """The attempt has a place of its object; the place's name is that of a lock."""
 
@@ -130,7 +130,7 @@ class Placed(Answer):
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class Standing(Answer):
     """The task is parked, and stands in the line of its object.
 
@@ -141,7 +141,7 @@ class Standing(Answer):
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class StillStopping(Answer):
     """The task that has a place is over, and that worker has still to stop an attempt of it."""
 
@@ -151,7 +151,7 @@ class StillStopping(Answer):
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class Stopping(Answer):
     """The object's task is over, and that worker has still to stop an attempt of it."""
 

@@ -29,7 +29,7 @@ class Noted(Answer):
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class Grouped(Answer):
     """The index of groups says of so many letters what it did not say before."""
 
@@ -48,7 +48,7 @@ class InForce(Answer):
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class Resumed(Answer):
     """The order is over, and so many of the tasks that it had parked are let go."""
 
@@ -58,7 +58,7 @@ class Resumed(Answer):
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class Told(Answer):
     """The worker, the *owner*, hears with its next beat what it is to stop."""
 

@@ -12,7 +12,7 @@ __all__ = ["Another", "Free", "ParkedUntil", "Ripe"]
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class Another(Answer):
     """Another worker looks after the lines of limited tasks."""
 
@@ -25,7 +25,7 @@ class Free(Answer):
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class ParkedUntil(Answer):
     """A task of a limited rate is parked until its moment, in ms of the server's clock."""
 
@@ -33,7 +33,7 @@ class ParkedUntil(Answer):
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class Ripe(Answer):
     """The limited tasks whose moment has come, and the ms until the next one."""
 

@@ -50,7 +50,7 @@ class Already(Answer):
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class Asked(Answer):
     """The next pass will look at queued records whose message may be lost since then."""
 
@@ -58,7 +58,7 @@ class Asked(Answer):
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class Begun(Answer):
     """A pass has begun.  Times are in ms of the server's clock; None where there is none."""
 
@@ -98,7 +98,7 @@ class Deregistered(Answer):
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class Grace(Answer):
     """Nobody is declared dead until then, in ms of the server's clock."""
 
@@ -111,7 +111,7 @@ class Known(Answer):
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class NotDue(Answer):
     """A pass has finished just now; the next is due after so long."""
 
@@ -125,7 +125,7 @@ class Overtaken(Answer):
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class Refused(Answer):
     """The worker still holds so many claims, or a message."""
 
@@ -133,7 +133,7 @@ class Refused(Answer):
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class Newer(Answer):
     """A later release writes in this namespace, in a format that this one does not know."""
 
@@ -146,7 +146,7 @@ class Registered(Answer):
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class SetBack(Answer):
     """The times of so many records were set back; there may be more."""
 
@@ -158,7 +158,7 @@ class Suspected(Answer):
     """The worker's connection has not been gone for long enough."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class Beat(Answer):
     """The answer to a heartbeat."""
 

@@ -21,7 +21,7 @@ ROOT = Path(celery_reliable.__file__).parent
 
 #: What looks like it and is not, and why.
 REVIEWED = {
-    ("recovery.beat", "_kept.sweeper"): "a local of our own threads",
+    ("beat", "_kept.sweeper"): "a local of our own threads",
     ("contrib.django.desk.visits", "self.request.current_app"): "as Django's manual says",
     ("contrib.django.checks", "one._meta"): "as Django's manual says",
     ("contrib.django.desk.rows", "place.model._meta"): "the same",
