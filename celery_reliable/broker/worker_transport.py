@@ -17,9 +17,8 @@ from kombu.utils.encoding import bytes_to_str
 
 from celery_reliable.broker.arriving import Arriving
 from celery_reliable.broker.channel import ConnectedChannel
-from celery_reliable.broker.consumers import Consumers
+from celery_reliable.broker.consumers import Consumers, SharedTaking
 from celery_reliable.broker.qos import QoS
-from celery_reliable.broker.shared_taking import SharedTaking
 from celery_reliable.compat.kombu import list_key
 from celery_reliable.message import payload_of
 from celery_reliable.redis_io import is_of_full_server

@@ -26,11 +26,11 @@ __all__ = ["Part", "missing", "require"]
 
 #: The modules that processes need which only publish.  When they are imported, modules register
 #: what they rely on.
-_OF_PRODUCERS = ("amqp", "app", "canvas", "connection", "notes", "result_consumer")
+_OF_PRODUCERS = ("amqp", "app", "connection", "notes", "result_consumer")
 _OF_REDIS_PRODUCERS = ("kombu",)
 _OTHERS = (
-    "autoscaler", "backend", "chord_counts", "consumer", "controller", "logging", "pool",
-    "pool_writes", "processes", "redis", "request", "requests_now", "task_events", "tracer",
+    "backend", "chord_counts", "consumer", "logging", "pool",
+    "processes", "redis", "request", "tracer",
 )  # fmt: skip
 
 

@@ -21,7 +21,7 @@ from celery_reliable.ledger import Found, Ledger, answers
 from celery_reliable.log import logger
 from celery_reliable.message import id_as_text
 from celery_reliable.model import Record, State
-from celery_reliable.recovery.stored_results import try_to_store_revoked
+from celery_reliable.recovery.announcements import try_to_store_revoked
 
 __all__ = ["REVOCABLE", "RecordingControl", "call_off", "call_off_task"]
 

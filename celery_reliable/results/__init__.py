@@ -15,8 +15,15 @@ if TYPE_CHECKING:
         marks,
     )
     from celery_reliable.results.chords import tell_chord, tell_chord_patiently
-    from celery_reliable.results.servers import is_celerys_redis, results_server_of
-    from celery_reliable.results.stored import NOTHING, is_of, mark, may_have_lived_before, seen
+    from celery_reliable.results.stored import (
+        NOTHING,
+        is_celerys_redis,
+        is_of,
+        mark,
+        may_have_lived_before,
+        results_server_of,
+        seen,
+    )
 else:
     __getattr__ = lazy_door(
         __name__,
@@ -32,15 +39,13 @@ else:
                 "tell_chord",
                 "tell_chord_patiently",
             ),
-            "servers": (
-                "is_celerys_redis",
-                "results_server_of",
-            ),
             "stored": (
                 "NOTHING",
+                "is_celerys_redis",
                 "is_of",
                 "mark",
                 "may_have_lived_before",
+                "results_server_of",
                 "seen",
             ),
         },

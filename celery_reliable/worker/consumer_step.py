@@ -20,9 +20,8 @@ from celery_reliable.compat.consumer import (
     raise_prefetch_count,
 )
 from celery_reliable.compat.kombu import held_tags
-from celery_reliable.compat.pool import hear_of_ends
-from celery_reliable.compat.pool_writes import write_now
-from celery_reliable.compat.requests_now import fetched_requests, running_requests
+from celery_reliable.compat.pool import hear_of_ends, write_now
+from celery_reliable.compat.request import fetched_requests, running_requests
 from celery_reliable.log import logger
 from celery_reliable.message import task_id_of
 from celery_reliable.worker import child_deaths

@@ -11,7 +11,7 @@ from typing import Any
 
 from celery_reliable import clock
 from celery_reliable.app import reliable_of
-from celery_reliable.compat.requests_now import fetched_requests, running_requests
+from celery_reliable.compat.request import fetched_requests, running_requests
 from celery_reliable.exceptions import ReliableError
 from celery_reliable.log import logger
 from celery_reliable.options import is_reliable

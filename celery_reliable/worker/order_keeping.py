@@ -16,10 +16,9 @@ from celery.worker import state
 
 from celery_reliable import events
 from celery_reliable.app import reliable_of
-from celery_reliable.compat.consumer import QueuesHeldBack
-from celery_reliable.compat.controller import free_slot, hand_over_by
+from celery_reliable.compat.consumer import QueuesHeldBack, free_slot, hand_over_by
 from celery_reliable.compat.notes import note, noted
-from celery_reliable.compat.requests_now import running_requests
+from celery_reliable.compat.request import running_requests
 from celery_reliable.context import WorkerProcess
 from celery_reliable.log import logger
 from celery_reliable.model import Claim

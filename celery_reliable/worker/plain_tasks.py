@@ -12,7 +12,7 @@ from typing import Any
 
 from celery.worker import state
 
-from celery_reliable.compat.controller import free_slot, hand_over_by
+from celery_reliable.compat.consumer import free_slot, hand_over_by
 from celery_reliable.compat.notes import noted
 from celery_reliable.context import WorkerProcess
 from celery_reliable.log import logger

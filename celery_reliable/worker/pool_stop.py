@@ -12,7 +12,7 @@ from typing import Any
 from celery.worker import state
 
 from celery_reliable.compat.pool import process_ids_of, stop_by
-from celery_reliable.compat.requests_now import running_requests
+from celery_reliable.compat.request import running_requests
 from celery_reliable.worker.children import is_running_child
 
 __all__ = ["PoolStop"]

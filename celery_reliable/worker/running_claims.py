@@ -10,7 +10,7 @@ from celery.worker import state
 
 from celery_reliable.app import Reliable
 from celery_reliable.compat.pool import task_ids_of
-from celery_reliable.compat.requests_now import running_requests
+from celery_reliable.compat.request import running_requests
 from celery_reliable.context import WorkerProcess
 from celery_reliable.ledger import answers
 from celery_reliable.log import logger

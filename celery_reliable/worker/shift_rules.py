@@ -7,8 +7,7 @@ from typing import Any
 
 from celery.worker import state
 
-from celery_reliable.compat.consumer import has_rate_limit
-from celery_reliable.compat.controller import waiting_for_slots
+from celery_reliable.compat.consumer import has_rate_limit, waiting_for_slots
 from celery_reliable.compat.request import has_default_request
 from celery_reliable.compat.tracer import has_default_strategy
 from celery_reliable.context import WorkerProcess

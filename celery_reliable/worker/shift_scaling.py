@@ -6,7 +6,7 @@ from typing import Any
 
 from celery.worker import state
 
-from celery_reliable.compat.autoscaler import count_also, scale
+from celery_reliable.compat.processes import count_also, scale
 from celery_reliable.pool import how_far
 from celery_reliable.worker.running_shift import RunningShifts
 

@@ -10,7 +10,7 @@ from celery.worker import state
 
 from celery_reliable.app import Reliable
 from celery_reliable.broker import Delivery, Queues, quoted
-from celery_reliable.compat.controller import acquire_slot, waiting_for_slots
+from celery_reliable.compat.consumer import acquire_slot, waiting_for_slots
 from celery_reliable.compat.processes import keep_job, limit_job
 from celery_reliable.context import WorkerProcess
 from celery_reliable.log import logger

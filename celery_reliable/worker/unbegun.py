@@ -21,7 +21,7 @@ from celery.worker import state
 
 from celery_reliable import events
 from celery_reliable.broker import WorkerUnacked
-from celery_reliable.compat.controller import waiting_for_slots
+from celery_reliable.compat.consumer import waiting_for_slots
 from celery_reliable.compat.kombu import list_key, priority_of
 from celery_reliable.compat.notes import note, noted
 from celery_reliable.compat.pool import futures_of

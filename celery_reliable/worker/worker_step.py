@@ -15,7 +15,7 @@ from celery.worker import state
 from celery_reliable import events
 from celery_reliable.app import reliable_of
 from celery_reliable.broker import WorkerUnacked, opened_unacked
-from celery_reliable.compat.controller import before_soft_shutdown
+from celery_reliable.compat.consumer import before_soft_shutdown
 from celery_reliable.compat.notes import note, noted
 from celery_reliable.compat.pool import (
     end_what_does_not_start,

@@ -15,7 +15,7 @@ from celery_reliable.ledger.transitions import Step, Together
 from celery_reliable.pool import takings
 from celery_reliable.pool.shift import Shift
 from celery_reliable.pool.takings import BusyWaits, Takings
-from celery_reliable.pool.telling import Telling
+from celery_reliable.pool.task_pool import Telling
 
 #: What a task of no length and a reply of a server nearby take, in seconds.
 SHORT, NEAR = 0.0001, 0.0001

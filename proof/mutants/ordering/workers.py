@@ -158,7 +158,7 @@ TABLE: Table = {
             ),
         ],
     },
-    "broker/unfiled.py": {
+    "broker/worker_unacked.py": {
         "Unfiled.put_back": [
             (
                 "what is put back is forgotten first",
@@ -166,17 +166,6 @@ TABLE: Table = {
                 ("tests/ledger/test_room.py",),
             ),
         ],
-    },
-    "worker/shift_requests.py": {
-        "ShiftRequests.put_back_unfiled": [
-            (
-                "what a shift was given and has not filed is forgotten",
-                drop("self.unacked.unfiled.add"),
-                ("tests/integration/test_given_messages.py",),
-            ),
-        ],
-    },
-    "broker/worker_unacked.py": {
         "WorkerUnacked.take": [
             (
                 "what was popped and not filed is forgotten",
@@ -206,13 +195,20 @@ TABLE: Table = {
                 ("tests/ledger/test_room.py",),
             ),
         ],
-    },
-    "broker/taking.py": {
         "Taking.ask": [
             (
                 "what is answered beside a take is not heard",
                 drop("beside.hear(answer)"),
                 ("tests/ledger/test_room.py",),
+            ),
+        ],
+    },
+    "worker/shift_requests.py": {
+        "ShiftRequests.put_back_unfiled": [
+            (
+                "what a shift was given and has not filed is forgotten",
+                drop("self.unacked.unfiled.add"),
+                ("tests/integration/test_given_messages.py",),
             ),
         ],
     },

@@ -40,7 +40,7 @@ REVIEWED = {
     ("log", "record.exc_info"): "a filter may change a record",
     ("contrib.opentelemetry", "provider.id_generator"): "public, and set back at once",
     ("ledger.startup_test", "self.workers._caller"): "two classes of the ledger",
-    ("recovery.stored_results", "context.chord"): "of a request that we have made",
+    ("recovery.announcements", "context.chord"): "of a request that we have made",
     ("results.backend", "setattr(request)"): "the same",
     ("options.values", "getattr(type(task), '_reliable_object')"): "an attribute of ReliableTask",
 }
