@@ -92,7 +92,7 @@ def _add(base: Any, sender: Celery, **_: Any) -> None:
             }
             # It binds itself.
             task = type(own.__name__, bases, made)()
-            take_messages_by(own, "celery_reliable.worker.carriers:strategy")
+            take_messages_by(own, "celery_reliable.worker.request:strategy")
             tasks.register(task)
 
 

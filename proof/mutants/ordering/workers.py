@@ -90,7 +90,7 @@ TABLE: Table = {
             ),
         ],
     },
-    "worker/pool_stop.py": {
+    "worker/running_claims.py": {
         "PoolStop.__call__": [
             (
                 "a stop that comes too early is forgotten",
@@ -105,8 +105,6 @@ TABLE: Table = {
                 ("tests/unit/test_pool_stops.py",),
             ),
         ],
-    },
-    "worker/running_claims.py": {
         "RunningClaims.stop": [
             (
                 "what is taken from a worker is stored by it all the same",
@@ -117,7 +115,7 @@ TABLE: Table = {
             ),
         ],
     },
-    "worker/lost_child.py": {
+    "worker/claims.py": {
         "end_lost": [
             (
                 "nobody is told of a burial that a child's death has brought",
@@ -140,7 +138,7 @@ TABLE: Table = {
             ),
         ],
     },
-    "worker/openings.py": {
+    "worker/unprocessable.py": {
         "Openings.end": [
             (
                 "an opening that was told is told again for ever",
@@ -203,7 +201,7 @@ TABLE: Table = {
             ),
         ],
     },
-    "worker/shift_requests.py": {
+    "worker/running_shift.py": {
         "ShiftRequests.put_back_unfiled": [
             (
                 "what a shift was given and has not filed is forgotten",
