@@ -10,7 +10,7 @@ from celery_reliable.app import Reliable
 from celery_reliable.broker import Queues
 from celery_reliable.context import put_off
 from celery_reliable.ledger import NextStep, NextTask
-from celery_reliable.ledger.next_attempts import NextSteps
+from celery_reliable.ledger.attempts import NextSteps
 from celery_reliable.ledger.transitions import Step, Together
 from celery_reliable.pool import takings
 from celery_reliable.pool.shift import Shift

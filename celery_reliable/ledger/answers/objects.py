@@ -6,23 +6,38 @@ from dataclasses import dataclass
 from typing import final
 
 from celery_reliable.ledger.answers.base import Answer
+from celery_reliable.model import Due
 
 __all__ = [
+    "Another",
+    "Assigned",
+    "BegunRun",
+    "Diverted",
+    "Free",
     "Full",
     "KeptFor",
     "Locked",
     "LockedBy",
+    "Moved",
+    "NamesOthers",
     "Next",
     "Nobody",
     "NotHeld",
     "OtherObject",
     "OwnPlace",
+    "ParkedUntil",
     "Placed",
+    "Ripe",
     "Sent",
     "Standing",
     "StillStopping",
+    "StillWaiting",
     "Stopping",
+    "Unlisted",
     "Unlocked",
+    "Unplaced",
+    "Waits",
+    "Woken",
 ]
 
 
@@ -161,3 +176,98 @@ class Stopping(Answer):
 @final
 class Unlocked(Answer):
     """The object is free."""
+
+
+@final
+@dataclass(frozen=True, repr=False, eq=False)
+class Another(Answer):
+    """Another worker looks after the lines of limited tasks."""
+
+    wait_ms: int
+
+
+@final
+class Free(Answer):
+    """A task of a limited rate may ask for its claim."""
+
+
+@final
+@dataclass(frozen=True, repr=False, eq=False)
+class ParkedUntil(Answer):
+    """A task of a limited rate is parked until its moment, in ms of the server's clock."""
+
+    due_ms: int
+
+
+@final
+@dataclass(frozen=True, repr=False, eq=False)
+class Ripe(Answer):
+    """The limited tasks whose moment has come, and the ms until the next one."""
+
+    wait_ms: int
+    dues: tuple[Due, ...]
+
+
+@final
+@dataclass(frozen=True, repr=False, eq=False)
+class Assigned(Answer):
+    """A member of a run has this worker, and no other has."""
+
+    worker: str
+
+
+@final
+class BegunRun(Answer):
+    """The run is noted."""
+
+
+@final
+class Diverted(Answer):
+    """The task is due, to be sent to somebody who may run it."""
+
+
+@final
+class Moved(Answer):
+    """Other workers may run the task from now on."""
+
+
+@final
+@dataclass(frozen=True, repr=False, eq=False)
+class NamesOthers(Answer):
+    """An operator has named other workers while the attempt ran."""
+
+    word = "moved"
+    #: Which, as text; empty: none since the attempt was told.
+    named: str
+
+
+@final
+class StillWaiting(Answer):
+    """The task waits for a worker."""
+
+    word = "waiting"
+
+
+@final
+class Unlisted(Answer):
+    """The queue is forgotten."""
+
+
+@final
+@dataclass(frozen=True, repr=False, eq=False)
+class Unplaced(Answer):
+    """The task waits for a worker that may run it."""
+
+    word = "parked"
+    #: It did not before.
+    is_new: bool
+
+
+@final
+class Waits(Answer):
+    """Each worker that a member of a run could have has another member."""
+
+
+@final
+class Woken(Answer):
+    """The task is due, as a worker is there that may run it."""

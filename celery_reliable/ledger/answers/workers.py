@@ -13,6 +13,7 @@ __all__ = [
     "Alive",
     "Already",
     "Asked",
+    "Audited",
     "Beat",
     "BeatOfDead",
     "Begun",
@@ -22,15 +23,21 @@ __all__ = [
     "Deregistered",
     "Forgotten",
     "Grace",
+    "Grouped",
+    "InForce",
     "Known",
     "Newer",
     "NotDue",
+    "Noted",
+    "Ordered",
     "Overtaken",
     "Refused",
     "Registered",
     "Renewed",
+    "Resumed",
     "SetBack",
     "Suspected",
+    "Told",
 ]
 
 
@@ -195,3 +202,50 @@ class BeatOfDead(Beat):
 @final
 class Forgotten(Beat):
     """The worker was dead, and the sweeper has finished with what it held."""
+
+
+@final
+class Audited(Answer):
+    """What an operator does is noted."""
+
+
+@final
+class Noted(Answer):
+    """What happened is noted, or at least counted."""
+
+
+@final
+@dataclass(frozen=True, repr=False, eq=False)
+class Grouped(Answer):
+    """The index of groups says of so many letters what it did not say before."""
+
+    added: int
+    removed: int
+
+
+@final
+class Ordered(Answer):
+    """The order is given."""
+
+
+@final
+class InForce(Answer):
+    """The order still holds, and its time is not over."""
+
+
+@final
+@dataclass(frozen=True, repr=False, eq=False)
+class Resumed(Answer):
+    """The order is over, and so many of the tasks that it had parked are let go."""
+
+    count: int
+    #: There may be others, which are let go by the next call.
+    is_more: bool
+
+
+@final
+@dataclass(frozen=True, repr=False, eq=False)
+class Told(Answer):
+    """The worker, the *owner*, hears with its next beat what it is to stop."""
+
+    owner: str

@@ -62,7 +62,7 @@ TABLE: Table = {
             ),
         ],
     },
-    "ledger/senders.py": {
+    "ledger/publications.py": {
         "Senders.new_epoch": [
             (
                 "a fork goes on with the senders of its parent",
@@ -71,7 +71,7 @@ TABLE: Table = {
             ),
         ],
     },
-    "ledger/lock_release.py": {
+    "ledger/transition_group.py": {
         "run_freeing": [
             (
                 "nobody is told who is next",

@@ -590,7 +590,7 @@ MUTANTS = {
     "nobody_next": Mutant(
         "who frees a place lets nobody through, and tells nobody",
         {
-            "ledger/lock_release.py": (("if next_up is not None:", "if False:"),),
+            "ledger/transition_group.py": (("if next_up is not None:", "if False:"),),
             "ledger/lua/call_up.lua": (
                 (
                     "'LT', now_ms, first)\nreturn {'next', first}",
