@@ -71,7 +71,7 @@ print(*(name for name in sys.modules if name.partition(".")[0] == "celery_reliab
 """
 
 #: At most so many modules of the package has a process that only publishes.
-_MOST_MODULES = 136
+_MOST_MODULES = 105
 
 
 def test_a_process_that_only_publishes_loads_nothing_of_workers_and_operators(
