@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from celery_reliable.compat.app import make_part_by as _make_part_by
 from celery_reliable.exceptions import (
     ConfigurationError,
     ConfigurationWarning,
@@ -15,17 +16,18 @@ from celery_reliable.exceptions import (
     TaskExists,
     UnknownDeadLetter,
 )
-from celery_reliable.operations import install_control_everywhere as _revoke_everywhere
 from celery_reliable.publishing import install_everywhere as _install_everywhere
 from celery_reliable.settings import ReliableConfig
+from celery_reliable.task import CONTROL as _CONTROL
 from celery_reliable.task import ReliableTask
 from celery_reliable.version import __version__
 
 _install_everywhere()
-_revoke_everywhere()
+# An app that has made no control yet makes it by this path, and tells the ledger what it revokes.
+_make_part_by("control", "celery.app.control:Control", _CONTROL)
 
 # Last: an app that is being finalized makes its tasks of the base above.
-from celery_reliable.recovery import beat as _beat  # noqa: E402, F401 - registers celery_reliable.sweep
+from celery_reliable import beat as _beat  # noqa: E402, F401 - registers celery_reliable.sweep
 
 __all__ = [
     "ConfigurationError",

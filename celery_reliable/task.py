@@ -9,16 +9,22 @@ from typing import TYPE_CHECKING, Any
 
 from celery import Celery
 from celery import Task as CeleryTask
-from celery.fixups.django import DjangoFixup
 from celery.result import GroupResult
 from celery.utils import uuid
 from celery.utils.imports import symbol_by_name
 
-from celery_reliable import clock, operations, options, publishing, worker
+from celery_reliable import attempt as attempts
+from celery_reliable import clock, options, publishing, results
 from celery_reliable.app import reliable_of
-from celery_reliable.attempt import around, bequeathing, guarded, is_touched
-from celery_reliable.compat.app import app_property, fixups_of, set_backend, tasks_so_far
-from celery_reliable.compat.tracer import kept_tracer
+from celery_reliable.attempt import bequeathing, guarded
+from celery_reliable.compat.app import (
+    app_property,
+    fixups_of,
+    give_part,
+    kept_tracer,
+    set_backend,
+    tasks_so_far,
+)
 from celery_reliable.context import current_worker, running
 from celery_reliable.exceptions import ConfigurationWarning
 from celery_reliable.message import id_as_text
@@ -39,11 +45,16 @@ from celery_reliable.publishing import (
     run_on,
     unique_publication,
 )
-from celery_reliable.results import PatientBackend
 
 __all__ = ["ReliableTask"]
 
 _REQUEST = "celery_reliable.request:ReliableRequest"
+_STEPS = {
+    "worker": "celery_reliable.worker:WorkerStep",
+    "consumer": "celery_reliable.worker:ConsumerStep",
+}
+#: The control that tells the ledger what is revoked.
+CONTROL = "celery_reliable.recovery:RecordingControl"
 
 
 def _add_task_class(cls: Any, app: Celery) -> None:
@@ -55,6 +66,8 @@ def _add_task_class(cls: Any, app: Celery) -> None:
     """
     added: Any = app.Task
     if not all(one.__module__.startswith("celery.") for one in added.__mro__[:-1]):
+        from celery.fixups.django import DjangoFixup
+
         if not any(isinstance(fixup, DjangoFixup) for fixup in fixups_of(app)):
             return
         from celery.contrib.django.task import DjangoTask
@@ -87,8 +100,10 @@ def _make_reliable(cls: Any, app: Celery) -> None:
     # No thread goes on before all of it is there, or it would publish without a record.
     with reliable_of(app).mutex:
         publishing.install(app)
-        operations.install_control(app)
-        worker.install(app)
+        give_part(app, "control", CONTROL)
+        # By their paths, as only workers load them.
+        for kind, step in _STEPS.items():
+            app.steps[kind].add(step)
     add_twins(app, ReliableTask)
 
 
@@ -112,7 +127,11 @@ def _counts_losses(request: Any) -> bool:
         found = symbol_by_name(request)
     except (ImportError, AttributeError, ValueError):
         return False
-    return isinstance(found, type) and issubclass(found, worker.ReliableRequest)
+    if not isinstance(found, type):
+        return False
+    from celery_reliable.worker import ReliableRequest
+
+    return issubclass(found, ReliableRequest)
 
 
 def _check_if_exists(task: Any, task_id: str | None, options: dict[str, Any]) -> None:
@@ -332,13 +351,15 @@ class ReliableTask(BoundTask):
         return result if holder == task_id else super().AsyncResult(holder, **kwargs)
 
     # Celery calls this for every execution in a worker.
-    __trace__ = kept_tracer(lambda task, own: around(task, own) if is_reliable(task) else own)
+    __trace__ = kept_tracer(
+        lambda task, own: attempts.around(task, own) if is_reliable(task) else own
+    )
 
     @property
     def backend(self) -> Any:
         """The result backend; in a worker one that waits until an outcome can be stored."""
         backend = super().backend
-        return backend if current_worker() is None else PatientBackend(self, backend)
+        return backend if current_worker() is None else results.PatientBackend(self, backend)
 
     @backend.setter
     def backend(self, value: Any) -> None:
@@ -377,7 +398,7 @@ class ReliableTask(BoundTask):
         and LedgerRefused when it refuses.
         """
         current = running.get()
-        return current is None or is_touched(self.app, current)
+        return current is None or attempts.is_touched(self.app, current)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

@@ -15,7 +15,6 @@ from celery_reliable import events
 from celery_reliable.app.location import ledger_of, place_in_ledger, scheme_of
 from celery_reliable.compat.app import real_app
 from celery_reliable.compat.notes import note, noted
-from celery_reliable.findings import UNPROTECTED, log_finding
 from celery_reliable.ledger import Connector, Ledger, LivingWorkers, ObjectLocks
 from celery_reliable.native_threads import socket_owner
 from celery_reliable.settings import (
@@ -168,6 +167,8 @@ class Reliable:
     def tell_unprotected(self) -> None:
         """Warn, once, of what `is_unprotected` means."""
         if not self._has_told:
+            from celery_reliable.findings import UNPROTECTED, log_finding
+
             self._has_told = True
             log_finding(UNPROTECTED.found(scheme=scheme_of(self.broker_url)))
 

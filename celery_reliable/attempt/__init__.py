@@ -2,15 +2,40 @@
 
 from __future__ import annotations
 
-from celery_reliable.attempt.claiming import claim_or_record
-from celery_reliable.attempt.conclusion import bury
-from celery_reliable.attempt.delivery import DELIVERY, EARLY, MESSAGE
-from celery_reliable.attempt.execution import around
-from celery_reliable.attempt.fencing import guarded
-from celery_reliable.attempt.object_lock import free_object
-from celery_reliable.attempt.outcomes import NotBegun
-from celery_reliable.attempt.replacement import bequeathing
-from celery_reliable.attempt.time_limits import Uninterrupted, is_touched
+from typing import TYPE_CHECKING
+
+from celery_reliable.lazy import lazy_door
+
+if TYPE_CHECKING:
+    from celery_reliable.attempt.claiming import claim_or_record
+    from celery_reliable.attempt.conclusion import bury
+    from celery_reliable.attempt.delivery import DELIVERY, EARLY, MESSAGE, NotBegun
+    from celery_reliable.attempt.execution import around
+    from celery_reliable.attempt.fencing import Uninterrupted, guarded, is_touched
+    from celery_reliable.attempt.object_lock import free_object
+    from celery_reliable.attempt.replacement import bequeathing
+else:
+    __getattr__ = lazy_door(
+        __name__,
+        {
+            "claiming": ("claim_or_record",),
+            "conclusion": ("bury",),
+            "delivery": (
+                "DELIVERY",
+                "EARLY",
+                "MESSAGE",
+                "NotBegun",
+            ),
+            "execution": ("around",),
+            "fencing": (
+                "Uninterrupted",
+                "guarded",
+                "is_touched",
+            ),
+            "object_lock": ("free_object",),
+            "replacement": ("bequeathing",),
+        },
+    )
 
 __all__ = [
     "DELIVERY",

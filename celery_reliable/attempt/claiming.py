@@ -11,10 +11,8 @@ from celery import states
 from celery.exceptions import Ignore, Reject
 
 from celery_reliable import clock, events
-from celery_reliable.attempt.delivery import DELIVERY, EARLY, Delivery
+from celery_reliable.attempt.delivery import DELIVERY, EARLY, Delivery, NotBegun, ended
 from celery_reliable.attempt.object_lock import room_needed
-from celery_reliable.attempt.outcomes import NotBegun, ended
-from celery_reliable.attempt.pacing import adopted_to_wait, moment_of
 from celery_reliable.attempt.replacement import adopt
 from celery_reliable.compat.tracer import Traced
 from celery_reliable.context import RunningAttempt, WorkerProcess, current_worker
@@ -22,16 +20,50 @@ from celery_reliable.exceptions import (
     LedgerForbidden,
     LedgerRefused,
     LedgerUnavailable,
+    ObjectIdError,
     ReliableError,
 )
 from celery_reliable.ledger import FOREVER, Ledger, Step, answers
 from celery_reliable.log import logger
 from celery_reliable.message import HEIR, NAMED, NamedWorkers
 from celery_reliable.model import Claim, ClaimRequest
-from celery_reliable.options import is_limited, is_of_object
+from celery_reliable.options import is_limited, is_of_object, rate_of
 from celery_reliable.orders import Orders
 
-__all__ = ["begin", "claim_or_record", "claimed_early"]
+__all__ = [
+    "adopted_to_wait",
+    "begin",
+    "claim_or_record",
+    "claimed_early",
+    "moment_of",
+]
+
+
+def moment_of(delivery: Delivery) -> Step[answers.ReserveAnswer] | None:
+    """Return what asks for the moment of a delivery's task, in one step with its claim; None if it
+    may begin as soon as it comes.
+    """
+    if not delivery.stamp.epoch or not is_limited(delivery.task):
+        return None
+    try:
+        rate = rate_of(delivery.task, delivery.args, delivery.kwargs)
+    except ObjectIdError:
+        # The attempt fails by it, as soon as it takes its object.
+        return None
+    if rate is None:
+        return None
+    return delivery.reliable.ledger.paces.reserve_step(
+        delivery.id, delivery.task.name, rate, epoch=delivery.stamp.epoch
+    )
+
+
+def adopted_to_wait(delivery: Delivery) -> answers.ParkedUntil:
+    """Record a limited task that nobody has recorded, as only a record can wait for its moment: a
+    pass sends it, with a stamp, and then it asks.  Waits for the ledger as long as it takes.
+    """
+    adopt(delivery.reliable.ledger, delivery.ref, delivery.message(), "", is_used=True)
+    return answers.ParkedUntil(0)
+
 
 #: An early claim that is younger counts without a question to the ledger, while the lease surely
 #: holds.  An older one may belong to a worker that was away, and was declared dead.

@@ -5,14 +5,74 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from celery.exceptions import Ignore
+
 from celery_reliable.app import reliable_of
-from celery_reliable.attempt.outcomes import instead
-from celery_reliable.compat.tracer import Traced, Tracer
+from celery_reliable.compat.tracer import Traced, Tracer, as_traced, tracer_of
 from celery_reliable.message import Stamp, from_request
 from celery_reliable.model import TaskRef
 from celery_reliable.options import task_ref
 
-__all__ = ["DELIVERY", "EARLY", "MESSAGE", "Delivery"]
+__all__ = [
+    "DELIVERY",
+    "EARLY",
+    "MESSAGE",
+    "Delivery",
+    "NotBegun",
+    "ended",
+    "instead",
+    "raising",
+    "returning",
+]
+
+
+class NotBegun(Ignore):
+    """A delivery that was no attempt, and is none that ended."""
+
+
+def ended(error: Exception, state: str) -> Traced:
+    """Return what Celery's tracer returns when a body raises *error*, in *state*."""
+    return as_traced(error, state)
+
+
+def instead(task: Any, body: Callable[..., Any]) -> Tracer:
+    """Return a tracer of *task* that runs *body* in its place, without the user's hooks.
+
+    Results, callbacks, chains and chords are Celery's own work as always.
+    """
+    cls = type(task)
+    quiet = dict.fromkeys(("before_start", "on_success", "after_return"), _no_hook)
+    members = {
+        "run": staticmethod(body),
+        "__call__": staticmethod(body),
+        "__trace__": None,
+        **quiet,
+    }
+    twin = type(cls.__name__, (cls,), members)()
+    return tracer_of(task, twin)
+
+
+def _no_hook(*args: Any, **kwargs: Any) -> None:
+    """Stand in for a hook of the user's, which is not to be called."""
+
+
+def returning(result: Any) -> Callable[..., Any]:
+    """Return a body that returns *result*."""
+
+    def body(*args: Any, **kwargs: Any) -> Any:
+        return result
+
+    return body
+
+
+def raising(error: Exception) -> Callable[..., Any]:
+    """Return a body that raises *error*."""
+
+    def body(*args: Any, **kwargs: Any) -> Any:
+        raise error
+
+    return body
+
 
 # What the main process tells the process that runs the task, in properties of the message: unlike
 # headers, properties are not copied to retries.

@@ -15,13 +15,11 @@ from celery.exceptions import Ignore
 from celery.worker import state as worker_state
 
 from celery_reliable.attempt.claiming import begin
-from celery_reliable.attempt.conclusion import broken_off, conclude, no_outcome, released
-from celery_reliable.attempt.conflicts import give_way
-from celery_reliable.attempt.delivery import Delivery
+from celery_reliable.attempt.conclusion import broken_off, conclude, give_way, no_outcome, released
+from celery_reliable.attempt.delivery import Delivery, NotBegun, ended, raising
+from celery_reliable.attempt.fencing import Uninterrupted, time_to_run
 from celery_reliable.attempt.object_lock import NOT_OWN, take
-from celery_reliable.attempt.outcomes import NotBegun, ended, raising
-from celery_reliable.attempt.time_limits import Uninterrupted, time_to_run
-from celery_reliable.compat.requests_now import running_requests
+from celery_reliable.compat.request import running_requests
 from celery_reliable.compat.tracer import Traced, Tracer
 from celery_reliable.context import RunningAttempt, current_worker, is_current, running
 from celery_reliable.exceptions import ObjectIdError

@@ -10,6 +10,7 @@ import functools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from celery_reliable import results
 from celery_reliable.app import reliable_of
 from celery_reliable.compat.notes import note, noted
 from celery_reliable.context import RunningAttempt, running
@@ -17,7 +18,6 @@ from celery_reliable.ledger import FOREVER, Ledger, answers
 from celery_reliable.log import logger
 from celery_reliable.message import HEIR, Envelope, Stamp, new_epoch
 from celery_reliable.model import State, TaskRef
-from celery_reliable.results import seen
 
 __all__ = ["adopt", "bequeathing"]
 
@@ -94,7 +94,9 @@ def _bequeath(task: Any, attempt: RunningAttempt, canvas: Any) -> None:
         # A result that is there already is of an earlier task, and no sign that the canvas has
         # ended.
         try:
-            attempt.stored = seen(task.backend.get_task_meta(attempt.claim.task_id, cache=False))
+            attempt.stored = results.seen(
+                task.backend.get_task_meta(attempt.claim.task_id, cache=False)
+            )
         except Exception as exc:
             # Backends raise what their drivers raise.
             logger.info("result_not_read id=%s error=%s", attempt.claim.task_id, exc)

@@ -1,26 +1,33 @@
-"""The Redis channel of workers and producers, as far as both need the same, and that of workers."""
+"""The Redis channel of workers and producers, as far as both need the same."""
 
 from __future__ import annotations
 
+import secrets
 from typing import Any
 
 import redis
-from kombu.transport.virtual.base import queue_declare_ok_t
+from kombu import Connection
+from kombu.utils.encoding import bytes_to_str
 
-from celery_reliable.broker.qos import QoS
+from celery_reliable.compat.connection import OpenSwitch
 from celery_reliable.compat.kombu import OpenChannel
 from celery_reliable.log import logger
-from celery_reliable.redis_io import is_of_full_server, losing
+from celery_reliable.redis_io import losing
+from celery_reliable.settings import REDIS_SCHEMES
 
-__all__ = ["ConnectedChannel", "ConsumingChannel"]
+__all__ = [
+    "ConnectedChannel",
+    "forget_server",
+    "keeping_transport",
+    "server_seen",
+    "transport_for",
+]
 
 
 class ConnectedChannel(OpenChannel):
     """kombu's Redis channel with one client for all operations, and with connections that count as
     lost when their server takes no writes.
     """
-
-    QoS = QoS
 
     #: The name of the unacked hash of the worker that consumes through this channel.
     reliable_unacked: str | None = None
@@ -67,29 +74,59 @@ class ConnectedChannel(OpenChannel):
             raise
 
 
-class ConsumingChannel(ConnectedChannel):
-    """A channel that consumes queues, also of a full server, which refuses part of declaring
-    them.
+def transport_for(scheme: str) -> str | None:
+    """Return our transport's import path for a broker URL's scheme; None when there is none."""
+    if scheme == "sentinel":
+        return "celery_reliable.transport:SentinelTransport"
+    if scheme in REDIS_SCHEMES:
+        return "celery_reliable.transport:Transport"
+    return None
+
+
+class _Keeping(OpenSwitch):
+    def keeps_transport(self, given: Any, url: str) -> bool:
+        # None is what nobody has chosen, and what we have none for.
+        return given is not None and given == transport_for(url.partition("://")[0])
+
+
+class ReliableConnection(_Keeping, Connection):
+    """kombu's connection."""
+
+
+def keeping_transport(cls: type[Connection]) -> type[Connection]:
+    """Return the class of connections for a project that has *cls* for its own."""
+    return ReliableConnection if cls is Connection else type(cls.__name__, (_Keeping, cls), {})
+
+
+#: The beginning of the mark's key.  A flush, or a restart without its data, removes the mark.
+_MARK = "celery-reliable.mark:"
+
+
+def server_seen(channel: Any, namespace: str) -> str:
+    """Return a name for the server of *channel* that changes when it may have lost messages; empty
+    if its user may not ask for that.
+
+    Raises redis-py's errors when it is away.
     """
+    client, key = _client(channel), _key(channel, namespace)
+    try:
+        client.set(key, secrets.token_hex(8), nx=True)
+        mark = bytes_to_str(client.get(key) or b"")
+        run_id = str(client.info("server").get("run_id", ""))
+    except redis.ResponseError:
+        return ""
+    return f"{run_id} {mark}"
 
-    def queue_declare(self, queue: str, *args: Any, **kwargs: Any) -> Any:
-        """Declare a queue; how many messages wait there a full server does not say."""
-        try:
-            return super().queue_declare(queue, *args, **kwargs)
-        except redis.ResponseError as exc:
-            if not is_of_full_server(exc):
-                raise
-            return queue_declare_ok_t(queue, 0, 0)
 
-    def queue_bind(
-        self, queue: str, exchange: str | None = None, routing_key: str = "", **kwargs: Any
-    ) -> None:
-        """Bind a queue.  Only publishers need what a full server does not note: who declares the
-        queue again notes it.
-        """
-        try:
-            super().queue_bind(queue, exchange, routing_key, **kwargs)
-        except redis.ResponseError as exc:
-            if not is_of_full_server(exc):
-                raise
-            self.state.binding_delete(queue, exchange or "amq.direct", routing_key)
+def forget_server(channel: Any, namespace: str) -> None:
+    """Remove the mark."""
+    _client(channel).delete(_key(channel, namespace))
+
+
+def _client(channel: Any) -> redis.Redis:
+    # kombu's client adds its prefix to the keys of some commands only, so this is a plain one.
+    return redis.Redis(connection_pool=channel.pool)
+
+
+def _key(channel: Any, namespace: str) -> str:
+    return f"{channel.global_keyprefix}{_MARK}{namespace}"

@@ -6,7 +6,18 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-__all__ = ["Arrival", "Arrivals", "Awaited", "Beside", "Delivery", "Queues", "Taken"]
+from celery_reliable.log import logger
+
+__all__ = [
+    "Arrival",
+    "Arrivals",
+    "Awaited",
+    "Beside",
+    "Delivery",
+    "Queues",
+    "Taken",
+    "WorkerHooks",
+]
 
 
 @dataclass(frozen=True)
@@ -116,3 +127,80 @@ class Queues:
     lists: Sequence[str]
     #: Names of tasks that are not claimed as their messages are taken.
     cold: Sequence[str] = ()
+
+
+def _nothing(*_: Any) -> None:
+    """Do nothing."""
+
+
+def _no(name: str) -> bool:
+    return False
+
+
+def _not_parked(payload: dict[str, Any]) -> bool:
+    return False
+
+
+def _not_begun(channel: Any, key: str, queue: str, message: bytes) -> bool:
+    return False
+
+
+def _may_be_opened(delivery: Delivery, payload: dict[str, Any]) -> bool:
+    return True
+
+
+def _keep(delivery: Delivery, error: Exception) -> bool:
+    logger.error("unreadable queue=%s size=%s error=%s", delivery.queue, len(delivery.raw), error)
+    return False
+
+
+@dataclass(frozen=True)
+class WorkerHooks:
+    """Functions of a worker, called by the channel that it consumes from.  The defaults are those
+    of a channel without a worker.
+    """
+
+    #: Returns the lease under which the worker takes messages.
+    holder: Callable[[], str] = str
+    #: Returns the delivery tags of what the worker runs.
+    running_tags: Callable[[], set[str]] = set
+    #: Whether an order of an operator keeps the worker from beginning what is in a queue.
+    is_held_back: Callable[[str], bool] = _no
+    #: Returns how many tasks the worker could begin at once; None for a worker without an event
+    #: loop.
+    idle_slots: Callable[[], int] | None = None
+    #: Returns how many messages the worker may fetch now, whether it can begin them at once or not;
+    #: None: as many as its prefetch count allows.
+    room: Callable[[], int | None] = _nothing
+    #: Whether so much waits in the worker that nothing more need be waited for.
+    is_supplied: Callable[[], bool] = bool
+    #: Called with the channel and with how many messages wait: processes of the worker's pool may
+    #: take them by themselves from now on.
+    work_off: Callable[[Any, int], None] = _nothing
+    #: Called with the channel and a message that was popped: its list's key without the prefix, its
+    #: queue, and itself.  True when a process of the pool files it, and takes others after it.
+    begin_with: Callable[[Any, str, str, bytes], bool] = _not_begun
+    #: Whether a process of the pool that takes its own messages has taken this one, and goes on.
+    is_taken_by_pool: Callable[[str], bool] = _no
+    #: Returns the claim that goes to the server with a message as it is filed; None for none.
+    early: Callable[[Any], Any] = _nothing
+    #: Waits for messages that are filed as they leave their queue; None: the worker pops them.
+    arrivals: Arrivals | None = None
+    #: Whether the task of a message is parked, as it comes too early: the message is dropped.
+    is_too_early: Callable[[dict[str, Any]], bool] = _not_parked
+    #: Called before a message is opened that came back from a dead worker.  False when it has to be
+    #: dropped.
+    opening: Callable[[Delivery, dict[str, Any]], bool] = _may_be_opened
+    #: Called when that message was opened.
+    opened: Callable[[], None] = _nothing
+    #: Called when all that was taken is delivered; the worker may take more then.
+    after_delivery: Callable[[], None] = _nothing
+    #: Called before more messages are taken, and when some were delivered: what can begin does so
+    #: before the main loop does anything else.  True when an idle process was handed something: it
+    #: tells when it begins, and the main loop comes back then.
+    hand_over: Callable[[], bool] = bool
+    #: Called at a shutdown, before everything is given back.
+    before_leaving: Callable[[], None] = _nothing
+    #: Called with what is no message of kombu's, to keep it for an operator.  False when it cannot
+    #: be kept now.
+    on_unreadable: Callable[[Delivery, Exception], bool] = _keep

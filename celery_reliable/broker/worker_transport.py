@@ -10,18 +10,20 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import redis
 from kombu.transport import redis as kombu_redis
+from kombu.transport.virtual.base import queue_declare_ok_t
 from kombu.utils.encoding import bytes_to_str
 
 from celery_reliable.broker.arriving import Arriving
-from celery_reliable.broker.channel import ConsumingChannel
-from celery_reliable.broker.consumers import Consumers
-from celery_reliable.broker.shared_taking import SharedTaking
+from celery_reliable.broker.channel import ConnectedChannel
+from celery_reliable.broker.consumers import Consumers, SharedTaking
+from celery_reliable.broker.qos import QoS
 from celery_reliable.compat.kombu import list_key
 from celery_reliable.message import payload_of
-from celery_reliable.settings import REDIS_SCHEMES
+from celery_reliable.redis_io import is_of_full_server
 
-__all__ = ["Channel", "SentinelTransport", "Transport", "transport_for"]
+__all__ = ["Channel", "SentinelTransport", "Transport"]
 
 #: Most messages that one step takes: Redis is busy with them for well under a millisecond.
 _MOST_AT_ONCE = 50
@@ -31,13 +33,34 @@ _PLENTY = 200
 _LOOK_SECONDS = 1.5
 
 
-def transport_for(scheme: str) -> str | None:
-    """Return our transport's import path for a broker URL's scheme; None when there is none."""
-    if scheme == "sentinel":
-        return "celery_reliable.transport:SentinelTransport"
-    if scheme in REDIS_SCHEMES:
-        return "celery_reliable.transport:Transport"
-    return None
+class ConsumingChannel(ConnectedChannel):
+    """A channel that consumes queues, also of a full server, which refuses part of declaring
+    them.
+    """
+
+    QoS = QoS
+
+    def queue_declare(self, queue: str, *args: Any, **kwargs: Any) -> Any:
+        """Declare a queue; how many messages wait there a full server does not say."""
+        try:
+            return super().queue_declare(queue, *args, **kwargs)
+        except redis.ResponseError as exc:
+            if not is_of_full_server(exc):
+                raise
+            return queue_declare_ok_t(queue, 0, 0)
+
+    def queue_bind(
+        self, queue: str, exchange: str | None = None, routing_key: str = "", **kwargs: Any
+    ) -> None:
+        """Bind a queue.  Only publishers need what a full server does not note: who declares the
+        queue again notes it.
+        """
+        try:
+            super().queue_bind(queue, exchange, routing_key, **kwargs)
+        except redis.ResponseError as exc:
+            if not is_of_full_server(exc):
+                raise
+            self.state.binding_delete(queue, exchange or "amq.direct", routing_key)
 
 
 class Channel(SharedTaking, Arriving, ConsumingChannel):

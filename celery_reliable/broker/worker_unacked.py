@@ -5,25 +5,106 @@ from __future__ import annotations
 import os
 import threading
 import time
+import uuid
 from collections.abc import Iterable, Sequence
-from itertools import islice
+from itertools import count, islice
 from typing import Any
 
 import redis
 from kombu.utils.encoding import bytes_to_str
 
-from celery_reliable.broker.deliveries import Beside, Delivery, Queues, Taken
-from celery_reliable.broker.entries import quoted, unquoted
-from celery_reliable.broker.hooks import WorkerHooks
-from celery_reliable.broker.taking import Taking
-from celery_reliable.broker.unacked import Unacked, script
-from celery_reliable.broker.unfiled import Unfiled
+from celery_reliable.broker.deliveries import Beside, Delivery, Queues, Taken, WorkerHooks
+from celery_reliable.broker.unacked import Unacked, quoted, script, unquoted
 from celery_reliable.compat.kombu import new_pool
 from celery_reliable.compat.redis import repeat_nothing
 from celery_reliable.log import logger
-from celery_reliable.redis_io import left_out_when_full
+from celery_reliable.redis_io import Line, left_out_when_full
 
-__all__ = ["WorkerUnacked", "opened_unacked", "unacked_of"]
+__all__ = [
+    "Taking",
+    "Unfiled",
+    "WorkerUnacked",
+    "opened_unacked",
+    "unacked_of",
+]
+
+
+class Taking:
+    """Asks the server to take.  It is the main loop's, which asks with every message."""
+
+    def __init__(self, pool: redis.ConnectionPool) -> None:
+        self._line = Line(pool)
+        self._script = script("take")
+        self._pid, self._own, self._numbers = 0, "", count(1)
+
+    def new_prefix(self) -> str:
+        """Return what the tags of one taking begin with; no other one's do, in any process."""
+        if self._pid != os.getpid():
+            self._pid, self._own = os.getpid(), str(uuid.uuid4())
+        return f"{self._own}-{next(self._numbers)}:"
+
+    def ask(
+        self, keys: Sequence[str], args: Sequence[str | bytes | int], beside: Beside | None
+    ) -> Any:
+        """Return what the script answers; *beside* hears what its own call is answered.
+
+        Raises redis-py's errors.
+        """
+        call = (len(keys), *keys, *args)
+        take = ("EVALSHA", self._script.sha, *call)
+        if beside is None:
+            (reply,) = self._line.ask(take)
+        else:
+            try:
+                reply, answer = self._line.ask(take, ("EVALSHA", *beside.call))
+                beside.hear(answer)
+            except (redis.ConnectionError, redis.TimeoutError, OSError):
+                # The other call is lost; whoever wanted it can ask again, and waits longer.
+                (reply,) = self._line.ask(take)
+        if isinstance(reply, redis.exceptions.NoScriptError):
+            (reply,) = self._line.ask(("EVAL", self._script.text, *call))
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
+
+
+class Unfiled:
+    """Those of one worker: they go back to their queues when the broker is there."""
+
+    def __init__(self) -> None:
+        self._put_back = script("put_back")
+        #: The key of the list that each came from, and what it was to become.
+        self._kept: list[tuple[str, Delivery]] = []
+        self._lock: Any = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def after_fork(self) -> None:
+        """Free the lock that another thread may have held at the fork."""
+        self._lock = threading.Lock()
+
+    def add(self, key: str, delivery: Delivery) -> None:
+        """Keep a message that came from the list *key*."""
+        with self._lock:
+            self._kept.append((key, delivery))
+
+    def put_back(self, unacked: Unacked) -> None:
+        """Return each to its list that is not in the unacked hash after all, the newest first.
+
+        Raises redis-py's errors; then the others are kept.
+        """
+        while True:
+            with self._lock:
+                if not self._kept:
+                    return
+                key, delivery = self._kept.pop()
+            try:
+                unacked.run(self._put_back, [unacked.key, key], [delivery.tag, delivery.raw])
+            except BaseException:
+                self.add(key, delivery)
+                raise
+
 
 #: So many acknowledged messages are removed by the step that takes others.
 _REMOVED_AT_ONCE = 500

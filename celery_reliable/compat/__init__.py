@@ -10,35 +10,38 @@ of another package.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable, Iterator
 from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING
 
-from celery_reliable.compat import (
-    amqp,
-    app,
-    backend,
-    connection,
-    consumer,
-    controller,
-    kombu,
-    logging,
-    notes,
-    pool,
-    redis,
-    request,
-    result_consumer,
-    tracer,
-)
-from celery_reliable.compat.relied import Part, missing
+from celery_reliable.compat import relied
+from celery_reliable.compat.relied import Part
 from celery_reliable.exceptions import ConfigurationWarning
-from celery_reliable.findings import raise_for
+
+if TYPE_CHECKING:
+    from celery_reliable.findings import Finding
 
 __all__ = ["Part", "missing", "require"]
 
-#: When they are imported, they register what they rely on.
-_MODULES = (
-    amqp, app, backend, connection, consumer, controller, kombu, logging, notes, pool, redis,
-    request, result_consumer, tracer,
+#: The modules that processes need which only publish.  When they are imported, modules register
+#: what they rely on.
+_OF_PRODUCERS = ("amqp", "app", "connection", "notes", "result_consumer")
+_OF_REDIS_PRODUCERS = ("kombu",)
+_OTHERS = (
+    "backend", "chord_counts", "consumer", "logging", "pool",
+    "processes", "redis", "request", "tracer",
 )  # fmt: skip
+
+
+def missing(parts: Iterable[Part]) -> Iterator[Finding]:
+    """Yield what *parts* rely on and what is installed does not have."""
+    wanted = set(parts)
+    modules = {Part.PRODUCER: _OF_PRODUCERS, Part.REDIS_PRODUCER: _OF_REDIS_PRODUCERS}
+    for part in wanted:
+        for name in modules.get(part, _OF_PRODUCERS + _OF_REDIS_PRODUCERS + _OTHERS):
+            import_module(f"{__name__}.{name}")
+    yield from relied.missing(wanted)
 
 
 @cache
@@ -47,5 +50,10 @@ def require(part: Part) -> None:
     missing without which a promise breaks, and warns (ConfigurationWarning) of other missing
     names.
     """
-    for finding in raise_for(missing([part])):
-        warnings.warn(f"{finding.message} {finding.hint}", ConfigurationWarning, stacklevel=3)
+    found = list(missing([part]))
+    if not found:
+        return
+    from celery_reliable.findings import raise_for
+
+    for finding in raise_for(found):
+        warnings.warn(f"{finding.message} {finding.hint}", ConfigurationWarning, stacklevel=2)

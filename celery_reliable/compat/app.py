@@ -20,14 +20,19 @@ __all__ = [
     "fixups_of",
     "forget_servers",
     "give_part",
+    "kept_tracer",
     "make_part_by",
     "may_yet_get",
     "real_app",
     "set_backend",
+    "take_messages_by",
     "tasks_so_far",
 ]
 
 _APP = "celery.app.base:Celery"
+_TRACE = "celery.app.trace"
+#: Where a task keeps its tracer.
+_KEPT = "_reliable_trace"
 
 
 @relies_on(
@@ -203,16 +208,17 @@ def make_part_by(name: str, default: str, path: str) -> None:
     Behaviour("an app keeps its AMQP in its __dict__", lambda: _is_cached("amqp")),
     part=Part.PRODUCER,
 )
-def give_part(app: Celery, name: str, ours: type[Any]) -> None:
-    """Put a class of ours before the class of one app's part.  A part that was made already stays
-    the same object.
+def give_part(app: Celery, name: str, path: str) -> None:
+    """Put our class at *path* before the class of one app's part.  A part that was made already
+    stays the same object.  Where the app makes the part by *path* itself, nothing is imported.
 
     Looks for it in the app's ``__dict__`` and sets its ``__class__``, as other code holds the parts
     that were made.  Checked on Celery 5.6.3 and 5.7.0.  Without it an app with classes of its own,
     or one that had sent something before it got its first task of ours, tells the ledger nothing.
     """
-    if name not in app.__dict__ and symbol_by_name(getattr(app, f"{name}_cls")) is ours:
+    if name not in app.__dict__ and getattr(app, f"{name}_cls") == path:
         return
+    ours = symbol_by_name(path)
     # Made here, as another thread may just be making it by the class that the app names.
     part = getattr(app, name)
     own = type(part)
@@ -246,3 +252,43 @@ def set_backend(task: Any, backend: Any) -> None:
     Celery 5.6.3 and 5.7.0.  Without it the option ``backend`` of a task is not heeded.
     """
     task._backend = backend
+
+
+@relies_on(
+    Name("celery.app.task:Task.__trace__"),
+    Name("celery.app.task:Task.__trace__", used_by=f"{_TRACE}:fast_trace_task"),
+    Name("celery.app.task:Task.__trace__", used_by=f"{_TRACE}:trace_task"),
+    Used(by="celery.worker.consumer.consumer:Consumer.update_strategies", name="__trace__"),
+    Used(by="celery.concurrency.prefork:process_initializer", name="__trace__"),
+    part=Part.WORKER,
+)
+def kept_tracer(around: Callable[[Any, Any], Any]) -> Any:
+    """Return a property ``__trace__`` for a task class. It puts *around* around each tracer.
+
+    Celery builds a tracer for each task and keeps it there; children, threads, greenlets and the
+    solo pool call it for every execution, and eager or direct calls never do.  Signals and hooks
+    come inside of it, and a user's task may override the latter.  Checked on Celery 5.6.3 and
+    5.7.0.  Without it tasks run with no claim: two at once, and without an end.
+    """
+
+    def get(task: Any) -> Any:
+        return task.__dict__.get(_KEPT)
+
+    def keep(task: Any, tracer: Any) -> None:
+        task.__dict__[_KEPT] = None if tracer is None else around(task, tracer)
+
+    return property(get, keep)
+
+
+@relies_on(
+    Name("celery.app.task:Task.Strategy", used_by="celery.app.task:Task.start_strategy"),
+    part=Part.WORKER,
+)
+def take_messages_by(task: Any, strategy: str) -> None:
+    """Let workers take the messages of a class of tasks by the strategy at this path.
+
+    Sets ``Task.Strategy``: the message decides which of two tasks it is for, and Celery looks for
+    its task by its name.  Checked on Celery 5.6.3 and 5.7.0.  Without it Celery's own tasks that
+    carry reliable ones run as plain ones, and are lost with their worker.
+    """
+    task.Strategy = strategy

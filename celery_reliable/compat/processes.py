@@ -3,13 +3,138 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
+
+from celery.exceptions import Ignore, Reject, Retry
+from celery.utils.serialization import get_pickled_exception
+from celery.worker.autoscale import Autoscaler
+from kombu.utils.encoding import safe_repr, safe_str
 
 from celery_reliable.compat.notes import note, noted
 from celery_reliable.compat.relied import Kept, Name, Part, Used, relies_on
 
-__all__ = ["hear_processes", "keep_job", "limit_job", "pool_of_lives"]
+__all__ = [
+    "count_also",
+    "event_of_end",
+    "fields_of_received",
+    "hear_processes",
+    "keep_job",
+    "limit_job",
+    "pool_of_lives",
+    "scale",
+]
+
+_SCALER = "celery.worker.autoscale:Autoscaler"
+
+
+@relies_on(
+    Name(f"{_SCALER}.qty", used_by=f"{_SCALER}._maybe_scale"),
+    Used(by=f"{_SCALER}.maybe_scale", name="_maybe_scale"),
+    Used(by="celery.worker.autoscale:WorkerComponent.create", name="autoscaler"),
+    part=Part.PREFORK,
+    is_promise=False,
+)
+def count_also(w: Any, others: Callable[[], int]) -> bool:
+    """Let a worker's autoscaler count *others* beside the requests that the main process has; False
+    where it is no subclass of Celery's.
+
+    Gives that one autoscaler a class of its own, whose ``qty`` counts more: Celery asks nobody else
+    how many processes are wanted.  Checked on Celery 5.6.3 and 5.7.0.  Without it a pool whose
+    processes take their own messages does not grow.
+    """
+    scaler = w.autoscaler
+    if not isinstance(scaler, Autoscaler):
+        return False
+    kind: Any = type(scaler)
+
+    class Counting(kind):
+        @property
+        def qty(self) -> int:
+            return int(super().qty) + others()
+
+    scaler.__class__ = Counting
+    return True
+
+
+@relies_on(
+    Name(f"{_SCALER}.maybe_scale", takes=("req",)),
+    part=Part.PREFORK,
+    is_promise=False,
+)
+def scale(w: Any, *, has_begun: bool) -> None:
+    """Let a worker's autoscaler look how many processes are wanted.  *has_begun*: tasks have begun
+    since it did so last, so that it does not end processes yet.
+
+    Calls ``maybe_scale``, and ``on_task_received`` before it, which Celery 5.6 does not have.
+    Checked on Celery 5.6.3 and 5.7.0.  Without it a pool grows only as the main process receives a
+    task.
+    """
+    scaler = w.autoscaler
+    received = getattr(scaler, "on_task_received", None)
+    if has_begun and received is not None:
+        received(None)
+    scaler.maybe_scale()
+
+
+_REQUEST = "celery.worker.request:Request"
+_STRATEGY = "celery.worker.strategy:default"
+
+
+@relies_on(
+    *(Used(by=_STRATEGY, name=name) for name in ("argsrepr", "kwargsrepr", "root_id", "parent_id")),
+    Used(by=f"{_REQUEST}.__init__", name="_argsrepr"),
+    part=Part.PREFORK,
+    is_promise=False,
+)
+def fields_of_received(name: str, headers: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what ``task-received`` tells of a task without ETA and expiry, by its message's
+    headers.
+
+    Does what Celery's strategy does, which has no function for it.  Checked on Celery 5.6.3 and
+    5.7.0.  Without it monitors do not know the arguments of what processes take by themselves.
+    """
+    return {
+        "uuid": headers["id"],
+        "name": headers.get("shadow") or name,
+        "args": headers.get("argsrepr", ""),
+        "kwargs": headers.get("kwargsrepr", ""),
+        "root_id": headers.get("root_id"),
+        "parent_id": headers.get("parent_id"),
+        "retries": headers.get("retries", 0),
+        "eta": None,
+        "expires": None,
+    }
+
+
+@relies_on(
+    Name(f"{_REQUEST}.on_success", takes=("failed__retval__runtime",)),
+    Name(f"{_REQUEST}.on_retry", takes=("exc_info",)),
+    Kept("billiard.einfo:ExceptionWithTraceback.exc"),
+    Name("celery.utils.serialization:get_pickled_exception", takes=("exc",)),
+    part=Part.PREFORK,
+    is_promise=False,
+)
+def event_of_end(outcome: tuple[int, Any, float]) -> tuple[str, dict[str, Any]] | None:
+    """Return kind and fields of the event that tells of the end of a task, by what `run_as_prefork`
+    has returned; None where Celery sends none.
+
+    Does what Celery's request does in the main process, which has no function for it.  Checked on
+    Celery 5.6.3 and 5.7.0.  Without it monitors hold for running what has ended.
+    """
+    has_failed, value, runtime = outcome
+    if not has_failed:
+        return "task-succeeded", {"result": value, "runtime": runtime}
+    # billiard unwraps it on the way to the main process.
+    error = getattr(value.exception, "exc", value.exception)
+    if isinstance(error, Ignore | Reject):
+        return None
+    if isinstance(error, Retry):
+        told, kind = safe_repr(error.exc), "task-retried"
+        return kind, {"exception": told, "traceback": safe_str(value.traceback)}
+    told, kind = safe_repr(get_pickled_exception(error)), "task-failed"
+    return kind, {"exception": told, "traceback": value.traceback}
+
 
 _WORKER = "billiard.pool:Worker"
 _ASYNC = "celery.concurrency.asynpool:AsynPool"

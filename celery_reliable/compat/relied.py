@@ -19,9 +19,10 @@ from enum import Enum
 from functools import cache, cached_property
 from importlib.metadata import PackageNotFoundError, version
 from types import CodeType
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from celery_reliable.findings import NAME_MISSING, Finding
+if TYPE_CHECKING:
+    from celery_reliable.findings import Finding
 
 __all__ = [
     "HOOKS",
@@ -211,6 +212,8 @@ def missing(parts: Iterable[Part]) -> Iterator[Finding]:
         for one in hook.relied:
             fault = one.fault()
             if fault:
+                from celery_reliable.findings import NAME_MISSING
+
                 yield NAME_MISSING.found(
                     severity="error" if hook.is_promise else "warning",
                     fault=f"{fault[0].upper()}{fault[1:]} ({installed()})",

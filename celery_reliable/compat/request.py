@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from billiard.einfo import ExceptionInfo
 from billiard.exceptions import TimeLimitExceeded, WorkerLostError
+from celery.worker import state
 from celery.worker.request import Request, create_request_cls
 from kombu.utils.imports import symbol_by_name
 
-from celery_reliable.compat.relied import Name, Part, relies_on
+from celery_reliable.compat.relied import Name, Part, Used, relies_on
 
-__all__ = ["OpenRequest", "has_default_request", "lost_worker", "request_for"]
+__all__ = [
+    "OpenRequest",
+    "fetched_requests",
+    "has_default_request",
+    "lost_worker",
+    "request_for",
+    "running_requests",
+]
 
 _REQUEST = "celery.worker.request:Request"
 
@@ -143,3 +152,39 @@ def lost_worker(error: BaseException) -> ExceptionInfo:
         raise WorkerLostError(f"Worker exited prematurely: {error!r}")
     except WorkerLostError:
         return ExceptionInfo()
+
+
+_STATE = "celery.worker.state"
+
+
+@relies_on(
+    Name(f"{_STATE}:active_requests"),
+    Used(by="celery.worker.request:Request.on_accepted", name="task_accepted"),
+    part=Part.WORKER,
+)
+def running_requests() -> list[Any]:
+    """Return the requests that have begun.
+
+    Reads ``celery.worker.state.active_requests``: nothing else tells what runs, with its message.
+    Checked on Celery 5.6.3 and 5.7.0.  Without it a worker does not know what it runs.
+    """
+    return _listed(state.active_requests)
+
+
+@relies_on(Name(f"{_STATE}:reserved_requests"), part=Part.WORKER)
+def fetched_requests() -> list[Any]:
+    """Return the requests that wait for the pool, or have begun.
+
+    Reads ``celery.worker.state.reserved_requests``, as nothing else tells it.  Checked on Celery
+    5.6.3 and 5.7.0.  Without it a worker does not know what it has fetched.
+    """
+    return _listed(state.reserved_requests)
+
+
+def _listed(found: Iterable[Any]) -> list[Any]:
+    while True:
+        try:
+            return list(found)
+        except RuntimeError:
+            # In a pool of threads each of them adds what it begins.
+            continue

@@ -23,11 +23,9 @@ __all__ = [
     "has_default_strategy",
     "has_own_hook",
     "is_heard_after",
-    "kept_tracer",
     "log_received",
     "memory_kb",
     "run_as_prefork",
-    "take_messages_by",
     "tracer_of",
 ]
 
@@ -37,33 +35,6 @@ Tracer = Callable[..., trace_ok_t]
 
 _TRACE = "celery.app.trace"
 _STRATEGY = "celery.worker.strategy:default"
-_KEPT = "_reliable_trace"
-
-
-@relies_on(
-    Name("celery.app.task:Task.__trace__"),
-    Name("celery.app.task:Task.__trace__", used_by=f"{_TRACE}:fast_trace_task"),
-    Name("celery.app.task:Task.__trace__", used_by=f"{_TRACE}:trace_task"),
-    Used(by="celery.worker.consumer.consumer:Consumer.update_strategies", name="__trace__"),
-    Used(by="celery.concurrency.prefork:process_initializer", name="__trace__"),
-    part=Part.WORKER,
-)
-def kept_tracer(around: Callable[[Any, Tracer], Tracer]) -> Any:
-    """Return a property ``__trace__`` for a task class. It puts *around* around each tracer.
-
-    Celery builds a tracer for each task and keeps it there; children, threads, greenlets and the
-    solo pool call it for every execution, and eager or direct calls never do.  Signals and hooks
-    come inside of it, and a user's task may override the latter.  Checked on Celery 5.6.3 and
-    5.7.0.  Without it tasks run with no claim: two at once, and without an end.
-    """
-
-    def get(task: Any) -> Any:
-        return task.__dict__.get(_KEPT)
-
-    def keep(task: Any, tracer: Any) -> None:
-        task.__dict__[_KEPT] = None if tracer is None else around(task, tracer)
-
-    return property(get, keep)
 
 
 @relies_on(
@@ -128,20 +99,6 @@ def has_default_strategy(task: Any) -> bool:
     each costs one round trip more.
     """
     return bool(task.Strategy == _STRATEGY)
-
-
-@relies_on(
-    Name("celery.app.task:Task.Strategy", used_by="celery.app.task:Task.start_strategy"),
-    part=Part.WORKER,
-)
-def take_messages_by(task: Any, strategy: str) -> None:
-    """Let workers take the messages of a class of tasks by the strategy at this path.
-
-    Sets ``Task.Strategy``: the message decides which of two tasks it is for, and Celery looks for
-    its task by its name.  Checked on Celery 5.6.3 and 5.7.0.  Without it Celery's own tasks that
-    carry reliable ones run as plain ones, and are lost with their worker.
-    """
-    task.Strategy = strategy
 
 
 @relies_on(

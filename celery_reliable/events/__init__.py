@@ -4,9 +4,9 @@
 
 from __future__ import annotations
 
-# All events in one namespace, for callers. The module declares events and nothing else.
-from celery_reliable.events.celery_events import set_sender, through
 from celery_reliable.events.declarations import *  # noqa: F403
-from celery_reliable.events.event import DECLARED, Event, set_keeper
+
+# All events in one namespace, for callers. The module declares events and nothing else.
+from celery_reliable.events.event import DECLARED, Event, set_keeper, set_sender, through
 
 __all__ = ["DECLARED", "Event", "set_keeper", "set_sender", "through"]

@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 from celery_reliable.ledger import answers
-from celery_reliable.ledger.caller import FOREVER
-from celery_reliable.ledger.causes import Death, last_death
+from celery_reliable.ledger.attempts import LONGEST, NextStep, NextSteps, NextTask
+from celery_reliable.ledger.caller import FOREVER, FORMAT
 from celery_reliable.ledger.connector import Connector, behind_sentinels, connect, server_of
-from celery_reliable.ledger.due_records import AS_IT_IS, Resent
-from celery_reliable.ledger.formats import FORMAT
-from celery_reliable.ledger.groups import death_of, group_of
+from celery_reliable.ledger.groups import Death, death_of, group_of, last_death
 from celery_reliable.ledger.happenings import NotedRow
-from celery_reliable.ledger.indexes import Place, WorkerLook
-from celery_reliable.ledger.living import LivingWorker, LivingWorkers
-from celery_reliable.ledger.lock_release import line_of
+from celery_reliable.ledger.indexes import Held, ObjectLook, Place, WorkerLook
 from celery_reliable.ledger.locks import ObjectLocks
-from celery_reliable.ledger.next_attempts import LONGEST, NextStep, NextSteps, NextTask
-from celery_reliable.ledger.object_looks import Held, ObjectLook
-from celery_reliable.ledger.place_steps import slots
+from celery_reliable.ledger.named import LivingWorker, LivingWorkers, Run, Runs
+from celery_reliable.ledger.publications import AS_IT_IS, Resent
 from celery_reliable.ledger.records import Found, Look
-from celery_reliable.ledger.rights import Command, denied, ledger_commands, on_key
-from celery_reliable.ledger.runs import Run, Runs
-from celery_reliable.ledger.startup_test import self_test
+from celery_reliable.ledger.startup_test import Command, denied, ledger_commands, on_key, self_test
 from celery_reliable.ledger.store import Ledger
+from celery_reliable.ledger.transition_group import line_of, slots
 from celery_reliable.ledger.transitions import Step
 
 __all__ = [

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
 from celery_reliable.ledger.answers import (
     ClaimAnswer,
     EndedAnswer,
@@ -10,13 +15,24 @@ from celery_reliable.ledger.answers import (
     TouchAnswer,
 )
 from celery_reliable.ledger.answers.tasks import Ended, Unrecorded
-from celery_reliable.ledger.senders import sender_of
+from celery_reliable.ledger.publications import sender_of
+from celery_reliable.ledger.scripts import Script, inside, script
 from celery_reliable.ledger.transition_group import TransitionGroup
-from celery_reliable.ledger.transitions import Step, Together, Transition
+from celery_reliable.ledger.transitions import Argument, Step, Together, Transition, encoded
 from celery_reliable.ledger.workers import ALONE_MS
 from celery_reliable.model import Claim, ClaimRequest
 
-__all__ = ["CLAIM", "Attempts"]
+__all__ = [
+    "CLAIM",
+    "LONGEST",
+    "Attempts",
+    "Filing",
+    "NextAttempts",
+    "NextStep",
+    "NextSteps",
+    "NextTask",
+    "taking_script",
+]
 
 CLAIM: Transition[ClaimAnswer] = Transition("claim", ClaimAnswer)
 _ENDED: Transition[EndedAnswer] = Transition("ended", EndedAnswer)
@@ -119,3 +135,164 @@ class Attempts(TransitionGroup):
             [claim.task_id, claim.attempt, time_to_run_ms, claim.token],
             patience_seconds,
         )
+
+
+#: Messages of more bytes are not looked into by the script, which would keep others waiting.
+LONGEST = 256 * 1024
+#: So many keys of the script are no queues' lists.
+_N_KEYS = 6
+
+
+class Filing(Protocol):
+    """Where messages are taken from, and where they are filed.  Keys are whole."""
+
+    @property
+    def unacked(self) -> str:
+        """The key of the unacked hash."""
+
+    @property
+    def listed(self) -> str:
+        """The key of the list of unacked hashes."""
+
+    @property
+    def name(self) -> str:
+        """The name that the hash has there."""
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The names of the queues, as an unacked hash has them."""
+
+    @property
+    def lists(self) -> Sequence[str]:
+        """Their lists: all of the first priority, then all of the next."""
+
+    @property
+    def cold(self) -> Sequence[str]:
+        """Names of tasks whose messages are not claimed as they are taken."""
+
+
+@dataclass(frozen=True)
+class NextTask:
+    """What was taken.  *message* is None when nothing was: the queues are empty, or the worker has
+    lost its lease.  *answer* is None when the task was not claimed.  *place*: which place of its
+    object a claimed task has since it was published, or its turn came; empty for none.
+    """
+
+    queue: str = ""
+    message: bytes | None = None
+    answer: ClaimAnswer | None = None
+    has_lease: bool = True
+    place: str = ""
+
+
+class _Reading:
+    """Reads the replies of ``take_next``, as a `Transition` does."""
+
+    name = "take_next"
+
+    def read(self, raw: Any, is_repeated: bool = False) -> NextTask:
+        if raw in (b"empty", b"no_lease"):
+            return NextTask(has_lease=raw == b"empty")
+        told, _, message = raw.partition(b"\n")
+        kind, queue, *claimed = json.loads(told)
+        if kind != "asked":
+            return NextTask(queue, message)
+        place, word, *values = claimed
+        answer = CLAIM.read((word.encode(), *values), is_repeated)
+        return NextTask(queue, message, answer, place=place)
+
+
+_READING = _Reading()
+
+
+class NextStep(Step[Any]):
+    """One taking.  Its answer is a `NextTask`."""
+
+    answer: NextTask | None
+
+    def __init__(self, code: Script, call: tuple[Any, ...], busy_seconds: float = 0) -> None:
+        self.transition: Any = _READING
+        self.code = code
+        self.call = call
+        self.busy_seconds = busy_seconds
+        self.answer = None
+
+
+class NextSteps:
+    """Makes the steps of one process that takes from the same queues: most of what each is told is
+    the same, and is encoded once.
+    """
+
+    def __init__(
+        self, text: str, keys: Sequence[str], args: Sequence[Argument], queues: Sequence[str]
+    ) -> None:
+        self._code = taking_script(text)
+        self._queues = [encoded(one) for one in queues]
+        self._keys = (self._code.sha, len(keys), *map(encoded, keys))
+        self._args = [encoded(one if isinstance(one, str) else str(one)) for one in args]
+
+    def step(self, tag: str, *, done: str, filed_ms: int, busy_seconds: float = 0) -> NextStep:
+        """Return the step that files the next message under *tag*, which is the token of its claim
+        as well, and removes the one that was filed under *done*.
+
+        *filed_ms*: by the worker's clock.  *busy_seconds*: for how long its reply is waited for
+        without a sleep.
+        """
+        own = (tag.encode(), done.encode(), b"%d" % filed_ms)
+        call = (*self._keys, *own, *self._args, b"", *self._queues)
+        return NextStep(self._code, call, busy_seconds)
+
+    def step_with(self, tag: str, queue: str, message: bytes, *, filed_ms: int) -> NextStep:
+        """Return the step that files a *message* which was popped from *queue* already; its name as
+        the unacked hash has it.
+        """
+        keys, own = self._keys[2 : 2 + _N_KEYS], (tag.encode(), b"", b"%d" % filed_ms)
+        given = (b"1", encoded(queue), message)
+        return NextStep(self._code, (self._code.sha, _N_KEYS, *keys, *own, *self._args, *given))
+
+
+class NextAttempts(TransitionGroup):
+    """How a process that takes its own messages begins an attempt."""
+
+    def next_steps(
+        self, text: str, queues: Filing, *, worker: str, pid: int, longest: int = LONGEST
+    ) -> NextSteps:
+        """Return what makes the steps of a process of a worker that takes from these queues.
+
+        *text*: the script of the broker's that takes.  *longest*: the tasks of messages of more
+        bytes are not claimed; 0: those of none.
+        """
+        return NextSteps(
+            text,
+            [
+                queues.unacked,
+                queues.listed,
+                self.keys.due,
+                self.keys.meta,
+                self.keys.worker(worker),
+                self.keys.claims(worker),
+                *queues.lists,
+            ],
+            [
+                queues.name,
+                self.keys.record(""),
+                self.keys.lock(""),
+                worker,
+                pid,
+                ALONE_MS,
+                "\n".join(("", *queues.cold, "")),
+                longest,
+            ],
+            queues.names,
+        )
+
+    def take_next(self, step: NextStep, patience_seconds: float | None = None) -> NextTask:
+        """Run such a step by itself.  Raises LedgerUnavailable and LedgerRefused."""
+        answer: NextTask = self._caller.run(step, patience_seconds)
+        return answer
+
+
+def taking_script(text: str) -> Script:
+    """Return the broker's script *text* with those of the ledger that it calls."""
+    claiming = inside(script("claim"), "take_next", text)
+    return inside(script("lock"), "take_next", claiming.text)

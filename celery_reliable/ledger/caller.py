@@ -3,21 +3,136 @@
 from __future__ import annotations
 
 import random
+import re
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import redis
 from redis import exceptions as errors
 
-from celery_reliable.ledger.refusals import Asked, said
+from celery_reliable.exceptions import (
+    LedgerForbidden,
+    LedgerRefused,
+    LedgerUnavailable,
+)
 from celery_reliable.ledger.transitions import A, Argument, Step, Transition
 from celery_reliable.log import logger
 from celery_reliable.native_threads import fork_gate
-from celery_reliable.redis_io import Line, is_undone
+from celery_reliable.redis_io import Line, is_of_cluster, is_transient, is_undone
 
-__all__ = ["FOREVER", "Call", "Caller"]
+__all__ = [
+    "FOREVER",
+    "FORMAT",
+    "Asked",
+    "Call",
+    "Caller",
+    "CheckingCaller",
+    "is_forbidden",
+    "ms_of",
+    "newer",
+    "refuse_newer",
+    "said",
+    "text_of",
+]
+
+
+def ms_of(time: tuple[int, int]) -> int:
+    """Return the ms of what TIME replies: seconds and microseconds."""
+    seconds, micros = time
+    return int(seconds) * 1000 + int(micros) // 1000
+
+
+def text_of(value: bytes) -> str:
+    """Return a text that users may have given: what is no UTF-8 in it cannot be told apart."""
+    return value.decode("utf-8", "replace")
+
+
+#: How a user's missing right reads from the middle of a script, from Redis 6.2 to Valkey 9.
+_FORBIDDEN_REPLY = re.compile(r"NOPERM|ACL failure in script|user executing the script can't")
+_NOTHING = "Nothing was sent, or what was sent was refused."
+_UNKNOWN = "Whether the step was executed is unknown."
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What was asked of which server, for the texts of errors."""
+
+    operation: str
+    #: The server's address without a password.
+    shown: str
+    keys: tuple[str, ...] = ()
+
+    def refusal(
+        self, exc: BaseException, *, waits_for_memory: bool, waits_for_right: bool
+    ) -> LedgerRefused | None:
+        """Return what to raise for an error that no repetition mends; None: repeat the call.
+
+        *waits_for_memory*: also a server that is full, or no master, is waited for.
+        *waits_for_right*: also an operator who adds a right.
+        """
+        if isinstance(exc, errors.DataError):
+            # redis-py raised it: the arguments cannot be sent.
+            return LedgerRefused(
+                f"{self.operation!r} was not sent to the ledger's Redis at {self.shown}: {exc} "
+                "Nothing was changed.",
+                operation=self.operation,
+            )
+        if is_forbidden(exc):
+            return None if waits_for_right else self._forbidden(exc)
+        if is_of_cluster(exc):
+            return LedgerRefused(
+                f"The ledger's Redis at {self.shown} is a node of a Redis Cluster, which "
+                f"is not supported ({self.operation}: {exc}). Nothing was changed. Let "
+                "REDIS_URL name a Redis that is none.",
+                operation=self.operation,
+                reply=str(exc),
+            )
+        if is_transient(exc) or waits_for_memory:
+            return None
+        return LedgerRefused(
+            f"The ledger's Redis at {self.shown} refused {self.operation!r}: {exc}. Nothing "
+            "was changed. It must be a writable master with maxmemory-policy "
+            "noeviction, with enough memory.",
+            operation=self.operation,
+            reply=str(exc),
+        )
+
+    def _forbidden(self, exc: BaseException) -> LedgerForbidden:
+        keys = f" with the keys {', '.join(self.keys)}" if self.keys else ""
+        return LedgerForbidden(
+            f"The ledger's Redis at {self.shown} does not let its user do "
+            f"{self.operation!r}{keys}: {exc}. `celery -A ... reliable "
+            "doctor` prints the rule that is needed.",
+            operation=self.operation,
+            reply=str(exc),
+        )
+
+    def no_answer(self, exc: BaseException, *, is_undone: bool) -> LedgerUnavailable:
+        """Return what to raise when the patience has run out."""
+        return LedgerUnavailable(
+            f"The ledger's Redis at {self.shown} did not answer ({self.operation}): "
+            f"{said(exc)}. {_NOTHING if is_undone else _UNKNOWN} Check that the "
+            "server is up, that it is the master, and that REDIS_URL names it.",
+            operation=self.operation,
+            is_undone=is_undone,
+        )
+
+
+def is_forbidden(exc: BaseException) -> bool:
+    """Whether an error says that the user lacks a right, or has a wrong password."""
+    # redis-py counts a wrong password among the connection errors, but it does not pass.
+    if isinstance(exc, (errors.NoPermissionError, errors.AuthenticationError)):
+        return True
+    return isinstance(exc, errors.ResponseError) and bool(_FORBIDDEN_REPLY.search(str(exc)))
+
+
+def said(exc: BaseException) -> str:
+    """Return an error's text without the list of Sentinels that redis-py appends."""
+    return str(exc).partition(" : ")[0].rstrip(".")
+
 
 T = TypeVar("T")
 Call = tuple[Sequence[str], Sequence[Argument]]
@@ -202,3 +317,65 @@ class Caller:
                 is_repeated = True
                 time.sleep(min(wait * random.uniform(0.5, 1.0), left))
                 wait = min(wait * 2, _LONGEST_WAIT_SECONDS)
+
+
+#: What this release reads and writes.
+FORMAT = 1
+
+
+def newer(found: str, shown: str, meta: str, operation: str) -> LedgerRefused:
+    """Return what is raised where the namespace of the key *meta* has the newer format *found*."""
+    return LedgerRefused(
+        f"The ledger's Redis at {shown} has the namespace {meta.partition(':')[0].strip('{}')!r} "
+        f"in format {found}, and this release of celery_reliable knows format {FORMAT}: a newer "
+        f"one writes there. Nothing was done ({operation}). Upgrade celery_reliable here, or give "
+        "this app a NAMESPACE of its own.",
+        operation=operation,
+    )
+
+
+def refuse_newer(found: str, shown: str, meta: str, operation: str) -> None:
+    """Raise `newer` if *found* is a newer format.  No release writes what is no number."""
+    if found.isdecimal() and int(found) > FORMAT:
+        raise newer(found, shown, meta, operation)
+
+
+class CheckingCaller(Caller):
+    """Looks at the format of its namespace before it asks anything else, once.
+
+    For operators, who come and go: workers and publishers hear it with what they do anyway.
+    """
+
+    def __init__(self, caller: Caller, meta: str) -> None:
+        super().__init__(caller.client, caller.shown, caller.patience_seconds)
+        self._meta = meta
+        self._is_checked = False
+
+    def run(
+        self,
+        step: Step[A],
+        patience_seconds: float | None = None,
+        undone_patience_seconds: float | None = None,
+    ) -> A:
+        """As `Caller.run`.  Raises LedgerRefused in a newer format."""
+        self._check(step.code.name, patience_seconds)
+        return super().run(step, patience_seconds, undone_patience_seconds)
+
+    def run_all(self, steps: Sequence[Step[A]]) -> list[A]:
+        """As `Caller.run_all`.  Raises LedgerRefused in a newer format."""
+        if steps:
+            self._check(steps[0].code.name, None)
+        return super().run_all(steps)
+
+    def read(self, what: str, run: Callable[[Any], T], patience_seconds: float | None = None) -> T:
+        """As `Caller.read`.  Raises LedgerRefused in a newer format."""
+        self._check(what, patience_seconds)
+        return super().read(what, run, patience_seconds)
+
+    def _check(self, operation: str, patience_seconds: float | None) -> None:
+        if not self._is_checked:
+            found = super().read(
+                operation, lambda client: client.hget(self._meta, "format"), patience_seconds
+            )
+            refuse_newer((found or b"").decode(), self.shown, self._meta, operation)
+            self._is_checked = True

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
+import secrets
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
-from celery_reliable.ledger.answers import NoteAnswer
-from celery_reliable.ledger.caller import Caller
+from celery_reliable.ledger.answers import AuditAnswer, NoteAnswer
+from celery_reliable.ledger.caller import Caller, ms_of, text_of
 from celery_reliable.ledger.keys import Keys
-from celery_reliable.ledger.replies import ms_of, text_of
 from celery_reliable.ledger.transitions import Transition, encoded
 
-__all__ = ["Happenings", "NotedRow"]
+__all__ = [
+    "Audits",
+    "Happenings",
+    "NotedRow",
+]
 
 _NOTE: Transition[NoteAnswer] = Transition("note", NoteAnswer)
 #: So many are kept, and so many of a kind are noted in a minute.
@@ -142,3 +146,41 @@ def _row(id_: str, fields: Mapping[bytes, bytes]) -> NotedRow:
     except (KeyError, TypeError, ValueError):
         return NotedRow(id_, 0, "", {}, False)
     return NotedRow(id_, at_ms, kind, about, fields.get(b"is_last") == b"1")
+
+
+_AUDIT: Transition[AuditAnswer] = Transition("audit", AuditAnswer)
+#: So many are kept.
+_MOST_AUDITED = 10_000
+
+
+class Audits:
+    """The notes.  Raises what `Ledger` raises."""
+
+    def __init__(self, caller: Caller, keys: Keys) -> None:
+        self._caller = caller
+        self._keys = keys
+
+    def note(self, about: Mapping[str, Any]) -> AuditAnswer:
+        """Note what is done, as JSON values, at the server's time."""
+        return self._caller.call(
+            _AUDIT,
+            [self._keys.audit],
+            [secrets.token_hex(8), json.dumps(about, default=str), _MOST_AUDITED],
+        )
+
+    def latest(self, limit: int) -> list[tuple[int, dict[str, Any]]]:
+        """Return the latest notes first, each with its time in ms; none of those that cannot be
+        read.
+        """
+        found = self._caller.read(
+            "audit", lambda client: client.xrevrange(self._keys.audit, count=limit)
+        )
+        notes: dict[bytes, tuple[int, dict[str, Any]]] = {}
+        for _, fields in found:
+            try:
+                about = json.loads(fields[b"about"])
+                # One that came late and twice is one.
+                notes[fields[b"token"]] = int(fields[b"at_ms"]), dict(about)
+            except (KeyError, TypeError, ValueError):
+                continue
+        return list(notes.values())

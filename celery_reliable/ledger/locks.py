@@ -16,8 +16,8 @@ from celery_reliable.ledger.answers.objects import (
 )
 from celery_reliable.ledger.answers.tasks import Concluding, Exists, NotCurrent
 from celery_reliable.ledger.caller import Caller
-from celery_reliable.ledger.lock_release import run_freeing
 from celery_reliable.ledger.store import Ledger
+from celery_reliable.ledger.transition_group import run_freeing
 from celery_reliable.ledger.transitions import Step, Transition
 from celery_reliable.model import Claim
 

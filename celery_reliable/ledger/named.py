@@ -2,22 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
 
+from celery_reliable.ledger import rows
 from celery_reliable.ledger.answers import (
+    AssignAnswer,
+    BeginRunAnswer,
     DivertAnswer,
+    EndRunAnswer,
     MoveAnswer,
     ParkAnswer,
     UnlistAnswer,
     WakeAnswer,
 )
-from celery_reliable.ledger.caller import Caller
+from celery_reliable.ledger.answers.objects import Assigned, Waits
+from celery_reliable.ledger.caller import Caller, ms_of, text_of
 from celery_reliable.ledger.keys import Keys
-from celery_reliable.ledger.replies import text_of
+from celery_reliable.ledger.records import Records
 from celery_reliable.ledger.transitions import Step, Transition
 from celery_reliable.model import Due, Record, State
+from celery_reliable.orders import Orders
 
-__all__ = ["NamedTasks"]
+__all__ = [
+    "LivingWorker",
+    "LivingWorkers",
+    "NamedTasks",
+    "Run",
+    "Runs",
+]
 
 _DIVERT: Transition[DivertAnswer] = Transition("divert", DivertAnswer)
 _PARK: Transition[ParkAnswer] = Transition("park", ParkAnswer)
@@ -167,3 +184,247 @@ class NamedTasks:
             patience_seconds,
         )
         return [(text_of(queue), f"{score:.0f}") for queue, score in found]
+
+
+_ASSIGN: Transition[AssignAnswer] = Transition("assign", AssignAnswer)
+_BEGIN_RUN: Transition[BeginRunAnswer] = Transition("begin_run", BeginRunAnswer)
+_END_RUN: Transition[EndRunAnswer] = Transition("end_run", EndRunAnswer)
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run, and which worker each of its members has.
+
+    Attributes:
+        only: patterns of the workers; none: any.
+        members: task id -> the worker that it is assigned to, first, and those that it had and may
+            yet begin on; none while it waits.
+    """
+
+    id: str
+    name: str
+    only: tuple[str, ...]
+    begun_ms: int
+    members: dict[str, tuple[str, ...]]
+
+
+class Runs:
+    """The runs of a namespace.  Raises what `Ledger` raises."""
+
+    def __init__(self, caller: Caller, keys: Keys) -> None:
+        self._caller = caller
+        self._keys = keys
+
+    def begin(
+        self, run: str, members: Sequence[str], *, name: str, only: Sequence[str], due_in_ms: int
+    ) -> BeginRunAnswer:
+        """Note a run and the ids of its members, before they are published.
+
+        In *due_in_ms* a pass looks whether it is over.
+        """
+        return self._caller.call(
+            _BEGIN_RUN,
+            [self._keys.run(run), self._keys.runs],
+            [run, name, json.dumps([*only]), due_in_ms, *members],
+        )
+
+    def assign(
+        self,
+        run: str,
+        member: str,
+        workers: Sequence[str],
+        *,
+        patience_seconds: float | None = None,
+    ) -> str | None:
+        """Give a member the first of *workers* that no other member has; return its name, empty
+        while each has one.  None: nobody knows of the run any more.
+        """
+        answer = self._caller.call(
+            _ASSIGN,
+            [self._keys.run(run), self._keys.runs],
+            [member, "", run, *workers],
+            patience_seconds,
+        )
+        if isinstance(answer, Assigned):
+            return answer.worker
+        return "" if isinstance(answer, Waits) else None
+
+    def confirm(self, run: str, member: str, worker: str) -> None:
+        """Note that a member begins on this worker alone; on none, where it is empty."""
+        keys = self._keys
+        self._caller.call(_ASSIGN, [keys.run(run), keys.runs], [member, worker or "-", run])
+
+    def look_later(self, run: str, due_ms: str, *, due_in_ms: int) -> EndRunAnswer:
+        """Look at a run again in *due_in_ms*, as it goes on."""
+        return self._ended(run, due_ms, "", due_in_ms)
+
+    def end(self, run: str, due_ms: str, *, keep_ms: int) -> EndRunAnswer:
+        """Forget a run that is over, in *keep_ms*."""
+        return self._ended(run, due_ms, str(keep_ms), 0)
+
+    def _ended(self, run: str, due_ms: str, keep_ms: str, due_in_ms: int) -> EndRunAnswer:
+        return self._caller.call(
+            _END_RUN,
+            [self._keys.run(run), self._keys.runs],
+            [run, due_ms, keep_ms, due_in_ms],
+        )
+
+    def find(self, run: str) -> Run | None:
+        """Return a run; None of one that is forgotten, or never was."""
+        found: dict[bytes, bytes] = self._caller.read(
+            "run", lambda client: client.hgetall(self._keys.run(run))
+        )
+        told = {text_of(name): text_of(value) for name, value in found.items()}
+        if not told:
+            return None
+        return Run(
+            run,
+            told.get(":name", ""),
+            tuple(json.loads(told.get(":only") or "[]")),
+            int(told.get(":begun_ms") or 0),
+            {
+                name: tuple(filter(None, value.split("\n")))
+                for name, value in told.items()
+                if not name.startswith(":")
+            },
+        )
+
+    def known(self, limit: int) -> list[str]:
+        """Return the ids of runs that are not over, as far as passes know; at most *limit*."""
+        found: list[bytes] = self._caller.read(
+            "runs", lambda client: client.zrange(self._keys.runs, 0, limit - 1)
+        )
+        return [text_of(name) for name in found]
+
+    def due(self, limit: int) -> list[tuple[str, str]]:
+        """Return the runs that are to be looked at by now, and when that was, in ms."""
+
+        def read(client: Any) -> list[tuple[bytes, float]]:
+            found: list[tuple[bytes, float]] = client.zrangebyscore(
+                self._keys.runs, "-inf", ms_of(client.time()), start=0, num=limit, withscores=True
+            )
+            return found
+
+        found = self._caller.read("runs that are due", read)
+        return [(text_of(name), f"{score:.0f}") for name, score in found]
+
+
+#: For so long what was read is believed.
+_BELIEVED_SECONDS = 1.0
+_FIELDS = (*rows.LEASE_FIELDS, "doing")
+
+
+@dataclass
+class LivingWorker:
+    """A worker that lives and can be sent a task.
+
+    Attributes:
+        nodename: as Celery has it; two workers may have the same, and then consume the same queue.
+        queue: its own.
+        slots: how many tasks it runs at once.
+        held: how many it runs or has fetched, and how many wait in its queue.
+    """
+
+    worker: str
+    nodename: str
+    queue: str
+    slots: int = 1
+    held: int = 0
+
+    @property
+    def load(self) -> float:
+        """How much it has to do before it can begin another task."""
+        return self.held / self.slots
+
+
+class LivingWorkers:
+    """Reads them when it is asked, at the most once in a second.  Any thread may ask.
+
+    Args:
+        ledger: whose workers.
+        app: the name of the app; workers of another one that shares the ledger are left out.
+        key_of: the key of the list of a queue in the ledger's own database; None: queues are
+            elsewhere, and what waits in them is not counted.
+    """
+
+    def __init__(
+        self, ledger: Records, app: str, key_of: Callable[[str], str] | None = None
+    ) -> None:
+        self._ledger = ledger
+        self._app = app
+        self._key_of = key_of
+        self._found: list[LivingWorker] = []
+        self._read_at = float("-inf")
+        self._lock = threading.Lock()
+
+    def close(self) -> None:
+        """Forget what was read."""
+        self._read_at = float("-inf")
+
+    def now(self, *, patience_seconds: float | None = None) -> list[LivingWorker]:
+        """Return them, as they were within the last second.  Raises what the ledger raises."""
+        if time.monotonic() - self._read_at >= _BELIEVED_SECONDS:
+            found = self.read(patience_seconds=patience_seconds)
+            with self._lock:
+                self._found, self._read_at = found, time.monotonic()
+        return self._found
+
+    def read(self, *, patience_seconds: float | None = None) -> list[LivingWorker]:
+        """Return them as they are now."""
+        return self._ledger.ask("living workers", self._read, patience_seconds)
+
+    def _read(self, client: Any) -> list[LivingWorker]:
+        keys = self._ledger.keys
+        names = [
+            (name.decode(), until_ms)
+            for name, until_ms in client.zrange(keys.workers, 0, -1, withscores=True)
+        ]
+        if not names:
+            return []
+        pipe = client.pipeline(transaction=False)
+        pipe.hgetall(keys.orders)
+        for name, _ in names:
+            pipe.hmget(keys.worker(name), _FIELDS)
+            pipe.hlen(keys.claims(name))
+        pipe.time()
+        told, *answers, time = pipe.execute()
+        now_ms = ms_of(time)
+        orders = Orders.of({text_of(one): text_of(text) for one, text in told.items()}, now_ms)
+        found = []
+        for (name, until_ms), row, claims in zip(names, answers[::2], answers[1::2], strict=True):
+            one = self._living(name, int(until_ms), now_ms, row, int(claims))
+            # One that is drained takes nothing.
+            if one is not None and orders.of_queue(one.queue, one.nodename, now_ms) is None:
+                found.append(one)
+        self._count_waiting(client, found)
+        return found
+
+    def _living(
+        self, name: str, until_ms: int, now_ms: int, row: Sequence[bytes | None], claims: int
+    ) -> LivingWorker | None:
+        lease = rows.lease(name, until_ms, row[:-1])
+        app = lease.project[0]
+        if lease.is_dead or until_ms <= now_ms or not lease.direct_queue:
+            return None
+        if app and self._app and app != self._app:
+            return None
+        doing = json.loads(row[-1] or "{}")
+        if doing.get("leaving"):
+            return None
+        fetched = doing.get("fetched")
+        return LivingWorker(
+            name,
+            lease.nodename,
+            lease.direct_queue,
+            slots=max(1, int(doing.get("slots") or 1)),
+            held=max(claims, fetched if isinstance(fetched, int) else 0),
+        )
+
+    def _count_waiting(self, client: Any, found: list[LivingWorker]) -> None:
+        if self._key_of is None or not found:
+            return
+        pipe = client.pipeline(transaction=False)
+        for one in found:
+            pipe.llen(self._key_of(one.queue))
+        for one, length in zip(found, pipe.execute(), strict=True):
+            one.held += int(length)

@@ -7,10 +7,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from celery_reliable.ledger.answers import OrderAnswer, ResumeAnswer, StopAnswer
-from celery_reliable.ledger.answers.operators import Ordered
-from celery_reliable.ledger.caller import Caller
+from celery_reliable.ledger.answers.workers import Ordered
+from celery_reliable.ledger.caller import Caller, ms_of, text_of
 from celery_reliable.ledger.keys import Keys
-from celery_reliable.ledger.replies import ms_of, text_of
 from celery_reliable.ledger.transitions import Transition
 from celery_reliable.orders import Order, OrderKind, Orders
 

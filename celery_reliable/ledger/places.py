@@ -6,9 +6,7 @@ from collections.abc import Sequence
 
 from celery_reliable.ledger.answers import PlaceAnswer
 from celery_reliable.ledger.answers.objects import Full, Next, OwnPlace, StillStopping
-from celery_reliable.ledger.lock_release import call_up_step
-from celery_reliable.ledger.place_steps import place_step
-from celery_reliable.ledger.transition_group import TransitionGroup
+from celery_reliable.ledger.transition_group import TransitionGroup, call_up_step, place_step
 from celery_reliable.ledger.transitions import Step
 from celery_reliable.model import Claim, ClaimRequest, Room
 

@@ -2,16 +2,86 @@
 
 from __future__ import annotations
 
-from celery_reliable.ledger.answers import PlaceAnswer, RecordAnswer, WithdrawAnswer
-from celery_reliable.ledger.answers.tasks import Gone, OtherGeneration, Withdrawn
-from celery_reliable.ledger.formats import refuse_newer
-from celery_reliable.ledger.lock_release import call_freeing_lock
-from celery_reliable.ledger.places import Places
-from celery_reliable.ledger.senders import remembered_ms, sender_of
-from celery_reliable.ledger.transitions import Step, Together, Transition
-from celery_reliable.model import Claim, Room, State, TaskRef
+import os
+import re
+import secrets
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-__all__ = ["Publications"]
+from celery_reliable.ledger.answers import (
+    PlaceAnswer,
+    PostponeAnswer,
+    RecordAnswer,
+    ResendAnswer,
+    WithdrawAnswer,
+)
+from celery_reliable.ledger.answers.tasks import Batch, Gone, Held, OtherGeneration, Withdrawn
+from celery_reliable.ledger.caller import refuse_newer
+from celery_reliable.ledger.places import Places
+from celery_reliable.ledger.transition_group import TransitionGroup, call_freeing_lock
+from celery_reliable.ledger.transitions import Step, Together, Transition
+from celery_reliable.model import Claim, Due, Room, State, TaskRef
+
+__all__ = [
+    "AS_IT_IS",
+    "DueRecords",
+    "Publications",
+    "Resent",
+    "Senders",
+    "remembered_ms",
+    "sender_of",
+]
+
+_EPOCH = re.compile(r"[0-9]+-[0-9a-f]{8}-([0-9a-f]{16})-([0-9]{1,15})")
+
+#: The ledger remembers a sender for one hour for each publication, for a day at the most.  So a
+#: process that publishes little leaves its key for a short time only.
+_REMEMBERED_MS = 3_600_000
+_LONGEST_REMEMBERED_MS = 24 * _REMEMBERED_MS
+
+
+class Senders:
+    """The senders of one process, for any of its threads."""
+
+    def __init__(self) -> None:
+        self._pid = os.getpid()
+        #: Senders that no thread uses now, with the number of their last publication.
+        self._idle: deque[tuple[str, int]] = deque()
+
+    def new_epoch(self, attempt: int) -> str:
+        """Return the name of a publication: attempt (0 for none), nonce, sender and number.
+
+        The nonce differs between two copies of one process, which a cloned machine has.
+        """
+        if self._pid != os.getpid():
+            self._pid, self._idle = os.getpid(), deque()
+        try:
+            name, count = self._idle.pop()
+        except IndexError:
+            name, count = secrets.token_hex(8), 0
+        return f"{attempt}-{secrets.token_hex(4)}-{name}-{count + 1}"
+
+    def answered(self, epoch: str) -> None:
+        """Let a sender be used again, now that the ledger has answered its publication.
+
+        A sender whose publication was not answered is never used again: the call may arrive late.
+        """
+        name, number = sender_of(epoch)
+        if name:
+            self._idle.append((name, int(number)))
+
+
+def sender_of(epoch: str) -> tuple[str, str]:
+    """Return the sender and the number in an epoch; both are empty if it has none."""
+    found = _EPOCH.fullmatch(epoch)
+    return (found[1], found[2]) if found else ("", "")
+
+
+def remembered_ms(number: str) -> int | str:
+    """Return for how many ms a sender with this *number* is remembered; empty without a number."""
+    return min(int(number) * _REMEMBERED_MS, _LONGEST_REMEMBERED_MS) if number else ""
+
 
 _RECORD: Transition[RecordAnswer] = Transition("record", RecordAnswer)
 _WITHDRAW: Transition[WithdrawAnswer] = Transition(
@@ -185,4 +255,102 @@ class Publications(Places):
             [task_id, epoch],
             on_next=self.on_next,
             patience_seconds=patience_seconds,
+        )
+
+
+_DUE: Transition[Batch] = Transition("due", Batch)
+_RESEND: Transition[ResendAnswer] = Transition("resend", ResendAnswer)
+_POSTPONE: Transition[PostponeAnswer] = Transition("postpone", PostponeAnswer)
+
+
+@dataclass(frozen=True)
+class Resent:
+    """A message that takes the place of the one in a record.
+
+    Attributes:
+        epoch: that the record has.
+        next_epoch: that it has from then on: another one, if what was sent before is to be stale.
+    """
+
+    text: str = ""
+    epoch: str = ""
+    next_epoch: str = ""
+
+
+AS_IT_IS = Resent()
+
+
+class DueRecords(TransitionGroup):
+    """What the sweeper does with records that are due."""
+
+    def due(self, limit: int) -> Batch:
+        """Return the server's time and at most *limit* records that are due, the oldest first."""
+        return self._caller.call(_DUE, [self.keys.due], [limit])
+
+    def resend(
+        self, due: Due, *, due_in_ms: int, stored: str = "", message: Resent = AS_IT_IS
+    ) -> ResendAnswer:
+        """Take the right to send an overdue task again.  The answer has its message.
+
+        It is due again in *due_in_ms*.  The answer is Held while a living worker has to stop an
+        attempt of it.  *stored*: names a result that is there but does not prove that this task has
+        ended.
+
+        *message*: takes the place of the one in the record, as a worker was chosen.
+        """
+        answer = self._resend(due, due_in_ms, stored, message)
+        if isinstance(answer, Held) and self.is_outlived(due.task_id, answer.owner):
+            answer = self._resend(due, due_in_ms, stored, message)
+        return answer
+
+    def resend_all(self, dues: Sequence[Due], *, due_in_ms: int) -> list[ResendAnswer]:
+        """Take the right to send each of many tasks again, as they are, in two round trips.
+
+        As `resend`; but what is Held was not looked at any further.
+        """
+        return self._caller.run_all([self._resending(due, due_in_ms) for due in dues])
+
+    def _resend(self, due: Due, due_in_ms: int, stored: str, message: Resent) -> ResendAnswer:
+        return self._caller.run(self._resending(due, due_in_ms, stored, message))
+
+    def _resending(
+        self, due: Due, due_in_ms: int, stored: str = "", message: Resent = AS_IT_IS
+    ) -> Step[ResendAnswer]:
+        return Step(
+            _RESEND,
+            [
+                self.keys.record(due.task_id),
+                self.keys.due,
+                self.keys.unplaced if message.text else self.keys.none,
+            ],
+            [
+                due.task_id,
+                due.due_ms,
+                due_in_ms,
+                stored,
+                message.text,
+                message.epoch,
+                message.next_epoch,
+            ],
+        )
+
+    def postpone(self, due: Due, *, due_in_ms: int, is_unsent: bool = False) -> PostponeAnswer:
+        """Let a record be due in *due_in_ms*.  *is_unsent*: the resend before could not be sent."""
+        return self._caller.call(
+            _POSTPONE,
+            [self.keys.record(due.task_id), self.keys.due],
+            [due.task_id, due.due_ms, due_in_ms, int(is_unsent)],
+        )
+
+    def postpone_all(self, later: Sequence[tuple[Due, int]]) -> None:
+        """Let each of many records be due again after its own time, in ms."""
+        self._caller.call_all(
+            _POSTPONE,
+            [
+                (
+                    [self.keys.record(due.task_id), self.keys.due],
+                    [due.task_id, due.due_ms, due_in_ms, 0],
+                )
+                for due, due_in_ms in later
+            ],
         )

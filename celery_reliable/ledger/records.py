@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from celery_reliable.ledger import rows
-from celery_reliable.ledger.replies import ms_of
+from celery_reliable.ledger.caller import ms_of
 from celery_reliable.ledger.transition_group import TransitionGroup
 from celery_reliable.ledger.transitions import encoded
 from celery_reliable.model import DeadLetter, EndedTask, HistoryEntry, Record

@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar, get_type_hints
 import redis
 
 from celery_reliable.leases import Verdict, WorkerLease
-from celery_reliable.ledger.replies import text_of
+from celery_reliable.ledger.caller import text_of
 from celery_reliable.model import DeadLetter, EndedTask, HistoryEntry, Reason, Record, State
 
 __all__ = [

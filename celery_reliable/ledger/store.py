@@ -2,32 +2,22 @@
 
 from __future__ import annotations
 
-from celery_reliable.ledger.attempts import Attempts
-from celery_reliable.ledger.audits import Audits
-from celery_reliable.ledger.burials import Burials
-from celery_reliable.ledger.caller import Caller
-from celery_reliable.ledger.cancellations import Cancellations
+from celery_reliable.ledger.attempts import Attempts, NextAttempts
+from celery_reliable.ledger.burials import Burials, Cancellations
+from celery_reliable.ledger.caller import Caller, CheckingCaller
 from celery_reliable.ledger.connector import Connector
-from celery_reliable.ledger.due_records import DueRecords
-from celery_reliable.ledger.formats import CheckingCaller
 from celery_reliable.ledger.groups import Groups
-from celery_reliable.ledger.happenings import Happenings
-from celery_reliable.ledger.indexes import Indexes
+from celery_reliable.ledger.happenings import Audits, Happenings
+from celery_reliable.ledger.indexes import Indexes, ObjectLooks
 from celery_reliable.ledger.keys import Keys
-from celery_reliable.ledger.lock_release import OnNext
-from celery_reliable.ledger.named import NamedTasks
-from celery_reliable.ledger.next_attempts import NextAttempts
-from celery_reliable.ledger.object_looks import ObjectLooks
+from celery_reliable.ledger.named import NamedTasks, Runs
 from celery_reliable.ledger.order_book import OrderBook
-from celery_reliable.ledger.outcomes import Outcomes
+from celery_reliable.ledger.outcomes import Outcomes, StoredOutcomes
 from celery_reliable.ledger.paces import Paces
-from celery_reliable.ledger.passes import Passes
-from celery_reliable.ledger.publications import Publications
+from celery_reliable.ledger.publications import DueRecords, Publications, Senders
 from celery_reliable.ledger.records import Records
-from celery_reliable.ledger.runs import Runs
-from celery_reliable.ledger.senders import Senders
-from celery_reliable.ledger.stored_outcomes import StoredOutcomes
-from celery_reliable.ledger.workers import Workers
+from celery_reliable.ledger.transition_group import OnNext
+from celery_reliable.ledger.workers import Passes, Workers
 
 __all__ = ["Ledger"]
 

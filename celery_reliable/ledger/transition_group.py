@@ -3,17 +3,261 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
-from celery_reliable.ledger.answers import OutliveAnswer
-from celery_reliable.ledger.answers.tasks import Held
+from celery_reliable.ledger.answers import CallUpAnswer, OutliveAnswer, PlaceAnswer
+from celery_reliable.ledger.answers.objects import Next, OtherObject
+from celery_reliable.ledger.answers.tasks import Held, Troubled
 from celery_reliable.ledger.caller import Caller
 from celery_reliable.ledger.connector import Connector
-from celery_reliable.ledger.ended_tasks import Ending
 from celery_reliable.ledger.keys import Keys
-from celery_reliable.ledger.lock_release import OnNext, call_freeing_lock
-from celery_reliable.ledger.transitions import Transition, encoded
+from celery_reliable.ledger.transitions import A, Argument, Step, Together, Transition, encoded
+from celery_reliable.model import NextUp
 
-__all__ = ["STOPPING_LOOK_MS", "TransitionGroup"]
+__all__ = [
+    "STOPPING_LOOK_MS",
+    "Ending",
+    "OnNext",
+    "SentAlong",
+    "TransitionGroup",
+    "call_ending_task",
+    "call_freeing_lock",
+    "hand_over_step",
+    "line_of",
+    "place_step",
+    "run_freeing",
+    "slots",
+]
+
+_PLACE: Transition[PlaceAnswer] = Transition("place", PlaceAnswer)
+
+
+def slots(object_key: str, places: int) -> list[str]:
+    """Return what the places of an object are called; each has a lock of its own.
+
+    The first is called as the object: it is the lock of an object that one task has at a time.
+    """
+    return [object_key, *(f"{object_key}#{n}" for n in range(2, places + 1))]
+
+
+def place_step(
+    keys: Keys,
+    object_key: str,
+    places: int,
+    task_id: str,
+    token: str,
+    due_in_ms: int,
+    *,
+    attempt: int | str = 0,
+    worker: str = "",
+    is_new: bool = False,
+    seen: Sequence[str] = (),
+    queue: str = "",
+    own: str = "",
+) -> Step[PlaceAnswer]:
+    """Return the call by which a task asks for a place of an object; *own*: the one that its record
+    notes, where there are fewer by now.  Without a *task_id* it is who stands in the line first.
+    """
+    named = slots(object_key, places)
+    values = [*seen, *[""] * places][:places]
+    holders = [one.partition(":")[2] for one in values]
+    locks, about = [], []
+    for slot, value, holder in zip(named, values, holders, strict=True):
+        locks += [keys.lock(slot), keys.record(holder) if holder else keys.none]
+        about += [slot, value]
+    if own:
+        locks.append(keys.lock(own))
+    return Step(
+        _PLACE,
+        [
+            keys.record(task_id),
+            keys.due,
+            keys.waiting(object_key),
+            keys.claims(worker) if worker else keys.none,
+            queue or keys.none,
+            *locks,
+        ],
+        [
+            task_id,
+            attempt,
+            token,
+            object_key,
+            "1" if is_new else "",
+            due_in_ms,
+            "1" if queue else "",
+            *about,
+        ],
+    )
+
+
+def hand_over_step(keys: Keys, object_key: str, next_up: NextUp) -> Step[PlaceAnswer]:
+    """Return the call by which whoever frees a place gives it to the one who stands there first.
+
+    Nothing happens if that one may not be sent as it is.
+    """
+    return place_step(
+        keys,
+        object_key,
+        next_up.places,
+        "",
+        "",
+        next_up.due_in_ms,
+        queue=next_up.queue,
+    )
+
+
+#: Called with an object that may be free and the task that stands in its line first.
+OnNext = Callable[[str, str], None]
+
+_CALL_UP: Transition[CallUpAnswer] = Transition("call_up", CallUpAnswer)
+
+
+def line_of(object_key: str) -> str:
+    """Return the object whose place this is: places but the first have a number behind it."""
+    return object_key.partition("#")[0]
+
+
+def run_freeing(
+    caller: Caller | SentAlong,
+    keys_of: Keys,
+    step: Step[A],
+    object_key: str,
+    on_next: OnNext | None,
+    patience_seconds: float | None = None,
+    *,
+    next_up: NextUp | None = None,
+) -> A:
+    """Run a step that may free an object; in the same step *next_up* is sent, or the first of its
+    line is due.
+
+    Tells *on_next* of that one, who could send it at once.  Raises as `Caller.call`.
+    """
+    called = call_up_step(keys_of, object_key)
+    if next_up is not None:
+        step = Together(step, hand_over_step(keys_of, line_of(object_key), next_up))
+    answer = caller.run(Together(step, called), patience_seconds)
+    is_over = not isinstance(answer, OtherObject | Troubled)
+    if is_over and on_next is not None and isinstance(called.answer, Next):
+        on_next(object_key, called.answer.task_id)
+    return answer
+
+
+def call_up_step(keys_of: Keys, object_key: str) -> Step[CallUpAnswer]:
+    """Return the call that makes the first of an object's line due, if the object is free."""
+    line = keys_of.waiting(line_of(object_key))
+    return Step(_CALL_UP, [keys_of.lock(object_key), line, keys_of.due], [])
+
+
+def call_freeing_lock(
+    caller: Caller,
+    keys_of: Keys,
+    transition: Transition[A],
+    keys: Sequence[str],
+    args: Sequence[Argument],
+    *,
+    object_key: str = "",
+    has_line: bool = False,
+    next_up: NextUp | None = None,
+    on_next: OnNext | None = None,
+    patience_seconds: float | None = None,
+) -> A:
+    """Run a script with the lock of the task's object as its last key.  Raises as `Caller.call`.
+
+    Only the record knows for certain which object the task has locked, and a script may not make
+    a key of what it reads.  So the caller gives the key.  If it is not the right one, the script
+    changes nothing and answers OtherObject, and this function calls it again with the right one.
+
+    *object_key*: the object as far as the caller knows it.  The process that runs the task knows
+    it, so only others need two calls.  *has_line*: tasks may wait for it.  Who does not know the
+    object does not know that either, and looks.
+    """
+    while True:
+        lock = keys_of.lock(object_key) if object_key else keys_of.none
+        step = Step(transition, [*keys, lock], [*args, object_key])
+        if has_line:
+            answer = run_freeing(
+                caller, keys_of, step, object_key, on_next, patience_seconds, next_up=next_up
+            )
+        else:
+            answer = caller.run(step, patience_seconds)
+        if not isinstance(answer, OtherObject):
+            return answer
+        object_key, has_line, next_up = answer.object_key, True, None
+
+
+class SentAlong:
+    """Runs steps, and lets another go along with the first of them, right behind it."""
+
+    def __init__(self, caller: Caller, other: Step[Any]) -> None:
+        self._caller = caller
+        self._other: Step[Any] | None = other
+
+    def run(self, step: Step[A], patience_seconds: float | None = None) -> A:
+        """As `Caller.run` does."""
+        if self._other is None:
+            return self._caller.run(step, patience_seconds)
+        both = Together(step, self._other)
+        self._other = None
+        return self._caller.run(both, patience_seconds)
+
+
+class Ending(NamedTuple):
+    """How a task ends, for those who ask later.
+
+    Attributes:
+        outcome: a state of Celery's, "DISCARDED", or "TRIMMED".
+        by: who ended it, and why; empty for the attempt itself.
+        most: how many tasks that have ended are kept.
+        is_kept: it is kept though nothing happened to it.
+    """
+
+    outcome: str
+    by: str
+    most: int
+    is_kept: bool
+
+
+def call_ending_task(
+    caller: Caller | SentAlong,
+    keys_of: Keys,
+    transition: Transition[A],
+    keys: Sequence[str],
+    args: Sequence[Argument],
+    *,
+    how: Ending,
+    object_key: str = "",
+    has_line: bool = False,
+    next_up: NextUp | None = None,
+    on_next: OnNext | None = None,
+    patience_seconds: float | None = None,
+) -> A:
+    """Run the script of *transition* as `call_freeing_lock` does, and keep what happened to the
+    task.
+
+    Most tasks have no history. Of these the script is told neither where such things are kept nor
+    what to note, so that they pay nothing for it. A script that was not told, and finds a history,
+    changes nothing and answers Troubled, and is called again.
+    """
+    is_kept = how.is_kept
+    while True:
+        lock = keys_of.lock(object_key) if object_key else keys_of.none
+        where = [keys_of.ended, keys_of.ended_at] if is_kept else []
+        about: list[Argument] = [how.outcome, how.by, how.most] if is_kept else []
+        step = Step(transition, [*keys, lock, *where], [*args, object_key, *about])
+        if has_line:
+            answer = run_freeing(
+                caller, keys_of, step, object_key, on_next, patience_seconds, next_up=next_up
+            )
+        else:
+            answer = caller.run(step, patience_seconds)
+        if isinstance(answer, OtherObject):
+            object_key, has_line, next_up = answer.object_key, True, None
+        elif isinstance(answer, Troubled):
+            is_kept = True
+        else:
+            return answer
+
 
 #: When the sweeper looks whether a called-off attempt was stopped; usually its worker has told.
 STOPPING_LOOK_MS = 10_000

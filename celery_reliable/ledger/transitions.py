@@ -8,8 +8,7 @@ from functools import partial
 from typing import Any, Generic, TypeVar, get_args
 
 from celery_reliable.ledger.answers.base import Answer
-from celery_reliable.ledger.answers.objects import OtherObject
-from celery_reliable.ledger.answers.paces import Ripe
+from celery_reliable.ledger.answers.objects import OtherObject, Ripe
 from celery_reliable.ledger.answers.tasks import Batch, Troubled
 from celery_reliable.ledger.answers.workers import Beat
 from celery_reliable.ledger.scripts import script, together

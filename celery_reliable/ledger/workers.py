@@ -3,30 +3,133 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import count
 from typing import Any
 
+from celery_reliable.compat.redis import kept_connection, socket_of
 from celery_reliable.leases import WorkerLease
+from celery_reliable.ledger import rows
 from celery_reliable.ledger.answers import (
     AcknowledgeAnswer,
+    BeginPassAnswer,
     DeclareAnswer,
     DeregisterAnswer,
+    EndPassAnswer,
     HeartbeatAnswer,
     OpenAnswer,
     OpenedAnswer,
+    RecognizeAnswer,
     RegisterAnswer,
+    SetBackAnswer,
 )
-from celery_reliable.ledger.answers.workers import DeclaredDead, Deregistered, Newer, Registered
-from celery_reliable.ledger.caller import Caller
-from celery_reliable.ledger.formats import FORMAT, newer
+from celery_reliable.ledger.answers.workers import (
+    Asked,
+    Begun,
+    Busy,
+    DeclaredDead,
+    Deregistered,
+    Newer,
+    NotDue,
+    Registered,
+)
+from celery_reliable.ledger.caller import FORMAT, Caller, ms_of, newer
 from celery_reliable.ledger.keys import Keys
-from celery_reliable.ledger.lock_release import call_freeing_lock
+from celery_reliable.ledger.transition_group import call_freeing_lock
 from celery_reliable.ledger.transitions import Transition
-from celery_reliable.ledger.worker_reads import WorkerReads
 from celery_reliable.model import Claim
 
-__all__ = ["Workers"]
+__all__ = [
+    "Passes",
+    "WorkerReads",
+    "Workers",
+]
+
+
+class WorkerReads:
+    """Reads of workers, which may have changed when the answer arrives."""
+
+    def __init__(self, caller: Caller, keys: Keys) -> None:
+        self._caller = caller
+        self._keys = keys
+
+    def leases(self) -> list[WorkerLease]:
+        """Return the lease of each worker, also of dead ones that hold something."""
+
+        def read(client: Any) -> tuple[list[tuple[bytes, float]], list[list[bytes | None]]]:
+            found = client.zrange(self._keys.workers, 0, -1, withscores=True)
+            pipe = client.pipeline(transaction=False)
+            for name, _ in found:
+                pipe.hmget(self._keys.worker(name.decode()), rows.LEASE_FIELDS)
+            return found, pipe.execute() if found else []
+
+        found, read_rows = self._caller.read("leases", read)
+        return [
+            rows.lease(name.decode(), int(until_ms), row)
+            for (name, until_ms), row in zip(found, read_rows, strict=True)
+        ]
+
+    def connected(self, client_ids: Iterable[str]) -> set[str] | None:
+        """Return which of *client_ids* are connected to the server now; None when the server
+        does not tell.
+        """
+        wanted = [i for i in client_ids if i.isdigit() and i != "0"]
+        if not wanted:
+            return set()
+
+        def read(client: Any) -> set[str] | None:
+            import redis
+
+            try:
+                rows = client.client_list(client_id=wanted)
+            except redis.ResponseError:
+                return None
+            return {str(row["id"]) for row in rows}
+
+        return self._caller.read("client list", read)
+
+    def claims(self, worker: str) -> dict[str, tuple[Claim, int]]:
+        """Return what *worker* runs: task id -> its claim and the pid of the process."""
+        raw = self._caller.read("claims", lambda client: client.hgetall(self._keys.claims(worker)))
+        return dict(_claim(worker, key.decode(), value.decode()) for key, value in raw.items())
+
+    @property
+    def connection(self) -> Any:
+        """The connection of a client that was made with `single`."""
+        return kept_connection(self._caller.client)
+
+    def client_id(self, connection: Any, known_socket: Any, known_id: int) -> tuple[int, Any]:
+        """Connect if necessary; return the connection's id at the server and its socket.
+
+        Asks the server only when the socket is another one than *known_socket*.  0 when the server
+        does not tell.
+        """
+
+        def ask(client: Any) -> int:
+            import redis
+
+            if socket_of(connection) is None:
+                connection.connect()
+            if socket_of(connection) is known_socket:
+                return known_id
+            try:
+                return int(client.client_id())
+            except redis.ResponseError:
+                return 0
+
+        found = self._caller.read("client id", ask, 0)
+        return found, socket_of(connection)
+
+    def time_ms(self) -> int:
+        """Return the server's time in ms."""
+        return ms_of(self._caller.read("time", lambda client: client.time()))
+
+
+def _claim(worker: str, task_id: str, text: str) -> tuple[str, tuple[Claim, int]]:
+    """Read what is noted of a task that *worker* runs."""
+    attempt, pid, token = text.split(" ", 2)
+    return task_id, (Claim(task_id, int(attempt), worker, token), int(pid))
+
 
 #: For so long a worker that was away is told which claims were taken from it.
 TAKEN_MS = 60 * 60 * 1000
@@ -208,3 +311,89 @@ class Workers(WorkerReads):
             [worker, in_unacked, TAKEN_MS],
         )
         return isinstance(answer, Deregistered)
+
+
+_BEGIN_PASS: Transition[BeginPassAnswer] = Transition("begin_pass", BeginPassAnswer)
+_RECOGNIZE: Transition[RecognizeAnswer] = Transition("recognize", RecognizeAnswer)
+_END_PASS: Transition[EndPassAnswer] = Transition("end_pass", EndPassAnswer)
+_SET_BACK: Transition[SetBackAnswer] = Transition("set_back", SetBackAnswer)
+_LOOK_AHEAD: Transition[Asked] = Transition("look_ahead", Asked)
+
+
+class Passes:
+    """Who runs a pass, and what the next one has to know.  Raises what `Ledger` raises."""
+
+    def __init__(self, caller: Caller, keys: Keys) -> None:
+        self._caller = caller
+        self._keys = keys
+
+    def begin(
+        self,
+        nonce: str,
+        *,
+        interval_ms: int,
+        ttl_ms: int,
+        interruption_ms: int,
+        lease_ms: int,
+        expected_ms: int | str = "",
+    ) -> Begun | Busy | NotDue:
+        """Start a pass, unless one runs, or finished less than *interval_ms* ago.
+
+        *nonce* names the pass, which expires after *ttl_ms*.  A pause of *interruption_ms* between
+        passes means that the server or all sweepers were away: then leases of *lease_ms* get time
+        to be renewed.  *expected_ms*: the server's time as the sweeper reckons it, or empty.
+        """
+        answer = self._caller.call(
+            _BEGIN_PASS,
+            [self._keys.sweep, self._keys.meta],
+            [nonce, interval_ms, ttl_ms, interruption_ms, lease_ms, expected_ms, FORMAT],
+            0,
+        )
+        if isinstance(answer, Newer):
+            raise newer(answer.format, self._caller.shown, self._keys.meta, "begin_pass")
+        return answer
+
+    def recognize(self, broker: str) -> RecognizeAnswer:
+        """Note which server the queues are on.
+
+        If it is another one than before, or was emptied, the next pass looks at queued records
+        before they are due.
+        """
+        return self._caller.call(_RECOGNIZE, [self._keys.meta], [broker])
+
+    def end(
+        self,
+        nonce: str,
+        report: Mapping[str, Any],
+        ahead_count: str = "",
+        *,
+        ended_ms: int | str = "",
+        seen: str = "",
+    ) -> EndPassAnswer:
+        """Note that a pass finished, and keep its *report*.
+
+        *ended_ms*: the server's time as the sweeper reckons it, or empty.  *ahead_count*: the
+        number of the request to look ahead that this pass has met, or empty.  *seen*: which
+        workers it has seen, as the next pass is to hear it; empty: that sees all anew.
+        """
+        return self._caller.call(
+            _END_PASS,
+            [self._keys.sweep, self._keys.meta, self._keys.minutes],
+            [nonce, json.dumps(dict(report)), ahead_count, ended_ms, seen],
+        )
+
+    def set_back(self, limit: int) -> SetBackAnswer:
+        """After the server's clock stepped back, set back when *limit* records are due."""
+        return self._caller.call(_SET_BACK, [self._keys.due, self._keys.meta], [limit])
+
+    def look_ahead(self, *, ago_ms: int) -> Asked:
+        """Ask the next pass to look at queued records before they are due.
+
+        Messages may have been lost since *ago_ms* milliseconds ago.
+        """
+        return self._caller.call(_LOOK_AHEAD, [self._keys.meta], [ago_ms])
+
+    def meta(self) -> dict[str, str]:
+        """Return generation, passed_ms, grace_ms and the last pass's report."""
+        raw = self._caller.read("meta", lambda client: client.hgetall(self._keys.meta))
+        return {k.decode(): v.decode() for k, v in raw.items()}

@@ -15,13 +15,15 @@ from celery_reliable.message.envelope import HEADER, HEIR, Envelope, Stamp, new_
 from celery_reliable.message.named import NAMED, NamedWorkers, is_named
 from celery_reliable.message.payload import (
     RETURNS,
+    check_delivered,
+    check_limits,
     headers_as_written,
+    id_as_text,
+    looks_used_once,
     payload_of,
     returns_of,
     task_id_of,
 )
-from celery_reliable.message.task_ids import id_as_text, looks_used_once
-from celery_reliable.message.validity import check_delivered, check_limits
 
 __all__ = [
     "HEADER",

@@ -3,14 +3,53 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
+from uuid import UUID
 
 from kombu.utils.encoding import bytes_to_str
 from kombu.utils.json import loads
 
-from celery_reliable.message.task_ids import id_as_text
+__all__ = [
+    "RETURNS",
+    "check_delivered",
+    "check_limits",
+    "headers_as_written",
+    "id_as_text",
+    "looks_used_once",
+    "payload_of",
+    "returns_of",
+    "task_id_of",
+]
 
-__all__ = ["RETURNS", "headers_as_written", "payload_of", "returns_of", "task_id_of"]
+#: A random UUID as it is written (RFC 9562, version 4).
+_RANDOM = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
+
+
+def looks_used_once(task_id: str) -> bool:
+    """Whether an id has the form that Celery makes (a random UUID), for one task only."""
+    return _RANDOM.fullmatch(task_id) is not None
+
+
+def id_as_text(task_id: Any) -> str:
+    """Return an id as its message and its record have it, where Celery accepts what is no text.
+
+    Raises TypeError for what is no text, no UUID and no bytes of a text.
+    """
+    if type(task_id) is str:
+        return task_id
+    if isinstance(task_id, str):
+        # An enum's own text is its name, and JSON has its value.
+        return str.__str__(task_id)
+    if isinstance(task_id, UUID):
+        return str(task_id)
+    if isinstance(task_id, bytes):
+        try:
+            return task_id.decode()
+        except UnicodeDecodeError:
+            pass
+    raise TypeError(f"task_id={task_id!r}: the id of a task is a text or a UUID")
+
 
 #: The property of a message that came back from a dead worker.  It is 1, plus one for each death
 #: that was charged to the message while no record counted that.
@@ -71,3 +110,41 @@ def _check_shape(message: Any) -> None:
     told = (message.get("headers") or {}) if is_message else {}
     if not is_message or not isinstance(told.get("task", ""), str):
         raise ValueError("a list element that is no message of kombu's")
+
+
+def check_limits(limits: Any) -> None:
+    """Raise ValueError for time limits that would end the worker."""
+    if limits is not None and not (
+        isinstance(limits, (list, tuple))
+        and len(limits) == 2
+        and all(one is None or isinstance(one, (int, float)) for one in limits)
+        and not any(isinstance(one, bool) for one in limits)
+    ):
+        raise ValueError(f"timelimit is {limits!r}: two numbers of seconds, or null for none")
+
+
+def check_delivered(message: Any) -> None:
+    """Raise ValueError for a task's message that would end the worker as it hands it to its pool,
+    or that would fail in the pool's process before the task begins.
+
+    An id that is no text, but has one, becomes that text.  Raises TypeError if it has none.
+    """
+    headers = message.headers
+    if not isinstance(headers, dict) or "task" not in headers:
+        return
+    if isinstance(headers.get("id"), (UUID, bytes)):
+        headers["id"] = id_as_text(headers["id"])
+    check_limits(headers.get("timelimit"))
+    try:
+        payload = message.payload
+    except Exception:
+        # The consumer reports what it cannot decode.
+        return
+    # A mapping is a body of protocol 1.
+    if isinstance(payload, (list, tuple)) and not (
+        len(payload) == 3
+        and isinstance(payload[0], (list, tuple))
+        and isinstance(payload[1], dict)
+        and isinstance(payload[2], (dict, type(None)))
+    ):
+        raise ValueError("the body is no list of arguments, keyword arguments and options")

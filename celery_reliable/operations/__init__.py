@@ -8,7 +8,6 @@ from celery_reliable.operations.acts import ACTS, NothingEdited, replay_dead_let
 from celery_reliable.operations.audit import somebody
 from celery_reliable.operations.bulk import DEFAULT_RATE, Bulk, Chosen, Unclear
 from celery_reliable.operations.catalog import Operation, Param, Parameter, Right
-from celery_reliable.operations.control import install_control, install_control_everywhere
 from celery_reliable.operations.dead_letters import (
     CannotReplay,
     DeadLetters,
@@ -144,8 +143,6 @@ __all__ = [
     "editable_arguments",
     "full_view",
     "gathered",
-    "install_control",
-    "install_control_everywhere",
     "install_metrics",
     "parse_age",
     "parse_time",

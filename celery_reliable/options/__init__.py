@@ -4,27 +4,28 @@ from __future__ import annotations
 
 from celery_reliable.options.calls import (
     CALL,
+    NAMING,
     REFUSE,
     call_of,
     check_call,
     check_if_exists,
     in_force,
+    naming_problems,
+    patterns_of,
     take_call,
     take_if_exists,
 )
-from celery_reliable.options.declared import TaskOptions
 from celery_reliable.options.definition import (
     OPTIONS,
     TaskObject,
+    TaskOptions,
     doubts,
     object_of,
     options_without_base,
     problems,
     refuse,
 )
-from celery_reliable.options.naming import NAMING, naming_problems, patterns_of
-from celery_reliable.options.object_id import object_key, resolve_object_id
-from celery_reliable.options.rates import is_per_object
+from celery_reliable.options.object_id import is_per_object, object_key, resolve_object_id
 from celery_reliable.options.values import (
     id_of,
     is_kept_dead,

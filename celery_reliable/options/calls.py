@@ -5,29 +5,67 @@ within the same bounds where its message arrives.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from functools import lru_cache
 from typing import Any
 
 from celery_reliable.exceptions import ConfigurationError, ConfigurationWarning
 from celery_reliable.model import MOST_PLACES
-from celery_reliable.options.naming import NAMING
-from celery_reliable.settings import Rule, did_you_mean, or_none, seconds, whole
+from celery_reliable.settings import Rule, did_you_mean, or_none, seconds, that, whole
 
 __all__ = [
     "CALL",
     "CALL_OPTIONS",
     "LEAST_SECONDS",
     "MOST_LOSSES",
+    "NAMING",
     "REFUSE",
     "call_of",
     "check_call",
     "check_if_exists",
     "in_force",
     "may_have_more_places",
+    "naming_problems",
+    "patterns_of",
     "take_call",
     "take_if_exists",
 ]
+
+_LONGEST = 255
+
+
+def patterns_of(value: Any) -> tuple[str, ...]:
+    """Return the patterns of an option that `NAMING` accepts; none of None."""
+    if value is None:
+        return ()
+    return (value,) if isinstance(value, str) else tuple(value)
+
+
+def _is_pattern(value: Any) -> bool:
+    return isinstance(value, str) and 0 < len(value) <= _LONGEST
+
+
+def _are_patterns(value: Any) -> bool:
+    many = [value] if isinstance(value, str) else value
+    is_list = isinstance(many, Sequence) and not isinstance(many, bytes) and bool(many)
+    return is_list and all(map(_is_pattern, many))
+
+
+_PATTERNS = or_none(that(_are_patterns, "names of workers such as ('gpu-*', 'alpha@host')"))
+
+#: The options, each with its rule.
+NAMING: dict[str, Rule] = {
+    "only_workers": _PATTERNS,
+    "prefer_workers": _PATTERNS,
+}
+
+
+def naming_problems(given: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield each of the options *given* that cannot work, and what it has to be."""
+    for option, rule in NAMING.items():
+        if option in given and (expected := rule(given[option])):
+            yield option, expected
+
 
 #: Of `if_exists`: raise TaskExists.
 REFUSE = "refuse"

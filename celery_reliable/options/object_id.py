@@ -7,14 +7,54 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 from uuid import UUID
 
 from celery_reliable.exceptions import ConfigurationError, ObjectIdError, said
-from celery_reliable.settings import did_you_mean
+from celery_reliable.settings import Rule, did_you_mean, or_none, that
 
-__all__ = ["ObjectIdSpec", "check_object_id_spec", "object_key", "resolve_object_id"]
+__all__ = [
+    "RATE",
+    "ObjectIdSpec",
+    "check_object_id_spec",
+    "interval_us",
+    "is_per_object",
+    "object_key",
+    "resolve_object_id",
+]
+
+_SECONDS = {"s": 1, "m": 60, "h": 3600}
+_RATE = re.compile(r"(\d{1,7}(?:\.\d{1,6})?)/([smh])( per object)?")
+#: A day between two, and a million a second.
+_LONGEST_US, _SHORTEST_US = 86_400_000_000, 1
+
+
+def interval_us(rate: str) -> int:
+    """Return the microseconds between two beginnings; 0 for what is no rate."""
+    match = _RATE.fullmatch(rate)
+    count = float(match[1]) if match else 0.0
+    if not match or not count:
+        return 0
+    interval = round(_SECONDS[match[2]] * 1_000_000 / count)
+    return interval if _SHORTEST_US <= interval <= _LONGEST_US else 0
+
+
+def is_per_object(rate: str | None) -> bool:
+    """Whether each object has a rate for itself; otherwise all calls of the task share it."""
+    match = _RATE.fullmatch(rate or "")
+    return match is not None and match[3] is not None
+
+
+RATE: Rule = or_none(
+    that(
+        lambda rate: isinstance(rate, str) and interval_us(rate),
+        "a rate such as '100/m' (a number, and /s, /m or /h: per second, minute or hour; one a day "
+        "at least), or such as '100/m per object'",
+    )
+)
+
 
 #: How a task says what its object is: the name of one of its arguments, or a callable that takes
 #: the task's own arguments and returns the object id.

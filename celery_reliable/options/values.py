@@ -10,8 +10,12 @@ from celery_reliable.exceptions import ObjectIdError
 from celery_reliable.model import Rate, Room, TaskRef
 from celery_reliable.options.calls import in_force, may_have_more_places
 from celery_reliable.options.definition import ALWAYS, TaskObject
-from celery_reliable.options.object_id import object_key, resolve_object_id
-from celery_reliable.options.rates import interval_us, is_per_object
+from celery_reliable.options.object_id import (
+    interval_us,
+    is_per_object,
+    object_key,
+    resolve_object_id,
+)
 
 __all__ = [
     "id_of",

@@ -5,9 +5,13 @@ database: ``worker_pool = "celery_reliable.pool:TaskPool"``.
 from __future__ import annotations
 
 from celery_reliable.pool.child import work
-from celery_reliable.pool.shared import (
+from celery_reliable.pool.shift import (
     N_SLOTS,
+    Given,
+    Left,
     Limited,
+    Report,
+    Shift,
     call_off_shifts,
     clear_slot,
     how_far,
@@ -15,9 +19,7 @@ from celery_reliable.pool.shared import (
     means,
     shifts_called_off,
 )
-from celery_reliable.pool.shift import Given, Left, Report, Shift
-from celery_reliable.pool.task_pool import TaskPool, kind_of
-from celery_reliable.pool.telling import Told
+from celery_reliable.pool.task_pool import TaskPool, Told, kind_of
 
 __all__ = [
     "N_SLOTS",

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import base64
 import os
+import signal
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache, partial
-from typing import Any
+from typing import Any, TypeVar
 
 from celery.app import app_or_default
 from celery.exceptions import Ignore, Reject, Retry
@@ -34,14 +37,58 @@ from celery_reliable.ledger import FOREVER, answers
 from celery_reliable.message import headers_as_written, payload_of
 from celery_reliable.model import Claim
 from celery_reliable.options import keep_ms
-from celery_reliable.pool.life import own_life
-from celery_reliable.pool.limits import limits_heard, run_limited
-from celery_reliable.pool.shared import come_to, shifts_called_off
-from celery_reliable.pool.shift import Left, Report, Shift
+from celery_reliable.pool.shift import (
+    Left,
+    Limited,
+    Report,
+    Shift,
+    begin_limited,
+    come_to,
+    end_limited,
+    limited,
+    meant,
+    shifts_called_off,
+)
 from celery_reliable.pool.takings import Takings
-from celery_reliable.pool.telling import Telling
+from celery_reliable.pool.task_pool import Telling, own_life
 
-__all__ = ["work"]
+__all__ = [
+    "limits_heard",
+    "run_limited",
+    "work",
+]
+
+_T = TypeVar("_T")
+
+
+@contextmanager
+def limits_heard(shift: Shift) -> Iterator[None]:
+    """Let no soft time limit interrupt another task than that whose limit it is."""
+    if not shift.limits:
+        yield
+        return
+    heard: Any = signal.getsignal(signal.SIGUSR1)
+
+    def hear(number: int, frame: Any) -> None:
+        # A signal that the main process has not sent for a limit is for whatever runs.
+        since, task = meant(shift.slot), limited(shift.slot)
+        if not since or (task is not None and task.since == since):
+            heard(number, frame)
+
+    signal.signal(signal.SIGUSR1, hear)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGUSR1, heard)
+
+
+def run_limited(slot: int, number: int, limits: tuple[float, float], run: Callable[[], _T]) -> _T:
+    """Run a task, and let the main process know since when."""
+    begin_limited(slot, Limited(time.monotonic(), number, *limits))
+    outcome = run()
+    # Not where the process is being stopped: the main process looks what it was about.
+    end_limited(slot)
+    return outcome
 
 
 def work(shift: Shift) -> Report:

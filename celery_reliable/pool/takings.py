@@ -12,7 +12,7 @@ from celery_reliable.broker import Queues, take_next_text
 from celery_reliable.context import put_off
 from celery_reliable.ledger import FOREVER, NextStep, NextSteps, NextTask, answers
 from celery_reliable.pool.shift import Given, Shift
-from celery_reliable.pool.telling import Telling
+from celery_reliable.pool.task_pool import Telling
 
 __all__ = ["BusyWaits", "Takings"]
 

@@ -6,11 +6,21 @@ from celery_reliable.app import set_usher
 from celery_reliable.publishing.amqp import install, install_everywhere
 from celery_reliable.publishing.carriers import CARRIERS, TWINS, add_twins
 from celery_reliable.publishing.errors import NotPublished, PublishUnknown
-from celery_reliable.publishing.lines import let_through, step_up
 from celery_reliable.publishing.placement import at_home, placed, placed_member
-from celery_reliable.publishing.resending import resend, send_all_stored, send_stored
+from celery_reliable.publishing.publication import (
+    fresh_id,
+    instead_of,
+    is_member,
+    unique_publication,
+)
+from celery_reliable.publishing.resending import (
+    let_through,
+    resend,
+    send_all_stored,
+    send_stored,
+    step_up,
+)
 from celery_reliable.publishing.runs import run_on
-from celery_reliable.publishing.unique import fresh_id, instead_of, is_member, unique_publication
 
 set_usher(let_through)
 

@@ -6,28 +6,51 @@ canvas, beat, `retry`, `replace`): ``app.amqp.send_task_message``.  `install` pu
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any
 
-from celery import Celery
+from celery import Celery, current_task
 
 from celery_reliable.app import reliable_of
 from celery_reliable.compat import Part, require
-from celery_reliable.compat.amqp import check_sender, send_anew
+from celery_reliable.compat.amqp import check_sender, keep_chord_headers, send_anew
 from celery_reliable.compat.app import give_part, make_part_by, tasks_so_far
-from celery_reliable.compat.canvas import keep_chord_headers
 from celery_reliable.compat.result_consumer import subscribe_when_awaited
 from celery_reliable.context import running
-from celery_reliable.message import check_limits, id_as_text
-from celery_reliable.options import is_reliable, key_of, take_call, take_if_exists
+from celery_reliable.message import HEIR, NAMED, check_limits, id_as_text
+from celery_reliable.options import CALL, is_reliable, key_of, take_call, take_if_exists
 from celery_reliable.publishing.carriers import CARRIERS, TWINS, chord_header, protected
 from celery_reliable.publishing.placement import named_anew
-from celery_reliable.publishing.producers import ProducingAMQP
 from celery_reliable.publishing.publication import Publication
-from celery_reliable.publishing.recorder import RecordingProducer, amqp_of
-from celery_reliable.publishing.retries import carry_on
+from celery_reliable.publishing.recorder import ProducingAMQP, RecordingProducer, amqp_of
 
-__all__ = ["RecordingAMQP", "install", "install_everywhere"]
+__all__ = [
+    "RecordingAMQP",
+    "carry_on",
+    "install",
+    "install_everywhere",
+]
+
+_CARRIED = (NAMED, CALL, HEIR)
+
+
+def carry_on(name: str, message: Mapping[str, Any], options: MutableMapping[str, Any]) -> None:
+    """Add our headers of the message that runs to the *options* of its retry.
+
+    Celery passes all headers on, unless one of them is called "headers": then it passes on what is
+    in that one.  Instrumentation puts its own there (https://github.com/celery/celery/issues/4875).
+
+    *message*: the headers of the retry, as Celery has made them.
+    """
+    request = current_task.request if current_task else None
+    if request is None or request.id != message.get("id") or current_task.name != name:
+        return
+    if message.get("retries", 0) <= (request.retries or 0):
+        # It is published anew, or replaced.
+        return
+    found = {key: request.get(key) for key in _CARRIED if request.get(key) is not None}
+    if found:
+        options["headers"] = {**found, **(options.get("headers") or {})}
 
 
 class RecordingAMQP(ProducingAMQP):
@@ -54,7 +77,7 @@ def install(app: Celery) -> None:
     require(Part.PRODUCER)
     if not isinstance(app.amqp, RecordingAMQP):
         check_sender(app.amqp)
-        give_part(app, "amqp", RecordingAMQP)
+        give_part(app, "amqp", f"{__name__}:{RecordingAMQP.__name__}")
         # The sender and the producers that it made before do not record.
         send_anew(app.amqp)
         subscribe_when_awaited(app)

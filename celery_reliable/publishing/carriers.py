@@ -11,9 +11,8 @@ from typing import Any
 from celery import Celery
 
 from celery_reliable.app import reliable_of
-from celery_reliable.compat.app import tasks_so_far
+from celery_reliable.compat.app import take_messages_by, tasks_so_far
 from celery_reliable.compat.notes import note, noted
-from celery_reliable.compat.tracer import take_messages_by
 from celery_reliable.message import HEIR
 from celery_reliable.options import OPTIONS, TaskOptions, is_reliable
 
@@ -93,7 +92,7 @@ def _add(base: Any, sender: Celery, **_: Any) -> None:
             }
             # It binds itself.
             task = type(own.__name__, bases, made)()
-            take_messages_by(own, "celery_reliable.worker.carriers:strategy")
+            take_messages_by(own, "celery_reliable.worker.request:strategy")
             tasks.register(task)
 
 

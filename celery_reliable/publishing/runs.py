@@ -16,7 +16,7 @@ from celery_reliable.message import NAMED, NamedWorkers
 from celery_reliable.model import TaskRef
 from celery_reliable.options import NAMING, patterns_of
 from celery_reliable.publishing.errors import NotPublished, not_sent
-from celery_reliable.publishing.naming import refuse_unreachable
+from celery_reliable.publishing.placement import refuse_unreachable
 
 __all__ = ["run_on"]
 

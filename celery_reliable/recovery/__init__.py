@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from celery_reliable.recovery.announcements import try_to_announce
+from celery_reliable.recovery.announcements import (
+    is_in_chord,
+    stored_end,
+    stored_task,
+    try_to_announce,
+)
 from celery_reliable.recovery.broker_view import BrokerView, Step
 from celery_reliable.recovery.losses import Losses
-from celery_reliable.recovery.lost_messages import MOST_BYTES
-from celery_reliable.recovery.own_queues import empty_own_queue
-from celery_reliable.recovery.pacing import Pacing
-from celery_reliable.recovery.returns import is_over
-from celery_reliable.recovery.revocations import REVOCABLE, call_off, call_off_task
-from celery_reliable.recovery.stored_results import is_in_chord, stored_end, stored_task
+from celery_reliable.recovery.lost_messages import MOST_BYTES, is_over
+from celery_reliable.recovery.named_tasks import empty_own_queue
+from celery_reliable.recovery.overdue import Pacing
+from celery_reliable.recovery.revocations import (
+    REVOCABLE,
+    RecordingControl,
+    call_off,
+    call_off_task,
+)
 from celery_reliable.recovery.sweeper import MOST_PASSES_IN_A_ROW, Sweeper
 
 __all__ = [
@@ -20,6 +28,7 @@ __all__ = [
     "BrokerView",
     "Losses",
     "Pacing",
+    "RecordingControl",
     "Step",
     "Sweeper",
     "call_off",

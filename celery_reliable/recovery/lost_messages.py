@@ -6,17 +6,34 @@ connection on which it waits, leaves a record whose message is nowhere.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
+from typing import Any
 
+from celery import Celery
+
+from celery_reliable import events
+from celery_reliable.app import reliable_of
+from celery_reliable.broker import Entry, Unacked
 from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
+from celery_reliable.leases import WorkerLease
 from celery_reliable.ledger import Ledger, answers
 from celery_reliable.log import logger
-from celery_reliable.model import Due, Record, State, SweepReport
-from celery_reliable.recovery.message_presence import RAREST_LOOK, Presence
+from celery_reliable.message import Envelope, Stamp
+from celery_reliable.model import Due, Reason, Record, State, SweepReport
+from celery_reliable.options import is_reliable
+from celery_reliable.recovery.broker_view import RAREST_LOOK, Presence
 from celery_reliable.settings import ReliableConfig
 
-__all__ = ["MOST_BYTES", "Asked", "LostMessages"]
+__all__ = [
+    "MOST_BYTES",
+    "Asked",
+    "LostMessages",
+    "Returns",
+    "is_over",
+    "stamp_of",
+]
 
 #: The most bytes of messages that a pass has in memory, unless a single one is longer.
 MOST_BYTES = 4 * 1024 * 1024
@@ -131,3 +148,159 @@ def _is_sent(record: Record) -> bool:
     """Whether a message of it should exist."""
     is_sent = record.state is State.QUEUED and not record.is_unsent
     return is_sent and not record.is_revoked
+
+
+class Returns:
+    """Gives messages of unacked hashes back to their queues, drops those of tasks that are over,
+    and buries plain tasks that were lost too often.
+    """
+
+    def __init__(self, app: Celery, ledger: Ledger, channel: Any) -> None:
+        self._app = app
+        self._config = reliable_of(app).config
+        self._ledger = ledger
+        #: Returns a channel of the broker.
+        self._channel = channel
+
+    def give_back(
+        self,
+        unacked: Unacked,
+        entries: list[Entry],
+        report: SweepReport,
+        *,
+        lease: WorkerLease | None = None,
+        last: Collection[str] = (),
+    ) -> int:
+        """Put messages in front of what waits in their queues; those of the tasks in *last* go
+        behind it.  Returns how many of *entries* are dealt with.
+
+        *lease*: of the dead worker; None when no worker is known.
+        """
+        done = 0
+        # Each goes in front of the queue, so the newest is first and the oldest ends up foremost.
+        newest = sorted(entries, key=lambda entry: entry.filed_ms, reverse=True)
+        task_ids = [entry.task_id for entry in newest]
+        found = self._ledger.find_in_groups(task_ids, most_bytes=MOST_BYTES)
+        for entry, one in zip(newest, found, strict=True):
+            try:
+                done += self._give_back(unacked, lease, entry, one.record, last, report)
+            except (LedgerRefused, LedgerUnavailable):
+                raise
+            except Exception as exc:
+                # One message that cannot be moved must not hold up the others.
+                logger.error(
+                    "not_given_back unacked=%s tag=%s error=%s",
+                    unacked.name,
+                    entry.tag,
+                    exc,
+                    exc_info=exc,
+                )
+                report.failed += 1
+        return done
+
+    def _give_back(
+        self,
+        unacked: Unacked,
+        lease: WorkerLease | None,
+        entry: Entry,
+        record: Record | None,
+        last: Collection[str],
+        report: SweepReport,
+    ) -> bool:
+        """Deal with one message; False when it has to stay for now."""
+        if is_over(self._ledger, entry, record):
+            unacked.discard(entry.tag)
+            report.dropped += 1
+            return True
+        was_opening = (
+            lease is not None and lease.verdict.may_be_opening and entry.tag == lease.opening
+        )
+        # With a count of 1 or more, a worker notes that it opens the message before it does.
+        is_last, returns = was_opening or entry.task_id in last, max(entry.returns, 1)
+        if record is None and entry.payload is not None:
+            is_plain = not (stamp_of(entry).epoch or is_reliable(self._task_of(entry)))
+            if is_plain and not self._may_move(lease, entry):
+                return False
+            # Nobody claims a plain task, so each return may be the loss of an attempt, unless its
+            # worker is known to have died of something else.
+            may_have_run = is_plain and self._may_have_run(entry)
+            is_explained = lease is not None and lease.verdict.is_opening
+            if was_opening or (may_have_run and not is_explained):
+                # The first return of a message that cannot have run counts for nothing.
+                if entry.returns >= self._config.max_losses + (not may_have_run):
+                    self._bury(unacked, entry, "opened" if was_opening else "held")
+                    report.buried += 1
+                    return True
+                is_last, returns = is_last or entry.returns > 0, entry.returns + 1
+        report.returned += unacked.give_back(
+            self._channel(), entry.tag, is_last=is_last, returns=returns
+        )
+        return True
+
+    def _task_of(self, entry: Entry) -> Any:
+        return self._app.tasks.get(entry.task_name)
+
+    def _may_move(self, lease: WorkerLease | None, entry: Entry) -> bool:
+        """Whether a plain task's message may go back although no claim would refuse a second run:
+        nobody can run it now, or Celery itself would redeliver it by now.
+        """
+        if lease is not None:
+            if lease.cause == "connection":
+                return True
+            if lease.looks_again and not self._may_have_run(entry):
+                return True
+        options = self._app.conf.broker_transport_options or {}
+        # Celery's own default on Redis is an hour.
+        timeout_ms = float(options.get("visibility_timeout", 3600)) * 1000
+        return time.time() * 1000 - entry.filed_ms > timeout_ms
+
+    def _may_have_run(self, entry: Entry) -> bool:
+        """Whether a plain task whose message is unacknowledged may have begun: not one that is
+        acknowledged before it begins.
+        """
+        return bool(getattr(self._task_of(entry), "acks_late", True))
+
+    def _bury(self, unacked: Unacked, entry: Entry, what: str) -> None:
+        whole = unacked.entry(entry.tag)
+        if whole is None or whole.payload is None:
+            # Somebody else has dealt with it.
+            return
+        task_id, losses = entry.task_id or f"lost-{entry.tag}", entry.returns + 1
+        why = f"its worker died {losses} times while it {what} the message"
+        self._ledger.bury_message(
+            task_id,
+            Reason.LOST,
+            exception=why,
+            traceback="",
+            message=Envelope.from_payload(whole.payload, entry.queue).to_text(),
+            name=entry.task_name,
+            epoch=stamp_of(entry).epoch,
+        )
+        unacked.discard(entry.tag)
+        events.task_buried(
+            app=self._app,
+            name=entry.task_name,
+            task_id=task_id,
+            reason=Reason.LOST,
+            losses=losses,
+            exception=why,
+        )
+
+
+def is_over(ledger: Ledger, entry: Entry, record: Record | None) -> bool:
+    """Whether a message is to be dropped, as its task has ended or goes on with another message.
+    *record*: what was found of the task.
+
+    It is not left to the claim to refuse it: a worker without the package would run it.
+    """
+    stamp = stamp_of(entry)
+    if record is None:
+        return bool(stamp.generation) and ledger.has_ended(
+            entry.task_id, stamp.generation, stamp.epoch
+        )
+    return record.state is State.DEAD or bool(stamp.epoch and stamp.epoch != record.epoch)
+
+
+def stamp_of(entry: Entry) -> Stamp:
+    """Return the stamp of a message; an empty one of a message without it."""
+    return Stamp.of((entry.payload or {}).get("headers"))

@@ -12,23 +12,88 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 
 from celery import Celery
+from kombu.utils.encoding import bytes_to_str
+from kombu.utils.json import loads
 
 from celery_reliable import events
 from celery_reliable.app import reliable_of
 from celery_reliable.leases import WorkerLease
 from celery_reliable.ledger import AS_IT_IS, Ledger, LivingWorker, Resent, answers
-from celery_reliable.message import Envelope, NamedWorkers, is_named
+from celery_reliable.message import Envelope, NamedWorkers, Stamp, is_named
 from celery_reliable.model import Due, Record, State, SweepReport
-from celery_reliable.publishing import placed, placed_member
-from celery_reliable.recovery.broker_view import BrokerView
-from celery_reliable.recovery.message_presence import RAREST_LOOK
-from celery_reliable.recovery.own_queues import empty_own_queue
+from celery_reliable.publishing import (
+    at_home,
+    placed,
+    placed_member,
+    resend,
+    send_all_stored,
+    send_stored,
+)
+from celery_reliable.recovery.broker_view import RAREST_LOOK, BrokerView, Waiting
 
-__all__ = ["NamedTasks"]
+__all__ = [
+    "Emptied",
+    "NamedTasks",
+    "Sending",
+    "empty_own_queue",
+]
+
+
+@dataclass(frozen=True)
+class Emptied:
+    """What became of the messages of a queue.  Counts."""
+
+    looked_at: int
+    taken: int
+
+
+def empty_own_queue(
+    app: Celery, ledger: Ledger, broker: BrokerView, queue: str, at_once: int
+) -> Emptied:
+    """Take out what names workers, of about *at_once* messages of a queue on a Redis.
+
+    Each task is due then, to be sent again from its record.  One whose record the ledger has lost
+    goes to the queue that it would have if it named nobody: whoever claims it records it anew.
+    Raises what the ledger and the broker raise.
+    """
+    found = broker.messages_in(queue, at_once)
+    named = [one for one in found if one.is_named]
+    # First it is certain that each task is sent again.  Its message is a copy from then on.
+    told = ledger.named.divert_all([(one.task_id, one.epoch) for one in named])
+    taken: list[Waiting] = []
+    lost: list[Waiting] = []
+    for one, answer in zip(named, told, strict=True):
+        (lost if isinstance(answer, answers.Absent) else taken).append(one)
+    broker.remove(taken)
+    n_sent = sum(_is_sent_home(app, ledger, broker, one) for one in lost)
+    return Emptied(len(found), len(taken) + n_sent)
+
+
+def _is_sent_home(app: Celery, ledger: Ledger, broker: BrokerView, message: Waiting) -> bool:
+    """Take out a message that has no record, and send it unless its task has ended; False where it
+    has to stay.
+
+    It is not left to the claim to refuse it: a worker without the package would run it.  And each
+    is taken out when it is sent: what fails for another does not send it once more.
+    """
+    try:
+        envelope = Envelope.from_payload(loads(bytes_to_str(message.raw)))
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return False
+    stamp = Stamp.of(envelope.headers)
+    if not (stamp.generation and ledger.has_ended(message.task_id, stamp.generation, stamp.epoch)):
+        home = at_home(envelope)
+        if home is None:
+            return False
+        resend(app, home)
+    broker.remove([message])
+    return True
+
 
 #: At most so many messages of a queue that nobody consumes are moved by one pass.
 _MOVED_AT_ONCE = 500
@@ -229,3 +294,67 @@ class NamedTasks:
             is_gone = now - since > self._config.lease_seconds and queue not in registered
             if is_gone and not done.taken:
                 self._ledger.named.unlist(queue, listed[queue])
+
+
+class Sending:
+    """Sends what a pass, or a limited task's moment, has found to be due."""
+
+    def __init__(self, app: Celery, ledger: Ledger, named: NamedTasks) -> None:
+        self._app = app
+        self._config = reliable_of(app).config
+        self._ledger = ledger
+        self._named = named
+
+    def send(self, due: Due, record: Record, report: SweepReport, stored: str = "") -> None:
+        """Send a task that is due, unless somebody else has, or it has to wait yet."""
+        message = AS_IT_IS
+        if is_named(record.message):
+            sent = self._named.message_for(record)
+            if sent is None:
+                self._named.park(due, record)
+                return
+            message = sent
+        answer = self._ledger.resend(
+            due, due_in_ms=self._config.queued_ms, stored=stored, message=message
+        )
+        if isinstance(answer, answers.Held):
+            # The worker makes it due once it has stopped the attempt, or is dead within a lease.
+            self._ledger.postpone(due, due_in_ms=self._config.lease_ms)
+        if not isinstance(answer, answers.Send):
+            return
+        if message.text:
+            self._named.sent(record, message.text)
+        report.resent += send_stored(
+            self._app,
+            self._ledger,
+            due.task_id,
+            answer,
+            again_in_ms=self._config.sweep_ms,
+            # What was lost goes first once; a task that is lost again waits behind the others.
+            is_first=record.is_limited or (record.is_unsent and record.losses == 1),
+        )
+
+    def send_limited(self, found: Sequence[tuple[Due, Record]]) -> None:
+        """Send limited tasks whose moment has come, as `send` does, in a few round trips for all.
+
+        They go in front of their queues: they have waited for longer than what stands there, and
+        behind it they would be late, and then too many at once.
+        """
+        plain = [one for one in found if one[1].is_limited and not is_named(one[1].message)]
+        told = self._ledger.resend_all([due for due, _ in plain], due_in_ms=self._config.queued_ms)
+        send_all_stored(
+            self._app,
+            self._ledger,
+            [
+                (due.task_id, answer)
+                for (due, _), answer in zip(plain, told, strict=True)
+                if isinstance(answer, answers.Send)
+            ],
+            again_in_ms=self._config.sweep_ms,
+            is_first=True,
+        )
+        held = [
+            one for one, answer in zip(plain, told, strict=True) if isinstance(answer, answers.Held)
+        ]
+        for due, record in [*held, *(one for one in found if one not in plain)]:
+            self.send(due, record, SweepReport())

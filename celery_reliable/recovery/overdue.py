@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import secrets
+from dataclasses import dataclass
+from typing import Any
+
 from celery import Celery
 
 from celery_reliable.app import reliable_of
@@ -11,22 +16,117 @@ from celery_reliable.ledger import Ledger, answers
 from celery_reliable.log import logger
 from celery_reliable.message import Envelope, seconds_until
 from celery_reliable.model import Cause, Due, Record, State, SweepReport
+from celery_reliable.options import in_force, is_limited, is_reliable
 from celery_reliable.publishing import step_up
-from celery_reliable.recovery.announcements import announce
-from celery_reliable.recovery.broker_view import BrokerView
-from celery_reliable.recovery.losses import Losses
-from celery_reliable.recovery.lost_messages import MOST_BYTES, Asked, LostMessages
-from celery_reliable.recovery.message_presence import RAREST_LOOK, Presence
-from celery_reliable.recovery.named_tasks import NamedTasks
-from celery_reliable.recovery.sending import Sending
-from celery_reliable.recovery.stored_results import (
+from celery_reliable.recovery.announcements import (
+    announce,
     has_ended_elsewhere,
     store_revoked,
     stored_elsewhere,
 )
-from celery_reliable.recovery.time_left import ClockStep, left_ms
+from celery_reliable.recovery.broker_view import RAREST_LOOK, BrokerView, Presence
+from celery_reliable.recovery.losses import Losses
+from celery_reliable.recovery.lost_messages import MOST_BYTES, Asked, LostMessages
+from celery_reliable.recovery.named_tasks import NamedTasks, Sending
 
-__all__ = ["Overdue"]
+__all__ = [
+    "ClockStep",
+    "Overdue",
+    "Pacing",
+    "left_ms",
+]
+
+
+@dataclass(frozen=True)
+class ClockStep:
+    """The last step forward of the server's clock, in ms: when it was seen, and how far it went."""
+
+    seen_ms: int
+    by_ms: int
+
+    @classmethod
+    def of(cls, begun: answers.Begun) -> ClockStep | None:
+        """Return the step that the beginning of a pass was told of; None if there was none."""
+        if begun.stepped_ms is None or begun.stepped_by_ms is None:
+            return None
+        return cls(begun.stepped_ms, begun.stepped_by_ms)
+
+
+def left_ms(task: Any, record: Record, now_ms: int, step: ClockStep | None) -> int:
+    """Return how many ms of its time to run a running attempt of *task* has left.
+
+    A *step* of the server's clock while it ran is taken off.  0 if it began in the future.
+    """
+    ran_ms = now_ms - record.claimed_ms
+    if step is not None and record.claimed_ms + step.by_ms <= step.seen_ms:
+        ran_ms -= step.by_ms
+    return int(_time_to_run_seconds(task, record) * 1000) - ran_ms if ran_ms >= 0 else 0
+
+
+def _time_to_run_seconds(task: Any, record: Record) -> float:
+    """Return the seconds that an attempt may run without a touch; 0 for no limit."""
+    try:
+        headers = Envelope.from_text(record.message).headers
+    except ValueError:
+        headers = {}
+    return float(in_force(task, "time_to_run_seconds", headers) or 0)
+
+
+#: For so long who looks after the lines is believed to do so; so often the others ask.
+_LEASE_MS = 1000
+#: A task that is so late is sent by whoever asks.
+_LATE_MS = 200
+#: A moment may be given at any time, and be near: so often the lines are looked at.
+_LOOK_SECONDS = 0.05
+_AT_ONCE = 100
+
+
+class Pacing:
+    """Sends an app's limited tasks when they may begin.  One worker does so at a time; when that is
+    gone or too slow another one does.
+    """
+
+    def __init__(self, app: Celery, ledger: Ledger, sending: Sending) -> None:
+        self._ledger = ledger
+        self._sending = sending
+        self._name = secrets.token_hex(4)
+        self._tasks = sorted(
+            name for name, task in app.tasks.items() if is_reliable(task) and is_limited(task)
+        )
+        self._whose = hashlib.sha256("\n".join(self._tasks).encode()).hexdigest()[:12]
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether the app has limited tasks."""
+        return bool(self._tasks)
+
+    def turn(self) -> float:
+        """Send what may begin by now; return the seconds after which to ask again.
+
+        Raises LedgerUnavailable and LedgerRefused.
+        """
+        answer = self._ledger.paces.ripe(
+            self._tasks,
+            whose=self._whose,
+            worker=self._name,
+            lease_ms=_LEASE_MS,
+            late_ms=_LATE_MS,
+            limit=_AT_ONCE,
+        )
+        if isinstance(answer, answers.Another):
+            return answer.wait_ms / 1000
+        if answer.dues:
+            ids = [due.task_id for due in answer.dues]
+            found = self._ledger.find_in_groups(ids, most_bytes=MOST_BYTES)
+            self._sending.send_limited(
+                [
+                    (due, one.record)
+                    for due, one in zip(answer.dues, found, strict=True)
+                    if one.record is not None
+                ]
+            )
+        return min(answer.wait_ms / 1000, _LOOK_SECONDS)
+
 
 #: How long a replaced task's id waits for a canvas of which no member is known to live.
 _LONGEST_WAITING_MS = 24 * 60 * 60 * 1000

@@ -1,20 +1,29 @@
-"""Revocations at the ledger: a task that nobody runs is forgotten, a running one is marked."""
+"""Revocations at the ledger: a task that nobody runs is forgotten, a running one is marked.
+
+`RecordingControl` records what `app.control` revokes.  Workers remember what is revoked as long as
+they live, and hear it only while they listen.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import islice
+from typing import Any
+from uuid import UUID
 
 from celery import Celery
+from celery.app.control import Control
+from celery.utils.functional import maybe_list
 
 from celery_reliable.app import reliable_of
 from celery_reliable.exceptions import LedgerUnavailable
 from celery_reliable.ledger import Found, Ledger, answers
 from celery_reliable.log import logger
+from celery_reliable.message import id_as_text
 from celery_reliable.model import Record, State
-from celery_reliable.recovery.stored_results import try_to_store_revoked
+from celery_reliable.recovery.announcements import try_to_store_revoked
 
-__all__ = ["REVOCABLE", "call_off", "call_off_task"]
+__all__ = ["REVOCABLE", "RecordingControl", "call_off", "call_off_task"]
 
 #: The states of tasks that can be revoked.
 REVOCABLE = (State.PARKED, State.QUEUED, State.RUNNING)
@@ -92,3 +101,22 @@ def call_off_task(
         # Its attempt has ended meanwhile and was to be followed by another.
         try_to_store_revoked(app, record)
     return answer
+
+
+class RecordingControl(Control):
+    """Celery's control with the ledger told of what is revoked."""
+
+    def revoke(self, task_id: Any, destination: Any = None, *args: Any, **kwargs: Any) -> Any:
+        """Tell workers to revoke a task (or a list of them), and the ledger, unless only some
+        workers are to hear it.
+        """
+        # Workers know a task by the text of its id.
+        ids = (str, bytes, UUID)
+        if isinstance(task_id, ids):
+            task_id = id_as_text(task_id)
+        else:
+            task_id = [id_as_text(one) if isinstance(one, ids) else one for one in task_id or []]
+        # First: what is sent may be waited for, and the broker may be away.
+        if destination is None:
+            call_off(self.app, maybe_list(task_id) or [])
+        return super().revoke(task_id, destination, *args, **kwargs)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from celery_reliable.redis_io.connection import Line
-from celery_reliable.redis_io.errors import (
+from celery_reliable.redis_io.connection import (
+    Line,
     is_of_cluster,
     is_of_full_server,
     is_transient,

@@ -2,15 +2,122 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import redis
+from redis import exceptions as errors
 
+from celery_reliable.compat.notes import note, noted
 from celery_reliable.compat.redis import ask, has_something_to_read
-from celery_reliable.redis_io.errors import undone
 
-__all__ = ["Line"]
+__all__ = [
+    "Line",
+    "is_of_cluster",
+    "is_of_full_server",
+    "is_transient",
+    "is_undone",
+    "left_out_when_full",
+    "losing",
+    "refuses_writes",
+    "undone",
+]
+
+#: Errors after which nothing is known about whether the command was executed, or that pass by
+#: themselves: a server that loads its data, a replica that is about to be promoted, a cluster
+#: without a slot.
+_PASSING = (
+    errors.ConnectionError,
+    errors.TimeoutError,
+    errors.BusyLoadingError,
+    errors.ReadOnlyError,
+    errors.TryAgainError,
+    errors.ClusterDownError,
+    errors.MasterDownError,
+    OSError,
+)
+#: The same as they read before Redis 7 from the middle of a script, and those without a class.  The
+#: last one ends a blocking command of a master that is made a replica.
+_PASSING_REPLY = re.compile(
+    r"(?:^|-)(?:READONLY|LOADING|MASTERDOWN|NOREPLICAS|TRYAGAIN|CLUSTERDOWN|BUSY|UNBLOCKED) "
+)
+#: What a server says that takes no writes: alone, in a script, in a transaction.  Redis-py takes
+#: the first word from some.
+_REFUSING_REPLY = re.compile(
+    r"(?:^|-|caused error: )(?:READONLY|NOREPLICAS|OOM|MISCONF) |used memory > 'maxmemory'"
+    r"|write against a read only replica"
+)
+
+
+def is_transient(exc: BaseException) -> bool:
+    """Whether an error says nothing of what was asked, and may be another one a moment later."""
+    return isinstance(exc, _PASSING) or _PASSING_REPLY.search(str(exc)) is not None
+
+
+def refuses_writes(exc: BaseException) -> bool:
+    """Whether a server says that it takes no writes as it is: a replica, one that misses its own
+    replicas, one that is full, or that cannot save.
+    """
+    return isinstance(exc, redis.RedisError) and _REFUSING_REPLY.search(str(exc)) is not None
+
+
+def is_of_full_server(exc: BaseException) -> bool:
+    """Whether a server refuses to write although it is the right one: it is full, or cannot save.
+
+    A replica, or a master without its replicas, is a lost connection (`losing`).
+    """
+    return isinstance(exc, redis.ResponseError) and refuses_writes(exc)
+
+
+@contextmanager
+def left_out_when_full() -> Iterator[None]:
+    """Leave out what a full server refuses, and a worker that starts does not need just now."""
+    try:
+        yield
+    except redis.ResponseError as exc:
+        if not is_of_full_server(exc):
+            raise
+
+
+def is_of_cluster(exc: BaseException) -> bool:
+    """Whether an error is what a node of a Redis Cluster says of keys that are elsewhere."""
+    return isinstance(exc, (errors.AskError, errors.ClusterCrossSlotError))
+
+
+def undone(exc: BaseException) -> BaseException:
+    """Note on an error that nothing can have been executed of what it is about."""
+    note(exc, "undone", True)
+    return exc
+
+
+def is_undone(exc: BaseException) -> bool:
+    """Whether that was noted."""
+    return bool(noted(exc, "undone"))
+
+
+def losing(connection_class: Any) -> Any:
+    """Return a class of connections for which such a reply is a lost connection.
+
+    Whoever connects anew may find another server there: that which was promoted instead.
+    """
+
+    class Connection(connection_class):
+        def read_response(self, *args: Any, **kwargs: Any) -> Any:
+            try:
+                return super().read_response(*args, **kwargs)
+            except redis.BusyLoadingError as exc:
+                undone(exc)
+                raise
+            except redis.ResponseError as exc:
+                if not is_transient(exc):
+                    raise
+                self.disconnect()
+                # What is refused was not begun.
+                raise undone(redis.ConnectionError(f"{type(exc).__name__}: {exc}")) from exc
+
+    return Connection
 
 
 class Line:

@@ -2,16 +2,54 @@
 
 from __future__ import annotations
 
-from celery_reliable.results.backend import (
-    PatientBackend,
-    before_retry,
-    fail_again,
-    fail_as_buried,
-    marks,
-)
-from celery_reliable.results.chords import tell_chord, tell_chord_patiently
-from celery_reliable.results.servers import is_celerys_redis, results_server_of
-from celery_reliable.results.stored import NOTHING, is_of, mark, may_have_lived_before, seen
+from typing import TYPE_CHECKING
+
+from celery_reliable.lazy import lazy_door
+
+if TYPE_CHECKING:
+    from celery_reliable.results.backend import (
+        PatientBackend,
+        before_retry,
+        fail_again,
+        fail_as_buried,
+        marks,
+    )
+    from celery_reliable.results.chords import tell_chord, tell_chord_patiently
+    from celery_reliable.results.stored import (
+        NOTHING,
+        is_celerys_redis,
+        is_of,
+        mark,
+        may_have_lived_before,
+        results_server_of,
+        seen,
+    )
+else:
+    __getattr__ = lazy_door(
+        __name__,
+        {
+            "backend": (
+                "PatientBackend",
+                "before_retry",
+                "fail_again",
+                "fail_as_buried",
+                "marks",
+            ),
+            "chords": (
+                "tell_chord",
+                "tell_chord_patiently",
+            ),
+            "stored": (
+                "NOTHING",
+                "is_celerys_redis",
+                "is_of",
+                "mark",
+                "may_have_lived_before",
+                "results_server_of",
+                "seen",
+            ),
+        },
+    )
 
 __all__ = [
     "NOTHING",

@@ -32,6 +32,7 @@ from celery_reliable.ledger import FOREVER, answers
 from celery_reliable.log import logger
 from celery_reliable.model import DeadLetter, StoredResult
 from celery_reliable.options import is_unique, keep_ms
+from celery_reliable.results.chords import may_pass
 from celery_reliable.results.fenced import (
     FencedBackend,
     SupersededError,
@@ -40,7 +41,6 @@ from celery_reliable.results.fenced import (
     store_fenced,
     store_state,
 )
-from celery_reliable.results.passing import may_pass
 from celery_reliable.results.stored import MARK, mark
 
 __all__ = ["PatientBackend", "before_retry", "fail_again", "fail_as_buried", "marks"]

@@ -15,9 +15,34 @@ from celery.app.task import Context
 
 from celery_reliable.compat.chord_counts import chord_progress, counts_chords
 from celery_reliable.log import logger
-from celery_reliable.results.passing import may_pass
+from celery_reliable.redis_io import refuses_writes
 
-__all__ = ["tell_chord", "tell_chord_patiently"]
+__all__ = [
+    "may_pass",
+    "tell_chord",
+    "tell_chord_patiently",
+]
+
+#: What the drivers of databases raise when they have lost the server (PEP 249).  Kombu calls so
+#: what a broker does not take, and with it this package what is not published.
+_LOST_DATABASE = frozenset({"InterfaceError", "OperationalError"})
+
+
+def may_pass(backend: Any, exc: BaseException | None) -> bool:
+    """Whether an error of storing passes by itself."""
+    if exc is None:
+        return False
+    names = {cls.__name__ for cls in type(exc).__mro__}
+    return (
+        # First: some backends mend their connection when they are asked.
+        backend.exception_safe_to_retry(exc)
+        or refuses_writes(exc)
+        or isinstance(exc, OSError)
+        or bool(names & _LOST_DATABASE)
+        # Celery's own retries end in an error of Celery's, with the driver's as its cause.
+        or may_pass(backend, exc.__cause__)
+    )
+
 
 #: A claim to send a chord's body lasts for a few attempts to connect to the broker.
 _PATIENCE_SECONDS = 60.0

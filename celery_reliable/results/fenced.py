@@ -23,7 +23,7 @@ from celery_reliable.exceptions import LedgerForbidden, LedgerRefused, LedgerUna
 from celery_reliable.ledger import FOREVER, Ledger, answers
 from celery_reliable.log import logger
 from celery_reliable.model import DeadLetter, StoredResult
-from celery_reliable.results.servers import results_server_of
+from celery_reliable.results.stored import results_server_of
 
 __all__ = [
     "FencedBackend",

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from celery_reliable.settings.config import ReliableConfig
-from celery_reliable.settings.rights import acl_rule
-from celery_reliable.settings.urls import REDIS_SCHEMES, sanitized_url, split_urls
 from celery_reliable.settings.values import (
     MAX_SECONDS,
+    REDIS_SCHEMES,
     Rule,
+    acl_rule,
     did_you_mean,
     is_number,
     nearest,
     one_of,
     or_none,
+    sanitized_url,
     seconds,
+    split_urls,
     that,
     whole,
 )

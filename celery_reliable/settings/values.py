@@ -6,25 +6,78 @@ A rule returns what was expected in place of a value, or "" if the value will do
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from celery_reliable.settings.urls import REDIS_SCHEMES, sanitized_url
-
 __all__ = [
     "MAX_SECONDS",
+    "REDIS_SCHEMES",
     "Rule",
+    "acl_rule",
     "did_you_mean",
     "is_number",
     "nearest",
     "one_of",
     "or_none",
+    "sanitized_url",
     "seconds",
     "shown_value",
+    "split_urls",
     "that",
     "url",
     "whole",
 ]
+
+#: Of a namespace; `celery*` stands for queues, results and unacked hashes.
+_KEYS: Final = ("~{{{namespace}:0}}:*", "~celery*", "~unacked*", "~_kombu.*", "~*.pidbox*", "&*")
+_COMMANDS: Final = """
+    -@all +hello +ping +info +time +multi +exec +discard +eval +evalsha +script|load +script|exists
+    +select +client|id +client|list +config|get
+    +get +set +setex +mget +del +exists +expire +pexpire +pttl
+    +hget +hmget +hset +hdel +hgetall +hkeys +hlen +hstrlen +hexists +hincrby +hscan
+    +zadd +zrem +zscore +zcard +zcount +zlexcount +zrank +zrange +zrevrange +zrangebyscore
+    +zrevrangebyscore +xadd +xread +xrevrange
+    +sadd +srem +smembers +sismember +llen +lindex +lrange +lpush +rpush +rpop +brpop
+    +lmove +blmove
+    +watch +unwatch +publish +subscribe +unsubscribe +psubscribe +punsubscribe
+"""
+
+
+def acl_rule(namespace: str, *, queues: Iterable[str] = ()) -> tuple[str, ...]:
+    """Return the least that a user needs whose database holds broker, ledger and results: the words
+    of `ACL SETUSER`, without his name and password.
+
+    *queues*: names of queues; those that no other pattern fits get one of their own.
+    """
+    own = [f"~{name}*" for name in sorted(set(queues)) if not name.startswith("celery")]
+    keys = [pattern.format(namespace=namespace) for pattern in _KEYS]
+    return ("resetkeys", "resetchannels", *keys[:-1], *own, keys[-1], *_COMMANDS.split())
+
+
+#: What the URL of a Redis may begin with: a `REDIS_URL`, or the broker's.
+REDIS_SCHEMES: Final = ("redis", "rediss", "unix", "redis+socket", "rediss+socket", "sentinel")
+
+
+def sanitized_url(url: str) -> str:
+    """Return `url` without user and password, also when it is malformed or a list of URLs."""
+    return ";".join(_sanitized(part) for part in split_urls(url))
+
+
+def split_urls(url: str) -> list[str]:
+    """Return the URLs of a list, as Celery writes them for Sentinels."""
+    return re.split(r";(?=[\w+]+://)", url.rstrip(";"))
+
+
+def _sanitized(url: str) -> str:
+    until_at = re.compile(r"^([\w+]+://)?.*@", flags=re.DOTALL)
+    found = re.search(r"(?i)password=", url)
+    if found is not None and "@" in url[found.end() :]:
+        # Either the "@" is this password's, or it ends another that has "password=" in it.
+        return until_at.sub(r"\1**", url[: url.rindex("@") + 1])
+    # The last "@" ends the password even where it was not quoted as it should be.
+    return re.sub(r"(?i)(password=)[^&]*", r"\1**", until_at.sub(r"\1**@", url))
+
 
 Rule = Callable[[Any], str]
 

@@ -20,18 +20,15 @@ from celery_reliable.compat.consumer import (
     raise_prefetch_count,
 )
 from celery_reliable.compat.kombu import held_tags
-from celery_reliable.compat.pool import hear_of_ends
-from celery_reliable.compat.pool_writes import write_now
-from celery_reliable.compat.requests_now import fetched_requests, running_requests
+from celery_reliable.compat.pool import hear_of_ends, write_now
+from celery_reliable.compat.request import fetched_requests, running_requests
 from celery_reliable.log import logger
 from celery_reliable.message import task_id_of
-from celery_reliable.worker import child_deaths
+from celery_reliable.worker import claims
 from celery_reliable.worker.arrivals import Arrivals
-from celery_reliable.worker.early_claims import EarlyClaims
-from celery_reliable.worker.early_moments import EarlyMoments
-from celery_reliable.worker.long_deliveries import LongDeliveries
-from celery_reliable.worker.openings import Openings
-from celery_reliable.worker.unbegun import Unbegun
+from celery_reliable.worker.early_claims import EarlyClaims, EarlyMoments
+from celery_reliable.worker.unbegun import LongDeliveries, Unbegun
+from celery_reliable.worker.unprocessable import Openings
 from celery_reliable.worker.worker_step import WorkerStep, step_of
 
 __all__ = ["ConsumerStep"]
@@ -144,7 +141,7 @@ class ConsumerStep(bootsteps.StartStopStep):
             # A monitor switches the events of tasks on and off.
             groups = dispatcher.groups
             step.process.sends_events = dispatcher.enabled and (not groups or "task" in groups)
-        child_deaths.watch.look()
+        claims.watch.look()
         # Repeats what could not be told while the ledger was away.
         step.openings.end()
         if step.unacked is not None:

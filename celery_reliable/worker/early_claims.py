@@ -23,13 +23,61 @@ from celery_reliable.compat.notes import noted
 from celery_reliable.compat.pool import n_processes_up
 from celery_reliable.compat.tracer import has_default_strategy
 from celery_reliable.context import WorkerProcess
+from celery_reliable.exceptions import ReliableError
 from celery_reliable.ledger import answers
+from celery_reliable.log import logger
 from celery_reliable.message import NAMED, NamedWorkers, Stamp, returns_of
 from celery_reliable.model import Claim, ClaimRequest
-from celery_reliable.options import in_force, is_limited, is_reliable, task_ref
-from celery_reliable.worker.left_out import LeftOut
+from celery_reliable.options import (
+    in_force,
+    is_limited,
+    is_per_object,
+    is_reliable,
+    rate_of,
+    task_ref,
+)
+from celery_reliable.orders import Orders
+from celery_reliable.publishing import TWINS
+from celery_reliable.worker.claims import PATIENCE_SECONDS
 
-__all__ = ["Answered", "EarlyClaim", "EarlyClaims", "Watched"]
+__all__ = [
+    "Answered",
+    "EarlyClaim",
+    "EarlyClaims",
+    "EarlyMoments",
+    "LeftOut",
+    "Watched",
+]
+
+
+class LeftOut:
+    """The names of the reliable tasks of a worker that *is_left_out* says true of, for the main
+    loop; among them Celery's own tasks whose twins are reliable.
+
+    They are asked for with each message that finds an idle process, so they are kept until an order
+    is made or ends, a task is added, or a rate limit is set.
+    """
+
+    def __init__(self, process: WorkerProcess, is_left_out: Callable[[Any], bool]) -> None:
+        self._process = process
+        self._is_left_out = is_left_out
+        #: By what the names were found: orders, how many tasks there are, and their rate limits.
+        self._seen: tuple[Orders, int, list[Any]] | None = None
+        self._names: list[str] = []
+
+    def names(self, c: Any) -> list[str]:
+        """Return the names, with the worker's consumer *c*; the same list while nothing changes."""
+        orders, tasks = self._process.orders, c.app.tasks
+        seen, now = self._seen, (orders, len(tasks), list(c.task_buckets.values()))
+        if seen is None or seen[0] is not orders or seen[1:] != now[1:]:
+            self._names = [
+                # The name that messages have.
+                TWINS.get(one.name, one.name)
+                for one in tasks.values()
+                if is_reliable(one) and (one.name in TWINS or self._is_left_out(one))
+            ]
+            self._seen = now
+        return self._names
 
 
 class Answered(Protocol):
@@ -222,3 +270,55 @@ class EarlyClaims:
             return False
         n_up = n_processes_up(self._consumer.pool)
         return n_up is None or n_up > len(state.reserved_requests) + self._n_shifts()
+
+
+class EarlyMoments:
+    """Asks for one consumer whether a message's task has to wait for its moment.
+
+    Whose moment has come asks for it in its process, when that is about to begin it.
+    """
+
+    def __init__(self, c: Any, process: WorkerProcess) -> None:
+        self._app = c.app
+        self._process = process
+        self._paces = reliable_of(c.app).ledger.paces
+
+    def __call__(self, payload: dict[str, Any]) -> bool:
+        """Whether the task of a message is parked: then the message has to be dropped."""
+        headers = payload.get("headers") or {}
+        name, task_id = headers.get("task"), headers.get("id")
+        task: Any = self._app.tasks.get(name) if isinstance(name, str) else None
+        if (
+            not is_reliable(task)
+            or not is_limited(task)
+            # Which object it is of says only its body.
+            or is_per_object(type(task).rate)
+            or not isinstance(task_id, str)
+            or task_id in state.revoked
+            # It asks after its time, and where it may run.
+            or headers.get("eta")
+            or headers.get("expires")
+            or NAMED in headers
+        ):
+            return False
+        rate, epoch = rate_of(task, (), {}), Stamp.of(headers).epoch
+        if rate is None or not epoch or not self._process.surely_holds(self._process.id):
+            return False
+        try:
+            answer = self._paces.reserve(
+                task_id,
+                task.name,
+                rate,
+                epoch=epoch,
+                only_to_wait=True,
+                patience_seconds=PATIENCE_SECONDS,
+            )
+        except ReliableError:
+            # Its process asks again, and waits longer.
+            return False
+        if not isinstance(answer, answers.ParkedUntil):
+            return False
+        logger.debug(
+            "task_too_early name=%s id=%s until=%s", task.name, task_id, answer.due_ms / 1000
+        )
+        return True

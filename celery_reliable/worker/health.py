@@ -4,18 +4,264 @@ PROBE_DIRECTORY.
 
 from __future__ import annotations
 
-from typing import Protocol
+import json
+import os
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, Protocol
+
+from celery.worker import state
 
 from celery_reliable import clock
 from celery_reliable.app import Reliable
 from celery_reliable.context import WorkerProcess
+from celery_reliable.exceptions import ConfigurationError
 from celery_reliable.leases import too_long_seconds
+from celery_reliable.log import logger
+from celery_reliable.native_threads import NativeThread
 from celery_reliable.recovery import BrokerView
-from celery_reliable.worker.doing import Doing
-from celery_reliable.worker.signs import Signs
-from celery_reliable.worker.unserved import Unserved
+from celery_reliable_probe import SUFFIX, identity_of, is_there, name_of
 
-__all__ = ["Health"]
+__all__ = [
+    "Doing",
+    "Health",
+    "Signs",
+    "Unserved",
+]
+
+_EVERY_SECONDS = 1.0
+#: What others left, and nobody has touched for so long, is nobody's.  Of a process in another
+#: container nothing else can be told.
+_LEFT_SECONDS = 3600.0
+_STOP_SECONDS = 2.0
+
+
+class Told(Protocol):
+    """What is said of a worker."""
+
+    def why_not_alive(self) -> str:
+        """Why only a new start can help it; empty while it lives."""
+
+    def why_not_ready(self) -> str:
+        """Why it takes no task just now; empty when it would."""
+
+
+class Signs(NativeThread):
+    """Writes one file a second, also while the main loop stands or waits for a server.
+
+    It is written anew and renamed, so that nobody reads half of it.
+    """
+
+    def __init__(
+        self, directory: str, *, nodename: str, pid: int, lease_seconds: float, told: Told
+    ) -> None:
+        """Say it for the first time.  Raises ConfigurationError where that cannot be written."""
+        super().__init__("celery-reliable-signs")
+        self._path = os.path.join(directory, name_of(nodename, pid))
+        self._told = told
+        self._always = {
+            "nodename": nodename,
+            "identity": identity_of(pid),
+            "fresh_seconds": lease_seconds,
+        }
+        self._has_failed = False
+        try:
+            os.makedirs(directory, exist_ok=True)
+            _clear(directory)
+            self._write()
+        except OSError as exc:
+            raise ConfigurationError(
+                f"PROBE_DIRECTORY is {directory!r}, where this worker cannot write: "
+                f"{exc.strerror}. Name a directory of its user's, in memory if there is one."
+            ) from exc
+
+    def run(self) -> None:
+        """Say it until told to stop."""
+        while not self.stop_asked(_EVERY_SECONDS):
+            try:
+                self._write()
+                self._has_failed = False
+            except OSError as exc:
+                # Probes see that it says nothing.
+                if not self._has_failed:
+                    logger.warning("sign_not_written path=%s error=%s", self._path, exc)
+                self._has_failed = True
+
+    def stop(self) -> None:
+        """End the thread, and remove the file: there is no such worker any more."""
+        self.ask_to_stop()
+        self.join(_STOP_SECONDS)
+        with suppress(OSError):
+            os.unlink(self._path)
+
+    def _write(self) -> None:
+        sign = {
+            **self._always,
+            "not_alive": self._told.why_not_alive(),
+            "not_ready": self._told.why_not_ready(),
+            "written": time.monotonic(),
+        }
+        partial = f"{self._path}.partial"
+        # Without a file object: its lock might be held at a fork.
+        number = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        try:
+            os.write(number, json.dumps(sign).encode())
+        finally:
+            os.close(number)
+        os.replace(partial, self._path)
+
+
+def _clear(directory: str) -> None:
+    """Remove the files of workers that have ended without doing so."""
+    for name in os.listdir(directory):
+        if not name.endswith(SUFFIX):
+            continue
+        path = os.path.join(directory, name)
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            with open(path, encoding="utf-8") as file:
+                identity = json.load(file)["identity"]
+            is_of_here = identity["pids"] == identity_of(os.getpid())["pids"]
+            is_old = time.time() - os.stat(path).st_mtime > _LEFT_SECONDS
+            if is_old or (is_of_here and not is_there(identity)):
+                os.unlink(path)
+
+
+#: Who consumes more than these tells of the first.
+_MOST_QUEUES = 100
+
+
+class _Unseen(Protocol):
+    @property
+    def n_unseen(self) -> int:
+        """How many run of which Celery's state has no request."""
+
+
+class Doing:
+    """What the main loop saw last; any thread may ask."""
+
+    def __init__(self) -> None:
+        self._consumer: dict[str, Any] = {}
+        self._begun = -1
+        self._moved_at = time.monotonic()
+        #: What processes of the pool run by themselves, of which Celery does not know.
+        self.shifts: _Unseen | None = None
+
+    def look(self, c: Any) -> None:
+        """Note what Celery's consumer *c* consumes, and whether tasks begin; by the main loop."""
+        # Tasks of every base, those that a pool has accepted.
+        begun = self.begun
+        if begun != self._begun:
+            self._begun, self._moved_at = begun, time.monotonic()
+        # None while a connection is made.
+        queues = sorted(queue.name for queue in getattr(c.task_consumer, "queues", ()))
+        self._consumer = {
+            "queues": queues[:_MOST_QUEUES],
+            "slots": int(getattr(c.pool, "num_processes", 0) or 0),
+        }
+
+    @property
+    def begun(self) -> int:
+        """How many tasks have begun here, of every base."""
+        return int(state.all_total_count[0])
+
+    @property
+    def queues(self) -> list[str]:
+        """What is consumed; empty before the first look."""
+        return list(self._consumer.get("queues", ()))
+
+    @property
+    def is_free(self) -> bool:
+        """Whether a slot is free, and nothing that was fetched is still to begin."""
+        running, slots = len(state.active_requests), self._consumer.get("slots", 0)
+        return running + self._n_shifts < slots and len(state.reserved_requests) <= running
+
+    @property
+    def _n_shifts(self) -> int:
+        return self.shifts.n_unseen if self.shifts is not None else 0
+
+    def told(self, turned_at: float, *, is_leaving: bool, orders: int = 0) -> str:
+        """Return it as JSON, with what runs, and when the main loop turned last and a task began
+        last, as seconds ago; empty before the first look.
+
+        *is_leaving*: its shutdown has begun, so that it neither turns nor takes anything.
+        *orders*: the version of the orders that it has heard of.
+        """
+        if not self._consumer:
+            return ""
+        now = time.monotonic()
+        begun, running = self.begun, len(state.active_requests) + self._n_shifts
+        moved_at = self._moved_at if begun == self._begun else now
+        return json.dumps(
+            {
+                **self._consumer,
+                # With `solo` the main loop runs it, and does not look meanwhile.
+                "running": running,
+                "fetched": max(running, len(state.reserved_requests) + self._n_shifts),
+                "begun": begun,
+                "turned": round(now - turned_at, 1),
+                "moved": round(now - moved_at, 1),
+                "leaving": is_leaving,
+                "orders": orders,
+                # By this host, to be compared with the server's.
+                "clock": round(time.time(), 3),
+            }
+        )
+
+
+#: So often within the time after which it is believed.
+_LOOKS = 4
+
+
+class Unserved:
+    """Looks from time to time, by one thread; any other may ask.
+
+    All by this process's own clock.  A worker that is busy, or holds what it has not begun (for an
+    ETA, or a rate limit), is not looked at; nor is a queue that an order of an operator holds back.
+    """
+
+    def __init__(
+        self, seen: Doing, patience_seconds: float, is_held_back: Callable[[str], bool]
+    ) -> None:
+        self._seen = seen
+        self._patience_seconds = patience_seconds
+        self._is_held_back = is_held_back
+        self._looked_at = 0.0
+        self._begun = -1
+        #: Since when every look has found work; None: the last one has not.
+        self._since: float | None = None
+
+    @property
+    def seconds(self) -> float:
+        """For how long, if that is too long; else 0."""
+        since = self._since
+        if since is None or self._begun != self._seen.begun:
+            return 0.0
+        seconds = time.monotonic() - since
+        return seconds if seconds > self._patience_seconds else 0.0
+
+    def look(self, broker: BrokerView) -> None:
+        """Look at the queues, if it is time for it and the worker is free.  Raises what the broker
+        raises.
+        """
+        begun, now = self._seen.begun, time.monotonic()
+        if begun != self._begun or not self._seen.is_free:
+            self._begun, self._since = begun, None
+            return
+        if now - self._looked_at < self._patience_seconds / _LOOKS:
+            return
+        self._looked_at = now
+        since, self._since = self._since, None
+        if waits(broker, [one for one in self._seen.queues if not self._is_held_back(one)]):
+            self._since = now if since is None else since
+
+
+def waits(broker: BrokerView, queues: Sequence[str]) -> bool:
+    """Whether a message waits in one of *queues*."""
+    if broker.is_redis:
+        return any(step.depth for name in queues for step in broker.steps(name, 0))
+    found = broker.declared_all(queues).values()
+    return any(one is not None and one[0] for one in found)
 
 
 class Worker(Protocol):

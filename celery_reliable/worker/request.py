@@ -15,6 +15,7 @@ from celery.exceptions import Ignore, InvalidTaskError, Reject, Retry
 from celery.signals import task_revoked
 from celery.worker import state
 from kombu.utils.encoding import safe_repr
+from kombu.utils.imports import symbol_by_name
 
 from celery_reliable import clock, events
 from celery_reliable.app import reliable_of
@@ -25,12 +26,33 @@ from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
 from celery_reliable.log import logger
 from celery_reliable.message import Stamp, text_as_sent
 from celery_reliable.options import is_reliable
-from celery_reliable.worker import own_claim, throughput
-from celery_reliable.worker.children import end_child
+from celery_reliable.publishing import CARRIERS
+from celery_reliable.worker import claims, throughput
+from celery_reliable.worker.claims import end_child, end_lost
 from celery_reliable.worker.early_claims import EarlyClaim
-from celery_reliable.worker.lost_child import end_lost
 
-__all__ = ["ReliableRequest"]
+__all__ = [
+    "ReliableRequest",
+    "strategy",
+]
+
+
+def strategy(task: Any, app: Any, consumer: Any, **options: Any) -> Any:
+    """Return what takes the messages of such a task: a stamped one is the twin's."""
+    twin = app.tasks[CARRIERS[task.name]]
+    take_own, take_twins = (
+        symbol_by_name(twin.Strategy)(one, app, consumer, **options) for one in (task, twin)
+    )
+
+    def take(message: Any, *args: Any, **kwargs: Any) -> Any:
+        if not Stamp.of(message.headers).generation:
+            return take_own(message, *args, **kwargs)
+        # By its name a process of the pool finds the task.
+        message.headers["task"] = twin.name
+        return take_twins(message, *args, **kwargs)
+
+    return take
+
 
 #: With what a child ends that was stopped on purpose.
 _STOPPED = (Terminated, WorkerLostError, SystemExit, KeyboardInterrupt)
@@ -136,7 +158,7 @@ class ReliableRequest(OpenRequest):
             state.task_ready(self)
             # A worker that ends at once releases all that is to run again.
             if self.is_revoked or not state.should_terminate:
-                own_claim.end_stopped(self)
+                claims.end_stopped(self)
             return
         is_untold = isinstance(exc, MemoryError) and not return_ok
         if is_untold or isinstance(exc, Terminated) or not isinstance(exc, Exception):
@@ -154,7 +176,7 @@ class ReliableRequest(OpenRequest):
 
     def _lost(self, exc: BaseException) -> None:
         try:
-            is_called_off = self.id in state.revoked and own_claim.own_record(self) is not None
+            is_called_off = self.id in state.revoked and claims.own_record(self) is not None
             if is_called_off and self.revoked():
                 # Run again, it could meet workers that have forgotten the revocation.
                 return
@@ -175,14 +197,14 @@ class ReliableRequest(OpenRequest):
         # billiard stops the process only when hooks and receivers have returned, and before Celery
         # calls those it forgets the request.
         end_child(self.worker_pid)
-        with own_claim.ending(self.reliable_token), events.through(self._send):
+        with claims.ending(self.reliable_token), events.through(self._send):
             if self.is_revoked:
                 state.task_ready(self)
-                own_claim.end_stopped(self)
-            elif own_claim.may_fail(self):
-                own_claim.conclude(self)
+                claims.end_stopped(self)
+            elif claims.may_fail(self):
+                claims.conclude(self)
                 is_owed = not self._try_to_fail(exc_info, send_failed_event, return_ok)
-                own_claim.end_over_limit(self, exc_info, exc, is_owed=is_owed)
+                claims.end_over_limit(self, exc_info, exc, is_owed=is_owed)
             else:
                 # It has ended at the very moment of its limit.
                 self._lost(exc)
@@ -249,7 +271,7 @@ class ReliableRequest(OpenRequest):
             fields = {"terminated": terminated, "signum": signum, "expired": expired}
             task_revoked.send(sender=self.task, request=self.context, **fields)
         try:
-            own_claim.end_revoked(self, expired=expired)
+            claims.end_revoked(self, expired=expired)
         except (LedgerUnavailable, LedgerRefused) as error:
             logger.error(
                 "revocation_not_recorded name=%s id=%s error=%s", self.name, self.id, error

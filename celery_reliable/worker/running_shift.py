@@ -5,16 +5,33 @@ from __future__ import annotations
 import os
 import secrets
 import signal
+import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from celery_reliable.broker import Delivery
-from celery_reliable.pool import N_SLOTS, clear_slot, how_far
+from celery.worker import state
 
-__all__ = ["RunningShift", "RunningShifts"]
+from celery_reliable.app import Reliable
+from celery_reliable.attempt import DELIVERY
+from celery_reliable.broker import Delivery, WorkerUnacked, opened_unacked
+from celery_reliable.compat.notes import note
+from celery_reliable.compat.request import request_for
+from celery_reliable.context import WorkerProcess
+from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
+from celery_reliable.log import logger
+from celery_reliable.message import payload_of
+from celery_reliable.options import is_reliable
+from celery_reliable.pool import N_SLOTS, Left, clear_slot, how_far
+from celery_reliable.worker.claims import PATIENCE_SECONDS
+
+__all__ = [
+    "RunningShift",
+    "RunningShifts",
+    "ShiftRequests",
+]
 
 
 @dataclass
@@ -114,3 +131,155 @@ class RunningShifts:
         """Return the process that runs a claim; 0 if nobody knows."""
         running = self._of(token)
         return (running.pid or 0) if running is not None else 0
+
+
+class ShiftRequests:
+    """Makes and keeps the requests of one worker.  For the main loop."""
+
+    def __init__(self, w: Any, reliable: Reliable, process: WorkerProcess, unacked: str) -> None:
+        self._worker = w
+        self._reliable = reliable
+        self._process = process
+        self._unacked_name = unacked
+        #: By the tags of their messages.
+        self._shown: dict[str, Any] = {}
+
+    def show(self, running_shifts: Iterable[RunningShift]) -> None:
+        """Let Celery's state have a request of each task that runs in a shift."""
+        try:
+            self._show(list(running_shifts))
+        except Exception as exc:
+            # The broker or the ledger is away. Who asked sees less.
+            logger.warning("shifts_not_seen error=%s", exc)
+
+    def _show(self, shifts: list[RunningShift]) -> None:
+        unacked = self.unacked
+        filed = unacked.tags() if unacked is not None and self._shown else set()
+        for tag in [tag for tag in self._shown if tag not in filed]:
+            if not any(self._is_let_go(tag, running) for running in shifts):
+                # It has ended, and its process runs another task by now.
+                self.hide(tag)
+        for running in shifts:
+            for left in self.filed(running):
+                if left.tag not in self._shown:
+                    self._show_one(left, running)
+
+    def _show_one(self, left: Left, running: RunningShift) -> None:
+        try:
+            self._keep(left.tag, self.request(left, running))
+        except Exception as exc:
+            # The others are shown all the same.
+            logger.warning("shifts_not_seen error=%s", exc)
+
+    def show_begun(self, left: Left, running: RunningShift) -> Any:
+        """Let Celery's state have a request of a task that a process begins, and return it; None
+        where there can be none.
+        """
+        if left.tag not in self._shown and self.channel is not None:
+            self._keep(left.tag, self.request(left, running, is_known=True))
+        return self._shown.get(left.tag)
+
+    def _keep(self, tag: str, request: Any) -> None:
+        if request is not None:
+            self._shown[tag] = request
+            state.requests[request.id] = request
+            state.active_requests.add(request)
+
+    @property
+    def n_shown(self) -> int:
+        """How many are shown."""
+        return len(self._shown)
+
+    def shown(self, tag: str) -> Any:
+        """Return the request that is shown of a message; None if there is none."""
+        return self._shown.get(tag)
+
+    def let_go(self, running: RunningShift) -> Iterator[Any]:
+        """Yield the requests that the worker has revoked, or stopped for their tasks to run again,
+        while a shift ran these; they are shown no more.
+        """
+        for tag in [tag for tag in self._shown if self._is_let_go(tag, running)]:
+            yield self._shown.pop(tag)
+
+    def _is_let_go(self, tag: str, running: RunningShift) -> bool:
+        request = self._shown[tag]
+        is_its_own = running.has(tag) and running.holds(tag)
+        return is_its_own and bool(request.acknowledged or request.reliable_is_cancelled)
+
+    def hide_all_of(self, running: RunningShift) -> None:
+        """Forget the requests of what a shift ran, which has ended."""
+        for tag in [tag for tag in self._shown if running.has(tag)]:
+            self.hide(tag)
+
+    def hide_if_shown(self, tag: str) -> None:
+        """Forget the request of a message, whose task has ended, if there is one."""
+        if tag in self._shown:
+            self.hide(tag)
+
+    def hide(self, tag: str) -> None:
+        """Forget a request that was shown, as its task has ended without the main process."""
+        request = self._shown.pop(tag)
+        state.task_ready(request)
+        request.message.channel.qos.forget(tag)
+
+    def filed(self, running: RunningShift) -> Iterator[Left]:
+        """Yield the messages that a shift has taken, and that are still in the unacked hash."""
+        unacked = self.unacked
+        if unacked is None or self.channel is None:
+            return
+        for tag in [tag for tag in unacked.tags() if running.has(tag)]:
+            entry = unacked.entry(tag)
+            if entry is not None:
+                yield Left(tag, entry.queue, entry.raw)
+
+    def request(self, left: Left, running: RunningShift, *, is_known: bool = False) -> Any:
+        """Return Celery's request of a message that a process runs, or ran when it died; None when
+        its task was not claimed.
+        """
+        shown = self._shown.pop(left.tag, None)
+        if shown is not None:
+            return shown
+        c, channel = self._worker.consumer, self.channel
+        payload = payload_of(left.message)
+        task = self._worker.app.tasks.get((payload.get("headers") or {}).get("task"))
+        if task is None or not is_reliable(task):
+            return None
+        claimed_ms, token = 0, left.tag
+        if not is_known:
+            try:
+                record = self._reliable.ledger.find(
+                    payload["headers"]["id"], patience_seconds=PATIENCE_SECONDS
+                )
+            except (LedgerUnavailable, LedgerRefused):
+                record = None
+            if record is None or record.token != token:
+                return None
+            claimed_ms = record.claimed_ms or 0
+        payload["properties"]["delivery_tag"] = left.tag
+        # What it may be decoded from, as Celery's consumer has it.
+        message = channel.Message(payload, channel=channel, accept=c.task_consumer.accept)
+        note(message, "queue", left.queue)
+        note(message, "holder", self._process.id)
+        channel.qos.append(message, left.tag)
+        request = request_for(c, task, message, running.pid, claimed_ms / 1000 or time.time())
+        request.reliable_token = token
+        request.request_dict["properties"][DELIVERY] = token
+        return request
+
+    def put_back_unfiled(self, running: RunningShift) -> None:
+        """Return to its queue what a shift was given and has not filed."""
+        if running.unfiled is not None and self.unacked is not None:
+            self.unacked.unfiled.add(*running.unfiled)
+            running.given = None
+            self.unacked.catch_up()
+
+    @property
+    def channel(self) -> Any:
+        """The channel of the worker's consumer; None while there is none."""
+        consumer = getattr(self._worker.consumer, "task_consumer", None)
+        return consumer.channel if consumer is not None else None
+
+    @property
+    def unacked(self) -> WorkerUnacked | None:
+        """The worker's unacked hash, once it consumes."""
+        return opened_unacked(self._unacked_name)

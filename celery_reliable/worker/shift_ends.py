@@ -4,20 +4,142 @@ died.
 
 from __future__ import annotations
 
+import os
+import signal
+import time
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from billiard.exceptions import Terminated, TimeLimitExceeded, WorkerLostError
+from celery.signals import task_received
 from celery.worker import state
 
 from celery_reliable.broker import Delivery
-from celery_reliable.compat.request import lost_worker
+from celery_reliable.compat.pool import billiards
+from celery_reliable.compat.processes import hear_processes, limit_job
+from celery_reliable.compat.request import lost_worker, over_limit
 from celery_reliable.context import WorkerProcess
 from celery_reliable.log import logger
-from celery_reliable.pool import Left
-from celery_reliable.worker.running_shift import RunningShift
-from celery_reliable.worker.shift_requests import ShiftRequests
+from celery_reliable.pool import Left, Limited, Told, how_far, limited, means
+from celery_reliable.worker.claims import end_child, ending
+from celery_reliable.worker.running_shift import RunningShift, RunningShifts, ShiftRequests
 
-__all__ = ["ShiftEnds"]
+__all__ = [
+    "ShiftEnds",
+    "ShiftHearing",
+    "ShiftLimits",
+]
+
+
+class ShiftHearing:
+    """Sends Celery's events of these tasks, and lets its state have their requests where that is
+    wanted.  For the main loop.
+    """
+
+    def __init__(self, w: Any, running: RunningShifts, requests: ShiftRequests) -> None:
+        self._worker = w
+        self._running = running
+        self._requests = requests
+        # Celery stops what it knows to run.
+        self._are_stopped = bool(w.app.conf.worker_cancel_long_running_tasks_on_connection_loss)
+        hear_processes(billiards(w.pool), self._hear)
+
+    @property
+    def wants_messages(self) -> bool:
+        """Whether the main process has to know each task that runs."""
+        return bool(task_received.receivers or self._are_stopped)
+
+    def _hear(self, told: Told) -> None:
+        try:
+            self._heard(told)
+        except Exception as exc:
+            # Raised into the pool it would pass for a fault of the process.
+            logger.warning("shift_not_heard error=%s", exc)
+
+    def _heard(self, told: Told) -> None:
+        c, running = self._worker.consumer, self._running.of_token(told.shift)
+        self._requests.hide_if_shown(told.ended)
+        if told.begun is not None and running is not None:
+            request = self._requests.show_begun(told.begun, running)
+            if request is not None:
+                task_received.send(sender=c, request=request)
+        # None while it connects; what it was told then, Celery's own pool loses too.
+        dispatcher = c.event_dispatcher if c is not None else None
+        if dispatcher is not None:
+            for kind, fields in told.events:
+                dispatcher.send(kind, **fields)
+
+
+#: What is up within that, a timer waits for; it is longer than the time between two looks.
+_SOON_SECONDS = 0.75
+
+
+class ShiftLimits:
+    """The limits of one worker.  For the main loop."""
+
+    def __init__(
+        self,
+        w: Any,
+        shifts: RunningShifts,
+        requests: ShiftRequests,
+        lose: Callable[[RunningShift, Any], None],
+    ) -> None:
+        self._worker = w
+        self._shifts = shifts
+        self._requests = requests
+        self._lose = lose
+
+    def look(self) -> None:
+        """Stop what has run for too long, and see to what soon will have."""
+        for running in self._shifts:
+            task = limited(running.slot)
+            if task is None or running.pid is None:
+                continue
+            for limit, act in ((task.soft, self._tell), (task.hard, self._stop)):
+                left = task.since + limit - time.monotonic()
+                if limit and left <= 0:
+                    act(running, task)
+                elif limit and left < _SOON_SECONDS:
+                    self._worker.timer.call_after(left, act, (running, task))
+
+    def leave(self) -> None:
+        """Let the pool keep the limits, as it does while it is stopped."""
+        for running in self._shifts:
+            task = limited(running.slot)
+            if task is not None and running.job is not None:
+                limit_job(running.job, task.soft or None, task.hard or None, task.since)
+
+    def _runs(self, running: RunningShift, task: Limited) -> bool:
+        return running in self._shifts and limited(running.slot) == task
+
+    def _tell(self, running: RunningShift, task: Limited) -> None:
+        """The soft limit is up."""
+        if not self._runs(running, task) or running.told_of == task.since:
+            return
+        running.told_of = task.since
+        self._requests.show(self._shifts)
+        request = self._requests.shown(running.tag_of(task.number))
+        if request is not None:
+            request.on_timeout(True, task.soft)
+        means(running.slot, task.since)
+        if running.pid is not None and self._runs(running, task):
+            with suppress(ProcessLookupError):
+                os.kill(running.pid, signal.SIGUSR1)
+
+    def _stop(self, running: RunningShift, task: Limited) -> None:
+        """The hard limit is up."""
+        # While the pool is stopped this is a thread, beside which the main loop hears of the death.
+        if not self._runs(running, task) or self._shifts.remove(running.token) is None:
+            return
+        slot, number = running.slot, task.number
+        with ending(running.tag_of(number)):
+            end_child(running.pid)
+            # It may have ended just before, and its process run another by then.
+            is_it = limited(slot) == task and how_far(slot) == (number, number)
+            too_late = RuntimeError("its time limit was another task's")
+            self._lose(running, over_limit(task.hard) if is_it else lost_worker(too_late))
+
 
 #: With what a process ends that died, or was stopped.
 _ENDED = (Terminated, TimeLimitExceeded, WorkerLostError, SystemExit, KeyboardInterrupt)

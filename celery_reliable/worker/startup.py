@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 from celery import Celery
+from celery.utils.nodenames import worker_direct
 
-from celery_reliable.app import Reliable
+from celery_reliable.app import Reliable, scheme_of
+from celery_reliable.broker import UNACKED_PREFIX, transport_for
 from celery_reliable.compat.backend import meta_at_once
+from celery_reliable.compat.connection import shown_as
 from celery_reliable.compat.relied import has_all
+from celery_reliable.context import WorkerProcess, current_worker, set_current_worker
 from celery_reliable.doctor import ask_broker, ask_hooks, ask_ledger, ask_results, setup_of
 from celery_reliable.exceptions import LedgerUnavailable
 from celery_reliable.findings import START, Finding, log_finding, look, raise_for
 from celery_reliable.log import logger
+from celery_reliable.options import names_workers
 from celery_reliable.pool import kind_of
 
-__all__ = ["check_start"]
+__all__ = [
+    "check_start",
+    "consume_apart",
+    "consume_own_queue",
+    "finish_when_embedded",
+]
 
 T = TypeVar("T")
 
@@ -76,3 +88,72 @@ def _when_there(app: Celery, look: Callable[[], T]) -> T:
             )
         time.sleep(pause)
         pause = min(pause + _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
+
+
+def consume_apart(
+    reliable: Reliable, process: WorkerProcess
+) -> tuple[str, list[Callable[[], Any]]]:
+    """Set the app's transport to ours, while the broker's URL stays as it is.
+
+    Return the name of the unacked hash, and what undoes the change; the name is empty and nothing
+    is changed where the broker is no Redis, or the project has a transport of its own.
+    """
+    conf = reliable.app.conf
+    scheme = scheme_of(reliable.broker_url)
+    path = transport_for(scheme)
+    if path is None:
+        logger.info("broker_keeps_deliveries scheme=%s", scheme)
+        return "", []
+    if conf.broker_transport and conf.broker_transport not in (path, "redis", "rediss", "sentinel"):
+        logger.warning("broker_transport_kept transport=%s", conf.broker_transport)
+        return "", []
+    before, conf.broker_transport = conf.broker_transport, path
+    undo: list[Callable[[], Any]] = [
+        partial(setattr, conf, "broker_transport", before),
+        # What Celery shows of a connection begins with its transport.
+        shown_as(path, scheme),
+    ]
+    return f"{UNACKED_PREFIX}{process.base}", undo
+
+
+def consume_own_queue(w: Any, reliable: Reliable) -> tuple[str, list[Callable[[], Any]]]:
+    """Let a worker consume its own queue too, if tasks of its app name workers, or if Celery's
+    setting ``worker_direct`` says so; return the queue's name, empty where there is none, and what
+    undoes it.
+    """
+    queue = worker_direct(w.hostname)
+    if w.app.conf.worker_direct:
+        # Celery has added it by itself.
+        return str(queue.name), []
+    if not names_workers(w.app):
+        return "", []
+    queues = w.app.amqp.queues
+    queues.select_add(queue)
+    return str(queue.name), [
+        partial(queues.deselect, [queue.name]),
+        partial(queues.pop, queue.name, None),
+    ]
+
+
+#: Imported by whoever starts such a worker, as its fixtures do; by nobody else.
+_MODULE = "celery.contrib.testing.worker"
+
+
+def finish_when_embedded(w: Any, process: WorkerProcess, finish: Callable[[], None]) -> None:
+    """Call *finish* when a worker has ended that Celery's ``start_worker`` runs in this process.
+
+    Such a worker ends coldly: Celery sends no ``worker_shutdown``, and the process goes on, as a
+    part of no worker.  Does nothing for any other worker.
+    """
+    testing = sys.modules.get(_MODULE)
+    if testing is None or not isinstance(w, testing.TestWorkController):
+        return
+
+    def ended(worker: Any = None, **kwargs: Any) -> None:
+        if worker is w:
+            testing.test_worker_stopped.disconnect(ended, sender=w.app)
+            finish()
+            if current_worker() is process:
+                set_current_worker(None)
+
+    testing.test_worker_stopped.connect(ended, sender=w.app, weak=False)

@@ -19,7 +19,8 @@ from celery_reliable.app import Reliable
 from celery_reliable.broker import Delivery
 from celery_reliable.compat.consumer import decode_errors_by, handle_by
 from celery_reliable.compat.notes import noted
-from celery_reliable.exceptions import ReliableError, one_line
+from celery_reliable.context import WorkerProcess
+from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable, ReliableError, one_line
 from celery_reliable.ledger import answers
 from celery_reliable.log import logger
 from celery_reliable.message import (
@@ -31,11 +32,86 @@ from celery_reliable.message import (
     headers_as_written,
 )
 from celery_reliable.model import Claim, Reason
+from celery_reliable.worker.claims import PATIENCE_SECONDS
 from celery_reliable.worker.early_claims import EarlyClaim
-from celery_reliable.worker.openings import Openings, noting
-from celery_reliable.worker.patience import PATIENCE_SECONDS
 
-__all__ = ["Unprocessable"]
+__all__ = [
+    "Openings",
+    "Unprocessable",
+    "noting",
+]
+
+
+class Openings:
+    """Tells the ledger what the main loop of one worker is about to open."""
+
+    def __init__(self, reliable: Reliable, process: WorkerProcess) -> None:
+        self._reliable = reliable
+        self._process = process
+        #: The worker's id and the delivery that the ledger may have noted, and is to forget.
+        self._noted: tuple[str, str] | None = None
+
+    def begin(self, delivery: str, task_id: str, headers: Any) -> bool:
+        """Note that a message is about to be opened; False when it is to be dropped, since its task
+        is a dead letter, or is sent again later.
+        """
+        workers = self._reliable.ledger.workers
+        self._noted = worker, _ = self._process.id, delivery
+        epoch = Stamp.of(headers).epoch
+        try:
+            answer = workers.open(
+                worker,
+                delivery,
+                task_id,
+                epoch,
+                max_losses=self._reliable.config.max_losses,
+                patience_seconds=PATIENCE_SECONDS,
+            )
+        except (LedgerUnavailable, LedgerRefused) as exc:
+            # Should the worker die now, its death is put down to nothing.
+            logger.warning("opening_not_noted id=%s error=%s", task_id, exc)
+            return True
+        if not isinstance(answer, answers.Opening):
+            self._noted = None
+        if isinstance(answer, answers.Alone | answers.Dead):
+            logger.info("delivery_dropped id=%s reply=%s", task_id, answer.word)
+            return False
+        return True
+
+    def end(self) -> None:
+        """Note that the worker has survived it, now or when the ledger is back."""
+        if self._noted is None:
+            return
+        worker, delivery = self._noted
+        try:
+            self._reliable.ledger.workers.opened(
+                worker, delivery, patience_seconds=PATIENCE_SECONDS
+            )
+        except (LedgerUnavailable, LedgerRefused) as exc:
+            logger.warning("opening_still_noted delivery=%s error=%s", delivery, exc)
+            return
+        self._noted = None
+
+
+def noting(openings: Openings, handle: Callable[[Any], None]) -> Callable[[Any], None]:
+    """Return *handle* of a consumer whose messages come from no unacked hash, with what was
+    redelivered noted as it is opened.
+    """
+
+    def on_message(message: Any) -> None:
+        if not (message.delivery_info or {}).get("redelivered"):
+            handle(message)
+            return
+        headers = message.headers if isinstance(message.headers, dict) else {}
+        if not openings.begin(str(message.delivery_tag), str(headers.get("id") or ""), headers):
+            message.ack_log_error(logger, ())
+            return
+        try:
+            handle(message)
+        finally:
+            openings.end()
+
+    return on_message
 
 
 def _nameless_id() -> str:

@@ -15,7 +15,7 @@ from celery.worker import state
 from celery_reliable import events
 from celery_reliable.app import reliable_of
 from celery_reliable.broker import WorkerUnacked, opened_unacked
-from celery_reliable.compat.controller import before_soft_shutdown
+from celery_reliable.compat.consumer import before_soft_shutdown
 from celery_reliable.compat.notes import note, noted
 from celery_reliable.compat.pool import (
     end_what_does_not_start,
@@ -30,23 +30,22 @@ from celery_reliable.ledger import FORMAT
 from celery_reliable.log import logger
 from celery_reliable.pool import kind_of
 from celery_reliable.version import __version__
-from celery_reliable.worker import plain_tasks
-from celery_reliable.worker.direct_queue import consume_own_queue
-from celery_reliable.worker.doing import Doing
-from celery_reliable.worker.embedded import finish_when_embedded
-from celery_reliable.worker.health import Health
+from celery_reliable.worker import order_keeping
+from celery_reliable.worker.health import Doing, Health
 from celery_reliable.worker.heartbeat import Heartbeat
-from celery_reliable.worker.openings import Openings
 from celery_reliable.worker.order_keeping import OrderKeeping
-from celery_reliable.worker.own_transport import consume_apart
 from celery_reliable.worker.passes import Passes
-from celery_reliable.worker.pool_stop import PoolStop
-from celery_reliable.worker.running_claims import RunningClaims
+from celery_reliable.worker.running_claims import PoolStop, RunningClaims
 from celery_reliable.worker.shifts import Shifts, shifts_of
-from celery_reliable.worker.startup import check_start
+from celery_reliable.worker.startup import (
+    check_start,
+    consume_apart,
+    consume_own_queue,
+    finish_when_embedded,
+)
 from celery_reliable.worker.throughput import Counts
 from celery_reliable.worker.unbegun import Unbegun
-from celery_reliable.worker.unprocessable import Unprocessable
+from celery_reliable.worker.unprocessable import Openings, Unprocessable
 
 __all__ = ["WorkerStep", "step_of"]
 
@@ -114,7 +113,7 @@ class WorkerStep(bootsteps.StartStopStep):
 
     def create(self, w: Any) -> None:
         """Look at plain tasks before they reach the pool, which is made by now."""
-        plain_tasks.install(w, self.process)
+        order_keeping.install(w, self.process)
         self.orders.install()
 
     def start(self, w: Any) -> None:
@@ -244,7 +243,7 @@ class WorkerStep(bootsteps.StartStopStep):
             "pool": self.pool_name,
             "unacked": self.unacked_name,
             "direct": self._direct_queue,
-            "looks_again": self.pool_name in plain_tasks.LOOKING_POOLS,
+            "looks_again": self.pool_name in order_keeping.LOOKING_POOLS,
             **self._setup,
         }
 

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 from redis import exceptions as errors
 
 from celery_reliable.ledger import Ledger
-from celery_reliable.ledger.next_attempts import taking_script
-from celery_reliable.ledger.refusals import Asked
+from celery_reliable.ledger.attempts import taking_script
+from celery_reliable.ledger.caller import Asked
 from celery_reliable.ledger.scripts import Script, names, script, together
 from proof.live.takings import Called, Takings
 

@@ -25,7 +25,7 @@ from celery_reliable.contrib.django.api import Authentication
 from celery_reliable.message.envelope import Envelope
 from celery_reliable.model import Reason, SweepReport
 from celery_reliable.operations import DeadLetters, Desk
-from celery_reliable.recovery.retention import Retention
+from celery_reliable.recovery.sweeper import Retention
 
 V1 = "/reliable/v1"
 ALL = ("view", "change", "delete", "operate", "see_arguments")

@@ -6,7 +6,7 @@ import re
 from configparser import ConfigParser
 
 from celery_reliable.exceptions import LedgerRefused
-from celery_reliable.ledger.formats import FORMAT, newer
+from celery_reliable.ledger.caller import FORMAT, newer
 from tests.docs.blocks import ROOT, page_path
 
 TEXT = page_path("compatibility.rst").read_text("utf-8")

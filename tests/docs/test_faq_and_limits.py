@@ -7,7 +7,7 @@ import re
 import pytest
 
 from celery_reliable import ReliableConfig
-from celery_reliable.ledger import audits, happenings
+from celery_reliable.ledger import happenings
 from tests.docs.blocks import DOCS, Page
 from tests.docs.commands import inline, run
 from tests.integration.conftest import Project
@@ -68,6 +68,6 @@ def test_so_much_is_kept() -> None:
         config.sweep_batch,
         happenings._MOST,
         happenings._AT_ONCE,
-        audits._MOST,
+        happenings._MOST_AUDITED,
         int(history),
     ]

@@ -368,7 +368,7 @@ def test_what_goes_wrong_is_noted(project: Project, desk: Desk) -> None:
 
 
 def test_notes_are_capped(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("celery_reliable.ledger.audits._MOST", 50)
+    monkeypatch.setattr("celery_reliable.ledger.happenings._MOST", 50)
     for _ in range(300):
         desk.ledger.audits.note({"act": "x"})
 

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 import pytest
 
 from celery_reliable.broker import take_next_text
-from celery_reliable.ledger.next_attempts import taking_script
+from celery_reliable.ledger.attempts import taking_script
 from celery_reliable.ledger.scripts import script, together
 from tests.docs.blocks import Page
 from tests.integration.conftest import APP, Project

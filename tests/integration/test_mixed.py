@@ -11,8 +11,7 @@ from celery_reliable.app import reliable_of
 from celery_reliable.message import Stamp
 from celery_reliable.model import Cause, Reason, State, SweepReport, TaskRef
 from celery_reliable.recovery.broker_view import BrokerView
-from celery_reliable.recovery.dead_workers import DeadWorkers
-from celery_reliable.recovery.losses import Losses
+from celery_reliable.recovery.losses import DeadWorkers, Losses
 from tests.integration.claiming import claimed, register
 from tests.integration.commands import Ran, run_celery
 from tests.integration.conftest import APP, ONE_EACH, SOON, Project

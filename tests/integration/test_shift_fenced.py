@@ -9,7 +9,7 @@ import pytest
 from celery_reliable.app import reliable_of
 from celery_reliable.broker import take_next_text
 from celery_reliable.ledger import answers
-from celery_reliable.ledger.next_attempts import taking_script
+from celery_reliable.ledger.attempts import taking_script
 from celery_reliable.ledger.scripts import script, together
 from celery_reliable.model import Cause
 from tests.integration.conftest import Project

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from celery_reliable.app import reliable_of
-from celery_reliable.ledger.answers.operators import Resumed
+from celery_reliable.ledger.answers.workers import Resumed
 from celery_reliable.orders import OrderKind
 from tests.integration.conftest import SOON, Project
 from tests.integration.figures import record_of, wait_until_settled

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from celery_reliable.app import reliable_of
-from celery_reliable.ledger.answers.operators import Resumed
+from celery_reliable.ledger.answers.workers import Resumed
 from celery_reliable.ledger.order_book import OrderBook
 from celery_reliable.orders import Order, OrderKind
 from tests.integration.commands import Run

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from celery_reliable.ledger.answers.operators import Audited
 from celery_reliable.ledger.answers.tasks import NotDead, Replayed
-from celery_reliable.ledger.audits import _AUDIT
+from celery_reliable.ledger.answers.workers import Audited
+from celery_reliable.ledger.happenings import _AUDIT
 from celery_reliable.ledger.transitions import Step
 from tests.ledger.scene import LOOK_MS, Scene
 

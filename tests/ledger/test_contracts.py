@@ -18,8 +18,7 @@ import pytest
 from celery_reliable import ledger
 from celery_reliable.ledger import answers, scripts
 from celery_reliable.ledger.answers.base import Answer
-from celery_reliable.ledger.answers.objects import OtherObject
-from celery_reliable.ledger.answers.paces import Ripe
+from celery_reliable.ledger.answers.objects import OtherObject, Ripe
 from celery_reliable.ledger.answers.tasks import Batch, Troubled
 from celery_reliable.ledger.answers.workers import Beat
 from celery_reliable.ledger.keys import Keys

@@ -11,7 +11,7 @@ from celery_reliable.ledger.answers.tasks import (
     Settled,
     Unrecorded,
 )
-from celery_reliable.ledger.senders import sender_of
+from celery_reliable.ledger.publications import sender_of
 from celery_reliable.model import State
 from tests.ledger.scene import LEASE_MS, Published, RestartableScene, Scene
 from tests.support.redis_server import RedisServer

@@ -13,7 +13,7 @@ import pytest
 import redis
 
 from celery_reliable.broker import take_next_text
-from celery_reliable.broker.inbox import Came, Inbox
+from celery_reliable.broker.arriving import Came, Inbox
 from celery_reliable.compat.redis import reply, send
 from celery_reliable.ledger import NextTask, answers
 from celery_reliable.model import State

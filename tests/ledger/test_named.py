@@ -6,7 +6,7 @@ import pytest
 
 from celery_reliable.ledger import LivingWorkers, Resent
 from celery_reliable.ledger.answers.base import Answer
-from celery_reliable.ledger.answers.named import (
+from celery_reliable.ledger.answers.objects import (
     Moved,
     NamesOthers,
     StillWaiting,

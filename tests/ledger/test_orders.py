@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from celery_reliable.ledger.answers.operators import InForce, Resumed, Told
 from celery_reliable.ledger.answers.tasks import Changed, Claimed, Gone, Struck
+from celery_reliable.ledger.answers.workers import InForce, Resumed, Told
 from celery_reliable.model import Record, State
 from celery_reliable.orders import NO_ORDERS, OrderKind
 from tests.ledger.scene import LOOK_MS, Scene, open_ledger

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from celery_reliable.ledger.answers.objects import Standing
-from celery_reliable.ledger.answers.paces import Another, Free, ParkedUntil, Ripe
+from celery_reliable.ledger.answers.objects import Another, Free, ParkedUntil, Ripe, Standing
 from celery_reliable.ledger.answers.tasks import Claimed, Parked, Send
 from celery_reliable.model import Due, Rate, State
 from tests.ledger.scene import LOOK_MS, Published, Scene

@@ -11,7 +11,7 @@ import pytest
 import redis
 from kombu import Connection
 
-from celery_reliable.broker.hooks import WorkerHooks
+from celery_reliable.broker.deliveries import WorkerHooks
 from tests.support.proxy import RedisProxy
 
 TRANSPORT = "celery_reliable.transport:Transport"

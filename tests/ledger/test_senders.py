@@ -22,7 +22,7 @@ from celery_reliable.ledger.answers.tasks import (
     Unrecorded,
     Withdrawn,
 )
-from celery_reliable.ledger.senders import Senders, sender_of
+from celery_reliable.ledger.publications import Senders, sender_of
 from celery_reliable.model import State, TaskRef
 from celery_reliable.operations.dead_letters import DeadLetters
 from celery_reliable.operations.task_acts import Moves

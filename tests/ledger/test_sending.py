@@ -8,8 +8,8 @@ import pytest
 
 from celery_reliable.exceptions import LedgerRefused
 from celery_reliable.ledger.answers.tasks import InUse, OtherGeneration, Recorded
+from celery_reliable.ledger.publications import sender_of
 from celery_reliable.ledger.scripts import script
-from celery_reliable.ledger.senders import sender_of
 from celery_reliable.model import TaskRef
 from tests.ledger.scene import Published, Scene, open_ledger
 from tests.ledger.stages import STAGES

@@ -8,7 +8,7 @@ import redis
 
 from celery_reliable.exceptions import ConfigurationError
 from celery_reliable.ledger import connect
-from celery_reliable.settings.urls import sanitized_url
+from celery_reliable.settings.values import sanitized_url
 
 SENTINEL = {"master_name": "mymaster"}
 

@@ -11,8 +11,7 @@ import pytest
 import redis
 
 from celery_reliable.broker import Arrival, Delivery
-from celery_reliable.broker.arriving import Arriving
-from celery_reliable.broker.inbox import Inbox
+from celery_reliable.broker.arriving import Arriving, Inbox
 
 REFUSAL = redis.ResponseError("NOPERM this user has no permissions to run the 'lmove' command")
 

@@ -10,12 +10,12 @@ from celery_reliable.app import Reliable
 from celery_reliable.broker import Queues
 from celery_reliable.context import put_off
 from celery_reliable.ledger import NextStep, NextTask
-from celery_reliable.ledger.next_attempts import NextSteps
+from celery_reliable.ledger.attempts import NextSteps
 from celery_reliable.ledger.transitions import Step, Together
 from celery_reliable.pool import takings
 from celery_reliable.pool.shift import Shift
 from celery_reliable.pool.takings import BusyWaits, Takings
-from celery_reliable.pool.telling import Telling
+from celery_reliable.pool.task_pool import Telling
 
 #: What a task of no length and a reply of a server nearby take, in seconds.
 SHORT, NEAR = 0.0001, 0.0001

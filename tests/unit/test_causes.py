@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from celery_reliable.ledger.causes import Death, last_death
+from celery_reliable.ledger.groups import Death, last_death
 from celery_reliable.model import HistoryEntry
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from celery_reliable.exceptions import ConfigurationError
 from celery_reliable.settings.config import ReliableConfig
-from celery_reliable.settings.urls import sanitized_url
+from celery_reliable.settings.values import sanitized_url
 
 
 def problems_of(**settings: object) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from celery_reliable.attempt.conflicts import next_wait
+from celery_reliable.attempt.conclusion import next_wait
 
 
 def test_no_wait_is_shorter_than_the_one_before() -> None:

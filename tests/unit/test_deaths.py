@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from billiard.exceptions import WorkerLostError
 
-from celery_reliable.worker import child_deaths
-from celery_reliable.worker.child_deaths import MemoryWatch, how_it_ended
+from celery_reliable.worker import claims
+from celery_reliable.worker.claims import MemoryWatch, how_it_ended
 
 KILLED = WorkerLostError("Worker exited prematurely: signal 9 (SIGKILL) Job: 3.")
 
@@ -18,7 +18,7 @@ def events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """What the kernel tells of this process's cgroup."""
     file = tmp_path / "memory.events"
     killed(file, 7)
-    monkeypatch.setattr(child_deaths, "watch", MemoryWatch(file))
+    monkeypatch.setattr(claims, "watch", MemoryWatch(file))
     return file
 
 
@@ -64,15 +64,15 @@ def test_out_of_memory_is_told_where_the_kernel_has_killed_just_now(events: Path
 def test_what_it_killed_long_ago_is_not_told(events: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     killed(events, 8)
     now = 1000.0
-    monkeypatch.setattr(child_deaths.time, "monotonic", lambda: now)
-    child_deaths.watch = MemoryWatch(events)
+    monkeypatch.setattr(claims.time, "monotonic", lambda: now)
+    claims.watch = MemoryWatch(events)
     killed(events, 9)
-    assert child_deaths.watch.has_killed()
+    assert claims.watch.has_killed()
     for _ in range(20):
         now += 1.0
-        child_deaths.watch.look()
+        claims.watch.look()
 
-    assert not child_deaths.watch.has_killed()
+    assert not claims.watch.has_killed()
 
 
 @pytest.mark.parametrize("text", [None, "", "oom 3\n", "oom_kill many\n", "oom_kill\n"])
@@ -82,7 +82,7 @@ def test_where_the_kernel_does_not_tell_nothing_is_said(
     file = tmp_path / "memory.events"
     if text is not None:
         file.write_text(text)
-    monkeypatch.setattr(child_deaths, "watch", MemoryWatch(file))
+    monkeypatch.setattr(claims, "watch", MemoryWatch(file))
 
     assert how_it_ended(KILLED, 7) == "signal 9 (SIGKILL), pid 7"
 
@@ -103,10 +103,10 @@ def test_where_the_kernel_tells(
 ) -> None:
     own = tmp_path / "cgroup"
     own.write_text(told)
-    monkeypatch.setattr(child_deaths, "_OWN_CGROUP", own)
-    monkeypatch.setattr(child_deaths, "_MOUNTS", (tmp_path / "sys", tmp_path / "sys" / "unified"))
+    monkeypatch.setattr(claims, "_OWN_CGROUP", own)
+    monkeypatch.setattr(claims, "_MOUNTS", (tmp_path / "sys", tmp_path / "sys" / "unified"))
     if place is not None:
         (tmp_path / "sys" / place).parent.mkdir(parents=True)
         killed(tmp_path / "sys" / place, 0)
 
-    assert child_deaths._events_file() == (None if place is None else tmp_path / "sys" / place)
+    assert claims._events_file() == (None if place is None else tmp_path / "sys" / place)

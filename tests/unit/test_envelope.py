@@ -6,8 +6,7 @@ import pytest
 
 from celery_reliable.message.convert import from_request
 from celery_reliable.message.envelope import HEADER, Envelope, Stamp
-from celery_reliable.message.payload import RETURNS, returns_of
-from celery_reliable.message.validity import check_delivered
+from celery_reliable.message.payload import RETURNS, check_delivered, returns_of
 
 
 @pytest.mark.parametrize("generation", ["1", "1795288823019", "9" * 20])

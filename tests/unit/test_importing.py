@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from tests.support.processes import REPOSITORY
+from tests.support.redis_server import RedisServer
 
 ASK = """
 app.finalize()
@@ -56,3 +58,36 @@ def test_the_first_reliable_task_may_be_a_shared_one_of_an_app_that_is_complete(
         text=True,
     )
     assert (said.stdout, said.returncode) == ("True\n", 0), said.stderr
+
+
+#: A web process, which publishes and does nothing else.
+PUBLISHING = """
+import sys, celery, celery_reliable
+app = celery.Celery("shop", broker=sys.argv[1])
+@app.task(base=celery_reliable.ReliableTask, name="shop.add")
+def add(): ...
+app.tasks["shop.add"].delay()
+print(*(name for name in sys.modules if name.partition(".")[0] == "celery_reliable"))
+"""
+
+#: At most so many modules of the package has a process that only publishes.
+_MOST_MODULES = 105
+
+
+def test_a_process_that_only_publishes_loads_nothing_of_workers_and_operators(
+    tmp_path: Path,
+) -> None:
+    with RedisServer(tmp_path) as server:
+        said = subprocess.run(
+            [sys.executable, "-c", PUBLISHING, server.url()],
+            env={"PYTHONPATH": str(REPOSITORY)},
+            capture_output=True,
+            text=True,
+        )
+        assert server.client().llen("celery") == 1, said.stderr
+
+    loaded = said.stdout.split()
+    packages = {".".join(name.split(".")[1:2]) for name in loaded}
+    assert "publishing" in packages
+    assert packages & {"contrib", "doctor", "findings", "operations", "recovery", "worker"} == set()
+    assert len(loaded) <= _MOST_MODULES

@@ -12,7 +12,7 @@ from celery_reliable.context import RunningAttempt, running
 from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
 from celery_reliable.model import Claim
 from celery_reliable.publishing.errors import PublishUnknown
-from celery_reliable.publishing.withdrawal import is_left, is_send_given_up
+from celery_reliable.publishing.publication import is_left, is_send_given_up
 
 
 class Ledger:

@@ -8,7 +8,7 @@ from typing import Any
 from celery_reliable.context import WorkerProcess
 from celery_reliable.exceptions import LedgerUnavailable
 from celery_reliable.ledger.answers import Opening
-from celery_reliable.worker.openings import Openings
+from celery_reliable.worker.unprocessable import Openings
 
 
 def test_it_is_told_until_it_is_heard() -> None:

@@ -13,9 +13,8 @@ from celery_reliable.exceptions import ConfigurationError
 from celery_reliable.leases import matches
 from celery_reliable.ledger import LivingWorker
 from celery_reliable.message import HEIR, NAMED, Envelope, NamedWorkers
-from celery_reliable.publishing.naming import rename
-from celery_reliable.publishing.placement import Placement, placed
-from celery_reliable.publishing.retries import carry_on
+from celery_reliable.publishing.amqp import carry_on
+from celery_reliable.publishing.placement import Placement, placed, rename
 
 
 def nothing() -> None:

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from celery_reliable.compat.processes import pool_of_lives
-from celery_reliable.pool.life import ProcessLife
-from celery_reliable.pool.telling import Line
+from celery_reliable.pool.task_pool import Line, ProcessLife
 
 
 @dataclass(eq=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from celery_reliable.worker.pool_stop import PoolStop
+from celery_reliable.worker.running_claims import PoolStop
 
 
 class Pool:

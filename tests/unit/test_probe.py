@@ -16,9 +16,8 @@ import pytest
 
 import celery_reliable_probe as probe
 from celery_reliable.exceptions import ConfigurationError
-from celery_reliable.worker import unserved
-from celery_reliable.worker.signs import Signs
-from celery_reliable.worker.unserved import Unserved
+from celery_reliable.worker import health
+from celery_reliable.worker.health import Signs, Unserved
 from tests.support.processes import REPOSITORY
 from tests.support.waiting import wait_for
 
@@ -209,7 +208,7 @@ class Queues:
 
 def test_who_is_free_and_begins_nothing_while_work_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1000.0
-    monkeypatch.setattr(unserved.time, "monotonic", lambda: now)
+    monkeypatch.setattr(health.time, "monotonic", lambda: now)
     seen, broker = SimpleNamespace(begun=0, is_free=True, queues=["celery"]), Queues()
     held_back: set[str] = set()
     found: Any = Unserved(seen, 20, held_back.__contains__)  # type: ignore[arg-type]

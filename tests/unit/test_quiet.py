@@ -9,7 +9,7 @@ from celery.app import trace
 from celery.beat import info as beat_info
 from celery.worker import strategy
 
-import celery_reliable.recovery.beat
+import celery_reliable.beat
 
 
 def log(name: str) -> None:
@@ -20,9 +20,7 @@ def log(name: str) -> None:
     trace.info(trace.LOG_SUCCESS, context)
 
 
-@pytest.mark.parametrize(
-    ("name", "lines"), [(celery_reliable.recovery.beat.sweep.name, 0), ("work", 3)]
-)
+@pytest.mark.parametrize(("name", "lines"), [(celery_reliable.beat.sweep.name, 0), ("work", 3)])
 def test_a_pass_is_not_logged_as_others_are(
     caplog: pytest.LogCaptureFixture, name: str, lines: int
 ) -> None:
@@ -33,7 +31,7 @@ def test_a_pass_is_not_logged_as_others_are(
 
 
 def test_what_goes_wrong_with_it_is(caplog: pytest.LogCaptureFixture) -> None:
-    name = celery_reliable.recovery.beat.sweep.name
+    name = celery_reliable.beat.sweep.name
     trace.logger.error("Task %(name)s failed", {"name": name})
 
     assert len(caplog.records) == 1

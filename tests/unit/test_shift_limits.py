@@ -12,7 +12,7 @@ import pytest
 
 from celery_reliable.broker import Queues
 from celery_reliable.pool import Limited, Shift, limited, means
-from celery_reliable.pool.limits import limits_heard, run_limited
+from celery_reliable.pool.child import limits_heard, run_limited
 
 SLOT = 7
 SHIFT = Shift(

@@ -169,7 +169,7 @@ def test_on_bound_is_the_users() -> None:
 
     task = define(base=Base)
     assert seen == ["app.work"]
-    assert [step.__name__ for step in task.app.steps["worker"]] == ["WorkerStep"]
+    assert task.app.steps["worker"] == {"celery_reliable.worker:WorkerStep"}
     with pytest.raises(ConfigurationError, match="max_losses"):
         define(base=Base, max_losses=-1)
 

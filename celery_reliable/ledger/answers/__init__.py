@@ -9,10 +9,7 @@ where scripts give one word with different values.
 from __future__ import annotations
 
 from celery_reliable.ledger.answers.base import *
-from celery_reliable.ledger.answers.named import *
 from celery_reliable.ledger.answers.objects import *
-from celery_reliable.ledger.answers.operators import *
-from celery_reliable.ledger.answers.paces import *
 from celery_reliable.ledger.answers.tasks import *
 from celery_reliable.ledger.answers.workers import *
 

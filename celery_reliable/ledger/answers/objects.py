@@ -6,28 +6,43 @@ from dataclasses import dataclass
 from typing import final
 
 from celery_reliable.ledger.answers.base import Answer
+from celery_reliable.model import Due
 
 __all__ = [
+    "Another",
+    "Assigned",
+    "BegunRun",
+    "Diverted",
+    "Free",
     "Full",
     "KeptFor",
     "Locked",
     "LockedBy",
+    "Moved",
+    "NamesOthers",
     "Next",
     "Nobody",
     "NotHeld",
     "OtherObject",
     "OwnPlace",
+    "ParkedUntil",
     "Placed",
+    "Ripe",
     "Sent",
     "Standing",
     "StillStopping",
+    "StillWaiting",
     "Stopping",
+    "Unlisted",
     "Unlocked",
+    "Unplaced",
+    "Waits",
+    "Woken",
 ]
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class Full(Answer):
     """There is no place for who asked: the places are others', or others stand in the line before.
 
@@ -47,7 +62,7 @@ class Full(Answer):
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class KeptFor(Answer):
     """The object is kept for a task that succeeded."""
 
@@ -61,7 +76,7 @@ class Locked(Answer):
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class LockedBy(Answer):
     """Another task has the object; `value` is "<attempt>:<id>"."""
 
@@ -75,7 +90,7 @@ class LockedBy(Answer):
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class Next(Answer):
     """A place may be free for that task, which stands in the line first."""
 
@@ -93,7 +108,7 @@ class NotHeld(Answer):
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class OtherObject(Answer):
     """The task has locked another object than the caller gave.  Nothing was changed.
 
@@ -105,7 +120,7 @@ class OtherObject(Answer):
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class OwnPlace(Answer):
     """The task has that place, of which the caller did not know.  Nothing was changed.
 
@@ -122,7 +137,7 @@ class Sent(Answer):
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class Placed(Answer):
     """The attempt has a place of its object; the place's name is that of a lock."""
 
@@ -130,7 +145,7 @@ class Placed(Answer):
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class Standing(Answer):
     """The task is parked, and stands in the line of its object.
 
@@ -141,7 +156,7 @@ class Standing(Answer):
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class StillStopping(Answer):
     """The task that has a place is over, and that worker has still to stop an attempt of it."""
 
@@ -151,7 +166,7 @@ class StillStopping(Answer):
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class Stopping(Answer):
     """The object's task is over, and that worker has still to stop an attempt of it."""
 
@@ -161,3 +176,98 @@ class Stopping(Answer):
 @final
 class Unlocked(Answer):
     """The object is free."""
+
+
+@final
+@dataclass(frozen=True, repr=False, eq=False)
+class Another(Answer):
+    """Another worker looks after the lines of limited tasks."""
+
+    wait_ms: int
+
+
+@final
+class Free(Answer):
+    """A task of a limited rate may ask for its claim."""
+
+
+@final
+@dataclass(frozen=True, repr=False, eq=False)
+class ParkedUntil(Answer):
+    """A task of a limited rate is parked until its moment, in ms of the server's clock."""
+
+    due_ms: int
+
+
+@final
+@dataclass(frozen=True, repr=False, eq=False)
+class Ripe(Answer):
+    """The limited tasks whose moment has come, and the ms until the next one."""
+
+    wait_ms: int
+    dues: tuple[Due, ...]
+
+
+@final
+@dataclass(frozen=True, repr=False, eq=False)
+class Assigned(Answer):
+    """A member of a run has this worker, and no other has."""
+
+    worker: str
+
+
+@final
+class BegunRun(Answer):
+    """The run is noted."""
+
+
+@final
+class Diverted(Answer):
+    """The task is due, to be sent to somebody who may run it."""
+
+
+@final
+class Moved(Answer):
+    """Other workers may run the task from now on."""
+
+
+@final
+@dataclass(frozen=True, repr=False, eq=False)
+class NamesOthers(Answer):
+    """An operator has named other workers while the attempt ran."""
+
+    word = "moved"
+    #: Which, as text; empty: none since the attempt was told.
+    named: str
+
+
+@final
+class StillWaiting(Answer):
+    """The task waits for a worker."""
+
+    word = "waiting"
+
+
+@final
+class Unlisted(Answer):
+    """The queue is forgotten."""
+
+
+@final
+@dataclass(frozen=True, repr=False, eq=False)
+class Unplaced(Answer):
+    """The task waits for a worker that may run it."""
+
+    word = "parked"
+    #: It did not before.
+    is_new: bool
+
+
+@final
+class Waits(Answer):
+    """Each worker that a member of a run could have has another member."""
+
+
+@final
+class Woken(Answer):
+    """The task is due, as a worker is there that may run it."""

@@ -13,6 +13,7 @@ __all__ = [
     "Alive",
     "Already",
     "Asked",
+    "Audited",
     "Beat",
     "BeatOfDead",
     "Begun",
@@ -22,15 +23,21 @@ __all__ = [
     "Deregistered",
     "Forgotten",
     "Grace",
+    "Grouped",
+    "InForce",
     "Known",
     "Newer",
     "NotDue",
+    "Noted",
+    "Ordered",
     "Overtaken",
     "Refused",
     "Registered",
     "Renewed",
+    "Resumed",
     "SetBack",
     "Suspected",
+    "Told",
 ]
 
 
@@ -50,7 +57,7 @@ class Already(Answer):
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class Asked(Answer):
     """The next pass will look at queued records whose message may be lost since then."""
 
@@ -58,7 +65,7 @@ class Asked(Answer):
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class Begun(Answer):
     """A pass has begun.  Times are in ms of the server's clock; None where there is none."""
 
@@ -98,7 +105,7 @@ class Deregistered(Answer):
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class Grace(Answer):
     """Nobody is declared dead until then, in ms of the server's clock."""
 
@@ -111,7 +118,7 @@ class Known(Answer):
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class NotDue(Answer):
     """A pass has finished just now; the next is due after so long."""
 
@@ -125,7 +132,7 @@ class Overtaken(Answer):
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class Refused(Answer):
     """The worker still holds so many claims, or a message."""
 
@@ -133,7 +140,7 @@ class Refused(Answer):
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class Newer(Answer):
     """A later release writes in this namespace, in a format that this one does not know."""
 
@@ -146,7 +153,7 @@ class Registered(Answer):
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class SetBack(Answer):
     """The times of so many records were set back; there may be more."""
 
@@ -158,7 +165,7 @@ class Suspected(Answer):
     """The worker's connection has not been gone for long enough."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class Beat(Answer):
     """The answer to a heartbeat."""
 
@@ -195,3 +202,50 @@ class BeatOfDead(Beat):
 @final
 class Forgotten(Beat):
     """The worker was dead, and the sweeper has finished with what it held."""
+
+
+@final
+class Audited(Answer):
+    """What an operator does is noted."""
+
+
+@final
+class Noted(Answer):
+    """What happened is noted, or at least counted."""
+
+
+@final
+@dataclass(frozen=True, repr=False, eq=False)
+class Grouped(Answer):
+    """The index of groups says of so many letters what it did not say before."""
+
+    added: int
+    removed: int
+
+
+@final
+class Ordered(Answer):
+    """The order is given."""
+
+
+@final
+class InForce(Answer):
+    """The order still holds, and its time is not over."""
+
+
+@final
+@dataclass(frozen=True, repr=False, eq=False)
+class Resumed(Answer):
+    """The order is over, and so many of the tasks that it had parked are let go."""
+
+    count: int
+    #: There may be others, which are let go by the next call.
+    is_more: bool
+
+
+@final
+@dataclass(frozen=True, repr=False, eq=False)
+class Told(Answer):
+    """The worker, the *owner*, hears with its next beat what it is to stop."""
+
+    owner: str

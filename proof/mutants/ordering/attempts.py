@@ -90,6 +90,23 @@ TABLE: Table = {
                 ("tests/unit/test_fencing.py",),
             ),
         ],
+        "Uninterrupted.__exit__": [
+            (
+                "a limit that came too late is let through before it is dropped",
+                swap("_drop_pending()", "signal.pthread_sigmask(signal.SIG_UNBLOCK"),
+                (
+                    "tests/integration/ends/test_limits.py::test_a_soft_limit_that_comes_too_late_for_the_body_changes_nothing",
+                    "tests/integration/ends/test_limits.py",
+                ),
+            ),
+        ],
+        "is_touched": [
+            (
+                "a touch is told to the ledger, and not to the attempt",
+                drop("attempt.deadline = touched_at + seconds"),
+                ("tests/integration/test_stuck.py",),
+            ),
+        ],
     },
     "attempt/claiming.py": {
         "claimed_early": [
@@ -140,25 +157,6 @@ TABLE: Table = {
                 (
                     "tests/integration/ends/test_success.py::test_a_canvas_runs_whole_also_in_the_place_of_its_host",
                 ),
-            ),
-        ],
-    },
-    "attempt/time_limits.py": {
-        "Uninterrupted.__exit__": [
-            (
-                "a limit that came too late is let through before it is dropped",
-                swap("_drop_pending()", "signal.pthread_sigmask(signal.SIG_UNBLOCK"),
-                (
-                    "tests/integration/ends/test_limits.py::test_a_soft_limit_that_comes_too_late_for_the_body_changes_nothing",
-                    "tests/integration/ends/test_limits.py",
-                ),
-            ),
-        ],
-        "is_touched": [
-            (
-                "a touch is told to the ledger, and not to the attempt",
-                drop("attempt.deadline = touched_at + seconds"),
-                ("tests/integration/test_stuck.py",),
             ),
         ],
     },

@@ -7,7 +7,7 @@ from proof.mutants.python import Table, drop, move, swap
 __all__ = ["TABLE"]
 
 TABLE: Table = {
-    "recovery/dead_workers.py": {
+    "recovery/losses.py": {
         "DeadWorkers.recover": [
             (
                 "messages go back before the claims are lost",
@@ -17,17 +17,6 @@ TABLE: Table = {
                 (),
             ),
         ],
-    },
-    "recovery/returns.py": {
-        "Returns._bury": [
-            (
-                "a plain message is thrown away before it is buried",
-                swap("self._ledger.bury_message(", "unacked.discard(entry.tag)"),
-                (),
-            ),
-        ],
-    },
-    "recovery/losses.py": {
         "Losses._tell": [
             (
                 "nobody is told of a burial that a worker's death has brought",
@@ -36,6 +25,15 @@ TABLE: Table = {
                     "tests/integration/test_telling.py::test_every_burial_is_told",
                     "tests/integration/recovery/test_dead_workers.py",
                 ),
+            ),
+        ],
+    },
+    "recovery/lost_messages.py": {
+        "Returns._bury": [
+            (
+                "a plain message is thrown away before it is buried",
+                swap("self._ledger.bury_message(", "unacked.discard(entry.tag)"),
+                (),
             ),
         ],
     },
@@ -64,7 +62,7 @@ TABLE: Table = {
             ),
         ],
     },
-    "ledger/senders.py": {
+    "ledger/publications.py": {
         "Senders.new_epoch": [
             (
                 "a fork goes on with the senders of its parent",
@@ -73,7 +71,7 @@ TABLE: Table = {
             ),
         ],
     },
-    "ledger/lock_release.py": {
+    "ledger/transition_group.py": {
         "run_freeing": [
             (
                 "nobody is told who is next",

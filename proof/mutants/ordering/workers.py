@@ -90,7 +90,7 @@ TABLE: Table = {
             ),
         ],
     },
-    "worker/pool_stop.py": {
+    "worker/running_claims.py": {
         "PoolStop.__call__": [
             (
                 "a stop that comes too early is forgotten",
@@ -105,8 +105,6 @@ TABLE: Table = {
                 ("tests/unit/test_pool_stops.py",),
             ),
         ],
-    },
-    "worker/running_claims.py": {
         "RunningClaims.stop": [
             (
                 "what is taken from a worker is stored by it all the same",
@@ -117,7 +115,7 @@ TABLE: Table = {
             ),
         ],
     },
-    "worker/lost_child.py": {
+    "worker/claims.py": {
         "end_lost": [
             (
                 "nobody is told of a burial that a child's death has brought",
@@ -140,7 +138,7 @@ TABLE: Table = {
             ),
         ],
     },
-    "worker/openings.py": {
+    "worker/unprocessable.py": {
         "Openings.end": [
             (
                 "an opening that was told is told again for ever",
@@ -158,7 +156,7 @@ TABLE: Table = {
             ),
         ],
     },
-    "broker/unfiled.py": {
+    "broker/worker_unacked.py": {
         "Unfiled.put_back": [
             (
                 "what is put back is forgotten first",
@@ -166,17 +164,6 @@ TABLE: Table = {
                 ("tests/ledger/test_room.py",),
             ),
         ],
-    },
-    "worker/shift_requests.py": {
-        "ShiftRequests.put_back_unfiled": [
-            (
-                "what a shift was given and has not filed is forgotten",
-                drop("self.unacked.unfiled.add"),
-                ("tests/integration/test_given_messages.py",),
-            ),
-        ],
-    },
-    "broker/worker_unacked.py": {
         "WorkerUnacked.take": [
             (
                 "what was popped and not filed is forgotten",
@@ -206,13 +193,20 @@ TABLE: Table = {
                 ("tests/ledger/test_room.py",),
             ),
         ],
-    },
-    "broker/taking.py": {
         "Taking.ask": [
             (
                 "what is answered beside a take is not heard",
                 drop("beside.hear(answer)"),
                 ("tests/ledger/test_room.py",),
+            ),
+        ],
+    },
+    "worker/running_shift.py": {
+        "ShiftRequests.put_back_unfiled": [
+            (
+                "what a shift was given and has not filed is forgotten",
+                drop("self.unacked.unfiled.add"),
+                ("tests/integration/test_given_messages.py",),
             ),
         ],
     },

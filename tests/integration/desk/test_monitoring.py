@@ -20,7 +20,7 @@ import celery_reliable_probe as probe
 from celery_reliable.findings import RUNNING, SERVER, OpenRows
 from celery_reliable.operations import Desk, metrics, registry_of
 from celery_reliable.operations.gauges import gauges_of_rows
-from celery_reliable.worker.signs import Signs
+from celery_reliable.worker.health import Signs
 from tests.integration.conftest import Project
 from tests.integration.desk.monitored import BOARD, RULES
 from tests.integration.letters import put

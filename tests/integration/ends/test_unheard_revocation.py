@@ -15,7 +15,9 @@ from celery.exceptions import TaskRevokedError
 from celery.result import AsyncResult
 
 from celery_reliable.app import reliable_of
-from celery_reliable.operations.control import RecordingControl, install_control
+from celery_reliable.compat.app import give_part
+from celery_reliable.recovery import RecordingControl
+from celery_reliable.task import CONTROL
 from tests.conftest import StartRedis
 from tests.integration.conftest import Project
 from tests.integration.project.holding import add_tasks
@@ -125,8 +127,8 @@ def test_an_app_keeps_its_own_control_class(project: Project) -> None:
     app = project.app
     app.__dict__.pop("control", None)
     app.control_cls = OwnControl
-    install_control(app)
-    install_control(app)
+    for _ in range(2):
+        give_part(app, "control", CONTROL)
     assert isinstance(app.control, OwnControl)
     assert isinstance(app.control, RecordingControl)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from celery_reliable import ReliableTask
-from celery_reliable.worker import child_deaths
+from celery_reliable.worker import claims
 from tests.integration.project.tasks import TICK_SECONDS
 
 __all__ = ["TOGETHER_SECONDS", "add_starving", "add_tasks"]
@@ -69,4 +69,4 @@ if "READY_KEY" in os.environ:
     add_tasks(app)
     add_starving(app)
     if "MEMORY_EVENTS" in os.environ:
-        child_deaths.watch = child_deaths.MemoryWatch(Path(os.environ["MEMORY_EVENTS"]))
+        claims.watch = claims.MemoryWatch(Path(os.environ["MEMORY_EVENTS"]))

@@ -14,7 +14,7 @@ import redis
 from celery import bootsteps
 from celery.signals import before_task_publish, worker_process_init
 
-from celery_reliable.broker.taking import Taking
+from celery_reliable.broker.worker_unacked import Taking
 from celery_reliable.compat.kombu import OpenChannel
 from celery_reliable.signals import pass_finished
 from tests.support.waiting import wait_for

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from celery_reliable.broker.server_mark import server_seen
+from celery_reliable.broker.channel import server_seen
 from celery_reliable.recovery.sweeper import Sweeper
 from tests.conftest import StartRedis
 from tests.integration.conftest import Project

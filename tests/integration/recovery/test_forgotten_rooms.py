@@ -10,7 +10,7 @@ from celery_reliable.app import reliable_of
 from celery_reliable.broker import WorkerHooks
 from celery_reliable.model import SweepReport
 from celery_reliable.operations.uninstall import release
-from celery_reliable.recovery import dead_workers
+from celery_reliable.recovery import losses
 from celery_reliable.recovery.sweeper import Sweeper
 from tests.integration.claiming import unacked_of
 from tests.integration.conftest import SOON, Project
@@ -82,9 +82,9 @@ def test_what_is_filed_before_it_hears_that_it_is_forgotten_is_found(
     quick.send("plain_work", 0)
     assert len(unacked.take(["celery"], ["celery"], 1).deliveries) == 1
     # And now it dies.
-    moment = dead_workers.time.monotonic()
+    moment = losses.time.monotonic()
     for seconds in (0, 5, 10):
-        monkeypatch.setattr(dead_workers.time, "monotonic", lambda s=seconds: moment + s)
+        monkeypatch.setattr(losses.time, "monotonic", lambda s=seconds: moment + s)
         sweeper.recovery.recover_ownerless([], SweepReport())
         monkeypatch.undo()
     with quick.redis.client() as client:

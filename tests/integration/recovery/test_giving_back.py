@@ -13,7 +13,7 @@ from celery_reliable.app import reliable_of
 from celery_reliable.message import HEADER, Envelope, Stamp
 from celery_reliable.operations import uninstall
 from celery_reliable.operations.uninstall import release
-from celery_reliable.recovery import own_queues
+from celery_reliable.recovery import named_tasks
 from tests.integration.conftest import SOON, Project
 from tests.integration.project import named
 
@@ -95,7 +95,7 @@ def test_what_has_lost_its_record_is_given_back_once_though_that_breaks_off(
     in_own_queue(fleet, client, sent)
     client.delete(*client.keys("{reliable:0}:task:*"), *client.keys("{reliable:0}:sent:*"))
     client.delete("{reliable:0}:due", "{reliable:0}:meta")
-    break_sends(monkeypatch, own_queues, 4)
+    break_sends(monkeypatch, named_tasks, 4)
 
     with pytest.raises(OSError, match="reset"):
         release(fleet.app)

@@ -167,7 +167,7 @@ def test_a_store_that_fills_up_is_found_and_one_that_loses_letters_is_an_error(
 def test_an_index_that_lags_behind_is_waited_for(
     project: Project, sweeper: Sweeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("celery_reliable.recovery.retention._GROUPED_AT_ONCE", 10)
+    monkeypatch.setattr("celery_reliable.recovery.sweeper._GROUPED_AT_ONCE", 10)
     bury(project, 20, Reason.FAILED, "charge", task="project.charge")
     ledger = bury(project, 150, Reason.FAILED, "flood")
 

@@ -17,8 +17,7 @@ from celery.worker import state
 from celery.worker.consumer import Consumer
 from kombu.asynchronous.semaphore import LaxBoundedSemaphore
 
-from celery_reliable.broker import worker_unacked
-from celery_reliable.broker.worker_transport import transport_for
+from celery_reliable.broker import transport_for, worker_unacked
 from celery_reliable.compat.notes import noted
 from celery_reliable.context import WorkerProcess
 from celery_reliable.worker.consumer_step import ConsumerStep

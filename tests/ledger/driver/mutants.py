@@ -108,7 +108,7 @@ MUTANTS = {
     "two_clocks": Mutant(
         "a lost attempt is settled by a success that a worker's clock dates after its claim",
         {
-            "recovery/stored_results.py": (
+            "recovery/announcements.py": (
                 (
                     "        is_own = is_of(meta, record)\n",
                     (
@@ -136,7 +136,7 @@ MUTANTS = {
         "a worker's death is charged to all that it ran",
         {
             "leases.py": (("return self.charged == task_id", "return True"),),
-            "recovery/dead_workers.py": (
+            "recovery/losses.py": (
                 (
                     '        if lease.verdict.word == "only" and self._has_unopened',
                     "        if False and self._has_unopened",
@@ -590,7 +590,7 @@ MUTANTS = {
     "nobody_next": Mutant(
         "who frees a place lets nobody through, and tells nobody",
         {
-            "ledger/lock_release.py": (("if next_up is not None:", "if False:"),),
+            "ledger/transition_group.py": (("if next_up is not None:", "if False:"),),
             "ledger/lua/call_up.lua": (
                 (
                     "'LT', now_ms, first)\nreturn {'next', first}",

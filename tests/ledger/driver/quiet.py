@@ -15,7 +15,7 @@ from redis.connection import AbstractConnection
 from celery_reliable.broker import UNACKED_PREFIX
 from celery_reliable.ledger import caller
 from celery_reliable.native_threads import wait_readable
-from celery_reliable.worker import lease_connection, order_keeping, passes, worker_step
+from celery_reliable.worker import heartbeat, order_keeping, passes, worker_step
 from tests.ledger.driver import clock
 from tests.ledger.driver.hosts import HostState
 
@@ -61,7 +61,7 @@ def patches(world: Any) -> Iterator[Any]:
             schedule.sleep(min(left / 1000, 1.0))
 
     gate = _Gate()
-    yield mock.patch.object(lease_connection, "wait_readable", waited)
+    yield mock.patch.object(heartbeat, "wait_readable", waited)
     for module in (passes, caller):
         if hasattr(module, "fork_gate"):
             yield mock.patch.object(module, "fork_gate", gate)

@@ -15,7 +15,7 @@ from redis.lock import Lock
 from celery_reliable import broker, events
 from celery_reliable.app import reliable_of
 from celery_reliable.broker import unacked
-from celery_reliable.ledger import next_attempts, scripts, transitions
+from celery_reliable.ledger import attempts, scripts, transitions
 from celery_reliable.ledger.scripts import Script
 from tests.ledger.driver import clock, indexes, mutants, quiet, tasks
 from tests.ledger.driver.asking import Asking
@@ -87,7 +87,7 @@ class Stage:
             text = mutants.applied(f"ledger/lua/{name}.lua", scripts.script(name).text)
             text = clock.on_a_clock(text)
             found[name] = Script(name, text, hashlib.sha1(text.encode()).hexdigest())
-        for module in (transitions, next_attempts):
+        for module in (transitions, attempts):
             module.script = found.__getitem__  # type: ignore[attr-defined]
         plain = unacked._script
         unacked._script = lambda name: clock.on_a_clock(

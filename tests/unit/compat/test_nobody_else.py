@@ -21,7 +21,7 @@ ROOT = Path(celery_reliable.__file__).parent
 
 #: What looks like it and is not, and why.
 REVIEWED = {
-    ("recovery.beat", "_kept.sweeper"): "a local of our own threads",
+    ("beat", "_kept.sweeper"): "a local of our own threads",
     ("contrib.django.desk.visits", "self.request.current_app"): "as Django's manual says",
     ("contrib.django.checks", "one._meta"): "as Django's manual says",
     ("contrib.django.desk.rows", "place.model._meta"): "the same",
@@ -36,11 +36,11 @@ REVIEWED = {
     ("contrib.django.rows.task", "current_task._get_current_object"): "as Celery's manual says",
     ("attempt.fencing", "run._is_guarded"): "a function of ours, around a task's body",
     ("attempt.fencing", "getattr(function, '_is_guarded')"): "the same",
-    ("worker.own_transport", "conf.broker_transport"): "a setting of Celery's, and set back",
+    ("worker.startup", "conf.broker_transport"): "a setting of Celery's, and set back",
     ("log", "record.exc_info"): "a filter may change a record",
     ("contrib.opentelemetry", "provider.id_generator"): "public, and set back at once",
     ("ledger.startup_test", "self.workers._caller"): "two classes of the ledger",
-    ("recovery.stored_results", "context.chord"): "of a request that we have made",
+    ("recovery.announcements", "context.chord"): "of a request that we have made",
     ("results.backend", "setattr(request)"): "the same",
     ("options.values", "getattr(type(task), '_reliable_object')"): "an attribute of ReliableTask",
 }

@@ -11,7 +11,7 @@ from weakref import WeakSet
 import pytest
 from celery.worker import state
 
-from celery_reliable.compat.requests_now import fetched_requests, running_requests
+from celery_reliable.compat.request import fetched_requests, running_requests
 
 
 class Request:

@@ -1,7 +1,7 @@
 """``celery_reliable.sweep``: a pass of the sweeper as a task, for the beat schedule.
 
-It has a module of its own because every app has this task: an app whose tasks are all ours may make
-it while `ReliableTask` is still being imported.
+Every app has this task.  An app whose tasks are all ours may make it while `ReliableTask` is still
+being imported, so this module imports nothing of the package that does work.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from celery import Task, shared_task
 
 from celery_reliable.exceptions import LedgerUnavailable
 from celery_reliable.log import logger
-from celery_reliable.recovery.sweeper import Sweeper
 
 __all__ = ["sweep"]
 
@@ -56,6 +55,9 @@ def sweep(self: Any) -> dict[str, Any] | None:
     """Run a pass of the sweeper, unless one has just finished.  For the beat schedule, if at all:
     workers run passes by themselves whenever none finished within SWEEP_SECONDS.
     """
+    # A process that runs no pass loads none of the recovery.
+    from celery_reliable.recovery import Sweeper
+
     sweeper: Sweeper | None = getattr(_kept, "sweeper", None)
     if sweeper is None or sweeper.app is not self.app:
         sweeper = _kept.sweeper = Sweeper(self.app)
