@@ -6,7 +6,7 @@ import json
 
 from celery_reliable.ledger.answers.base import Answer
 from celery_reliable.ledger.answers.tasks import Ended
-from celery_reliable.ledger.answers.workers import Asked, Begun, Busy, Known, NotDue, Overtaken
+from celery_reliable.ledger.answers.workers import Asked, Begun, Known, NotDue, Overtaken
 from tests.ledger.scene import LEASE_MS, RestartableScene, Scene
 from tests.support.waiting import wait_for
 
@@ -48,37 +48,6 @@ def wait_until_ms(scene: Scene, at_ms: int) -> None:
     wait_for(lambda: scene.workers.time_ms() > at_ms, 5, "the server's clock")
 
 
-def test_one_pass_runs_at_a_time(scene: Scene) -> None:
-    assert isinstance(begin(scene, "mine"), Begun)
-    before = scene.snapshot()
-
-    assert isinstance(begin(scene, "theirs"), Busy)
-    assert scene.snapshot() == before
-
-    assert end(scene, "mine") is Ended
-    assert isinstance(begin(scene, "theirs"), Begun)
-
-
-def test_a_pass_is_not_due_before_its_interval(scene: Scene) -> None:
-    run_pass(scene)
-
-    answer = begin(scene, interval_ms=LONG_MS)
-
-    assert isinstance(answer, NotDue)
-    assert 0 < answer.wait_ms <= LONG_MS
-
-
-def test_the_interval_is_counted_from_the_end_of_the_last_pass(scene: Scene) -> None:
-    begin(scene)
-    begun_ms = scene.workers.time_ms()
-    wait_until_ms(scene, begun_ms + BRIEF_MS)
-    ending_ms = scene.workers.time_ms()
-    end(scene)
-
-    wait_ms = begin(scene, interval_ms=LONG_MS).wait_ms
-    assert scene.workers.time_ms() + wait_ms >= ending_ms + LONG_MS
-
-
 def test_a_pass_that_was_killed_holds_the_others_up_only_so_long(scene: Scene) -> None:
     begin(scene, "killed", ttl_ms=BRIEF_MS)
 
@@ -114,48 +83,11 @@ def test_a_pass_that_does_not_end_or_ends_beside_another_has_seen_nobody(scene: 
     assert seen_by_the_next(scene) == ""
 
 
-def test_a_pass_that_was_overtaken_does_not_end_the_other(scene: Scene) -> None:
-    begin(scene, "slow", ttl_ms=BRIEF_MS)
-    wait_for(lambda: isinstance(begin(scene, "next"), Begun), 5, "the slow pass to expire")
-
-    assert end(scene, "slow") is Overtaken
-    assert isinstance(begin(scene, "third"), Busy)
-    assert end(scene, "next") is Ended
-
-
 def test_the_report_of_the_last_pass_is_kept(scene: Scene) -> None:
     begin(scene)
     scene.ledger.passes.end("mine", {"lost": 2})
 
     assert json.loads(scene.ledger.passes.meta()["report"]) == {"lost": 2}
-
-
-def test_the_first_pass_of_all_gives_every_worker_a_lease_of_grace(scene: Scene) -> None:
-    before_ms = scene.workers.time_ms()
-
-    grace_ms = run_pass(scene)
-
-    assert before_ms + LEASE_MS <= grace_ms <= scene.workers.time_ms() + LEASE_MS
-
-
-def test_passes_without_a_gap_start_no_grace(scene: Scene) -> None:
-    first = run_pass(scene, lease_ms=1)
-    wait_until_ms(scene, first)
-
-    assert run_pass(scene) == first
-
-
-def test_a_gap_between_passes_starts_grace_once_and_never_extends_it(scene: Scene) -> None:
-    first = run_pass(scene, lease_ms=1)
-    wait_until_ms(scene, first + BRIEF_MS)
-
-    begun_ms = scene.workers.time_ms()
-    grace_ms = run_pass(scene, interruption_ms=BRIEF_MS // 2)
-    assert grace_ms >= begun_ms + LEASE_MS
-
-    # Another gap while it runs.
-    wait_until_ms(scene, scene.workers.time_ms() + BRIEF_MS)
-    assert run_pass(scene, interruption_ms=BRIEF_MS // 2) == grace_ms
 
 
 def test_a_server_that_started_anew_is_an_interruption_however_short(

@@ -1,30 +1,37 @@
-"""Scenes of the ledger's tests, played anew with each call recorded, whatever the tests find."""
+"""Scenes of the ledger, played with each call recorded, whatever their answers are."""
 
 from __future__ import annotations
 
 import importlib
 import inspect
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import redis
 
 from proof.traces import Entry
+from tests.ledger.expected import EXPECTED
 from tests.ledger.scene import Scene, open_ledger
+from tests.ledger.stages import STAGES, Steps
 from tests.support.traces import read_traces
 
-__all__ = ["MODULES", "play", "scenes_of"]
+__all__ = ["GROUPS", "play", "scenes_of"]
 
-#: Whose tests are short, and need nothing but a scene.
-MODULES = (
-    "attempts", "dead_letters", "due", "ended_tasks", "lock_release", "locks", "named", "opening",
-    "orders", "places", "rates", "repeats", "revoking", "runs", "senders", "stopping", "suspects",
-    "stories", "workers",
+#: The steps of the state machine, each on every state of a task; and modules whose tests are short,
+#: and need nothing but a scene.
+GROUPS = (
+    *EXPECTED, "places", "stories", "suspects", "workers",
 )  # fmt: skip
 
 
-def scenes_of(module: str) -> list[Callable[[Scene], object]]:
-    """Return the tests of a module that need nothing but a scene, and change nothing by hand."""
-    name = "tests.proof.stories" if module == "stories" else f"tests.ledger.test_{module}"
+def scenes_of(group: str) -> list[Callable[[Scene], object]]:
+    """Return what a group has the ledger do, each in a ledger of its own.
+
+    Of a module these are the tests that need nothing but a scene, and change nothing by hand.
+    """
+    if group in EXPECTED:
+        return [partial(_step, group, stage) for stage in EXPECTED[group]]
+    name = "tests.proof.stories" if group == "stories" else f"tests.ledger.test_{group}"
     found = importlib.import_module(name)
     return [
         test
@@ -34,6 +41,10 @@ def scenes_of(module: str) -> list[Callable[[Scene], object]]:
         and list(inspect.signature(test).parameters) == ["scene"]
         and not any(mark.name == "untraced" for mark in getattr(test, "pytestmark", ()))
     ]
+
+
+def _step(step: str, stage: str, scene: Scene) -> object:
+    return getattr(Steps(scene, STAGES[stage](scene)), step)()
 
 
 def play(

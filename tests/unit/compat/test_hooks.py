@@ -31,14 +31,6 @@ from celery_reliable.compat.relied import (
     Used,
 )
 
-#: The releases of `tox run -e oldest`, and of the newest that were there.
-CHECKED = {
-    "Celery": {"5.6.3", "5.7.0"},
-    "kombu": {"5.7.0"},
-    "billiard": {"4.3.2"},
-    "redis-py": {"6.4.0", "8.1.0"},
-}
-
 #: What belongs to another function of its module, and types.
 _BESIDE = {"SUCCESS_BEGINS", "Traced", "Tracer", "kept_connection", "noted"}
 
@@ -238,16 +230,6 @@ def test_nobody_is_refused_for_what_he_does_not_use(monkeypatch: pytest.MonkeyPa
     _set_no_more(monkeypatch, "billiard.pool:Pool._cache")
     assert list(compat.missing({Part.WORKER, Part.REDIS_BROKER})) == []
     assert {finding.level for finding in compat.missing({Part.PREFORK})} == {"error"}
-
-
-@pytest.mark.parametrize("hook", HOOKS, ids=lambda hook: hook.name)
-def test_each_says_why_on_which_releases_and_what_breaks(hook: Hook) -> None:
-    text = " ".join((inspect.getdoc(hook.function) or "").split())
-    told = re.search(r"Checked on (.+?)\. ", text)
-    assert told is not None
-    assert "Without it " in text
-    for package, releases in re.findall(r"(Celery|kombu|billiard|redis-py) ([\d. and]+)", told[1]):
-        assert set(re.findall(r"\d+\.\d+\.\d+", releases)) <= CHECKED[package]
 
 
 def test_each_function_of_the_folder_says_what_it_relies_on() -> None:
