@@ -143,31 +143,6 @@ def test_who_is_heard_by_a_clock_that_is_behind_for_a_moment_has_a_whole_lease(
 
 
 @promise("clock-of-redis")
-def test_a_pass_that_another_has_overtaken_hides_no_step(scene: Scene) -> None:
-    """The clock stepped back, another pass began, and by the end of the first one it is forward."""
-    let_pass(scene)
-    began_ms = begin(scene).now_ms
-    scene.client.delete(scene.ledger.keys.sweep)
-    note(scene, "passed_ms", -SWEEP_MS)
-    assert isinstance(begin(scene, "theirs"), Begun)
-    scene.ledger.passes.end("theirs", {})
-    note(scene, "passed_ms", -HOUR_MS)
-
-    scene.ledger.passes.end("mine", {}, ended_ms=began_ms)
-
-    assert begin(scene).grace_ms > scene.workers.time_ms()
-
-
-@promise("clock-of-redis")
-def test_a_grace_that_lasts_is_not_all_the_time_that_such_a_worker_has(scene: Scene) -> None:
-    let_pass(scene)
-    note(scene, "grace_ms", LEASE_MS // 2)
-    hears_by_a_clock_that_is_behind(scene, "register")
-
-    assert begin(scene).grace_ms > scene.workers.time_ms() + LEASE_MS - 5000
-
-
-@promise("clock-of-redis")
 @pytest.mark.parametrize("off_ms", [HOUR_MS, -HOUR_MS])
 @pytest.mark.parametrize("cause", ["lapsed", "connection"])
 def test_nobody_is_declared_dead_by_a_clock_that_stepped_during_the_pass(
@@ -180,15 +155,6 @@ def test_nobody_is_declared_dead_by_a_clock_that_stepped_during_the_pass(
 
     assert declare(scene, cause, expected_ms=scene.workers.time_ms() + off_ms) is Grace
     assert declare(scene, cause, expected_ms=scene.workers.time_ms()) is Declared
-
-
-def test_a_step_during_a_pass_is_an_interruption_to_the_next(scene: Scene) -> None:
-    let_pass(scene)
-    begin(scene)
-    # The clock stepped an hour forward meanwhile.
-    scene.ledger.passes.end("mine", {}, ended_ms=scene.workers.time_ms() - HOUR_MS)
-
-    assert begin(scene).grace_ms > scene.workers.time_ms()
 
 
 def dues(scene: Scene) -> dict[str, int]:

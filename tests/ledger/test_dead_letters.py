@@ -12,7 +12,6 @@ from celery_reliable.ledger.answers.tasks import (
     Buried,
     Changed,
     Discarded,
-    NotDead,
     OtherGeneration,
     Replayed,
     Spent,
@@ -133,23 +132,6 @@ def test_the_history_is_bounded(scene: Scene) -> None:
     assert [line.attempt for line in letter.history] == list(range(32, 52))
 
 
-def test_discarding_compares_with_what_was_seen(scene: Scene) -> None:
-    bury_in_order(scene, "task")
-    seen = scene.ledger.dead_letter("task")
-    assert seen is not None
-    claim = scene.claim(replay(scene))
-    assert isinstance(scene.ledger.discard("task", buried_ms=seen.buried_ms), NotDead)
-    wait_until_after(scene, seen.buried_ms)
-    scene.bury(claim)
-    before = scene.snapshot()
-
-    # It is dead once more, and that is another burial than the one that was seen.
-    assert isinstance(scene.ledger.discard("task", buried_ms=seen.buried_ms), NotDead)
-    assert scene.snapshot() == before
-    assert isinstance(scene.ledger.discard("task"), Discarded)
-    assert scene.ledger.count_dead() == 0
-
-
 def test_only_a_letter_that_is_too_many_is_counted_as_trimmed_and_once(scene: Scene) -> None:
     bury_in_order(scene, "asked", "surplus")
     meta = scene.ledger.keys.meta
@@ -171,14 +153,3 @@ def test_an_entry_without_a_record_is_removed_by_discarding(scene: Scene) -> Non
 
     assert isinstance(scene.ledger.discard("task"), Absent)
     assert scene.ledger.count_dead() == 0
-
-
-def test_how_often_an_id_may_be_lost_is_said_by_its_last_publication(scene: Scene) -> None:
-    scene.bury(scene.claim(scene.publish(max_losses=0)))
-    assert scene.record_of().max_losses == 0
-
-    again = scene.publish()
-
-    assert scene.record_of().max_losses is None
-    scene.publish(claim=scene.claim(again), max_losses=7)
-    assert scene.record_of().max_losses == 7

@@ -5,15 +5,8 @@ from __future__ import annotations
 import pytest
 
 from celery_reliable.model import State
-from celery_reliable.operations.waits import Seen, Wait, Why, why
 from celery_reliable.operations.walks import Kind, Walk
 from tests.ledger.scene import Scene
-
-
-def told(scene: Scene, task_id: str = "task", seen: Seen | None = None) -> Why:
-    look, now_ms = scene.ledger.look(task_id)
-    assert look is not None
-    return why(look, seen or Seen(), now_ms)
 
 
 def ids(scene: Scene, kind: Kind | None, *, most: int = 3) -> list[str]:
@@ -26,17 +19,6 @@ def ids(scene: Scene, kind: Kind | None, *, most: int = 3) -> list[str]:
         cursor = walk.cursor
         if not cursor:
             return found
-
-
-def test_what_was_lost_and_has_no_message_waits_to_be_sent(scene: Scene) -> None:
-    claim = scene.claim(scene.publish())
-    scene.lose(claim, is_unsent=True)
-
-    found = told(scene)
-
-    assert found.kind is Wait.RESEND
-    assert "child_lost" in found.sentence
-    assert found.until_ms == int(scene.seen_due().due_ms)
 
 
 def test_a_record_of_a_later_version_is_passed_over(scene: Scene) -> None:

@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from celery_reliable.ledger.answers.base import Answer
-from celery_reliable.ledger.answers.tasks import Changed, Parked, Postponed, Send
-from celery_reliable.model import Due, State
+from celery_reliable.ledger.answers.tasks import Changed, Postponed, Send
+from celery_reliable.model import Due
 from tests.ledger.scene import LOOK_MS, Scene, open_ledger
 from tests.support.waiting import wait_for
 
@@ -31,16 +31,6 @@ def test_of_many_sweepers_only_one_sends(scene: Scene, ledger_url: str) -> None:
     assert {type(answer) for answer in answers} == {Send, Changed}
 
 
-def test_a_parked_task_that_was_sent_can_be_claimed(scene: Scene) -> None:
-    message = scene.publish(state=State.PARKED, due_in_ms=0)
-    assert isinstance(scene.ask(message), Parked)
-
-    assert isinstance(scene.ledger.resend(scene.seen_due(), due_in_ms=LOOK_MS), Send)
-
-    assert scene.state() == "queued"
-    assert scene.claim(message).attempt == 1
-
-
 def resend(scene: Scene) -> int:
     """Send once more; return after how many milliseconds somebody has to look again."""
     answer: Answer = scene.ledger.resend(scene.seen_due(), due_in_ms=LOOK_MS)
@@ -55,19 +45,6 @@ def test_resends_become_rarer_up_to_a_limit(scene: Scene) -> None:
 
     assert waits == [1, 2, 4, 8, 16, 32, 64, 64]
     assert scene.record_of().resends == 8
-
-
-def test_a_resend_that_was_not_sent_is_not_counted(scene: Scene) -> None:
-    scene.publish()
-    resend(scene)
-    for _ in range(7):
-        answer = scene.ledger.resend(scene.seen_due(), due_in_ms=LOOK_MS)
-        unsent = Due("task", answer.due_ms)
-        assert isinstance(scene.ledger.postpone(unsent, due_in_ms=0, is_unsent=True), Postponed)
-        assert isinstance(scene.ledger.postpone(unsent, due_in_ms=0, is_unsent=True), Changed)
-
-    assert scene.record_of().resends == 1
-    assert resend(scene) == 2 * LOOK_MS
 
 
 def test_what_was_lost_with_its_message_is_unsent_until_it_is_sent(scene: Scene) -> None:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-
 from celery_reliable.ledger.answers.tasks import (
     OtherGeneration,
     Replayed,
     Unrecorded,
 )
 from celery_reliable.ledger.senders import sender_of
-from tests.ledger.scene import LEASE_MS, Published, RestartableScene, Scene
+from tests.ledger.scene import Published, RestartableScene, Scene
 from tests.support.redis_server import RedisServer
 
 
@@ -39,13 +37,6 @@ def generation(scene: Scene) -> int:
     return int(scene.ledger.passes.meta()["generation"])
 
 
-def sweep(scene: Scene) -> None:
-    scene.ledger.passes.begin(
-        "n", interval_ms=0, ttl_ms=LEASE_MS, interruption_ms=LEASE_MS, lease_ms=LEASE_MS
-    )
-    scene.ledger.passes.end("n", {})
-
-
 def test_a_record_that_a_restart_lost_is_made_again(restartable: RestartableScene) -> None:
     scene = restartable
     kept, lost, other = (scene.publish(name) for name in ("kept", "lost", "other"))
@@ -60,31 +51,6 @@ def test_a_record_that_a_restart_lost_is_made_again(restartable: RestartableScen
     assert scene.claim(other).attempt == 1
     assert scene.claim(kept).attempt == 1
     assert generation(scene) == counted
-
-
-@pytest.mark.parametrize("first", ["pass", "claim"])
-def test_a_server_that_comes_back_with_the_same_old_data_twice_drops_nothing(
-    restartable: RestartableScene, first: str
-) -> None:
-    """From a snapshot, or as a replica that lags: it does not know how often it was counted up."""
-    scene = restartable
-    early = [scene.publish(name) for name in ("early", "other")]
-    meta = scene.client.hgetall(scene.ledger.keys.meta)
-    lost = []
-    for n, older in enumerate(early):
-        restart(restartable.server)
-        scene.client.delete(scene.ledger.keys.meta)
-        scene.client.hset(scene.ledger.keys.meta, mapping=meta)
-        lose_from(scene, *early[n:], *lost)
-        if first == "pass":
-            sweep(scene)
-        else:
-            scene.ask(older)
-        # The records of those that were published meanwhile are gone as well.
-        assert [type(scene.ask(message)) for message in lost] == [Unrecorded] * n
-        lost.append(scene.publish(f"late {n}"))
-
-    assert len({message.generation for message in (*early, *lost)}) == 3
 
 
 def test_a_replay_where_no_generation_is_known_begins_one_as_a_record_does(scene: Scene) -> None:

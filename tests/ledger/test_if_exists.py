@@ -26,24 +26,6 @@ def publish(scene: Scene, how: str, epoch: str = "", task: TaskRef = TASK) -> An
 
 
 @pytest.mark.parametrize("how", ["keep", "replay_dead", "refuse", ""])
-def test_what_lives_is_kept_and_who_asks_is_told_what_it_does(scene: Scene, how: str) -> None:
-    published = scene.publish()
-    sent_ms = scene.record_of().published_ms
-    before = scene.client.hgetall(scene.ledger.keys.record("task"))
-
-    epoch = scene.ledger.senders.new_epoch(0)
-    assert publish(scene, how, epoch) == InUse("queued", sent_ms)
-    # Whoever did not hear the answer asks again.
-    assert publish(scene, how, epoch) == InUse("queued", sent_ms)
-    scene.ledger.senders.answered(epoch)
-    assert scene.client.hgetall(scene.ledger.keys.record("task")) == before
-
-    scene.claim(published)
-    claimed_ms = scene.record_of().claimed_ms
-    assert publish(scene, how) == InUse("running", claimed_ms)
-
-
-@pytest.mark.parametrize("how", ["keep", "replay_dead", "refuse", ""])
 def test_an_id_is_one_tasks_while_that_lives_or_is_a_dead_letter(scene: Scene, how: str) -> None:
     other, third = TaskRef("task", "app.other"), TaskRef("task", "app.third")
 

@@ -267,28 +267,3 @@ def test_an_attempt_that_is_not_the_current_one_frees_nothing(scene: Scene, endi
 
     assert isinstance(ending(scene, former), Fenced)
     assert scene.snapshot() == before
-
-
-def test_a_dead_letter_is_discarded_in_one_step_while_it_is_still_to_be_stopped(
-    scene: Scene,
-) -> None:
-    dead_stopping(scene)
-    steps = Steps(scene)
-
-    discard(scene, attempt_zero())
-
-    assert steps.replies == [Discarded]
-    assert (holder(scene), note(scene)) == ("1:task", "object")
-
-
-@promise("one-object")
-@pytest.mark.parametrize("end", [acknowledge, outlive])
-def test_a_task_that_goes_on_when_it_has_been_stopped_has_its_object_still(
-    scene: Scene, end: Ending
-) -> None:
-    claim = running(scene)
-    scene.take(claim)
-
-    end(scene, claim)
-
-    assert (holder(scene), note(scene)) == ("1:task", "object")

@@ -59,15 +59,6 @@ def test_a_task_that_lives_holds_its_object(scene: Scene, happening: Happening) 
     assert scene.locks.take("another object", other) is None
 
 
-def test_taking_it_twice_is_taking_it_once(scene: Scene) -> None:
-    holder = start(scene, "holder")
-    assert scene.locks.take("object", holder) is None
-    before = scene.snapshot()
-
-    assert scene.locks.take("object", holder) is None
-    assert scene.snapshot() == before
-
-
 @promise("one-object")
 def test_of_many_that_see_a_lock_to_be_taken_over_one_gets_it(scene: Scene) -> None:
     holder = start(scene, "holder")

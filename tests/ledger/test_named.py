@@ -137,25 +137,6 @@ def test_a_move_that_is_repeated_or_comes_late_changes_nothing(scene: Scene) -> 
     assert scene.snapshot() == before
 
 
-def test_a_move_that_comes_late_does_not_undo_the_one_after_it_while_an_attempt_goes_on(
-    scene: Scene,
-) -> None:
-    mine = scene.claim(scene.publish())
-    seen = scene.record_of()
-    move(scene, "1-new")
-    move(scene, "1-newer")
-    before = scene.snapshot()
-
-    late = scene.ledger.named.move(
-        seen, epoch="1-new", message="late", named="{}", is_stopped=False, due_in_ms=1, by="me"
-    )
-
-    assert late == Changed()
-    assert scene.snapshot() == before
-    scene.lose(mine)
-    assert (scene.record_of().epoch, scene.record_of().message) == ("1-newer", "message 1-newer")
-
-
 @pytest.mark.parametrize("how", ["lost", "released"])
 def test_the_attempt_after_it_is_for_the_workers_that_were_named(scene: Scene, how: str) -> None:
     message = scene.publish()

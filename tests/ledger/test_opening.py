@@ -8,7 +8,6 @@ from celery_reliable.ledger.answers.tasks import (
     Alone,
     Changed,
     Claimed,
-    Gone,
     NoLease,
     Opened,
     Opening,
@@ -100,19 +99,6 @@ def test_what_was_in_a_death_and_begins_meanwhile_makes_it_unclear(scene: Scene)
     assert losses(scene, "running", "fetched") == [0, 0]
 
 
-def test_what_was_opened_is_nobodys_death(scene: Scene) -> None:
-    message, other = scene.publish("a"), scene.publish("b")
-    assert opens(scene, message) is Opening
-    assert opened(scene) is Opened
-    assert opened(scene) is Changed
-    # A late word of another delivery takes no note away.
-    assert opens(scene, other, delivery="second") is Opening
-    assert opened(scene) is Changed
-    scene.kill_worker("me")
-
-    assert scene.lease("me").opening_id == "b"
-
-
 def test_a_claim_takes_the_notes_place(scene: Scene) -> None:
     message = scene.publish("a")
     assert opens(scene, message) is Opening
@@ -176,17 +162,6 @@ def test_a_suspect_does_not_begin_while_another_message_is_opened(scene: Scene) 
     assert scene.record_of("a").resends == 0
     opened(scene)
     assert isinstance(scene.ask(message_of(scene, "a"), "me"), Claimed)
-
-
-def test_what_has_no_record_is_noted_too(scene: Scene) -> None:
-    foreign = scene.foreign("nobody's")
-
-    lease = die_opening(scene, foreign)
-
-    assert (lease.verdict.is_opening, lease.opening) == (True, "tag")
-    assert isinstance(blame(scene, lease), Gone)
-    # Recovery counts with its message then, and has to find it.
-    assert scene.lease("me").opening == "tag"
 
 
 def test_a_worker_without_a_lease_notes_nothing(scene: Scene) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from celery_reliable.ledger.answers.operators import InForce, Resumed, Told
-from celery_reliable.ledger.answers.tasks import Changed, Claimed, Gone, Struck
-from celery_reliable.model import State
+from celery_reliable.ledger.answers.tasks import Changed, Gone, Struck
 from celery_reliable.orders import OrderKind
 from tests.ledger.scene import LOOK_MS, Scene, open_ledger
 from tests.support.redis_server import RedisServer
@@ -43,33 +42,6 @@ def test_it_says_who_why_and_until_when(scene: Scene) -> None:
         "it is broken",
     )
     assert read.until_ms == read.given_ms + 60_000
-
-
-def test_what_is_struck_is_parked_without_a_loss_and_runs_when_that_ends(scene: Scene) -> None:
-    message = scene.publish()
-    order = scene.order()
-
-    scene.client.hset(scene.ledger.keys.record(message.task.id), "resends", 3)
-    assert scene.ask(message, strikes=(order.id,)) == Struck(order.id)
-    # When it goes on it is looked at as soon as any other.
-    assert scene.record_of(message.task.id).resends == 0
-
-    record = scene.record_of()
-    assert (record.state, record.losses, record.attempt) == (State.PARKED, 0, 0)
-    look, _ = scene.ledger.look("task")
-    assert look is not None
-    assert look.waiting_for == f"order {order.id}"
-    assert scene.overdue_ids() == []
-    assert scene.ledger.orders.parked([order.id]) == {order.id: 1}
-
-    assert scene.ledger.orders.resume(order.id, by="ann") == Resumed(1, False)
-
-    assert scene.overdue_ids() == ["task"]
-    scene.ledger.resend(scene.ledger.due(10).dues[0], due_in_ms=LOOK_MS)
-    assert isinstance(scene.ask(message, strikes=(order.id,)), Claimed)
-    look, _ = scene.ledger.look("task")
-    assert look is not None
-    assert look.waiting_for == ""
 
 
 def test_only_who_has_the_right_ends_one_that_holds(scene: Scene) -> None:

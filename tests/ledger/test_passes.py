@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 
 from celery_reliable.ledger.answers.base import Answer
-from celery_reliable.ledger.answers.tasks import Ended
-from celery_reliable.ledger.answers.workers import Asked, Begun, Known, NotDue, Overtaken
-from tests.ledger.scene import LEASE_MS, RestartableScene, Scene
+from celery_reliable.ledger.answers.workers import Asked, Begun, Known, Overtaken
+from tests.ledger.scene import LEASE_MS, Scene
 from tests.support.waiting import wait_for
 
 LONG_MS = 600_000
@@ -34,24 +33,6 @@ def begin(
 
 def end(scene: Scene, nonce: str = "mine") -> type[Answer]:
     return type(scene.ledger.passes.end(nonce, {}))
-
-
-def run_pass(scene: Scene, *, interruption_ms: int = LONG_MS, lease_ms: int = LEASE_MS) -> int:
-    """Begin and end a pass; return until when grace lasts."""
-    answer = begin(scene, interruption_ms=interruption_ms, lease_ms=lease_ms)
-    assert isinstance(answer, Begun)
-    assert end(scene) is Ended
-    return answer.grace_ms
-
-
-def wait_until_ms(scene: Scene, at_ms: int) -> None:
-    wait_for(lambda: scene.workers.time_ms() > at_ms, 5, "the server's clock")
-
-
-def test_a_pass_that_was_killed_holds_the_others_up_only_so_long(scene: Scene) -> None:
-    begin(scene, "killed", ttl_ms=BRIEF_MS)
-
-    wait_for(lambda: isinstance(begin(scene, "next"), Begun), 5, "the killed pass to expire")
 
 
 def seen_by_the_next(scene: Scene) -> str:
@@ -88,24 +69,6 @@ def test_the_report_of_the_last_pass_is_kept(scene: Scene) -> None:
     scene.ledger.passes.end("mine", {"lost": 2})
 
     assert json.loads(scene.ledger.passes.meta()["report"]) == {"lost": 2}
-
-
-def test_a_server_that_started_anew_is_an_interruption_however_short(
-    restartable: RestartableScene,
-) -> None:
-    scene = restartable
-    first = run_pass(scene, lease_ms=1)
-    wait_until_ms(scene, first)
-    restartable.server.stop()
-    restartable.server.start()
-
-    # Due at once, too: the interval belongs to the server that was.
-    answer = begin(scene, interval_ms=LONG_MS)
-
-    assert isinstance(answer, Begun)
-    assert answer.grace_ms > scene.workers.time_ms()
-    assert end(scene) is Ended
-    assert isinstance(begin(scene, interval_ms=LONG_MS), NotDue)
 
 
 def test_queues_on_another_server_than_before_are_looked_at_ahead(scene: Scene) -> None:

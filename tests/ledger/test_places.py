@@ -118,21 +118,6 @@ def test_many_at_the_same_moment_take_no_more_than_there_are(scene: Scene) -> No
     assert sum(isinstance(one, Placed) for one in answers) == 3
 
 
-def test_who_finds_no_place_stands_in_line_and_has_left_nothing_behind(line: Line) -> None:
-    scene = line.scene
-    holder, waiter = line.enter("holder", "waiter")
-
-    record = scene.record_of("waiter")
-
-    assert (record.state, record.attempt, record.losses) == (State.PARKED, 0, 0)
-    assert record.in_line_of == LINE
-    assert scene.index_faults() == []
-    # A repeated call is answered as before, and there is no outcome of it.
-    assert line.take(waiter) == Standing("")
-    assert scene.ledger.settle(waiter).word == "fenced"
-    assert scene.ledger.settle(holder).word == "settled"
-
-
 Freeing = Callable[[Scene, Claim], object]
 
 
@@ -270,15 +255,6 @@ def test_who_is_called_off_in_the_line_keeps_nobody_waiting(line: Line) -> None:
     assert line.let_through() == ["third"]
 
 
-def test_a_place_whose_record_is_gone_is_taken_over(scene: Scene) -> None:
-    line = Line(scene, 2)
-    line.enter("one", "two", "waiter")
-    scene.client.delete(scene.ledger.keys.record("two"))
-
-    assert isinstance(line.take(line.start("later")), Standing)
-    assert isinstance(line.step_up("waiter"), Send)
-
-
 def test_an_object_that_is_kept_is_waited_for_until_then(line: Line) -> None:
     scene = line.scene
     holder, *_ = line.enter("holder", "first", "second")
@@ -294,18 +270,6 @@ def test_an_object_that_is_kept_is_waited_for_until_then(line: Line) -> None:
     assert isinstance(line.take(third), Standing)
     scene.client.delete(scene.ledger.keys.lock(LINE))
     assert isinstance(line.step_up("first"), Send)
-
-
-def test_a_publication_takes_its_place_in_one_step(scene: Scene) -> None:
-    line = Line(scene, 2)
-
-    answers = [line.publish(f"task {n}", QUEUE) for n in range(4)]
-
-    assert answers[:2] == [(Recorded(), Sent())] * 2
-    assert answers[2:] == [(Recorded(), Standing("task 0")), (Recorded(), Standing("task 2"))]
-    assert scene.client.lrange(QUEUE, 0, -1) == [b"task 1's", b"task 0's"]
-    assert [scene.state(f"task {n}") for n in range(4)] == ["queued"] * 2 + ["parked"] * 2
-    scene.client.delete(QUEUE)
 
 
 def test_a_publication_that_is_refused_stands_nowhere(line: Line) -> None:

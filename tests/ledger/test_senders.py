@@ -7,25 +7,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from celery import Celery
 
-from celery_reliable import ReliableTask
-from celery_reliable.app import reliable_of
 from celery_reliable.ledger.answers.tasks import (
     Ended,
     Withdrawn,
 )
 from celery_reliable.ledger.senders import sender_of
-from celery_reliable.model import TaskRef
-from celery_reliable.operations.dead_letters import DeadLetters
-from celery_reliable.operations.moves import Moves
 from tests.conftest import StartRedis
 from tests.ledger.scene import Published, RestartableScene, Scene, open_ledger
 from tests.support.promises import promise
-
-
-def render() -> None:
-    """Nobody runs it."""
 
 
 def end_in_all_ways(scene: Scene) -> list[Published]:
@@ -37,36 +27,6 @@ def end_in_all_ways(scene: Scene) -> list[Published]:
     scene.ledger.discard("discarded")
     assert isinstance(scene.ledger.withdraw("withdrawn", withdrawn.epoch), Withdrawn)
     return messages
-
-
-@pytest.mark.parametrize("how", ["moved", "replayed"])
-def test_what_an_operator_published_anew_has_ended_after_such_a_restart(
-    restartable: RestartableScene, how: str
-) -> None:
-    scene, url = restartable, restartable.server.url()
-    app = Celery("shop", broker=url, backend=url, set_as_current=False)
-    app.conf.reliable = {"REDIS_URL": url, "NAMESPACE": "own"}
-    task = app.task(render, base=ReliableTask, name="app.work", shared=False)
-    # Which generation it is says the ledger to whoever publishes.
-    scene.publish("another")
-    published = task.apply_async()
-    ref, generation = TaskRef(published.id, task.name), scene.ledger.generation
-    before = scene.record_of(published.id).epoch
-    if how == "moved":
-        Moves(app, scene.ledger).move([published.id], ["gpu-*"], by="me")
-    else:
-        scene.bury(scene.claim(Published(ref, before, generation)))
-        DeadLetters(app).replay(published.id)
-    anew = Published(ref, scene.record_of(published.id).epoch, generation)
-    assert anew.epoch != before
-    scene.ledger.settle(scene.claim(anew))
-
-    restartable.restart()
-
-    assert scene.ledger.has_ended(ref.id, anew.generation, anew.epoch)
-    assert isinstance(scene.ask(anew), Ended)
-    reliable_of(app).close()
-    app.close()
 
 
 def test_a_publication_right_after_a_restart_proves_as_much(restartable: RestartableScene) -> None:
@@ -124,19 +84,3 @@ class TestLoss:
             has_ended = scene.ledger.has_ended(message.task.id, message.generation, message.epoch)
             assert has_ended is (how == "an older snapshot")
         assert [scene.claim(message).attempt for message in later] == [1, 1]
-
-
-def test_two_copies_of_one_process_take_nothing_from_each_other(
-    scene: Scene, ledger_url: str
-) -> None:
-    """A machine was cloned, with all that its process remembers."""
-    first = scene.publish("first")
-    clone = Scene(open_ledger(ledger_url, scene.ledger.namespace), scene.client)
-    clone.ledger.generation = scene.ledger.generation
-    clone.ledger.senders.answered(first.epoch)
-
-    published = [one.publish(f"{n} {name}") for n in range(3) for name, one in
-                 (("original", scene), ("clone", clone))]  # fmt: skip
-
-    assert all(scene.ledger.find(message.task.id) for message in published)
-    clone.ledger.close()

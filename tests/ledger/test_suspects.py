@@ -55,24 +55,6 @@ def message_of(scene: Scene, task_id: str) -> Published:
     return Published(scene.foreign(task_id).task, epoch, scene.ledger.generation)
 
 
-def test_whoever_runs_beside_a_suspect_is_one_the_next_time(scene: Scene) -> None:
-    # Else one that kills its workers is never found as long as a suspect is beside it.
-    run_together(scene, "innocent", "another")
-    scene.start_worker("it")
-    scene.claim(message_of(scene, "innocent"), "it")
-    scene.claim(scene.publish("poison"), "it")
-    die(scene, "it")
-    scene.start_worker("it")
-    scene.claim(message_of(scene, "innocent"), "it")
-    # So it does not come to a second time.
-    assert isinstance(scene.ask(message_of(scene, "poison"), "it"), Alone)
-    scene.claim(message_of(scene, "poison"), "other")
-    scene.claim(scene.publish("fresh"), "other")
-    die(scene, "other")
-
-    assert losses(scene, "poison", "fresh") == [1, 0]
-
-
 def test_a_worker_runs_one_suspect_at_a_time(scene: Scene) -> None:
     run_together(scene, "a", "b")
     first = scene.claim(message_of(scene, "a"), "me")
