@@ -122,18 +122,3 @@ def test_what_a_server_that_died_left_in_the_inbox_is_taken_by_the_next_wait(
     ids = [json.loads(task.message)["headers"]["id"] for _, task in found if task and task.message]
     assert ids == ["left", "first", "second"]
     assert not waiting.client.exists(waiting.inbox.key)
-
-
-def test_who_asks_again_under_the_same_name_has_what_came(waiting: Waiting) -> None:
-    """So a worker finds what came as its connection was lost."""
-    waiting.taking.put("first")
-    _, first = waiting.take("it.1")
-    assert first is not None
-
-    step = waiting.step("it.1")
-    again = waiting.taking.scene.ledger.take_next(step)
-
-    assert (again.message, again.answer) == (first.message, first.answer)
-    # And who had nothing finds nothing.
-    nothing = waiting.taking.scene.ledger.take_next(waiting.step("it.2"))
-    assert nothing == NextTask()

@@ -10,7 +10,6 @@ from celery_reliable.ledger.answers.tasks import (
     Cancelled,
     Discarded,
     Held,
-    Send,
 )
 from celery_reliable.ledger.answers.workers import Acknowledged
 from celery_reliable.model import Claim
@@ -42,25 +41,6 @@ def test_another_copy_of_its_message_does_not_run_beside_it(scene: Scene) -> Non
     assert scene.overdue_ids() == ["task"]
 
     stop(scene)
-
-    assert scene.claim(message, "other").attempt == 2
-
-
-def test_its_task_is_due_when_it_has_been_stopped(scene: Scene) -> None:
-    taken(scene)
-    assert scene.overdue_ids() == []
-
-    stop(scene)
-
-    assert scene.overdue_ids() == ["task"]
-
-
-def test_it_is_sent_again_when_its_worker_is_dead(scene: Scene) -> None:
-    message, _ = taken(scene)
-    scene.kill_worker("me")
-    assert isinstance(scene.ask(message, "other"), Held)
-
-    assert isinstance(scene.ledger.resend(scene.seen_due(), due_in_ms=LOOK_MS), Send)
 
     assert scene.claim(message, "other").attempt == 2
 

@@ -59,15 +59,6 @@ def test_the_one_with_the_least_to_do_gets_it_and_the_next_one_goes_to_the_other
     ]
 
 
-def test_who_is_preferred_gets_it_however_much_it_has_to_do() -> None:
-    fleet = living(("gpu-a@h", 0), ("gpu-b@h", 9))
-
-    place = placed(NamedWorkers(("gpu-*",), prefer=("gpu-b", "gpu-a")), fleet)
-
-    assert place is not None
-    assert place.routing_key == "gpu-b@h.dq2"
-
-
 @pytest.mark.parametrize(
     ("options", "said"),
     [
