@@ -22,23 +22,7 @@ from celery_reliable.ledger.answers.tasks import (
 from celery_reliable.ledger.answers.workers import Renewed
 from celery_reliable.model import State, StoredResult
 from tests.ledger.scene import LOOK_MS, Published, Scene, open_ledger
-from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
-
-
-@promise("attempts-of-one-id")
-def test_attempts_are_numbered_through_losses_retries_and_replays(scene: Scene) -> None:
-    message = scene.publish()
-    first = scene.claim(message)
-    scene.lose(first)
-    second = scene.claim(message)
-    retry = scene.publish(claim=second)
-    third = scene.claim(retry)
-    scene.bury(third)
-    scene.ledger.replay("task", epoch="3-replay", message="m", due_in_ms=0)
-    fourth = scene.ask(type(message)(message.task, "3-replay", message.generation))
-
-    assert [first.attempt, second.attempt, third.attempt, fourth.attempt] == [1, 2, 3, 4]
 
 
 def test_an_attempt_that_waits_for_its_object_gives_its_number_back(scene: Scene) -> None:
@@ -74,30 +58,6 @@ def test_an_attempt_that_waits_for_its_object_gives_its_number_back(scene: Scene
     letter = scene.ledger.dead_letter("task")
     assert letter is not None
     assert [(entry.what, entry.attempt) for entry in letter.history] == [("lost", 1), ("failed", 2)]
-
-
-@promise("late-changes-nothing")
-def test_a_zombie_of_an_ids_former_life_ends_nothing_of_the_latter(scene: Scene) -> None:
-    zombie = scene.claim(scene.publish())
-    scene.lose(zombie, is_taken=True)
-    scene.ledger.revoke("task")
-    current = scene.claim(scene.publish(), "other")
-    assert current.attempt == zombie.attempt
-    before = scene.snapshot()
-
-    replies = {
-        type(scene.ledger.touch(zombie, time_to_run_ms=0)),
-        type(scene.ledger.settle(zombie)),
-        type(scene.ledger.replace(zombie, due_in_ms=0)),
-        type(scene.ledger.release(zombie, due_in_ms=0)),
-        type(scene.lose(zombie)),
-        type(scene.bury(zombie)),
-        type(scene.record(scene.foreign().task, "1-late", claim=zombie)),
-    }
-
-    assert replies == {Fenced, NotCurrent}
-    assert scene.snapshot() == before
-    assert isinstance(scene.ledger.settle(current), Settled)
 
 
 def test_only_its_canvas_may_publish_the_id_of_an_attempt_that_is_replaced(scene: Scene) -> None:

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import gc
 import time
-import weakref
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
-from typing import cast
 
 import pytest
 from redis.client import Pipeline
 
 from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
-from celery_reliable.ledger import FOREVER, Ledger, ObjectLocks
-from celery_reliable.ledger.answers.tasks import Buried, Claimed, Queued, Settled
+from celery_reliable.ledger import Ledger
+from celery_reliable.ledger.answers.tasks import Buried, Claimed, Settled
 from celery_reliable.ledger.scripts import script
 from celery_reliable.model import Reason
-from tests.ledger.scene import LOOK_MS, RestartableScene, Scene, open_ledger
+from tests.ledger.scene import LOOK_MS, Scene, open_ledger
 from tests.support.proxy import RedisProxy
 from tests.support.redis_server import RedisServer, free_port
 
@@ -67,61 +62,6 @@ def test_a_settlement_counts_once_whatever_is_lost(
     assert rule.acted == 1
     assert (answer, answer.is_repeated) == (Settled(), True)
     assert far.ledger.find("task") is None
-
-
-def test_a_loss_whose_reply_is_lost_is_one_loss(far: Scene, proxy: RedisProxy) -> None:
-    claim = far.claim(far.publish())
-    rule = proxy.drop_reply(script=sha("lose"), times=2)
-
-    answer = far.lose(claim)
-
-    assert rule.acted == 2
-    assert answer == Queued(1)
-
-
-def test_an_unlocking_whose_reply_is_lost_has_unlocked(far: Scene, proxy: RedisProxy) -> None:
-    locks = ObjectLocks(far.ledger)
-    claim = far.claim(far.publish())
-    locks.take("object", claim)
-    proxy.drop_reply(script=sha("unlock"))
-
-    assert locks.free("object", claim)
-
-
-def test_an_answer_that_was_heard_at_once_is_not_repeated(far: Scene) -> None:
-    claim = far.claim(far.publish())
-    far.client.script_flush()
-
-    # The server has forgotten the script: that is no lost reply.
-    answer = far.ledger.settle(claim)
-
-    assert (answer, answer.is_repeated) == (Settled(), False)
-
-
-def test_what_its_caller_held_is_free_at_once_though_an_error_was_answered(far: Scene) -> None:
-    class Held:
-        """What a caller has in its hands, such as a result object of Celery's."""
-
-    def call() -> weakref.ref[Held]:
-        held = Held()
-        # The first answer to the script is an error: it is not known.
-        far.client.script_flush()
-        far.publish("task")
-        return weakref.ref(held)
-
-    gc.disable()
-    try:
-        assert call()() is None
-    finally:
-        gc.enable()
-
-
-def test_a_script_is_sent_whole_only_once(far: Scene, proxy: RedisProxy) -> None:
-    whole = proxy.watch("EVAL", containing="settle: ")
-    for number in range(3):
-        far.ledger.settle(far.claim(far.publish(f"task {number}")))
-
-    assert whole.matched == 1
 
 
 def test_scripts_may_be_forgotten_while_many_are_asked_for(
@@ -175,34 +115,6 @@ def test_what_the_server_refuses_of_many_is_a_refusal(far: Scene) -> None:
 
     with pytest.raises(LedgerRefused):
         far.ledger.resend_all(dues, due_in_ms=LOOK_MS)
-
-
-def test_nothing_is_asked_for_none(far: Scene, proxy: RedisProxy) -> None:
-    asked = proxy.watch()
-
-    far.ledger.postpone_all([])
-
-    assert asked.matched == 0
-
-
-def test_what_is_asked_with_no_patience_is_sent_once(far: Scene, proxy: RedisProxy) -> None:
-    proxy.drop_reply(script=sha("heartbeat"))
-    beats = proxy.watch(script=sha("heartbeat"))
-
-    with pytest.raises(LedgerUnavailable):
-        far.workers.heartbeat("me", lease_ms=1000, client_id=0)
-    assert beats.matched == 1
-
-
-def test_an_outage_shorter_than_the_patience_is_waited_for(restartable: RestartableScene) -> None:
-    message = restartable.publish()
-    restartable.server.stop()
-
-    with ThreadPoolExecutor(1) as pool:
-        claim = pool.submit(restartable.claim, message)
-        restartable.server.start()
-
-    assert claim.result().attempt == 1
 
 
 def unavailable(ledger: Ledger) -> LedgerUnavailable:
@@ -279,47 +191,3 @@ def test_text_that_is_no_unicode_is_kept_as_it_can_be_written(scene: Scene) -> N
     assert letter.exception == r"no such file: '\udcff'"
     assert letter.traceback == r"in no such file: '\udcff'"
     assert scene.ledger.dead_ids() == [r"a file\udcff"]
-
-
-@pytest.mark.parametrize("patience_seconds", [None, 0, FOREVER])
-def test_what_cannot_be_sent_is_refused_at_once(
-    scene: Scene, patience_seconds: float | None
-) -> None:
-    """However long the caller would wait for an operator: it would be refused for ever."""
-    claim = replace(scene.claim(scene.publish()), token=cast("str", None))
-
-    with pytest.raises(LedgerRefused, match="'settle' was not sent") as caught:
-        scene.ledger.settle(claim, patience_seconds=patience_seconds)
-
-    assert caught.value.operation == "settle"
-    assert "writable master" not in str(caught.value)
-
-
-def test_a_server_that_is_full_refuses_and_changes_nothing(restartable: RestartableScene) -> None:
-    scene = restartable
-    scene.publish("before")
-    before = scene.snapshot()
-    scene.client.config_set("maxmemory", "1")
-    scene.client.config_set("maxmemory-policy", "noeviction")
-
-    with pytest.raises(LedgerRefused, match="noeviction") as caught:
-        scene.publish("task")
-
-    assert "OOM" in str(caught.value.reply)
-    assert scene.snapshot() == before
-
-
-def test_a_master_that_is_a_replica_for_a_moment_is_waited_for(
-    restartable: RestartableScene,
-) -> None:
-    scene = restartable
-    message = scene.publish()
-    scene.client.replicaof("127.0.0.1", free_port())
-    with pytest.raises(LedgerUnavailable, match="READONLY"):
-        scene.ledger.withdraw("task", message.epoch, patience_seconds=0)
-
-    with ThreadPoolExecutor(1) as pool:
-        claim = pool.submit(scene.claim, message)
-        scene.client.replicaof("NO", "ONE")
-
-    assert claim.result().attempt == 1

@@ -90,16 +90,6 @@ def test_a_pass_that_runs_in_the_future_keeps_nobody_from_the_next(scene: Scene)
     assert isinstance(begin(scene, "theirs"), Busy)
 
 
-def test_a_grace_of_the_future_protects_nobody(scene: Scene) -> None:
-    let_pass(scene)
-    note(scene, "grace_ms", HOUR_MS)
-    note(scene, "passed_ms", HOUR_MS)
-
-    until_ms = begin(scene).grace_ms
-
-    assert until_ms <= scene.workers.time_ms() + LEASE_MS
-
-
 @promise("clock-of-redis")
 def test_a_lease_that_ends_too_late_ends_a_lease_from_now(scene: Scene) -> None:
     scene.start_worker("me")
@@ -113,18 +103,6 @@ def test_a_lease_that_ends_too_late_ends_a_lease_from_now(scene: Scene) -> None:
     # Nobody has heard of it since.
     scene.client.zadd(scene.ledger.keys.workers, {"me": scene.workers.time_ms() - 1})
     assert declare(scene) is Declared
-
-
-@promise("clock-of-redis")
-def test_a_renewal_by_a_clock_that_is_behind_for_a_moment_shortens_no_lease(scene: Scene) -> None:
-    scene.start_worker("me")
-    until_ms = scene.workers.time_ms() + HOUR_MS
-    scene.client.zadd(scene.ledger.keys.workers, {"me": until_ms})
-
-    scene.workers.heartbeat("me", lease_ms=LEASE_MS, client_id=0)
-
-    # It is set forward again before the next pass.
-    assert scene.lease("me").until_ms == until_ms
 
 
 def hears_by_a_clock_that_is_behind(scene: Scene, what: str) -> None:
@@ -164,83 +142,6 @@ def test_who_is_heard_by_a_clock_that_is_behind_for_a_moment_has_a_whole_lease(
     assert declare(scene) is Declared
 
 
-def test_a_lease_that_ends_too_late_is_cut_though_each_beat_tells_of_the_step(
-    scene: Scene,
-) -> None:
-    """Or it would tell of it for as long as the step was, and nobody's lease would lapse."""
-    let_pass(scene)
-    scene.start_worker("me")
-    until_ms = scene.workers.time_ms() + HOUR_MS
-    scene.client.zadd(scene.ledger.keys.workers, {"me": until_ms})
-    scene.workers.heartbeat("me", lease_ms=LEASE_MS, client_id=0)
-
-    assert declare(scene) is Alive
-
-    assert scene.lease("me").until_ms <= scene.workers.time_ms() + LEASE_MS
-
-
-@promise("clock-of-redis")
-def test_a_pass_by_another_clock_leaves_the_step_to_the_next_one(scene: Scene) -> None:
-    """It gave a grace that is over by this clock, to a pass that had begun before."""
-    let_pass(scene)
-    scene.start_worker("me")
-    scene.client.zadd(scene.ledger.keys.workers, {"me": scene.workers.time_ms() - 1})
-    note(scene, "passed_ms", -HOUR_MS)
-    note(scene, "grace_ms", LEASE_MS - HOUR_MS)
-
-    assert declare(scene) is Grace
-
-    assert begin(scene).grace_ms > scene.workers.time_ms()
-
-
-@promise("clock-of-redis")
-def test_a_pass_that_another_has_overtaken_hides_no_step(scene: Scene) -> None:
-    """The clock stepped back, another pass began, and by the end of the first one it is forward."""
-    let_pass(scene)
-    began_ms = begin(scene).now_ms
-    scene.client.delete(scene.ledger.keys.sweep)
-    note(scene, "passed_ms", -SWEEP_MS)
-    assert isinstance(begin(scene, "theirs"), Begun)
-    scene.ledger.passes.end("theirs", {})
-    note(scene, "passed_ms", -HOUR_MS)
-
-    scene.ledger.passes.end("mine", {}, ended_ms=began_ms)
-
-    assert begin(scene).grace_ms > scene.workers.time_ms()
-
-
-@promise("clock-of-redis")
-def test_a_grace_that_lasts_is_not_all_the_time_that_such_a_worker_has(scene: Scene) -> None:
-    let_pass(scene)
-    note(scene, "grace_ms", LEASE_MS // 2)
-    hears_by_a_clock_that_is_behind(scene, "register")
-
-    assert begin(scene).grace_ms > scene.workers.time_ms() + LEASE_MS - 5000
-
-
-@pytest.mark.parametrize("what", ["register", "heartbeat"])
-def test_a_clock_that_goes_on_is_no_step(scene: Scene, what: str) -> None:
-    """Nor is a little: two hosts' clocks differ in speed."""
-    let_pass(scene)
-    note(scene, "passed_ms", 50)
-    scene.start_worker("me")
-    if what == "heartbeat":
-        scene.workers.heartbeat("me", lease_ms=LEASE_MS - 50, client_id=0)
-        scene.workers.heartbeat("me", lease_ms=LEASE_MS, client_id=0)
-    scene.client.zadd(scene.ledger.keys.workers, {"me": scene.workers.time_ms() - 1})
-
-    assert declare(scene) is Declared
-
-
-def test_a_longer_lease_of_ones_own_is_believed(scene: Scene) -> None:
-    """Of a worker with other settings, or during their change."""
-    scene.start_worker("me", lease_ms=10 * LEASE_MS)
-
-    assert declare(scene) is Alive
-    scene.workers.heartbeat("me", lease_ms=10 * LEASE_MS, client_id=0)
-    assert declare(scene) is Alive
-
-
 @promise("clock-of-redis")
 @pytest.mark.parametrize("off_ms", [HOUR_MS, -HOUR_MS])
 @pytest.mark.parametrize("cause", ["lapsed", "connection"])
@@ -254,41 +155,6 @@ def test_nobody_is_declared_dead_by_a_clock_that_stepped_during_the_pass(
 
     assert declare(scene, cause, expected_ms=scene.workers.time_ms() + off_ms) is Grace
     assert declare(scene, cause, expected_ms=scene.workers.time_ms()) is Declared
-
-
-def test_a_step_during_a_pass_is_an_interruption_to_the_next(scene: Scene) -> None:
-    let_pass(scene)
-    begin(scene)
-    # The clock stepped an hour forward meanwhile.
-    scene.ledger.passes.end("mine", {}, ended_ms=scene.workers.time_ms() - HOUR_MS)
-
-    assert begin(scene).grace_ms > scene.workers.time_ms()
-
-
-@pytest.mark.parametrize("what", ["a time of the future", "an interruption"])
-def test_a_connection_is_missed_twice_by_one_clock(scene: Scene, what: str) -> None:
-    let_pass(scene)
-    scene.start_worker("me", client_id=7)
-    assert declare(scene, "connection") is Suspected
-    if what == "an interruption":
-        note(scene, "passed_ms", -2 * INTERRUPTION_MS)
-        assert isinstance(begin(scene), Begun)
-        scene.client.hincrby(scene.ledger.keys.worker("me"), "missing_ms", -1)
-    else:
-        scene.client.hincrby(scene.ledger.keys.worker("me"), "missing_ms", HOUR_MS)
-
-    assert declare(scene, "connection") is Suspected
-    assert declare(scene, "connection") is Declared
-
-
-def test_who_lapsed_is_asked_for_his_connection_in_the_grace_too(scene: Scene) -> None:
-    begin(scene)
-    scene.start_worker("me", client_id=7)
-    scene.client.zadd(scene.ledger.keys.workers, {"me": 0})
-    assert declare(scene) is Grace
-
-    assert declare(scene, "connection") is Suspected
-    assert declare(scene, "connection") is Declared
 
 
 def dues(scene: Scene) -> dict[str, int]:

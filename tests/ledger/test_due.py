@@ -7,40 +7,12 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from celery_reliable.ledger.answers.base import Answer
-from celery_reliable.ledger.answers.tasks import Changed, Gone, Parked, Postponed, Send
-from celery_reliable.model import Due, State
+from celery_reliable.ledger.answers.tasks import Changed, Postponed, Send
+from celery_reliable.model import Due
 from tests.ledger.scene import LOOK_MS, Scene, open_ledger
 from tests.support.waiting import wait_for
 
 SWEEPERS = 4
-
-
-def test_nothing_is_due_before_its_time(scene: Scene) -> None:
-    scene.publish("later", due_in_ms=LOOK_MS)
-    scene.publish("now", due_in_ms=0)
-
-    assert scene.overdue_ids() == ["now"]
-
-
-def test_a_record_becomes_due_by_the_servers_clock(scene: Scene) -> None:
-    scene.publish(due_in_ms=40)
-    due_ms = int(scene.seen_due().due_ms)
-
-    wait_for(lambda: scene.ledger.due(10).dues, 5, "the record to become due")
-    batch = scene.ledger.due(10)
-    now_ms, found = batch.now_ms, batch.dues
-
-    assert found == (Due("task", str(due_ms)),)
-    assert now_ms >= due_ms
-
-
-def test_a_batch_is_bounded_and_the_oldest_come_first(scene: Scene) -> None:
-    for number in (3, 1, 2):
-        scene.publish(f"task {number}", due_in_ms=number * 1000 - 60_000)
-
-    found = scene.ledger.due(2).dues
-
-    assert [due.task_id for due in found] == ["task 1", "task 2"]
 
 
 def test_of_many_sweepers_only_one_sends(scene: Scene, ledger_url: str) -> None:
@@ -59,16 +31,6 @@ def test_of_many_sweepers_only_one_sends(scene: Scene, ledger_url: str) -> None:
     assert {type(answer) for answer in answers} == {Send, Changed}
 
 
-def test_a_parked_task_that_was_sent_can_be_claimed(scene: Scene) -> None:
-    message = scene.publish(state=State.PARKED, due_in_ms=0)
-    assert isinstance(scene.ask(message), Parked)
-
-    assert isinstance(scene.ledger.resend(scene.seen_due(), due_in_ms=LOOK_MS), Send)
-
-    assert scene.state() == "queued"
-    assert scene.claim(message).attempt == 1
-
-
 def resend(scene: Scene) -> int:
     """Send once more; return after how many milliseconds somebody has to look again."""
     answer: Answer = scene.ledger.resend(scene.seen_due(), due_in_ms=LOOK_MS)
@@ -85,28 +47,6 @@ def test_resends_become_rarer_up_to_a_limit(scene: Scene) -> None:
     assert scene.record_of().resends == 8
 
 
-def test_a_resend_that_was_not_sent_is_not_counted(scene: Scene) -> None:
-    scene.publish()
-    resend(scene)
-    for _ in range(7):
-        answer = scene.ledger.resend(scene.seen_due(), due_in_ms=LOOK_MS)
-        unsent = Due("task", answer.due_ms)
-        assert isinstance(scene.ledger.postpone(unsent, due_in_ms=0, is_unsent=True), Postponed)
-        assert isinstance(scene.ledger.postpone(unsent, due_in_ms=0, is_unsent=True), Changed)
-
-    assert scene.record_of().resends == 1
-    assert resend(scene) == 2 * LOOK_MS
-
-
-def test_a_claim_ends_the_back_off(scene: Scene) -> None:
-    message = scene.publish()
-    resend(scene)
-    resend(scene)
-    scene.lose(scene.claim(message))
-
-    assert resend(scene) == LOOK_MS
-
-
 def test_what_was_lost_with_its_message_is_unsent_until_it_is_sent(scene: Scene) -> None:
     claim = scene.claim(scene.publish())
     scene.lose(claim, is_unsent=True)
@@ -119,59 +59,6 @@ def test_what_was_lost_with_its_message_is_unsent_until_it_is_sent(scene: Scene)
     assert scene.record_of().is_unsent
 
 
-def test_what_was_lost_while_its_message_comes_back_is_not_unsent(scene: Scene) -> None:
-    scene.lose(scene.claim(scene.publish()))
-
-    assert not scene.record_of().is_unsent
-
-
-def test_a_late_copy_that_runs_ends_that_its_task_is_unsent(scene: Scene) -> None:
-    message = scene.publish()
-    scene.lose(scene.claim(message), is_unsent=True)
-    scene.lose(scene.claim(message))
-
-    assert not scene.record_of().is_unsent
-
-
-@pytest.mark.parametrize("how", ["replay", "publish"])
-def test_what_comes_back_from_the_dead_is_sent_by_who_brings_it_back(
-    scene: Scene, how: str
-) -> None:
-    message = scene.publish()
-    scene.lose(scene.claim(message), is_unsent=True)
-    scene.bury_message(message.epoch)
-    assert scene.state() == "dead"
-
-    if how == "replay":
-        scene.ledger.replay("task", epoch="1-replay", message="again", due_in_ms=LOOK_MS)
-    else:
-        scene.publish()
-
-    assert scene.state() == "queued"
-    assert not scene.record_of().is_unsent
-
-
-def test_a_sweeper_that_looked_before_the_claim_does_nothing(scene: Scene) -> None:
-    message = scene.publish(due_in_ms=0)
-    [due] = scene.ledger.due(10).dues
-    claim = scene.claim(message)
-    scene.lose(claim)
-
-    assert isinstance(scene.ledger.resend(due, due_in_ms=0), Changed)
-    assert isinstance(scene.ledger.postpone(due, due_in_ms=0), Changed)
-
-
-def test_a_running_task_is_due_when_its_time_to_run_is_over(scene: Scene) -> None:
-    scene.claim(scene.publish("unlimited", due_in_ms=0))
-    scene.claim(scene.publish("limited", time_to_run_ms=1))
-
-    wait_for(lambda: scene.overdue_ids() == ["limited"], 5, "the time to run to be over")
-    due = scene.seen_due("limited")
-    assert isinstance(scene.ledger.resend(due, due_in_ms=0), Changed)
-    assert isinstance(scene.ledger.postpone(due, due_in_ms=LOOK_MS), Postponed)
-    assert scene.overdue_ids() == []
-
-
 def test_a_postponed_record_is_found_again(scene: Scene) -> None:
     scene.publish(due_in_ms=0)
     [due] = scene.ledger.due(10).dues
@@ -179,17 +66,6 @@ def test_a_postponed_record_is_found_again(scene: Scene) -> None:
     assert scene.state() == "queued"
 
     wait_for(lambda: scene.overdue_ids() == ["task"], 5, "the record to be due again")
-
-
-@pytest.mark.untraced("an index without a record")
-def test_an_entry_without_a_record_is_removed(scene: Scene) -> None:
-    scene.publish(due_in_ms=0)
-    scene.client.delete(scene.ledger.keys.record("task"))
-    [due] = scene.ledger.due(10).dues
-
-    assert isinstance(scene.ledger.resend(due, due_in_ms=0), Changed)
-    assert isinstance(scene.ledger.postpone(due, due_in_ms=0), Gone)
-    assert scene.overdue_ids() == []
 
 
 @pytest.mark.parametrize("how", ["replay", "publish", "retry", "claim"])

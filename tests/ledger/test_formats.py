@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from contextlib import suppress
 
 import pytest
 
 from celery_reliable.exceptions import LedgerRefused
 from celery_reliable.ledger import FORMAT, Ledger
-from celery_reliable.ledger.answers.tasks import OtherGeneration
 from tests.ledger.scene import LEASE_MS, Scene
 
 NEWER = FORMAT + 1
@@ -57,50 +55,3 @@ def test_nothing_is_done_in_a_newer_format(scene: Scene, act: Callable[[Scene], 
 
     assert scene.ledger.namespace in str(caught.value)
     assert scene.snapshot() == before
-
-
-@pytest.mark.parametrize("stands", [None, "0", str(FORMAT), "garbage", ""])
-def test_an_older_format_and_none_are_known(scene: Scene, stands: str | None) -> None:
-    if stands is None:
-        scene.client.hdel(scene.ledger.keys.meta, "format")
-    else:
-        scene.client.hset(scene.ledger.keys.meta, "format", stands)
-
-    register(scene)
-    begin_pass(scene)
-    scene.publish()
-    operate(scene)
-
-
-def test_the_first_worker_notes_the_format_and_no_other_changes_it(scene: Scene) -> None:
-    register(scene)
-    assert scene.client.hget(scene.ledger.keys.meta, "format") == str(FORMAT).encode()
-
-    scene.client.hset(scene.ledger.keys.meta, "format", "0")
-    register(scene)
-    scene.start_worker("other")
-
-    assert scene.client.hget(scene.ledger.keys.meta, "format") == b"0"
-
-
-def test_a_publisher_that_runs_hears_of_a_newer_format_by_its_generation(scene: Scene) -> None:
-    """The next publication after the format was raised, in a process that has published before."""
-    scene.publish("before")
-    raise_format(scene)
-
-    with suppress(LedgerRefused):
-        scene.publish("after")
-        pytest.fail("it was published")
-
-    assert not scene.client.exists(scene.ledger.keys.record("after"))
-
-
-def test_the_answer_tells_no_format_where_none_stands(scene: Scene) -> None:
-    scene.client.delete(scene.ledger.keys.meta)
-    scene.ledger.generation = "1"
-    scene.bury(scene.claim(scene.foreign()))
-
-    answer = scene.ledger.replay("task", epoch="1-replay", message="", due_in_ms=0)
-
-    assert isinstance(answer, OtherGeneration)
-    assert answer.format == "0"

@@ -20,10 +20,8 @@ from kombu import Connection
 from celery_reliable.broker import sending_again, sending_together, sending_transport_for
 from celery_reliable.broker.unacked import script as broker_script
 from celery_reliable.ledger import scripts
-from celery_reliable.ledger.answers.tasks import Ended, Queued
-from celery_reliable.ledger.answers.workers import Begun, Declared
 from tests.ledger.expected import EXPECTED
-from tests.ledger.scene import LEASE_MS, RestartableScene, Scene, open_ledger
+from tests.ledger.scene import Scene, open_ledger
 from tests.ledger.stages import STAGES, Steps
 from tests.support.redis_server import RedisServer
 
@@ -102,24 +100,6 @@ def full(client: redis.Redis) -> Iterator[None]:
         yield
     finally:
         client.config_set("maxmemory", 0)
-
-
-def test_a_worker_that_comes_finds_its_work_and_what_a_dead_one_has_left(
-    restartable: RestartableScene,
-) -> None:
-    scene = restartable
-    lost = scene.claim(scene.publish("lost"))
-    scene.client.zadd(scene.ledger.keys.workers, {"me": 0})
-    with full(scene.client):
-        scene.start_worker("fresh")
-        answer = scene.ledger.passes.begin(
-            "mine", interval_ms=0, ttl_ms=1000, interruption_ms=10**15, lease_ms=LEASE_MS
-        )
-        assert isinstance(answer, Begun)
-        declared = scene.workers.declare(scene.lease("me"), "lapsed", witness_ms=0)
-        assert isinstance(declared, Declared)
-        assert isinstance(scene.lose(lost), Queued)
-        assert isinstance(scene.ledger.passes.end("mine", {}), Ended)
 
 
 def test_what_is_recorded_goes_to_its_list_on_a_full_server(redis_server: RedisServer) -> None:

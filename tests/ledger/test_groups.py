@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from celery_reliable.ledger import Ledger
-from celery_reliable.ledger.caller import Caller
 from celery_reliable.model import Cause, Group, Reason, TaskRef
 from tests.ledger.scene import LOOK_MS, Published, Scene, open_ledger
 from tests.support.waiting import wait_for
@@ -65,28 +64,6 @@ def letters(scene: Scene) -> Scene:
     return scene
 
 
-def test_letters_that_died_of_the_same_are_one_group(letters: Scene) -> None:
-    assert caught_up(letters) == {failed("ValueError"): 3, failed("KeyError"): 2, KILLED: 1}
-
-    largest, *_ = letters.ledger.groups.counts()
-
-    assert (largest.group, largest.count, largest.example_id) == (
-        failed("ValueError"),
-        3,
-        "value-2",
-    )
-    burials = dict(letters.client.zrange(letters.ledger.keys.dead, 0, -1, withscores=True))
-    assert (largest.first_ms, largest.last_ms) == (burials[b"value-0"], burials[b"value-2"])
-    assert letters.ledger.groups.find(largest.group.id) == largest.group
-
-
-@pytest.mark.parametrize("group_id", ["", "added", "checked", "0" * 12, "a b", "ключ"])
-def test_a_group_that_is_none(letters: Scene, group_id: str) -> None:
-    caught_up(letters)
-
-    assert letters.ledger.groups.find(group_id) is None
-
-
 def test_deaths_of_one_kind_are_one_group_whatever_the_process(scene: Scene) -> None:
     for number, detail in enumerate(
         ["signal 9 (SIGKILL), pid 1", "signal 9 (SIGKILL), pid 2", "exitcode 3, pid 4"]
@@ -139,48 +116,7 @@ def test_what_is_no_letter_any_more_leaves_its_group(letters: Scene, how: str) -
     assert letters.ledger.groups.find(KILLED.id) is None
 
 
-@pytest.mark.parametrize("how", ["replayed", "published anew"])
-def test_what_died_again_stands_in_its_new_group_once(letters: Scene, how: str) -> None:
-    caught_up(letters)
-    publish = replay if how == "replayed" else Scene.publish
-    claim = letters.claim(publish(letters, "value-1"))
-    letters.ledger.bury(claim, Reason.FAILED, exception="TypeError: now", traceback="")
-
-    assert caught_up(letters) == {
-        failed("ValueError"): 2,
-        failed("KeyError"): 2,
-        failed("TypeError"): 1,
-        KILLED: 1,
-    }
-
-
-def test_an_index_of_nothing_leaves_nothing(letters: Scene) -> None:
-    caught_up(letters)
-    for name in letters.client.zrange(letters.ledger.keys.dead, 0, -1):
-        letters.ledger.discard(name.decode())
-
-    assert caught_up(letters) == {}
-    assert not letters.client.exists(letters.ledger.keys.grouped)
-
-
 # Bounded, and by anybody.
-
-
-def test_each_look_is_bounded_and_goes_on_where_the_last_ended(letters: Scene) -> None:
-    seen = []
-    for _ in range(20):
-        state = letters.ledger.groups.catch_up(2)
-        seen.append(state.grouped)
-        if state.is_complete:
-            break
-
-    assert state.is_complete
-    assert (state.letters, state.grouped) == (6, 6)
-    assert all(later - before <= 2 for before, later in zip([0, *seen], seen, strict=False))
-    for name in ("value-0", "key-1"):
-        letters.ledger.discard(name)
-    wait_for(lambda: letters.ledger.groups.catch_up(2).is_complete, 10, "all looked at")
-    assert caught_up(letters) == truth(letters)
 
 
 def test_a_look_at_what_is_up_to_date_reads_no_letter(letters: Scene) -> None:
@@ -194,73 +130,6 @@ def test_a_look_at_what_is_up_to_date_reads_no_letter(letters: Scene) -> None:
     calls = letters.client.info("commandstats")
     assert "cmdstat_hmget" not in calls
     assert "cmdstat_evalsha" not in calls
-
-
-def test_letters_of_one_millisecond_are_all_found(scene: Scene) -> None:
-    for number in range(9):
-        fail(scene, f"task-{number}")
-        scene.client.zadd(scene.ledger.keys.dead, {f"task-{number}": 1_600_000_000_000})
-
-    for _ in range(30):
-        if scene.ledger.groups.catch_up(2).is_complete:
-            break
-
-    assert caught_up(scene) == {failed("ValueError"): 9}
-
-
-class Killed(BaseException):
-    """The process ends here."""
-
-
-def steps_of(letters: Scene, monkeypatch: pytest.MonkeyPatch, stop_after: int) -> bool:
-    """Catch up as one who is killed after so many commands; tell whether he was."""
-    left = iter(range(stop_after))
-    real = Caller._patiently
-
-    def patiently(self: Caller, *args: Any, **kwargs: Any) -> Any:
-        if next(left, None) is None:
-            raise Killed
-        return real(self, *args, **kwargs)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Caller, "_patiently", patiently)
-        try:
-            letters.ledger.groups.catch_up(100_000)
-        except Killed:
-            return True
-    return False
-
-
-def test_whoever_is_killed_in_the_middle_leaves_nothing_wrong(
-    letters: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    keys, n_killed = letters.ledger.keys, 0
-    for is_stale in (False, True):
-        for stop_after in range(40):
-            letters.client.delete(keys.grouped, keys.groups)
-            if is_stale:
-                caught_up(letters)
-                fail(letters, f"more-{stop_after}", "OSError: x")
-                letters.client.zadd(keys.grouped, {f"{KILLED.id} 000000000000007 gone": 0})
-            n_killed += steps_of(letters, monkeypatch, stop_after)
-
-            assert caught_up(letters) == truth(letters)
-    assert n_killed > 8
-
-
-def test_a_step_that_arrives_late_undoes_nothing(letters: Scene) -> None:
-    groups, keys = letters.ledger.groups, letters.ledger.keys
-    caught_up(letters)
-    ((_, buried_ms),) = [one for one in letters.ledger.oldest_dead(9) if one[0] == "key-0"]
-    (member,) = groups.members_of([("key-0", buried_ms)])
-    letters.ledger.discard("key-0")
-    caught_up(letters)
-
-    # As it was sent while there was such a letter, over another connection.
-    groups._note({member: failed("KeyError").to_text()})
-
-    assert not letters.client.zscore(keys.grouped, member)
-    assert caught_up(letters) == truth(letters)
 
 
 def test_two_readers_at_once_while_letters_come_and_go(
@@ -312,57 +181,6 @@ def other_ledgers(scene: Scene, ledger_url: str) -> Iterator[Callable[[], Ledger
 
 
 # Clocks that step, and hands that meddle.
-
-
-def test_who_is_buried_by_a_clock_that_stepped_back_is_found(letters: Scene) -> None:
-    keys = letters.ledger.keys
-    caught_up(letters)
-    # Everything so far was an hour later, by the clock of then.
-    for name, score in letters.client.zrange(keys.dead, 0, -1, withscores=True):
-        letters.client.zadd(keys.dead, {name: score + 3_600_000})
-    letters.client.delete(keys.grouped, keys.groups)
-    later_ms = letters.workers.time_ms() + 3_600_000
-    letters.ledger.groups.catch_up(100)
-    letters.client.hset(keys.groups, "added", f"{later_ms} value-2")
-
-    fail(letters, "of-now", "OSError: disk")
-
-    assert caught_up(letters)[failed("OSError")] == 1
-    fail(letters, "of-now-too", "OSError: disk")
-    assert caught_up(letters) == {
-        failed("ValueError"): 3,
-        failed("KeyError"): 2,
-        failed("OSError"): 2,
-        KILLED: 1,
-    }
-
-
-def test_it_is_found_though_the_sizes_are_equal(letters: Scene) -> None:
-    """One came by a clock that stepped back, and another went: as many as before."""
-    keys = letters.ledger.keys
-    caught_up(letters)
-    letters.client.hset(keys.groups, "added", f"{letters.workers.time_ms() + 60_000} value-2")
-
-    fail(letters, "of-now", "OSError: disk")
-    letters.ledger.discard("value-0")
-
-    assert caught_up(letters) == truth(letters)
-
-
-def test_who_is_buried_in_the_millisecond_of_a_look_is_found(letters: Scene) -> None:
-    """It stands before one that was seen, by its id; and another went: as many as before."""
-    keys = letters.ledger.keys
-    at_ms = letters.workers.time_ms() + 2_000
-    letters.client.zadd(keys.dead, {"value-2": at_ms})
-    caught_up(letters)
-    assert letters.workers.time_ms() < at_ms
-
-    fail(letters, "a-later-one", "OSError: disk")
-    letters.client.zadd(keys.dead, {"a-later-one": at_ms})
-    letters.ledger.discard("value-0")
-
-    wait_for(lambda: letters.workers.time_ms() > at_ms, 5, "the next millisecond")
-    assert caught_up(letters) == truth(letters)
 
 
 def meddle_json(scene: Scene, name: str, field: str) -> None:
@@ -440,50 +258,3 @@ def test_what_somebody_damaged_is_put_right(letters: Scene, how: str, limit: int
 
 
 # Pages of a group.
-
-
-@pytest.mark.parametrize("is_latest_first", [False, True])
-def test_pages_of_a_group_follow_each_other(scene: Scene, is_latest_first: bool) -> None:
-    for number in range(7):
-        fail(scene, f"task-{number}", f"{'Value' if number % 2 else 'Key'}Error: x")
-    caught_up(scene)
-    group = failed("KeyError").id
-    found: list[str] = []
-    after = None
-    while page := scene.ledger.groups.letters_of(group, after, 2, is_latest_first=is_latest_first):
-        found += [task_id for task_id, _ in page]
-        task_id, at_ms = page[-1]
-        after = (at_ms, task_id)
-        # What has been shown may go.
-        scene.ledger.discard(task_id)
-        caught_up(scene)
-
-    expected = ["task-0", "task-2", "task-4", "task-6"]
-    assert found == (expected[::-1] if is_latest_first else expected)
-
-
-def test_only_those_that_were_buried_by_then(scene: Scene) -> None:
-    for number in range(4):
-        fail(scene, f"task-{number}")
-    caught_up(scene)
-    times = dict(scene.ledger.oldest_dead(9))
-    until_ms = times["task-1"]
-
-    for is_latest_first in (False, True):
-        found = scene.ledger.groups.letters_of(
-            failed("ValueError").id, None, 9, is_latest_first=is_latest_first, until_ms=until_ms
-        )
-        assert {name for name, _ in found} == {
-            name for name, at_ms in times.items() if at_ms <= until_ms
-        }
-
-
-def test_a_repeated_step_adds_nothing_twice(letters: Scene) -> None:
-    caught_up(letters)
-    entries = letters.ledger.oldest_dead(9)
-    members = letters.ledger.groups.members_of(entries)
-    before = letters.snapshot()
-
-    letters.ledger.groups.look_at(members)
-
-    assert letters.snapshot() == before

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import redis
 
-from celery_reliable.compat.redis import has_something_to_read
 from celery_reliable.redis_io import Line
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
@@ -21,26 +20,6 @@ def pool(redis_server: RedisServer, request: pytest.FixtureRequest) -> Iterator[
     found = redis.ConnectionPool.from_url(redis_server.url(), protocol=request.param)
     yield found
     found.disconnect()
-
-
-def test_what_was_closed_has_something_to_read(redis_server: RedisServer, pool: Any) -> None:
-    connection = pool.make_connection()
-    assert not has_something_to_read(connection)
-    connection.connect()
-    assert not has_something_to_read(connection)
-    with redis_server.client() as admin:
-        admin.execute_command(*CLOSING)
-    wait_for(lambda: has_something_to_read(connection), 5, "its end is seen")
-    connection.disconnect()
-    assert not has_something_to_read(connection)
-
-
-def test_a_reply_that_nobody_has_read_is_something(pool: Any) -> None:
-    connection = pool.make_connection()
-    connection.connect()
-    connection.send_command("PING")
-    wait_for(lambda: has_something_to_read(connection), 5, "the reply has come")
-    connection.disconnect()
 
 
 def test_over_a_connection_that_was_closed_nothing_is_asked(

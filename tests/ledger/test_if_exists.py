@@ -26,63 +26,6 @@ def publish(scene: Scene, how: str, epoch: str = "", task: TaskRef = TASK) -> An
 
 
 @pytest.mark.parametrize("how", ["keep", "replay_dead", "refuse", ""])
-def test_what_lives_is_kept_and_who_asks_is_told_what_it_does(scene: Scene, how: str) -> None:
-    published = scene.publish()
-    sent_ms = scene.record_of().published_ms
-    before = scene.client.hgetall(scene.ledger.keys.record("task"))
-
-    epoch = scene.ledger.senders.new_epoch(0)
-    assert publish(scene, how, epoch) == InUse("queued", sent_ms)
-    # Whoever did not hear the answer asks again.
-    assert publish(scene, how, epoch) == InUse("queued", sent_ms)
-    scene.ledger.senders.answered(epoch)
-    assert scene.client.hgetall(scene.ledger.keys.record("task")) == before
-
-    scene.claim(published)
-    claimed_ms = scene.record_of().claimed_ms
-    assert publish(scene, how) == InUse("running", claimed_ms)
-
-
-@pytest.mark.parametrize("how", ["keep", "refuse"])
-def test_a_dead_letter_is_kept(scene: Scene, how: str) -> None:
-    scene.bury(scene.claim(scene.publish()))
-    letter = scene.ledger.dead_letter("task")
-    assert letter is not None
-    before = scene.client.hgetall(scene.ledger.keys.record("task"))
-    epoch = scene.ledger.senders.new_epoch(0)
-
-    assert publish(scene, how, epoch) == InUse("dead", letter.buried_ms)
-
-    assert publish(scene, how, epoch) == InUse("dead", letter.buried_ms)
-    assert scene.client.hgetall(scene.ledger.keys.record("task")) == before
-    assert scene.ledger.dead_letter("task") == letter
-
-
-@pytest.mark.parametrize(("how", "what"), [("replay_dead", "replayed"), ("", "published")])
-def test_a_dead_letter_runs_again_once(scene: Scene, how: str, what: str) -> None:
-    scene.bury(scene.claim(scene.publish()))
-    epoch = scene.ledger.senders.new_epoch(0)
-
-    assert isinstance(publish(scene, how, epoch), Recorded)
-
-    assert isinstance(publish(scene, how, epoch), Recorded)
-    scene.ledger.senders.answered(epoch)
-    record = scene.record_of()
-    assert (record.state, record.message) == (State.QUEUED, "the second message")
-    assert scene.ledger.dead_letter("task") is None
-    history = scene.client.hget(scene.ledger.keys.record("task"), "history").decode()
-    assert history.count(f'"what":"{what}"') == 1
-    assert isinstance(publish(scene, how), InUse)
-
-
-@pytest.mark.parametrize("how", ["keep", "replay_dead", "refuse"])
-def test_a_key_that_is_free_is_published(scene: Scene, how: str) -> None:
-    scene.publish("another")
-    assert isinstance(publish(scene, how), Recorded)
-    assert scene.state() == "queued"
-
-
-@pytest.mark.parametrize("how", ["keep", "replay_dead", "refuse", ""])
 def test_an_id_is_one_tasks_while_that_lives_or_is_a_dead_letter(scene: Scene, how: str) -> None:
     other, third = TaskRef("task", "app.other"), TaskRef("task", "app.third")
 

@@ -3,26 +3,15 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.ledger.driver.forks import Forks
 from tests.ledger.driver.interleavings import orders
 from tests.ledger.driver.loosened import LOOSENED
-from tests.ledger.test_worlds import ROOT
 
-
-def run(*words: str) -> subprocess.CompletedProcess[str]:
-    """Run orders in a process of their own: they change what modules are to it."""
-    return subprocess.run(
-        [sys.executable, "-m", "tests.ledger.driver.interleavings", *words],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+ORDERS = "tests.ledger.driver.interleavings"
 
 
 @pytest.mark.parametrize(
@@ -56,14 +45,14 @@ def test_each_order_is_lived_once(most: int | None, expected: int) -> None:
     assert n_orders == len(moved) == expected
 
 
-def test_a_pair_keeps_the_promises_in_each_order(tmp_path: Path) -> None:
+def test_a_pair_keeps_the_promises_in_each_order(forks: Forks, tmp_path: Path) -> None:
     progress = tmp_path / "progress"
     words = ("--pair", "revoke / settle", "--progress", str(progress))
-    done = run(*words)
+    done = forks.run(ORDERS, *words)
 
-    assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
+    assert done.returncode == 0, done.printed[-8000:]
     found = re.search(
-        r"^revoke / settle: (\d+) orders \(all of .*\), 0 faults$", done.stdout, re.MULTILINE
+        r"^revoke / settle: (\d+) orders \(all of .*\), 0 faults$", done.printed, re.MULTILINE
     )
     assert found is not None
     assert int(found[1]) > 1
@@ -71,14 +60,14 @@ def test_a_pair_keeps_the_promises_in_each_order(tmp_path: Path) -> None:
     # Another run goes on where that one was ended, and lives no order twice.
     lived = progress.read_text()
     progress.write_text("".join(lived.splitlines(keepends=True)[:-1]))
-    again = run(*words)
-    assert found[0] in again.stdout
+    again = forks.run(ORDERS, *words)
+    assert found[0] in again.printed
     assert progress.read_text() == lived
 
 
 @pytest.mark.parametrize("pair", sorted(LOOSENED))
-def test_some_order_shows_a_script_that_compares_less(pair: str) -> None:
-    done = run("--pair", pair, "--loosened", "--changes", "1")
+def test_some_order_shows_a_script_that_compares_less(pair: str, forks: Forks) -> None:
+    done = forks.run(ORDERS, "--pair", pair, "--loosened", "--changes", "1")
 
-    assert done.returncode == 1, done.stdout[-2000:] + done.stderr[-2000:]
-    assert re.search(LOOSENED[pair].shows, done.stdout), done.stdout[-2000:]
+    assert done.returncode == 1, done.printed[-2000:]
+    assert re.search(LOOSENED[pair].shows, done.printed), done.printed[-2000:]

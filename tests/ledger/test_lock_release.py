@@ -10,17 +10,14 @@ import pytest
 
 from celery_reliable.leases import Verdict, WorkerLease
 from celery_reliable.ledger.answers.base import Answer
-from celery_reliable.ledger.answers.objects import OtherObject
 from celery_reliable.ledger.answers.tasks import (
     Buried,
     Cancelled,
     Discarded,
     Fenced,
     Outlived,
-    Recorded,
     Settled,
     Spent,
-    Troubled,
     Withdrawn,
 )
 from celery_reliable.ledger.answers.workers import Acknowledged
@@ -190,19 +187,6 @@ def test_whatever_ends_a_task_frees_its_object(
     assert scene.index_faults() == []
 
 
-@pytest.mark.parametrize("value", ["1:another", "12:another:task", "kept:task", "kept:another"])
-@pytest.mark.parametrize(("stage", "ending", "reply"), ENDS)
-def test_what_another_has_or_what_is_kept_is_not_freed(
-    scene: Scene, stage: Stage, ending: Ending, reply: type[Answer], value: str
-) -> None:
-    claim = stage(scene)
-    scene.client.set(scene.ledger.keys.lock("object"), value)
-
-    assert isinstance(ending(scene, claim), reply)
-
-    assert holder(scene) == value
-
-
 @pytest.mark.parametrize(("stage", "ending", "reply"), ENDS)
 def test_what_an_older_version_left_without_a_note_is_anybodys(
     scene: Scene, stage: Stage, ending: Ending, reply: type[Answer]
@@ -245,26 +229,6 @@ class Steps:
         scene.ledger._caller.run = watched  # type: ignore[assignment]
 
 
-@pytest.mark.parametrize(("stage", "ending", "reply"), ENDS)
-def test_who_does_not_know_the_object_changes_nothing_and_asks_again(
-    scene: Scene, stage: Stage, ending: Ending, reply: type[Answer]
-) -> None:
-    claim = replace(stage(scene), object_key="")
-    if ending is outlive:
-        scene.client.zadd(scene.ledger.keys.workers, {"me": 0})
-        scene.workers.declare(scene.lease("me"), "lapsed", witness_ms=0)
-        steps = Steps(scene)
-        assert scene.ledger.is_outlived("task", "me")
-    else:
-        steps = Steps(scene)
-        ending(scene, claim)
-
-    # A history is asked for likewise.
-    assert [one for one in steps.replies if one is not Troubled] == [OtherObject, reply]
-    assert steps.snapshots[-2] == steps.snapshots[0]
-    assert steps.snapshots[-1] != steps.snapshots[0]
-
-
 @pytest.mark.parametrize("ending", [settle, settle_and_keep, bury, lose])
 @pytest.mark.parametrize("has_object", [False, True])
 def test_an_attempt_ends_in_one_step_with_its_object_or_without(
@@ -291,29 +255,6 @@ def test_a_task_without_an_object_is_ended_in_one_step(scene: Scene, ending: End
     assert len(steps.replies) == 1
 
 
-def test_who_was_told_of_an_object_that_has_changed_is_told_again(scene: Scene) -> None:
-    claim = running(scene)
-    call = scene.ledger._caller.run
-    told: list[type[Answer]] = []
-
-    def slow(*args: Any, **options: Any) -> Answer:
-        if told == [OtherObject]:
-            # It is lost, runs again, and works on another object.
-            scene.locks.take("another object", claim)
-        answer: Answer = call(*args, **options)
-        told.append(type(answer))
-        return answer
-
-    scene.ledger._caller.run = slow  # type: ignore[assignment]
-
-    assert isinstance(scene.ledger.settle(claim), Settled)
-
-    assert told == [OtherObject, OtherObject, Settled]
-    assert holder(scene, "another object") is None
-    # What it had before is anybody's.
-    assert scene.locks.take("object", scene.claim(scene.publish("third"))) is None
-
-
 @pytest.mark.parametrize("ending", [settle, bury, lose])
 def test_an_attempt_that_is_not_the_current_one_frees_nothing(scene: Scene, ending: Ending) -> None:
     message = scene.publish()
@@ -326,118 +267,3 @@ def test_an_attempt_that_is_not_the_current_one_frees_nothing(scene: Scene, endi
 
     assert isinstance(ending(scene, former), Fenced)
     assert scene.snapshot() == before
-
-
-@promise("never-two")
-@pytest.mark.parametrize("ending", [bury_message, blame, cancel])
-def test_what_is_still_to_be_stopped_has_its_object_though_its_task_ends(
-    scene: Scene, ending: Ending
-) -> None:
-    claim = running(scene)
-    scene.take(claim)
-
-    steps = Steps(scene)
-    ending(scene, claim)
-
-    assert OtherObject not in steps.replies
-    assert (holder(scene), note(scene)) == ("1:task", "object")
-    other = scene.claim(scene.publish("other task"), "other")
-    assert scene.locks.take("object", other) == "task"
-
-
-def test_a_dead_letter_is_discarded_in_one_step_while_it_is_still_to_be_stopped(
-    scene: Scene,
-) -> None:
-    dead_stopping(scene)
-    steps = Steps(scene)
-
-    discard(scene, attempt_zero())
-
-    assert steps.replies == [Discarded]
-    assert (holder(scene), note(scene)) == ("1:task", "object")
-
-
-@promise("one-object")
-@pytest.mark.parametrize("end", [acknowledge, outlive])
-def test_a_task_that_goes_on_when_it_has_been_stopped_has_its_object_still(
-    scene: Scene, end: Ending
-) -> None:
-    claim = running(scene)
-    scene.take(claim)
-
-    end(scene, claim)
-
-    assert (holder(scene), note(scene)) == ("1:task", "object")
-
-
-@pytest.mark.parametrize("ending", [bury_message, blame, lose, discard])
-def test_when_it_has_been_stopped_its_object_is_freed(scene: Scene, ending: Ending) -> None:
-    claim = running(scene)
-    scene.take(claim, max_losses=0 if ending in (lose, discard) else 9)
-    if ending is not lose:
-        ending(scene, claim)
-
-    scene.workers.acknowledge(claim)
-
-    if ending is discard:
-        # It is due, and somebody lets its record go.
-        assert scene.overdue_ids() == ["task"]
-        scene.ledger.let_go("task")
-    assert (holder(scene), note(scene)) == (None, None)
-    assert scene.index_faults() == []
-
-
-@pytest.mark.parametrize("value", ["0:task", "1:task"])
-def test_a_success_may_keep_the_object(scene: Scene, value: str) -> None:
-    claim = running(scene)
-    scene.client.set(scene.ledger.keys.lock("object"), value)
-
-    assert isinstance(scene.ledger.settle(claim, keep_ms=KEEP_MS), Settled)
-
-    assert holder(scene) == "kept:task"
-    assert 0 < scene.client.pttl(scene.ledger.keys.lock("object")) <= KEEP_MS
-    assert scene.locks.take("object", scene.claim(scene.publish("other task"))) == "task"
-
-
-@pytest.mark.parametrize("value", ["1:another", "kept:another", None])
-def test_a_success_keeps_nothing_of_another(scene: Scene, value: str | None) -> None:
-    claim = running(scene)
-    key = scene.ledger.keys.lock("object")
-    scene.client.delete(key) if value is None else scene.client.set(key, value)
-
-    assert isinstance(scene.ledger.settle(claim, keep_ms=KEEP_MS), Settled)
-
-    assert holder(scene) == value
-
-
-def test_a_settlement_that_is_refused_keeps_nothing(scene: Scene) -> None:
-    claim = lost(scene)
-
-    assert isinstance(scene.ledger.settle(claim, keep_ms=KEEP_MS), Fenced)
-
-    assert holder(scene) == "1:task"
-
-
-def test_an_attempt_whose_task_goes_on_notes_no_object_any_more(scene: Scene) -> None:
-    claim = running(scene)
-    scene.publish(claim=claim)
-
-    assert scene.locks.free("object", claim)
-
-    assert (holder(scene), note(scene)) == (None, None)
-
-
-@promise("one-object")
-def test_a_canvas_that_is_quicker_than_its_host_does_not_free_what_that_still_works_on(
-    scene: Scene,
-) -> None:
-    host = running(scene)
-    scene.ledger.bequeath(host, heir="canvas")
-    last = scene.record(scene.foreign().task, "0-heir", heir="canvas")
-    assert isinstance(last, Recorded)
-    message = replace(scene.foreign(), epoch="0-heir", generation=scene.ledger.generation)
-
-    assert isinstance(scene.ledger.settle(scene.claim(message)), Settled)
-
-    assert holder(scene) == "1:task"
-    assert scene.locks.free("object", host)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from celery_reliable.ledger import LivingWorkers, Resent
+from celery_reliable.ledger import Resent
 from celery_reliable.ledger.answers.base import Answer
 from celery_reliable.ledger.answers.objects import (
     Moved,
-    NamesOthers,
     StillWaiting,
     Unlisted,
     Unplaced,
@@ -16,15 +15,11 @@ from celery_reliable.ledger.answers.objects import (
 )
 from celery_reliable.ledger.answers.tasks import (
     Changed,
-    Fenced,
-    Held,
     Recorded,
     Send,
-    Settled,
     Stale,
 )
-from celery_reliable.model import Due, State, TaskRef
-from celery_reliable.orders import OrderKind
+from celery_reliable.model import Due, State
 from tests.ledger.scene import LEASE_MS, Published, Scene
 
 FAR_MS = 3_600_000
@@ -102,46 +97,6 @@ def test_what_was_called_off_while_it_waited_waits_no_more(scene: Scene) -> None
     assert scene.ledger.due(9).dues == ()
 
 
-def test_who_can_be_chosen_has_a_queue_of_its_own_and_neither_leaves_nor_is_drained(
-    scene: Scene,
-) -> None:
-    start(scene, "a", "gpu-a@h")
-    start(scene, "b", "gpu-b@h", app="shop")
-    start(scene, "c", "gpu-c@h", app="another")
-    start(scene, "d", "gpu-d@h")
-    scene.workers.heartbeat("d", lease_ms=LEASE_MS, client_id=0, doing='{"leaving": true}')
-    start(scene, "e", "gpu-e@h")
-    scene.kill_worker("e")
-    start(scene, "g", "gpu-g@h")
-    order = scene.ledger.orders.give(OrderKind.DRAIN, "gpu-g@h", by="me", why="a repair")
-    start(scene, "f", "gpu-f@h")
-    scene.client.zadd(scene.ledger.keys.workers, {"f": 1})
-    scene.claim(scene.publish(), worker="a")
-
-    found = LivingWorkers(scene.ledger, "shop").now()
-
-    assert {one.nodename: (one.queue, one.held) for one in found} == {
-        "gpu-a@h": ("gpu-a@h.dq2", 1),
-        "gpu-b@h": ("gpu-b@h.dq2", 0),
-    }
-    scene.ledger.orders.resume(order.id, by="me")
-    again = LivingWorkers(scene.ledger, "shop").now()
-    assert "gpu-g@h" in {one.nodename for one in again}
-
-
-def test_who_is_alive_is_read_once_in_a_while(scene: Scene) -> None:
-    living = LivingWorkers(scene.ledger, "")
-    before = living.now()
-    start(scene, "a", "gpu-a@h")
-    commands = scene.client.info("commandstats").get("cmdstat_zrange", {}).get("calls", 0)
-
-    assert living.now() is before
-
-    assert scene.client.info("commandstats")["cmdstat_zrange"]["calls"] == commands
-    living.close()
-    assert [one.nodename for one in living.now()] == ["gpu-a@h"]
-
-
 def test_a_queue_is_forgotten_unless_a_worker_has_registered_for_it(scene: Scene) -> None:
     named = scene.ledger.named
     start(scene, "a", "gpu-a@h")
@@ -166,17 +121,6 @@ def move(scene: Scene, epoch: str, *, is_stopped: bool = False) -> Answer:
     )
 
 
-def test_what_was_sent_before_the_move_runs_nowhere(scene: Scene) -> None:
-    message = scene.publish()
-
-    assert move(scene, "0-new") == Moved()
-
-    assert scene.ask(message, "me") == Stale()
-    (due,) = scene.ledger.due(9).dues
-    assert isinstance(scene.ledger.resend(due, due_in_ms=9), Send)
-    assert scene.record_of().message == "message 0-new"
-
-
 def test_a_move_that_is_repeated_or_comes_late_changes_nothing(scene: Scene) -> None:
     scene.publish()
     seen = scene.record_of()
@@ -191,53 +135,6 @@ def test_a_move_that_is_repeated_or_comes_late_changes_nothing(scene: Scene) -> 
     assert again == Changed()
     assert move(scene, "0-newer") == Moved()
     assert scene.snapshot() == before
-
-
-def test_a_move_that_comes_late_does_not_undo_the_one_after_it_while_an_attempt_goes_on(
-    scene: Scene,
-) -> None:
-    mine = scene.claim(scene.publish())
-    seen = scene.record_of()
-    move(scene, "1-new")
-    move(scene, "1-newer")
-    before = scene.snapshot()
-
-    late = scene.ledger.named.move(
-        seen, epoch="1-new", message="late", named="{}", is_stopped=False, due_in_ms=1, by="me"
-    )
-
-    assert late == Changed()
-    assert scene.snapshot() == before
-    scene.lose(mine)
-    assert (scene.record_of().epoch, scene.record_of().message) == ("1-newer", "message 1-newer")
-
-
-def test_an_attempt_elsewhere_is_stopped_and_costs_no_loss(scene: Scene) -> None:
-    mine = scene.claim(scene.publish())
-
-    assert move(scene, "1-new", is_stopped=True) == Moved()
-
-    record = scene.record_of()
-    assert (record.state, record.losses, record.stopping_on) == (State.QUEUED, 0, "me")
-    assert isinstance(scene.ledger.settle(mine), Fenced)
-    beat = scene.workers.heartbeat("me", lease_ms=LEASE_MS, client_id=0)
-    assert beat.claims("me") == [mine]
-    # Until it has stopped, nobody begins.
-    assert isinstance(scene.ledger.resend(due_of(scene), due_in_ms=9), Held)
-    scene.workers.acknowledge(mine)
-    (due,) = scene.ledger.due(9).dues
-    answer = scene.ledger.resend(due, due_in_ms=9)
-    assert isinstance(answer, Send)
-    assert answer.message == "message 1-new"
-
-
-def test_an_attempt_on_a_worker_that_is_named_ends_as_it_would(scene: Scene) -> None:
-    mine = scene.claim(scene.publish())
-
-    assert move(scene, "1-new") == Moved()
-
-    assert scene.ledger.settle(mine) == Settled()
-    assert scene.state() == "absent"
 
 
 @pytest.mark.parametrize("how", ["lost", "released"])
@@ -273,32 +170,6 @@ def test_what_is_released_is_sent_from_its_record_where_no_message_comes_back(
         name = f"unsent {is_unsent}"
         scene.ledger.release(scene.claim(scene.publish(name)), due_in_ms=9, is_unsent=is_unsent)
         assert scene.record_of(name).is_unsent is is_unsent
-
-
-def test_a_retry_says_which_workers_were_named_while_it_ran(scene: Scene) -> None:
-    mine = scene.claim(scene.publish())
-    move(scene, "1-new")
-    task = TaskRef("task", "app.work")
-    epoch = scene.ledger.senders.new_epoch(mine.attempt)
-
-    answer = scene.record(task, epoch, claim=mine)
-
-    assert answer == NamesOthers('{"only": ["gpu"]}')
-    assert scene.state() == "running"
-    again = scene.ledger.record(
-        task,
-        epoch=epoch,
-        state=State.QUEUED,
-        due_in_ms=FAR_MS,
-        message="it says so",
-        claim=mine,
-        moved='{"only": ["gpu"]}',
-    )
-    assert again == Recorded()
-    # A loss of the next attempt is one as any other.
-    next_one = scene.claim(Published(task, epoch, scene.ledger.generation))
-    scene.lose(next_one)
-    assert scene.record_of().epoch == epoch
 
 
 def test_what_waits_for_a_worker_is_looked_at_as_soon_as_others_are_named(scene: Scene) -> None:

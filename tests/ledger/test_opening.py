@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import pytest
-
-from celery_reliable.leases import Verdict, WorkerLease
+from celery_reliable.leases import WorkerLease
 from celery_reliable.ledger.answers.base import Answer
 from celery_reliable.ledger.answers.tasks import (
     Alone,
     Changed,
     Claimed,
-    Dead,
-    Fenced,
-    Gone,
     NoLease,
     Opened,
     Opening,
     Queued,
     Sealed,
     Send,
-    Spent,
 )
-from celery_reliable.model import State
 from tests.ledger.scene import LOOK_MS, MAX_LOSSES, Published, Scene
 from tests.ledger.test_suspects import die, lose, losses, message_of, run_together
 
@@ -93,42 +86,6 @@ def test_who_dies_while_it_opens_one_charges_that_one_alone(scene: Scene) -> Non
     assert scene.lease("me").opening == ""
 
 
-def test_of_what_runs_and_what_is_opened_nobody_is_charged_at_first(scene: Scene) -> None:
-    scene.claim(scene.publish("running"), "me")
-    fetched = scene.publish("fetched")
-
-    lease = die_opening(scene, fetched)
-
-    assert (lease.verdict.is_opening, lease.verdict.charges("running")) == (False, False)
-    first = blame(scene, lease)
-    assert first == Queued(0)
-    # The sweeper that comes after one that was killed does the same once more.
-    assert blame(scene, lease) == first
-    recover(scene, lease)
-    assert losses(scene, "running", "fetched") == [0, 0]
-
-
-def test_it_is_opened_again_only_where_nothing_runs_that_was_in_a_death(scene: Scene) -> None:
-    scene.claim(scene.publish("running"), "me")
-    recover(scene, die_opening(scene, scene.publish("fetched")))
-    running = scene.claim(message_of(scene, "running"), "other")
-    for worker in ("other", "it"):
-        scene.start_worker(worker)
-        scene.claim(scene.publish(f"fresh in {worker}"), worker)
-
-    assert opens(scene, message_of(scene, "fetched"), "other") is Alone
-    # It is sent again, and not lost.
-    fetched = send_again(scene, "fetched")
-    lease = die_opening(scene, fetched, "it")
-
-    assert lease.verdict.is_opening
-    # The death before, which was charged to nobody, is made up for.
-    recover(scene, lease)
-    assert losses(scene, "fetched", "fresh in it", "running") == [2, 0, 0]
-    scene.ledger.settle(running)
-    assert opens(scene, message_of(scene, "fetched"), "other") is Opening
-
-
 def test_what_was_in_a_death_and_begins_meanwhile_makes_it_unclear(scene: Scene) -> None:
     scene.claim(scene.publish("running"), "me")
     recover(scene, die_opening(scene, scene.publish("fetched")))
@@ -142,78 +99,6 @@ def test_what_was_in_a_death_and_begins_meanwhile_makes_it_unclear(scene: Scene)
     assert losses(scene, "running", "fetched") == [0, 0]
 
 
-@pytest.mark.parametrize("max_losses", [0, 1, MAX_LOSSES])
-@pytest.mark.parametrize("innocents", [0, 1, 7])
-def test_what_kills_who_opens_it_is_buried_in_time_and_alone(
-    scene: Scene, max_losses: int, innocents: int
-) -> None:
-    """All came back from the first death.  The others are there before it, in the same worker."""
-    names = [f"innocent {n}" for n in range(innocents)]
-    run_together(scene, *names, "bystander", deaths=1)
-    deaths, bomb = 1, scene.publish("bomb")
-    while scene.state("bomb") != State.DEAD.value:
-        it = f"it {deaths}"
-        scene.start_worker(it)
-        for name in names:
-            if scene.ledger.find(name) is None:
-                continue
-            message = message_of(scene, name)
-            # Some are not, as there is one by now that may kill it.
-            if opens(scene, message, it, max_losses=max_losses) is Opening:
-                scene.ask(message, it)
-                opened(scene, it)
-        if opens(scene, bomb, it, max_losses=max_losses) is Alone:
-            # It waits until what runs there has ended.
-            for claim, _ in scene.workers.claims(it).values():
-                scene.ledger.settle(claim)
-            assert opens(scene, bomb, it, "tag 2", max_losses=max_losses) is Opening
-        scene.kill_worker(it)
-        recover(scene, scene.lease(it), max_losses=max_losses)
-        deaths += 1
-        assert deaths <= max_losses + 2
-    assert {scene.state(name) for name in names} <= {State.QUEUED.value, "absent"}
-    assert not any(losses(scene, *[name for name in names if scene.ledger.find(name)]))
-
-
-@pytest.mark.parametrize("others_opened", [1, 2])
-def test_what_kills_its_workers_as_others_are_opened_is_buried_in_time_and_alone(
-    scene: Scene, others_opened: int
-) -> None:
-    """Its death meets the opening of another message that came back."""
-    names = [f"innocent {n}" for n in range(4)]
-    run_together(scene, "poison", *names, deaths=1)
-    deaths, met = 1, 0
-    while scene.state("poison") != State.DEAD.value:
-        it = f"it {deaths}"
-        scene.start_worker(it)
-        assert isinstance(scene.ask(message_of(scene, "poison"), it), Claimed)
-        for name in names:
-            if met == others_opened:
-                break
-            if opens(scene, message_of(scene, name), it) is Opening:
-                met += 1
-                break
-        scene.kill_worker(it)
-        recover(scene, scene.lease(it))
-        deaths += 1
-    assert met
-    assert deaths <= MAX_LOSSES + 2
-    assert not any(losses(scene, *names))
-
-
-def test_what_was_opened_is_nobodys_death(scene: Scene) -> None:
-    message, other = scene.publish("a"), scene.publish("b")
-    assert opens(scene, message) is Opening
-    assert opened(scene) is Opened
-    assert opened(scene) is Changed
-    # A late word of another delivery takes no note away.
-    assert opens(scene, other, delivery="second") is Opening
-    assert opened(scene) is Changed
-    scene.kill_worker("me")
-
-    assert scene.lease("me").opening_id == "b"
-
-
 def test_a_claim_takes_the_notes_place(scene: Scene) -> None:
     message = scene.publish("a")
     assert opens(scene, message) is Opening
@@ -222,42 +107,6 @@ def test_a_claim_takes_the_notes_place(scene: Scene) -> None:
 
     lease = scene.lease("me")
     assert (lease.verdict.is_opening, lease.verdict.charges("a")) == (False, True)
-
-
-def test_it_is_buried_when_its_budget_is_spent_and_nobody_reads_it_again(scene: Scene) -> None:
-    message = scene.publish("a")
-    replies = []
-    for number in range(MAX_LOSSES + 1):
-        scene.start_worker(f"it {number}")
-        answer = blame(scene, die_opening(scene, message, f"it {number}"))
-        replies.append(answer)
-
-    assert replies == [Queued(1), Queued(2), Queued(3), Spent(4)]
-    letter = scene.ledger.dead_letter("a")
-    assert letter is not None
-    assert (letter.is_owed, letter.attempts) == (True, 0)
-    assert isinstance(scene.ledger.read(letter, "one"), Sealed)
-    assert [(line.what, line.cause) for line in letter.history] == [("lost", "opening")] * 4
-    assert scene.index_faults() == []
-    assert opens(scene, message, "other") is Dead
-    scene.ledger.replay("a", epoch="1-replay", message="m", due_in_ms=0)
-    scene.bury(scene.claim(message_of(scene, "a"), "other"))
-    again = scene.ledger.dead_letter("a")
-    assert again is not None
-    assert again.losses == 0
-    assert isinstance(scene.ledger.read(again, "one"), Opening)
-
-
-def test_what_others_have_done_with_it_meanwhile_is_theirs(scene: Scene) -> None:
-    message = scene.publish("a")
-    lease = die_opening(scene, message)
-    claim = scene.claim(message, "other")
-    assert isinstance(blame(scene, lease), Fenced)
-    scene.ledger.settle(claim)
-    assert isinstance(blame(scene, lease), Gone)
-    scene.publish("a")
-    assert isinstance(blame(scene, lease), Fenced)
-    assert losses(scene, "a") == [0]
 
 
 def test_a_late_blame_of_one_death_counts_once(scene: Scene) -> None:
@@ -315,30 +164,6 @@ def test_a_suspect_does_not_begin_while_another_message_is_opened(scene: Scene) 
     assert isinstance(scene.ask(message_of(scene, "a"), "me"), Claimed)
 
 
-def test_what_was_opened_at_last_is_no_suspect(scene: Scene) -> None:
-    run_together(scene, "a", "b")
-    fetched = scene.publish("fetched")
-    scene.claim(message_of(scene, "a"), "me")
-    assert opens(scene, fetched) is Alone
-    scene.ledger.resend(scene.seen_due("fetched"), due_in_ms=LOOK_MS)
-    claim = scene.claim(fetched, "other")
-    scene.ledger.release(claim, due_in_ms=0)
-
-    answer = scene.ledger.resend(scene.seen_due("fetched"), due_in_ms=LOOK_MS)
-    assert not answer.is_suspect
-
-
-def test_what_has_no_record_is_noted_too(scene: Scene) -> None:
-    foreign = scene.foreign("nobody's")
-
-    lease = die_opening(scene, foreign)
-
-    assert (lease.verdict.is_opening, lease.opening) == (True, "tag")
-    assert isinstance(blame(scene, lease), Gone)
-    # Recovery counts with its message then, and has to find it.
-    assert scene.lease("me").opening == "tag"
-
-
 def test_a_worker_without_a_lease_notes_nothing(scene: Scene) -> None:
     scene.kill_worker("me")
     before = scene.snapshot()
@@ -346,17 +171,6 @@ def test_a_worker_without_a_lease_notes_nothing(scene: Scene) -> None:
     assert opens(scene, scene.foreign()) is NoLease
     assert opens(scene, scene.foreign(), "stranger") is NoLease
     assert scene.snapshot() == before
-
-
-def test_the_verdict_names_the_only_claim_apart_from_a_suspect(scene: Scene) -> None:
-    scene.claim(scene.publish("a"), "me")
-    scene.kill_worker("me")
-    assert scene.lease("me").verdict == Verdict("only", "a")
-    run_together(scene, "b", "c")
-    scene.claim(message_of(scene, "b"), "other")
-    scene.claim(scene.publish("d"), "other")
-    scene.kill_worker("other")
-    assert scene.lease("other").verdict == Verdict("suspect", "b")
 
 
 def test_a_letter_is_read_by_the_next_only_where_the_reader_has_survived(scene: Scene) -> None:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from celery_reliable.ledger.answers.tasks import Changed, Claimed, Gone, Struck
+from celery_reliable.ledger.answers.tasks import Changed, Gone, Struck
 from celery_reliable.ledger.answers.workers import InForce, Resumed, Told
-from celery_reliable.model import Record, State
-from celery_reliable.orders import NO_ORDERS, OrderKind
+from celery_reliable.orders import OrderKind
 from tests.ledger.scene import LOOK_MS, Scene, open_ledger
 from tests.support.redis_server import RedisServer
 
@@ -15,11 +14,6 @@ from tests.support.redis_server import RedisServer
 def version(scene: Scene, worker: str = "me") -> int:
     """What the next beat of a worker says of the orders."""
     return scene.workers.heartbeat(worker, lease_ms=LOOK_MS, client_id=0).version
-
-
-def test_who_never_gave_one_has_none(scene: Scene) -> None:
-    assert version(scene) == 0
-    assert scene.ledger.orders.read().all == NO_ORDERS.all
 
 
 def test_each_order_and_each_end_of_one_is_another_version(scene: Scene) -> None:
@@ -50,56 +44,6 @@ def test_it_says_who_why_and_until_when(scene: Scene) -> None:
     assert read.until_ms == read.given_ms + 60_000
 
 
-def test_what_is_struck_is_parked_without_a_loss_and_runs_when_that_ends(scene: Scene) -> None:
-    message = scene.publish()
-    order = scene.order()
-
-    scene.client.hset(scene.ledger.keys.record(message.task.id), "resends", 3)
-    assert scene.ask(message, strikes=(order.id,)) == Struck(order.id)
-    # When it goes on it is looked at as soon as any other.
-    assert scene.record_of(message.task.id).resends == 0
-
-    record = scene.record_of()
-    assert (record.state, record.losses, record.attempt) == (State.PARKED, 0, 0)
-    look, _ = scene.ledger.look("task")
-    assert look is not None
-    assert look.waiting_for == f"order {order.id}"
-    assert scene.overdue_ids() == []
-    assert scene.ledger.orders.parked([order.id]) == {order.id: 1}
-
-    assert scene.ledger.orders.resume(order.id, by="ann") == Resumed(1, False)
-
-    assert scene.overdue_ids() == ["task"]
-    scene.ledger.resend(scene.ledger.due(10).dues[0], due_in_ms=LOOK_MS)
-    assert isinstance(scene.ask(message, strikes=(order.id,)), Claimed)
-    look, _ = scene.ledger.look("task")
-    assert look is not None
-    assert look.waiting_for == ""
-
-
-def test_who_does_not_know_yet_that_it_ended_has_it_looked_up(scene: Scene) -> None:
-    message = scene.publish()
-    ended, other = scene.order(), scene.order()
-    scene.ledger.orders.resume(ended.id, by="ann")
-
-    assert scene.ask(message, strikes=(ended.id, other.id)) == Struck(other.id)
-    scene.ledger.orders.resume(other.id, by="ann")
-    scene.ledger.resend(scene.ledger.due(10).dues[0], due_in_ms=LOOK_MS)
-    assert isinstance(scene.ask(message, strikes=(ended.id, other.id)), Claimed)
-
-
-def test_one_whose_time_is_over_holds_nothing(scene: Scene) -> None:
-    message = scene.publish()
-    order = scene.order(for_ms=1)
-    while scene.ledger.orders.read().in_force(scene.ledger.orders.read().now_ms):
-        pass
-
-    assert isinstance(scene.ask(message, strikes=(order.id,)), Claimed)
-    # A pass of the sweeper ends it, whom nobody asked to.
-    assert scene.ledger.orders.resume(order.id) == Resumed(0, False)
-    assert scene.ledger.orders.read().all == ()
-
-
 def test_only_who_has_the_right_ends_one_that_holds(scene: Scene) -> None:
     order = scene.order(for_ms=60_000)
 
@@ -123,27 +67,6 @@ def test_they_come_back_in_the_order_of_publication(scene: Scene, at_once: int) 
     assert sum(one.count for one in answers if isinstance(one, Resumed)) == 50
     assert scene.overdue_ids() == names
     assert scene.ledger.orders.parked([order.id]) == {order.id: 0}
-
-
-def test_what_was_called_off_meanwhile_does_not_come_back(scene: Scene) -> None:
-    order = scene.order()
-    scene.ask(scene.publish(), strikes=(order.id,))
-    scene.ledger.revoke("task")
-
-    assert scene.ledger.orders.resume(order.id, by="ann") == Resumed(1, False)
-
-    assert scene.overdue_ids() == []
-    assert scene.index_faults() == []
-
-
-def test_what_nobody_recorded_is_parked_with_its_message(scene: Scene) -> None:
-    order = scene.order()
-
-    answer = scene.ask(scene.foreign(), content="as delivered", strikes=(order.id,))
-
-    assert answer == Struck(order.id)
-    record: Record = scene.record_of()
-    assert (record.state, record.message) == (State.PARKED, "as delivered")
 
 
 def test_a_call_that_comes_late_does_not_give_it_again(scene: Scene) -> None:
@@ -181,25 +104,6 @@ def test_the_owner_hears_what_it_is_to_stop_while_it_runs(scene: Scene) -> None:
     scene.ledger.settle(claim, outcome="REVOKED")
     assert stops(scene) == []
     assert scene.state() == "absent"
-
-
-def test_a_later_attempt_is_not_stopped(scene: Scene) -> None:
-    message = scene.publish()
-    claim = scene.claim(message)
-    scene.ledger.revoke("task", is_noted=True)
-    scene.ledger.orders.stop("task", "me", "kill")
-    scene.ledger.settle(claim)
-    scene.claim(scene.publish())
-
-    assert stops(scene) == []
-
-
-def test_who_is_not_the_owner_is_not_told(scene: Scene) -> None:
-    scene.claim(scene.publish())
-    scene.ledger.revoke("task", is_noted=True)
-
-    assert scene.ledger.orders.stop("task", "other", "kill") == Changed()
-    assert stops(scene, "other") == []
 
 
 def test_what_a_worker_was_to_stop_goes_with_it(scene: Scene) -> None:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 
 from celery_reliable.ledger.answers.base import Answer
-from celery_reliable.ledger.answers.tasks import Ended
-from celery_reliable.ledger.answers.workers import Asked, Begun, Busy, Known, NotDue, Overtaken
-from tests.ledger.scene import LEASE_MS, RestartableScene, Scene
+from celery_reliable.ledger.answers.workers import Asked, Begun, Known, Overtaken
+from tests.ledger.scene import LEASE_MS, Scene
 from tests.support.waiting import wait_for
 
 LONG_MS = 600_000
@@ -34,55 +33,6 @@ def begin(
 
 def end(scene: Scene, nonce: str = "mine") -> type[Answer]:
     return type(scene.ledger.passes.end(nonce, {}))
-
-
-def run_pass(scene: Scene, *, interruption_ms: int = LONG_MS, lease_ms: int = LEASE_MS) -> int:
-    """Begin and end a pass; return until when grace lasts."""
-    answer = begin(scene, interruption_ms=interruption_ms, lease_ms=lease_ms)
-    assert isinstance(answer, Begun)
-    assert end(scene) is Ended
-    return answer.grace_ms
-
-
-def wait_until_ms(scene: Scene, at_ms: int) -> None:
-    wait_for(lambda: scene.workers.time_ms() > at_ms, 5, "the server's clock")
-
-
-def test_one_pass_runs_at_a_time(scene: Scene) -> None:
-    assert isinstance(begin(scene, "mine"), Begun)
-    before = scene.snapshot()
-
-    assert isinstance(begin(scene, "theirs"), Busy)
-    assert scene.snapshot() == before
-
-    assert end(scene, "mine") is Ended
-    assert isinstance(begin(scene, "theirs"), Begun)
-
-
-def test_a_pass_is_not_due_before_its_interval(scene: Scene) -> None:
-    run_pass(scene)
-
-    answer = begin(scene, interval_ms=LONG_MS)
-
-    assert isinstance(answer, NotDue)
-    assert 0 < answer.wait_ms <= LONG_MS
-
-
-def test_the_interval_is_counted_from_the_end_of_the_last_pass(scene: Scene) -> None:
-    begin(scene)
-    begun_ms = scene.workers.time_ms()
-    wait_until_ms(scene, begun_ms + BRIEF_MS)
-    ending_ms = scene.workers.time_ms()
-    end(scene)
-
-    wait_ms = begin(scene, interval_ms=LONG_MS).wait_ms
-    assert scene.workers.time_ms() + wait_ms >= ending_ms + LONG_MS
-
-
-def test_a_pass_that_was_killed_holds_the_others_up_only_so_long(scene: Scene) -> None:
-    begin(scene, "killed", ttl_ms=BRIEF_MS)
-
-    wait_for(lambda: isinstance(begin(scene, "next"), Begun), 5, "the killed pass to expire")
 
 
 def seen_by_the_next(scene: Scene) -> str:
@@ -114,66 +64,11 @@ def test_a_pass_that_does_not_end_or_ends_beside_another_has_seen_nobody(scene: 
     assert seen_by_the_next(scene) == ""
 
 
-def test_a_pass_that_was_overtaken_does_not_end_the_other(scene: Scene) -> None:
-    begin(scene, "slow", ttl_ms=BRIEF_MS)
-    wait_for(lambda: isinstance(begin(scene, "next"), Begun), 5, "the slow pass to expire")
-
-    assert end(scene, "slow") is Overtaken
-    assert isinstance(begin(scene, "third"), Busy)
-    assert end(scene, "next") is Ended
-
-
 def test_the_report_of_the_last_pass_is_kept(scene: Scene) -> None:
     begin(scene)
     scene.ledger.passes.end("mine", {"lost": 2})
 
     assert json.loads(scene.ledger.passes.meta()["report"]) == {"lost": 2}
-
-
-def test_the_first_pass_of_all_gives_every_worker_a_lease_of_grace(scene: Scene) -> None:
-    before_ms = scene.workers.time_ms()
-
-    grace_ms = run_pass(scene)
-
-    assert before_ms + LEASE_MS <= grace_ms <= scene.workers.time_ms() + LEASE_MS
-
-
-def test_passes_without_a_gap_start_no_grace(scene: Scene) -> None:
-    first = run_pass(scene, lease_ms=1)
-    wait_until_ms(scene, first)
-
-    assert run_pass(scene) == first
-
-
-def test_a_gap_between_passes_starts_grace_once_and_never_extends_it(scene: Scene) -> None:
-    first = run_pass(scene, lease_ms=1)
-    wait_until_ms(scene, first + BRIEF_MS)
-
-    begun_ms = scene.workers.time_ms()
-    grace_ms = run_pass(scene, interruption_ms=BRIEF_MS // 2)
-    assert grace_ms >= begun_ms + LEASE_MS
-
-    # Another gap while it runs.
-    wait_until_ms(scene, scene.workers.time_ms() + BRIEF_MS)
-    assert run_pass(scene, interruption_ms=BRIEF_MS // 2) == grace_ms
-
-
-def test_a_server_that_started_anew_is_an_interruption_however_short(
-    restartable: RestartableScene,
-) -> None:
-    scene = restartable
-    first = run_pass(scene, lease_ms=1)
-    wait_until_ms(scene, first)
-    restartable.server.stop()
-    restartable.server.start()
-
-    # Due at once, too: the interval belongs to the server that was.
-    answer = begin(scene, interval_ms=LONG_MS)
-
-    assert isinstance(answer, Begun)
-    assert answer.grace_ms > scene.workers.time_ms()
-    assert end(scene) is Ended
-    assert isinstance(begin(scene, interval_ms=LONG_MS), NotDue)
 
 
 def test_queues_on_another_server_than_before_are_looked_at_ahead(scene: Scene) -> None:

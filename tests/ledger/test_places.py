@@ -10,7 +10,6 @@ import pytest
 
 from celery_reliable.ledger.answers.base import Answer
 from celery_reliable.ledger.answers.objects import (
-    Full,
     Placed,
     Sent,
     Standing,
@@ -18,7 +17,7 @@ from celery_reliable.ledger.answers.objects import (
 )
 from celery_reliable.ledger.answers.tasks import NotCurrent, Recorded, Send
 from celery_reliable.model import Claim, ClaimRequest, NextUp, Room, State, TaskRef
-from tests.ledger.scene import LOOK_MS, Published, Scene, older
+from tests.ledger.scene import LOOK_MS, Published, Scene
 from tests.support.promises import promise
 
 LINE, QUEUE = "object", "celery"
@@ -109,24 +108,6 @@ def placed(answer: Answer) -> str:
 
 
 @promise("one-object")
-@pytest.mark.parametrize("places", [1, 2, 5])
-def test_so_many_have_the_object_at_once_and_no_more(scene: Scene, places: int) -> None:
-    line = Line(scene, places)
-    claims = [line.start(f"task {n}") for n in range(places + 2)]
-
-    answers = [line.take(claim, stands=False) for claim in claims]
-
-    assert [type(one) for one in answers] == [Placed] * places + [Full] * 2
-    before = scene.snapshot()
-    assert placed(line.take(claims[0], stands=False)) == LINE
-    assert scene.snapshot() == before
-    # A place that is freed is one place.
-    scene.ledger.settle(claims[1 % places])
-    more = [line.take(claim, stands=False) for claim in claims[places:]]
-    assert [type(one) for one in more] == [Placed, Full]
-
-
-@promise("one-object")
 def test_many_at_the_same_moment_take_no_more_than_there_are(scene: Scene) -> None:
     line = Line(scene, 3)
     claims = [line.start(f"task {n}") for n in range(16)]
@@ -135,32 +116,6 @@ def test_many_at_the_same_moment_take_no_more_than_there_are(scene: Scene) -> No
         answers = list(pool.map(lambda claim: line.take(claim, stands=False), claims))
 
     assert sum(isinstance(one, Placed) for one in answers) == 3
-
-
-def test_a_lock_of_one_task_at_a_time_is_the_first_place(scene: Scene) -> None:
-    """So tasks whose worker has other code already, with another ``at_most``, do not meet."""
-    line = Line(scene, 2)
-    alone, second = line.start("alone"), line.start("second")
-    assert scene.locks.take(LINE, alone) is None
-
-    assert isinstance(line.take(second), Placed)
-    assert isinstance(line.take(line.start("third")), Standing)
-    assert scene.locks.take(LINE, line.start("fourth")) == "alone"
-
-
-def test_who_finds_no_place_stands_in_line_and_has_left_nothing_behind(line: Line) -> None:
-    scene = line.scene
-    holder, waiter = line.enter("holder", "waiter")
-
-    record = scene.record_of("waiter")
-
-    assert (record.state, record.attempt, record.losses) == (State.PARKED, 0, 0)
-    assert record.in_line_of == LINE
-    assert scene.index_faults() == []
-    # A repeated call is answered as before, and there is no outcome of it.
-    assert line.take(waiter) == Standing("")
-    assert scene.ledger.settle(waiter).word == "fenced"
-    assert scene.ledger.settle(holder).word == "settled"
 
 
 Freeing = Callable[[Scene, Claim], object]
@@ -239,21 +194,6 @@ def test_the_line_is_in_the_order_of_publication(line: Line) -> None:
 
 
 @promise("line-in-order")
-def test_nobody_takes_a_free_place_before_who_stands_in_the_line(line: Line) -> None:
-    """A process that was killed before it let the first through takes nobody's turn."""
-    scene = line.scene
-    holder, *_ = line.enter("holder", "first")
-    scene.ledger.on_next = None
-    scene.ledger.settle(holder)
-
-    assert isinstance(line.take(line.start("later")), Standing)
-    assert isinstance(line.publish("published later")[1], Standing)
-
-    assert scene.overdue_ids() == ["first"]
-    assert isinstance(line.step_up("first"), Send)
-
-
-@promise("line-in-order")
 @pytest.mark.parametrize("later", ["a", "z"])
 def test_of_two_that_were_published_in_the_same_moment_one_has_the_free_place(
     line: Line, later: str
@@ -271,60 +211,6 @@ def test_of_two_that_were_published_in_the_same_moment_one_has_the_free_place(
     answers = [line.take(claim), line.step_up("m")]
 
     assert sorted(isinstance(one, Placed | Send) for one in answers) == [False, True]
-
-
-def test_a_place_is_its_own_until_the_attempt_has_begun_and_ended(line: Line) -> None:
-    scene = line.scene
-    message = scene.publish("first")
-    holder, _ = line.enter("holder", "second")
-    assert isinstance(line.take(scene.claim(message)), Standing)
-    scene.ledger.settle(holder)
-    line.let_through()
-
-    # It is in its queue, and not begun.
-    assert line.take(line.start("other"), stands=False).word == "held"
-    first = scene.claim(message)
-    assert placed(line.take(first)) == LINE
-    # A loss keeps the place.
-    scene.lose(first)
-    assert line.take(line.start("another"), stands=False).word == "held"
-    again = scene.claim(message)
-    assert again.attempt == first.attempt + 1
-    assert placed(line.take(again)) == LINE
-
-
-@pytest.mark.parametrize("is_full", [False, True])
-@pytest.mark.parametrize("is_free", [False, True])
-def test_who_has_a_place_keeps_it_when_there_are_fewer(
-    scene: Scene, is_full: bool, is_free: bool
-) -> None:
-    """``at_most`` was lowered, and the task comes back from a dead worker."""
-    line = Line(scene, 4)
-    others = [line.start(f"other {n}") for n in range(3)]
-    message = scene.publish("task")
-    last = scene.claim(message)
-    for claim in (*others, last):
-        place = placed(line.take(claim))
-    assert place == f"{LINE}#4"
-    scene.lose(last)
-    for claim in others if not is_full else ():
-        scene.ledger.settle(claim)
-    if is_free:
-        # Somebody has removed it by hand.
-        scene.client.delete(scene.ledger.keys.lock(place))
-    line.places = 3
-
-    answer = line.take(scene.claim(message), stands=False)
-
-    if is_free and is_full:
-        assert isinstance(answer, Full)
-        return
-    assert placed(answer) == (LINE if is_free else place)
-    scene.ledger.settle(scene.record_of("task").claim)
-    for claim in others if is_full else ():
-        scene.ledger.settle(claim)
-    # Nobody asks for that place any more: what stays there would stay for ever.
-    assert scene.client.keys("*:lock:*") == []
 
 
 @pytest.mark.parametrize("is_full", [False, True])
@@ -356,25 +242,6 @@ def test_who_has_a_place_keeps_it_when_there_is_one_and_nobody_waits(
     assert scene.client.keys("*:lock:*") == []
 
 
-@pytest.mark.parametrize("end", ["revoke", "cancel", "bury"])
-def test_who_was_let_through_and_does_not_begin_passes_its_place_on(line: Line, end: str) -> None:
-    scene = line.scene
-    message = scene.publish("task")
-    holder, _ = line.enter("holder", "second")
-    line.take(scene.claim(message))
-    scene.ledger.settle(holder)
-    assert line.let_through() == ["task"]
-
-    if end == "revoke":
-        scene.ledger.revoke("task")
-    elif end == "cancel":
-        scene.ledger.cancel("task", epoch=message.epoch)
-    else:
-        scene.bury_message(message.epoch)
-
-    assert line.let_through() == ["second"]
-
-
 def test_who_is_called_off_in_the_line_keeps_nobody_waiting(line: Line) -> None:
     scene = line.scene
     holder, *_ = line.enter("holder", "first", "second", "third")
@@ -386,74 +253,6 @@ def test_who_is_called_off_in_the_line_keeps_nobody_waiting(line: Line) -> None:
     # Each time that the first has left, and as the place is free.
     assert line.told == ["second", "third", "third"]
     assert line.let_through() == ["third"]
-
-
-def test_who_is_called_off_after_it_was_told_is_followed_by_the_next(line: Line) -> None:
-    scene = line.scene
-    holder, *_ = line.enter("holder", "first", "second")
-    scene.ledger.settle(holder)
-
-    scene.ledger.revoke("first")
-
-    assert line.told == ["first", "second"]
-    assert isinstance(line.step_up("first"), NotCurrent)
-    assert isinstance(line.step_up("second"), Send)
-
-
-def test_what_is_published_anew_while_its_old_id_stands_there_does_not_go_early(
-    line: Line,
-) -> None:
-    scene = line.scene
-    holder, *_ = line.enter("holder", "first", "second")
-    scene.ledger.revoke("first")
-    scene.publish("first", state=State.PARKED)
-    scene.ledger.settle(holder)
-
-    assert isinstance(line.step_up("first"), NotCurrent)
-
-    assert scene.ledger.next_in_line(LINE) == "second"
-    assert isinstance(line.step_up("second"), Send)
-
-
-def test_two_who_free_a_place_each_let_one_through(scene: Scene) -> None:
-    line = Line(scene, 2)
-    one, two, *_ = line.enter("one", "two", "first", "second")
-
-    scene.ledger.settle(one)
-    scene.ledger.settle(two)
-
-    # Both saw the same one: nobody had let it through yet.
-    assert line.told == ["first", "first"]
-    assert isinstance(line.step_up("first"), Send)
-    # It says who is next at a place that is free, so that also a killed process is made good.
-    assert "second" in scene.overdue_ids()
-    assert isinstance(line.step_up("first"), NotCurrent)
-    assert scene.ledger.next_in_line(f"{LINE}#2") == "second"
-    assert isinstance(line.step_up("second"), Send)
-
-
-def test_a_place_whose_record_is_gone_is_taken_over(scene: Scene) -> None:
-    line = Line(scene, 2)
-    line.enter("one", "two", "waiter")
-    scene.client.delete(scene.ledger.keys.record("two"))
-
-    assert isinstance(line.take(line.start("later")), Standing)
-    assert isinstance(line.step_up("waiter"), Send)
-
-
-def test_a_place_that_is_still_being_stopped_is_nobodys(line: Line) -> None:
-    scene = line.scene
-    (holder,) = line.enter("holder")
-    waiter = line.start("waiter")
-    scene.take(holder, max_losses=0)
-
-    assert isinstance(line.take(waiter), Standing)
-    assert line.step_up("waiter").word == "held"
-
-    scene.workers.acknowledge(holder)
-    # The heartbeat sends nothing itself.
-    assert "waiter" in scene.overdue_ids()
-    assert isinstance(line.step_up("waiter"), Send)
 
 
 def test_an_object_that_is_kept_is_waited_for_until_then(line: Line) -> None:
@@ -473,40 +272,6 @@ def test_an_object_that_is_kept_is_waited_for_until_then(line: Line) -> None:
     assert isinstance(line.step_up("first"), Send)
 
 
-def test_only_the_first_of_a_line_is_looked_at_soon(line: Line) -> None:
-    scene = line.scene
-    line.enter("holder", "first", "second", "third")
-    now_ms = scene.workers.time_ms()
-
-    dues = {one: int(scene.seen_due(one).due_ms) for one in ("first", "second", "third")}
-
-    assert dues["first"] <= now_ms + LOOK_MS
-    assert min(dues["second"], dues["third"]) > now_ms + 10 * LOOK_MS
-    # Who becomes the first is looked at as soon.
-    scene.client.delete(scene.ledger.keys.record("holder"))
-    line.step_up("first")
-    later_ms = scene.workers.time_ms()
-    assert int(scene.seen_due("second").due_ms) <= later_ms + LOOK_MS
-    assert int(scene.seen_due("third").due_ms) > later_ms + 10 * LOOK_MS
-
-
-def test_a_publication_takes_its_place_in_one_step(scene: Scene) -> None:
-    line = Line(scene, 2)
-
-    answers = [line.publish(f"task {n}", QUEUE) for n in range(4)]
-
-    assert answers[:2] == [(Recorded(), Sent())] * 2
-    assert answers[2:] == [(Recorded(), Standing("task 0")), (Recorded(), Standing("task 2"))]
-    assert scene.client.lrange(QUEUE, 0, -1) == [b"task 1's", b"task 0's"]
-    assert [scene.state(f"task {n}") for n in range(4)] == ["queued"] * 2 + ["parked"] * 2
-    scene.client.delete(QUEUE)
-
-
-def test_a_publication_that_is_sent_otherwise_is_told_so(line: Line) -> None:
-    assert [type(one) for one in line.publish("task")] == [Recorded, Send]
-    assert [type(one) for one in line.publish("second")] == [Recorded, Standing]
-
-
 def test_a_publication_that_is_refused_stands_nowhere(line: Line) -> None:
     line.enter("holder")
     line.publish("task")
@@ -515,19 +280,6 @@ def test_a_publication_that_is_refused_stands_nowhere(line: Line) -> None:
 
     assert (answer.word, type(placed)) == ("exists", NotCurrent)
     assert line.scene.client.zcard(line.scene.ledger.keys.waiting(LINE)) == 1
-
-
-def test_a_late_copy_of_an_attempt_frees_nothing(line: Line) -> None:
-    message = line.scene.publish("task")
-    first = line.scene.claim(message)
-    line.take(first)
-    line.scene.lose(first)
-    second = line.scene.claim(message)
-    assert placed(line.take(second)) == LINE
-
-    assert line.take(older(second)) == NotCurrent()
-    assert line.scene.ledger.settle(first).word == "fenced"
-    assert line.told == []
 
 
 @pytest.mark.parametrize("is_claimed", [True, False])
@@ -591,24 +343,6 @@ def test_who_frees_a_place_sends_the_one_who_stands_there_in_the_same_step(
     assert answer == Placed(LINE)
 
 
-def test_each_of_several_places_is_passed_on_in_the_step_that_frees_it(scene: Scene) -> None:
-    line = Line(scene, 2)
-    one, two = line.enter("one", "two")
-    for name in ("ended", "first", "second"):
-        assert isinstance(line.take(line.start(name), queue=QUEUE), Standing)
-    scene.ledger.revoke("ended")
-    assert line.let_through() == []
-
-    scene.ledger.settle(line.hold(one))
-    assert len(line.in_queue()) == 1
-    scene.ledger.settle(replace(line.hold(two), object_key=f"{LINE}#2"))
-
-    assert [scene.state(name) for name in ("first", "second")] == ["queued", "queued"]
-    assert len(line.in_queue()) == 2
-    assert line.told == []
-    assert scene.index_faults() == []
-
-
 @pytest.mark.parametrize("why", ["revoked", "moved", "another queue", "places", "a death"])
 def test_who_may_not_be_sent_so_is_looked_for_as_ever(line: Line, why: str) -> None:
     scene = line.scene
@@ -630,22 +364,6 @@ def test_who_may_not_be_sent_so_is_looked_for_as_ever(line: Line, why: str) -> N
     assert line.in_queue() == []
     assert line.told == ["first"]
     assert scene.state("first") == "parked"
-
-
-def test_who_was_not_the_one_that_had_the_place_sends_nobody(line: Line) -> None:
-    scene = line.scene
-    holder = line.hold(line_of_three(line))
-    late = replace(holder, token="another", attempt=7)
-
-    scene.ledger.settle(late)
-    assert (line.in_queue(), scene.state("first")) == ([], "parked")
-
-    # Both are repeated, and change nothing more.
-    scene.ledger.settle(holder)
-    once = scene.snapshot()
-    scene.ledger.settle(holder)
-    assert scene.snapshot() == once
-    assert len(line.in_queue()) == 1
 
 
 def test_who_stands_there_no_longer_is_struck_off_as_its_turn_comes(line: Line) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from celery_reliable.ledger.answers.objects import Another, Free, ParkedUntil, Ripe, Standing
 from celery_reliable.ledger.answers.tasks import Claimed, Parked, Send
-from celery_reliable.model import Due, Rate, State
+from celery_reliable.model import Due, Rate
 from tests.ledger.scene import LOOK_MS, Published, Scene
 from tests.ledger.stages import take_place
 from tests.support.promises import promise
@@ -73,12 +73,6 @@ def test_who_asks_only_to_wait_is_given_no_moment_that_is_now(scene: Scene) -> N
     assert scene.state("second") == "parked"
 
 
-def test_whose_rate_it_is_makes_the_difference(scene: Scene) -> None:
-    one, two = scene.publish("one"), scene.publish("two")
-    assert isinstance(reserve(scene, one, Rate("app.work 1", SECOND_US)), Free)
-    assert isinstance(reserve(scene, two, Rate("app.work 2", SECOND_US)), Free)
-
-
 def test_a_call_that_is_repeated_gets_the_same_moment(scene: Scene) -> None:
     first, second, third = (scene.publish(name) for name in ("first", "second", "third"))
     assert isinstance(reserve(scene, first), Free)
@@ -90,66 +84,6 @@ def test_a_call_that_is_repeated_gets_the_same_moment(scene: Scene) -> None:
 
     assert scene.snapshot() == once
     assert reserve(scene, third).due_ms == given.due_ms + 10_000
-
-
-@pytest.mark.parametrize("when", ["sent", "running", "lost", "retried", "ended", "published anew"])
-def test_a_copy_that_comes_late_changes_nothing(scene: Scene, when: str) -> None:
-    reserve(scene, scene.publish("first"))
-    message = scene.publish()
-    reserve(scene, message)
-    assert isinstance(scene.ledger.resend(scene.seen_due(), due_in_ms=LOOK_MS), Send)
-    claim = scene.claim(message) if when != "sent" else None
-    if when == "lost":
-        assert claim is not None
-        scene.lose(claim)
-    elif when == "retried":
-        scene.publish(claim=claim)
-    elif when in ("ended", "published anew"):
-        assert claim is not None
-        scene.ledger.settle(claim)
-    if when == "published anew":
-        scene.publish()
-    once = scene.snapshot()
-
-    assert isinstance(reserve(scene, message), Free)
-
-    assert scene.snapshot() == once
-
-
-def test_what_has_its_moment_does_not_ask_again(scene: Scene) -> None:
-    reserve(scene, scene.publish("first"))
-    message = scene.publish()
-    assert isinstance(reserve(scene, message), ParkedUntil)
-    assert isinstance(scene.ledger.resend(scene.seen_due(), due_in_ms=LOOK_MS), Send)
-    # Others have come meanwhile.
-    assert isinstance(reserve(scene, scene.publish("third")), ParkedUntil)
-
-    assert isinstance(reserve(scene, message), Free)
-    claim = scene.claim(message)
-    # A loss is no other publication; a retry is one.
-    scene.lose(claim)
-    assert isinstance(reserve(scene, message), Free)
-    again = scene.publish(claim=scene.claim(message))
-    assert isinstance(reserve(scene, again), ParkedUntil)
-
-
-@pytest.mark.parametrize("state", ["absent", "running", "dead", "parked"])
-def test_only_what_is_queued_can_be_parked(scene: Scene, state: str) -> None:
-    reserve(scene, scene.publish("first"))
-    message = (
-        scene.foreign()
-        if state == "absent"
-        else scene.publish(state=State.PARKED if state == "parked" else State.QUEUED)
-    )
-    if state in ("running", "dead"):
-        claim = scene.claim(message)
-        if state == "dead":
-            scene.bury(claim)
-    once = scene.snapshot()
-
-    assert isinstance(reserve(scene, message), Free)
-
-    assert scene.snapshot() == once
 
 
 def test_those_whose_moment_has_come_are_taken_once(scene: Scene) -> None:
@@ -188,49 +122,6 @@ def test_one_worker_looks_after_the_lines_and_others_take_what_is_late(scene: Sc
     assert len(ripe(scene, "two").dues) == 1
 
 
-def test_what_is_taken_and_not_sent_is_due(scene: Scene) -> None:
-    quick = Rate("app.work", 300_000)
-    for one in (scene.publish("first"), scene.publish()):
-        reserve(scene, one, quick)
-    wait_for(lambda: ripe(scene).dues, 5, "it is taken")
-    # By a worker that dies.
-    assert scene.overdue_ids() == ["task"]
-
-
-def test_what_was_called_off_stands_in_no_line(scene: Scene) -> None:
-    quick = Rate("app.work", 300_000)
-    first, message = scene.publish("first"), scene.publish()
-    reserve(scene, first, quick)
-    assert isinstance(reserve(scene, message, quick), ParkedUntil)
-    scene.ledger.cancel("task", epoch=message.epoch)
-    assert ripe(scene).dues == ()
-    assert not scene.client.exists(scene.ledger.keys.line("app.work"))
-
-
-@pytest.mark.parametrize("step_seconds", [-3600, 3600])
-def test_a_step_of_the_clock_takes_nobodys_time(scene: Scene, step_seconds: int) -> None:
-    """The server's clock steps between two; instead of it, what was noted is shifted here."""
-    for n in range(3):
-        reserve(scene, scene.publish(f"task {n}"))
-    key = scene.ledger.keys.rate("app.work")
-    given, following, each = (int(part) for part in scene.client.get(key).split())
-    step_us = step_seconds * SECOND_US
-    scene.client.set(key, f"{given - step_us} {following - step_us} {each}")
-    now_ms = scene.workers.time_ms()
-
-    answer = reserve(scene, scene.publish("next"))
-
-    if step_seconds > 0:
-        # By the new clock, all that was given has passed.
-        assert isinstance(answer, Free)
-    else:
-        # Three intervals were given, and none of them is an hour long.
-        assert math.isclose(answer.due_ms, now_ms + 30_000, abs_tol=2_000)
-    last = reserve(scene, scene.publish("last"))
-    assert last.due_ms <= now_ms + 42_000
-    assert scene.client.pttl(key) <= 60_000
-
-
 def test_what_is_parked_for_its_moment_was_not_sent_in_vain(scene: Scene) -> None:
     reserve(scene, scene.publish("first"))
     message = scene.publish("second")
@@ -266,44 +157,30 @@ def test_a_line_is_set_right_when_the_clock_has_stepped_back(scene: Scene) -> No
     assert ripe(scene).dues == ()
 
 
-@promise("clock-of-redis")
-@pytest.mark.parametrize("limit", [5, 100])
-def test_a_line_that_is_longer_than_the_step_is_set_right(scene: Scene, limit: int) -> None:
-    """Nothing is taken before its time, or after what is due later; the rest follows as it goes."""
-    each_second = Rate("app.work", 1_000_000)
-    for one in [scene.publish(f"task {n:02}") for n in range(41)]:
-        reserve(scene, one, each_second)
-    line, due = scene.ledger.keys.line("app.work"), scene.ledger.keys.due
-    for name, at in scene.client.zrange(line, 0, -1, withscores=True):
-        scene.client.zadd(due, {name: at - 10_000})
-    taken: list[str] = []
-
-    def none_is_late() -> bool:
-        answer = ripe(scene, limit=limit)
-        taken.extend(one.task_id for one in answer.dues)
-        now_ms = scene.workers.time_ms()
-        dues = scene.client.zrange(due, 0, now_ms, byscore=True)
-        return set(dues) == {one.encode() for one in taken}
-
-    wait_for(none_is_late, 10, "all that are due are taken")
-    assert taken == sorted(taken)
-    assert len(taken) >= 9
-    if limit == 100:
-        for name, at in scene.client.zrange(line, 0, -1, withscores=True):
-            assert scene.client.zscore(due, name) == at
+def goes_by(scene: Scene, held: list[Published], ms: int) -> None:
+    """Have what is noted of moments lie back by so much more."""
+    keys = scene.ledger.keys
+    for one in held:
+        key = keys.record(one.task.id)
+        epoch, moment_ms, lapses = scene.client.hget(key, "reserved").decode().split()
+        scene.client.hset(key, "reserved", f"{epoch} {int(moment_ms) - ms} {lapses}")
+    given, moment, interval = map(int, scene.client.get(keys.rate("app.work")).split())
+    noted = f"{given - ms * 1000} {moment - ms * 1000} {interval}"
+    scene.client.set(keys.rate("app.work"), noted, keepttl=True)
 
 
+@pytest.mark.untraced("time goes by")
 def test_a_moment_that_lies_back_has_lapsed(scene: Scene) -> None:
     quick = Rate("app.work", SECOND_US)
     held = [scene.publish(f"task {n}") for n in range(4)]
-    moments = [getattr(reserve(scene, one, quick), "due_ms", None) for one in held]
+    for one in held:
+        reserve(scene, one, quick)
     for one in held[1:]:
         scene.ledger.resend(scene.seen_due(one.task.id), due_in_ms=LOOK_MS)
     # Its processes are busy for a moment: they are not late by more than three intervals.
-    wait_for(lambda: scene.workers.time_ms() > moments[1] + 1_000, 10, "its moment passes")
+    goes_by(scene, held, 2_500)
     assert isinstance(reserve(scene, held[1], quick), Free)
-    lapsed_ms = moments[3] + 3_000
-    wait_for(lambda: scene.workers.time_ms() > lapsed_ms, 20, "all moments lapse")
+    goes_by(scene, held, 4_500)
 
     now_ms = scene.workers.time_ms()
     again = [reserve(scene, one, quick) for one in held]
@@ -314,11 +191,11 @@ def test_a_moment_that_lies_back_has_lapsed(scene: Scene) -> None:
 
     # Twice as long the second time: a task whose queue is slow begins some time.
     scene.ledger.resend(scene.seen_due(held[1].task.id), due_in_ms=LOOK_MS)
-    late_ms = again[1].due_ms + 4_000
-    wait_for(lambda: scene.workers.time_ms() > late_ms, 20, "its second moment passes")
+    goes_by(scene, held, 5_000)
     assert isinstance(reserve(scene, held[1], quick), Free)
 
 
+@pytest.mark.untraced("time goes by")
 def test_what_waited_in_line_for_its_object_asks_for_no_other_moment(scene: Scene) -> None:
     """It has the place meanwhile, which would be nobody's use."""
     quick = Rate("app.work", 100_000)
@@ -327,8 +204,7 @@ def test_what_waited_in_line_for_its_object_asks_for_no_other_moment(scene: Scen
     message = scene.publish()
     reserve(scene, message, quick)
     assert isinstance(take_place(scene, scene.claim(message), stands=True), Standing)
-    until_ms = scene.workers.time_ms() + 3_000
-    wait_for(lambda: scene.workers.time_ms() > until_ms, 10, "its moment lapses")
+    goes_by(scene, [message], 3_000)
     scene.ledger.settle(holder)
     scene.ledger.step_up("object", 1, "task", message.epoch, due_in_ms=LOOK_MS)
     # The others have taken what there was.

@@ -12,25 +12,19 @@ from celery_reliable.ledger.answers.tasks import (
     Changed,
     Claimed,
     Ended,
-    Fenced,
     Gone,
     Held,
     NotCurrent,
     Parked,
-    Queued,
-    Recorded,
     Running,
     Unrecorded,
 )
 from celery_reliable.ledger.answers.workers import (
-    Acknowledged,
-    Already,
     Begun,
     Busy,
     NotDue,
     Overtaken,
 )
-from celery_reliable.model import Claim, State
 from tests.ledger.scene import LEASE_MS, LOOK_MS, Scene
 from tests.ledger.stages import STAGES, Steps
 from tests.ledger.test_state_machine import MOVES
@@ -80,16 +74,6 @@ def test_a_repeated_transition_changes_nothing_more(scene: Scene, step: str, sta
         assert second == first
 
 
-def test_a_claim_repeated_by_the_same_delivery_is_the_same_attempt(scene: Scene) -> None:
-    message = scene.publish()
-    claim = scene.claim(message, token="one delivery")
-    once = scene.snapshot()
-
-    assert scene.claim(message, token="one delivery") == claim
-    assert isinstance(scene.ask(message, token="another delivery"), Held)
-    assert scene.snapshot() == once
-
-
 def test_a_claim_that_made_its_record_is_repeated_like_any_other(scene: Scene) -> None:
     message = scene.foreign()
     assert isinstance(scene.ask(message, token="one delivery"), Unrecorded)
@@ -97,70 +81,6 @@ def test_a_claim_that_made_its_record_is_repeated_like_any_other(scene: Scene) -
 
     assert scene.claim(message, token="one delivery") == claim
     assert isinstance(scene.ask(message, token="one delivery"), Claimed)
-
-
-def test_a_late_loss_report_does_not_count_against_a_later_attempt(scene: Scene) -> None:
-    message = scene.publish()
-    first = scene.claim(message)
-    scene.lose(first)
-    scene.claim(message)
-    once = scene.snapshot()
-
-    assert isinstance(scene.lose(first), Fenced)
-    assert scene.snapshot() == once
-
-
-def test_a_released_attempt_is_not_lost_as_well(scene: Scene) -> None:
-    claim = scene.claim(scene.publish())
-    scene.ledger.release(claim, due_in_ms=LOOK_MS)
-    once = scene.snapshot()
-
-    answer = scene.lose(claim)
-
-    assert answer == Queued(0)
-    assert scene.snapshot() == once
-
-
-def test_a_publication_that_is_running_by_now_was_still_recorded(scene: Scene) -> None:
-    message = scene.publish()
-    scene.claim(message)
-    once = scene.snapshot()
-
-    assert isinstance(scene.record(message.task, message.epoch), Recorded)
-    assert scene.snapshot() == once
-
-
-@pytest.mark.parametrize("state", [State.QUEUED, State.PARKED])
-def test_a_repeated_retry_keeps_the_time_it_got(scene: Scene, state: State) -> None:
-    claim = scene.claim(scene.publish())
-    retry = scene.publish(claim=claim, state=state, due_in_ms=LOOK_MS)
-    once = scene.snapshot()
-
-    answer = scene.record(retry.task, retry.epoch, claim=claim, state=state, due_in_ms=1)
-
-    assert isinstance(answer, Recorded)
-    assert scene.snapshot() == once
-
-
-def test_what_workers_repeat_is_done_once(scene: Scene) -> None:
-    workers = scene.workers
-    claim = scene.claim(scene.publish())
-    scene.lose(claim, is_taken=True)
-
-    assert isinstance(workers.acknowledge(claim), Acknowledged)
-    assert isinstance(workers.acknowledge(claim), Changed)
-
-    scene.kill_worker("me")
-    once = scene.snapshot()
-    lease = scene.lease("me")
-    assert isinstance(workers.declare(lease, "lapsed", witness_ms=0), Already)
-    assert scene.snapshot() == once
-
-    assert workers.deregister("me", in_unacked=0)
-    once = scene.snapshot()
-    assert workers.deregister("me", in_unacked=0)
-    assert isinstance(workers.declare(lease, "lapsed", witness_ms=0), Gone)
-    assert scene.snapshot() == once
 
 
 def test_a_pass_is_begun_and_ended_once(scene: Scene) -> None:
@@ -184,17 +104,3 @@ def test_a_pass_is_begun_and_ended_once(scene: Scene) -> None:
     assert isinstance(scene.ledger.passes.end("mine", {"lost": 1}), Ended)
     assert isinstance(scene.ledger.passes.end("mine", {"lost": 1}), Overtaken)
     assert begin(0) is Begun
-
-
-def test_a_heartbeat_tells_what_was_taken_until_it_is_acknowledged(scene: Scene) -> None:
-    claims = {scene.claim(scene.publish(f"task {n}")) for n in range(3)}
-    for claim in claims:
-        scene.lose(claim, is_taken=True)
-
-    def told() -> set[Claim]:
-        return set(scene.workers.heartbeat("me", lease_ms=LEASE_MS, client_id=0).claims("me"))
-
-    assert told() == told() == claims
-    acknowledged = claims.pop()
-    scene.workers.acknowledge(acknowledged)
-    assert told() == claims

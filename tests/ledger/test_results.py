@@ -7,15 +7,12 @@ from dataclasses import replace
 import pytest
 import redis
 
-from celery_reliable.exceptions import LedgerRefused
-from celery_reliable.ledger import ObjectLocks, connect, server_of
+from celery_reliable.ledger import connect, server_of
 from celery_reliable.ledger.answers.tasks import Elsewhere, Fenced, Gone, Settled, Stored
 from celery_reliable.ledger.scripts import inside, script
 from celery_reliable.model import State, StoredResult
-from tests.ledger.scene import LEASE_MS, RestartableScene, Scene, open_ledger
-from tests.ledger.stages import STAGES
+from tests.ledger.scene import RestartableScene, Scene, open_ledger
 from tests.support.promises import promise
-from tests.support.proxy import RedisProxy
 from tests.support.redis_server import RedisServer
 
 KEY = "celery-task-meta-task"
@@ -140,27 +137,6 @@ def test_a_success_is_never_replaced(scene: Scene, before: str, is_kept: bool) -
         client.delete(KEY)
 
 
-@pytest.mark.parametrize("db", [0, 3])
-@pytest.mark.parametrize("expires_seconds", [0, 60])
-def test_what_is_stored_over_another_result_is_told_and_expires(
-    scene: Scene, db: int, expires_seconds: int
-) -> None:
-    claim = scene.claim(scene.publish())
-    result = replace(RESULT, db=db, expires_seconds=expires_seconds)
-    with kept(scene, db) as client, client.pubsub(ignore_subscribe_messages=True) as told:
-        client.set(KEY, '{"status": "STARTED"}', ex=5)
-        told.subscribe(KEY)
-
-        assert isinstance(scene.ledger.settle(claim, result), Settled)
-
-        assert client.get(KEY) == RESULT.value
-        assert client.ttl(KEY) in ((-1,) if expires_seconds == 0 else (59, 60))
-        heard = next(one for _ in range(9) if (one := told.get_message(timeout=5)))
-        assert (heard["channel"], heard["data"]) == (KEY, RESULT.value)
-        client.delete(KEY)
-    assert scene.ledger.find("task") is None
-
-
 @pytest.mark.parametrize("length", [0, 5000])
 def test_a_success_that_is_there_is_settled_with_on_a_full_server(
     restartable: RestartableScene, length: int
@@ -183,34 +159,6 @@ def test_a_success_that_is_there_is_settled_with_on_a_full_server(
     assert scene.ledger.find("task") is None
 
 
-@pytest.mark.parametrize(
-    "stage", [name for name in STAGES if name not in ("running", "absent", "settled")]
-)
-def test_who_is_refused_stores_nothing(scene: Scene, stage: str) -> None:
-    found = STAGES[stage](scene)
-    with kept(scene, 0) as client:
-        assert isinstance(scene.ledger.settle(found.mine, RESULT), Fenced)
-        assert not client.exists(KEY)
-
-
-def test_a_lost_reply_stores_it_once(redis_server: RedisServer, proxy: RedisProxy) -> None:
-    ledger, client = open_ledger(proxy.url(), "own"), redis_server.client()
-    scene = Scene(ledger, client)
-    scene.start_worker("me", lease_ms=LEASE_MS)
-    claim = scene.claim(scene.publish())
-    proxy.drop_reply(script=script("settle").sha)
-    with client.pubsub(ignore_subscribe_messages=True) as told:
-        told.subscribe(KEY)
-
-        answer = ledger.settle(claim, RESULT)
-
-        assert (answer, answer.is_repeated) == (Settled(), True)
-        assert sum(told.get_message(timeout=0.1) is not None for _ in range(9)) == 1
-    assert client.get(KEY) == RESULT.value.encode()
-    ledger.close()
-    client.close()
-
-
 def test_nothing_changes_where_the_database_cannot_be_chosen(redis_server: RedisServer) -> None:
     client = redis_server.client()
     client.acl_setuser("us", enabled=True, nopass=True, keys="*", channels="*",
@@ -225,25 +173,6 @@ def test_nothing_changes_where_the_database_cannot_be_chosen(redis_server: Redis
 
     assert scene.record_of().state is State.RUNNING
     assert isinstance(ledger.settle(claim, RESULT), Settled)
-    ledger.close()
-    client.close()
-
-
-def test_a_full_server_keeps_the_record(redis_server: RedisServer) -> None:
-    client = redis_server.client()
-    ledger = open_ledger(redis_server.url(), "own")
-    scene = Scene(ledger, client)
-    scene.start_worker("me")
-    claim = scene.claim(scene.publish())
-    client.config_set("maxmemory", 1)
-
-    # What is longer than any record.
-    with pytest.raises(LedgerRefused):
-        ledger.settle(claim, replace(RESULT, value="x" * 1000))
-
-    client.config_set("maxmemory", 0)
-    assert scene.record_of().state is State.RUNNING
-    assert not client.exists(KEY)
     ledger.close()
     client.close()
 
@@ -273,13 +202,6 @@ def test_servers_are_told_apart(one: str, other: str, is_same: bool) -> None:
     assert (servers[0] == servers[1]) == is_same
 
 
-def test_sentinels_tell_of_several_masters() -> None:
-    one, other = (
-        connect("sentinel://h:1", transport_options={"master_name": name}) for name in ("m", "n")
-    )
-    assert one.server != other.server
-
-
 @pytest.mark.parametrize(
     "url", ["sentinel://h:1/1;sentinel://g:1/2", "sentinel://:p@h;sentinel://g"]
 )
@@ -287,18 +209,3 @@ def test_who_may_be_another_is_no_server(url: str) -> None:
     assert connect(url, transport_options={"master_name": "m"}).server is None
     assert server_of({}) is None
     assert server_of({"host": "h", "credential_provider": object()}) is None
-
-
-@pytest.mark.parametrize("holder", ["task", "another"])
-def test_the_object_is_freed_with_the_settlement_by_who_has_it(scene: Scene, holder: str) -> None:
-    locks = ObjectLocks(scene.ledger)
-    claim, other = scene.claim(scene.publish()), scene.claim(scene.publish("another"), "other")
-    locks.take("object", claim if holder == "task" else other)
-
-    assert isinstance(scene.ledger.settle(claim, RESULT), Settled)
-
-    third = scene.claim(scene.publish("third"))
-    assert locks.take("object", third) == (None if holder == "task" else "another")
-    assert not scene.client.exists(scene.ledger.keys.record("task"))
-    scene.client.delete(KEY)
-    locks.close()

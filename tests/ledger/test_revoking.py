@@ -10,11 +10,8 @@ import pytest
 
 from celery_reliable.ledger.answers.tasks import (
     Cancelled,
-    Claimed,
-    Gone,
     Queued,
     Running,
-    Settled,
     Stale,
 )
 from celery_reliable.model import Cause, Claim
@@ -55,22 +52,6 @@ def test_it_is_not_claimed_again_and_due_to_be_called_off(
     assert scene.overdue_ids() == ["task"]
     assert scene.record_of().is_revoked
     assert isinstance(scene.ledger.revoke("task"), Cancelled)
-
-
-def test_its_outcome_counts(scene: Scene) -> None:
-    claim = scene.claim(scene.publish())
-    scene.ledger.revoke("task", is_noted=True)
-
-    assert isinstance(scene.ledger.settle(claim), Settled)
-
-
-def test_who_expires_or_is_swept_is_not_revoked(scene: Scene) -> None:
-    message = scene.publish()
-    claim = scene.claim(message)
-    scene.ledger.cancel("task", epoch=message.epoch)
-    lose(scene, claim)
-
-    assert isinstance(scene.ask(message), Claimed)
 
 
 @dataclass
@@ -120,40 +101,5 @@ def test_a_revocation_that_comes_late_means_nothing_that_was_published_after(
     once = scene.snapshot()
 
     revoke()
-
-    assert scene.snapshot() == once
-
-
-def test_a_revocation_means_what_becomes_of_the_task_as_it_is_revoked(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    claim = scene.claim(scene.publish())
-    cancel, retries = scene.ledger.cancel, iter([claim])
-
-    def cancel_after_a_retry(*args: Any, **options: Any) -> Any:
-        for one in retries:
-            scene.publish(claim=one)
-        return cancel(*args, **options)
-
-    monkeypatch.setattr(scene.ledger, "cancel", cancel_after_a_retry)
-
-    assert isinstance(scene.ledger.revoke("task"), Cancelled)
-    assert scene.ledger.find("task") is None
-
-
-@promise("nothing-lost")
-@pytest.mark.parametrize("go_on", [stay, run, be_foreign])
-def test_who_lets_go_of_what_was_called_off_leaves_what_was_published_meanwhile(
-    scene: Scene, go_on: Callable[[Scene], None]
-) -> None:
-    claim = scene.claim(scene.publish())
-    scene.take(claim)
-    scene.ledger.revoke("task")
-    # A sweeper has seen that nothing of it runs any more.
-    scene.workers.acknowledge(claim)
-    go_on(scene)
-    once = scene.snapshot()
-
-    assert isinstance(scene.ledger.let_go("task"), (Stale, Gone))
 
     assert scene.snapshot() == once

@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import redis
 
-from celery_reliable.exceptions import LedgerForbidden, LedgerRefused
+from celery_reliable.exceptions import LedgerForbidden
 from celery_reliable.ledger import (
     FOREVER,
     Ledger,
@@ -77,42 +76,6 @@ def test_a_command_that_is_missing_is_named(narrow: Scene, command: str) -> None
     assert missing(narrow.ledger) == [command]
 
 
-def test_keys_that_are_missing_are_named(narrow: Scene) -> None:
-    narrow.client.execute_command("ACL", "SETUSER", "app", "resetkeys", "~celery*")
-
-    assert missing(narrow.ledger) == [f"the key {narrow.ledger.keys.none}"]
-    with pytest.raises(LedgerForbidden, match=re.escape(narrow.ledger.keys.record("unseen"))):
-        narrow.publish("unseen")
-
-
-def test_without_transactions_nothing_is_tried(narrow: Scene) -> None:
-    """Outside of one the commands would be executed."""
-    before = narrow.snapshot()
-    narrow.client.execute_command("ACL", "SETUSER", "app", "-multi")
-
-    assert missing(narrow.ledger) == ["MULTI"]
-    assert narrow.snapshot() == before
-
-
-@pytest.mark.parametrize("command", ["hset", "zadd", "del"])
-def test_the_self_test_fails_without_what_a_task_needs(narrow: Scene, command: str) -> None:
-    narrow.publish()
-    narrow.client.execute_command("ACL", "SETUSER", "app", f"-{command}")
-
-    with pytest.raises(LedgerForbidden):
-        self_test(narrow.ledger)
-
-
-def test_a_full_server_passes_the_self_test(narrow: Scene) -> None:
-    narrow.client.config_set("maxmemory", "1")
-    try:
-        self_test(narrow.ledger)
-        with pytest.raises(LedgerRefused, match="OOM"):
-            narrow.publish()
-    finally:
-        narrow.client.config_set("maxmemory", "0")
-
-
 def test_who_waits_for_ever_does_not_wait_for_ever_for_a_right(narrow: Scene) -> None:
     claim = narrow.claim(narrow.publish())
     narrow.client.execute_command("ACL", "SETUSER", "app", "-del")
@@ -127,17 +90,6 @@ def test_who_waits_for_ever_does_not_wait_for_ever_for_a_right(narrow: Scene) ->
     # It may be settled when the right is back.
     narrow.client.execute_command("ACL", "SETUSER", "app", "+del")
     assert isinstance(narrow.ledger.settle(claim), Settled)
-
-
-def test_a_right_that_comes_back_meanwhile_is_used(narrow: Scene) -> None:
-    claim = narrow.claim(narrow.publish())
-    narrow.client.execute_command("ACL", "SETUSER", "app", "-del")
-
-    with ThreadPoolExecutor(1) as pool:
-        asked = pool.submit(narrow.ledger.settle, claim, patience_seconds=FOREVER)
-        narrow.client.execute_command("ACL", "SETUSER", "app", "+del")
-
-    assert isinstance(asked.result(), Settled)
 
 
 def test_the_rule_names_no_more_keys_than_it_must() -> None:

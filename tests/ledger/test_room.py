@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -57,24 +56,6 @@ def test_the_first_priority_goes_first_and_queues_take_turns(shared_redis: redis
     assert {one.tag for one in unacked.each_entry()} == {one.tag for one in taken.deliveries}
 
 
-def test_without_turns_the_first_queue_is_emptied_first(shared_redis: redis.Redis) -> None:
-    for key, item in [("one:3", "low"), ("one", "a1"), ("one", "a2"), ("two", "b1")]:
-        shared_redis.lpush(key, message(item))
-    taken = unacked_on(shared_redis).take(QUEUES, LISTS, 10, in_turn=False)
-    assert names(taken.deliveries) == ["a1", "a2", "b1", "low"]
-    assert [one.queue for one in taken.deliveries] == ["one", "one", "two", "one"]
-
-
-def test_no_more_is_taken_than_asked_for(shared_redis: redis.Redis) -> None:
-    shared_redis.lpush("one", *[message(str(n)) for n in range(3)])
-    unacked = unacked_on(shared_redis)
-    first = unacked.take(QUEUES, LISTS, 2)
-    assert (names(first.deliveries), first.n_waiting) == (["0", "1"], 1)
-    nothing = unacked.take(QUEUES, LISTS, 0)
-    assert (nothing.deliveries, nothing.n_waiting) == ([], 1)
-    assert names(unacked.take(QUEUES, LISTS, 2).deliveries) == ["2"]
-
-
 @pytest.mark.parametrize(("plenty", "taken"), [(4, 3), (5, 1)])
 def test_more_is_taken_only_where_plenty_remain(
     shared_redis: redis.Redis, plenty: int, taken: int
@@ -112,24 +93,6 @@ def test_an_acknowledgement_whose_take_failed_is_made_up_for(proxy: RedisProxy) 
         assert len(unacked) == 1
         unacked.take(QUEUES, LISTS, 0)
         assert len(unacked) == 0
-
-
-def test_what_was_popped_is_filed_with_what_came_behind_it(shared_redis: redis.Redis) -> None:
-    shared_redis.lpush("two", message("behind"))
-    unacked = unacked_on(shared_redis, "app1:")
-    shared_redis.rename("two", "app1:two")
-    taken = unacked.take(QUEUES, LISTS, 5, ("one", "one", message("popped")))
-    assert names(taken.deliveries) == ["popped", "behind"]
-    assert shared_redis.hlen("app1:unacked:me") == 2
-
-
-def test_what_was_popped_before_the_last_queue_was_cancelled_is_filed(
-    shared_redis: redis.Redis,
-) -> None:
-    unacked = unacked_on(shared_redis)
-    taken = unacked.take([], [], 0, ("one", "one", message("popped")))
-    assert (names(taken.deliveries), taken.n_waiting) == (["popped"], 0)
-    assert names(unacked.each_entry()) == ["popped"]
 
 
 @pytest.mark.parametrize("is_filed", [False, True])
@@ -174,22 +137,6 @@ def test_what_is_made_up_for_in_vain_is_made_up_for_later(proxy: RedisProxy) -> 
         assert client.llen("one") == 1
 
 
-def test_a_full_redis_can_be_drained(shared_redis: redis.Redis) -> None:
-    shared_redis.lpush("one", *[message(str(n)) for n in range(2)])
-    shared_redis.config_set("maxmemory", 1)
-    try:
-        with pytest.raises(redis.exceptions.OutOfMemoryError):
-            shared_redis.lpush("one", message("one more"))
-        unacked = unacked_on(shared_redis)
-        popped = shared_redis.rpop("one")
-        taken = unacked.take(QUEUES, LISTS, 1, ("one", "one", popped))
-        assert names(taken.deliveries) == ["0", "1"]
-        assert unacked.give_back(Queues(), taken.deliveries[0].tag, is_last=True)
-    finally:
-        shared_redis.config_set("maxmemory", 0)
-    assert shared_redis.llen("one") == 1
-
-
 def test_what_was_popped_goes_back_into_a_full_redis(proxy: RedisProxy) -> None:
     with redis.Redis(port=proxy.port, retry=Retry(NoBackoff(), 0)) as client:
         unacked = unacked_on(client)
@@ -202,31 +149,6 @@ def test_what_was_popped_goes_back_into_a_full_redis(proxy: RedisProxy) -> None:
         finally:
             client.config_set("maxmemory", 0)
         assert client.llen("one") == 1
-
-
-def test_a_take_that_is_asked_for_again_takes_nothing_more(
-    shared_redis: redis.Redis, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shared_redis.lpush("one", *[message(str(n)) for n in range(6)])
-    ask = Line.ask
-
-    def ask_twice(line: Line, *commands: Sequence[Any]) -> list[Any]:
-        ask(line, *commands)
-        return ask(line, *commands)
-
-    unacked = unacked_on(shared_redis)
-    monkeypatch.setattr(Line, "ask", ask_twice)
-    assert unacked.take(QUEUES, LISTS, 2).deliveries == []
-    assert (shared_redis.llen("one"), len(unacked)) == (4, 2)
-    assert sorted(names(unacked.each_entry())) == ["0", "1"]
-
-
-def test_a_connection_that_was_closed_meanwhile_is_made_anew(shared_redis: redis.Redis) -> None:
-    shared_redis.lpush("one", *[message(str(n)) for n in range(2)])
-    unacked = unacked_on(shared_redis)
-    assert len(unacked.take(QUEUES, LISTS, 1).deliveries) == 1
-    assert shared_redis.client_kill_filter(_type="normal", skipme=True) >= 1
-    assert len(unacked.take(QUEUES, LISTS, 1).deliveries) == 1
 
 
 class Beside:
@@ -256,66 +178,6 @@ def test_what_is_sent_beside_a_take_is_answered_beside_it(shared_redis: redis.Re
     assert beside.heard == [[b"key", b"argument"]]
 
 
-@pytest.mark.parametrize(
-    "raw",
-    [
-        b"[" * 100_000,
-        b'{"__type__": "decimal", "__value__": "abc"}',
-        b"\xff\n no json",
-        b"[1]",
-        b'{"properties": 3}',
-        b"7",
-    ],
-)
-def test_what_is_no_message_goes_back_as_it_was(shared_redis: redis.Redis, raw: bytes) -> None:
-    shared_redis.lpush("one", raw)
-    unacked = unacked_on(shared_redis)
-    (delivery,) = unacked.take(QUEUES, LISTS, 1).deliveries
-    (entry,) = unacked.each_entry()
-    assert (entry.payload, entry.task_id, entry.raw) == (None, "", raw)
-    assert unacked.give_back(Queues(), delivery.tag, is_last=False)
-    assert shared_redis.lrange("one", 0, -1) == [raw]
-
-
-def test_a_returned_message_is_marked_and_counted(shared_redis: redis.Redis) -> None:
-    shared_redis.lpush("one", message("it"), message("other"))
-    unacked = unacked_on(shared_redis)
-    (delivery,) = unacked.take(QUEUES, LISTS, 1).deliveries
-    assert unacked.give_back(Queues(), delivery.tag, is_last=False, returns=1)
-    assert not unacked.give_back(Queues(), delivery.tag, is_last=False)
-    again = unacked.take(QUEUES, LISTS, 1).deliveries
-    assert names(again) == ["it"]
-    properties = json.loads(again[0].raw)["properties"]
-    assert properties["delivery_info"]["redelivered"] is True
-    assert properties["delivery_tag"] != "tag of it"
-    (entry,) = unacked.each_entry()
-    assert entry.returns == 1
-
-
-@pytest.mark.parametrize("is_begun", [False, True])
-def test_what_waited_is_kept_by_who_still_has_it(shared_redis: redis.Redis, is_begun: bool) -> None:
-    shared_redis.lpush("one", message("it"))
-    unacked = unacked_on(shared_redis)
-    (delivery,) = unacked.take(QUEUES, LISTS, 1).deliveries
-    assert unacked.keep(delivery.tag, is_begun=is_begun)
-    assert len(unacked) == (0 if is_begun else 1)
-    unacked.give_back(Queues(), delivery.tag, is_last=False)
-    assert not unacked.keep(delivery.tag, is_begun=is_begun)
-
-
-def test_what_may_have_been_removed_is_kept_and_what_was_not_seen_is_not(proxy: RedisProxy) -> None:
-    with redis.Redis(port=proxy.port, retry=Retry(NoBackoff(), 0)) as client:
-        client.lpush("one", message("it"))
-        unacked = unacked_on(client)
-        (delivery,) = unacked.take(QUEUES, LISTS, 1).deliveries
-        proxy.drop_reply("HEXISTS")
-        assert not unacked.keep(delivery.tag, is_begun=True)
-        assert len(unacked) == 1
-        proxy.drop_reply("HDEL")
-        assert unacked.keep(delivery.tag, is_begun=True)
-        assert len(unacked) == 0
-
-
 @pytest.mark.parametrize("queue", ["two\nlines", "a\\nb", "a\\\\\n", "\n", "ü \t", "plain"])
 def test_a_queue_may_have_any_name(shared_redis: redis.Redis, queue: str) -> None:
     shared_redis.lpush(queue, message("behind"))
@@ -342,16 +204,6 @@ def test_the_list_of_unacked_hashes_forgets_empty_ones_alone(shared_redis: redis
     assert not shared_redis.exists("celery-reliable.unacked:ours")
 
 
-def test_whatever_is_filed_is_in_an_unacked_hash_that_is_listed(shared_redis: redis.Redis) -> None:
-    unacked = unacked_on(shared_redis)
-    unacked.open("ours")
-    # Others took the worker for dead, or the broker has lost it.
-    unacked.strike_off("ours")
-
-    unacked.take(QUEUES, LISTS, 0, ("one", "one", message("popped")))
-    assert shared_redis.smembers("celery-reliable.unacked:ours") == {b"unacked:me"}
-
-
 def test_what_a_take_files_that_comes_late_is_found(
     shared_redis: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -372,25 +224,6 @@ def test_what_a_take_files_that_comes_late_is_found(
     shared_redis.execute_command(*sent[-1])
     assert len(unacked) == 1
     assert shared_redis.smembers("celery-reliable.unacked:ours") == {b"unacked:me"}
-
-
-def test_a_script_that_the_server_forgets_again_and_again_is_run(
-    shared_redis: redis.Redis, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    unacked = unacked_on(shared_redis)
-    load = redis.Redis.script_load
-
-    def load_and_lose(client: redis.Redis, script: str) -> Any:
-        # Or the next command goes to another server.
-        sha = load(client, script)
-        shared_redis.script_flush()
-        return sha
-
-    monkeypatch.setattr(redis.Redis, "script_load", load_and_lose)
-    (delivery,) = unacked.take(QUEUES, LISTS, 0, ("one", "one", message("it"))).deliveries
-    shared_redis.script_flush()
-    assert unacked.give_back(Queues(), delivery.tag, is_last=True)
-    assert shared_redis.llen("one") == 1
 
 
 def test_what_was_not_begun_goes_back_as_it_was_and_in_its_order(shared_redis: redis.Redis) -> None:
@@ -416,24 +249,6 @@ def test_what_was_not_begun_goes_back_as_it_was_and_in_its_order(shared_redis: r
     # A copy of the call that comes late finds nothing.
     assert unacked.requeue(messages) == [False] * 4
     assert shared_redis.llen("app1:one") == 3
-
-
-@pytest.mark.parametrize("raw", [b"no json\nat all", b"\xff\n no json", b""])
-def test_what_goes_back_is_not_looked_into(shared_redis: redis.Redis, raw: bytes) -> None:
-    shared_redis.lpush("one", raw)
-    unacked = unacked_on(shared_redis)
-    (delivery,) = unacked.take(QUEUES, LISTS, 1).deliveries
-    assert unacked.requeue([(delivery.tag, "one")]) == [True]
-    assert shared_redis.lrange("one", 0, -1) == [raw]
-
-
-def test_whoever_waits_gets_the_oldest_of_many_that_go_back(shared_redis: redis.Redis) -> None:
-    shared_redis.lpush("one", *[message(str(n)) for n in range(1_200)])
-    unacked = unacked_on(shared_redis)
-    taken = unacked.take(["one"], ["one"], 1_200).deliveries
-    assert all(unacked.requeue([(one.tag, "one") for one in taken]))
-    assert len(unacked) == 0
-    assert names(unacked.take(["one"], ["one"], 1_200).deliveries) == [*map(str, range(1_200))]
 
 
 @pytest.mark.parametrize("is_executed", [False, True])

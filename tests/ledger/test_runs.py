@@ -48,16 +48,6 @@ def test_a_worker_that_a_member_had_is_nobodys_until_it_is_certain_that_it_begin
     assert workers(scene) == {"one": (), "two": ("a",)}
 
 
-def test_a_run_that_is_repeated_keeps_what_was_given(scene: Scene) -> None:
-    runs = begin(scene, "one")
-    runs.assign("run", "one", ["a"])
-
-    begin(scene, "one")
-
-    assert workers(scene) == {"one": ("a",)}
-    assert runs.find("run") is not None
-
-
 def test_a_run_knows_whose_it_is_and_when_it_began(scene: Scene) -> None:
     run = begin(scene, "one").find("run")
 

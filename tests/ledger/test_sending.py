@@ -6,13 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from celery_reliable.exceptions import LedgerRefused
-from celery_reliable.ledger.answers.tasks import InUse, OtherGeneration, Recorded
+from celery_reliable.ledger.answers.tasks import Recorded
 from celery_reliable.ledger.publications import sender_of
 from celery_reliable.ledger.scripts import script
 from celery_reliable.model import TaskRef
 from tests.ledger.scene import Published, Scene, open_ledger
-from tests.ledger.stages import STAGES
 from tests.support.proxy import RedisProxy
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
@@ -72,44 +70,4 @@ def test_what_ran_and_ended_before_the_reply_was_heard_is_not_sent_again(
     assert len(sent(near)) == 2
     ledger.close()
     near.ledger.close()
-    client.close()
-
-
-@pytest.mark.parametrize("stage", ["queued", "parked", "running", "lost", "retried"])
-def test_a_live_id_is_not_sent_again(scene: Scene, stage: str) -> None:
-    STAGES[stage](scene)
-    scene.client.delete(QUEUE)
-
-    assert isinstance(scene.record(TASK, "0-again", queue=QUEUE), InUse)
-
-    assert sent(scene) == []
-
-
-def test_a_message_of_another_generation_is_not_sent(scene: Scene) -> None:
-    scene.publish("another")
-    scene.client.delete(QUEUE)
-    scene.ledger.generation = "1"
-
-    answer = scene.ledger.record(
-        TASK, epoch="0-1", state=scene.record_of("another").state, due_in_ms=1, message="it",
-        queue=QUEUE,
-    )  # fmt: skip
-
-    assert isinstance(answer, OtherGeneration)
-    assert sent(scene) == []
-
-
-def test_a_full_server_takes_neither(redis_server: RedisServer) -> None:
-    ledger, client = open_ledger(redis_server.url(), "own"), redis_server.client()
-    scene = Scene(ledger, client)
-    scene.publish("another")
-    client.config_set("maxmemory", 1)
-
-    with pytest.raises(LedgerRefused):
-        scene.record(TASK, "0-1", queue=QUEUE)
-
-    client.config_set("maxmemory", 0)
-    assert ledger.find("task") is None
-    assert sent(scene) == []
-    ledger.close()
     client.close()

@@ -36,28 +36,6 @@ def test_it_takes_by_priority_and_files_and_claims(taking: Taking) -> None:
     assert (record.state, record.token, record.owner) == (State.RUNNING, "shift.0", "me")
 
 
-def test_a_repeated_call_has_the_same_message_and_the_same_attempt(taking: Taking) -> None:
-    taking.put("one")
-    taking.put("two")
-
-    first, again = taking.take("shift.1"), taking.take("shift.1")
-
-    assert (again.message, again.answer) == (first.message, first.answer)
-    assert taking.filed() == {b"shift.1"}
-    assert taking.scene.client.llen(f"{taking.prefix}a0") == 1
-
-
-def test_a_worker_that_was_declared_dead_takes_nothing(taking: Taking) -> None:
-    taking.put("one")
-    taking.scene.kill_worker("me")
-
-    found = taking.take("shift.1")
-
-    assert (found.message, found.has_lease) == (None, False)
-    assert taking.filed() == set()
-    assert taking.scene.client.llen(f"{taking.prefix}a0") == 1
-
-
 def test_what_was_popped_already_is_filed_and_claimed_alone(taking: Taking) -> None:
     taking.put("one")
     taking.put("two")
@@ -73,18 +51,6 @@ def test_what_was_popped_already_is_filed_and_claimed_alone(taking: Taking) -> N
     # The next is popped again.
     assert taking.take("shift.2", "shift.1").answer == answers.Claimed(1, 0)
     assert taking.filed() == {b"shift.2"}
-
-
-def test_what_was_popped_is_filed_also_by_a_worker_that_was_declared_dead(taking: Taking) -> None:
-    taking.put("one")
-    message = taking.popped()
-    taking.scene.kill_worker("me")
-
-    found = taking.take_given("shift.1", message)
-
-    # Nothing is claimed, and the main process deals with it.
-    assert (found.message, found.answer) == (message, None)
-    assert taking.filed() == {b"shift.1"}
 
 
 def test_what_was_popped_may_be_anything(taking: Taking) -> None:
@@ -141,18 +107,6 @@ def test_it_goes_along_with_the_settlement_of_the_one_before(taking: Taking) -> 
     assert ledger.find("one") is None
 
 
-def test_the_next_is_taken_also_when_the_settlement_is_refused(taking: Taking) -> None:
-    taking.put("one")
-    taking.put("two")
-    taking.take("shift.1")
-    step = taking.step("shift.2", "shift.1")
-
-    late = taking.scene.ledger.settle(Claim("one", 1, "me", "another"), along=step)
-
-    assert isinstance(late, answers.Fenced)
-    assert step.answer.answer == answers.Claimed(1, 0)
-
-
 def test_it_says_which_place_a_task_has_since_it_was_published(taking: Taking) -> None:
     published, ledger = taking.put("one"), taking.scene.ledger
     taking.put("two")
@@ -163,22 +117,6 @@ def test_it_says_which_place_a_task_has_since_it_was_published(taking: Taking) -
     assert [taking.take(f"shift.{n}").place for n in range(2)] == ["object", ""]
     # It is the attempt's from now on.
     assert taking.scene.client.get(ledger.keys.lock("object")) == b"1:one"
-
-
-@pytest.mark.parametrize("value", ["0:another", "1:one", "kept:one", None])
-def test_a_place_that_it_has_otherwise_or_not_any_more_is_not_said(
-    taking: Taking, value: str | None
-) -> None:
-    published, ledger = taking.put("one"), taking.scene.ledger
-    locks = ObjectLocks(ledger)
-    assert locks.take("object", Claim("one", 0, "", published.epoch)) is None
-    locks.close()
-    if value is None:
-        taking.scene.client.delete(ledger.keys.lock("object"))
-    else:
-        taking.scene.client.set(ledger.keys.lock("object"), value)
-
-    assert taking.take("shift.1").place == ""
 
 
 def test_what_is_no_message_is_filed_as_it_is(taking: Taking, redis_server: Any) -> None:

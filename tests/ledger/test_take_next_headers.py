@@ -102,29 +102,6 @@ def test_what_celery_sends_is_claimed_and_not_decoded(
     assert (found(taking.scene, "one").token, taken.message) == ("shift.1", raw)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"headers": {"of_somebody": "x"}},
-        {"shadow": "another name"},
-        {"time_limit": 3},
-        {"countdown": 60},
-        {"expires": 60},
-    ],
-)
-def test_what_celery_sends_of_another_kind_is_decoded(
-    taking: Taking, options: dict[str, Any]
-) -> None:
-    raw = sent(taking, "one", **options)
-
-    blind, seeing = [take(taking, t, raw, "shift.1") for t in (reading(), take_next_text())]
-
-    assert blind.answer is None
-    # By what they say, the main process has to look at the last three.
-    is_plain = not options.keys() & {"time_limit", "countdown", "expires"}
-    assert seeing.answer == (answers.Claimed(1, 0) if is_plain else None)
-
-
 _VALUES = st.sampled_from(
     [None, "", "x", 0, 1, [], [None, None], [1, None], {}, {"reliable": "1:2"}, {"id": "other"}]
 )
@@ -186,18 +163,3 @@ def base(taking: Taking) -> str:
 
 
 _BASES: dict[str, str] = {}
-
-
-@pytest.mark.untraced("a record is changed by hand")
-def test_the_number_of_an_attempt_is_told_however_others_have_numbers_encoded(
-    taking: Taking,
-) -> None:
-    """That is a setting, which all scripts of a server share."""
-    taking.put("one")
-    client, key = taking.scene.client, taking.scene.ledger.keys.record("one")
-    client.hset(key, mapping={"attempt": 11, "losses": 12})
-    client.eval("cjson.encode_number_precision(1)", 0)
-
-    taken = taking.take("shift.1")
-
-    assert taken.answer == answers.Claimed(12, 12)

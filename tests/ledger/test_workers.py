@@ -8,7 +8,6 @@ import pytest
 
 from celery_reliable.leases import WorkerLease
 from celery_reliable.ledger.answers.base import Answer
-from celery_reliable.ledger.answers.tasks import Changed
 from celery_reliable.ledger.answers.workers import (
     Acknowledged,
     Alive,
@@ -16,7 +15,6 @@ from celery_reliable.ledger.answers.workers import (
     Declared,
     Deregistered,
     Forgotten,
-    Grace,
     Refused,
     Renewed,
     Suspected,
@@ -151,44 +149,6 @@ def test_each_call_in_each_state_of_a_worker(
         assert found.is_dead is (state_after == "dead")
 
 
-def test_a_lease_runs_out_by_the_servers_clock(scene: Scene) -> None:
-    scene.start_worker("me", lease_ms=BRIEF_MS)
-    until_ms = scene.lease("me").until_ms
-
-    wait_until_declared(scene, "lapsed")
-
-    assert scene.workers.time_ms() >= until_ms
-    assert scene.lease("me").cause == "lapsed"
-
-
-def test_a_lapsed_worker_that_was_not_declared_dead_renews(scene: Scene) -> None:
-    scene.start_worker("me", lease_ms=0)
-    seen = scene.lease("me")
-
-    assert beat(scene) is Renewed
-    assert declare(scene, "lapsed", seen) is Alive
-    assert declare(scene, "lapsed") is Alive
-
-
-def test_a_worker_that_renewed_since_it_was_seen_is_alive(scene: Scene) -> None:
-    scene.start_worker("me", lease_ms=0, client_id=CLIENT_ID)
-    seen = scene.lease("me")
-    scene.workers.heartbeat("me", lease_ms=0, client_id=CLIENT_ID)
-
-    assert declare(scene, "lapsed", seen) is Alive
-    assert declare(scene, "connection", seen) is Alive
-    assert declare(scene, "lapsed") is Declared
-
-
-def test_a_worker_with_another_connection_since_it_was_seen_is_alive(scene: Scene) -> None:
-    scene.start_worker("me", client_id=CLIENT_ID)
-    assert declare(scene, "connection") is Suspected
-    seen = scene.lease("me")
-    scene.start_worker("me", client_id=CLIENT_ID + 1)
-
-    assert declare(scene, "connection", seen) is Alive
-
-
 def test_a_lost_connection_is_a_death_only_after_a_while(scene: Scene) -> None:
     scene.start_worker("me", client_id=CLIENT_ID)
     started_ms = scene.workers.time_ms()
@@ -198,15 +158,6 @@ def test_a_lost_connection_is_a_death_only_after_a_while(scene: Scene) -> None:
 
     assert scene.workers.time_ms() - started_ms >= BRIEF_MS
     assert scene.lease("me").cause == "connection"
-
-
-def test_a_renewal_clears_the_suspicion(scene: Scene) -> None:
-    scene.start_worker("me", client_id=CLIENT_ID)
-    assert declare(scene, "connection") is Suspected
-    assert beat(scene) is Renewed
-
-    assert declare(scene, "connection") is Suspected
-    assert declare(scene, "connection") is Declared
 
 
 def test_the_witness_knows_nothing_of_a_server_that_started_anew(
@@ -226,39 +177,6 @@ def test_the_witness_knows_nothing_of_a_server_that_started_anew(
     assert declare(scene, "connection") is Declared
 
 
-def test_the_connections_that_are_there_are_told_from_those_that_are_not(scene: Scene) -> None:
-    here = str(scene.client.client_id())
-
-    assert scene.workers.connected([here, "0", "", "99999999"]) == {here}
-    assert scene.workers.connected(["0"]) == set()
-
-
-def test_no_lease_counts_as_lapsed_in_a_grace_period(scene: Scene) -> None:
-    scene.start_worker("me", lease_ms=0, client_id=CLIENT_ID)
-    begun = scene.ledger.passes.begin(
-        "n", interval_ms=0, ttl_ms=LEASE_MS, interruption_ms=LEASE_MS, lease_ms=10 * BRIEF_MS
-    )
-
-    answer = scene.workers.declare(scene.lease("me"), "lapsed", witness_ms=0)
-
-    # A machine may stand still for that long.
-    assert answer == Grace(begun.grace_ms) or scene.workers.time_ms() >= begun.grace_ms
-    wait_until_declared(scene, "lapsed")
-    assert scene.workers.time_ms() >= begun.grace_ms
-
-
-def test_a_worker_that_holds_something_is_not_forgotten(scene: Scene) -> None:
-    claim = scene.claim(scene.publish())
-    before = scene.snapshot()
-
-    assert not scene.workers.deregister("me", in_unacked=0)
-    assert scene.snapshot() == before
-    scene.ledger.settle(claim)
-    assert not scene.workers.deregister("me", in_unacked=1)
-    assert scene.workers.deregister("me", in_unacked=0)
-    assert [lease.worker for lease in scene.workers.leases()] == ["other"]
-
-
 def test_a_forgotten_worker_still_hears_what_was_taken(scene: Scene) -> None:
     claim = scene.claim(scene.publish())
     scene.kill_worker("me")
@@ -276,35 +194,6 @@ def test_a_forgotten_worker_still_hears_what_was_taken(scene: Scene) -> None:
 
     assert isinstance(scene.workers.acknowledge(claim), Acknowledged)
     assert scene.workers.heartbeat("me", lease_ms=LEASE_MS, client_id=0).taken == ()
-
-
-def test_only_the_claim_that_was_taken_is_acknowledged(scene: Scene) -> None:
-    message = scene.publish()
-    first = scene.claim(message)
-    scene.lose(first, is_taken=True)
-    second = scene.claim(message)
-    scene.lose(second, is_taken=True)
-
-    assert isinstance(scene.workers.acknowledge(first), Changed)
-    told = scene.workers.heartbeat("me", lease_ms=LEASE_MS, client_id=0)
-    assert [claim.attempt for claim in told.claims("me")] == [2]
-
-
-def test_a_workers_claims_are_listed_while_they_run(scene: Scene) -> None:
-    claims = {name: scene.claim(scene.publish(name)) for name in ("a", "b", "c", "d")}
-    scene.claim(scene.publish("elsewhere"), "other")
-    scene.ledger.settle(claims.pop("a"))
-    scene.lose(claims.pop("b"))
-
-    assert scene.workers.claims("me") == {name: (claim, 1000) for name, claim in claims.items()}
-
-
-def test_facts_are_kept_with_the_lease(scene: Scene) -> None:
-    facts = {"nodename": "n@h", "unacked": "unacked.n", "pid": 12}
-    scene.workers.register("it", lease_ms=LEASE_MS, client_id=0, facts=facts)
-
-    assert scene.lease("it").facts == facts
-    assert scene.lease("it").unacked == "unacked.n"
 
 
 def late(scene: Scene, url: str) -> Workers:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
-import redis
 
 from proof.traces import recording
-from tests.ledger.scene import Scene, open_ledger
-from tests.support.acl import granted
 
 
 @pytest.fixture
@@ -21,21 +18,3 @@ def recorded() -> Iterator[None]:
     recording.stop()
     if was_recording:
         recording.start()
-
-
-@pytest.fixture
-def new_scene(recorded: None, shared_redis: redis.Redis) -> Iterator[Callable[[], Scene]]:
-    """Make a scene in a namespace of its own; all are recorded."""
-    url = granted(shared_redis, namespace="*")
-    scenes: list[Scene] = []
-
-    def make() -> Scene:
-        ledger = open_ledger(url, namespace=f"proof{len(scenes)}")
-        scenes.append(Scene(ledger, shared_redis))
-        for name in ("me", "other"):
-            scenes[-1].start_worker(name)
-        return scenes[-1]
-
-    yield make
-    for scene in scenes:
-        scene.ledger.close()

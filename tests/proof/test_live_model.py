@@ -169,14 +169,3 @@ def test_a_taking_that_claims_something_else_is_named(
         found = taken(ledger, client, 200)
 
     assert named in found.problem
-
-
-def test_steps_that_nobody_of_the_package_makes_are_not_passed_over(
-    ledger: Ledger, redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    text = take_next_text()
-    monkeypatch.setattr(taking, "take_next_text", lambda: f"{text}\n-- of another release")
-    with redis_server.client() as client:
-        found = taken(ledger, client, 50)
-
-    assert found.uncovered["?"] > 10

@@ -61,15 +61,6 @@ def test_a_mutant_dies_by_a_test_that_sees_it_and_lives_where_there_is_none() ->
     assert found["endless"]
 
 
-def test_a_test_that_records_its_calls_meets_the_mutant_too() -> None:
-    # Each of these tests reads all scripts anew.
-    key = "ledger/acknowledge: redis.call('HDEL', KEYS[1], ARGV[1])"
-    (mutant,) = (one for one in lua.mutants("ledger", "acknowledge") if one.key == key)
-    test = "tests/ledger/test_stopping.py::test_its_task_is_due_when_it_has_been_stopped"
-
-    assert tried([mutant], {}, 1, tests=[test]) == {key: test}
-
-
 def test_a_test_that_killed_before_and_fails_anyway_is_not_trusted() -> None:
     one, *_ = lua.mutants("ledger", "end_run")
     harmless = replace(one, key="harmless", text=lua.source("ledger", "end_run").decode())

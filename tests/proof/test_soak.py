@@ -18,7 +18,6 @@ from proof.soak.faults import Happened
 from proof.soak.oracle import judge, unexplained
 from proof.soak.patience import patiently
 from proof.soak.plan import worlds
-from proof.soak.suffix import LONGEST_SECONDS, Safe, earliest, safe_moments
 from proof.soak.table import FAULTS, LOSES_DATA, ONE, SENTINEL, STRAY, of_set_up
 from tests.docs.blocks import ROOT, doctree
 
@@ -28,8 +27,6 @@ Row = dict[str, Any]
 SINCE, UNTIL = 10.0, 12.0
 WITHIN, BEFORE, AFTER = 11.0, 5.0, 20.0
 LOCK = f"{LEDGER}lock:locked:row"
-#: What no fault may cost, whatever it is.
-NEVER = ("unknown", "chord early")
 
 
 def row(kind: str, at: float, task: str = "", **fields: Any) -> Row:
@@ -147,11 +144,6 @@ def test_what_is_not_of_the_fault_is_refused_and_what_is_may_be(name: str, kind:
     assert (kind not in found(rows(WITHIN), name)) is bool(may), "within it"
 
 
-@pytest.mark.parametrize("kind", NEVER)
-def test_nothing_allows(kind: str) -> None:
-    assert not any(kind in fault.allows for fault in FAULTS.values())
-
-
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_lock_is_left_only_by_who_lost_data_and_no_other_key_is(name: str) -> None:
     def holding(at: float) -> list[Row]:
@@ -223,29 +215,6 @@ def test_what_began_late_excuses_nothing_of_others() -> None:
     assert found([*begun_late, *twice], "freeze", death) == {"settled twice"}
 
 
-def test_who_was_declared_dead_may_settle_nothing() -> None:
-    rows = [
-        *published("a", 1),
-        *ran("a", WITHIN, 19),
-        *ran("a", 15, 16, 2, "two"),
-        *settled("a", 16),
-        *settled("a", 19),
-    ]
-    assert found(rows, "freeze", Death("one", 14, 14.2)) == {"settled twice"}
-
-
-def test_what_waited_for_an_hour_may_run_again_if_redis_went_back() -> None:
-    def beyond(put_off: set[str], *others: str) -> set[str]:
-        rows = sorted([*well(), *again(BEFORE)], key=lambda row: float(row["at"]))
-        clock = Happened("worker-clock", SINCE, UNTIL, "one", put_off=frozenset(put_off))
-        return {one.kind for one in judge(rows, [clock, *map(happened, others)], (), ()).faults}
-
-    assert beyond({"a"}, "aof") == set()
-    assert beyond({"b"}, "aof") == {"ran again"}
-    assert beyond({"a"}) == {"ran again"}
-    assert beyond({"a"}, "freeze") == {"ran again"}
-
-
 def test_a_death_is_explained_by_what_befell_its_worker_then() -> None:
     deaths = [
         Death("one", 11, 11.2),
@@ -296,43 +265,6 @@ def test_a_plan_comes_from_its_seed_alone_and_has_every_fault() -> None:
     for world in planned:
         assert {step.fault for step in world.steps} == set(of_set_up(world.set_up)), world.name
     assert len({str(world.steps) for world in planned}) == len(planned)
-
-
-def test_some_faults_alone() -> None:
-    (world,) = worlds(1, 1, ["failover"], 4)
-    assert (world.set_up, {step.fault for step in world.steps}) == (SENTINEL, {"failover"})
-    with pytest.raises(ValueError, match="no such faults"):
-        worlds(1, 1, ["flood"], 4)
-
-
-def test_no_more_is_lost_than_a_server_may_lose() -> None:
-    moments = [Safe(10.0, 100), Safe(10.4, 300), Safe(11.0, 500)]
-
-    assert earliest(moments, 11.5) == moments[0], "as long as was wanted"
-    assert earliest(moments, 10.0 + LONGEST_SECONDS + 0.1) == moments[1], "it took too long"
-    assert earliest(moments, 20.0) is None, "it took too long altogether"
-
-
-class Server:
-    """Tells how long its file is; of some looks it has more that is not in it yet."""
-
-    def __init__(self, backlogs: list[int]) -> None:
-        self.backlogs, self.looks = backlogs, 0
-
-    def now(self) -> float:
-        return float(self.looks)
-
-    def info(self, _: str) -> dict[str, Any]:
-        backlog = self.backlogs[min(self.looks, len(self.backlogs) - 1)]
-        self.looks += 1
-        size = 10 * self.looks
-        return {"aof_buffer_length": backlog, "aof_last_write_status": "ok",
-                "aof_current_size": size}  # fmt: skip
-
-
-def test_a_moment_is_safe_when_nothing_is_left_to_write() -> None:
-    server: Any = Server([7, 0, 7, 0])
-    assert safe_moments(server, server.now, 3) == ([Safe(1.0, 20), Safe(3.0, 40)], 40)
 
 
 @pytest.mark.parametrize(

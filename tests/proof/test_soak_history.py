@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from celery_reliable.model import StoredResult
@@ -74,10 +72,6 @@ def test_a_claim_that_is_left_for_a_moment_is_told(steps: tuple[list[str], ...],
     assert "HSET" in first, "the commands before it"
 
 
-def test_another_database_is_none_of_it() -> None:
-    assert found_in(text_of(REGISTER, CLAIM, SETTLE[:1], database="1")) == []
-
-
 def test_a_step_is_lost_as_a_whole() -> None:
     text = text_of(*WELL)
     # Where the file has its first step, its first two, and so on.
@@ -113,8 +107,3 @@ def test_what_a_real_server_writes_is_followed(redis_server: RedisServer) -> Non
     nobodys, ended = strays(redis_server.directory)
     assert nobodys.startswith("me: no pass looks at it")
     assert ended.startswith("b: claimed by me")
-
-
-def test_who_begins_with_a_snapshot_is_not_judged(tmp_path: Path) -> None:
-    (tmp_path / "appendonly.aof").write_bytes(b"REDIS0009" + text_of(REGISTER, CLAIM[1:]))
-    assert strays(tmp_path) == []

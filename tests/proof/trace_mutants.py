@@ -1,4 +1,4 @@
-"""Faults of scripts that the check of traces has to find, each in the scenes of one module."""
+"""Faults of scripts that the check of traces has to find, each in the scenes of one group."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 
 class Mutant(NamedTuple):
-    """What of which script is something else, and whose tests show it."""
+    """What of which script is something else, and which scenes show it."""
 
     script: str
-    module: str
+    group: str
     old: str
     new: str
 
@@ -24,88 +24,88 @@ class Mutant(NamedTuple):
 
 
 MUTANTS = [
-    Mutant("record", "attempts", "if state and found[2] == ARGV[2] then", "if false then"),
-    Mutant("record", "attempts", "found[4] ~= ARGV[10] then", "false then"),
-    Mutant("record", "attempts", "redis.call('ZADD', KEYS[2], now_ms + ARGV[5], ARGV[1])", ""),
-    Mutant("record", "ended_tasks", "if last == ARGV[2] then", "if false then"),
-    Mutant("claim", "repeats", "if found[4] == ARGV[5] then", "if false then"),
+    Mutant("record", "stories", "if state and found[2] == ARGV[2] then", "if false then"),
+    Mutant("record", "stories", "found[4] ~= ARGV[10] then", "false then"),
+    Mutant("record", "stories", "redis.call('ZADD', KEYS[2], now_ms + ARGV[5], ARGV[1])", ""),
+    Mutant("record", "stories", "if last == ARGV[2] then", "if false then"),
+    Mutant("claim", "stories", "if found[4] == ARGV[5] then", "if false then"),
     Mutant("claim", "stories", "if worker[1] ~= 'alive' then", "if false then"),
     Mutant("claim", "stories", "if generation == ARGV[3] then", "if false then"),
-    Mutant("claim", "attempts", "tonumber(found[3] or 0) + 1", "1"),
-    Mutant("claim", "attempts", "redis.call('HSET', KEYS[5], ARGV[1], claim)", ""),
-    Mutant("claim", "stopping", "elseif found[7] then", "elseif false then"),
+    Mutant("claim", "stories", "tonumber(found[3] or 0) + 1", "1"),
+    Mutant("claim", "stories", "redis.call('HSET', KEYS[5], ARGV[1], claim)", ""),
+    Mutant("claim", "claim", "elseif found[7] then", "elseif false then"),
     Mutant(
-        "claim", "suspects", "elseif found[8] == 'ran' and ARGV[11] ~= '' then", "elseif false then"
+        "claim", "claim", "elseif found[8] == 'ran' and ARGV[11] ~= '' then", "elseif false then"
     ),
-    Mutant("claim", "orders", "and not order.ended_ms", "and false"),
-    Mutant("settle", "attempts", "or found[2] ~= ARGV[2] or found[3] ~= ARGV[3] then", "then"),
-    Mutant("settle", "attempts", "redis.call('DEL', KEYS[1])", ""),
-    Mutant("settle", "attempts", "redis.call('HDEL', KEYS[3], ARGV[1])", ""),
+    Mutant("claim", "claim_struck", "and not order.ended_ms", "and false"),
+    Mutant("settle", "settle", "or found[2] ~= ARGV[2] or found[3] ~= ARGV[3] then", "then"),
+    Mutant("settle", "stories", "redis.call('DEL', KEYS[1])", ""),
+    Mutant("settle", "stories", "redis.call('HDEL', KEYS[3], ARGV[1])", ""),
     Mutant("settle", "stories", "if ARGV[9] == '0' then", "if false then"),
-    Mutant("lose", "attempts", "or found[2] ~= ARGV[2] or found[8] ~= ARGV[6] then", "then"),
-    Mutant("lose", "dead_letters", "losses > max_losses\n", "losses >= max_losses\n"),
+    Mutant("lose", "lose", "or found[2] ~= ARGV[2] or found[8] ~= ARGV[6] then", "then"),
+    Mutant("lose", "stories", "losses > max_losses\n", "losses >= max_losses\n"),
     Mutant(
         "lose",
-        "stopping",
+        "stories",
         "local is_stopping = ARGV[7] == '1' and",
         "local is_stopping = false and",
     ),
-    Mutant("lose", "suspects", "redis.call('HSET', KEYS[1], 'suspect', 'ran')", ""),
-    Mutant("lose", "attempts", "'state', 'queued', 'sent_ms', now_ms)", "'sent_ms', now_ms)"),
+    Mutant("lose", "lose", "redis.call('HSET', KEYS[1], 'suspect', 'ran')", ""),
+    Mutant("lose", "stories", "'state', 'queued', 'sent_ms', now_ms)", "'sent_ms', now_ms)"),
     Mutant(
-        "declare", "workers", "if found[2] ~= ARGV[3] or found[3] ~= ARGV[4] then", "if false then"
+        "declare", "stories", "if found[2] ~= ARGV[3] or found[3] ~= ARGV[4] then", "if false then"
     ),
-    Mutant("declare", "suspects", "elseif claims == 1 then", "elseif false then"),
-    Mutant("deregister", "workers", "if claims > 0 or tonumber(ARGV[2]) > 0 then", "if false then"),
+    Mutant("declare", "stories", "elseif claims == 1 then", "elseif false then"),
+    Mutant("deregister", "stories", "if claims > 0 or tonumber(ARGV[2]) > 0 then", "if false then"),
     Mutant(
         "heartbeat",
-        "workers",
+        "stories",
         "'ZADD', KEYS[2], 'GT', 'CH', now_ms + ARGV[2]",
         "'ZADD', KEYS[2], 'GT', 'CH', 1",
     ),
     Mutant(
         "resend",
-        "due",
+        "stories",
         "if redis.call('ZSCORE', KEYS[2], ARGV[1]) ~= ARGV[2] then",
         "if false then",
     ),
-    Mutant("resend", "stopping", "if found[4] then", "if false then"),
-    Mutant("bury", "dead_letters", "redis.call('HDEL', KEYS[3], ARGV[1])", ""),
-    Mutant("bury", "locks", "redis.call('DEL', KEYS[5])", ""),
-    Mutant("replay", "dead_letters", "'losses', 0,", ""),
+    Mutant("resend", "resend", "if found[4] then", "if false then"),
+    Mutant("bury", "stories", "redis.call('HDEL', KEYS[3], ARGV[1])", ""),
+    Mutant("bury", "stories", "redis.call('DEL', KEYS[5])", ""),
+    Mutant("replay", "replay", "'losses', 0,", ""),
     Mutant("replay", "stories", "if found[2] == ARGV[2] then", "if false then"),
-    Mutant("discard", "dead_letters", "(ARGV[2] ~= '' and found[2] ~= ARGV[2])", "false"),
-    Mutant("withdraw", "locks", "or found[3] or found[4]", ""),
+    Mutant("discard", "stories", "(ARGV[2] ~= '' and found[2] ~= ARGV[2])", "false"),
+    Mutant("withdraw", "withdraw", "or found[3] or found[4]", ""),
     Mutant(
         "cancel",
-        "ended_tasks",
+        "cancel",
         "if not found[4] then\n  redis.call('DEL'",
         "if true then\n  redis.call('DEL'",
     ),
     Mutant("release", "stories", "'spent', string", "'unspent', string"),
-    Mutant("lock", "locks", "return {'held', value}", "value = nil"),
-    Mutant("lock", "locks", "if not is_his then", "if false then"),
+    Mutant("lock", "stories", "return {'held', value}", "value = nil"),
+    Mutant("lock", "stories", "if not is_his then", "if false then"),
     Mutant(
         "unlock",
-        "locks",
+        "stories",
         "if redis.call('GET', KEYS[1]) ~= ARGV[2] .. ':' .. ARGV[1] then",
         "if false then",
     ),
     Mutant(
         "place",
-        "places",
+        "stories",
         "local at = mine or (ahead < #free and free[1])",
         "local at = mine or free[1]",
     ),
-    Mutant("place", "places", "redis.call('SET', KEYS[at], attempt .. ':' .. id)", ""),
-    Mutant("acknowledge", "stopping", "redis.call('HDEL', KEYS[2], 'stopping', 'stopping_on')", ""),
+    Mutant("place", "stories", "redis.call('SET', KEYS[at], attempt .. ':' .. id)", ""),
+    Mutant("acknowledge", "stories", "redis.call('HDEL', KEYS[2], 'stopping', 'stopping_on')", ""),
     Mutant(
         "outlive",
-        "stopping",
+        "resend",
         "if redis.call('HGET', KEYS[2], 'state') == 'alive' then",
         "if false then",
     ),
-    Mutant("blame", "opening", "losses, openings = losses + openings, 0", "losses = losses"),
-    Mutant("acknowledge", "stopping", "redis.call('HDEL', KEYS[1], ARGV[1])", ""),
-    Mutant("reserve", "rates", "if moment == now_us then", "if true then"),
+    Mutant("blame", "stories", "losses, openings = losses + openings, 0", "losses = losses"),
+    Mutant("acknowledge", "stories", "redis.call('HDEL', KEYS[1], ARGV[1])", ""),
+    Mutant("reserve", "stories", "if moment == now_us then", "if true then"),
 ]

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
 import pytest
 from celery import Celery
-from celery.app.amqp import AMQP
-from celery.app.task import Task
-from kombu import Producer
 
 from celery_reliable import ReliableTask
 from celery_reliable.exceptions import ConfigurationError, ConfigurationWarning
 from celery_reliable.model import Room
-from celery_reliable.options import CALL, call_of, in_force, room_of, take_call, task_ref
-from celery_reliable.options.calls import _doubt
+from celery_reliable.options import CALL, call_of, room_of, take_call, task_ref
 from celery_reliable.settings import MAX_SECONDS
 
 
@@ -30,10 +25,11 @@ def define(**options: Any) -> Any:
 
 
 WRONG = [
-    ("time_to_run_seconds", value)
-    for value in (0, -1, 0.0001, True, "5", [], float("nan"), float("inf"), MAX_SECONDS + 1)
-] + [("max_losses", value) for value in (-1, 1.0, True, "3", 1001, 10**400, [])]
-WRONG += [("at_most", value) for value in (0, -1, 1.5, True, "3", 101, [])]
+    *(("time_to_run_seconds", value) for value in (0, 0.0001, True, "5", float("nan"))),
+    ("time_to_run_seconds", MAX_SECONDS + 1),
+    *(("max_losses", value) for value in (-1, 1.0, True, "3", 1001)),
+    *(("at_most", value) for value in (0, 1.5, True, "3", 101)),
+]
 
 
 @pytest.mark.parametrize(("option", "value"), WRONG)
@@ -59,12 +55,6 @@ def test_a_message_may_say_no_more_than_a_call(option, value):
     assert (ref.time_to_run_ms, ref.max_losses) == (7000, 2)
 
 
-@pytest.mark.parametrize("value", [None, 7, "max_losses", [], ["max_losses"], True])
-def test_a_header_of_another_kind_says_nothing(value):
-    assert not call_of({CALL: value})
-    assert in_force(define(max_losses=2), "max_losses", {CALL: value}) == 2
-
-
 def test_what_a_call_says_counts_and_what_it_does_not_say_is_its_tasks():
     task = define(time_to_run_seconds=7, max_losses=2)
     options: dict[str, Any] = {"max_losses": 0, "time_to_run_seconds": None, "countdown": 1}
@@ -76,12 +66,6 @@ def test_what_a_call_says_counts_and_what_it_does_not_say_is_its_tasks():
     assert (ref.time_to_run_ms, ref.max_losses) == (7000, 0)
 
 
-def test_a_call_that_says_nothing_has_no_header():
-    options: dict[str, Any] = {"countdown": 1, "max_losses": None}
-    take_call("app.work", options)
-    assert options == {"countdown": 1}
-
-
 def test_what_a_retry_says_takes_the_place_of_what_its_call_said():
     of_the_call = {"own": 1, CALL: {"max_losses": 5, "time_to_run_seconds": 3}}
     options: dict[str, Any] = {"headers": of_the_call, "max_losses": 1}
@@ -91,22 +75,11 @@ def test_what_a_retry_says_takes_the_place_of_what_its_call_said():
     assert of_the_call[CALL]["max_losses"] == 5
 
 
-def test_a_call_in_this_very_process_takes_them_too():
-    assert define().apply_async(max_losses=0, time_to_run_seconds=5).get() is None
-
-
 @pytest.mark.parametrize(
     ("option", "said"),
     [
         ("time_to_run_second", "Did you mean 'time_to_run_seconds'?"),
-        ("max_loss", "Did you mean 'max_losses'?"),
-        ("Max_losses", "Did you mean 'max_losses'?"),
-        ("atmost", "Did you mean 'at_most'?"),
-        ("only_worker", "Did you mean 'only_workers'?"),
-        ("if_exist", "Did you mean 'if_exists'?"),
         ("on_conflict", "an option of the task, and not of one call"),
-        ("if_open", "an option of the task, and not of one call"),
-        ("object_ids", "Did you mean 'object_id'?"),
     ],
 )
 def test_what_is_nearly_an_option_of_a_call_is_told_of(option, said):
@@ -118,24 +91,10 @@ def test_what_is_nearly_an_option_of_a_call_is_told_of(option, said):
     assert one.filename == __file__
 
 
-def test_what_is_anothers_option_is_none_of_ours(recwarn):
-    """All that Celery and kombu name, and what somebody's own sender may read."""
-    theirs = {
-        name
-        for function in (Task.apply_async, Celery.send_task, AMQP.as_task_v2, Producer.publish)
-        for name in inspect.signature(function).parameters
-    }
-    for name in {*theirs, "ignore_result", "tenant", "max_retries", "rate", "unique", "place"}:
-        assert not _doubt(name), name
-    define().apply_async(tenant="large", losses=3, objects=[], message_id="7", delivery_mode=2)
-    assert not [one for one in recwarn if issubclass(one.category, ConfigurationWarning)]
-
-
 @pytest.mark.parametrize(
     ("options", "said"),
     [
         ({}, "no places"),
-        ({"object_id": "shop", "on_conflict": "wait"}, "no places"),
         (
             {"object_id": "shop", "unique": "queued", "at_most": 1, "on_conflict": "fail"},
             "one place",

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from celery_reliable.ledger.groups import Death, last_death
-from celery_reliable.model import HistoryEntry
+from celery_reliable.ledger.groups import Death
 
 
 @pytest.mark.parametrize(
@@ -38,14 +37,3 @@ from celery_reliable.model import HistoryEntry
 def test_a_line_is_read(line: str, death: Death, kind: str) -> None:
     assert Death.of(line) == death
     assert str(death) == kind
-
-
-def entry(what: str, cause: str) -> HistoryEntry:
-    return HistoryEntry(1, what, 1, cause, "one")
-
-
-def test_the_last_loss_counts_and_what_was_charged_to_nobody_does_not() -> None:
-    history = [entry("lost", "stuck"), entry("lost", "child_lost"), entry("spared", "worker_lost")]
-
-    assert last_death(history, "").cause == "child_lost"
-    assert last_death([], "worker_lost: lapsed, pid 3") == Death("worker_lost", pid=3)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
@@ -23,7 +22,7 @@ from celery_reliable.ledger.answers import ClaimAnswer
 from celery_reliable.ledger.answers.tasks import NoLease
 from celery_reliable.ledger.transitions import Step, Transition
 from celery_reliable.message import Stamp
-from celery_reliable.model import Claim, ClaimRequest, TaskRef
+from celery_reliable.model import ClaimRequest, TaskRef
 from celery_reliable.worker.consumer_step import ConsumerStep
 from celery_reliable.worker.early_claims import EarlyClaim, EarlyClaims
 
@@ -61,20 +60,6 @@ def properties(claim: EarlyClaim) -> dict[str, Any]:
     return told
 
 
-def test_a_fresh_claim_is_taken_for_current(worker: WorkerProcess) -> None:
-    claim = early(worker, [b"claimed", 3, 1])
-    assert claimed_early(worker, "id", properties(claim)) == claim.claim
-    assert claim.claim == Claim("id", 3, worker.id, "token", 1)
-
-
-@pytest.mark.parametrize("reply", [[b"held", b"two"], [b"ended"], OSError("gone")], ids=str)
-def test_where_nothing_was_claimed_nobody_begins_by_it(worker: WorkerProcess, reply: Any) -> None:
-    claim = early(worker, reply)
-    assert (claim.claim, claim.told) == (None, None)
-    assert claimed_early(worker, "id", properties(claim)) is None
-    assert claimed_early(worker, "id", {}) is None
-
-
 def died(worker: WorkerProcess) -> None:
     worker.lost()
 
@@ -103,32 +88,6 @@ def test_where_somebody_may_have_taken_it_the_ledger_is_asked(
 ) -> None:
     told = properties(early(worker, [b"claimed", 1, 0]))
     what(worker)
-    assert claimed_early(worker, "id", told) is None
-
-
-def test_a_claim_of_long_ago_is_asked_for_again(
-    worker: WorkerProcess, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    told = properties(early(worker, [b"claimed", 1, 0]))
-    now = clock.now()
-    monkeypatch.setattr(clock, "now", lambda: now + 0.6)
-    assert claimed_early(worker, "id", told) is None
-
-
-@pytest.mark.skipif(not hasattr(time, "CLOCK_BOOTTIME"), reason="no clock tells of suspensions")
-def test_a_machine_that_was_suspended_asks_again(
-    worker: WorkerProcess, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its monotonic clock stood still; the lease has run out by the server's."""
-    told = properties(early(worker, [b"claimed", 1, 0]))
-    name, read = worker.id, time.clock_gettime
-    assert worker.surely_holds(name)
-    monkeypatch.setattr(
-        time,
-        "clock_gettime",
-        lambda which: read(which) + (3600 if which == time.CLOCK_BOOTTIME else 0),
-    )
-    assert not worker.surely_holds(name)
     assert claimed_early(worker, "id", told) is None
 
 

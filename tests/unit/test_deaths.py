@@ -47,10 +47,6 @@ def test_signal_or_exit_code_and_process(events: Path, error: Exception, told: s
     assert how_it_ended(error, 7) == told
 
 
-def test_without_a_process(events: Path) -> None:
-    assert how_it_ended(KILLED, None) == "signal 9 (SIGKILL)"
-
-
 def test_out_of_memory_is_told_where_the_kernel_has_killed_just_now(events: Path) -> None:
     killed(events, 8)
 
@@ -59,32 +55,6 @@ def test_out_of_memory_is_told_where_the_kernel_has_killed_just_now(events: Path
     assert how_it_ended(KILLED, 8).endswith("out of memory")
     other = WorkerLostError("Worker exited prematurely: signal 11 (SIGSEGV) Job: 0.")
     assert how_it_ended(other, 9) == "signal 11 (SIGSEGV), pid 9"
-
-
-def test_what_it_killed_long_ago_is_not_told(events: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    killed(events, 8)
-    now = 1000.0
-    monkeypatch.setattr(claims.time, "monotonic", lambda: now)
-    claims.watch = MemoryWatch(events)
-    killed(events, 9)
-    assert claims.watch.has_killed()
-    for _ in range(20):
-        now += 1.0
-        claims.watch.look()
-
-    assert not claims.watch.has_killed()
-
-
-@pytest.mark.parametrize("text", [None, "", "oom 3\n", "oom_kill many\n", "oom_kill\n"])
-def test_where_the_kernel_does_not_tell_nothing_is_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str | None
-) -> None:
-    file = tmp_path / "memory.events"
-    if text is not None:
-        file.write_text(text)
-    monkeypatch.setattr(claims, "watch", MemoryWatch(file))
-
-    assert how_it_ended(KILLED, 7) == "signal 9 (SIGKILL), pid 7"
 
 
 @pytest.mark.parametrize(

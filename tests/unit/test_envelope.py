@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from celery_reliable.message.convert import from_request
 from celery_reliable.message.envelope import HEADER, Envelope, Stamp
 from celery_reliable.message.payload import RETURNS, check_delivered, returns_of
 
@@ -53,21 +52,10 @@ class Delivered:
         return self._payload
 
 
-@pytest.mark.parametrize("limits", [None, [None, None], [10, 5.5], (1, None)])
-def test_time_limits_that_a_pool_understands_pass(limits: object) -> None:
-    check_delivered(Delivered({"task": "x", "timelimit": limits}))
-
-
 @pytest.mark.parametrize("limits", ["ab", 3, [1], [1, 2, 3], ["1", None], {"hard": 1, "soft": 2}])
 def test_time_limits_that_would_end_a_worker_are_named(limits: object) -> None:
     with pytest.raises(ValueError, match="timelimit is"):
         check_delivered(Delivered({"task": "x", "timelimit": limits}))
-
-
-@pytest.mark.parametrize("body", [[[], {}, {}], ((), {}, None), {"args": []}, "text", OSError()])
-def test_bodies_that_somebody_can_read_or_else_reports_pass(body: object) -> None:
-    check_delivered(Delivered({"task": "x"}, body))
-    check_delivered(Delivered({}, []))
 
 
 @pytest.mark.parametrize("body", [[], [1, 2, 3], [[], {}], [[], {}, 7], ["ab", {}, {}]])
@@ -81,12 +69,8 @@ def test_bodies_that_would_fail_before_anybody_begins_are_refused(body: object) 
     [
         "",
         "{",
-        "[]",
-        "3",
-        "null",
         "{}",
         '{"body": 1, "headers": [], "properties": {}}',
-        '{"body": "", "headers": ["x"], "properties": {}}',
         '{"body": "", "headers": {}, "properties": 7}',
         '{"body": "", "headers": {}, "properties": {"delivery_info": "x"}}',
         '{"body": "abc", "headers": {}, "properties": {"body_encoding": "base64"}}',
@@ -95,13 +79,3 @@ def test_bodies_that_would_fail_before_anybody_begins_are_refused(body: object) 
 def test_what_is_no_stored_message_is_said_to_be_none(text: str) -> None:
     with pytest.raises(ValueError, match="not a stored message"):
         Envelope.from_text(text)
-
-
-def test_what_a_broker_has_noted_of_a_message_is_not_sent_again() -> None:
-    noted = {"x-death": [{"count": 1}], "x-first-death-queue": "q", "x-last-death-reason": "r"}
-    request = {"id": "one", "task": "task", "of_somebody": 1, **noted}
-
-    headers = from_request(request, (), {}, "json").headers
-
-    assert headers["of_somebody"] == 1
-    assert not headers.keys() & noted.keys()

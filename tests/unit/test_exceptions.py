@@ -56,24 +56,6 @@ def test_every_error_has_the_one_root(error):
 
 
 @each_error
-def test_the_docstring_is_the_default_message_on_one_line(error):
-    message = str(type(error)())
-
-    assert message.endswith(".")
-    assert "\n" not in message
-    assert "Attributes" not in message
-
-
-def test_a_subclass_without_a_docstring_still_has_a_message():
-    class Bare(ReliableError):
-        pass
-
-    Bare.__doc__ = None
-
-    assert str(Bare())
-
-
-@each_error
 def test_an_error_survives_the_way_from_child_to_main_process(error):
     copy = pickle.loads(pickle.dumps(error))
 
@@ -104,10 +86,6 @@ def test_facts_are_attributes():
     error = ObjectBusy(object_id=7, holder="an-id")
 
     assert (error.object_id, error.holder) == ("7", "an-id")
-
-
-def test_a_single_message_is_the_only_problem():
-    assert ConfigurationError("A is wrong").problems == ("A is wrong",)
 
 
 @pytest.mark.parametrize(

@@ -77,23 +77,6 @@ def test_what_stood_still_after_it_was_claimed_does_not_begin(
     assert attempt.is_closed
 
 
-def test_what_has_its_lease_or_no_attempt_asks_nobody(
-    attempt: RunningAttempt, worker: WorkerProcess, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[Any] = []
-    monkeypatch.setattr(fencing, "is_current", lambda ledger, one: asked.append(one) or True)
-
-    assert fencing.guarded(lambda: 1)() == 1
-    token = running.set(None)
-    worker.doubt()
-    assert fencing.guarded(lambda: 2)() == 2
-    running.reset(token)
-
-    assert not asked
-    assert fencing.guarded(lambda: 3)() == 3
-    assert asked == [attempt, attempt]
-
-
 def test_a_body_begins_where_the_ledger_refuses_to_say_whose_it_is(
     attempt: RunningAttempt, worker: WorkerProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:

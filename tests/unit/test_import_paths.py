@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 from importlib import metadata, resources
 
 import pytest
 from celery import Celery
 from celery.utils.imports import symbol_by_name
 
-import celery_reliable
 from celery_reliable import ReliableTask
 
 #: In settings (`broker_transport`, `task_cls`, a task's `Request`).
@@ -43,25 +41,6 @@ def test_the_task_of_the_schedule_has_its_name() -> None:
     app = Celery("names", broker="memory://", set_as_current=False)
     app.finalize()
     assert "celery_reliable.sweep" in app.tasks
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "task_buried",
-        "task_fenced",
-        "task_lost",
-        "task_running_out",
-        "task_skipped",
-        "pass_finished",
-    ],
-)
-def test_signals_are_where_they_were(name: str) -> None:
-    assert hasattr(importlib.import_module("celery_reliable.signals"), name)
-
-
-def test_all_that_is_public_is_there() -> None:
-    assert all(hasattr(celery_reliable, name) for name in celery_reliable.__all__)
 
 
 def test_the_pages_of_the_admin_are_where_projects_override_them() -> None:

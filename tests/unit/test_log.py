@@ -24,22 +24,6 @@ def log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
 
 
 @pytest.mark.parametrize(
-    ("task_id", "shown"),
-    [
-        ("one\ntask_buried name=x", r"one\ntask_buried name=x"),
-        ("half \udcff", r"half \udcff"),
-        ("100 %s", "100 %s"),
-        ("žluťoučký", "žluťoučký"),
-    ],
-)
-def test_the_name_of_a_task_adds_no_line(
-    log: pytest.LogCaptureFixture, task_id: str, shown: str
-) -> None:
-    logger.info("publication_adopted name=%s id=%s", "work", task_id)
-    assert log.messages == [f"publication_adopted name=work id={shown}"]
-
-
-@pytest.mark.parametrize(
     ("error", "shown"),
     [
         (LedgerUnavailable("Two\nlines."), "Two lines."),
@@ -58,25 +42,3 @@ def test_an_error_is_one_line_without_passwords(
 ) -> None:
     logger.debug("broker_view_lost error=%s", error)
     assert log.messages == [f"broker_view_lost error={shown}"]
-
-
-def _kombu_error() -> Exception:
-    from kombu.exceptions import OperationalError
-
-    return OperationalError("away")
-
-
-@pytest.mark.parametrize(
-    ("error", "has_traceback"),
-    [
-        (KeyError("x"), True),
-        (ConnectionResetError("x"), False),
-        (LedgerUnavailable("x"), False),
-        (_kombu_error(), False),
-    ],
-)
-def test_a_fault_of_ours_has_a_traceback_and_a_server_that_is_away_has_none(
-    log: pytest.LogCaptureFixture, error: Exception, has_traceback: bool
-) -> None:
-    logger.warning("pass_failed error=%s", error, exc_info=error)
-    assert (log.records[0].exc_info is not None) is has_traceback

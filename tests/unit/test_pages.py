@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from celery_reliable.operations.pages import BadCursor, Page, Position
-from celery_reliable.operations.views import as_json
+from celery_reliable.operations.pages import BadCursor, Position
 
 
 @given(ms=st.integers(0, 10**15), id_=st.text(max_size=80))
@@ -17,10 +16,6 @@ def test_a_cursor_leads_back_to_its_place(ms: int, id_: str) -> None:
     assert Position.of(place.cursor) == place
     assert place.cursor.isascii()
     assert set(place.cursor).isdisjoint("=/+&?# ")
-
-
-def test_no_cursor_is_the_beginning() -> None:
-    assert Position.of("") is None
 
 
 @given(st.text(min_size=1))
@@ -36,16 +31,3 @@ def test_what_is_no_cursor_is_refused_in_one_sentence(cursor: str) -> None:
     with pytest.raises(BadCursor, match="is no cursor") as caught:
         Position.of(cursor)
     assert len(str(caught.value)) < 250
-
-
-def test_a_page_as_plain_values() -> None:
-    page = Page((1, 2), "abc", 9)
-
-    assert not page.is_last
-    assert Page((), "", 0).is_last
-    assert as_json(page) == {
-        "items": [1, 2],
-        "cursor": "abc",
-        "looked_at": 9,
-        "is_last": False,
-    }

@@ -12,9 +12,9 @@ from celery_reliable import ReliableTask
 from celery_reliable.exceptions import ConfigurationError
 from celery_reliable.leases import matches
 from celery_reliable.ledger import LivingWorker
-from celery_reliable.message import HEIR, NAMED, Envelope, NamedWorkers
+from celery_reliable.message import HEIR, NAMED, NamedWorkers
 from celery_reliable.publishing.amqp import carry_on
-from celery_reliable.publishing.placement import Placement, placed, rename
+from celery_reliable.publishing.placement import placed, rename
 
 
 def nothing() -> None:
@@ -45,22 +45,6 @@ def test_a_pattern_is_about_the_name_and_one_with_an_at_about_the_host_too(
     assert matches(pattern, nodename) is is_meant
 
 
-def test_a_header_says_the_same_again() -> None:
-    named = NamedWorkers(("a", "b@c"), ("b",), ("", "celery"))
-
-    assert NamedWorkers.of({NAMED: named.as_header()}) == named
-    assert NamedWorkers.from_text(named.to_text()) == named
-    assert NamedWorkers.of({}) is None
-
-
-@pytest.mark.parametrize("told", ["gpu-*", 1, ["gpu-*"], ""])
-def test_a_header_that_nobody_understands_allows_nobody(told: object) -> None:
-    named = NamedWorkers.of({NAMED: told})
-
-    assert named is not None
-    assert not named.may_run("gpu-1@host")
-
-
 def test_the_one_with_the_least_to_do_gets_it_and_the_next_one_goes_to_the_other() -> None:
     fleet = living(("gpu-a@h", 1), ("gpu-b@h", 0), ("cpu@h", 0))
     named = NamedWorkers(("gpu-*",))
@@ -72,36 +56,6 @@ def test_the_one_with_the_least_to_do_gets_it_and_the_next_one_goes_to_the_other
         "gpu-a@h.dq2",
         "gpu-b@h.dq2",
     ]
-
-
-def test_who_is_preferred_gets_it_however_much_it_has_to_do() -> None:
-    fleet = living(("gpu-a@h", 0), ("gpu-b@h", 9))
-
-    place = placed(NamedWorkers(("gpu-*",), prefer=("gpu-b", "gpu-a")), fleet)
-
-    assert place is not None
-    assert place.routing_key == "gpu-b@h.dq2"
-
-
-def test_while_nobody_that_is_preferred_lives_it_goes_where_it_always_went() -> None:
-    named = NamedWorkers(prefer=("gpu-*",), home=("", "celery"))
-
-    assert placed(named, living(("cpu@h", 0))) == Placement("", "celery", named)
-
-
-def test_while_nobody_that_is_named_lives_it_waits() -> None:
-    assert placed(NamedWorkers(("gpu-*",)), living(("cpu@h", 0))) is None
-
-
-def test_a_stored_message_goes_to_the_other_place_and_is_otherwise_the_same() -> None:
-    sent = Envelope(b"[]", "application/json", "utf-8", {"id": "1"}, {"priority": 3}, "x", "y")
-    named = NamedWorkers(("gpu-*",))
-
-    again = Placement("", "gpu-a@h.dq2", named).readdressed(sent)
-
-    assert (again.exchange, again.routing_key) == ("", "gpu-a@h.dq2")
-    assert again.headers == {"id": "1", NAMED: {"only": ["gpu-*"]}}
-    assert (again.body, again.properties) == (sent.body, sent.properties)
 
 
 @pytest.mark.parametrize(
@@ -121,14 +75,6 @@ def test_options_that_cannot_work_are_refused(options: dict[str, Any], said: str
     assert said in str(refused.value)
 
 
-def test_a_call_that_names_nobody_is_refused() -> None:
-    app = Celery("named", broker="memory://", set_as_current=False)
-    task = app.task(base=ReliableTask, name="t", lazy=False, shared=False)(nothing)
-
-    with pytest.raises(ConfigurationError, match="only_workers"):
-        task.apply_async(only_workers=[""])
-
-
 @pytest.mark.parametrize(("moved", "pin"), [("{}", "gpu@h"), ('{"only": ["cpu*"]}', "")])
 def test_a_retry_of_a_member_that_was_moved_as_it_ran_is_still_one(moved: str, pin: str) -> None:
     headers = {NAMED: NamedWorkers(run="a run", pin="gpu@h", home=("", "q")).as_header()}
@@ -138,17 +84,6 @@ def test_a_retry_of_a_member_that_was_moved_as_it_ran_is_still_one(moved: str, p
     named = NamedWorkers.of(headers)
     assert named is not None
     assert (named.run, named.pin, named.home) == ("a run", pin, ("", "q"))
-
-
-def test_a_retry_that_goes_home_does_not_go_where_the_message_before_came_from() -> None:
-    named = NamedWorkers(prefer=("gpu-a",), home=("", "celery"))
-    retry: dict[str, Any] = {"headers": {}, "exchange": "", "routing_key": "gpu-a@host.dq2"}
-    placement = placed(named, [])
-    assert placement is not None
-
-    placement.put(retry)
-
-    assert (retry["exchange"], retry["routing_key"]) == ("", "celery")
 
 
 @pytest.mark.parametrize(

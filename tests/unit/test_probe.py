@@ -53,12 +53,6 @@ def signs(folder: Path, host: Host) -> Iterator[Signs]:
     found.stop()
 
 
-def sign_of(folder: Path) -> dict[str, Any]:
-    (path,) = folder.glob("*.json")
-    found: dict[str, Any] = json.loads(path.read_text())
-    return found
-
-
 def put(folder: Path, name: str, **changes: Any) -> None:
     """Write a file as of a worker that lives, but for *changes*."""
     folder.mkdir(exist_ok=True)
@@ -121,35 +115,6 @@ def test_who_has_ended_is_not_asked(folder: Path, changes: dict[str, Any]) -> No
     assert probe.problems("livez", str(folder), ["one@here"]) == []
     (reason,) = probe.problems("livez", str(folder), ["one@here", "gone@here"])
     assert "gone@here" in reason
-
-
-def test_a_process_that_nobody_has_reaped_has_ended() -> None:
-    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    identity = probe.identity_of(child.pid)
-    assert probe.is_there(identity)
-    child.kill()
-    try:
-        wait_for(lambda: not probe.is_there(identity), 10, "it has ended")
-    finally:
-        child.communicate()
-
-
-def test_all_that_are_there_are_asked(folder: Path) -> None:
-    put(folder, "one@here")
-    put(folder, "two@here", not_alive="stands")
-
-    assert len(probe.problems("livez", str(folder))) == 1
-    assert probe.problems("livez", str(folder), ["one@here"]) == []
-    assert len(probe.problems("livez", str(folder), ["one@here", "two@here"])) == 1
-
-
-def test_what_is_no_sign_is_none(folder: Path) -> None:
-    put(folder, "one@here")
-    for number, text in enumerate(("", "[]", "{", '{"identity": 7}', "\0")):
-        (folder / f"{number}.worker.json").write_text(text)
-    (folder / "note.txt").write_text("{}")
-
-    assert probe.problems("readyz", str(folder)) == []
 
 
 def test_a_worker_removes_what_dead_ones_left(folder: Path, host: Host) -> None:

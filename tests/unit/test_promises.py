@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from tests.support.promises import (
@@ -15,53 +13,9 @@ from tests.support.promises import (
     marked_below,
     page,
     promised,
-    read,
 )
 
 PROMISED, LIMIT = "What is promised", "What is not promised"
-
-PAGE_OF_TWO = """\
-Head
-====
-
-* **No promise.** Though it looks like one.
-
-What is promised
-================
-
-For all:
-
-* ``never-two`` **Never two
-  at once.** Two of one task
-
-  never run.
-* ``safe`` **Safe.**
-
-What is not promised
-====================
-
-* **Speed**, nor this.
-
-Settings
-========
-
-* **No promise** either.
-"""
-
-MODULE = """\
-@promise("safe", "never-two")
-@pytest.mark.parametrize("how", [1])
-def test_both(how): ...
-
-def test_none(): ...
-
-@promise("safe")
-def helper(): ...
-
-class TestThose:
-    @promise("gone")
-    def test_one(self): ...
-"""
 
 
 def test_every_promise_has_a_name_and_a_test_and_every_marker_a_promise() -> None:
@@ -73,26 +27,6 @@ def test_every_promise_has_a_name_and_a_test_and_every_marker_a_promise() -> Non
 def test_the_page_says_so() -> None:
     expected = page(promised(), marked_below(TESTS))
     assert PAGE.read_text("utf-8") == expected, "write it: python -m tests.support.promises"
-
-
-def test_bullets_of_two_sections_are_promises() -> None:
-    assert read(PAGE_OF_TWO) == [
-        Promise(PROMISED, "never-two", "Never two at once."),
-        Promise(PROMISED, "safe", "Safe."),
-        Promise(LIMIT, "", "**Speed**, nor this."),
-    ]
-
-
-def test_markers_are_found_at_tests_alone(tmp_path: Path) -> None:
-    below = tmp_path / "tests" / "unit"
-    below.mkdir(parents=True)
-    (below / "test_it.py").write_text(MODULE)
-    (below / "it.py").write_text(MODULE)
-    assert marked_below(tmp_path / "tests") == [
-        Found("tests/unit/test_it.py", "TestThose::test_one", "gone"),
-        Found("tests/unit/test_it.py", "test_both", "never-two"),
-        Found("tests/unit/test_it.py", "test_both", "safe"),
-    ]
 
 
 @pytest.mark.parametrize(

@@ -86,10 +86,3 @@ def test_a_task_that_names_its_base_does_not_get_the_apps_own_one() -> None:
         assert isinstance(both, app.Task)
         assert both.is_own
         assert both.acks_late
-
-
-def test_an_app_may_have_a_base_for_all_its_tasks() -> None:
-    with make_app(task_cls="celery_reliable:ReliableTask") as app:
-        task: Any = app.task(body, name="bases.plain", shared=False)
-        assert isinstance(task, app.Task)
-        assert isinstance(task, ReliableTask)

@@ -16,7 +16,7 @@ from tests.ledger.driver import mutants
 from tests.ledger.driver.hashing import fix_order_of_sets
 
 
-def main() -> int:
+def main(words: list[str] | None = None) -> int:
     """Run what the command line says; 1 if a world has a fault."""
     parser = argparse.ArgumentParser(prog="python -m tests.ledger.driver", description=__doc__)
     parser.add_argument("--seed", type=int, help="run this world alone, with all its steps")
@@ -30,7 +30,7 @@ def main() -> int:
     parser.add_argument(
         "--control", action="store_true", help="without the fault, in the same climate"
     )
-    options = parser.parse_args()
+    options = parser.parse_args(words)
     fix_order_of_sets("tests.ledger.driver")
     if options.mutant:
         mutants.put_back(options.mutant, is_control=options.control)

@@ -43,7 +43,7 @@ def orders(run: Callable[[list[int]], list[int]], most: int | None = None) -> It
         order = taken
 
 
-def main() -> int:
+def main(words: list[str] | None = None) -> int:
     """Run what the command line says; 1 if an order has a fault."""
     parser = argparse.ArgumentParser(prog="python -m tests.ledger.driver.interleavings")
     parser.add_argument("--pair", help="this one alone")
@@ -62,7 +62,7 @@ def main() -> int:
     parser.add_argument(
         "--loosened", action="store_true", help="with a script that compares less (`loosened`)"
     )
-    options = parser.parse_args()
+    options = parser.parse_args(words)
     fix_order_of_sets("tests.ledger.driver.interleavings")
     if options.loosened:
         mutants.put_in(LOOSENED[options.pair])

@@ -740,7 +740,9 @@ class _Finder(PathFinder):
         if not name.startswith(f"{_PACKAGE}."):
             return None
         spec = super().find_spec(name, path, target)
-        if spec is not None and isinstance(spec.loader, SourceFileLoader):
+        if spec is None or not isinstance(spec.loader, SourceFileLoader) or chosen is None:
+            return spec
+        if str(spec.loader.path).rpartition(f"/{_PACKAGE}/")[2] in chosen.changes:
             spec.loader = _Loader(spec.loader.name, spec.loader.path)
         return spec
 

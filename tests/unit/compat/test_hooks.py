@@ -31,14 +31,6 @@ from celery_reliable.compat.relied import (
     Used,
 )
 
-#: The releases of `tox run -e oldest`, and of the newest that were there.
-CHECKED = {
-    "Celery": {"5.6.3", "5.7.0"},
-    "kombu": {"5.7.0"},
-    "billiard": {"4.3.2"},
-    "redis-py": {"6.4.0", "8.1.0"},
-}
-
 #: What belongs to another function of its module, and types.
 _BESIDE = {"SUCCESS_BEGINS", "Traced", "Tracer", "kept_connection", "noted"}
 
@@ -224,30 +216,19 @@ def _measure(monkeypatch: pytest.MonkeyPatch, hook: Hook, wrap: Callable[[Any], 
 
 
 @pytest.mark.parametrize("how", WRAPPERS)
-@pytest.mark.parametrize("hook", HOOKS, ids=lambda hook: hook.name)
 def test_what_is_measured_by_somebody_else_is_not_missing(
-    monkeypatch: pytest.MonkeyPatch, hook: Hook, how: str
+    monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     """Who traces Celery puts functions of his own before its own; workers start all the same."""
-    _measure(monkeypatch, hook, WRAPPERS[how])
-    monkeypatch.setattr(relied, "HOOKS", [hook])
-    assert list(relied.missing({hook.part})) == []
+    for hook in HOOKS:
+        _measure(monkeypatch, hook, WRAPPERS[how])
+    assert list(relied.missing(Part)) == []
 
 
 def test_nobody_is_refused_for_what_he_does_not_use(monkeypatch: pytest.MonkeyPatch) -> None:
     _set_no_more(monkeypatch, "billiard.pool:Pool._cache")
     assert list(compat.missing({Part.WORKER, Part.REDIS_BROKER})) == []
     assert {finding.severity for finding in compat.missing({Part.PREFORK})} == {"error"}
-
-
-@pytest.mark.parametrize("hook", HOOKS, ids=lambda hook: hook.name)
-def test_each_says_why_on_which_releases_and_what_breaks(hook: Hook) -> None:
-    text = " ".join((inspect.getdoc(hook.function) or "").split())
-    told = re.search(r"Checked on (.+?)\. ", text)
-    assert told is not None
-    assert "Without it " in text
-    for package, releases in re.findall(r"(Celery|kombu|billiard|redis-py) ([\d. and]+)", told[1]):
-        assert set(re.findall(r"\d+\.\d+\.\d+", releases)) <= CHECKED[package]
 
 
 def test_each_function_of_the_folder_says_what_it_relies_on() -> None:
