@@ -12,12 +12,10 @@ import pytest
 from billiard.exceptions import TimeLimitExceeded
 
 from celery_reliable.ledger.scripts import script
-from celery_reliable.orders import OrderKind
 from tests.integration.conftest import TWO_QUEUES, Project
 from tests.integration.figures import record_of
 from tests.integration.project.awkward import add_tasks
 from tests.integration.shifts import POOL
-from tests.integration.test_stop_button import give, resume, wait_until_obeyed
 from tests.support.acl import granted
 from tests.support.processes import Worker
 from tests.support.proxy import RedisProxy
@@ -150,76 +148,6 @@ def test_what_came_to_a_lost_connection_begins_when_there_is_another(
         assert pooled.send("work", 0).get(timeout=10) == "worked"
 
 
-def begun_as_it_is_cut(project: Project, proxy: RedisProxy, other: Worker) -> Any:
-    """A task that a worker behind the proxy has begun, whose connection is lost before it has read
-    what is answered behind the message.  The *other* worker takes what it gives back.
-    """
-    for n in range(10):
-        wait_until_idle(project)
-        other.freeze()
-        wait_for(lambda: len(waits(project)) == 1, 10, "the server has ended the other's wait")
-        cut = proxy.drop_reply("LMOVE", containing="inbox")
-        wait_for(lambda cut=cut: cut.matched, 10, "the next wait")
-        # Who has waited longer is served first.
-        other.thaw()
-        try:
-            wait_for(lambda: len(waits(project)) == 2, 0.8, "both wait")
-        except AssertionError:
-            # That wait was over, and was cut without a message.
-            continue
-        result = project.send("gate", f"gate {n}")
-        run = project.effects.run_of(result.id)
-        if run.worker.startswith("one@"):
-            return result, run, f"gate {n}"
-        # That wait was over just then.
-        project.effects.open_gate(f"gate {n}")
-        result.get(timeout=10)
-    raise AssertionError("it was never cut as a task began")
-
-
-def test_what_begins_as_the_connection_is_lost_runs_once(
-    pooled: Project, proxy: RedisProxy
-) -> None:
-    """No process has said yet that it begins, when Celery forgets what none has accepted."""
-    soon = {"SWEEP_SECONDS": 1, "LEASE_SECONDS": 4, "QUEUED_SECONDS": 8}
-    near = pooled.with_settings(reliable=soon)
-    one = start(near.with_settings(broker_url=proxy.url()))
-    other = start(near, "two", concurrency=2)
-    near.send("work", 0).get(timeout=10)
-    result, run, gate = begun_as_it_is_cut(near, proxy, other)
-    assert [run.pid] == one.children()
-    client = near.redis.client()
-    # Each worker looks at its claims after half a second, and at what others have after a second.
-    since, _ = client.time()
-    wait_for(lambda: client.time()[0] > since + 5, 20, "some passes")
-    assert [(one.attempt, one.pid) for one in near.effects.runs(result.id)] == [(1, run.pid)]
-    near.effects.open_gate(gate)
-    assert result.get(timeout=10) == gate
-    assert len(near.effects.runs(result.id)) == 1
-    wait_for(lambda: not client.keys("unacked:*"), 10, "it is acknowledged")
-    # Both take what comes from now on.
-    for sent in [near.send("work", 0.2) for _ in range(6)]:
-        assert sent.get(timeout=20) == "worked"
-
-
-def test_what_comes_to_a_process_that_is_busy_by_then_is_run_by_another(pooled: Project) -> None:
-    """What has an ETA begins without a message, while the worker waits for one to claim."""
-    start(pooled)
-    pooled.send("work", 0).get(timeout=10)
-    gate = pooled.send("gate", "shut", countdown=3)
-    pooled.effects.run_of(gate.id)
-    behind = pooled.send("work", 0)
-    # Nobody has claimed what nobody runs.
-    wait_for(lambda: record_of(pooled.redis, behind.id).get("state") == "queued", 5, "it is queued")
-    start(pooled, "two")
-    assert behind.get(timeout=20) == "worked"
-    (run,) = pooled.effects.runs(behind.id)
-    assert run.worker.startswith("two@")
-    pooled.effects.open_gate("shut")
-    assert gate.get(timeout=10) == "shut"
-    assert len(pooled.effects.runs(gate.id)) == 1
-
-
 def test_a_queue_more_and_less_while_it_waits(pooled: Project) -> None:
     one = start(pooled)
     name = f"one@{os.uname().nodename}"
@@ -237,16 +165,6 @@ def test_a_queue_more_and_less_while_it_waits(pooled: Project) -> None:
     assert control.add_consumer("celery", reply=True, timeout=10)
     assert left.get(timeout=10) == "worked"
     assert one.is_running, name
-
-
-def test_priorities_are_seen_and_heeded_from_then_on(pooled: Project) -> None:
-    start(pooled)
-    assert pooled.send("work", 0).get(timeout=10) == "worked"
-    wait_until_idle(pooled)
-    assert pooled.send("work", 0, priority=3).get(timeout=10) == "worked"
-    wait_for(lambda: waits(pooled, "brpop") and not waits(pooled), 10, "it waits for all lists")
-    for priority in (9, 0, 3, 6):
-        assert pooled.send("work", 0, priority=priority).get(timeout=10) == "worked"
 
 
 def test_who_has_told_kombu_of_priorities_waits_for_all_from_the_start(pooled: Project) -> None:
@@ -285,47 +203,6 @@ def test_a_user_without_the_rights_pops(pooled: Project) -> None:
     wait_for(lambda: waits(narrow, "brpop"), 10, "it pops")
 
 
-def test_a_full_server_is_worked_off(pooled: Project) -> None:
-    start(pooled)
-    assert pooled.send("work", 0).get(timeout=10) == "worked"
-    results = [pooled.send("work", 0.2) for _ in range(5)]
-    client = pooled.redis.client()
-    client.config_set("maxmemory", 1)
-    wait_for(lambda: not client.exists("celery"), 20, "they are taken")
-    wait_for(lambda: pooled.effects.runs(results[-1].id), 20, "the last has begun")
-    client.config_set("maxmemory", 0)
-    for one in results:
-        assert one.get(timeout=20) == "worked"
-        assert len(pooled.effects.runs(one.id)) == 1
-    wait_for(lambda: waits(pooled), 30, "it waits as before")
-
-
-def test_a_server_that_has_forgotten_the_script_learns_it_again(pooled: Project) -> None:
-    start(pooled)
-    assert pooled.send("work", 0).get(timeout=10) == "worked"
-    for _ in range(3):
-        wait_until_idle(pooled)
-        pooled.redis.client().script_flush()
-        assert pooled.send("work", 0).get(timeout=10) == "worked"
-
-
-def test_an_order_that_is_heard_while_it_waits_is_obeyed(pooled: Project) -> None:
-    start(pooled)
-    pooled.send("work", 0).get(timeout=10)
-    wait_until_idle(pooled)
-    for kind, target in ((OrderKind.STRIKE, "project.work"), (OrderKind.PAUSE, "celery")):
-        order = give(pooled, kind, target)
-        wait_until_obeyed(pooled)
-        stopped = pooled.send("work", 0)
-        # Whatever the worker waited for as it heard of the order is over by then.
-        began, _ = pooled.redis.client().time()
-        wait_for(lambda: pooled.redis.client().time()[0] > began + 2, 10, "some time")  # noqa: B023
-        assert not pooled.effects.runs(stopped.id)
-        resume(pooled, order)
-        assert stopped.get(timeout=30) == "worked"
-        assert len(pooled.effects.runs(stopped.id)) == 1
-
-
 def test_a_time_limit_that_is_set_by_remote_command_is_for_the_next_task(pooled: Project) -> None:
     """Celery's own prefork goes on by the limit that the task had as the worker started."""
     start(pooled)
@@ -362,30 +239,6 @@ def test_what_comes_to_a_worker_that_stops_goes_back(
     assert len(pooled.effects.runs(result.id)) == 1
 
 
-def test_what_comes_as_a_worker_begins_to_stop_does_not_wait_for_its_tasks(
-    pooled: Project,
-) -> None:
-    one = start(pooled, concurrency=2)
-    gate = pooled.send("gate", "long")
-    pooled.effects.run_of(gate.id)
-    wait_until_idle(pooled)
-    one.signal_main(signal.SIGTERM)
-    sent, began = [], pooled.effects.now()
-    # Its main loop sees the signal within half a second, and ends then.
-    wait_for(lambda: pooled.effects.now() > began + 0.5, 5, "it begins to stop")
-    while pooled.effects.now() < began + 2:
-        sent.append(pooled.send("work", 0))
-        at = pooled.effects.now()
-        wait_for(lambda: pooled.effects.now() > at + 0.05, 5, "the next moment")  # noqa: B023
-    start(pooled, "two")
-    for result in sent:
-        assert result.get(timeout=20) == "worked"
-        assert len(pooled.effects.runs(result.id)) == 1
-    pooled.effects.open_gate("long")
-    assert gate.get(timeout=10) == "long"
-    one.wait_until_ended()
-
-
 @pytest.mark.parametrize("name", ["work", "plain_work"])
 @pytest.mark.parametrize(
     "told", [{"worker_prefetch_multiplier": 1}, {"worker_disable_prefetch": True}]
@@ -412,19 +265,3 @@ def test_what_comes_to_a_worker_that_may_fetch_no_more_by_then_is_run_by_another
     (run,) = pooled.effects.runs(behind.id)
     assert run.worker.startswith("two@")
     assert one.is_running
-
-
-def test_a_task_that_may_not_be_lost_is_not_charged_with_a_worker_that_vanished_as_it_waited(
-    pooled: Project,
-) -> None:
-    strict = pooled.with_settings(
-        reliable={"MAX_LOSSES": 0, "LEASE_SECONDS": 4, "SWEEP_SECONDS": 1}
-    )
-    one = start(strict)
-    strict.send("work", 0).get(timeout=10)
-    result = sent_to_frozen(strict, one, "work", 0)
-    one.kill_group()
-    start(strict, "two")
-    assert result.get(timeout=20) == "worked"
-    (run,) = strict.effects.runs(result.id)
-    assert run.attempt == 1

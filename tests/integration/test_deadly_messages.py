@@ -6,15 +6,13 @@ from collections.abc import Callable
 
 import pytest
 
-from celery_reliable.ledger.scripts import script
 from celery_reliable.model import Reason
 from celery_reliable.operations.dead_letters import DeadLetters
 from tests.integration.conftest import Project
-from tests.integration.figures import DEAD, RECORD, WORKERS, wait_until_settled
+from tests.integration.figures import DEAD, RECORD, WORKERS
 from tests.integration.project.explosive import BOMB, add_tasks
 from tests.support.processes import Worker
 from tests.support.promises import promise
-from tests.support.proxy import RedisProxy
 from tests.support.rabbit_server import RabbitServer
 from tests.support.waiting import wait_for
 
@@ -89,16 +87,6 @@ def test_it_is_dead_lettered_and_what_was_fetched_with_it_is_not_charged(
         wait_for(lambda: not client.hexists(RECORD + bomb.id, "owed"), 20, "it is announced")
         assert brief.app.AsyncResult(bomb.id).state == "FAILURE"
     assert worker.is_running
-
-
-def test_what_never_came_back_is_opened_without_a_word(brief: Project, proxy: RedisProxy) -> None:
-    behind = brief.with_settings(broker_url=proxy.url())
-    words = proxy.watch(script=script("open").sha)
-    behind.start_worker("one", app=EXPLOSIVE, options=MANY)
-    for _ in range(5):
-        behind.send("work", 0).get(timeout=10)
-    wait_until_settled(brief.redis, 15)
-    assert words.matched == 0
 
 
 def test_whoever_tells_of_one_that_nobody_has_opened_survives_it(brief: Project) -> None:

@@ -5,7 +5,6 @@ The heartbeat's thread runs in this process, behind a proxy, and passes run besi
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Iterator
@@ -178,57 +177,3 @@ def test_who_starts_in_an_outage_waits(alive: Alive, proxy: RedisProxy, what: st
     assert not starting.is_alive()
     assert alive.lease() is not None
     assert alive.process.surely_holds(alive.process.id)
-
-
-def test_a_full_redis_takes_a_worker_and_its_beats(alive: Alive, redis_server: RedisServer) -> None:
-    client: Any = redis_server.client()
-    client.config_set("maxmemory", 1)
-    alive.heartbeat.register()
-    alive.heartbeat.start()
-    worker = alive.sweeper.ledger.keys.worker(alive.process.id)
-    before = int(client.hget(worker, "renewals"))
-    wait_for(lambda: int(client.hget(worker, "renewals")) >= before + 3, 10, "three beats")
-    client.config_set("maxmemory", 0)
-
-    assert alive.process.surely_holds(alive.process.id)
-
-
-def test_a_refused_beat_is_told_of_rarely(
-    alive: Alive, redis_server: RedisServer, caplog: pytest.LogCaptureFixture
-) -> None:
-    alive.start()
-    client: Any = redis_server.client()
-    workers = alive.sweeper.ledger.keys.workers
-    with caplog.at_level(logging.WARNING, "celery_reliable"):
-        # At once: a beat in between would find that the worker is registered no more.
-        with client.pipeline() as both:
-            both.rename(workers, "aside")
-            both.set(workers, "of another type, which the server refuses")
-            both.execute()
-        asked = calls(client)
-        wait_for(lambda: calls(client) >= asked + 10, 15, "ten beats are refused")
-        client.rename("aside", workers)
-
-    # Passes of another test may still look for their server in this process.
-    told = [one for one in caplog.records if one.module == "heartbeat"]
-    assert len(told) == 1
-    assert told[0].exc_info is None
-    wait_for(lambda: alive.process.surely_holds(alive.process.id), 5, "it is renewed")
-
-
-def calls(client: Any) -> int:
-    """How often scripts were called, refused ones included."""
-    found = client.info("commandstats").get("cmdstat_evalsha", {})
-    return int(found.get("calls", 0)) + int(found.get("failed_calls", 0))
-
-
-def test_a_connection_that_is_made_when_it_is_needed(project: Project, proxy: RedisProxy) -> None:
-    """A ledger for one thread is made while its server is away."""
-    far = project.with_settings(broker_url=proxy.url())
-    proxy.stall()
-    ledger = reliable_of(far.app).own_ledger(
-        reply_timeout_seconds=0.2, patience_seconds=0, single=True
-    )
-    proxy.mend()
-    assert ledger.workers.time_ms() > 0
-    ledger.close()

@@ -18,7 +18,7 @@ from celery_reliable import PublishUnknown
 from celery_reliable.app import reliable_of
 from celery_reliable.message import Stamp
 from tests.integration.conftest import Project
-from tests.integration.figures import RECORD, record_of, wait_until_gone
+from tests.integration.figures import record_of, wait_until_gone
 from tests.support.processes import REPOSITORY
 
 TRACE = {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
@@ -90,22 +90,6 @@ def test_a_copy_of_the_headers_is_recorded_and_stamped(copying: None, project: P
     # It is the message of that record, by the publication that it names.
     assert Stamp.of(headers).epoch == record.epoch
     assert json.loads(record.message)["headers"]["reliable"] == headers["reliable"]
-
-
-def test_a_copy_is_parked_with_its_stamp(copying: None, project: Project) -> None:
-    result = project.send("work", 0.01, countdown=3600)
-    record = reliable_of(project.app).ledger.find(result.id)
-    assert record is not None
-    assert record.state.value == "parked"
-    with project.redis.client() as client:
-        assert client.llen("celery") == 0
-
-
-def test_several_are_recorded_by_one_producer(copying: None, project: Project) -> None:
-    results = [project.send("work", 0.01) for _ in range(3)]
-    with project.redis.client() as client:
-        assert all(client.exists(RECORD + result.id) for result in results)
-        assert client.llen("celery") == 3
 
 
 def test_what_is_sent_without_its_id_is_not_taken_for_published(

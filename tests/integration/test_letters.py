@@ -19,7 +19,6 @@ from tests.integration.conftest import Project
 from tests.integration.figures import DUE, RECORD
 from tests.integration.letters import put
 from tests.integration.project.deadly import add_starving
-from tests.support.promises import promise
 from tests.support.waiting import wait_for
 
 
@@ -124,40 +123,6 @@ def test_a_letter_says_that_memory_ran_out(
     assert group.group.cause == "child_lost, SIGKILL, out of memory"
 
 
-@promise("poison-stops")
-def test_poison_is_dead_lettered_after_its_losses(project: Project, letters: DeadLetters) -> None:
-    project.start_worker("one")
-    result = project.send("poison")
-
-    letter = buried(letters, result.id, 60)
-
-    assert len(project.effects.runs(result.id)) == 4
-    assert (letter.reason, letter.attempts, letter.losses) == (Reason.LOST, 4, 4)
-    pid = project.effects.runs(result.id)[-1].pid
-    assert letter.exception == f"child_lost: signal 9 (SIGKILL), pid {pid}"
-    assert letter.exception in str(project.app.AsyncResult(result.id).result)
-    assert [(entry.what, entry.cause) for entry in letter.history] == [
-        ("lost", f"child_lost: signal 9 (SIGKILL), pid {run.pid}")
-        for run in project.effects.runs(result.id)
-    ]
-    assert [entry.attempt for entry in letter.history][:4] == [1, 2, 3, 4]
-    assert all(entry.owner for entry in letter.history[:4])
-    assert project.app.AsyncResult(result.id).state == "FAILURE"
-
-
-def test_a_discarded_letter_is_gone(project: Project, letters: DeadLetters) -> None:
-    put(project, "unwanted")
-
-    letters.discard("unwanted")
-
-    assert letters.count() == 0
-    assert not project.redis.client().keys(RECORD + "*")
-    for touch in (letters.get, letters.discard, letters.replay):
-        with pytest.raises(UnknownDeadLetter, match="unwanted") as caught:
-            touch("unwanted")
-        assert caught.value.task_id == "unwanted"
-
-
 def test_a_replayed_message_starts_anew_and_keeps_the_rest(
     project: Project, letters: DeadLetters
 ) -> None:
@@ -208,19 +173,6 @@ def test_a_replay_while_the_broker_is_away_is_left_to_the_sweeper(
     assert record.state.value == "queued"
     assert ledger_server.client().zscore("{reliable:0}:due", "patient")
     split.close()
-
-
-def test_a_replay_learns_the_servers_generation(project: Project, letters: DeadLetters) -> None:
-    ledger = reliable_of(project.app).ledger
-    put(project, "old")
-    ledger.generation = "7"
-
-    letters.replay("old")
-
-    record = ledger.find("old")
-    assert record is not None
-    generation = Envelope.from_text(record.message).headers["reliable"].partition(":")[0]
-    assert generation == ledger.generation != "7"
 
 
 def test_what_no_worker_can_read_is_shown_on_request_and_never_replayed(

@@ -81,20 +81,6 @@ def lose(sweeper: Sweeper, claim: Claim) -> Record | None:
     return sweeper.ledger.find(claim.task_id)
 
 
-@pytest.mark.parametrize("date_done", [AHEAD, BEHIND])
-def test_an_attempt_that_stored_its_success_is_settled_whatever_its_clock(
-    project: Project, sweeper: Sweeper, date_done: str
-) -> None:
-    _, claim = begin(project, ROW)
-    record = sweeper.ledger.find(ROW)
-    assert record is not None
-    name = f"{record.epoch}/{claim.attempt}/{claim.token}"
-
-    store(project, ROW, **STOCK, date_done=date_done, reliable=name)
-
-    assert lose(sweeper, claim) is None
-
-
 @promise("late-changes-nothing")
 def test_a_zombies_success_settles_no_later_attempt(project: Project, sweeper: Sweeper) -> None:
     ledger, zombie = begin(project, ROW)
@@ -145,16 +131,6 @@ def look(project: Project, sweeper: Sweeper, task_id: str) -> tuple[Record | Non
     return sweeper.ledger.find(task_id), report.resent
 
 
-@pytest.mark.parametrize("date_done", [AHEAD, BEHIND])
-def test_what_a_worker_without_the_package_has_run_is_over_whatever_its_clock(
-    project: Project, sweeper: Sweeper, date_done: str
-) -> None:
-    task_id = project.send("work", 0).id
-    store(project, task_id, **STOCK, date_done=date_done)
-
-    assert look(project, sweeper, task_id) == (None, 0)
-
-
 @pytest.mark.parametrize("how", ["by the package", "without it"])
 @pytest.mark.parametrize("task_id", [ROW, "0a4f3bd6-8d3c-4f0e-9d53-2a8a5b4e6f10"])
 def test_what_a_former_life_has_left_does_not_end_the_next(
@@ -173,23 +149,6 @@ def test_what_a_former_life_has_left_does_not_end_the_next(
     # What is stored after that is of this life.
     store(project, task_id, **STOCK, date_done=BEHIND)
     assert look(project, sweeper, task_id) == (None, 0)
-
-
-def test_what_a_former_life_has_left_does_not_end_a_canvas(
-    project: Project, sweeper: Sweeper
-) -> None:
-    for number, marked in enumerate(({}, {"reliable": "0-1/1/token"})):
-        task_id = f"{ROW}-{number}"
-        store(project, task_id, **STOCK, date_done=AHEAD, **marked)
-        ledger, claim = begin(project, task_id)
-        assert ledger.bequeath(claim, heir="heir").is_used
-        seen = "nothing" if marked else f"SUCCESS {AHEAD}"
-        ledger.replace(claim, due_in_ms=0, stored=seen)
-
-        assert look(project, sweeper, task_id)[0] is not None
-        # A member of another base has ended it.
-        store(project, task_id, **STOCK, date_done=BEHIND)
-        assert look(project, sweeper, task_id)[0] is None
 
 
 @pytest.mark.parametrize(("name", "state"), [("work", "SUCCESS"), ("failing", "FAILURE")])

@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
-from celery_reliable.app import reliable_of
-from celery_reliable.message import Stamp
-from celery_reliable.model import Cause, Reason, State, SweepReport, TaskRef
-from celery_reliable.recovery.broker_view import BrokerView
-from celery_reliable.recovery.dead_workers import DeadWorkers
-from celery_reliable.recovery.losses import Losses
-from tests.integration.claiming import claimed, register
 from tests.integration.commands import Ran, run_celery
 from tests.integration.conftest import APP, ONE_EACH, SOON, Project
 from tests.integration.figures import RECORD, waiting_clients
@@ -148,60 +140,3 @@ def test_what_waits_for_workers_by_their_names_is_run_by_any_when_the_package_go
     for result in (runs, *in_its_queue, preferred, waits, *members):
         wait_for(lambda r=result: project.effects.finished(r.id), 30, "it ran at a stock worker")
         assert len(project.effects.finished(result.id)) == 1
-
-
-def test_release_sends_what_was_lost_with_its_message_behind_what_waits(
-    project: Project, stock_project: Project, tmp_path: Path
-) -> None:
-    client = project.redis.client()
-    lost = project.send("work", 0.01)
-    client.delete("celery")
-    waiting = project.send("plain_work", 0.01)
-    ledger = reliable_of(project.app).ledger
-    register(ledger, "gone", lease_ms=1)
-    claim = claimed(ledger, lost.id)
-    ledger.lose(claim, Cause.NO_OUTCOME, max_losses=1, due_in_ms=60_000, is_unsent=True)
-    assert release(project, tmp_path).json["sent"] == 1
-    stock_project.start_worker("stock")
-    for result in (lost, waiting):
-        wait_for(lambda r=result: project.effects.finished(r.id), 20, "it ran at a stock worker")
-
-
-@pytest.mark.parametrize("how", ["released", "recovered"])
-def test_no_message_is_returned_that_its_task_is_done_with(
-    project: Project, tmp_path: Path, how: str
-) -> None:
-    client, ledger = project.redis.client(), reliable_of(project.app).ledger
-    client.sadd("celery-reliable.unacked:reliable", "unacked:gone")
-    register(ledger, "gone", lease_ms=1, unacked="unacked:gone")
-    claims, records = [], []
-    for tag in ("buried", "retried", "lost"):
-        task_id = project.send("work", 0.01).id
-        client.hset("unacked:gone", tag, b"1 celery\n" + client.rpop("celery"))
-        record = ledger.find(task_id)
-        assert record is not None
-        claims.append(claimed(ledger, task_id, tag))
-        records.append(record)
-    # Its worker was killed before what was acknowledged was removed.
-    ledger.bury(claims[0], Reason.FAILED, exception="", traceback="")
-    ledger.record(
-        TaskRef(claims[1].task_id, records[1].name),
-        epoch="1-again",
-        state=State.PARKED,
-        due_in_ms=60_000,
-        message=records[1].message.replace(records[1].epoch, "1-again"),
-        claim=claims[1],
-    )
-    if how == "released":
-        assert release(project, tmp_path).code == 0
-    else:
-        (lease,), broker = ledger.workers.leases(), BrokerView(project.app)
-        recovery = DeadWorkers(project.app, ledger, broker, Losses(project.app, ledger))
-        recovery.recover(lease, SweepReport())
-        broker.close()
-    assert not client.exists("unacked:gone")
-    headers = [json.loads(one)["headers"] for one in client.lrange("celery", 0, -1)]
-    epochs = {one["id"]: Stamp.of(one).epoch for one in headers}
-    assert len(headers) == len(epochs)
-    parked = {claims[1].task_id: "1-again"} if how == "released" else {}
-    assert epochs == {claims[2].task_id: records[2].epoch, **parked}

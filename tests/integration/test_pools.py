@@ -17,7 +17,6 @@ from tests.integration.project.factory import Settings
 from tests.integration.project.pooled import add_tasks
 from tests.support.processes import Worker
 from tests.support.promises import promise
-from tests.support.proxy import RedisProxy
 from tests.support.waiting import wait_for
 
 LEASE_SECONDS = 4
@@ -213,56 +212,6 @@ def test_an_order_that_stops_what_runs_lets_it_end_and_says_so(
     wait_until_settled(project.redis, 30)
     assert [run.outcome for run in project.effects.runs(task.id)] == ["finished"]
     assert [run.outcome for run in project.effects.runs(later.id)] == ["finished"]
-
-
-@pytest.mark.keeps_fetched
-@promise("never-two")
-def test_a_copy_of_a_taken_attempts_message_does_not_run_beside_it(
-    project: Project, start: Start
-) -> None:
-    client = project.redis.client()
-    # Nobody consumes yet: the message can be seen in its queue.
-    result = project.send("overlong", 10.0)
-    [copy] = client.lrange("celery", 0, -1)
-    start("one", "threads")
-    first = project.effects.run_of(result.id)
-    wait_for(lambda: client.hget(RECORD + result.id, "state") == b"queued", 20, "taken")
-
-    # Where only another worker finds it.
-    start("two", "prefork", "-Q", "elsewhere")
-    client.lpush("elsewhere", copy)
-
-    wait_for(lambda: not client.llen("elsewhere"), 20, "the copy fetched")
-    assert result.get(timeout=30) == "run 2"
-    assert not project.effects.overlaps()
-    assert project.effects.runs(result.id)[1].started_at - first.started_at >= 10
-    wait_until_settled(project.redis, 10)
-
-
-def test_greenlets_that_have_ended_are_followed_at_once(project: Project, start: Start) -> None:
-    start("one", "gevent", "-c", "10", "--prefetch-multiplier", "1")
-    for _ in range(150):
-        project.send("work", 0, ignore_result=True)
-    # A consumer that is told late of free greenlets would take two seconds for every ten tasks.
-    wait_for(lambda: len(project.effects.finished()) == 150, 20, "all of them ran")
-
-
-@promise("nothing-lost")
-def test_a_greenlet_whose_limit_is_up_before_its_claim_is_not_stuck(
-    project: Project, proxy: RedisProxy
-) -> None:
-    add_tasks(project.app)
-    beyond = {**project.settings.reliable, "REDIS_URL": proxy.url()}
-    far = project.with_settings(reliable=beyond)
-    far.start_worker("one", app="tests.integration.project.pooled", pool="gevent", concurrency=2)
-    assert project.send("work", 0).get(timeout=30) == "worked"
-    proxy.stall()
-    result, sent_at = project.send("work", 0, time_limit=1), project.effects.now()
-    wait_for(lambda: project.effects.now() - sent_at > 3, 30, "its limit is up")
-    proxy.mend()
-
-    assert result.get(timeout=60) == "worked"
-    wait_until_settled(project.redis, 60)
 
 
 @pytest.mark.parametrize("backend", ["one for each", "one for all"])

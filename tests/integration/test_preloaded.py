@@ -15,7 +15,6 @@ from tests.integration.commands import entry_point_path
 from tests.integration.conftest import Project
 from tests.support import preloaded
 from tests.support.processes import REPOSITORY, CeleryProcess
-from tests.support.waiting import wait_for
 
 # An app that tells what it finds as it is loaded, and ends the process as Python does.
 TELLING = """
@@ -120,24 +119,6 @@ def test_it_finds_what_one_finds_that_starts_anew(
         found[name] = asdict(Told(**start_of))
     assert found["forked"] == found["anew"]
     assert (folder / "log").read_text().count("out\nerr\n") == 2
-
-
-def test_two_of_them_do_not_draw_the_same_numbers(folder: Path) -> None:
-    for name in ("one", "two"):
-        start(folder, name).wait_until_ended()
-    one, two = told(folder, "one", "random"), told(folder, "two", "random")
-    assert isinstance(one, list)
-    assert isinstance(two, list)
-    assert not set(one) & set(two)
-
-
-def test_its_end_by_a_signal_is_told_as_one(folder: Path) -> None:
-    process = start(folder, "killed", code="goes on")
-    wait_for((folder / "killed.random").exists, 20, "its start")
-    assert process.exit_code is None
-    process.kill_main()
-    assert process.exit_code == -9
-    assert process.survivors() == []
 
 
 def test_the_workers_of_the_suite_are_forked(project: Project) -> None:

@@ -197,12 +197,3 @@ def test_an_effect_within_another_is_done_once(shop: Shop) -> None:
     shop.wait_for({1: "succeeded"})
     assert shop.ask("select id, task_attempt from shop_order") == {1: 2}
     assert shop.bookings() == {1: 1, -1: 1}
-
-
-def test_an_effect_that_is_rolled_back_with_what_is_around_it_may_be_done_again(shop: Shop) -> None:
-    shop.worker("one")
-    shop.create(1, 1)
-    shop.run("from shop.tasks import bill_within\nbill_within.delay(1)")
-    shop.wait_for({1: "succeeded"})
-    assert shop.bookings() == {1: 1}
-    assert shop.ask("select id, task_result from shop_order") == {1: '"booked"'}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -119,78 +119,6 @@ def test_behind_sentinel_a_message_is_sent_with_its_record(
     assert [one for one in asked if one in (b"EVALSHA", b"LPUSH")] == [b"EVALSHA", b"LPUSH"]
     assert client.llen("celery") == 2
     assert client.exists(RECORD + sent.id)
-
-
-@promise("one-server")
-def test_behind_sentinel_a_result_is_stored_with_the_settlement(
-    project: Project, replica: RedisServer, sentinel: Sentinel
-) -> None:
-    options = ("broker_transport_options", "result_backend_transport_options")
-    behind = project.with_settings(
-        broker_url=sentinel.url(),
-        result_url=sentinel.url(db=1),
-        celery=dict.fromkeys(options, sentinel.options),
-    )
-    behind.start_worker("one")
-    assert behind.send("work", 0.01).get(timeout=15) == "worked"
-    client = project.redis.client()
-    client.config_set("slowlog-log-slower-than", 0)
-    client.slowlog_reset()
-    result = behind.send("work", 0.01)
-    assert result.get(timeout=15) == "worked"
-    client.config_set("slowlog-log-slower-than", -1)
-    key = b"celery-task-meta-" + result.id.encode()
-    asked = [entry["command"].split()[:2] for entry in client.slowlog_get(1000)]
-    # Celery's own command is SETEX.
-    assert [one[0] for one in asked if one[0] in (b"SET", b"SETEX") and one[1] == key] == [b"SET"]
-
-
-def demote(server: RedisServer, start_redis: StartRedis) -> Callable[[], None]:
-    """Make a server the replica of its replica; what is returned makes it a master again."""
-    master = start_redis()
-    client = server.client()
-    # It is to have the same data when it is promoted again.
-    client.config_set("repl-diskless-sync", "no")
-    master.client().replicaof("127.0.0.1", server.port)
-    wait_for(
-        lambda: master.client().info("replication").get("master_link_status") == "up", 15, "a copy"
-    )
-    master.client().replicaof("NO", "ONE")
-    client.replicaof("127.0.0.1", master.port)
-    return lambda: client.replicaof("NO", "ONE") and None
-
-
-def refuse_writes(server: RedisServer, _: StartRedis) -> Callable[[], None]:
-    """Let a server miss the replicas that it needs to write; what is returned is the way back."""
-    client = server.client()
-    client.config_set("min-replicas-to-write", 1)
-    return lambda: client.config_set("min-replicas-to-write", 0) and None
-
-
-@pytest.mark.parametrize("refuse", [demote, refuse_writes])
-def test_an_idle_worker_outlives_a_server_that_takes_no_writes(
-    project: Project, start_redis: StartRedis, refuse: Callable[..., Callable[[], None]]
-) -> None:
-    worker = project.start_worker("one")
-    assert project.send("work", 0.01).get(timeout=15) == "worked"
-    client = project.redis.client()
-    accept = refuse(project.redis, start_redis)
-    # What waited for a message hears of it now, and whatever it does is refused.
-    wait_for(lambda: not _has_blocked_client(client), 10, "nobody waits for a message")
-    accept()
-
-    wait_for(lambda: _has_blocked_client(client), 40, "it waits for a message again")
-    assert worker.is_running
-    later = project.send("work", 0.01)
-    assert stored(later, 20) == "worked"
-    assert len(project.effects.runs(later.id)) == 1
-
-
-def _has_blocked_client(client: redis.Redis) -> bool:
-    try:
-        return bool(client.info("clients")["blocked_clients"])
-    except redis.ConnectionError:
-        return False
 
 
 @promise("failover-loses")

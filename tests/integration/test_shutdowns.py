@@ -13,7 +13,6 @@ import pytest
 
 from tests.integration.conftest import ONE_EACH, Project
 from tests.integration.figures import RECORD, WORKERS, wait_until_settled
-from tests.integration.project.ends import add_tasks
 from tests.integration.project.factory import Settings
 from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
@@ -21,7 +20,6 @@ from tests.support.waiting import wait_for
 
 # Far below QUEUED_SECONDS: what is given back is not left for the sweeper to find.
 SOON_SECONDS = 6.0
-ENDS = "tests.integration.project.ends"
 
 REMAPPED = {"REMAP_SIGTERM": "SIGQUIT"}
 
@@ -143,28 +141,6 @@ def test_a_cold_stop_hands_over_though_one_of_its_processes_is_frozen(project: P
     assert not project.effects.overlaps()
 
 
-def test_a_cold_stop_hands_over_though_one_of_its_processes_heeds_none(project: Project) -> None:
-    rare = {"SWEEP_SECONDS": 30, "LEASE_SECONDS": 120, "QUEUED_SECONDS": 240}
-    project = project.with_settings(reliable={"MAX_LOSSES": 0, **rare})
-    add_tasks(project.app)
-    one = project.start_worker("one", app=ENDS)
-    # Longer than the stop is waited for, and short enough for the second time.
-    deaf, other = project.send("stubborn_object", "deaf", 8.0), project.send("gate", "other")
-    for result in (deaf, other):
-        project.effects.run_of(result.id)
-    project.start_worker("two", app=ENDS)
-    one.signal_main(signal.SIGQUIT)
-    one.wait_until_ended()
-    project.effects.open_gate("other")
-    assert [result.get(timeout=20) for result in (deaf, other)] == ["deaf", "other"]
-    for result in (deaf, other):
-        first, again = project.effects.runs(result.id)
-        assert not first.has_finished
-        assert again.worker.startswith("two@")
-        assert losses(project.redis, result.id) == 0
-    assert not project.effects.overlaps()
-
-
 @pytest.mark.parametrize(
     ("stop_seconds", "run_seconds", "times"),
     [
@@ -206,46 +182,6 @@ def test_a_soft_stop_waits_and_then_hands_over(
     assert len(project.effects.runs(result.id)) == (2 if run_seconds is None else 1)
     assert not project.effects.overlaps()
     project.close()
-    wait_until_settled(project.redis, 10)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [("--max-tasks-per-child", "3"), ("--max-memory-per-child", "1")],
-    ids=["max-tasks", "max-memory"],
-)
-def test_processes_that_are_replaced_lose_nothing(
-    project: Project, options: tuple[str, ...]
-) -> None:
-    one = project.start_worker("one", options=options)
-    results = [project.send("work", 0.02) for _ in range(12)]
-    for result in results:
-        result.get(timeout=30)
-    assert [[run.attempt for run in project.effects.runs(r.id)] for r in results] == [[1]] * 12
-    assert len({run.pid for run in project.effects.runs()}) >= 4
-    wait_until_settled(project.redis, 10)
-    assert one.stop() == 0
-    assert not left_behind(project.redis, "one")
-
-
-def test_a_pool_that_grows_and_shrinks_loses_nothing(project: Project) -> None:
-    one = project.start_worker(
-        "one",
-        options=("--autoscale", "4,1"),
-        environ={"AUTOSCALE_KEEPALIVE": "1"},
-    )
-    held = project.send("gate", "scaled")
-    results = [project.send("work", 0.2) for _ in range(20)]
-    for result in results:
-        result.get(timeout=30)
-    assert len({run.pid for run in project.effects.runs()}) >= 2
-    wait_for(lambda: len(one.children()) <= 2, 20, "the pool shrank")
-    project.effects.open_gate("scaled")
-    assert held.get(timeout=10) == "scaled"
-    assert {run.attempt for run in project.effects.runs()} == {1}
-    assert len(project.effects.runs()) == 21
-    assert one.stop() == 0
-    assert not left_behind(project.redis, "one")
     wait_until_settled(project.redis, 10)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from celery_reliable.exceptions import ConfigurationError, LedgerRefused
+from celery_reliable.exceptions import ConfigurationError
 from tests.conftest import StartRedis
 from tests.integration.conftest import Project, Start
 from tests.support.promises import promise
@@ -146,15 +146,6 @@ def test_a_pool_whose_processes_are_spawned_by_default(
     assert project.send("work", 0.01).get(timeout=30) == "worked"
 
 
-def test_who_is_not_concerned_starts_where_processes_are_spawned_by_default(
-    project: Project, stock_project: Project
-) -> None:
-    project.start_worker("threads", app=SPAWNED, pool="threads")
-    assert project.send("work", 0.01).get(timeout=30) == "worked"
-    # It has no reliable task.
-    stock_project.start_worker("stock", app=SPAWNED)
-
-
 def start_node(start_redis: StartRedis) -> RedisServer:
     """Start a node of a cluster: a port that is 10 000 higher has to be free as well."""
     for _ in range(20):
@@ -190,14 +181,6 @@ def test_a_redis_cluster(
     said = refusal(start_worker, project.with_settings(reliable={"REDIS_URL": there.url()}))
     assert "Redis Cluster" in said
     assert "not supported" in said
-
-
-def test_a_publication_to_a_redis_cluster(
-    project: Project, cluster: tuple[RedisServer, RedisServer]
-) -> None:
-    clustered = project.with_settings(reliable={"REDIS_URL": cluster[1].url()})
-    with pytest.raises(LedgerRefused, match="Redis Cluster"):
-        clustered.send("work", 0)
 
 
 @promise("one-server")

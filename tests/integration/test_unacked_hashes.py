@@ -7,7 +7,6 @@ from __future__ import annotations
 import signal
 import socket
 
-import psutil
 import pytest
 
 from celery_reliable.message.envelope import Envelope
@@ -191,96 +190,7 @@ def test_several_queues_and_priorities_are_drained_in_order(project: Project) ->
     assert worker.stop() == 0
 
 
-def test_a_prefix_of_all_keys_may_begin_like_a_queue(project: Project) -> None:
-    options = {"global_keyprefix": "shop"}
-    project = project.with_settings(celery={"broker_transport_options": options})
-    project.start_worker("one", options=("-Q", "shop_mail"))
-    results = [project.send("work", 0, queue="shop_mail") for _ in range(8)]
-    for result in results:
-        assert result.get(timeout=10) == "worked"
-    client = project.redis.client()
-    wait_for(lambda: not client.keys("shopunacked:*"), 10, "the unacked hash is empty")
-
-
-@pytest.mark.keeps_fetched
-def test_what_nobody_acknowledges_is_in_no_unacked_hash(project: Project) -> None:
-    worker = project.start_worker("one", app="tests.integration.project.unacknowledged")
-    client = project.redis.client()
-    # Longer than an unacked hash is looked at twice.
-    waiting = [project.send(name, 0, countdown=14) for name in ("work", "plain_work")]
-    wait_for(lambda: client.llen("celery") == 0, 10, "fetched")
-    wait_for(lambda: not client.keys("unacked:*"), 5, "no unacked hash")
-    for result in waiting:
-        result.get(timeout=25)
-        assert len(project.effects.runs(result.id)) == 1
-    assert worker.stop() == 0
-
-
 def consumed(project: Project) -> set[str]:
     """The queues that workers consume from."""
     answers = project.app.control.inspect(timeout=2).active_queues() or {"": [{"name": "b"}]}
     return {queue["name"] for queues in answers.values() for queue in queues}
-
-
-def test_workers_come_and_go_and_leave_no_connections(project: Project) -> None:
-    client = project.redis.client()
-    stays = project.start_worker("stays")
-
-    def of_who_stays() -> int:
-        addresses = {f":{c.laddr.port}" for c in psutil.Process(stays.pid).net_connections("tcp")}
-        return sum(row["addr"].endswith(tuple(addresses)) for row in client.client_list())
-
-    counts = []
-    for number in range(3):
-        worker = project.start_worker(f"goes-{number}")
-        # What is queued makes the sweeper look into all unacked hashes.
-        later = project.send("work", 0.01, countdown=2)
-        client.zadd("{reliable:0}:due", {later.id: 1})
-        wait_for(lambda i=later.id: client.zscore("{reliable:0}:due", i) != 1, 10, "looked at")
-        assert later.get(timeout=10) == "worked"
-        assert worker.stop() == 0
-        counts.append(of_who_stays())
-    assert counts[2] <= counts[0]
-    assert client.scard(UNACKED_LIST) == 1
-    assert stays.stop() == 0
-    assert not client.exists(UNACKED_LIST)
-
-
-@pytest.mark.parametrize("options", [{"countdown": 50}, {"expires": 0.001}], ids=["eta", "expired"])
-def test_what_needs_no_process_is_fetched_without_a_pause(
-    project: Project, options: dict[str, float]
-) -> None:
-    client = project.redis.client()
-    for _ in range(600):
-        project.send("work", 0, ignore_result=True, **options)
-    project.start_worker("one", concurrency=1)
-    # A pause for every four would make it half a minute.
-    wait_for(lambda: not client.llen("celery"), 8, "all are fetched")
-
-
-@pytest.mark.keeps_fetched
-def test_the_loop_turns_while_plenty_is_fetched(project: Project) -> None:
-    chosen = project.with_settings(celery={"worker_prefetch_multiplier": 0})
-    for _ in range(4000):
-        chosen.send("plain_work", 0, ignore_result=True)
-    chosen.start_worker("one", concurrency=1, wait=False)
-    queue = chosen.app.connection_for_read().default_channel.client
-    wait_for(lambda: project.effects.client.exists("rows"), 20, "the first has begun")
-    assert queue.llen("celery") > 0
-
-
-def test_queues_are_emptied_in_their_order_where_they_have_one(project: Project) -> None:
-    chosen = project.with_settings(
-        celery={
-            "broker_transport_options": {"queue_order_strategy": "priority"},
-            "worker_prefetch_multiplier": 1,
-        }
-    )
-    last = [chosen.send("gate", "last", queue="a_last").id for _ in range(6)]
-    first = {chosen.send("gate", "first", queue="b_first").id for _ in range(5)}
-    chosen.start_worker("one", options=("-Q", "b_first,a_last"), concurrency=4)
-    wait_for(lambda: len(project.effects.runs()) == 4, 20, "four have begun")
-    assert {run.task_id for run in project.effects.runs()} < first
-    project.effects.open_gate("first")
-    project.effects.open_gate("last")
-    wait_for(lambda: len(project.effects.runs()) == len([*first, *last]), 20, "all have begun")

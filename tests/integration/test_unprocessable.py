@@ -9,7 +9,6 @@ import pytest
 from celery_reliable.app import reliable_of
 from celery_reliable.model import State, TaskRef
 from celery_reliable.operations.dead_letters import DeadLetters
-from tests.conftest import StartRedis
 from tests.integration.claiming import claimed, register
 from tests.integration.conftest import Project
 from tests.integration.figures import DEAD, wait_until_settled
@@ -83,20 +82,6 @@ def test_it_runs_when_the_code_is_there(
     wait_for(lambda: project.effects.finished(result.id), 15, "it ran")
     wait_until_settled(project.redis, 15)
     assert len(project.effects.runs(result.id)) == 1
-
-
-def test_it_waits_for_the_ledger(project: Project, start_redis: StartRedis) -> None:
-    ledger = start_redis()
-    apart = project.with_settings(reliable={"REDIS_URL": ledger.url()})
-    worker = apart.start_worker("one")
-    ledger.stop()
-    project.redis.client().lpush("celery", BAD["unknown task"], BAD["undecodable body"])
-    plain = apart.send("plain_work", 0)
-    wait_for(lambda: project.effects.finished(plain.id), 15, "the message behind them")
-    ledger.start()
-    wait_for(lambda: ledger.client().zcard(DEAD) == 2, 25, "both are dead letters")
-    wait_for(lambda: not project.redis.client().keys("unacked*"), 10, "no unacked hash is left")
-    assert worker.is_running
 
 
 @pytest.mark.keeps_fetched

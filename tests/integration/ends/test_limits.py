@@ -11,11 +11,10 @@ from tests.integration.ends.ways import (
     GONE,
     End,
     assert_none_comes_back,
-    ticking_run_of,
     wait_for_ends,
     wait_until_only_ends_are_left,
 )
-from tests.integration.figures import DEAD, LEDGER, LOCKS, RECORD, record_of
+from tests.integration.figures import DEAD, LEDGER, LOCKS, record_of
 from tests.integration.project.ends import add_tasks
 from tests.integration.shifts import POOL, with_shifts
 from tests.support.promises import promise
@@ -109,18 +108,3 @@ def test_a_hard_limit_reports_a_failure_once_and_none_of_a_task_that_has_ended(
     counts = counted()
     assert counts == dict.fromkeys(("finished_late", "listed", "ending", "total", "work"), 1)
     assert project.redis.client().zcard(DEAD) == 1
-
-
-def test_a_terminated_task_that_its_time_limit_ends_is_no_dead_letter(
-    project: Project, start: Start
-) -> None:
-    start()
-    result = project.send("limited_object", "object")
-    run = ticking_run_of(project.effects, result.id)
-    result.revoke(terminate=True)
-    client = project.redis.client()
-    wait_for(lambda: not client.keys(RECORD + "*"), 15, "the record gone")
-    wait_for(lambda: not client.keys(LOCKS), 5, "the lock freed")
-    assert client.zcard(DEAD) == 0
-    # It did not mind the signal: the limit ended it, and only then it was over.
-    assert project.effects.runs(result.id)[0].alive_at - run.started_at > 1.5

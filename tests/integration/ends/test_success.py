@@ -99,20 +99,6 @@ def test_retries_at_once_run_in_order_and_never_twice(
     wait_until_settled(project.redis, 10)
 
 
-def test_an_old_publication_redelivered_after_a_retry_is_dropped(project: Project) -> None:
-    client = project.redis.client()
-    result = project.send("flaky", 1, 3600)
-    old = client.lindex("celery", 0)
-    project.start_worker("one")
-    wait_for(lambda: result.state == "RETRY", 15, "the retry")
-    before = record_of(project.redis, result.id)
-    client.lpush("celery", old)
-    later = project.send("work", 0.01)
-    later.get(timeout=10)
-    assert len(project.effects.runs(result.id)) == 1
-    assert record_of(project.redis, result.id) == before
-
-
 def test_a_canvas_runs_whole_also_in_the_place_of_its_host(
     project: Project, workers: dict[str, Worker]
 ) -> None:
@@ -153,25 +139,6 @@ def test_the_same_message_twice_runs_once(project: Project) -> None:
     later.get(timeout=10)
     assert len(project.effects.runs(result.id)) == 1
     wait_until_settled(project.redis, 10)
-
-
-def test_what_others_wrote_into_a_message_ends_no_worker(project: Project, start: Start) -> None:
-    one = start()
-    client = project.redis.client()
-    for number, expiration in enumerate(("60000.0", "soon", "nan")):
-        task_id = f"foreign-{number}"
-        message = foreign_message(task_id, [[0.01], {}, {}], expiration=expiration)
-        client.lpush("celery", message)
-        wait_for(lambda i=task_id: project.effects.finished(i) or not one.is_running, 10, "it ran")
-    # A body of another shape.
-    client.lpush("celery", foreign_message("shapeless", [[0.01]]))
-    later = project.send("work", 0.01)
-    wait_for(
-        lambda: project.effects.finished(later.id) or not one.is_running, 10, "the next one ran"
-    )
-    assert one.is_running
-    runs = [run.task_id for run in project.effects.runs()]
-    assert runs == ["foreign-0", "foreign-1", "foreign-2", later.id]
 
 
 def test_a_foreign_task_that_kills_its_process_after_its_success_does_not_run_again(

@@ -8,7 +8,6 @@ from celery_reliable import ObjectBusy
 from celery_reliable.ledger.scripts import script
 from tests.integration.conftest import Project
 from tests.integration.figures import LOCKS, RECORD
-from tests.integration.project.ends import add_tasks
 from tests.integration.project.tasks import ONCE_SECONDS
 from tests.support.promises import promise
 from tests.support.proxy import RedisProxy
@@ -68,30 +67,6 @@ def test_a_success_keeps_its_object_from_its_own_id_too_and_a_failure_keeps_noth
 
     wait_for(lambda: client.hget(RECORD + first.id, "state") == b"dead", 15, "ended")
     assert len(project.effects.runs(first.id)) == 1
-
-
-@pytest.mark.parametrize("victim", ["child", "node"])
-def test_a_success_whose_process_died_is_kept(project: Project, victim: str) -> None:
-    add_tasks(project.app)
-    workers = [
-        project.start_worker(name, app="tests.integration.project.ends") for name in ("one", "two")
-    ]
-    first = project.send("once_object", "object")
-    # Its process stays in a hook, and has not kept anything yet.
-    wait_for(lambda: first.state == "SUCCESS", 15, "SUCCESS")
-    run = project.effects.runs(first.id)[0]
-    client = project.redis.client()
-    (lock,) = client.keys(LOCKS)
-    assert client.pttl(lock) == -1
-    worker = next(one for one in workers if run.worker.startswith(one.name))
-    if victim == "child":
-        worker.kill_child(run.pid)
-    else:
-        worker.kill_group()
-    settled(project.redis, first.id)
-    assert project.send("once_object", "object").id == first.id
-    assert 0 < client.pttl(lock) <= 60_000
-    assert len(project.effects.runs()) == 1
 
 
 @promise("effects-at-least-once")

@@ -90,19 +90,6 @@ def test_who_waits_goes_on_in_order_as_soon_as_there_is_a_place(
     client.close()
 
 
-@promise("one-object")
-def test_with_a_ledger_apart_it_is_the_same(apart: Project) -> None:
-    apart.start_worker("one")
-
-    results = [apart.send("placed", "object", 0.1) for _ in range(6)]
-    more = [apart.send("in_line", "other", 0.1) for _ in range(3)]
-
-    for result in [*results, *more]:
-        result.get(timeout=30)
-    assert most_at_once(apart.effects.runs("object")) <= 2
-    assert most_at_once(apart.effects.runs("other")) == 1
-
-
 @promise("line-in-order")
 @pytest.mark.parametrize("how", ["revoked", "expired"])
 def test_who_leaves_a_line_has_the_next_one_looked_at(project: Project, how: str) -> None:

@@ -7,11 +7,9 @@ from billiard.exceptions import TimeLimitExceeded
 from celery.exceptions import TaskRevokedError
 
 from celery_reliable.operations.queues import purge
-from tests.conftest import Scale, StartRedis
 from tests.integration.conftest import Project
-from tests.integration.figures import LOCKS, RECORD, wait_until_free
+from tests.integration.figures import RECORD, wait_until_free
 from tests.integration.project import timed
-from tests.integration.project.tasks import Broken
 from tests.support.promises import promise
 from tests.support.waiting import wait_for
 
@@ -87,19 +85,6 @@ def test_who_comes_again_keeps_its_object(project: Project) -> None:
         assert len(project.effects.runs(first.id)) == 2
 
 
-def test_a_dead_letter_has_no_object(project: Project) -> None:
-    project = project.with_settings(reliable={"MAX_LOSSES": 0})
-    project.start_worker("one")
-    client = project.redis.client()
-    for step in ("fail", "kill", "reject"):
-        first = project.send("unique", "object", [step])
-        wait_for(lambda i=first.id: client.hget(RECORD + i, "state") == b"dead", 15, "buried")
-        wait_for(lambda: not client.keys(LOCKS), 5, "no object held")
-        second = project.send("unique", "object")
-        assert second.id != first.id
-        assert second.get(timeout=10) == "run 1"
-
-
 def test_what_nobody_has_begun_has_its_object_until_it_is_called_off(project: Project) -> None:
     project = project.with_settings(reliable={"ETA_HORIZON_SECONDS": 3})
     parked = project.send("unique", "parked", countdown=3600)
@@ -146,20 +131,3 @@ def test_a_call_after_an_outcome_is_another_task_though_a_hook_still_has_the_obj
     second.get(timeout=10, propagate=False)
     assert not project.effects.overlaps()
     assert len(project.effects.runs()) == 2
-
-
-@pytest.mark.parametrize("layout", ["beside the ledger", "elsewhere"])
-def test_a_call_after_a_failure_is_never_answered_with_it(
-    project: Project, start_redis: StartRedis, scale: Scale, layout: str
-) -> None:
-    if layout == "elsewhere":
-        project = project.with_settings(result_url=start_redis().url())
-    project.start_worker("one")
-    calls = scale.of(full=200, small=40)
-    ids = set()
-    for _ in range(calls):
-        result = project.send("unique", "object", ["fail"])
-        ids.add(result.id)
-        with pytest.raises(Broken):
-            result.get(timeout=10)
-    assert len(ids) == calls

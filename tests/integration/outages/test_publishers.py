@@ -216,32 +216,6 @@ def test_of_each_call_one_runs_whatever_is_lost_on_the_way(
         wait_for(lambda: not client.keys(RECORD + "*"), 10, "it is settled")
 
 
-def test_a_send_that_raised_is_withdrawn_and_one_whose_reply_was_lost_is_sent_again(
-    project: Project, proxy: RedisProxy
-) -> None:
-    # Elsewhere than the ledger, as far as the publisher can know: recorded first, then sent.
-    publisher = project.with_settings(
-        broker_url=proxy.url(), reliable={"REDIS_URL": project.redis.url()}
-    )
-    client = project.redis.client()
-    proxy.sever()
-    with pytest.raises(NotPublished, match=r"(?i)connect|closed|refused|reset"):
-        publisher.send("work", 0.01, retry=False)
-    assert not client.keys(RECORD + "*")
-    proxy.mend()
-    rule = proxy.drop_reply("LPUSH")
-    result = publisher.send("work", 0.01)
-    rule.wait()
-    assert client.llen("celery") == 2
-    project.start_worker("one")
-    assert result.get(timeout=10) == "worked"
-    # What follows both in their queue.
-    later = project.send("work", 0.01)
-    assert later.get(timeout=10) == "worked"
-    wait_for(lambda: not client.keys("unacked:*"), 10, "both are acknowledged")
-    assert [run.task_id for run in project.effects.runs()] == [result.id, later.id]
-
-
 @promise("ledger-away")
 def test_whoever_publishes_while_redis_is_away_is_told_so_by_every_door(
     project: Project, redis_server: RedisServer

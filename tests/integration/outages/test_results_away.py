@@ -53,34 +53,6 @@ def test_an_outcome_waits_until_it_can_be_stored(
     assert [len(apart.effects.runs(r.id)) for r in (done, failed)] == [1, 1]
 
 
-@promise("results-best-effort")
-@pytest.mark.parametrize("limit", ["min-replicas-to-write", "maxmemory"])
-def test_an_outcome_waits_while_the_results_take_no_writes(
-    apart: Project, results: RedisServer, limit: str
-) -> None:
-    """A server that misses its replicas, or is full, takes writes again after a while."""
-    apart.start_worker("one", concurrency=3)
-    done = apart.send("gate", "gate")
-    failed = apart.send("failing_gate", "gate")
-    body = chord([apart.task("gate").s("gate")])(apart.task("listed").s())
-    (member,) = body.parent.results
-    for result in (done, failed, member):
-        apart.effects.run_of(result.id)
-    client = results.client()
-    client.config_set(limit, 1)
-    apart.effects.open_gate("gate")
-    for result in (done, failed, member):
-        wait_for(lambda r=result: apart.effects.runs(r.id)[0].ended_at, 10, "its body ended")
-    ended_at = apart.effects.now()
-    wait_for(lambda: apart.effects.now() - ended_at > 2, 5, "several tries")
-    client.config_set(limit, 0)
-    assert done.get(timeout=15) == "gate"
-    assert body.get(timeout=15) == ["gate"]
-    wait_for(failed.ready, 15, "its outcome")
-    assert "as told" in str(failed.result)
-    assert [len(apart.effects.runs(r.id)) for r in (done, failed, member, body)] == [1] * 4
-
-
 @pytest.mark.parametrize("by", ["a cold stop", "a connection that is lost"])
 def test_who_is_stopped_after_its_success_was_stored_does_not_run_again(
     project: Project, results: RedisServer, by: str
@@ -114,26 +86,6 @@ def test_who_is_stopped_after_its_success_was_stored_does_not_run_again(
         assert stored(body, 30) == 2
     runs = project.effects.runs
     assert [len(runs(each.id)) for each in (member, body)] == [1, 1]
-
-
-def test_a_retry_that_cannot_be_told_of_is_no_failure(
-    project: Project, results: RedisServer
-) -> None:
-    """The next attempt is published by then: its caller must not see a failure before it."""
-    soon_given_up = {"retry_policy": {"max_retries": 1, "interval_start": 0, "interval_step": 0}}
-    with RedisProxy(results.port) as proxy:
-        behind = project.with_settings(
-            result_url=proxy.url(), celery={"result_backend_transport_options": soon_given_up}
-        )
-        behind.start_worker("one")
-        lost = proxy.drop_request("SETEX", containing="RETRY", times=None)
-        failures = proxy.watch("SETEX", containing="FAILURE")
-        result = behind.send("flaky", 1)
-        wait_for(result.ready, 15, "its outcome")
-        assert result.get(timeout=10) == "run 2"
-        lost.wait()
-        assert failures.matched == 0
-    assert [run.attempt for run in project.effects.runs(result.id)] == [1, 2]
 
 
 @pytest.mark.parametrize("last", ["add", "failing"])
@@ -194,27 +146,6 @@ def test_a_chord_goes_on_whose_body_could_not_be_published(project: Project, how
         wait_for(lambda: not client.keys(RECORD + "*"), 30, "an end of every task")
     assert len(project.effects.runs(body_id)) == 1
     client.close()
-
-
-@promise("nothing-lost")
-def test_a_chord_goes_on_whose_members_results_could_not_be_read(project: Project) -> None:
-    """Celery makes a failure of the body, and forgets the chord."""
-    with RedisProxy(project.redis.port) as proxy:
-        behind = project.with_settings(result_url=proxy.url(), reliable=SOON)
-        behind.start_worker("one", concurrency=1)
-        # What the members returned is read by this command, and nothing else is.
-        away = proxy.drop_request("ZRANGE", times=None)
-        add, total = behind.task("add"), behind.task("total")
-        body = chord([add.s(1, 1), add.s(2, 2)])(total.s())
-        away.wait(timeout_seconds=30)
-        wait_for(lambda: away.matched > 2, 20, "several tries")
-        assert body.state == "PENDING"
-
-        proxy.remove(away)
-
-        wait_for(body.ready, 30, "the body's outcome")
-        assert (body.state, body.result) == ("SUCCESS", 6)
-    assert len(project.effects.runs(body.id)) == 1
 
 
 @promise("late-changes-nothing")

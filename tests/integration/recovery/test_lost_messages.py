@@ -7,40 +7,13 @@ import subprocess
 import sys
 
 from tests.conftest import Scale, StartRedis
-from tests.integration.conftest import ONE_EACH, SOON, TWO_QUEUES, Project
+from tests.integration.conftest import ONE_EACH, SOON, Project
 from tests.integration.figures import RECORD, assert_each_ran_once, wait_until_settled
 from tests.support.processes import REPOSITORY
 from tests.support.promises import promise
 from tests.support.waiting import wait_for
 
 QUEUED_SECONDS = SOON["QUEUED_SECONDS"]
-
-
-@promise("nothing-lost")
-def test_a_worker_killed_between_the_pop_and_the_filing(soon: Project, scale: Scale) -> None:
-    client = soon.redis.client()
-    ids, took = [], []
-    # It asks for messages seldom enough to be frozen while it waits for one.
-    patient = soon.with_settings(celery={"broker_transport_options": {"polling_interval": 60}})
-    for turn in range(scale.of(full=20, small=3)):
-        # One that consumes a single queue pops nothing: test_arrivals.
-        worker = patient.start_worker(f"one-{turn}", options=TWO_QUEUES)
-        wait_for(lambda: client.info("clients")["blocked_clients"], 10, "it waits for messages")
-        # Redis pops the next one and sends it, and nobody reads that.
-        worker.freeze()
-        result = soon.send("work", 0.01)
-        wait_for(lambda: client.llen("celery") == 0, 10, "it is popped")
-        sent_at = soon.effects.now()
-        worker.kill_group()
-        assert not client.keys("unacked:*")
-        ids.append(result.id)
-        last = soon.start_worker(f"two-{turn}")
-        wait_for(lambda i=result.id: soon.effects.finished(i), 3 * QUEUED_SECONDS, "it ran")
-        took.append(soon.effects.starts(result.id)[0] - sent_at)
-        assert last.stop() == 0
-    print("seconds to the run of what was popped and not filed:", [round(s, 1) for s in took])
-    assert_each_ran_once(soon.effects, ids)
-    wait_until_settled(soon.redis, 15)
 
 
 @promise("nothing-lost")

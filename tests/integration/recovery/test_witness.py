@@ -10,7 +10,6 @@ import pytest
 
 from tests.integration.commands import run_celery
 from tests.integration.conftest import APP, Project, Start
-from tests.support.proxy import RedisProxy
 from tests.support.waiting import wait_for
 
 LEASE_SECONDS = 10
@@ -59,30 +58,3 @@ def test_who_may_not_ask_who_is_connected_has_none(
     assert 0.75 * LEASE_SECONDS - 0.5 <= took <= LEASE_SECONDS + 6
     project.effects.open_gate("gate")
     assert result.get(timeout=10) == "gate"
-
-
-@pytest.mark.parametrize("is_pool", [False, True], ids=["a proxy", "a pool of connections"])
-def test_who_does_not_own_his_connection_has_none(
-    project: Project,
-    proxy: RedisProxy,
-    start_worker: Start,
-    listed: Callable[..., Any],
-    is_pool: bool,
-) -> None:
-    if is_pool:
-        proxy.pool()
-    start_worker("one", project=project.with_settings(broker_url=proxy.url()))
-
-    (row,) = listed("--json").json["items"]
-
-    assert row["witness"] is not is_pool
-    assert ("REDIS_URL" in row["no_witness"]) is is_pool
-
-
-def test_none_is_wanted(project: Project, listed: Callable[..., Any]) -> None:
-    project = project.with_settings(reliable={"WITNESS_SECONDS": 0})
-    project.start_worker("one")
-
-    (row,) = listed("--json").json["items"]
-
-    assert (row["witness"], row["no_witness"]) == (False, "WITNESS_SECONDS is 0.")

@@ -8,9 +8,6 @@ from typing import Any
 import pytest
 
 from celery_reliable.app import reliable_of
-from celery_reliable.message import Envelope, NamedWorkers
-from celery_reliable.operations import Desk
-from celery_reliable.operations.moves import Moves
 from celery_reliable.orders import OrderKind
 from celery_reliable.recovery import Sweeper
 from tests.integration.conftest import Project
@@ -47,37 +44,6 @@ def test_what_one_sweeper_let_wait_another_sends_when_the_worker_is_back(
 
             assert state(client, task_id) == "queued"
             assert client.llen(facts["direct"]) == 1
-
-
-@pytest.mark.parametrize("workers", [(), ("gpu-*",)])
-def test_a_member_of_a_run_that_is_moved_stays_one(
-    project: Project, workers: tuple[str, ...]
-) -> None:
-    project = project.with_settings(reliable={"SWEEP_SECONDS": 0.2, "LEASE_SECONDS": 30})
-    add_tasks(project.app)
-    reliable, client = reliable_of(project.app), project.redis.client()
-    queues = [f"gpu-{n}@host.dq2" for n in (1, 2)]
-    for queue in queues:
-        facts = {"nodename": queue.removesuffix(".dq2"), "direct": queue}
-        reliable.ledger.workers.register(queue, lease_ms=60_000, client_id=0, facts=facts)
-    group = project.app.tasks["project.on_gpu"].run_on(2, args=("gate",))
-
-    with Desk(project.app) as desk, closing(Sweeper(project.app)) as sweeper:
-        for one in group.results:
-            assert Moves(project.app, desk.ledger).move([one.id], workers, by="me").done == 1
-        swept(sweeper)
-
-    # What was sent before is stale; each is still for a worker of its own.
-    assert not client.llen("celery")
-    sent = {one: stamped(client, one.id) for one in group.results}
-    assert sorted(sent.values()) == [queue.removesuffix(".dq2") for queue in queues]
-
-
-def stamped(client: Any, task_id: str) -> str:
-    """The worker that the stored message of a member of a run names."""
-    named = NamedWorkers.of(Envelope.from_text(client.hget(RECORD + task_id, "message")).headers)
-    assert named is not None
-    return named.pin
 
 
 def swept(sweeper: Sweeper) -> None:
