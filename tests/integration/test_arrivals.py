@@ -76,15 +76,14 @@ def sent_to_frozen(project: Project, worker: Worker, name: str, *args: Any) -> A
     raise AssertionError("it was never frozen while it waited")
 
 
-@pytest.mark.parametrize("name", ["plain_work", "plain_late", "work"])
+@pytest.mark.parametrize("name", ["plain_work", "work"])
 def test_what_leaves_its_queue_as_its_worker_dies_is_run_by_another(
     pooled: Project, name: str
 ) -> None:
     soon = pooled.with_settings(reliable={"LEASE_SECONDS": 4, "SWEEP_SECONDS": 1})
     add_tasks(soon.app)
     one = start(soon, app=AWKWARD)
-    soon.effects.open_gate("open")
-    result = sent_to_frozen(soon, one, name, "open" if name == "plain_late" else 0.01)
+    result = sent_to_frozen(soon, one, name, 0.01)
     client = soon.redis.client()
     assert [client.hlen(one) for one in client.keys("unacked:*")] == [1]
     one.kill_group()
@@ -122,17 +121,17 @@ def test_an_idle_process_begins_without_a_claim_of_its_own(
 
 @pytest.mark.parametrize("is_cut", [True, False])
 def test_what_came_to_a_lost_connection_begins_when_there_is_another(
-    pooled: Project, proxy: RedisProxy, is_cut: bool
+    project: Project, proxy: RedisProxy, is_cut: bool
 ) -> None:
     """*is_cut*: else the server believes that its client is there until the wait is over."""
-    far = pooled.with_settings(broker_url=proxy.url(), reliable=NO_PASSES)
+    far = project.with_settings(broker_url=proxy.url(), reliable=NO_PASSES)
     start(far)
-    pooled.send("work", 0).get(timeout=10)
+    project.send("work", 0).get(timeout=10)
     wait_until_idle(far)
-    client = pooled.redis.client()
+    client = project.redis.client()
     proxy.stall_replies()
-    result = pooled.send("work", 0)
-    wait_for(lambda: record_of(pooled.redis, result.id).get("state") == "running", 10, "a claim")
+    result = project.send("work", 0)
+    wait_for(lambda: record_of(project.redis, result.id).get("state") == "running", 10, "a claim")
     if is_cut:
         proxy.cut()
     else:
@@ -145,32 +144,32 @@ def test_what_came_to_a_lost_connection_begins_when_there_is_another(
     assert not client.exists("celery")
     # And it goes on.
     for _ in range(3):
-        assert pooled.send("work", 0).get(timeout=10) == "worked"
+        assert project.send("work", 0).get(timeout=10) == "worked"
 
 
-def test_a_queue_more_and_less_while_it_waits(pooled: Project) -> None:
-    one = start(pooled)
+def test_a_queue_more_and_less_while_it_waits(project: Project) -> None:
+    one = start(project)
     name = f"one@{os.uname().nodename}"
-    control = pooled.app.control
-    assert pooled.send("work", 0).get(timeout=10) == "worked"
+    control = project.app.control
+    assert project.send("work", 0).get(timeout=10) == "worked"
     assert control.add_consumer("more", reply=True, timeout=10)
-    wait_for(lambda: waits(pooled, "brpop"), 10, "it waits for both")
+    wait_for(lambda: waits(project, "brpop"), 10, "it waits for both")
     for queue in ("more", "celery", "more"):
-        assert pooled.send("work", 0, queue=queue).get(timeout=10) == "worked"
+        assert project.send("work", 0, queue=queue).get(timeout=10) == "worked"
     assert control.cancel_consumer("celery", reply=True, timeout=10)
-    wait_for(lambda: waits(pooled), 10, "it waits for the other")
-    left = pooled.send("work", 0)
-    assert pooled.send("work", 0, queue="more").get(timeout=10) == "worked"
-    assert not pooled.effects.runs(left.id)
+    wait_for(lambda: waits(project), 10, "it waits for the other")
+    left = project.send("work", 0)
+    assert project.send("work", 0, queue="more").get(timeout=10) == "worked"
+    assert not project.effects.runs(left.id)
     assert control.add_consumer("celery", reply=True, timeout=10)
     assert left.get(timeout=10) == "worked"
     assert one.is_running, name
 
 
-def test_who_has_told_kombu_of_priorities_waits_for_all_from_the_start(pooled: Project) -> None:
+def test_who_has_told_kombu_of_priorities_waits_for_all_from_the_start(project: Project) -> None:
     options = {"queue_order_strategy": "priority", "priority_steps": [0, 5]}
-    told = pooled.with_settings(
-        celery={**pooled.settings.celery, "broker_transport_options": options}
+    told = project.with_settings(
+        celery={**project.settings.celery, "broker_transport_options": options}
     )
     start(told)
     wait_for(lambda: waits(told, "brpop"), 10, "it waits")
@@ -180,23 +179,23 @@ def test_who_has_told_kombu_of_priorities_waits_for_all_from_the_start(pooled: P
 
 @pytest.mark.parametrize("options", [(), TWO_QUEUES])
 def test_what_a_server_that_died_has_left_in_an_inbox_is_run(
-    pooled: Project, options: tuple[str, ...]
+    project: Project, options: tuple[str, ...]
 ) -> None:
     """Of a plain task: nobody would send it again.  Also by a worker that waits otherwise."""
-    client = pooled.redis.client()
-    first, second = (pooled.send("plain_work", 0.01) for _ in range(2))
+    client = project.redis.client()
+    first, second = (project.send("plain_work", 0.01) for _ in range(2))
     # As if it had died behind the first of what a worker had sent.
     client.lmove("celery", "celery-reliable.inbox:celery", "RIGHT", "LEFT")
-    start(pooled, options=options)
+    start(project, options=options)
     for one in (first, second):
         assert one.get(timeout=20) == "worked"
-        assert len(pooled.effects.runs(one.id)) == 1
+        assert len(project.effects.runs(one.id)) == 1
     assert not client.exists("celery-reliable.inbox:celery")
 
 
-def test_a_user_without_the_rights_pops(pooled: Project) -> None:
-    url = granted(pooled.redis.client(), without=("+blmove", "+lmove"))
-    narrow = pooled.with_settings(broker_url=url, result_url=url)
+def test_a_user_without_the_rights_pops(project: Project) -> None:
+    url = granted(project.redis.client(), without=("+blmove", "+lmove"))
+    narrow = project.with_settings(broker_url=url, result_url=url)
     start(narrow)
     for _ in range(3):
         assert narrow.send("work", 0).get(timeout=20) == "worked"
@@ -220,48 +219,51 @@ def test_a_time_limit_that_is_set_by_remote_command_is_for_the_next_task(pooled:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGQUIT])
 def test_what_comes_to_a_worker_that_stops_goes_back(
-    pooled: Project, proxy: RedisProxy, number: signal.Signals
+    project: Project, proxy: RedisProxy, number: signal.Signals
 ) -> None:
-    far = pooled.with_settings(broker_url=proxy.url())
+    far = project.with_settings(broker_url=proxy.url())
     one = start(far)
-    pooled.send("work", 0).get(timeout=10)
+    project.send("work", 0).get(timeout=10)
     result = sent_to_frozen(far, one, "work", 0)
-    client = pooled.redis.client()
+    client = project.redis.client()
     one.signal_main(number)
     one.thaw()
     one.wait_until_ended()
     assert not client.keys("unacked:*")
-    if not pooled.effects.runs(result.id):
+    if not project.effects.runs(result.id):
         assert client.llen("celery") == 1
-        assert record_of(pooled.redis, result.id)["state"] == "queued"
-        start(pooled, "two")
+        assert record_of(project.redis, result.id)["state"] == "queued"
+        start(project, "two")
     assert result.get(timeout=20) == "worked"
-    assert len(pooled.effects.runs(result.id)) == 1
+    assert len(project.effects.runs(result.id)) == 1
 
 
-@pytest.mark.parametrize("name", ["work", "plain_work"])
 @pytest.mark.parametrize(
-    "told", [{"worker_prefetch_multiplier": 1}, {"worker_disable_prefetch": True}]
+    ("told", "name"),
+    [
+        ({"worker_prefetch_multiplier": 1}, "work"),
+        ({"worker_disable_prefetch": True}, "plain_work"),
+    ],
 )
 def test_what_comes_to_a_worker_that_may_fetch_no_more_by_then_is_run_by_another(
-    pooled: Project, told: dict[str, Any], name: str
+    project: Project, told: dict[str, Any], name: str
 ) -> None:
     """kombu does not read what comes then; and nobody runs it twice."""
-    pooled = pooled.with_settings(celery={**pooled.settings.celery, **told})
-    one = start(pooled)
-    pooled.send("work", 0).get(timeout=10)
-    gate = pooled.send("gate", "shut", countdown=3)
-    pooled.effects.run_of(gate.id)
-    behind = pooled.send(name, 0.01)
-    start(pooled, "two")
+    project = project.with_settings(celery={**project.settings.celery, **told})
+    one = start(project)
+    project.send("work", 0).get(timeout=10)
+    gate = project.send("gate", "shut", countdown=3)
+    project.effects.run_of(gate.id)
+    behind = project.send(name, 0.01)
+    start(project, "two")
     assert behind.get(timeout=20) == "worked"
     # Longer than it takes the worker to give back what it does not know.
-    client = pooled.redis.client()
+    client = project.redis.client()
     began, _ = client.time()
     wait_for(lambda: client.time()[0] > began + 11, 20, "all have looked")
-    pooled.effects.open_gate("shut")
+    project.effects.open_gate("shut")
     assert gate.get(timeout=10) == "shut"
-    assert pooled.send("work", 0).get(timeout=10) == "worked"
-    (run,) = pooled.effects.runs(behind.id)
+    assert project.send("work", 0).get(timeout=10) == "worked"
+    (run,) = project.effects.runs(behind.id)
     assert run.worker.startswith("two@")
     assert one.is_running

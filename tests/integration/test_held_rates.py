@@ -19,7 +19,7 @@ N_TASKS = 30
 LAPSED_SECONDS = 2.5
 
 
-@pytest.mark.parametrize("hold", ["strike", "pause", "death"])
+@pytest.mark.parametrize("hold", ["strike", "death"])
 def test_what_was_held_begins_by_its_rate(project: Project, hold: str) -> None:
     add_tasks(project.app)
     orders = reliable_of(project.app).ledger.orders

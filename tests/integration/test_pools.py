@@ -23,7 +23,7 @@ LEASE_SECONDS = 4
 # Of three messages that come to a busy pool: solo fetches none while it runs a task, and gevent's
 # consumer waits with the first one for a free greenlet.
 UNFETCHED = {"solo": 3, "gevent": 2}
-POOLS = ("threads", "solo", "gevent")
+POOLS = ("threads", "gevent")
 
 pools = pytest.mark.parametrize("pool", POOLS)
 
@@ -55,12 +55,13 @@ def start(project: Project) -> Start:
 
 @pytest.mark.keeps_fetched
 @promise("nothing-lost", "never-two")
-@pools
-@pytest.mark.parametrize("survivor", ["prefork survives", "pool survives"])
+@pytest.mark.parametrize(
+    ("dying", "living"),
+    [("threads", "prefork"), ("gevent", "prefork"), ("prefork", "gevent"), ("prefork", "solo")],
+)
 def test_a_killed_workers_tasks_run_on_a_survivor_of_another_pool(
-    project: Project, start: Start, pool: str, survivor: str
+    project: Project, start: Start, dying: str, living: str
 ) -> None:
-    dying, living = (pool, "prefork") if survivor == "prefork survives" else ("prefork", pool)
     client = project.redis.client()
     one = start("one", dying, "--prefetch-multiplier", "4")
     done = project.send("work", 0.01)
@@ -105,11 +106,10 @@ def test_a_killed_workers_tasks_run_on_a_survivor_of_another_pool(
     assert client.zcard(WORKERS) == 0
 
 
-@pytest.mark.parametrize("pool", ["solo", "gevent"])
 def test_a_task_that_leaves_the_main_loop_no_turn_keeps_its_lease(
-    project: Project, start: Start, pool: str
+    project: Project, start: Start
 ) -> None:
-    start("one", pool)
+    start("one", "solo")
     start("two", "prefork")
     # Whichever fetches: one of many goes to the worker of the pool.
     results = [project.send("computing", 1.5 * LEASE_SECONDS) for _ in range(3)]
@@ -188,11 +188,10 @@ def wait_for_beats(project: Project, count: int) -> None:
     wait_for(lambda: int(client.hget(key, "renewals")) >= before + count, 30, "some beats")
 
 
-@pools
 def test_an_order_that_stops_what_runs_lets_it_end_and_says_so(
-    project: Project, start: Start, desk: Desk, pool: str
+    project: Project, start: Start, desk: Desk
 ) -> None:
-    start("one", pool)
+    start("one", "threads")
     task = project.send("gate", "long")
     project.effects.run_of(task.id)
     button = StopButton(project.app, desk.ledger)
@@ -214,14 +213,10 @@ def test_an_order_that_stops_what_runs_lets_it_end_and_says_so(
     assert [run.outcome for run in project.effects.runs(later.id)] == ["finished"]
 
 
-@pytest.mark.parametrize("backend", ["one for each", "one for all"])
-def test_greenlets_publish_while_passes_do(project: Project, backend: str) -> None:
+def test_greenlets_publish_while_passes_do(project: Project) -> None:
     busy = project.with_settings(
         reliable={**project.settings.reliable, "SWEEP_SECONDS": 0.1, "ETA_HORIZON_SECONDS": 0.1},
-        celery={
-            "task_send_sent_event": True,
-            "result_backend_thread_safe": backend == "one for all",
-        },
+        celery={"task_send_sent_event": True, "result_backend_thread_safe": True},
     )
     add_tasks(busy.app)
     app = "tests.integration.project.pooled"

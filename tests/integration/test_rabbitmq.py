@@ -55,11 +55,10 @@ def waiting(on_rabbit: Project) -> int:
 
 
 @promise("other-brokers")
-@pytest.mark.parametrize("pool", ["prefork", "threads", "gevent"])
 def test_a_task_may_run_longer_than_the_broker_waits_and_so_may_what_is_behind_it(
-    on_rabbit: Project, pool: str
+    on_rabbit: Project,
 ) -> None:
-    worker = on_rabbit.start_worker("one", options=NO_HEARTBEAT, pool=pool, concurrency=1)
+    worker = on_rabbit.start_worker("one", options=NO_HEARTBEAT, concurrency=1)
     running = on_rabbit.send("gate", "gate")
     on_rabbit.effects.run_of(running.id)
     behind = [on_rabbit.send("work", 0.01) for _ in range(3)]
@@ -110,7 +109,7 @@ def test_what_waits_behind_a_long_task_goes_on_elsewhere_but_not_soon(on_rabbit:
 
 
 @promise("other-brokers")
-@pytest.mark.parametrize("how", ["worker", "child", "cold shutdown"])
+@pytest.mark.parametrize("how", ["worker", "child"])
 def test_what_was_acknowledged_early_comes_back_once(on_rabbit: Project, how: str) -> None:
     dying = on_rabbit.start_worker("one", options=NO_HEARTBEAT, concurrency=1)
     running = on_rabbit.send("gate", "gate")

@@ -20,7 +20,7 @@ def _tasks(project: Project) -> None:
 
 
 @promise("requeue-is-a-loss")
-@pytest.mark.parametrize("pool", ["prefork", "threads", "solo"])
+@pytest.mark.parametrize("pool", ["prefork", "threads"])
 def test_a_task_that_rejects_itself_once_ends(pool: str, project: Project) -> None:
     project.start_worker("one", app=MODULE, pool=pool)
 

@@ -79,15 +79,8 @@ def silent(server: RedisServer) -> Callable[[], None]:
     return server.thaw
 
 
-def paused(server: RedisServer) -> Callable[[], None]:
-    """Let a server answer nobody for a while; it ends by itself."""
-    with server.client() as client:
-        client.client_pause(15_000)
-    return lambda: None
-
-
 @promise("ledger-away")
-@pytest.mark.parametrize("be", [away, silent, paused])
+@pytest.mark.parametrize("be", [away, silent])
 def test_a_redis_that_comes_later_is_waited_for(
     project: Project, be: Callable[[RedisServer], Callable[[], None]]
 ) -> None:
@@ -133,12 +126,11 @@ SPAWNED = "tests.integration.project.spawned"
 
 
 @promise("prefork-forks")
-@pytest.mark.parametrize("pool", ["prefork", "celery_reliable.pool:TaskPool"])
 def test_a_pool_whose_processes_are_spawned_by_default(
-    project: Project, start_worker: Start, pool: str
+    project: Project, start_worker: Start
 ) -> None:
     """As on macOS.  What the error says to do helps."""
-    pooled = project.with_settings(celery={"worker_pool": pool})
+    pooled = project.with_settings(celery={"worker_pool": "prefork"})
     said = refusal(start_worker, pooled, app=SPAWNED, pool="")
     assert "spawn" in said
     assert "billiard.set_start_method('fork', force=True)" in said
@@ -173,11 +165,10 @@ def cluster(start_redis: StartRedis) -> tuple[RedisServer, RedisServer]:
 
 
 @promise("one-server")
-@pytest.mark.parametrize("node", ["owner", "other"])
 def test_a_redis_cluster(
-    project: Project, start_worker: Start, cluster: tuple[RedisServer, RedisServer], node: str
+    project: Project, start_worker: Start, cluster: tuple[RedisServer, RedisServer]
 ) -> None:
-    there = cluster[node == "other"]
+    _, there = cluster
     said = refusal(start_worker, project.with_settings(reliable={"REDIS_URL": there.url()}))
     assert "Redis Cluster" in said
     assert "not supported" in said

@@ -29,17 +29,14 @@ SHORT = (("work", 0.01), ("plain_work", 0.01), ("plain_late", "open"))
     bool(os.environ.get("TESTS_SHIFTS")), reason="in this pool nothing waits in the worker"
 )
 @promise("nothing-behind-busy")
-@pytest.mark.parametrize("pool", ["prefork", "threads"])
-def test_what_is_fetched_behind_a_long_task_begins_where_somebody_is_free(
-    project: Project, pool: str
-) -> None:
+def test_what_is_fetched_behind_a_long_task_begins_where_somebody_is_free(project: Project) -> None:
     add_tasks(project.app)
     project.effects.open_gate("open")
     # Idle before the others are there.
-    project.start_worker("two", app=AWKWARD, concurrency=1, pool=pool, options=("-Q", "b"))
+    project.start_worker("two", app=AWKWARD, concurrency=1, options=("-Q", "b"))
     long = project.send("gate", "end")
     short = [project.send(name, argument) for name, argument in SHORT]
-    project.start_worker("one", app=AWKWARD, concurrency=1, pool=pool)
+    project.start_worker("one", app=AWKWARD, concurrency=1)
     client = project.redis.client()
     wait_for(lambda: client.script_exists(script("requeue").sha) == [True], 15, "it has had them")
     project.app.control.add_consumer("celery", destination=[f"two@{socket.gethostname()}"])

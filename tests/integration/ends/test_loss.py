@@ -13,7 +13,6 @@ from tests.conftest import StartRedis
 from tests.integration.conftest import ONE_EACH, SOON, Project, Start
 from tests.integration.figures import record_of, wait_until_settled
 from tests.integration.project.ends import add_tasks
-from tests.integration.shifts import POOL
 from tests.support.processes import Worker
 from tests.support.promises import promise
 from tests.support.proxy import RedisProxy
@@ -164,17 +163,15 @@ def test_a_burial_that_may_not_have_been_told_is_told_again_in_the_same_name(
 
 
 @promise("nothing-lost")
-@pytest.mark.parametrize("pool", ["prefork", POOL])
 def test_a_task_runs_again_though_its_hook_raised_as_the_lost_connection_stopped_it(
-    project: Project, start: Start, pool: str
+    project: Project, start: Start
 ) -> None:
     """Celery calls the hook after the stop, and before it notes why it stopped the task."""
-    shifts = {"worker_pool": pool} if pool == POOL else {}
     project = project.with_settings(
-        celery={"worker_cancel_long_running_tasks_on_connection_loss": True, **shifts}
+        celery={"worker_cancel_long_running_tasks_on_connection_loss": True}
     )
     add_tasks(project.app)
-    start(project=project, concurrency=1, pool="" if shifts else pool)
+    start(project=project, concurrency=1, pool="prefork")
     result = project.send("retried_badly", "gate")
     project.effects.run_of(result.id)
     with project.redis.client() as client:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from celery import chain, chord, group
 
 from tests.integration.conftest import ONE_EACH, Project, Start
@@ -157,10 +156,7 @@ def test_a_foreign_task_that_kills_its_process_after_its_success_does_not_run_ag
     assert len(project.effects.runs("foreign")) == 1
 
 
-@pytest.mark.parametrize("victim", ["child", "node"])
-def test_a_success_whose_process_died_leaves_no_lock(
-    project: Project, start: Start, victim: str
-) -> None:
+def test_a_success_whose_process_died_leaves_no_lock(project: Project, start: Start) -> None:
     workers = [start(name) for name in ("one", "two")]
     result = project.send("kept_object", "object")
     wait_for(lambda: result.state == "SUCCESS", 15, "SUCCESS")
@@ -168,10 +164,7 @@ def test_a_success_whose_process_died_leaves_no_lock(
     client = project.redis.client()
     assert client.keys(LOCKS)
     worker = next(one for one in workers if run.worker.startswith(one.name))
-    if victim == "child":
-        worker.kill_child(run.pid)
-    else:
-        worker.kill_group()
+    worker.kill_group()
     wait_for(lambda: not client.keys(RECORD + "*"), 20, "the record gone")
     wait_for(lambda: not client.keys(LOCKS), 5, "the lock gone")
     assert len(project.effects.runs(result.id)) == 1

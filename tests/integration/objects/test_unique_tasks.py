@@ -45,17 +45,13 @@ def test_whatever_ends_a_task_frees_its_object(project: Project) -> None:
 
 
 @promise("one-object")
-@pytest.mark.parametrize("victim", ["child", "node"])
-def test_a_lost_task_has_its_object_until_it_has_run_again(soon: Project, victim: str) -> None:
+def test_a_lost_task_has_its_object_until_it_has_run_again(soon: Project) -> None:
     worker = soon.start_worker("one")
     first = soon.send("unique", "object", ["gate:first", "gate:second"])
     soon.effects.run_of(first.id)
-    if victim == "node":
-        worker.kill_group()
-        assert soon.send("unique", "object").id == first.id
-        soon.start_worker("two")
-    else:
-        worker.kill_child(soon.effects.runs(first.id)[0].pid)
+    worker.kill_group()
+    assert soon.send("unique", "object").id == first.id
+    soon.start_worker("two")
     assert soon.send("unique", "object").id == first.id
     soon.effects.run_of(first.id, 2)
     assert soon.send("unique", "object").id == first.id
