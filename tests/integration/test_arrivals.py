@@ -9,7 +9,6 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from billiard.exceptions import TimeLimitExceeded
 
 from celery_reliable.ledger.scripts import script
 from tests.integration.conftest import TWO_QUEUES, Project
@@ -166,17 +165,6 @@ def test_a_queue_more_and_less_while_it_waits(project: Project) -> None:
     assert one.is_running, name
 
 
-def test_who_has_told_kombu_of_priorities_waits_for_all_from_the_start(project: Project) -> None:
-    options = {"queue_order_strategy": "priority", "priority_steps": [0, 5]}
-    told = project.with_settings(
-        celery={**project.settings.celery, "broker_transport_options": options}
-    )
-    start(told)
-    wait_for(lambda: waits(told, "brpop"), 10, "it waits")
-    assert told.send("work", 0, priority=5).get(timeout=10) == "worked"
-    assert not waits(told)
-
-
 @pytest.mark.parametrize("options", [(), TWO_QUEUES])
 def test_what_a_server_that_died_has_left_in_an_inbox_is_run(
     project: Project, options: tuple[str, ...]
@@ -200,21 +188,6 @@ def test_a_user_without_the_rights_pops(project: Project) -> None:
     for _ in range(3):
         assert narrow.send("work", 0).get(timeout=20) == "worked"
     wait_for(lambda: waits(narrow, "brpop"), 10, "it pops")
-
-
-def test_a_time_limit_that_is_set_by_remote_command_is_for_the_next_task(pooled: Project) -> None:
-    """Celery's own prefork goes on by the limit that the task had as the worker started."""
-    start(pooled)
-    assert pooled.send("work", 0).get(timeout=10) == "worked"
-    assert pooled.app.control.time_limit("project.gate", hard=1, reply=True, timeout=10)
-    with pytest.raises(TimeLimitExceeded):
-        pooled.send("gate", "shut").get(timeout=30)
-    assert pooled.app.control.time_limit("project.gate", hard=None, reply=True, timeout=10)
-    result = pooled.send("gate", "open")
-    run = pooled.effects.run_of(result.id)
-    wait_for(lambda: pooled.effects.now() > run.started_at + 1.5, 10, "the former limit is over")
-    pooled.effects.open_gate("open")
-    assert result.get(timeout=10) == "open"
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGQUIT])

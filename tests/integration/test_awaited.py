@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -17,7 +15,6 @@ from celery.result import AsyncResult, GroupResult
 from celery_reliable.compat.result_consumer import AwaitedConsumer
 from tests.integration.conftest import Project
 from tests.integration.project.factory import Settings, create_app
-from tests.support.processes import REPOSITORY
 from tests.support.redis_server import RedisServer, free_port
 from tests.support.waiting import wait_for
 
@@ -193,62 +190,3 @@ def test_canvases_and_their_results(project: Project) -> None:
     assert result.get(timeout=SECONDS) == "worked"
     assert heard == ["worked"]
     wait_for(lambda: not channels(project), SECONDS, "the end of all subscriptions")
-
-
-IN_GREENLETS = """
-import sys
-from gevent import monkey, spawn, sleep
-monkey.patch_all()
-broker, results = sys.argv[1:]
-from celery import Celery
-from celery_reliable import ReliableTask
-from celery_reliable.compat.result_consumer import AwaitedConsumer
-
-app = Celery(broker=broker, backend=results, set_as_current=False)
-
-@app.task(base=ReliableTask, shared=False, name="work")
-def work(): pass
-
-worker = Celery(backend=results, set_as_current=False)
-app.finalize()
-assert type(app.backend.result_consumer) is AwaitedConsumer
-client = worker.backend.client
-heard, got = [], []
-
-def wait(result):
-    got.append(result.get(timeout=15))
-
-early, late = [work.delay() for _ in range(5)], [work.delay() for _ in range(5)]
-told_early, told_late = work.delay(), work.delay()
-assert not client.pubsub_channels()
-for result in [told_early, *early]:
-    worker.backend.store_result(result.id, "early", "SUCCESS")
-for result in told_early, told_late:
-    result.then(lambda result: heard.append(result.result))
-greenlets = [spawn(wait, result) for result in early + late]
-while len(client.pubsub_channels()) < 6:
-    sleep(0.01)
-for result in [told_late, *late]:
-    worker.backend.store_result(result.id, "late", "SUCCESS")
-for one in greenlets:
-    one.get()
-while len(heard) < 2:
-    sleep(0.01)
-assert sorted(heard) == ["early", "late"]
-assert sorted(got) == ["early"] * 5 + ["late"] * 5
-assert client.info("commandstats")["cmdstat_subscribe"]["calls"] <= 12
-print("done")
-"""
-
-
-def test_greenlets_wait_for_their_results(project_settings: Settings) -> None:
-    command = [sys.executable, "-W", "ignore", "-c", IN_GREENLETS]
-    ran = subprocess.run(
-        [*command, project_settings.broker_url, str(project_settings.result_url)],
-        cwd=REPOSITORY,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert ran.stdout.strip() == "done", ran.stderr

@@ -6,9 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,13 +15,11 @@ import pytest
 from celery_reliable.app import reliable_of
 from celery_reliable.message.envelope import Envelope
 from celery_reliable.model import Reason
-from celery_reliable.operations.bulk import Chosen, Done
+from celery_reliable.operations.bulk import Chosen
 from celery_reliable.operations.dead_letters import CannotReplay
 from celery_reliable.operations.desk import Desk
 from celery_reliable.operations.editing import publish_edited
 from celery_reliable.operations.filters import Filter
-from celery_reliable.operations.groups import UnknownGroup
-from celery_reliable.operations.pages import BadCursor
 from tests.integration.commands import Run, entry_point_path
 from tests.integration.conftest import APP, ONE_EACH, Project
 from tests.integration.letters import put
@@ -75,11 +71,6 @@ def left(desk: Desk) -> set[str]:
     return {letter.task_id for letter in desk.letters.list(10_000)}
 
 
-def group_of(desk: Desk, exception: str) -> str:
-    (found,) = desk.letter_pages.groups(Filter(exception=exception)).groups
-    return found.group.id
-
-
 # What is found.
 
 
@@ -119,21 +110,6 @@ def test_a_filter_finds_what_fits(project: Project, desk: Desk) -> None:
         # What cannot fit by the index of groups is not looked at.
         assert page.looked_at == 5 or wanted.exception or wanted.reason
         assert desk.bulk.count(Chosen(wanted=wanted)).done == len(expected), wanted
-
-
-def test_a_group_is_a_page_of_its_own_without_what_went(project: Project, desk: Desk) -> None:
-    several(project)
-    group = group_of(desk, "ValueError")
-    reliable_of(project.app).ledger.discard("value-1")
-
-    page = desk.letter_pages.page(group=group)
-
-    assert [letter.task_id for letter in page.items] == ["value-2", "value-0"]
-    assert {one.group.id: one.count for one in desk.ledger.groups.counts()}[group] == 2
-    with pytest.raises(UnknownGroup):
-        desk.letter_pages.page(group="0" * 12)
-    with pytest.raises(BadCursor):
-        desk.letter_pages.page(cursor="invented")
 
 
 # What is done.
@@ -216,34 +192,6 @@ def test_a_replay_goes_on_only_while_few_wait_in_the_queue(
     assert left(desk) == {"unread"}
 
 
-def test_what_nobody_can_read_stays_and_others_go_on(project: Project, desk: Desk) -> None:
-    reliable_of(project.app).ledger.bury_message(
-        "broken",
-        Reason.UNPROCESSABLE,
-        exception="ValueError: no JSON",
-        traceback="",
-        message="no JSON",
-        name="",
-    )
-    bury(project, "sound")
-
-    done = desk.bulk.replay(Chosen(), by="me", rate=None)
-
-    assert (done.done, done.failed) == (1, 1)
-    assert "no worker can read" in done.problem
-    assert left(desk) == {"broken"}
-
-
-def test_counting_changes_nothing(project: Project, desk: Desk) -> None:
-    several(project)
-
-    done = desk.bulk.count(Chosen(), limit=4)
-
-    assert (done.done, done.is_dry_run) == (4, True)
-    assert len(left(desk)) == 5
-    assert desk.audit() == []
-
-
 # Who did what.
 
 
@@ -277,18 +225,6 @@ def test_other_arguments_are_a_new_task_that_names_its_origin(project: Project, 
     project.start_worker("one")
     wait_for(lambda: project.effects.finished(new_id), 20, "the new task")
     assert not project.effects.runs("wrong")
-
-
-def test_a_letter_whose_new_task_is_not_published_stays(project: Project, desk: Desk) -> None:
-    bury(project, "unknown", name="nobody.knows")
-    bury(project, "pickled", body=b"no JSON")
-
-    for task_id in ("unknown", "pickled"):
-        with pytest.raises(CannotReplay):
-            publish_edited(project.app, desk.letters, task_id, by="ann", args=[0])
-    bury(project, "stays")
-    project.app.conf.broker_url = "redis://127.0.0.1:1/0"
-    assert left(desk) == {"unknown", "pickled", "stays"}
 
 
 # By real processes.
@@ -408,46 +344,3 @@ def test_discarding_many_asks_first_and_says_how_many(
 
 
 # What is bounded, and goes on.
-
-
-def let_a_millisecond_pass(desk: Desk) -> None:
-    """What is buried in the millisecond in which an act begins is not meant by it."""
-    now_ms = desk.ledger.workers.time_ms()
-    wait_for(lambda: desk.ledger.workers.time_ms() > now_ms, 5, "a millisecond")
-
-
-def whole(act: Callable[..., Done], chosen: Chosen, **how: object) -> list[Done]:
-    """Do it again and again, as a caller goes on, until nothing is left."""
-    done = [act(chosen, **how)]
-    while not done[-1].is_whole:
-        assert len(done) < 20
-        last = done[-1]
-        done.append(act(replace(chosen, before_ms=last.before_ms, cursor=last.cursor), **how))
-    return done
-
-
-def test_a_rate_is_kept_to_by_who_goes_on_at_once(project: Project, desk: Desk) -> None:
-    several(project)
-    let_a_millisecond_pass(desk)
-
-    started = time.monotonic()
-    done = whole(desk.bulk.replay, Chosen(), by="op", rate=5, seconds=0.05)
-
-    # The second waits for the first, and so on.
-    assert sum(one.done for one in done) == 5
-    assert time.monotonic() - started >= 4 / 5
-
-
-def test_ids_that_died_again_are_not_taken_by_who_goes_on(project: Project, desk: Desk) -> None:
-    bury(project, "one")
-    bury(project, "two")
-    let_a_millisecond_pass(desk)
-    chosen = Chosen(ids=("one", "two"))
-    done = desk.bulk.discard(chosen, by="op", seconds=0)
-    assert (done.done, done.is_whole) == (1, False)
-    bury(project, "one")
-
-    done = desk.bulk.discard(replace(chosen, before_ms=done.before_ms), by="op")
-
-    assert (done.done, done.is_whole) == (1, True)
-    assert left(desk) == {"one"}

@@ -13,7 +13,7 @@ from celery.result import GroupResult
 
 from tests.conftest import Scale
 from tests.integration.conftest import SOON, Project, Start
-from tests.integration.figures import DEAD, RECORD, wait_until_settled
+from tests.integration.figures import DEAD, wait_until_settled
 from tests.integration.project.canvases import add_tasks
 from tests.integration.project.factory import Settings
 from tests.support.effects import Effects
@@ -131,25 +131,6 @@ class TestStorm:
             f"{len({run.task_id for run in effects.runs()})} tasks"
         )
 
-    def test_a_wide_chord(
-        self,
-        task: Task,
-        brew: Callable[[int], Storm],
-        effects: Effects,
-        redis_server: RedisServer,
-        scale: Scale,
-    ) -> None:
-        storm = brew(43)
-        width = scale.of(full=1000, small=60)
-        result = chord(
-            [task("step").s(n, 0, 0.1) for n in range(width)], task("gather").s()
-        ).apply_async()
-        storm.rage(result.ready, (0.5, 3.0), 300)
-        assert result.get(timeout=20) == sum(range(width))
-        wait_until_settled(redis_server, 30)
-        assert_each_settled_once(storm, effects, [result])
-        print(f"a chord of {width}: {len(storm.kills)} kills, {len(effects.runs())} runs")
-
 
 @pytest.mark.parametrize(
     "trap",
@@ -229,16 +210,3 @@ def test_stamps_survive_a_loss_and_reach_what_follows(
     assert len(effects.runs()) == 5
     stamped = {line.decode() for line in effects.client.smembers("stamped")}
     assert stamped == {f"{member} by a test" for member in ids_of(result)}
-
-
-def test_a_member_of_a_canvas_that_replaced_its_host_replaces_itself(
-    start: Start, task: Task, redis_server: RedisServer
-) -> None:
-    """Each id goes to the last member of its own host's canvas, however they are moved."""
-    start("one")
-
-    assert task("nested_host").delay(3).get(timeout=30) == 31
-    followed = chain(task("nested_host").s(2), task("step").s(100, seconds=0)).apply_async()
-    assert followed.get(timeout=30) == 121
-    client = redis_server.client()
-    wait_for(lambda: not client.keys(RECORD + "*"), 10, "all are settled")

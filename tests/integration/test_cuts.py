@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from proof.cuts.choosing import Counted, points_of
 from proof.cuts.play import Outcome, Stage
-from proof.cuts.points import EFFECTS, TIMES, Point
+from proof.cuts.points import Point
 from proof.cuts.proxy import ScriptNames
 from proof.cuts.scenarios import SCENARIOS
 
@@ -60,32 +59,3 @@ def test_it_finds_what_stock_celery_loses(stages: Callable[..., Stage]) -> None:
     outcome = play(stages(stock=True, deadline_seconds=12), POP)
     assert outcome.word == "FAULT"
     assert any(problem.startswith("lost: ") for problem in outcome.problems)
-
-
-def test_a_point_is_written_and_read() -> None:
-    point = Point.parse(POP)
-    assert str(point) == POP
-    assert (point.command, point.number, point.time, point.effect) == ("BRPOP", 1, "after", "reset")
-    for wrong in ("", POP[:-1], POP.replace("#1", ""), POP.replace("main", "beat")):
-        with pytest.raises(ValueError, match=r"point|unpack"):
-            Point.parse(wrong)
-
-
-def test_every_command_has_its_points() -> None:
-    counts = {("publisher", "record"): 2, ("main", "HGET"): 1, ("main", "heartbeat"): 7}
-    counted = Counted({**counts, ("main", "BRPOP"): 2}, {("main", "BRPOP")})
-    found = [str(one) for one in points_of("s", counted, {("main", "heartbeat"): 9})]
-    assert sorted(found) == sorted(
-        [
-            # The first was sent before, and pops what is published; the last pops nothing.
-            *[f"s/main/BRPOP#1/after/{effect}" for effect in EFFECTS],
-            *[f"s/main/BRPOP#2/before/{effect}" for effect in EFFECTS],
-            # A read is the same to all, whether it was executed; a beat is like the others.
-            *[f"s/main/HGET#1/before/{effect}" for effect in EFFECTS],
-            *[f"s/main/heartbeat#1/{time}/{effect}" for time in TIMES for effect in EFFECTS],
-            *[f"s/publisher/record#1/{time}/{effect}" for time in TIMES for effect in EFFECTS],
-            # Who died before the second has died after the first.
-            "s/publisher/record#2/before/reset",
-            *[f"s/publisher/record#2/after/{effect}" for effect in EFFECTS],
-        ]
-    )

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from celery_reliable.model import Reason
 from celery_reliable.operations.dead_letters import DeadLetters
 from tests.integration.conftest import Project
-from tests.integration.figures import DEAD, RECORD, WORKERS
+from tests.integration.figures import DEAD, RECORD
 from tests.integration.project.explosive import BOMB, add_tasks
 from tests.support.processes import Worker
 from tests.support.promises import promise
-from tests.support.rabbit_server import RabbitServer
 from tests.support.waiting import wait_for
 
 MANY = ("--prefetch-multiplier", "100")
@@ -111,41 +108,3 @@ def test_whoever_tells_of_one_that_nobody_has_opened_survives_it(brief: Project)
     later = brief.send("work", 0)
     wait_for(lambda: brief.effects.finished(later.id), 30, "work goes on")
     assert worker.is_running
-
-
-def test_what_rabbitmq_delivers_again_is_noted_too(
-    brief: Project, start_rabbit: Callable[..., RabbitServer]
-) -> None:
-    rabbit = start_rabbit()
-    place = {"REDIS_URL": brief.redis.url()}
-    brief = brief.with_settings(
-        broker_url=rabbit.url(), reliable={**brief.settings.reliable, **place}
-    )
-    add_tasks(brief.app)
-
-    def start() -> Worker:
-        return brief.start_worker("one", app=EXPLOSIVE, options=MANY, wait=False)
-
-    client = brief.redis.client()
-    innocents = [brief.send("work", 0).id for _ in range(10)]
-    bomb = brief.send("work", 0, serializer=BOMB)
-    innocents += [brief.send("work", 0).id for _ in range(10)]
-    # RabbitMQ delivers again at once; who dies before the last one was declared is not waited for.
-    brief.start_worker("two", app=EXPLOSIVE, options=(*MANY, "-Q", "elsewhere"))
-    worker, deaths = start(), 0
-
-    def is_done() -> bool:
-        nonlocal worker, deaths
-        if not worker.is_running:
-            worker.end()
-            wait_for(lambda: client.zcard(WORKERS) == 1, 20, "it is declared dead")
-            worker, deaths = start(), deaths + 1
-        is_dead = client.hget(RECORD + bomb.id, "state") == b"dead"
-        return is_dead and all(brief.effects.finished(one) for one in innocents)
-
-    wait_for(is_done, 120, "a dead letter, and the end of all others")
-    assert deaths <= MAX_LOSSES + 2
-    later = brief.send("work", 0)
-    wait_for(lambda: brief.effects.finished(later.id), 30, "work goes on")
-    assert worker.is_running
-    assert client.zcard(DEAD) == 1

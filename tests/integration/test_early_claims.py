@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 from contextlib import suppress
-from uuid import uuid4
 
 import pytest
 
@@ -84,19 +83,6 @@ def test_what_begins_at_once_is_claimed_by_the_main_process_alone(
     assert [run.attempt for run in project.effects.runs(result.id)] == [1]
 
 
-def test_with_the_ledger_elsewhere_its_own_process_claims(project: Project) -> None:
-    # Another name is another server, as far as can be told.
-    url = project.redis.url().replace("127.0.0.1", "localhost")
-    apart = project.with_settings(reliable={**project.settings.reliable, "REDIS_URL": url})
-    one = apart.start_worker("one")
-    warm_up(apart)
-    result = apart.send("gate", "open")
-    project.effects.run_of(result.id)
-    assert int(claimed(project.redis, result.id)["pid"]) in one.children()
-    project.effects.open_gate("open")
-    result.get(timeout=10)
-
-
 @BY_MAIN
 def test_a_process_that_begins_late_asks_and_has_the_same_attempt(
     project: Project, proxy: RedisProxy
@@ -136,28 +122,6 @@ def test_a_process_that_has_outlived_its_worker_does_not_begin(project: Project)
     assert (run.worker.partition("@")[0], run.attempt) == ("two", 2)
 
 
-@BY_MAIN
-def test_a_worker_that_ends_hands_over_at_once_what_its_process_has_not_begun(
-    project: Project,
-) -> None:
-    # At once is before anybody sweeps.
-    rare = {"SWEEP_SECONDS": 30, "LEASE_SECONDS": 120, "QUEUED_SECONDS": 240}
-    project = project.with_settings(reliable=rare)
-    one = project.start_worker("one", concurrency=1)
-    warm_up(project)
-    child = frozen_child(one)
-    result = project.send("work", 0)
-    claimed(project.redis, result.id)
-    project.start_worker("two")
-    one.signal_main(signal.SIGQUIT)
-    # A process that is frozen cannot be ended in good order.
-    one.kill_child(child)
-    assert result.get(timeout=10) == "worked"
-    one.wait_until_ended()
-    (run,) = project.effects.runs(result.id)
-    assert run.worker.startswith("two@")
-
-
 def test_what_is_received_slowly_is_nobody_elses_meanwhile(project: Project) -> None:
     # Many looks fit between its claim and the request that stands behind it.
     quick = project.with_settings(reliable={"SWEEP_SECONDS": 0.1})
@@ -167,18 +131,3 @@ def test_what_is_received_slowly_is_nobody_elses_meanwhile(project: Project) -> 
         result = quick.send("work", 0.5)
         assert result.get(timeout=20) == "worked"
         assert [run.attempt for run in project.effects.runs(result.id)] == [1]
-
-
-def test_replies_that_are_lost_time_and_again_cost_no_task(
-    project: Project, proxy: RedisProxy
-) -> None:
-    behind = project.with_settings(broker_url=proxy.url(), reliable={"MAX_LOSSES": 0})
-    behind.start_worker("one")
-    warm_up(project)
-    task_id = str(uuid4())
-    # Of what files it, of what claims it, and of what files it once more.
-    lost = proxy.drop_reply("EVALSHA", containing=task_id, times=3)
-    result = project.send("work", 0, task_id=task_id)
-    assert result.get(timeout=40) == "worked"
-    lost.wait(3)
-    assert len(project.effects.runs(task_id)) == 1

@@ -13,14 +13,11 @@ from typing import Any
 import celery._state as celery_state
 import pytest
 from celery import Celery
-from celery._state import _task_stack
 from celery.app.amqp import AMQP
 
 from celery_reliable import ReliableTask
 from celery_reliable.app import reliable_of
 from celery_reliable.exceptions import ConfigurationError
-from celery_reliable.options.calls import CALL
-from celery_reliable.publishing import CARRIERS
 from tests.integration.conftest import collect_what_apps_leave
 from tests.integration.figures import RECORD
 from tests.support.processes import REPOSITORY
@@ -96,16 +93,15 @@ def is_recorded(redis_server: RedisServer, task_id: str) -> bool:
 
 @promise("nothing-lost")
 @pytest.mark.parametrize("how", CALLS)
-@pytest.mark.parametrize("bound", NAMES)
 def test_a_call_is_recorded_while_another_thread_makes_the_tasks(
-    bound: str, how: str, app: Celery, redis_server: RedisServer, meanwhile: Meanwhile
+    how: str, app: Celery, redis_server: RedisServer, meanwhile: Meanwhile
 ) -> None:
     class Bound(ReliableTask):
         abstract = True
 
         @classmethod
         def on_bound(cls, app: Any) -> None:
-            if cls.name == bound:
+            if cls.name == "first.another":
                 meanwhile()
 
     def another() -> None: ...
@@ -135,21 +131,6 @@ def _prepared(app: Celery, name: str) -> Any:
 
     Work.name = name
     return Work()
-
-
-@promise("nothing-lost")
-def test_a_registered_class_needs_no_name(app: Celery, redis_server: RedisServer) -> None:
-    class Work(ReliableTask):
-        object_id = "n"
-        unique = "queued"
-
-        def run(self, n: int) -> None: ...
-
-    task = app.register_task(Work())
-    first = task.delay(7)
-    assert is_recorded(redis_server, first.id)
-    assert task.delay(7).id == first.id
-    assert is_recorded(redis_server, app.send_task(task.name, (8,)).id)
 
 
 #: The package is imported after the app is made, and nobody has asked the app for its tasks.
@@ -221,38 +202,6 @@ def test_all_threads_of_a_fresh_process_publish_with_records(redis_server: Redis
         with redis_server.client() as client:
             # Each was sent once, the unique one by all threads together.
             assert client.llen("celery") == len(ids) == 2 * 21 + 1
-
-
-@promise("nothing-lost")
-def test_a_retry_of_a_twin_has_our_headers_of_the_message_before(
-    app: Celery, redis_server: RedisServer
-) -> None:
-    def work(n: int) -> None: ...
-
-    app.task(work, name="first.work", base=ReliableTask, shared=False)
-    app.finalize()
-    twin = app.tasks[CARRIERS["celery.map"]]
-    _task_stack.push(twin)
-    twin.push_request(
-        id="one",
-        retries=0,
-        called_directly=False,
-        args=({"task": "first.work"}, [1]),
-        kwargs={},
-        # It hides the others.
-        headers={"of_somebody": 1},
-        **{CALL: {"max_losses": 7}},
-    )
-    try:
-        twin.retry(throw=False, countdown=0)
-    finally:
-        twin.pop_request()
-        _task_stack.pop()
-    with redis_server.client() as client:
-        (message,) = map(json.loads, client.lrange("celery", 0, -1))
-    assert message["headers"]["task"] == "celery.map"
-    assert message["headers"]["of_somebody"] == 1
-    assert message["headers"][CALL] == {"max_losses": 7}
 
 
 class SendingAMQP(AMQP):

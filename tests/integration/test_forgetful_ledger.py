@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta, timezone
-from typing import Any
 
 import pytest
 
-from celery_reliable.app import reliable_of
-from celery_reliable.message import Envelope
 from tests.conftest import StartRedis
 from tests.integration.conftest import SOON, Project
 from tests.integration.figures import RECORD, WORKERS, passes_finish, wait_until_settled
@@ -245,35 +242,3 @@ def cut_off(replica: RedisServer, ledger: RedisServer) -> None:
     with ledger.client() as ahead, replica.client() as behind:
         assert ahead.wait(1, 5000) == 1
         behind.replicaof("127.0.0.1", free_port())
-
-
-@pytest.mark.parametrize(
-    "added",
-    [
-        {"traceparent": "00-1f-2e-01", "of_somebody": {"x": [1]}},
-        # Instrumentation for which Celery passes on what is in that one only.
-        {"headers": {"sentry-trace": "1f-2e-1"}, "sentry-trace": "1f-2e-1"},
-    ],
-)
-def test_a_record_that_is_made_anew_has_the_headers_that_the_sender_added(
-    apart: Project, ledger: RedisServer, added: dict[str, Any]
-) -> None:
-    sent = apart.send("gate", "gate", headers=added, max_losses=7)
-    found = reliable_of(apart.app).ledger.find(sent.id)
-    assert found is not None
-    before = Envelope.from_text(found.message).headers
-    with ledger.client() as client:
-        client.flushall()
-
-    apart.start_worker("one")
-    apart.effects.run_of(sent.id)
-
-    found = reliable_of(apart.app).ledger.find(sent.id)
-    assert found is not None
-    headers = Envelope.from_text(found.message).headers
-    assert {name: headers.get(name) for name in added} == added
-    assert {k: v for k, v in headers.items() if v is not None} == {
-        k: v for k, v in before.items() if v is not None
-    }
-    apart.effects.open_gate("gate")
-    assert sent.get(timeout=20) == "gate"

@@ -103,13 +103,3 @@ def test_a_worker_that_is_stopped_gives_the_message_back(
         assert pooled.redis.client().llen("celery") == 1
         start(pooled, "two")
     ran_once(pooled, result)
-
-
-def test_who_loses_the_whole_worker_has_the_task_run_elsewhere(project: Project) -> None:
-    pooled = with_shifts(project)
-    worker = warm(pooled)
-    result, _ = handed_over(pooled, worker)
-    worker.kill_group()
-    start(pooled, "two")
-    assert result.get(timeout=30) == "worked"
-    assert len(pooled.effects.runs(result.id)) == 1

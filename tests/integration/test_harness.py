@@ -47,17 +47,6 @@ def test_children_frozen_killed_and_left_behind_are_all_ended(project: Project) 
     assert gone([worker.pid, *children])
 
 
-def test_overlaps_are_seen(project: Project) -> None:
-    project.start_worker("busy", chatty=True, pool="threads", concurrency=3)
-    ids = [project.send("locked_gate", "thing", "door").id for _ in range(2)]
-    wait_for(lambda: len(project.effects.runs("thing")) == 2, 20, "both runs")
-    wait_for(lambda: project.effects.overlaps("thing"), 5, "their overlap")
-    project.effects.open_gate("door")
-    wait_for(lambda: len(project.effects.finished("thing")) == 2, 20, "their ends")
-    assert project.effects.overlaps() == []
-    assert {run.task_id for run in project.effects.runs()} == set(ids)
-
-
 def test_steps_are_followed(project: Project) -> None:
     worker = project.start_worker("obedient", chatty=True, concurrency=1)
     steps = project.send("follow", ["retry", "kill", "finish"])

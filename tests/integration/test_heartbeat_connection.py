@@ -124,16 +124,6 @@ def test_whose_answers_are_lost_is_declared_dead_when_the_lease_runs_out(
     wait_for(lambda: alive.process.has_lease and alive.lease(), 10, "a new lease")
 
 
-def test_whose_answers_come_late_is_not_declared_dead(alive: Alive, proxy: RedisProxy) -> None:
-    alive.start()
-    for _ in range(3):
-        proxy.stall_replies()
-        assert alive.pass_for(0.6 * LEASE_SECONDS) is None
-        proxy.mend()
-        assert alive.pass_for(LEASE_SECONDS / 2) is None
-    assert alive.process.surely_holds(f"{alive.process.base}.0")
-
-
 @pytest.mark.parametrize("what", ["cut", "a beat's reply"])
 def test_who_loses_his_connection_connects_anew_in_time(
     project: Project, proxy: RedisProxy, redis_server: RedisServer, what: str

@@ -14,7 +14,6 @@ import kombu
 import pytest
 from celery.app.amqp import AMQP
 
-from celery_reliable import PublishUnknown
 from celery_reliable.app import reliable_of
 from celery_reliable.message import Stamp
 from tests.integration.conftest import Project
@@ -90,40 +89,6 @@ def test_a_copy_of_the_headers_is_recorded_and_stamped(copying: None, project: P
     # It is the message of that record, by the publication that it names.
     assert Stamp.of(headers).epoch == record.epoch
     assert json.loads(record.message)["headers"]["reliable"] == headers["reliable"]
-
-
-def test_what_is_sent_without_its_id_is_not_taken_for_published(
-    monkeypatch: pytest.MonkeyPatch, project: Project
-) -> None:
-    own: Publish = kombu.Producer.publish
-
-    def publish(self: Any, body: Any, **options: Any) -> Any:
-        return own(self, body, **{**options, "headers": dict(TRACE)})
-
-    monkeypatch.setattr(kombu.Producer, "publish", publish)
-    if reliable_of(project.app).queues_at:
-        # Otherwise the record is made first, and has the message.
-        with pytest.raises(PublishUnknown):
-            project.send("work", 0.01)
-
-
-def test_a_sender_that_goes_another_way_is_not_taken_for_published(
-    monkeypatch: pytest.MonkeyPatch, project: Project
-) -> None:
-    own: Publish = AMQP._create_task_sender
-
-    def create(self: Any) -> Publish:
-        send = own(self)
-
-        def send_past(producer: Any, *args: Any, **options: Any) -> Any:
-            with project.app.connection_for_write() as connection:
-                return send(kombu.Producer(connection), *args, **options)
-
-        return send_past
-
-    monkeypatch.setattr(AMQP, "_create_task_sender", create)
-    with pytest.raises(PublishUnknown):
-        project.send("work", 0.01)
 
 
 #: A process that publishes, in which all is measured.

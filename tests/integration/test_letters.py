@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta, timezone
-from pathlib import Path
-
 import pytest
 
 from celery_reliable.app import reliable_of
 from celery_reliable.exceptions import UnknownDeadLetter
-from celery_reliable.message.envelope import Envelope
 from celery_reliable.model import DeadLetter, Reason
 from celery_reliable.operations.dead_letters import CannotReplay, DeadLetters
-from celery_reliable.operations.desk import Desk
 from celery_reliable.operations.views import REDACTED, full_view, short_view
 from tests.conftest import StartRedis
 from tests.integration.conftest import Project
 from tests.integration.figures import DUE, RECORD
 from tests.integration.letters import put
-from tests.integration.project.deadly import add_starving
 from tests.support.waiting import wait_for
 
 
@@ -93,67 +87,6 @@ def test_a_replayed_task_that_fails_again_is_a_dead_letter_again_with_its_whole_
     assert second.published_ms == first.published_ms < second.history[0].at_ms
 
 
-def test_a_letter_says_that_memory_ran_out(
-    project: Project, letters: DeadLetters, tmp_path: Path
-) -> None:
-    add_starving(project.app)
-    events = tmp_path / "memory.events"
-    events.write_text("oom_kill 0\n")
-    project.start_worker(
-        "one",
-        app="tests.integration.project.deadly",
-        environ={"MEMORY_EVENTS": str(events)},
-    )
-    result = project.send("starving")
-
-    letter = buried(letters, result.id, 30)
-
-    (run,) = project.effects.runs(result.id)
-    told = f"child_lost: signal 9 (SIGKILL), pid {run.pid}, out of memory"
-    assert (letter.exception, letter.history[0].cause) == (told, told)
-    assert full_view(letter)["death"] == {
-        "cause": "child_lost",
-        "signal": "SIGKILL",
-        "exit_code": None,
-        "out_of_memory": True,
-        "pid": run.pid,
-    }
-    with Desk(project.app) as desk:
-        (group,) = desk.letter_pages.groups().groups
-    assert group.group.cause == "child_lost, SIGKILL, out of memory"
-
-
-def test_a_replayed_message_starts_anew_and_keeps_the_rest(
-    project: Project, letters: DeadLetters
-) -> None:
-    now = datetime.now(timezone.utc)
-    past, future = (now - timedelta(hours=1)).isoformat(), (now + timedelta(hours=1)).isoformat()
-    put(project, "late", retries=3, eta=future, expires=past, stamps={"who": "me"})
-    put(project, "early", retries=1, eta=past, expires=future)
-
-    letters.replay("late")
-    letters.replay("early")
-
-    ledger = reliable_of(project.app).ledger
-    late, early = (
-        Envelope.from_text(record.message)
-        for record in ledger.find_all(["late", "early"])
-        if record is not None
-    )
-    assert (late.headers["retries"], late.headers["eta"], late.headers["expires"]) == (
-        0,
-        None,
-        None,
-    )
-    assert late.headers["stamps"] == {"who": "me"}
-    assert (early.headers["eta"], early.headers["expires"]) == (None, future)
-    assert "expiration" not in late.properties
-    assert late.properties["correlation_id"] == "late"
-    assert project.redis.client().llen("celery") == 2
-    with pytest.raises(UnknownDeadLetter, match="queued now"):
-        letters.replay("late")
-
-
 def test_a_replay_while_the_broker_is_away_is_left_to_the_sweeper(
     project: Project, start_redis: StartRedis
 ) -> None:
@@ -192,23 +125,3 @@ def test_what_no_worker_can_read_is_shown_on_request_and_never_replayed(
         letters.replay(letter.task_id)
     letters.discard(letter.task_id)
     assert letters.count() == 0
-
-
-def test_arguments_are_redacted_wherever_they_stand(project: Project, letters: DeadLetters) -> None:
-    put(
-        project,
-        "private",
-        argsrepr="('secret-1',)",
-        kwargsrepr="{'pin': 'secret-2'}",
-        stamps={"customer": "secret-3"},
-        customer="secret-4",
-    )
-
-    letter = letters.get("private")
-
-    assert "secret" not in str(full_view(letter))
-    assert "secret" not in str(short_view(letter))
-    assert full_view(letter)["args"] == full_view(letter)["kwargs"] == REDACTED
-    shown = full_view(letter, with_arguments=True)
-    assert shown["headers"]["customer"] == "secret-4"
-    assert (shown["args"], shown["kwargs"]) == ([0.01], {})

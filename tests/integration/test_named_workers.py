@@ -256,30 +256,3 @@ def test_a_live_task_is_moved_and_what_runs_elsewhere_is_stopped_without_a_loss(
     named = NamedWorkers.of(Envelope.from_text(record.message).headers)
     assert named is not None
     assert named.only == ("cpu", "gpu-*")
-
-
-def test_a_retry_names_the_workers_of_its_call_whoever_has_added_headers(fleet: Project) -> None:
-    start(fleet, "cpu", "gpu-a")
-    # As Sentry's integration does it: Celery passes on to retries what is in the first one only.
-    trace = {"sentry-trace": "1f-2e-1"}
-    sent = fleet.send(
-        "retried_at_gate",
-        "retry",
-        only_workers="cpu",
-        max_losses=7,
-        headers={"headers": trace, **trace},
-    )
-    the_run(fleet, sent.id)
-    fleet.effects.open_gate("retry")
-
-    again = the_run(fleet, sent.id, 2)
-
-    assert node(again) == "cpu"
-    record = reliable_of(fleet.app).ledger.find(sent.id)
-    assert record is not None
-    headers = Envelope.from_text(record.message).headers
-    named = NamedWorkers.of(headers)
-    assert named is not None
-    assert (named.only, record.max_losses, headers["sentry-trace"]) == (("cpu",), 7, "1f-2e-1")
-    fleet.effects.open_gate("retry 1")
-    sent.get(timeout=SOON_SECONDS)

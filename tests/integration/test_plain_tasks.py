@@ -4,8 +4,6 @@ once.
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from tests.integration.conftest import Project, Start
@@ -85,29 +83,6 @@ def test_what_was_given_to_others_while_its_worker_was_frozen(
     runs = [run for task_id in ids for run in brief.effects.runs(task_id)]
     assert [run.worker.split("@")[0] for run in runs] == ["two", "two"]
     wait_until_settled(brief.redis, 15)
-
-
-def test_what_a_solo_worker_had_taken_beside_what_it_ran(brief: Project, start: Start) -> None:
-    gate = brief.send("plain_gate", "busy")
-    # So many that a worker takes what it may hold in one step.
-    for _ in range(250):
-        brief.send("plain_work", 0, ignore_result=True)
-    one = brief.start_worker("one", app=AWKWARD, pool="solo")
-    brief.effects.run_of(gate.id)
-    client = brief.redis.client()
-    (unacked,) = client.keys("unacked:*")
-    waiting = [
-        json.loads(one.partition(b"\n")[2])["headers"]["id"] for one in client.hvals(unacked)
-    ]
-    assert waiting
-    one.freeze()
-    start("two", brief)
-    for task_id in waiting:
-        wait_for(lambda i=task_id: brief.effects.finished(i), 20, "it runs elsewhere")
-    one.thaw()
-    brief.effects.open_gate("busy")
-    wait_until_it_goes_on(brief, "one")
-    assert {len(brief.effects.runs(task_id)) for task_id in [gate.id, *waiting]} == {1}
 
 
 def test_what_begins_when_it_is_acknowledged_does_not_wait_for_a_visibility_timeout(

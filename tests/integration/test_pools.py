@@ -9,10 +9,8 @@ import pytest
 
 from celery_reliable.operations import Desk
 from celery_reliable.operations.revocations import IfRunning
-from celery_reliable.operations.stop_button import StopButton
-from celery_reliable.orders import OrderKind
 from tests.integration.conftest import Project, Start
-from tests.integration.figures import DEAD, LEDGER, LOCKS, RECORD, WORKERS, wait_until_settled
+from tests.integration.figures import DEAD, LEDGER, LOCKS, WORKERS, wait_until_settled
 from tests.integration.project.factory import Settings
 from tests.integration.project.pooled import add_tasks
 from tests.support.processes import Worker
@@ -186,31 +184,6 @@ def wait_for_beats(project: Project, count: int) -> None:
     [key] = client.keys(f"{LEDGER}worker:*")
     before = int(client.hget(key, "renewals"))
     wait_for(lambda: int(client.hget(key, "renewals")) >= before + count, 30, "some beats")
-
-
-def test_an_order_that_stops_what_runs_lets_it_end_and_says_so(
-    project: Project, start: Start, desk: Desk
-) -> None:
-    start("one", "threads")
-    task = project.send("gate", "long")
-    project.effects.run_of(task.id)
-    button = StopButton(project.app, desk.ledger)
-
-    view = button.give(OrderKind.STRIKE, "project.gate", by="ann", stop=True)
-
-    assert any("cannot stop what runs" in one for one in view.notes)
-    wait_for_beats(project, 3)
-    later = project.send("gate", "later")
-    project.effects.open_gate("long")
-    wait_for(lambda: task.state == "SUCCESS", 20, "it comes to its end")
-    wait_for(
-        lambda: project.redis.client().hget(RECORD + later.id, "state") == b"parked", 20, "struck"
-    )
-    project.effects.open_gate("later")
-    button.resume(view.order.id, by="ann")
-    wait_until_settled(project.redis, 30)
-    assert [run.outcome for run in project.effects.runs(task.id)] == ["finished"]
-    assert [run.outcome for run in project.effects.runs(later.id)] == ["finished"]
 
 
 def test_greenlets_publish_while_passes_do(project: Project) -> None:

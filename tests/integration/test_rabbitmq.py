@@ -9,8 +9,6 @@ from uuid import uuid4
 
 import pytest
 
-from celery_reliable.app import reliable_of
-from celery_reliable.recovery.sweeper import Sweeper
 from tests.integration.conftest import Project
 from tests.integration.figures import assert_each_ran_once, wait_until_settled
 from tests.support.promises import promise
@@ -134,33 +132,3 @@ def test_what_was_acknowledged_early_comes_back_once(on_rabbit: Project, how: st
     assert [run.attempt for run in on_rabbit.effects.runs(running.id)] == [1, 2]
     assert not on_rabbit.effects.overlaps()
     wait_until_settled(on_rabbit.redis, 30)
-
-
-def test_what_is_sent_again_keeps_its_priority(on_rabbit: Project) -> None:
-    queue = on_rabbit.app.conf.task_default_queue
-    prior = on_rabbit.with_settings(
-        celery={"task_default_queue": queue, "task_queue_max_priority": 9}
-    )
-    lost = prior.send("work", 0, priority=7).id
-    ledger = reliable_of(prior.app).ledger
-
-    def taken() -> list[str]:
-        """The ids of all that waits, in the order in which RabbitMQ gives it out."""
-        ids = []
-        with prior.app.connection_for_read() as connection:
-            channel = connection.default_channel
-            while (message := channel.basic_get(queue, no_ack=True)) is not None:
-                ids.append(message.headers["id"])
-        return ids
-
-    wait_for(lambda: lost in taken(), 10, "its message is lost")
-    others = [prior.send("work", 0, priority=priority).id for priority in (1, 8, 1)]
-    client = prior.redis.client()
-    client.hset(ledger.keys.record(lost), "unsent", "1")
-    client.zadd(ledger.keys.due, {lost: 1})
-    sweeper = Sweeper(prior.app)
-    sweeper.run_if_due()
-    sweeper.close()
-
-    wait_for(lambda: waiting(prior) == 4, 10, "it is sent again")
-    assert taken() == [others[1], lost, others[0], others[2]]

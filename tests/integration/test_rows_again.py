@@ -181,12 +181,3 @@ def test_a_row_whose_key_was_used_before_is_told_how_its_own_task_ended(shop: Sh
     shop.look_after()
     shop.wait_for({fails: "failed", is_revoked: "revoked"})
     assert shop.bookings() == {fails: 1, is_revoked: 1}
-
-
-def test_an_effect_within_another_is_done_once(shop: Shop) -> None:
-    shop.worker("one")
-    shop.create(1, 1)
-    shop.run("from shop.tasks import order_and_mail\norder_and_mail.delay(1)")
-    shop.wait_for({1: "succeeded"})
-    assert shop.ask("select id, task_attempt from shop_order") == {1: 2}
-    assert shop.bookings() == {1: 1, -1: 1}

@@ -15,14 +15,11 @@ from celery_reliable.exceptions import ReliableError
 from tests.conftest import StartRedis
 from tests.integration.conftest import Project
 from tests.integration.figures import RECORD, WORKERS, assert_each_ran_once
-from tests.integration.project.awkward import add_tasks
 from tests.integration.shifts import in_shift, start, with_shifts
 from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 from tests.support.sentinel import Sentinel, start_replica
 from tests.support.waiting import stored, wait_for
-
-AWKWARD = "tests.integration.project.awkward"
 
 
 @pytest.fixture
@@ -163,29 +160,3 @@ def test_a_planned_failover_under_load_loses_nothing_that_was_acknowledged(
     assert n_after == 50
     assert all(worker.is_running for worker in workers)
     assert len(project.effects.runs(running.id)) == 1
-
-
-@promise("one-server")
-def test_what_a_worker_was_delivered_that_went_on_to_another_sentinel_comes_back_with_its_end(
-    project: Project, replica: RedisServer, sentinel: Sentinel, start_redis: StartRedis
-) -> None:
-    # kombu goes on to the next whenever it cannot connect.
-    behind = project.with_settings(
-        broker_url=f"{sentinel.url()};{sentinel.url('localhost')}",
-        result_url=start_redis().url(),
-        celery={"broker_transport_options": sentinel.options},
-    )
-    add_tasks(behind.app)
-    worker = behind.start_worker("one", app=AWKWARD)
-    assert stored(behind.send("work", 0.01), 15) == "worked"
-    project.redis.kill()
-    wait_for(lambda: sentinel.has_promoted(replica), 30, "the replica is promoted")
-    plain = behind.send("plain_late", "gate")
-    project.effects.run_of(plain.id)
-
-    worker.kill_group()
-    # kombu alone would give it back an hour later.
-    behind.start_worker("two", app=AWKWARD)
-    wait_for(lambda: len(project.effects.runs(plain.id)) == 2, 30, "it runs again")
-    project.effects.open_gate("gate")
-    assert stored(plain, 15) == "gate"

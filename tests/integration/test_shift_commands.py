@@ -6,7 +6,6 @@ import os
 from itertools import pairwise
 
 import pytest
-from celery.exceptions import TaskRevokedError
 
 from tests.integration.conftest import Project
 from tests.integration.shifts import in_shift, start, with_shifts
@@ -15,10 +14,6 @@ from tests.support.waiting import wait_for
 pytestmark = pytest.mark.skipif(
     bool(os.environ.get("TESTS_APART")), reason="elsewhere than in the ledger nobody has a shift"
 )
-
-PICKLED = {"accept_content": ["json", "pickle"], "task_serializer": "pickle"}
-#: Celery lets nobody else than a user without rights decode that.
-AS_ROOT = {"C_FORCE_ROOT": "1"}
 
 
 @pytest.fixture
@@ -40,19 +35,3 @@ def test_a_rate_limit_that_is_set_while_it_runs_holds_back_the_next_tasks(pooled
     starts = sorted(pooled.effects.starts(one.id)[0] for one in results)
     # The bucket has one token at first, and may count a moment differently than the server.
     assert all(later - one > 0.3 for one, later in list(pairwise(starts))[1:])
-
-
-def test_tasks_whose_messages_are_no_json_are_seen_and_stopped(project: Project) -> None:
-    pooled = with_shifts(project, PICKLED)
-    worker = start(pooled, environ=AS_ROOT)
-    stopped, _, pid = in_shift(pooled)
-    (name,) = (found := pooled.app.control.inspect(timeout=5).active())
-    assert [one["id"] for one in found[name]] == [stopped.id]
-    behind = pooled.send("work", 0)
-
-    pooled.app.control.revoke(stopped.id, terminate=True, reply=True, timeout=10)
-
-    with pytest.raises(TaskRevokedError):
-        stopped.get(timeout=20)
-    assert behind.get(timeout=20) == "worked"
-    assert pid not in worker.children()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -19,7 +18,7 @@ from tests.integration.figures import (
     record_of,
     wait_until_settled,
 )
-from tests.integration.shifts import POOL, in_shift, start, with_shifts
+from tests.integration.shifts import in_shift, start, with_shifts
 from tests.support.proxy import RedisProxy
 from tests.support.waiting import wait_for
 
@@ -73,23 +72,6 @@ def test_a_place_is_passed_on_in_the_step_that_settles_and_takes_the_next(pooled
     assert most_at_once(runs) <= 2
 
 
-def test_the_tasks_of_killed_processes_are_back_at_once(
-    pooled: Project, pytestconfig: pytest.Config
-) -> None:
-    one, waited = start(pooled), []
-    for turn in range(12 if pytestconfig.getoption("full") else 3):
-        result, gate, pid = in_shift(pooled, f"turn {turn}")
-        one.kill_child(pid)
-        killed_at = pooled.effects.now()
-        wait_for(lambda r=result: len(pooled.effects.runs(r.id)) == 2, 10, "it runs again")
-        waited.append(pooled.effects.starts(result.id)[1] - killed_at)
-        pooled.effects.open_gate(gate)
-        assert result.get(timeout=20) == gate
-    print("seconds from the death in a shift to the re-run:", [round(w, 2) for w in waited])
-    # For machines that have much else to do.
-    assert max(waited) <= 2
-
-
 def test_of_a_killed_worker_what_its_processes_took_comes_back(pooled: Project) -> None:
     one = start(pooled)
     result, gate, _ = in_shift(pooled)
@@ -137,20 +119,6 @@ def test_a_warm_stop_ends_a_shift_and_leaves_what_waits(pooled: Project) -> None
     wait_until_settled(pooled.redis, 10)
 
 
-def test_what_runs_in_a_shift_is_seen_and_can_be_stopped(pooled: Project) -> None:
-    start(pooled)
-    result, _, pid = in_shift(pooled)
-    inspect = pooled.app.control.inspect(timeout=10)
-    inspect.limit = 1
-    (active,) = (inspect.active() or {}).values()
-    assert [(one["id"], one["worker_pid"]) for one in active] == [(result.id, pid)]
-    pooled.app.control.revoke(result.id, terminate=True)
-    wait_for(lambda: result.state == "REVOKED", 20, "it is revoked")
-    assert pooled.send("work", 0).get(timeout=20) == "worked"
-    assert len(pooled.effects.runs(result.id)) == 1
-    wait_until_settled(pooled.redis, 10)
-
-
 def test_what_is_not_ordinary_goes_by_the_main_process(pooled: Project) -> None:
     start(pooled, concurrency=2)
     results = [
@@ -169,24 +137,6 @@ def test_what_is_not_ordinary_goes_by_the_main_process(pooled: Project) -> None:
     flaky = results[4].id
     assert [run.attempt for run in pooled.effects.runs(flaky)] == [1, 2, 3]
     assert_each_ran_once(pooled.effects, [r.id for r in results if r.id != flaky])
-
-
-def test_queues_take_turns_within_a_shift_too(pooled: Project) -> None:
-    start(pooled, options=("-Q", "left,right"))
-    held = pooled.send("gate", "open", queue="left")
-    pooled.effects.run_of(held.id)
-    queues = {
-        pooled.send("work", 0, queue=queue).id: queue
-        for queue in ("left", "right")
-        for _ in range(8)
-    }
-    pooled.effects.open_gate("open")
-    wait_until_settled(pooled.redis, 20)
-    assert_each_ran_once(pooled.effects, [held.id, *queues])
-    runs = sorted(pooled.effects.runs(), key=lambda run: run.started_at)
-    turns = [queues[run.task_id] for run in runs if run.task_id in queues]
-    # Between two shifts it is the main process's turn, which goes by what it has taken itself.
-    assert sum(a == b for a, b in pairwise(turns)) <= len(turns) // 4
 
 
 def by_process(pooled: Project) -> dict[int, list[str]]:
@@ -223,14 +173,6 @@ def test_a_process_is_replaced_after_its_number_of_tasks(pooled: Project) -> Non
     assert in_shifts >= 6
 
 
-def test_a_process_that_has_too_much_memory_is_replaced(pooled: Project) -> None:
-    # Each has more than that from its beginning.
-    start(pooled, options=("--max-memory-per-child", "1"))
-    in_shifts = one_by_one(pooled, 4)
-    assert [len(one) for one in by_process(pooled).values()] == [1, 1, 1, 1]
-    assert in_shifts >= 1
-
-
 def test_a_hard_time_limit_ends_a_task_of_a_shift(pooled: Project) -> None:
     start(pooled, options=("--time-limit", "3"))
     result, _, pid = in_shift(pooled)
@@ -257,14 +199,3 @@ def test_a_soft_time_limit_interrupts_a_task_of_a_shift(pooled: Project) -> None
     assert len(pooled.effects.runs(result.id)) == 1
     # Its process lives on.
     assert one.children() == [pid]
-
-
-def test_a_warm_stop_does_not_wait_beyond_the_time_limit_of_a_shifts_task(pooled: Project) -> None:
-    own = {"worker_pool": POOL, "task_annotations": {"project.gate": {"time_limit": 3}}}
-    one = start(pooled.with_settings(celery=own))
-    result, _, _ = in_shift(pooled)
-    one.signal_main(signal.SIGTERM)
-    assert one.wait_until_ended() == 0
-    with pytest.raises(TimeLimitExceeded):
-        result.get(timeout=10)
-    assert record_of(pooled.redis, result.id)["reason"] == "time_limit"

@@ -4,7 +4,6 @@ is lost, nothing runs twice to its end, and nothing is charged.
 
 from __future__ import annotations
 
-import os
 import signal
 from dataclasses import replace
 from typing import Any
@@ -108,28 +107,6 @@ def test_a_cold_stop_hands_over_at_once(project: Project) -> None:
     assert [[run.attempt for run in project.effects.runs(r.id)] for r in fetched] == [[1]] * 4
     assert not project.effects.overlaps()
     wait_until_settled(project.redis, 10)
-
-
-def test_a_cold_stop_hands_over_though_one_of_its_processes_is_frozen(project: Project) -> None:
-    # Before anybody sweeps, and long before the stopped process would be noticed by that.
-    rare = {"SWEEP_SECONDS": 30, "LEASE_SECONDS": 120, "QUEUED_SECONDS": 240}
-    project = project.with_settings(reliable={"MAX_LOSSES": 0, **rare})
-    one = project.start_worker("one")
-    frozen, other = (project.send("gate", "frozen") for _ in range(2))
-    pid = project.effects.run_of(frozen.id).pid
-    project.effects.run_of(other.id)
-    project.start_worker("two")
-    os.kill(pid, signal.SIGSTOP)
-    one.signal_main(signal.SIGQUIT)
-    again = [project.effects.run_of(result.id, 2) for result in (frozen, other)]
-    assert all(run.worker.startswith("two@") and run.attempt == 2 for run in again)
-    assert [losses(project.redis, result.id) for result in (frozen, other)] == [0, 0]
-    one.wait_until_ended()
-    assert not left_behind(project.redis, "one")
-    project.effects.open_gate("frozen")
-    for result in (frozen, other):
-        assert result.get(timeout=10) == "frozen"
-    assert not project.effects.overlaps()
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ server, and still the same steps where they do not.
 
 from __future__ import annotations
 
-import json
 import os
 from typing import Any
 
@@ -92,14 +91,3 @@ def test_a_producer_of_another_app_sends_to_its_own_broker(
     here, there = project.redis.client(), elsewhere.client()
     assert here.exists(RECORD + result.id)
     assert (here.llen("celery"), there.llen("celery")) == (0, 1)
-
-
-def test_a_progress_that_reads_like_a_success_is_replaced_by_the_result(project: Project) -> None:
-    project.start_worker("one", concurrency=1)
-    result = project.send("gate", "open")
-    wait_for(lambda: project.effects.runs(), 20, "it runs")
-    told = {"status": "PROGRESS", "result": {"status": "SUCCESS"}, "task_id": result.id}
-    key = project.app.backend.get_key_for_task(result.id)
-    project.redis.client(1).set(key, json.dumps(told))
-    project.effects.open_gate("open")
-    assert result.get(timeout=20) == "open"

@@ -5,7 +5,6 @@ happens.
 from __future__ import annotations
 
 import signal
-import socket
 
 import pytest
 
@@ -52,47 +51,6 @@ def test_what_is_no_message_waits_for_the_ledger_and_stops_nobody(
     wait_for(lambda: not client.keys("unacked:*"), 10, "its unacked hash is empty")
     assert client.llen("celery") == 0
     assert worker.is_running
-
-
-def test_a_message_goes_back_to_the_queue_it_came_from(project: Project) -> None:
-    workers = [project.start_worker("one")]
-    result = project.send("gate", "gate")
-    project.effects.run_of(result.id)
-    client = project.redis.client()
-    (unacked,) = client.keys("unacked:*")
-    # As after a change of the routing: the exchange that it was sent to leads nowhere.
-    ((tag, value),) = client.hgetall(unacked).items()
-    nowhere = value.replace(b'"exchange": ""', b'"exchange": "nowhere"')
-    assert nowhere != value
-    client.hset(unacked, tag, nowhere)
-    workers[0].kill_group()
-    workers.append(project.start_worker("two"))
-    project.effects.run_of(result.id, 2)
-    project.effects.open_gate("gate")
-    assert result.get(timeout=10) == "gate"
-    wait_for(lambda: not client.keys("unacked:*"), 10, "nothing is left")
-    wait_for(lambda: client.zcard(WORKERS) == 1, 10, "the dead is forgotten")
-
-
-@pytest.mark.keeps_fetched
-def test_an_unacked_hash_that_no_lease_names_is_emptied(project: Project) -> None:
-    project = project.with_settings(reliable={"LEASE_SECONDS": 4, "SWEEP_SECONDS": 1})
-    one = project.start_worker("one", concurrency=1)
-    running = project.send("plain_gate", "gate")
-    project.effects.run_of(running.id)
-    fetched = project.send("work", 0.01)
-    client = project.redis.client()
-    wait_for(lambda: client.llen("celery") == 0, 10, "it is fetched")
-    one.kill_group()
-    # As if it had been forgotten while it thawed, and had died before it registered again.
-    (lease,) = client.zrange(WORKERS, 0, -1)
-    client.zrem("{reliable:0}:workers", lease)
-    client.delete(b"{reliable:0}:worker:" + lease)
-    assert client.smembers(UNACKED_LIST)
-    two = project.start_worker("two")
-    assert fetched.get(timeout=20) == "worked"
-    assert two.stop() == 0
-    wait_for(lambda: not client.exists(UNACKED_LIST), 10, "the unacked hash is struck off")
 
 
 def test_what_could_not_be_acknowledged_is_before_the_worker_ends(
@@ -161,35 +119,3 @@ def test_a_worker_that_shall_not_prefetch_does_not(project: Project) -> None:
     project.effects.open_gate("gate")
     for result in [*gated, *waiting]:
         result.get(timeout=10)
-
-
-def test_several_queues_and_priorities_are_drained_in_order(project: Project) -> None:
-    urgent, later = 0, 9
-    sent = [
-        project.send("work", 0, queue=queue, priority=priority)
-        for priority in (later, urgent)
-        for _ in range(10)
-        for queue in ("a", "b")
-    ]
-    worker = project.start_worker("one", concurrency=1, options=("-Q", "a,b"))
-    for result in sent:
-        result.get(timeout=20)
-    order = [run.task_id for run in project.effects.runs()]
-    # All that is urgent first, though it was sent last; and the queues take turns.
-    assert set(order[:20]) == {result.id for result in sent[20:]}
-    of_a = {result.id for result in sent[::2]}
-    for part in (order[:20], order[20:]):
-        assert 3 <= sum(task_id in of_a for task_id in part[:10]) <= 7
-    project.app.control.cancel_consumer("b", destination=[f"one@{socket.gethostname()}"])
-    wait_for(lambda: "b" not in consumed(project), 10, "b is not consumed")
-    kept = project.send("work", 0, queue="b")
-    assert project.send("work", 0, queue="a").get(timeout=10) == "worked"
-    project.app.control.add_consumer("b", destination=[f"one@{socket.gethostname()}"])
-    assert kept.get(timeout=10) == "worked"
-    assert worker.stop() == 0
-
-
-def consumed(project: Project) -> set[str]:
-    """The queues that workers consume from."""
-    answers = project.app.control.inspect(timeout=2).active_queues() or {"": [{"name": "b"}]}
-    return {queue["name"] for queues in answers.values() for queue in queues}

@@ -198,22 +198,3 @@ def test_a_fleet_is_replaced_one_by_one_under_load_and_back_again(
     # What is acknowledged last is removed a moment later.
     wait_for(lambda: not client.keys("unacked*"), 15, "all of it is acknowledged")
     assert not client.llen("celery")
-
-
-def test_what_was_published_before_the_upgrade_is_done_after_it(
-    brief: Project, start: Start, old_tree: Path, effects: Effects
-) -> None:
-    """Running, fetched and queued with the old package; nobody of it is left."""
-    worker = start("old")
-    running = publish_old(brief, old_tree, "gate", 2, "open")
-    wait_for(lambda: len(effects.runs()) == 2, 30, "they have begun")
-    waiting = publish_old(brief, old_tree, "work", 5, 0)
-    worker.kill_group()
-    waiting += publish_old(brief, old_tree, "flaky", 1, 1)
-    effects.open_gate("open")
-
-    start("new")
-
-    wait_for(lambda: all(effects.finished(one) for one in running + waiting), 60, "all are done")
-    assert {len(effects.runs(one)) for one in running} == {2}
-    assert not effects.overlaps()

@@ -14,35 +14,12 @@ from tests.integration.ends.ways import (
     wait_for_ends,
     wait_until_only_ends_are_left,
 )
-from tests.integration.figures import DEAD, LEDGER, LOCKS, record_of
+from tests.integration.figures import DEAD, LOCKS, record_of
 from tests.integration.project.ends import add_tasks
 from tests.integration.shifts import POOL, with_shifts
 from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
-
-
-def test_what_waits_for_its_rate_is_neither_lost_nor_doubled_nor_run_too_late(
-    ending: Project, start: Start
-) -> None:
-    worker = start()
-    sent_at = ending.effects.now()
-    first, called_off = ending.send("rare"), ending.send("rare")
-    expired = ending.send("rare", expires=3)
-    rated = [ending.send("rated") for _ in range(4)]
-    client = ending.redis.client()
-    wait_for(lambda: client.llen("celery") == 0, 10, "all are fetched")
-    wait_for(lambda: len(client.keys(LEDGER + "task:*")) == 5, 10, "one of each has run")
-
-    ending.app.control.revoke(called_off.id, reply=True, timeout=5)
-    worker.kill_group()
-    wait_for(lambda: ending.effects.now() - sent_at > 3, 10, "its expiry")
-
-    ends = {result.id: End(GONE, "SUCCESS") for result in (first, *rated)}
-    ends |= {result.id: End(GONE, "REVOKED", 0) for result in (called_off, expired)}
-    worker = start("two")
-    wait_for_ends(ending, ends)
-    assert_none_comes_back(ending, start, worker, ending.redis, ends)
 
 
 def test_a_soft_limit_that_comes_too_late_for_the_body_changes_nothing(

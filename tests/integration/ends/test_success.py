@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from celery import chain, chord, group
 
-from tests.integration.conftest import ONE_EACH, Project, Start
-from tests.integration.figures import LOCKS, RECORD, record_of, wait_until_gone, wait_until_settled
-from tests.integration.foreign import foreign_message
+from tests.integration.conftest import Project, Start
+from tests.integration.figures import LOCKS, RECORD, wait_until_gone, wait_until_settled
 from tests.support.processes import Worker
 from tests.support.promises import promise
 from tests.support.waiting import wait_for
@@ -138,22 +137,6 @@ def test_the_same_message_twice_runs_once(project: Project) -> None:
     later.get(timeout=10)
     assert len(project.effects.runs(result.id)) == 1
     wait_until_settled(project.redis, 10)
-
-
-def test_a_foreign_task_that_kills_its_process_after_its_success_does_not_run_again(
-    project: Project, start: Start
-) -> None:
-    start(concurrency=1, options=ONE_EACH)
-    client = project.redis.client()
-    client.lpush("celery", foreign_message("foreign", [[], {}, {}], "project.fatal"))
-    project.effects.run_of("foreign")
-    # One that runs again goes behind others.
-    for _ in range(3):
-        assert project.send("work", 0.01).get(timeout=15) == "worked"
-    wait_for(lambda: not client.keys("unacked:*"), 15, "every message acknowledged")
-    assert not record_of(project.redis, "foreign")
-    assert project.app.AsyncResult("foreign").state == "SUCCESS"
-    assert len(project.effects.runs("foreign")) == 1
 
 
 def test_a_success_whose_process_died_leaves_no_lock(project: Project, start: Start) -> None:

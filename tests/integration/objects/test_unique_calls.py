@@ -14,16 +14,9 @@ from tests.integration.figures import LOCKS, RECORD, wait_until_free, wait_until
 from tests.integration.objects.conftest import Caller
 from tests.support.promises import promise
 from tests.support.proxy import RedisProxy
-from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
 RESULTS = "celery-task-meta-*"
-
-
-def left_over(redis_server: RedisServer) -> list[bytes]:
-    """What is kept of tasks and objects; not of who has published, which is forgotten by itself."""
-    keys: list[bytes] = redis_server.client().keys("{reliable:0}:*:*")  # type: ignore[assignment]
-    return [key for key in keys if b":sent:" not in key]
 
 
 @promise("one-object")
@@ -134,11 +127,3 @@ def test_for_whose_id_somebody_waits_is_published_in_any_case(project: Project) 
     project.effects.open_gate("gate")
     assert first.get(timeout=10) == "run 1"
     assert {run.task_id for run in project.effects.runs() if run.task == unique.name} == {first.id}
-
-
-def test_a_send_that_raised_frees_the_object(project: Project, proxy: RedisProxy) -> None:
-    behind_proxy = project.with_settings(broker_url=proxy.url())
-    proxy.drop_request("LPUSH", times=None)
-    with pytest.raises(Exception, match=r"(?i)connect|closed|refused|reset"):
-        behind_proxy.send("unique", "object", retry=False)
-    assert not left_over(project.redis)

@@ -6,7 +6,6 @@ import pytest
 from billiard.exceptions import TimeLimitExceeded
 from celery.exceptions import TaskRevokedError
 
-from celery_reliable.operations.queues import purge
 from tests.integration.conftest import Project
 from tests.integration.figures import RECORD, wait_until_free
 from tests.integration.project import timed
@@ -79,36 +78,6 @@ def test_who_comes_again_keeps_its_object(project: Project) -> None:
         assert first.get(timeout=10) == "run 2"
         wait_until_free(project.redis)
         assert len(project.effects.runs(first.id)) == 2
-
-
-def test_what_nobody_has_begun_has_its_object_until_it_is_called_off(project: Project) -> None:
-    project = project.with_settings(reliable={"ETA_HORIZON_SECONDS": 3})
-    parked = project.send("unique", "parked", countdown=3600)
-    expiring = project.send("unique", "expiring", expires=1)
-    purged = project.send("unique", "purged", queue="unread")
-    held = {"parked": parked, "expiring": expiring, "purged": purged}
-    for object_id, result in held.items():
-        assert project.send("unique", object_id).id == result.id
-    client = project.redis.client()
-    assert client.llen("celery") == 1
-    assert client.llen("unread") == 1
-    assert client.hget(RECORD + parked.id, "state") == b"parked"
-
-    at = project.effects.now()
-    wait_for(lambda: project.effects.now() - at > 1, 5, "its expiry")
-    project.start_worker("one")
-    parked.revoke()
-    assert purge(project.app, ["unread"]).records == 1
-
-    wait_until_free(project.redis)
-    for result in (parked, expiring):
-        with pytest.raises(TaskRevokedError):
-            result.get(timeout=10)
-    for object_id, result in held.items():
-        again = project.send("unique", object_id)
-        assert again.id != result.id
-        assert again.get(timeout=10) == "run 1"
-    assert len(project.effects.runs()) == 3
 
 
 @pytest.mark.parametrize("is_failing", [True, False])

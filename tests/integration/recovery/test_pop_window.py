@@ -8,10 +8,8 @@ from typing import Any
 
 import pytest
 
-from celery_reliable.app import reliable_of
 from celery_reliable.recovery.sweeper import Sweeper
 from tests.conftest import Scale
-from tests.integration.claiming import unacked_of
 from tests.integration.conftest import Project, Start
 from tests.support.effects import Effects
 from tests.support.processes import Worker
@@ -72,25 +70,6 @@ def test_what_may_have_been_popped_is_sent_again_in_the_next_pass(
     # It was asked for once.
     client.rpop("celery")
     assert sweep(sweeper, project.redis) == 0
-
-
-def test_what_is_there_is_left_alone(project: Project, sweeper: Sweeper) -> None:
-    client = project.redis.client()
-    ledger = reliable_of(project.app).ledger
-    for number in range(20):
-        task_id = project.send("work", 0).id
-        client.hincrby(ledger.keys.record(task_id), "published_ms", number - 1000)
-    unacked = unacked_of(sweeper.broker)
-    unacked.open(sweeper.config.namespace)
-    unacked.take(["celery"], ["celery"], 5)
-    project.send("work", 0, countdown=3600)
-    looks = ledger.all_due(start=0, limit=100)
-    ledger.passes.look_ahead(ago_ms=5000)
-
-    assert sweep(sweeper, project.redis) == 0
-
-    assert client.llen("celery") == 15
-    assert ledger.all_due(start=0, limit=100) == looks
 
 
 def popped(project: Project, proxy: RedisProxy, queues: list[str]) -> list[str]:

@@ -9,10 +9,9 @@ import pytest
 
 from celery_reliable.app import reliable_of
 from celery_reliable.leases import WorkerLease
-from celery_reliable.ledger.answers.tasks import Waiting
-from celery_reliable.model import Reason, State, SweepReport
+from celery_reliable.model import SweepReport
 from celery_reliable.recovery.sweeper import Sweeper
-from tests.integration.claiming import claimed, register, unacked_of
+from tests.integration.claiming import unacked_of
 from tests.integration.conftest import Project
 
 
@@ -94,42 +93,6 @@ def test_what_somebody_may_run_is_not_sent_again(
         left_ms = int(due.due_ms) - ledger.workers.time_ms()
         longest_ms = config.sweep_ms if state == "parked" else config.queued_ms
         assert longest_ms / 2 < left_ms <= longest_ms
-
-
-@pytest.mark.parametrize(
-    ("hours", "member", "state"),
-    [
-        (23, "", State.WAITING),
-        (25, "", None),
-        (25, "parked", State.WAITING),
-        (25, "gone", None),
-        (25, "dead", None),
-    ],
-)
-def test_a_canvas_has_its_time_from_when_its_host_ended(
-    project: Project, sweeper: Sweeper, hours: int, member: str, state: State | None
-) -> None:
-    """However long its host was parked before; and more, while a member is known to live."""
-    client, ledger = project.redis.client(), reliable_of(project.app).ledger
-    task_id = project.send("replaced", [1, 2]).id
-    register(ledger, "one")
-    claim = claimed(ledger, task_id, worker="one")
-    client.hincrby(ledger.keys.record(task_id), "published_ms", -40 * 3600_000)
-    if member == "parked":
-        project.send("work", 0, task_id=member, countdown=3600)
-    elif member == "dead":
-        ledger.bury_message(
-            member, Reason.REJECTED, exception="", traceback="", message="{}", name=""
-        )
-    members = ["another", member] if member else []
-    assert isinstance(ledger.replace(claim, due_in_ms=0, members=members), Waiting)
-    client.hincrby(ledger.keys.record(task_id), "waiting_ms", -hours * 3600_000)
-    make_due(project, [task_id])
-
-    look(sweeper)
-
-    found = ledger.find(task_id)
-    assert (found.state if found else None) == state
 
 
 def test_one_record_that_cannot_be_read_holds_up_no_other(
