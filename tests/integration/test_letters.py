@@ -125,3 +125,23 @@ def test_what_no_worker_can_read_is_shown_on_request_and_never_replayed(
         letters.replay(letter.task_id)
     letters.discard(letter.task_id)
     assert letters.count() == 0
+
+
+def test_arguments_are_redacted_wherever_they_stand(project: Project, letters: DeadLetters) -> None:
+    put(
+        project,
+        "private",
+        argsrepr="('secret-1',)",
+        kwargsrepr="{'pin': 'secret-2'}",
+        stamps={"customer": "secret-3"},
+        customer="secret-4",
+    )
+
+    letter = letters.get("private")
+
+    assert "secret" not in str(full_view(letter))
+    assert "secret" not in str(short_view(letter))
+    assert full_view(letter)["args"] == full_view(letter)["kwargs"] == REDACTED
+    shown = full_view(letter, with_arguments=True)
+    assert shown["headers"]["customer"] == "secret-4"
+    assert (shown["args"], shown["kwargs"]) == ([0.01], {})

@@ -6,6 +6,7 @@ import os
 from itertools import pairwise
 
 import pytest
+from billiard.exceptions import TimeLimitExceeded
 
 from tests.integration.conftest import Project
 from tests.integration.shifts import in_shift, start, with_shifts
@@ -35,3 +36,19 @@ def test_a_rate_limit_that_is_set_while_it_runs_holds_back_the_next_tasks(pooled
     starts = sorted(pooled.effects.starts(one.id)[0] for one in results)
     # The bucket has one token at first, and may count a moment differently than the server.
     assert all(later - one > 0.3 for one, later in list(pairwise(starts))[1:])
+
+
+def test_a_time_limit_that_is_set_while_it_runs_is_for_the_next_task(pooled: Project) -> None:
+    start(pooled)
+    before, gate, _ = in_shift(pooled)
+
+    answers = pooled.app.control.time_limit("project.gate", hard=1, reply=True, timeout=10)
+
+    assert len(answers) == 1
+    limited = pooled.send("gate", "shut")
+    behind = pooled.send("work", 0)
+    pooled.effects.open_gate(gate)
+    with pytest.raises(TimeLimitExceeded):
+        limited.get(timeout=30)
+    assert before.get(timeout=20) == gate
+    assert behind.get(timeout=20) == "worked"

@@ -199,3 +199,11 @@ def test_a_soft_time_limit_interrupts_a_task_of_a_shift(pooled: Project) -> None
     assert len(pooled.effects.runs(result.id)) == 1
     # Its process lives on.
     assert one.children() == [pid]
+
+
+def test_a_process_that_has_too_much_memory_is_replaced(pooled: Project) -> None:
+    # Each has more than that from its beginning.
+    start(pooled, options=("--max-memory-per-child", "1"))
+    in_shifts = one_by_one(pooled, 4)
+    assert [len(one) for one in by_process(pooled).values()] == [1, 1, 1, 1]
+    assert in_shifts >= 1

@@ -185,3 +185,20 @@ def test_a_list_of_brokers(project: Project, start_worker: Start, start_redis: S
     assert "secret" not in said
     with pytest.raises(ConfigurationError, match="Sentinel"):
         listed.send("work", 0)
+
+
+def test_a_list_of_brokers_with_a_ledger_elsewhere(
+    project: Project, start_redis: StartRedis
+) -> None:
+    first, second = start_redis(), start_redis()
+    listed = project.with_settings(
+        broker_url=f"{first.url()};{second.url()}",
+        reliable={"REDIS_URL": project.redis.url(), "ETA_HORIZON_SECONDS": 2},
+    )
+    first.stop()
+    worker = listed.start_worker("one")
+    assert listed.send("work", 0.01).get(timeout=20) == "worked"
+    # What a pass sends goes to the one that is there, too.
+    parked = listed.send("work", 0.01, countdown=3)
+    assert parked.get(timeout=20) == "worked"
+    assert worker.is_running
