@@ -101,12 +101,6 @@ def percentile(values: Sequence[float], percent: float) -> float:
     return ordered[math.ceil(len(ordered) * percent / 100) - 1]
 
 
-def resident_mb(worker: CeleryProcess) -> list[float]:
-    """The resident memory of the main process and of each of its children, in MB."""
-    pids = [worker.pid, *sorted(worker.children())]
-    return [psutil.Process(pid).memory_info().rss / 1e6 for pid in pids]
-
-
 def is_alive(pid: int) -> bool:
     """Whether the process has not ended."""
     try:

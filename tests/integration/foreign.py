@@ -28,14 +28,3 @@ def element(body: bytes = b"[[0.01], {}, {}]", **changes: Any) -> bytes:
         else:
             message[name.replace("_", "-")] = value
     return json.dumps(message).encode()
-
-
-def foreign_message(
-    task_id: str, body: object, task: str = "project.work", **properties: str
-) -> bytes:
-    """A message of a task by a producer of another language."""
-    return element(
-        json.dumps(body).encode(),
-        headers={"task": task, "id": task_id, "lang": "js"},
-        properties={"correlation_id": task_id, "delivery_mode": 2, "priority": 0, **properties},
-    )

@@ -9,15 +9,12 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from billiard.exceptions import TimeLimitExceeded
 
 from celery_reliable.ledger.scripts import script
-from celery_reliable.orders import OrderKind
 from tests.integration.conftest import TWO_QUEUES, Project
 from tests.integration.figures import record_of
 from tests.integration.project.awkward import add_tasks
 from tests.integration.shifts import POOL
-from tests.integration.test_stop_button import give, resume, wait_until_obeyed
 from tests.support.acl import granted
 from tests.support.processes import Worker
 from tests.support.proxy import RedisProxy
@@ -78,15 +75,14 @@ def sent_to_frozen(project: Project, worker: Worker, name: str, *args: Any) -> A
     raise AssertionError("it was never frozen while it waited")
 
 
-@pytest.mark.parametrize("name", ["plain_work", "plain_late", "work"])
+@pytest.mark.parametrize("name", ["plain_work", "work"])
 def test_what_leaves_its_queue_as_its_worker_dies_is_run_by_another(
     pooled: Project, name: str
 ) -> None:
     soon = pooled.with_settings(reliable={"LEASE_SECONDS": 4, "SWEEP_SECONDS": 1})
     add_tasks(soon.app)
     one = start(soon, app=AWKWARD)
-    soon.effects.open_gate("open")
-    result = sent_to_frozen(soon, one, name, "open" if name == "plain_late" else 0.01)
+    result = sent_to_frozen(soon, one, name, 0.01)
     client = soon.redis.client()
     assert [client.hlen(one) for one in client.keys("unacked:*")] == [1]
     one.kill_group()
@@ -124,17 +120,17 @@ def test_an_idle_process_begins_without_a_claim_of_its_own(
 
 @pytest.mark.parametrize("is_cut", [True, False])
 def test_what_came_to_a_lost_connection_begins_when_there_is_another(
-    pooled: Project, proxy: RedisProxy, is_cut: bool
+    project: Project, proxy: RedisProxy, is_cut: bool
 ) -> None:
     """*is_cut*: else the server believes that its client is there until the wait is over."""
-    far = pooled.with_settings(broker_url=proxy.url(), reliable=NO_PASSES)
+    far = project.with_settings(broker_url=proxy.url(), reliable=NO_PASSES)
     start(far)
-    pooled.send("work", 0).get(timeout=10)
+    project.send("work", 0).get(timeout=10)
     wait_until_idle(far)
-    client = pooled.redis.client()
+    client = project.redis.client()
     proxy.stall_replies()
-    result = pooled.send("work", 0)
-    wait_for(lambda: record_of(pooled.redis, result.id).get("state") == "running", 10, "a claim")
+    result = project.send("work", 0)
+    wait_for(lambda: record_of(project.redis, result.id).get("state") == "running", 10, "a claim")
     if is_cut:
         proxy.cut()
     else:
@@ -147,284 +143,100 @@ def test_what_came_to_a_lost_connection_begins_when_there_is_another(
     assert not client.exists("celery")
     # And it goes on.
     for _ in range(3):
-        assert pooled.send("work", 0).get(timeout=10) == "worked"
+        assert project.send("work", 0).get(timeout=10) == "worked"
 
 
-def begun_as_it_is_cut(project: Project, proxy: RedisProxy, other: Worker) -> Any:
-    """A task that a worker behind the proxy has begun, whose connection is lost before it has read
-    what is answered behind the message.  The *other* worker takes what it gives back.
-    """
-    for n in range(10):
-        wait_until_idle(project)
-        other.freeze()
-        wait_for(lambda: len(waits(project)) == 1, 10, "the server has ended the other's wait")
-        cut = proxy.drop_reply("LMOVE", containing="inbox")
-        wait_for(lambda cut=cut: cut.matched, 10, "the next wait")
-        # Who has waited longer is served first.
-        other.thaw()
-        try:
-            wait_for(lambda: len(waits(project)) == 2, 0.8, "both wait")
-        except AssertionError:
-            # That wait was over, and was cut without a message.
-            continue
-        result = project.send("gate", f"gate {n}")
-        run = project.effects.run_of(result.id)
-        if run.worker.startswith("one@"):
-            return result, run, f"gate {n}"
-        # That wait was over just then.
-        project.effects.open_gate(f"gate {n}")
-        result.get(timeout=10)
-    raise AssertionError("it was never cut as a task began")
-
-
-def test_what_begins_as_the_connection_is_lost_runs_once(
-    pooled: Project, proxy: RedisProxy
-) -> None:
-    """No process has said yet that it begins, when Celery forgets what none has accepted."""
-    soon = {"SWEEP_SECONDS": 1, "LEASE_SECONDS": 4, "QUEUED_SECONDS": 8}
-    near = pooled.with_settings(reliable=soon)
-    one = start(near.with_settings(broker_url=proxy.url()))
-    other = start(near, "two", concurrency=2)
-    near.send("work", 0).get(timeout=10)
-    result, run, gate = begun_as_it_is_cut(near, proxy, other)
-    assert [run.pid] == one.children()
-    client = near.redis.client()
-    # Each worker looks at its claims after half a second, and at what others have after a second.
-    since, _ = client.time()
-    wait_for(lambda: client.time()[0] > since + 5, 20, "some passes")
-    assert [(one.attempt, one.pid) for one in near.effects.runs(result.id)] == [(1, run.pid)]
-    near.effects.open_gate(gate)
-    assert result.get(timeout=10) == gate
-    assert len(near.effects.runs(result.id)) == 1
-    wait_for(lambda: not client.keys("unacked:*"), 10, "it is acknowledged")
-    # Both take what comes from now on.
-    for sent in [near.send("work", 0.2) for _ in range(6)]:
-        assert sent.get(timeout=20) == "worked"
-
-
-def test_what_comes_to_a_process_that_is_busy_by_then_is_run_by_another(pooled: Project) -> None:
-    """What has an ETA begins without a message, while the worker waits for one to claim."""
-    start(pooled)
-    pooled.send("work", 0).get(timeout=10)
-    gate = pooled.send("gate", "shut", countdown=3)
-    pooled.effects.run_of(gate.id)
-    behind = pooled.send("work", 0)
-    # Nobody has claimed what nobody runs.
-    wait_for(lambda: record_of(pooled.redis, behind.id).get("state") == "queued", 5, "it is queued")
-    start(pooled, "two")
-    assert behind.get(timeout=20) == "worked"
-    (run,) = pooled.effects.runs(behind.id)
-    assert run.worker.startswith("two@")
-    pooled.effects.open_gate("shut")
-    assert gate.get(timeout=10) == "shut"
-    assert len(pooled.effects.runs(gate.id)) == 1
-
-
-def test_a_queue_more_and_less_while_it_waits(pooled: Project) -> None:
-    one = start(pooled)
+def test_a_queue_more_and_less_while_it_waits(project: Project) -> None:
+    one = start(project)
     name = f"one@{os.uname().nodename}"
-    control = pooled.app.control
-    assert pooled.send("work", 0).get(timeout=10) == "worked"
+    control = project.app.control
+    assert project.send("work", 0).get(timeout=10) == "worked"
     assert control.add_consumer("more", reply=True, timeout=10)
-    wait_for(lambda: waits(pooled, "brpop"), 10, "it waits for both")
+    wait_for(lambda: waits(project, "brpop"), 10, "it waits for both")
     for queue in ("more", "celery", "more"):
-        assert pooled.send("work", 0, queue=queue).get(timeout=10) == "worked"
+        assert project.send("work", 0, queue=queue).get(timeout=10) == "worked"
     assert control.cancel_consumer("celery", reply=True, timeout=10)
-    wait_for(lambda: waits(pooled), 10, "it waits for the other")
-    left = pooled.send("work", 0)
-    assert pooled.send("work", 0, queue="more").get(timeout=10) == "worked"
-    assert not pooled.effects.runs(left.id)
+    wait_for(lambda: waits(project), 10, "it waits for the other")
+    left = project.send("work", 0)
+    assert project.send("work", 0, queue="more").get(timeout=10) == "worked"
+    assert not project.effects.runs(left.id)
     assert control.add_consumer("celery", reply=True, timeout=10)
     assert left.get(timeout=10) == "worked"
     assert one.is_running, name
 
 
-def test_priorities_are_seen_and_heeded_from_then_on(pooled: Project) -> None:
-    start(pooled)
-    assert pooled.send("work", 0).get(timeout=10) == "worked"
-    wait_until_idle(pooled)
-    assert pooled.send("work", 0, priority=3).get(timeout=10) == "worked"
-    wait_for(lambda: waits(pooled, "brpop") and not waits(pooled), 10, "it waits for all lists")
-    for priority in (9, 0, 3, 6):
-        assert pooled.send("work", 0, priority=priority).get(timeout=10) == "worked"
-
-
-def test_who_has_told_kombu_of_priorities_waits_for_all_from_the_start(pooled: Project) -> None:
-    options = {"queue_order_strategy": "priority", "priority_steps": [0, 5]}
-    told = pooled.with_settings(
-        celery={**pooled.settings.celery, "broker_transport_options": options}
-    )
-    start(told)
-    wait_for(lambda: waits(told, "brpop"), 10, "it waits")
-    assert told.send("work", 0, priority=5).get(timeout=10) == "worked"
-    assert not waits(told)
-
-
 @pytest.mark.parametrize("options", [(), TWO_QUEUES])
 def test_what_a_server_that_died_has_left_in_an_inbox_is_run(
-    pooled: Project, options: tuple[str, ...]
+    project: Project, options: tuple[str, ...]
 ) -> None:
     """Of a plain task: nobody would send it again.  Also by a worker that waits otherwise."""
-    client = pooled.redis.client()
-    first, second = (pooled.send("plain_work", 0.01) for _ in range(2))
+    client = project.redis.client()
+    first, second = (project.send("plain_work", 0.01) for _ in range(2))
     # As if it had died behind the first of what a worker had sent.
     client.lmove("celery", "celery-reliable.inbox:celery", "RIGHT", "LEFT")
-    start(pooled, options=options)
+    start(project, options=options)
     for one in (first, second):
         assert one.get(timeout=20) == "worked"
-        assert len(pooled.effects.runs(one.id)) == 1
+        assert len(project.effects.runs(one.id)) == 1
     assert not client.exists("celery-reliable.inbox:celery")
 
 
-def test_a_user_without_the_rights_pops(pooled: Project) -> None:
-    url = granted(pooled.redis.client(), without=("+blmove", "+lmove"))
-    narrow = pooled.with_settings(broker_url=url, result_url=url)
+def test_a_user_without_the_rights_pops(project: Project) -> None:
+    url = granted(project.redis.client(), without=("+blmove", "+lmove"))
+    narrow = project.with_settings(broker_url=url, result_url=url)
     start(narrow)
     for _ in range(3):
         assert narrow.send("work", 0).get(timeout=20) == "worked"
     wait_for(lambda: waits(narrow, "brpop"), 10, "it pops")
 
 
-def test_a_full_server_is_worked_off(pooled: Project) -> None:
-    start(pooled)
-    assert pooled.send("work", 0).get(timeout=10) == "worked"
-    results = [pooled.send("work", 0.2) for _ in range(5)]
-    client = pooled.redis.client()
-    client.config_set("maxmemory", 1)
-    wait_for(lambda: not client.exists("celery"), 20, "they are taken")
-    wait_for(lambda: pooled.effects.runs(results[-1].id), 20, "the last has begun")
-    client.config_set("maxmemory", 0)
-    for one in results:
-        assert one.get(timeout=20) == "worked"
-        assert len(pooled.effects.runs(one.id)) == 1
-    wait_for(lambda: waits(pooled), 30, "it waits as before")
-
-
-def test_a_server_that_has_forgotten_the_script_learns_it_again(pooled: Project) -> None:
-    start(pooled)
-    assert pooled.send("work", 0).get(timeout=10) == "worked"
-    for _ in range(3):
-        wait_until_idle(pooled)
-        pooled.redis.client().script_flush()
-        assert pooled.send("work", 0).get(timeout=10) == "worked"
-
-
-def test_an_order_that_is_heard_while_it_waits_is_obeyed(pooled: Project) -> None:
-    start(pooled)
-    pooled.send("work", 0).get(timeout=10)
-    wait_until_idle(pooled)
-    for kind, target in ((OrderKind.STRIKE, "project.work"), (OrderKind.PAUSE, "celery")):
-        order = give(pooled, kind, target)
-        wait_until_obeyed(pooled)
-        stopped = pooled.send("work", 0)
-        # Whatever the worker waited for as it heard of the order is over by then.
-        began, _ = pooled.redis.client().time()
-        wait_for(lambda: pooled.redis.client().time()[0] > began + 2, 10, "some time")  # noqa: B023
-        assert not pooled.effects.runs(stopped.id)
-        resume(pooled, order)
-        assert stopped.get(timeout=30) == "worked"
-        assert len(pooled.effects.runs(stopped.id)) == 1
-
-
-def test_a_time_limit_that_is_set_by_remote_command_is_for_the_next_task(pooled: Project) -> None:
-    """Celery's own prefork goes on by the limit that the task had as the worker started."""
-    start(pooled)
-    assert pooled.send("work", 0).get(timeout=10) == "worked"
-    assert pooled.app.control.time_limit("project.gate", hard=1, reply=True, timeout=10)
-    with pytest.raises(TimeLimitExceeded):
-        pooled.send("gate", "shut").get(timeout=30)
-    assert pooled.app.control.time_limit("project.gate", hard=None, reply=True, timeout=10)
-    result = pooled.send("gate", "open")
-    run = pooled.effects.run_of(result.id)
-    wait_for(lambda: pooled.effects.now() > run.started_at + 1.5, 10, "the former limit is over")
-    pooled.effects.open_gate("open")
-    assert result.get(timeout=10) == "open"
-
-
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGQUIT])
 def test_what_comes_to_a_worker_that_stops_goes_back(
-    pooled: Project, proxy: RedisProxy, number: signal.Signals
+    project: Project, proxy: RedisProxy, number: signal.Signals
 ) -> None:
-    far = pooled.with_settings(broker_url=proxy.url())
+    far = project.with_settings(broker_url=proxy.url())
     one = start(far)
-    pooled.send("work", 0).get(timeout=10)
+    project.send("work", 0).get(timeout=10)
     result = sent_to_frozen(far, one, "work", 0)
-    client = pooled.redis.client()
+    client = project.redis.client()
     one.signal_main(number)
     one.thaw()
     one.wait_until_ended()
     assert not client.keys("unacked:*")
-    if not pooled.effects.runs(result.id):
+    if not project.effects.runs(result.id):
         assert client.llen("celery") == 1
-        assert record_of(pooled.redis, result.id)["state"] == "queued"
-        start(pooled, "two")
+        assert record_of(project.redis, result.id)["state"] == "queued"
+        start(project, "two")
     assert result.get(timeout=20) == "worked"
-    assert len(pooled.effects.runs(result.id)) == 1
+    assert len(project.effects.runs(result.id)) == 1
 
 
-def test_what_comes_as_a_worker_begins_to_stop_does_not_wait_for_its_tasks(
-    pooled: Project,
-) -> None:
-    one = start(pooled, concurrency=2)
-    gate = pooled.send("gate", "long")
-    pooled.effects.run_of(gate.id)
-    wait_until_idle(pooled)
-    one.signal_main(signal.SIGTERM)
-    sent, began = [], pooled.effects.now()
-    # Its main loop sees the signal within half a second, and ends then.
-    wait_for(lambda: pooled.effects.now() > began + 0.5, 5, "it begins to stop")
-    while pooled.effects.now() < began + 2:
-        sent.append(pooled.send("work", 0))
-        at = pooled.effects.now()
-        wait_for(lambda: pooled.effects.now() > at + 0.05, 5, "the next moment")  # noqa: B023
-    start(pooled, "two")
-    for result in sent:
-        assert result.get(timeout=20) == "worked"
-        assert len(pooled.effects.runs(result.id)) == 1
-    pooled.effects.open_gate("long")
-    assert gate.get(timeout=10) == "long"
-    one.wait_until_ended()
-
-
-@pytest.mark.parametrize("name", ["work", "plain_work"])
 @pytest.mark.parametrize(
-    "told", [{"worker_prefetch_multiplier": 1}, {"worker_disable_prefetch": True}]
+    ("told", "name"),
+    [
+        ({"worker_prefetch_multiplier": 1}, "work"),
+        ({"worker_disable_prefetch": True}, "plain_work"),
+    ],
 )
 def test_what_comes_to_a_worker_that_may_fetch_no_more_by_then_is_run_by_another(
-    pooled: Project, told: dict[str, Any], name: str
+    project: Project, told: dict[str, Any], name: str
 ) -> None:
     """kombu does not read what comes then; and nobody runs it twice."""
-    pooled = pooled.with_settings(celery={**pooled.settings.celery, **told})
-    one = start(pooled)
-    pooled.send("work", 0).get(timeout=10)
-    gate = pooled.send("gate", "shut", countdown=3)
-    pooled.effects.run_of(gate.id)
-    behind = pooled.send(name, 0.01)
-    start(pooled, "two")
+    project = project.with_settings(celery={**project.settings.celery, **told})
+    one = start(project)
+    project.send("work", 0).get(timeout=10)
+    gate = project.send("gate", "shut", countdown=3)
+    project.effects.run_of(gate.id)
+    behind = project.send(name, 0.01)
+    start(project, "two")
     assert behind.get(timeout=20) == "worked"
     # Longer than it takes the worker to give back what it does not know.
-    client = pooled.redis.client()
+    client = project.redis.client()
     began, _ = client.time()
     wait_for(lambda: client.time()[0] > began + 11, 20, "all have looked")
-    pooled.effects.open_gate("shut")
+    project.effects.open_gate("shut")
     assert gate.get(timeout=10) == "shut"
-    assert pooled.send("work", 0).get(timeout=10) == "worked"
-    (run,) = pooled.effects.runs(behind.id)
+    assert project.send("work", 0).get(timeout=10) == "worked"
+    (run,) = project.effects.runs(behind.id)
     assert run.worker.startswith("two@")
     assert one.is_running
-
-
-def test_a_task_that_may_not_be_lost_is_not_charged_with_a_worker_that_vanished_as_it_waited(
-    pooled: Project,
-) -> None:
-    strict = pooled.with_settings(
-        reliable={"MAX_LOSSES": 0, "LEASE_SECONDS": 4, "SWEEP_SECONDS": 1}
-    )
-    one = start(strict)
-    strict.send("work", 0).get(timeout=10)
-    result = sent_to_frozen(strict, one, "work", 0)
-    one.kill_group()
-    start(strict, "two")
-    assert result.get(timeout=20) == "worked"
-    (run,) = strict.effects.runs(result.id)
-    assert run.attempt == 1

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
-from uuid import uuid4
 
 import pytest
 from celery import Celery, chord, group
 from celery.backends.redis import RedisBackend, ResultConsumer
-from celery.exceptions import TimeoutError as ResultTimeout
 from celery.result import AsyncResult, GroupResult
 
 from celery_reliable.compat.result_consumer import AwaitedConsumer
 from tests.integration.conftest import Project
 from tests.integration.project.factory import Settings, create_app
-from tests.support.processes import REPOSITORY
 from tests.support.redis_server import RedisServer, free_port
 from tests.support.waiting import wait_for
 
@@ -182,116 +177,6 @@ def test_a_result_is_heard_of_that_is_stored_while_somebody_waits(
     wait_for(lambda: not channels(project), SECONDS, "the end of the subscription")
 
 
-def test_what_was_stored_before_its_subscription_is_asked_for_after_it(
-    project: Project, store: Store
-) -> None:
-    heard: list[Any] = []
-    early, late = project.send("work", 0), project.send("work", 0)
-    early.then(lambda result: heard.append(result.result))
-    # Nobody reads, so nobody is subscribed; and nobody will tell of it again.
-    store(early, "early")
-    assert not channels(project)
-    end = in_thread(lambda: late.get(timeout=SECONDS))
-    wait_for(lambda: heard, SECONDS, "what was stored early")
-    store(late, "late")
-    assert end() == "late"
-    assert heard == ["early"]
-
-
-def test_who_asks_while_another_waits_is_told_at_once(project: Project, store: Store) -> None:
-    heard: list[Any] = []
-    long, other, stored = (project.send("work", 0) for _ in range(3))
-    store(stored, "stored")
-    end = in_thread(lambda: long.get(timeout=SECONDS))
-    wait_for(lambda: waiting(project, long), SECONDS, "the subscription")
-    for result in (other, stored):
-        result.then(lambda result: heard.append(result.result))
-    wait_for(lambda: waiting(project, other), SECONDS, "the other subscription")
-    store(other, "other")
-    wait_for(lambda: len(heard) == 2, SECONDS, "both callbacks")
-    store(long, "long")
-    assert end() == "long"
-    assert sorted(heard) == ["other", "stored"]
-
-
-def test_an_error_of_a_callback_is_raised_also_for_a_uuid(project: Project, store: Store) -> None:
-    def fail(_: object) -> None:
-        raise ValueError("of the callback")
-
-    task_id = uuid4()
-    long, stored = project.send("work", 0), project.app.AsyncResult(str(task_id))
-    end = in_thread(lambda: long.get(timeout=SECONDS))
-    wait_for(lambda: waiting(project, long), SECONDS, "the subscription")
-    project.app.AsyncResult(task_id).then(fail)
-    wait_for(lambda: waiting(project, stored), SECONDS, "the other subscription")
-    store(stored, "stored")
-    wait_for(lambda: not waiting(project, stored), SECONDS, "the callback")
-    store(long, "long")
-    assert isinstance(end(), ValueError)
-
-
-def test_a_wait_that_was_given_up_can_be_taken_up_again(project: Project, store: Store) -> None:
-    result = project.send("work", 0)
-    for timeout in (0.01, 0.02):
-        with pytest.raises(ResultTimeout):
-            result.get(timeout=timeout)
-    store(result, "stored")
-    assert result.get(timeout=0) == "stored"
-    again, forgotten = project.send("work", 0), project.send("work", 0)
-    forgotten.then(lambda result: None)
-    forgotten.forget()
-    with pytest.raises(ResultTimeout):
-        again.get(timeout=0.01)
-    assert not waiting(project, forgotten)
-    store(again, "stored")
-    assert again.get(timeout=SECONDS) == "stored"
-    # Several that wait for one task.
-    many = project.send("work", 0)
-    ends = [in_thread(lambda: project.app.AsyncResult(many.id).get(timeout=SECONDS)) for _ in "abc"]
-    wait_for(lambda: waiting(project, many), SECONDS, "the subscription")
-    store(many, "stored")
-    assert [end() for end in ends] == ["stored"] * 3
-
-
-def test_members_of_a_group_are_subscribed_to_together(project: Project, store: Store) -> None:
-    # The first call of an app: Celery 5.6 forgets who waits for a result when another object of the
-    # same id is collected late.
-    found = group(project.task("work").s(0) for _ in range(N)).apply_async()
-    for result in found.results[::2]:
-        store(result, "before")
-
-    def store_others() -> None:
-        wait_for(lambda: waiting(project, *found.results[1::2]), SECONDS, "the subscription")
-        for result in found.results[1::2]:
-            store(result, "after")
-
-    end = in_thread(store_others)
-    assert found.get(timeout=SECONDS) == ["before", "after"] * (N // 2)
-    assert end() is None
-    assert calls(project.redis, "subscribe")["subscribe"] == 1
-
-
-def test_an_error_is_raised_where_it_is_waited_for(project: Project, store: Store) -> None:
-    result = project.send("work", 0)
-    end = in_thread(lambda: result.get(timeout=SECONDS))
-    wait_for(lambda: waiting(project, result), SECONDS, "the subscription")
-    store(result, ValueError("as told"), "FAILURE")
-    assert isinstance(end(), ValueError)
-
-
-def test_a_result_is_found_that_was_stored_while_the_connection_was_away(
-    project: Project, store: Store
-) -> None:
-    client = project.redis.client()
-    for _ in range(5):
-        result = project.send("work", 0)
-        end = in_thread(lambda: result.get(timeout=SECONDS))  # noqa: B023
-        wait_for(lambda: waiting(project, result), SECONDS, "the subscription")  # noqa: B023
-        client.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
-        store(result, "stored")
-        assert end() == "stored"
-
-
 def test_canvases_and_their_results(project: Project) -> None:
     project.start_worker("one")
     work, add = project.task("work"), project.task("add")
@@ -305,62 +190,3 @@ def test_canvases_and_their_results(project: Project) -> None:
     assert result.get(timeout=SECONDS) == "worked"
     assert heard == ["worked"]
     wait_for(lambda: not channels(project), SECONDS, "the end of all subscriptions")
-
-
-IN_GREENLETS = """
-import sys
-from gevent import monkey, spawn, sleep
-monkey.patch_all()
-broker, results = sys.argv[1:]
-from celery import Celery
-from celery_reliable import ReliableTask
-from celery_reliable.compat.result_consumer import AwaitedConsumer
-
-app = Celery(broker=broker, backend=results, set_as_current=False)
-
-@app.task(base=ReliableTask, shared=False, name="work")
-def work(): pass
-
-worker = Celery(backend=results, set_as_current=False)
-app.finalize()
-assert type(app.backend.result_consumer) is AwaitedConsumer
-client = worker.backend.client
-heard, got = [], []
-
-def wait(result):
-    got.append(result.get(timeout=15))
-
-early, late = [work.delay() for _ in range(5)], [work.delay() for _ in range(5)]
-told_early, told_late = work.delay(), work.delay()
-assert not client.pubsub_channels()
-for result in [told_early, *early]:
-    worker.backend.store_result(result.id, "early", "SUCCESS")
-for result in told_early, told_late:
-    result.then(lambda result: heard.append(result.result))
-greenlets = [spawn(wait, result) for result in early + late]
-while len(client.pubsub_channels()) < 6:
-    sleep(0.01)
-for result in [told_late, *late]:
-    worker.backend.store_result(result.id, "late", "SUCCESS")
-for one in greenlets:
-    one.get()
-while len(heard) < 2:
-    sleep(0.01)
-assert sorted(heard) == ["early", "late"]
-assert sorted(got) == ["early"] * 5 + ["late"] * 5
-assert client.info("commandstats")["cmdstat_subscribe"]["calls"] <= 12
-print("done")
-"""
-
-
-def test_greenlets_wait_for_their_results(project_settings: Settings) -> None:
-    command = [sys.executable, "-W", "ignore", "-c", IN_GREENLETS]
-    ran = subprocess.run(
-        [*command, project_settings.broker_url, str(project_settings.result_url)],
-        cwd=REPOSITORY,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert ran.stdout.strip() == "done", ran.stderr

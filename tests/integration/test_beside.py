@@ -16,7 +16,6 @@ from kombu import Connection
 
 from celery_reliable import ReliableTask
 from celery_reliable.app import reliable_of
-from tests.integration.figures import RECORD
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
@@ -87,23 +86,6 @@ def test_an_app_without_the_package_publishes_as_ever(
     assert "send_task_message" in vars(other.amqp)
     assert type(other.amqp) is AMQP
     assert not any(key.startswith("{reliable") for key in _keys(redis_server))
-
-
-@pytest.mark.parametrize("how", ["own", "app-wide", "after it has sent"])
-def test_an_app_that_has_not_made_its_tasks_records_them(
-    make: Make, redis_server: RedisServer, how: str
-) -> None:
-    if how == "app-wide":
-        app = make("ours", task_cls="celery_reliable:ReliableTask")
-        app.task(shared=False, name="beside.work")(_work)
-    else:
-        app = make("ours")
-        if how == "after it has sent":
-            app.send_task("unknown")
-        _ours(app)
-    assert not app.finalized
-    result = app.send_task("beside.work")
-    assert RECORD + result.id in _keys(redis_server)
 
 
 def test_a_worker_leaves_nothing_behind_and_others_alone(make: Make) -> None:

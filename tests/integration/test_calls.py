@@ -20,7 +20,6 @@ from tests.integration.figures import DEAD, DUE, LOCKS, RECORD, record_of, wait_
 from tests.integration.foreign import element
 from tests.integration.project.awkward import add_tasks
 from tests.support.processes import Beat
-from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
 POOLS = ("prefork", "celery_reliable.pool:TaskPool")
@@ -127,11 +126,9 @@ class Kind(str, Enum):
     INVOICE = "invoice"
 
 
-@pytest.mark.parametrize("pool", POOLS)
-def test_an_id_that_is_no_text_is_made_one_or_refused(project: Project, pool: str) -> None:
+def test_an_id_that_is_no_text_is_made_one_or_refused(project: Project) -> None:
     """Stock Celery runs a task whose id is a UUID, and `get` answers."""
-    project = project.with_settings(celery={"worker_pool": pool})
-    project.start_worker("one", pool="")
+    project.start_worker("one")
     work, add, total = (project.task(name) for name in ("work", "add", "total"))
     client, made = project.redis.client(), uuid.uuid4
 
@@ -267,14 +264,10 @@ def test_an_id_that_is_another_tasks_is_no_repetition(project: Project) -> None:
     assert held.get(timeout=20) == "next"
 
 
-@pytest.mark.parametrize("place", ["together", "apart"])
 def test_a_batch_is_published_when_it_is_flushed_and_never_if_it_is_aborted(
-    project: Project, ledger_server: RedisServer, place: str
+    project: Project,
 ) -> None:
-    if place == "apart":
-        project = project.with_settings(reliable={"REDIS_URL": ledger_server.url()})
-    ledger = ledger_server if place == "apart" else project.redis
-    client = ledger.client()
+    ledger, client = project.redis, project.redis.client()
 
     def call(producer: Any) -> dict[str, Any]:
         results = {

@@ -13,7 +13,7 @@ from celery.result import GroupResult
 
 from tests.conftest import Scale
 from tests.integration.conftest import SOON, Project, Start
-from tests.integration.figures import DEAD, RECORD, wait_until_settled
+from tests.integration.figures import DEAD, wait_until_settled
 from tests.integration.project.canvases import add_tasks
 from tests.integration.project.factory import Settings
 from tests.support.effects import Effects
@@ -131,54 +131,6 @@ class TestStorm:
             f"{len({run.task_id for run in effects.runs()})} tasks"
         )
 
-    def test_chords_whose_body_runs_once(
-        self,
-        task: Task,
-        brew: Callable[[int], Storm],
-        effects: Effects,
-        redis_server: RedisServer,
-        scale: Scale,
-    ) -> None:
-        storm = brew(42)
-        width, seconds = scale.of(full=100, small=20), scale.of(full=0.1, small=0.3)
-        took = []
-        results = []
-        for _ in range(scale.of(full=10, small=1)):
-            header = [task("step").s(n, 0, seconds) for n in range(width)]
-            published_at = effects.now()
-            result = chord(header, task("gather").s()).apply_async()
-            results.append(result)
-            storm.rage(result.ready, (1.0, 1.0), 400)
-            assert result.get(timeout=20) == sum(range(width))
-            took.append(effects.now() - published_at)
-        wait_until_settled(redis_server, 30)
-        assert_each_settled_once(storm, effects, results)
-        # More often only where a kill came between a body's end and its settlement.
-        bodies = [len(effects.finished(result.id)) for result in results]
-        print(
-            f"chords of {width} with a kill each second ({len(storm.kills)} kills): done in "
-            f"{min(took):.1f} s to {max(took):.1f} s; bodies finished {bodies} times"
-        )
-
-    def test_a_wide_chord(
-        self,
-        task: Task,
-        brew: Callable[[int], Storm],
-        effects: Effects,
-        redis_server: RedisServer,
-        scale: Scale,
-    ) -> None:
-        storm = brew(43)
-        width = scale.of(full=1000, small=60)
-        result = chord(
-            [task("step").s(n, 0, 0.1) for n in range(width)], task("gather").s()
-        ).apply_async()
-        storm.rage(result.ready, (0.5, 3.0), 300)
-        assert result.get(timeout=20) == sum(range(width))
-        wait_until_settled(redis_server, 30)
-        assert_each_settled_once(storm, effects, [result])
-        print(f"a chord of {width}: {len(storm.kills)} kills, {len(effects.runs())} runs")
-
 
 @pytest.mark.parametrize(
     "trap",
@@ -246,31 +198,6 @@ def test_a_chain_whose_member_is_killed_when_it_has_sent_the_next(
     assert effects.overlaps() == []
 
 
-def test_what_is_linked_runs_after_a_loss(
-    task: Task, start: Start, effects: Effects, redis_server: RedisServer
-) -> None:
-    start("one")
-    done = task("follow").apply_async((["kill", "finish"],), link=task("note").s())
-    assert done.get(timeout=20) == "run 2"
-    failed = task("follow").apply_async((["kill", "fail"],), link_error=task("on_error").s())
-    with pytest.raises(Exception, match="in run 2"):
-        failed.get(timeout=20)
-    wait_for(lambda: effects.client.llen("errbacks"), 10, "the errback")
-    wait_for(lambda: effects.client.llen("notes"), 10, "the callback")
-    assert effects.client.lrange("notes", 0, -1) == [b"run 2"]
-    assert effects.client.lrange("errbacks", 0, -1) == [failed.id.encode()]
-
-
-def test_a_member_that_adds_to_its_chord_runs_after_a_loss(
-    task: Task, start: Start, effects: Effects, redis_server: RedisServer
-) -> None:
-    start("one")
-    result = chord([task("grow").s(1), task("step").s(2, 0)], task("gather").s()).apply_async()
-    assert result.get(timeout=30) == 4
-    wait_until_settled(redis_server, 15)
-    assert len(effects.finished(result.id)) == 1
-
-
 def test_stamps_survive_a_loss_and_reach_what_follows(
     task: Task, start: Start, effects: Effects, redis_server: RedisServer
 ) -> None:
@@ -283,16 +210,3 @@ def test_stamps_survive_a_loss_and_reach_what_follows(
     assert len(effects.runs()) == 5
     stamped = {line.decode() for line in effects.client.smembers("stamped")}
     assert stamped == {f"{member} by a test" for member in ids_of(result)}
-
-
-def test_a_member_of_a_canvas_that_replaced_its_host_replaces_itself(
-    start: Start, task: Task, redis_server: RedisServer
-) -> None:
-    """Each id goes to the last member of its own host's canvas, however they are moved."""
-    start("one")
-
-    assert task("nested_host").delay(3).get(timeout=30) == 31
-    followed = chain(task("nested_host").s(2), task("step").s(100, seconds=0)).apply_async()
-    assert followed.get(timeout=30) == 121
-    client = redis_server.client()
-    wait_for(lambda: not client.keys(RECORD + "*"), 10, "all are settled")

@@ -6,9 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import celery
 import pytest
-from celery import chain, chord, group
+from celery import chain, chord
 from celery.exceptions import ChordError
 
 from celery_reliable.exceptions import UnknownDeadLetter
@@ -95,30 +94,6 @@ def test_a_chain_goes_on_where_its_member_is_replayed(
 
 
 @pytest.mark.parametrize("flag", FLAGS)
-def test_a_group_is_complete_when_its_member_is_replayed(
-    project: Project, task: Task, letters: DeadLetters, flag: str
-) -> None:
-    result = group(
-        task("step").s(1, 1), task("at_flag").si(flag, 5), task("step").s(2, 2)
-    ).apply_async()
-    dead = result.results[1]
-    wait_until_buried(letters, dead.id)
-    with pytest.raises(Exception, match=r"not open|lost 2 times"):
-        result.get(timeout=10)
-
-    replay(project.effects, letters, flag, dead.id)
-
-    # Whoever looks anew: an AsyncResult keeps the failure that it has seen.
-    wait_for(lambda: state_of(project, dead.id) == "SUCCESS", 20, "its result")
-    members = [project.app.AsyncResult(one.id) for one in result.results]
-    found = project.app.GroupResult(result.id, members)
-    # Celery 5.6 waits in vain for what another result of this process has seen fail.
-    gather = found.get if celery.VERSION >= (5, 7) else found.join
-    assert gather(timeout=10) == [2, 5, 4]
-    wait_until_settled(project.redis, 15)
-
-
-@pytest.mark.parametrize("flag", FLAGS)
 def test_a_chord_fails_and_stays_so_when_its_member_is_replayed(
     project: Project, task: Task, letters: DeadLetters, flag: str
 ) -> None:
@@ -141,25 +116,6 @@ def test_a_chord_fails_and_stays_so_when_its_member_is_replayed(
     wait_for(lambda: state_of(project, dead.id) == "SUCCESS", 20, "its result")
     wait_until_settled(project.redis, 15)
     assert state_of(project, result.id) == "FAILURE"
-    assert project.effects.runs(result.id) == []
-
-
-def test_a_chord_whose_member_is_replayed_before_the_others_are_done_fails_all_the_same(
-    project: Project, task: Task, letters: DeadLetters
-) -> None:
-    header = [task("at_flag").si("failing", 5), task("gate").si("others")]
-    result = chord(header, task("gather").s()).apply_async()
-    dead = result.parent.results[0]
-    wait_until_buried(letters, dead.id)
-
-    replay(project.effects, letters, "failing", dead.id)
-    wait_for(lambda: state_of(project, dead.id) == "SUCCESS", 20, "its result")
-    project.effects.open_gate("others")
-
-    # Its failure was counted, and a member is counted once.
-    with pytest.raises(ChordError, match="not open"):
-        project.app.AsyncResult(result.id).get(timeout=20)
-    wait_until_settled(project.redis, 15)
     assert project.effects.runs(result.id) == []
 
 

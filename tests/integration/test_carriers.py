@@ -77,7 +77,7 @@ def test_a_map_that_kills_its_process_is_put_aside(
 
 
 @promise("nothing-lost")
-@pytest.mark.parametrize(("header", "body"), [("one", "plain_add_up"), ("plain_one", "add_up")])
+@pytest.mark.parametrize(("header", "body"), [("plain_one", "add_up")])
 def test_the_body_of_a_chord_runs_though_the_worker_that_polls_for_it_is_killed(
     project: Project, task: Task, effects: Effects, tmp_path: Path, header: str, body: str
 ) -> None:

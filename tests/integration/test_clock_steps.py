@@ -25,7 +25,6 @@ pytestmark = pytest.mark.skipif(LIBRARY is None, reason="needs libfaketime (Debi
 STEPS = {
     "forward": [HOUR],
     "back": [-HOUR],
-    "forward for a moment": [HOUR, 0],
     "back for a moment": [-HOUR, 0],
 }
 
@@ -54,7 +53,7 @@ def hasty(project: Project, witness_seconds: float) -> Project:
 
 @promise("clock-of-redis", "waiting-is-safe")
 @pytest.mark.parametrize(
-    ("step", "witness_seconds"), [*((step, 1.0) for step in STEPS), ("forward", 0.0), ("back", 0.0)]
+    ("step", "witness_seconds"), [("forward", 1.0), ("back", 0.0), ("back for a moment", 1.0)]
 )
 def test_recovery_goes_on_the_living_live_and_waiting_ends_in_time(
     hasty: Project,

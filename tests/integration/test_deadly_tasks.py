@@ -20,7 +20,7 @@ from tests.support.waiting import wait_for
 DEADLY = "tests.integration.project.deadly"
 INNOCENTS = 7
 MAX_LOSSES = 3
-POOLS = ("prefork", "threads", "gevent")
+POOLS = ("prefork", "threads")
 StartOne = Callable[[], Worker]
 
 

@@ -6,7 +6,6 @@ from functools import partial
 
 import pytest
 
-from celery_reliable import ObjectIdError
 from tests.integration.conftest import Project
 from tests.integration.figures import RECORD
 from tests.integration.project.defined import KINDS, SPECS, add_tasks
@@ -52,14 +51,6 @@ def test_of_unique_calls_one_is_published(project: Project, worker: Worker) -> N
         project.effects.open_gate(kind)
         assert first.get(timeout=15) == kind
         assert len(project.effects.runs(first.id)) == 1
-
-
-def test_what_gives_no_id_is_told_to_the_caller(project: Project) -> None:
-    add_tasks(project.app)
-    with pytest.raises(ObjectIdError, match="object_id callable returned is a float"):
-        project.task("by_partial").delay({"id": 1.5}, "gate")
-    with pytest.raises(ObjectIdError, match=r"argument 'object_id'.* is a dict"):
-        project.task("locked").delay({"secret": 1}, 0)
 
 
 def test_a_task_may_count_in_our_name(project: Project, worker: Worker) -> None:

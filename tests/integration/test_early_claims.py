@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 from contextlib import suppress
-from typing import Any
-from uuid import uuid4
 
 import pytest
-from celery.exceptions import TaskRevokedError
 
 from celery_reliable.ledger.scripts import script
 from tests.integration.conftest import Project
-from tests.integration.figures import DEAD, RECORD, is_alive, record_of
-from tests.integration.project.awkward import add_tasks as add_awkward
-from tests.integration.project.ends import add_tasks
+from tests.integration.figures import is_alive, record_of
 from tests.support.freezing import freeze
 from tests.support.processes import Worker
 from tests.support.proxy import RedisProxy
@@ -33,7 +27,6 @@ BY_MAIN = pytest.mark.skipif(
     POPS and bool(os.environ.get("TESTS_SHIFTS")),
     reason="in this pool their process files and claims them: test_given_messages",
 )
-ENDS = "tests.integration.project.ends"
 SLOW = "tests.integration.project.slow"
 
 
@@ -64,12 +57,6 @@ def warm_up(project: Project) -> None:
     wait_for(lambda: client.time()[0] > began + 1, 10, "it waits anew")
 
 
-def n_fetched(project: Project) -> int:
-    """How many messages the worker has, acknowledged or not."""
-    client = project.redis.client()
-    return sum(client.hlen(unacked) for unacked in client.keys("unacked:one*"))
-
-
 def frozen_child(worker: Worker) -> int:
     """The worker's only child, which does not move any more."""
     (child,) = worker.children()
@@ -94,19 +81,6 @@ def test_what_begins_at_once_is_claimed_by_the_main_process_alone(
     # A worker of processes has its messages filed and claimed by one script.
     assert claims.matched == int(POPS or pool != "prefork")
     assert [run.attempt for run in project.effects.runs(result.id)] == [1]
-
-
-def test_with_the_ledger_elsewhere_its_own_process_claims(project: Project) -> None:
-    # Another name is another server, as far as can be told.
-    url = project.redis.url().replace("127.0.0.1", "localhost")
-    apart = project.with_settings(reliable={**project.settings.reliable, "REDIS_URL": url})
-    one = apart.start_worker("one")
-    warm_up(apart)
-    result = apart.send("gate", "open")
-    project.effects.run_of(result.id)
-    assert int(claimed(project.redis, result.id)["pid"]) in one.children()
-    project.effects.open_gate("open")
-    result.get(timeout=10)
 
 
 @BY_MAIN
@@ -148,91 +122,6 @@ def test_a_process_that_has_outlived_its_worker_does_not_begin(project: Project)
     assert (run.worker.partition("@")[0], run.attempt) == ("two", 2)
 
 
-@BY_MAIN
-def test_a_child_that_dies_before_it_begins_leaves_its_task_to_another(project: Project) -> None:
-    one = project.start_worker("one", concurrency=1)
-    warm_up(project)
-    child = frozen_child(one)
-    result = project.send("work", 0)
-    claimed(project.redis, result.id)
-    one.kill_child(child)
-    assert result.get(timeout=20) == "worked"
-    assert len(project.effects.runs(result.id)) == 1
-    wait_for(lambda: not record_of(project.redis, result.id), 10, "it is settled")
-
-
-@BY_MAIN
-def test_a_worker_that_ends_hands_over_at_once_what_its_process_has_not_begun(
-    project: Project,
-) -> None:
-    # At once is before anybody sweeps.
-    rare = {"SWEEP_SECONDS": 30, "LEASE_SECONDS": 120, "QUEUED_SECONDS": 240}
-    project = project.with_settings(reliable=rare)
-    one = project.start_worker("one", concurrency=1)
-    warm_up(project)
-    child = frozen_child(one)
-    result = project.send("work", 0)
-    claimed(project.redis, result.id)
-    project.start_worker("two")
-    one.signal_main(signal.SIGQUIT)
-    # A process that is frozen cannot be ended in good order.
-    one.kill_child(child)
-    assert result.get(timeout=10) == "worked"
-    one.wait_until_ended()
-    (run,) = project.effects.runs(result.id)
-    assert run.worker.startswith("two@")
-
-
-@pytest.mark.keeps_fetched
-def test_what_waits_for_another_task_is_not_claimed(project: Project) -> None:
-    project.start_worker("one", concurrency=1)
-    warm_up(project)
-    first, second = project.send("gate", "open"), project.send("work", 0)
-    wait_for(lambda: n_fetched(project) == 2, 10, "both are fetched")
-    assert claimed(project.redis, first.id)["attempt"] == "1"
-    assert record_of(project.redis, second.id)["state"] == "queued"
-    project.effects.open_gate("open")
-    assert second.get(timeout=10) == "worked"
-
-
-@pytest.mark.keeps_fetched
-def test_what_waits_in_the_worker_is_not_claimed(project: Project) -> None:
-    add_tasks(project.app)
-    one = project.start_worker("one", app=ENDS)
-    # It is the one of this hour.
-    project.send("rare").get(timeout=10)
-    warm_up(project)
-    waiting = [project.send("rare"), project.send("work", 0, countdown=30)]
-    wait_for(lambda: n_fetched(project) == 2, 10, "both are fetched")
-    # What is sent after them is delivered after them.
-    assert project.send("work", 0).get(timeout=10) == "worked"
-    states = [record_of(project.redis, result.id)["state"] for result in waiting]
-    assert states == ["queued", "queued"]
-    assert one.is_running
-
-
-def test_what_nobody_wants_any_more_when_it_is_fetched_leaves_no_claim(project: Project) -> None:
-    one = project.start_worker("one")
-    warm_up(project)
-    revoked = str(uuid4())
-    project.app.control.revoke(revoked)
-
-    def is_known() -> bool:
-        told = project.app.control.inspect(timeout=1).revoked() or {}
-        return revoked in next(iter(told.values()), [])
-
-    wait_for(is_known, 10, "the worker knows that it is revoked")
-    client = project.redis.client()
-    for options in ({"task_id": revoked}, {"expires": -1}):
-        result = project.send("work", 0, **options)
-        with pytest.raises(TaskRevokedError):
-            result.get(timeout=10)
-        left = (RECORD + result.id, "{reliable:0}:claims:*")
-        wait_for(lambda keys=left: not any(map(client.keys, keys)), 10, "nothing is left of it")
-        assert not project.effects.runs(result.id)
-    assert one.is_running
-
-
 def test_what_is_received_slowly_is_nobody_elses_meanwhile(project: Project) -> None:
     # Many looks fit between its claim and the request that stands behind it.
     quick = project.with_settings(reliable={"SWEEP_SECONDS": 0.1})
@@ -242,107 +131,3 @@ def test_what_is_received_slowly_is_nobody_elses_meanwhile(project: Project) -> 
         result = quick.send("work", 0.5)
         assert result.get(timeout=20) == "worked"
         assert [run.attempt for run in project.effects.runs(result.id)] == [1]
-
-
-@pytest.mark.keeps_fetched
-def test_what_waits_for_a_process_that_boots_is_not_claimed_and_can_be_revoked(
-    project: Project,
-) -> None:
-    project.start_worker(
-        "one",
-        app=SLOW,
-        concurrency=1,
-        options=("--max-tasks-per-child", "1"),
-        environ={"BOOT_SECONDS": "2"},
-    )
-    warm_up(project)
-    result = project.send("work", 0)
-    client = project.redis.client()
-    wait_for(lambda: client.keys("unacked:one*"), 10, "it is fetched")
-    assert record_of(project.redis, result.id)["state"] == "queued"
-    result.revoke()
-    wait_for(lambda: not record_of(project.redis, result.id), 10, "it is called off")
-    assert project.send("work", 0).get(timeout=20) == "worked"
-    assert not project.effects.runs(result.id)
-
-
-def test_what_has_a_time_to_run_is_claimed_when_it_begins(project: Project) -> None:
-    add_awkward(project.app)
-    one = project.start_worker("one", app="tests.integration.project.awkward")
-    warm_up(project)
-    result = project.send("touching", 0.5)
-    assert int(claimed(project.redis, result.id)["pid"]) in one.children()
-    assert result.get(timeout=10) == "touched"
-
-
-def test_one_connection_for_each_channel_will_do(project: Project) -> None:
-    few = project.with_settings(celery={"broker_transport_options": {"max_connections": 1}})
-    few.start_worker("one")
-    for _ in range(3):
-        assert project.send("work", 0).get(timeout=10) == "worked"
-
-
-def test_what_cannot_be_handled_is_a_dead_letter_and_not_a_loss(project: Project) -> None:
-    one = project.start_worker("one")
-    client = project.redis.client()
-    changes: list[dict[str, Any]] = [
-        {"content-type": "application/x-python-serialize"},
-        {"body": "[[], {}"},
-        {"body": "[[], {}]"},
-        {"headers": {"task": ["project.work"]}},
-        {"body": "[1, 2, 3]"},
-        {"body": "[[], {}, 7]"},
-        {"headers": {"timelimit": "soon"}},
-    ]
-    for number, change in enumerate(changes, start=1):
-        warm_up(project)
-        result = project.send("work", 0, queue="elsewhere")
-        message = json.loads(client.rpop("elsewhere"))
-        headers = {**message["headers"], **change.get("headers", {})}
-        client.lpush("celery", json.dumps({**message, **change, "headers": headers}))
-        wait_for(lambda n=number: client.zcard(DEAD) == n, 10, f"a dead letter of {change}")
-        (dead_id,) = client.zrevrange(DEAD, 0, 0)
-        letter = record_of(project.redis, dead_id.decode())
-        assert (letter["reason"], letter.get("losses")) == ("unprocessable", None), change
-        wait_for(lambda: not client.keys("unacked:one*"), 10, "the message is dropped")
-        assert not client.keys("{reliable:0}:claims:*")
-        assert not project.effects.runs(result.id)
-    assert project.send("work", 0).get(timeout=10) == "worked"
-    assert one.is_running
-
-
-def test_replies_that_are_lost_time_and_again_cost_no_task(
-    project: Project, proxy: RedisProxy
-) -> None:
-    behind = project.with_settings(broker_url=proxy.url(), reliable={"MAX_LOSSES": 0})
-    behind.start_worker("one")
-    warm_up(project)
-    task_id = str(uuid4())
-    # Of what files it, of what claims it, and of what files it once more.
-    lost = proxy.drop_reply("EVALSHA", containing=task_id, times=3)
-    result = project.send("work", 0, task_id=task_id)
-    assert result.get(timeout=40) == "worked"
-    lost.wait(3)
-    assert len(project.effects.runs(task_id)) == 1
-
-
-def test_a_process_that_is_frozen_as_it_is_handed_a_task_keeps_the_others_from_nothing(
-    project: Project,
-) -> None:
-    worker = project.start_worker("worker")
-    # Both have run something, so that both are up.
-    for result in [project.send("work", 0.3) for _ in range(2)]:
-        result.get(timeout=10)
-    frozen, _ = worker.children()
-    os.kill(frozen, signal.SIGSTOP)
-    # One of them is handed to the process that never tells that it begins.
-    sent = [project.send("work", 0.0) for _ in range(3)]
-    wait_for(lambda: len(finished(project, sent)) >= 2, 10, "the others")
-    os.kill(frozen, signal.SIGCONT)
-    for result in sent:
-        result.get(timeout=10)
-
-
-def finished(project: Project, sent: list[Any]) -> list[Any]:
-    """Which of these tasks have run to their end."""
-    return [one for one in sent if project.effects.finished(one.id)]

@@ -11,18 +11,13 @@ from functools import cached_property, partial
 from typing import Any
 
 import celery._state as celery_state
-import celery.app.base as celery_app
 import pytest
 from celery import Celery
-from celery._state import _task_stack
 from celery.app.amqp import AMQP
-from celery.app.control import Control
 
 from celery_reliable import ReliableTask
 from celery_reliable.app import reliable_of
 from celery_reliable.exceptions import ConfigurationError
-from celery_reliable.options.calls import CALL
-from celery_reliable.publishing import CARRIERS, TWINS
 from tests.integration.conftest import collect_what_apps_leave
 from tests.integration.figures import RECORD
 from tests.support.processes import REPOSITORY
@@ -98,16 +93,15 @@ def is_recorded(redis_server: RedisServer, task_id: str) -> bool:
 
 @promise("nothing-lost")
 @pytest.mark.parametrize("how", CALLS)
-@pytest.mark.parametrize("bound", NAMES)
 def test_a_call_is_recorded_while_another_thread_makes_the_tasks(
-    bound: str, how: str, app: Celery, redis_server: RedisServer, meanwhile: Meanwhile
+    how: str, app: Celery, redis_server: RedisServer, meanwhile: Meanwhile
 ) -> None:
     class Bound(ReliableTask):
         abstract = True
 
         @classmethod
         def on_bound(cls, app: Any) -> None:
-            if cls.name == bound:
+            if cls.name == "first.another":
                 meanwhile()
 
     def another() -> None: ...
@@ -137,64 +131,6 @@ def _prepared(app: Celery, name: str) -> Any:
 
     Work.name = name
     return Work()
-
-
-@promise("nothing-lost")
-def test_a_task_is_registered_while_another_thread_makes_the_sender(
-    monkeypatch: pytest.MonkeyPatch, app: Celery, redis_server: RedisServer, meanwhile: Meanwhile
-) -> None:
-    own = AMQP._create_task_sender
-
-    def create(self: Any) -> Any:
-        send = own(self)
-        meanwhile()
-        return send
-
-    monkeypatch.setattr(AMQP, "_create_task_sender", create)
-    # As if the app had been made before the package was imported.
-    app.amqp_cls = "celery.app.amqp:AMQP"
-    task = _prepared(app, "first.work")
-    meanwhile.act = lambda: app.register_task(task).delay(7)
-    app.send_task("somebody.elses")
-
-    assert is_recorded(redis_server, meanwhile.answer().id)
-    assert is_recorded(redis_server, task.delay(8).id)
-    assert is_recorded(redis_server, app.send_task("first.work", (9,)).id)
-
-
-@promise("revocations")
-def test_a_task_is_registered_while_another_thread_makes_the_control(
-    app: Celery, redis_server: RedisServer, meanwhile: Meanwhile
-) -> None:
-    class OwnControl(Control):
-        def __init__(self, app: Any = None) -> None:
-            super().__init__(app)
-            meanwhile()
-
-    app.control_cls = OwnControl
-    task = _prepared(app, "first.work")
-    meanwhile.act = lambda: app.register_task(task).delay(7)
-    assert isinstance(app.control, OwnControl)
-
-    task_id = meanwhile.answer().id
-    assert is_recorded(redis_server, task_id)
-    app.control.revoke(task_id)
-    assert not is_recorded(redis_server, task_id)
-
-
-@promise("nothing-lost")
-def test_a_registered_class_needs_no_name(app: Celery, redis_server: RedisServer) -> None:
-    class Work(ReliableTask):
-        object_id = "n"
-        unique = "queued"
-
-        def run(self, n: int) -> None: ...
-
-    task = app.register_task(Work())
-    first = task.delay(7)
-    assert is_recorded(redis_server, first.id)
-    assert task.delay(7).id == first.id
-    assert is_recorded(redis_server, app.send_task(task.name, (8,)).id)
 
 
 #: The package is imported after the app is made, and nobody has asked the app for its tasks.
@@ -266,145 +202,6 @@ def test_all_threads_of_a_fresh_process_publish_with_records(redis_server: Redis
         with redis_server.client() as client:
             # Each was sent once, the unique one by all threads together.
             assert client.llen("celery") == len(ids) == 2 * 21 + 1
-
-
-#: The making of the tasks takes a while, and two threads are the first to ask for them.
-AT_ONCE = """
-import faulthandler, sys, threading, time
-import celery.app.base
-from celery import Celery
-from celery_reliable import ReliableTask
-faulthandler.dump_traceback_later(20, exit=True)
-app = Celery("first", broker=sys.argv[1], backend=sys.argv[1], fixups=())
-@app.task(name="first.work", base=ReliableTask)
-def work(): ...
-begun, own = threading.Event(), celery.app.base._announce_app_finalized
-def announce(app):
-    begun.set()
-    # The other thread has the lock of `app.tasks` by then.
-    time.sleep(1.0)
-    own(app)
-celery.app.base._announce_app_finalized = announce
-ids = []
-def by_name():
-    ids.append(app.send_task("first.work").id)
-def by_the_tasks():
-    begun.wait()
-    ids.append(app.signature("first.work").delay().id)
-threads = [threading.Thread(target=call) for call in (by_name, by_the_tasks)]
-for thread in threads:
-    thread.start()
-for thread in threads:
-    thread.join()
-print(*ids)
-"""
-
-
-@promise("nothing-lost")
-def test_threads_that_publish_by_name_and_by_the_tasks_do_not_wait_for_each_other(
-    redis_server: RedisServer,
-) -> None:
-    ids = _said(AT_ONCE, redis_server).split()
-    assert [is_recorded(redis_server, task_id) for task_id in ids] == [True, True]
-
-
-@promise("nothing-lost", "carried-as-one")
-def test_a_map_has_its_record_though_the_app_is_finalized_before_the_twins_are_asked_for(
-    monkeypatch: pytest.MonkeyPatch, app: Celery, redis_server: RedisServer, meanwhile: Meanwhile
-) -> None:
-    def work(n: int) -> None: ...
-
-    task: Any = app.task(work, name="first.work", base=ReliableTask, shared=False)
-    own = app.on_after_finalize.connect
-
-    def connect(*args: Any, **options: Any) -> Any:
-        meanwhile()
-        return own(*args, **options)
-
-    monkeypatch.setattr(app.on_after_finalize, "connect", connect)
-    meanwhile.act = app.finalize
-    assert task.name == "first.work"
-
-    assert CARRIERS.keys() | TWINS.keys() <= app.tasks.keys()
-    assert is_recorded(redis_server, task.map([1]).apply_async().id)
-
-
-@promise("nothing-lost", "carried-as-one")
-def test_a_map_has_its_record_while_another_thread_makes_the_twins(
-    app: Celery, redis_server: RedisServer, meanwhile: Meanwhile
-) -> None:
-    class Bound(ReliableTask):
-        abstract = True
-
-        @classmethod
-        def on_bound(cls, app: Any) -> None:
-            if cls.name in TWINS:
-                meanwhile()
-
-    # The app's own tasks are of this class, too, and so are their twins.
-    app.task_cls = Bound
-    app.finalize()
-
-    class Work(Bound):
-        name = "first.work"
-
-        def run(self, n: int) -> None: ...
-
-    task = Work()
-    meanwhile.act = lambda: app.signature("celery.map", (task.s(), [1])).apply_async()
-    app.register_task(task)
-
-    assert is_recorded(redis_server, meanwhile.answer().id)
-
-
-@promise("nothing-lost")
-def test_a_shared_task_that_is_made_before_celerys_own_has_its_twins(
-    monkeypatch: pytest.MonkeyPatch, app: Celery, redis_server: RedisServer
-) -> None:
-    def work(n: int) -> None: ...
-
-    own = celery_app._announce_app_finalized
-
-    def announce(app: Celery) -> None:
-        app._task_from_fun(work, name="first.work", base=ReliableTask)
-        own(app)
-
-    monkeypatch.setattr(celery_app, "_announce_app_finalized", announce)
-    app.finalize()
-
-    assert CARRIERS.keys() | TWINS.keys() <= app.tasks.keys()
-
-
-@promise("nothing-lost")
-def test_a_retry_of_a_twin_has_our_headers_of_the_message_before(
-    app: Celery, redis_server: RedisServer
-) -> None:
-    def work(n: int) -> None: ...
-
-    app.task(work, name="first.work", base=ReliableTask, shared=False)
-    app.finalize()
-    twin = app.tasks[CARRIERS["celery.map"]]
-    _task_stack.push(twin)
-    twin.push_request(
-        id="one",
-        retries=0,
-        called_directly=False,
-        args=({"task": "first.work"}, [1]),
-        kwargs={},
-        # It hides the others.
-        headers={"of_somebody": 1},
-        **{CALL: {"max_losses": 7}},
-    )
-    try:
-        twin.retry(throw=False, countdown=0)
-    finally:
-        twin.pop_request()
-        _task_stack.pop()
-    with redis_server.client() as client:
-        (message,) = map(json.loads, client.lrange("celery", 0, -1))
-    assert message["headers"]["task"] == "celery.map"
-    assert message["headers"]["of_somebody"] == 1
-    assert message["headers"][CALL] == {"max_losses": 7}
 
 
 class SendingAMQP(AMQP):

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
-from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from tests.integration.conftest import Project
-from tests.integration.figures import is_alive, record_of
+from tests.integration.figures import record_of
 from tests.integration.shifts import start, token_of, with_shifts
 from tests.support.freezing import freeze
 from tests.support.processes import Worker
@@ -80,13 +78,6 @@ def test_an_idle_worker_has_the_message_filed_by_the_process_that_runs_its_task(
     assert result.get(timeout=10) == "open"
 
 
-def test_a_process_that_dies_before_it_files_gives_the_message_back(pooled: Project) -> None:
-    worker = warm(pooled)
-    result, child = handed_over(pooled, worker)
-    worker.kill_child(child)
-    ran_once(pooled, result)
-
-
 def test_a_shift_that_was_called_off_before_it_began_gives_the_message_back(
     pooled: Project,
 ) -> None:
@@ -96,15 +87,6 @@ def test_a_shift_that_was_called_off_before_it_began_gives_the_message_back(
     assert pooled.app.control.revoke("another", reply=True, timeout=10)
     os.kill(child, signal.SIGCONT)
     ran_once(pooled, result)
-
-
-def test_what_is_revoked_meanwhile_does_not_run(pooled: Project) -> None:
-    worker = warm(pooled)
-    result, child = handed_over(pooled, worker)
-    assert pooled.app.control.revoke(result.id, reply=True, timeout=10)
-    os.kill(child, signal.SIGCONT)
-    wait_for(lambda: result.state == "REVOKED", 10, "its end")
-    assert not pooled.effects.runs(result.id)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGQUIT])
@@ -121,47 +103,3 @@ def test_a_worker_that_is_stopped_gives_the_message_back(
         assert pooled.redis.client().llen("celery") == 1
         start(pooled, "two")
     ran_once(pooled, result)
-
-
-def test_a_worker_that_loses_its_connection_meanwhile_goes_on(pooled: Project) -> None:
-    worker = warm(pooled)
-    result, child = handed_over(pooled, worker)
-    client = pooled.redis.client()
-    before = {one["id"] for one in client.client_list()}
-    client.client_kill_filter(_id=next(one["id"] for one in hearing(client)))
-    # Celery drops what no process has accepted, and makes its consumer anew.
-    wait_for(lambda: {one["id"] for one in hearing(client)} - before, 10, "it hears again")
-    os.kill(child, signal.SIGCONT)
-    ran_once(pooled, result)
-    for _ in range(3):
-        ran_once(pooled, pooled.send("work", 0))
-
-
-def hearing(client: Any) -> Iterator[dict[str, str]]:
-    """The connections on which workers hear remote commands."""
-    return (one for one in client.client_list() if int(one["psub"]))
-
-
-def test_a_process_that_has_outlived_its_worker_does_not_begin(project: Project) -> None:
-    pooled = with_shifts(project)
-    worker = warm(pooled)
-    result, orphan = handed_over(pooled, worker)
-    worker.kill_main()
-    # The kernel wakes it by itself where its group is orphaned by that.
-    with suppress(ProcessLookupError):
-        os.kill(orphan, signal.SIGCONT)
-    wait_for(lambda: not is_alive(orphan), 20, "the end of the orphan")
-    assert not pooled.effects.runs(result.id)
-    start(pooled, "two")
-    assert result.get(timeout=30) == "worked"
-    assert len(pooled.effects.runs(result.id)) == 1
-
-
-def test_who_loses_the_whole_worker_has_the_task_run_elsewhere(project: Project) -> None:
-    pooled = with_shifts(project)
-    worker = warm(pooled)
-    result, _ = handed_over(pooled, worker)
-    worker.kill_group()
-    start(pooled, "two")
-    assert result.get(timeout=30) == "worked"
-    assert len(pooled.effects.runs(result.id)) == 1

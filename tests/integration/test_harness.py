@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 import os
-import weakref
-from collections.abc import Callable
 from dataclasses import replace
 
 import psutil
@@ -13,8 +10,7 @@ import pytest
 
 from tests.integration.conftest import Project, Start
 from tests.integration.project.factory import Settings
-from tests.support.processes import Beat, CeleryProcess
-from tests.support.proxy import RedisProxy
+from tests.support.processes import CeleryProcess
 from tests.support.waiting import wait_for
 
 
@@ -28,24 +24,6 @@ def gone(pids: list[int]) -> bool:
         not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
         for pid in pids
     )
-
-
-def test_a_killed_worker_leaves_nothing(project: Project) -> None:
-    worker = project.start_worker("doomed", chatty=True)
-    sent = project.send("gate", "never")
-    other = project.send("work", 0.1)
-    wait_for(lambda: project.effects.finished(other.id), 20, "the short task")
-    run = project.effects.run_of(sent.id)
-    assert run.pid in worker.children()
-    assert run.worker.startswith("doomed@")
-    assert len(worker.children()) == 2
-    everything = [worker.pid, *worker.children()]
-    worker.kill_group()
-    assert gone(everything)
-    assert worker.survivors() == []
-    assert project.effects.runs(sent.id)[0].ended_at is None
-    assert project.effects.overlaps() == []
-    assert project.send("work", 0).id  # the broker is alive, nobody consumes
 
 
 def test_children_frozen_killed_and_left_behind_are_all_ended(project: Project) -> None:
@@ -69,23 +47,6 @@ def test_children_frozen_killed_and_left_behind_are_all_ended(project: Project) 
     assert gone([worker.pid, *children])
 
 
-def test_a_result_that_a_test_drops_asks_nobody_until_the_end(project: Project) -> None:
-    kept = weakref.ref(project.send("work", 0))
-    gc.collect()
-    assert kept() is not None
-
-
-def test_overlaps_are_seen(project: Project) -> None:
-    project.start_worker("busy", chatty=True, pool="threads", concurrency=3)
-    ids = [project.send("locked_gate", "thing", "door").id for _ in range(2)]
-    wait_for(lambda: len(project.effects.runs("thing")) == 2, 20, "both runs")
-    wait_for(lambda: project.effects.overlaps("thing"), 5, "their overlap")
-    project.effects.open_gate("door")
-    wait_for(lambda: len(project.effects.finished("thing")) == 2, 20, "their ends")
-    assert project.effects.overlaps() == []
-    assert {run.task_id for run in project.effects.runs()} == set(ids)
-
-
 def test_steps_are_followed(project: Project) -> None:
     worker = project.start_worker("obedient", chatty=True, concurrency=1)
     steps = project.send("follow", ["retry", "kill", "finish"])
@@ -94,20 +55,6 @@ def test_steps_are_followed(project: Project) -> None:
     assert project.send("replaced", [1, 2, 3]).get(timeout=30) == 6
     assert worker.stop() == 0
     assert worker.survivors() == []
-
-
-def test_a_worker_works_through_the_proxy_and_beat_sends(
-    project: Project, proxy: RedisProxy, start_beat: Callable[..., Beat]
-) -> None:
-    behind = project.with_settings(broker_url=proxy.url(), result_url=proxy.url(1))
-    pops = proxy.watch("BRPOP")
-    behind.start_worker("remote", chatty=True, pool="solo", concurrency=1, wait=False)
-    schedule = {"often": {"task": "project.work", "schedule": 0.2, "args": [0]}}
-    beat = start_beat(schedule=schedule)
-    wait_for(lambda: len(project.effects.finished()) >= 2, 30, "two tasks sent by beat")
-    assert pops.matched
-    beat.end()
-    assert beat.survivors() == []
 
 
 def test_a_worker_that_ends_before_it_is_ready_is_reported_with_its_log(

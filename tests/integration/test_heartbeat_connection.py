@@ -5,7 +5,6 @@ The heartbeat's thread runs in this process, behind a proxy, and passes run besi
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Iterator
@@ -125,17 +124,7 @@ def test_whose_answers_are_lost_is_declared_dead_when_the_lease_runs_out(
     wait_for(lambda: alive.process.has_lease and alive.lease(), 10, "a new lease")
 
 
-def test_whose_answers_come_late_is_not_declared_dead(alive: Alive, proxy: RedisProxy) -> None:
-    alive.start()
-    for _ in range(3):
-        proxy.stall_replies()
-        assert alive.pass_for(0.6 * LEASE_SECONDS) is None
-        proxy.mend()
-        assert alive.pass_for(LEASE_SECONDS / 2) is None
-    assert alive.process.surely_holds(f"{alive.process.base}.0")
-
-
-@pytest.mark.parametrize("what", ["cut", "a beat's reply", "a beat's request"])
+@pytest.mark.parametrize("what", ["cut", "a beat's reply"])
 def test_who_loses_his_connection_connects_anew_in_time(
     project: Project, proxy: RedisProxy, redis_server: RedisServer, what: str
 ) -> None:
@@ -147,8 +136,7 @@ def test_who_loses_his_connection_connects_anew_in_time(
             if what == "cut":
                 proxy.cut()
             else:
-                drop = proxy.drop_reply if what.endswith("reply") else proxy.drop_request
-                drop(script=script("heartbeat").sha).wait()
+                proxy.drop_reply(script=script("heartbeat").sha).wait()
             alive.beats(client, 2)
         # Nothing that was put aside stays open.
         connection = alive.heartbeat.connection._connection
@@ -158,77 +146,20 @@ def test_who_loses_his_connection_connects_anew_in_time(
         alive.close()
 
 
-@pytest.mark.parametrize("what", ["away", "one connection is cut", "silent"])
+@pytest.mark.parametrize("what", ["away", "silent"])
 def test_who_starts_in_an_outage_waits(alive: Alive, proxy: RedisProxy, what: str) -> None:
     if what == "away":
         proxy.sever()
-    elif what == "silent":
-        proxy.stall()
     else:
-        proxy.drop_reply("CLIENT", containing="ID", times=2)
+        proxy.stall()
     starting = threading.Thread(target=alive.heartbeat.register)
     starting.start()
-    if not what.startswith("one"):
-        starting.join(4)
-        assert starting.is_alive()
-        assert alive.lease() is None
+    starting.join(4)
+    assert starting.is_alive()
+    assert alive.lease() is None
     proxy.mend()
     starting.join(15)
 
     assert not starting.is_alive()
     assert alive.lease() is not None
     assert alive.process.surely_holds(alive.process.id)
-
-
-def test_a_full_redis_takes_a_worker_and_its_beats(alive: Alive, redis_server: RedisServer) -> None:
-    client: Any = redis_server.client()
-    client.config_set("maxmemory", 1)
-    alive.heartbeat.register()
-    alive.heartbeat.start()
-    worker = alive.sweeper.ledger.keys.worker(alive.process.id)
-    before = int(client.hget(worker, "renewals"))
-    wait_for(lambda: int(client.hget(worker, "renewals")) >= before + 3, 10, "three beats")
-    client.config_set("maxmemory", 0)
-
-    assert alive.process.surely_holds(alive.process.id)
-
-
-def test_a_refused_beat_is_told_of_rarely(
-    alive: Alive, redis_server: RedisServer, caplog: pytest.LogCaptureFixture
-) -> None:
-    alive.start()
-    client: Any = redis_server.client()
-    workers = alive.sweeper.ledger.keys.workers
-    with caplog.at_level(logging.WARNING, "celery_reliable"):
-        # At once: a beat in between would find that the worker is registered no more.
-        with client.pipeline() as both:
-            both.rename(workers, "aside")
-            both.set(workers, "of another type, which the server refuses")
-            both.execute()
-        asked = calls(client)
-        wait_for(lambda: calls(client) >= asked + 10, 15, "ten beats are refused")
-        client.rename("aside", workers)
-
-    # Passes of another test may still look for their server in this process.
-    told = [one for one in caplog.records if one.module == "heartbeat"]
-    assert len(told) == 1
-    assert told[0].exc_info is None
-    wait_for(lambda: alive.process.surely_holds(alive.process.id), 5, "it is renewed")
-
-
-def calls(client: Any) -> int:
-    """How often scripts were called, refused ones included."""
-    found = client.info("commandstats").get("cmdstat_evalsha", {})
-    return int(found.get("calls", 0)) + int(found.get("failed_calls", 0))
-
-
-def test_a_connection_that_is_made_when_it_is_needed(project: Project, proxy: RedisProxy) -> None:
-    """A ledger for one thread is made while its server is away."""
-    far = project.with_settings(broker_url=proxy.url())
-    proxy.stall()
-    ledger = reliable_of(far.app).own_ledger(
-        reply_timeout_seconds=0.2, patience_seconds=0, single=True
-    )
-    proxy.mend()
-    assert ledger.workers.time_ms() > 0
-    ledger.close()

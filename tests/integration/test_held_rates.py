@@ -12,7 +12,6 @@ from tests.integration.project.limited import add_tasks
 from tests.support.waiting import wait_for
 
 ORDERED = "{reliable:0}:ordered"
-LINE = "{reliable:0}:line:project.limited"
 LIMITED = "tests.integration.project.limited"
 PER_SECOND = 5
 N_TASKS = 30
@@ -20,7 +19,7 @@ N_TASKS = 30
 LAPSED_SECONDS = 2.5
 
 
-@pytest.mark.parametrize("hold", ["strike", "pause", "death"])
+@pytest.mark.parametrize("hold", ["strike", "death"])
 def test_what_was_held_begins_by_its_rate(project: Project, hold: str) -> None:
     add_tasks(project.app)
     orders = reliable_of(project.app).ledger.orders
@@ -60,23 +59,4 @@ def test_what_was_held_begins_by_its_rate(project: Project, hold: str) -> None:
     # One may be late by as much as another is not.
     too_early = [n for n, one in enumerate(begun) if (one - begun[0]) * PER_SECOND / 1e6 <= n - 2]
     assert too_early == []
-    ledger.close()
-
-
-def test_a_rate_that_a_new_release_raises_helps_at_once(project: Project) -> None:
-    add_tasks(project.app)
-    client = project.effects.client
-    slow = project.start_worker("slow", app=LIMITED, environ={"RATE": "2/m"})
-    for _ in range(10):
-        project.send("limited")
-    ledger = project.redis.client()
-    wait_for(lambda: ledger.zcard(LINE) == 9, 20, "all but the first wait")
-    slow.stop()
-    project.start_worker("fast", app=LIMITED, environ={"RATE": "20/s"})
-
-    for _ in range(3):
-        project.send("limited")
-
-    wait_for(lambda: client.llen("begun") == 4, 20, "the new ones begin")
-    assert ledger.zcard(LINE) == 9
     ledger.close()

@@ -14,11 +14,10 @@ import kombu
 import pytest
 from celery.app.amqp import AMQP
 
-from celery_reliable import PublishUnknown
 from celery_reliable.app import reliable_of
 from celery_reliable.message import Stamp
 from tests.integration.conftest import Project
-from tests.integration.figures import RECORD, record_of, wait_until_gone
+from tests.integration.figures import record_of, wait_until_gone
 from tests.support.processes import REPOSITORY
 
 TRACE = {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
@@ -92,56 +91,6 @@ def test_a_copy_of_the_headers_is_recorded_and_stamped(copying: None, project: P
     assert json.loads(record.message)["headers"]["reliable"] == headers["reliable"]
 
 
-def test_a_copy_is_parked_with_its_stamp(copying: None, project: Project) -> None:
-    result = project.send("work", 0.01, countdown=3600)
-    record = reliable_of(project.app).ledger.find(result.id)
-    assert record is not None
-    assert record.state.value == "parked"
-    with project.redis.client() as client:
-        assert client.llen("celery") == 0
-
-
-def test_several_are_recorded_by_one_producer(copying: None, project: Project) -> None:
-    results = [project.send("work", 0.01) for _ in range(3)]
-    with project.redis.client() as client:
-        assert all(client.exists(RECORD + result.id) for result in results)
-        assert client.llen("celery") == 3
-
-
-def test_what_is_sent_without_its_id_is_not_taken_for_published(
-    monkeypatch: pytest.MonkeyPatch, project: Project
-) -> None:
-    own: Publish = kombu.Producer.publish
-
-    def publish(self: Any, body: Any, **options: Any) -> Any:
-        return own(self, body, **{**options, "headers": dict(TRACE)})
-
-    monkeypatch.setattr(kombu.Producer, "publish", publish)
-    if reliable_of(project.app).queues_at:
-        # Otherwise the record is made first, and has the message.
-        with pytest.raises(PublishUnknown):
-            project.send("work", 0.01)
-
-
-def test_a_sender_that_goes_another_way_is_not_taken_for_published(
-    monkeypatch: pytest.MonkeyPatch, project: Project
-) -> None:
-    own: Publish = AMQP._create_task_sender
-
-    def create(self: Any) -> Publish:
-        send = own(self)
-
-        def send_past(producer: Any, *args: Any, **options: Any) -> Any:
-            with project.app.connection_for_write() as connection:
-                return send(kombu.Producer(connection), *args, **options)
-
-        return send_past
-
-    monkeypatch.setattr(AMQP, "_create_task_sender", create)
-    with pytest.raises(PublishUnknown):
-        project.send("work", 0.01)
-
-
 #: A process that publishes, in which all is measured.
 MEASURED = """
 from tests.integration.project.measured import app
@@ -149,13 +98,10 @@ print(app.tasks["project.work"].delay(0).id)
 """
 
 
-@pytest.mark.parametrize("wrapper", ["plain", "wraps"])
-def test_tasks_are_published_and_run_where_every_function_is_measured(
-    wrapper: str, project: Project
-) -> None:
+def test_tasks_are_published_and_run_where_every_function_is_measured(project: Project) -> None:
     said = subprocess.run(
         [sys.executable, "-c", MEASURED],
-        env=project.environ("ready:none", {"WRAPPER": wrapper, "PYTHONPATH": str(REPOSITORY)}),
+        env=project.environ("ready:none", {"WRAPPER": "wraps", "PYTHONPATH": str(REPOSITORY)}),
         capture_output=True,
         text=True,
         timeout=60,
@@ -164,6 +110,6 @@ def test_tasks_are_published_and_run_where_every_function_is_measured(
     task_id = said.stdout.strip()
     assert record_of(project.redis, task_id)["state"] == "queued"
 
-    project.start_worker(app="tests.integration.project.measured", environ={"WRAPPER": wrapper})
+    project.start_worker(app="tests.integration.project.measured", environ={"WRAPPER": "wraps"})
     assert project.app.AsyncResult(task_id).get(timeout=30) == "worked"
     wait_until_gone(project.redis, task_id)

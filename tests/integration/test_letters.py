@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta, timezone
-from pathlib import Path
-
 import pytest
 
 from celery_reliable.app import reliable_of
 from celery_reliable.exceptions import UnknownDeadLetter
-from celery_reliable.message.envelope import Envelope
 from celery_reliable.model import DeadLetter, Reason
 from celery_reliable.operations.dead_letters import CannotReplay, DeadLetters
-from celery_reliable.operations.desk import Desk
 from celery_reliable.operations.letters import REDACTED, full_view, short_view
-from celery_reliable.operations.views import Killed
 from tests.conftest import StartRedis
 from tests.integration.conftest import Project
 from tests.integration.figures import DUE, RECORD
 from tests.integration.letters import put
-from tests.integration.project.deadly import add_starving
-from tests.support.promises import promise
 from tests.support.waiting import wait_for
 
 
@@ -95,95 +87,6 @@ def test_a_replayed_task_that_fails_again_is_a_dead_letter_again_with_its_whole_
     assert second.published_ms == first.published_ms < second.history[0].at_ms
 
 
-def test_a_letter_says_that_memory_ran_out(
-    project: Project, letters: DeadLetters, tmp_path: Path
-) -> None:
-    add_starving(project.app)
-    events = tmp_path / "memory.events"
-    events.write_text("oom_kill 0\n")
-    project.start_worker(
-        "one",
-        app="tests.integration.project.deadly",
-        environ={"MEMORY_EVENTS": str(events)},
-    )
-    result = project.send("starving")
-
-    letter = buried(letters, result.id, 30)
-
-    (run,) = project.effects.runs(result.id)
-    told = f"child_lost: signal 9 (SIGKILL), pid {run.pid}, out of memory"
-    assert (letter.exception, letter.history[0].cause) == (told, told)
-    assert full_view(letter).death == Killed("child_lost", "SIGKILL", None, True, run.pid)
-    with Desk(project.app) as desk:
-        (group,) = desk.letter_pages.groups().groups
-    assert group.cause == "child_lost, SIGKILL, out of memory"
-
-
-@promise("poison-stops")
-def test_poison_is_dead_lettered_after_its_losses(project: Project, letters: DeadLetters) -> None:
-    project.start_worker("one")
-    result = project.send("poison")
-
-    letter = buried(letters, result.id, 60)
-
-    assert len(project.effects.runs(result.id)) == 4
-    assert (letter.reason, letter.attempts, letter.losses) == (Reason.LOST, 4, 4)
-    pid = project.effects.runs(result.id)[-1].pid
-    assert letter.exception == f"child_lost: signal 9 (SIGKILL), pid {pid}"
-    assert letter.exception in str(project.app.AsyncResult(result.id).result)
-    assert [(entry.what, entry.cause) for entry in letter.history] == [
-        ("lost", f"child_lost: signal 9 (SIGKILL), pid {run.pid}")
-        for run in project.effects.runs(result.id)
-    ]
-    assert [entry.attempt for entry in letter.history][:4] == [1, 2, 3, 4]
-    assert all(entry.owner for entry in letter.history[:4])
-    assert project.app.AsyncResult(result.id).state == "FAILURE"
-
-
-def test_a_discarded_letter_is_gone(project: Project, letters: DeadLetters) -> None:
-    put(project, "unwanted")
-
-    letters.discard("unwanted")
-
-    assert letters.count() == 0
-    assert not project.redis.client().keys(RECORD + "*")
-    for touch in (letters.get, letters.discard, letters.replay):
-        with pytest.raises(UnknownDeadLetter, match="unwanted") as caught:
-            touch("unwanted")
-        assert caught.value.task_id == "unwanted"
-
-
-def test_a_replayed_message_starts_anew_and_keeps_the_rest(
-    project: Project, letters: DeadLetters
-) -> None:
-    now = datetime.now(timezone.utc)
-    past, future = (now - timedelta(hours=1)).isoformat(), (now + timedelta(hours=1)).isoformat()
-    put(project, "late", retries=3, eta=future, expires=past, stamps={"who": "me"})
-    put(project, "early", retries=1, eta=past, expires=future)
-
-    letters.replay("late")
-    letters.replay("early")
-
-    ledger = reliable_of(project.app).ledger
-    late, early = (
-        Envelope.from_text(record.message)
-        for record in ledger.find_all(["late", "early"])
-        if record is not None
-    )
-    assert (late.headers["retries"], late.headers["eta"], late.headers["expires"]) == (
-        0,
-        None,
-        None,
-    )
-    assert late.headers["stamps"] == {"who": "me"}
-    assert (early.headers["eta"], early.headers["expires"]) == (None, future)
-    assert "expiration" not in late.properties
-    assert late.properties["correlation_id"] == "late"
-    assert project.redis.client().llen("celery") == 2
-    with pytest.raises(UnknownDeadLetter, match="queued now"):
-        letters.replay("late")
-
-
 def test_a_replay_while_the_broker_is_away_is_left_to_the_sweeper(
     project: Project, start_redis: StartRedis
 ) -> None:
@@ -203,19 +106,6 @@ def test_a_replay_while_the_broker_is_away_is_left_to_the_sweeper(
     assert record.state.value == "queued"
     assert ledger_server.client().zscore("{reliable:0}:due", "patient")
     split.close()
-
-
-def test_a_replay_learns_the_servers_generation(project: Project, letters: DeadLetters) -> None:
-    ledger = reliable_of(project.app).ledger
-    put(project, "old")
-    ledger.generation = "7"
-
-    letters.replay("old")
-
-    record = ledger.find("old")
-    assert record is not None
-    generation = Envelope.from_text(record.message).headers["reliable"].partition(":")[0]
-    assert generation == ledger.generation != "7"
 
 
 def test_what_no_worker_can_read_is_shown_on_request_and_never_replayed(

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime, timezone
 from typing import Any
 
 import pytest
-from celery.backends.base import BaseBackend
 
 from celery_reliable.app import reliable_of
 from celery_reliable.ledger import Ledger
@@ -81,20 +79,6 @@ def lose(sweeper: Sweeper, claim: Claim) -> Record | None:
     return sweeper.ledger.find(claim.task_id)
 
 
-@pytest.mark.parametrize("date_done", [AHEAD, BEHIND])
-def test_an_attempt_that_stored_its_success_is_settled_whatever_its_clock(
-    project: Project, sweeper: Sweeper, date_done: str
-) -> None:
-    _, claim = begin(project, ROW)
-    record = sweeper.ledger.find(ROW)
-    assert record is not None
-    name = f"{record.epoch}/{claim.attempt}/{claim.token}"
-
-    store(project, ROW, **STOCK, date_done=date_done, reliable=name)
-
-    assert lose(sweeper, claim) is None
-
-
 @promise("late-changes-nothing")
 def test_a_zombies_success_settles_no_later_attempt(project: Project, sweeper: Sweeper) -> None:
     ledger, zombie = begin(project, ROW)
@@ -110,100 +94,3 @@ def test_a_zombies_success_settles_no_later_attempt(project: Project, sweeper: S
     left = lose(sweeper, successor)
     assert left is not None
     assert left.losses == 2
-
-
-class Rows(BaseBackend):
-    """Keeps of a result what its table has columns for."""
-
-    def get_task_meta(self, task_id: str, cache: bool = True) -> dict[str, Any]:
-        return {"status": "SUCCESS", "result": None, "date_done": datetime.now(timezone.utc)}
-
-
-@pytest.mark.parametrize(
-    ("case", "is_settled"),
-    [("its first attempt", True), ("a later attempt", False), ("a chosen id", False)],
-)
-def test_where_results_name_nobody_only_what_nobody_else_can_have_stored_settles(
-    project: Project, sweeper: Sweeper, case: str, is_settled: bool
-) -> None:
-    ledger, claim = begin(project, ROW if case == "a chosen id" else "")
-    if case == "a later attempt":
-        lose(sweeper, claim)
-        claim = claimed(ledger, claim.task_id, "another token")
-    project.app._backend = Rows(project.app)
-
-    assert (lose(sweeper, claim) is None) is is_settled
-
-
-def look(project: Project, sweeper: Sweeper, task_id: str) -> tuple[Record | None, int]:
-    """Let the sweeper look at a task that is in no queue; return it, and how often it was sent."""
-    with project.redis.client() as client:
-        client.delete("celery")
-        client.zadd(sweeper.ledger.keys.due, {task_id: 1}, xx=True)
-    report = SweepReport()
-    sweeper.overdue.look([], [], report)
-    return sweeper.ledger.find(task_id), report.resent
-
-
-@pytest.mark.parametrize("date_done", [AHEAD, BEHIND])
-def test_what_a_worker_without_the_package_has_run_is_over_whatever_its_clock(
-    project: Project, sweeper: Sweeper, date_done: str
-) -> None:
-    task_id = project.send("work", 0).id
-    store(project, task_id, **STOCK, date_done=date_done)
-
-    assert look(project, sweeper, task_id) == (None, 0)
-
-
-@pytest.mark.parametrize("how", ["by the package", "without it"])
-@pytest.mark.parametrize("task_id", [ROW, "0a4f3bd6-8d3c-4f0e-9d53-2a8a5b4e6f10"])
-def test_what_a_former_life_has_left_does_not_end_the_next(
-    project: Project, sweeper: Sweeper, how: str, task_id: str
-) -> None:
-    """Nor where the id that somebody chose looks like one of Celery's."""
-    marked = {"reliable": "0-1/1/token"} if how == "by the package" else {}
-    store(project, task_id, **STOCK, date_done=AHEAD, **marked)
-    project.send("work", 0, task_id=task_id)
-
-    for _ in range(2):
-        found, sent = look(project, sweeper, task_id)
-        assert found is not None
-        assert sent == 1
-
-    # What is stored after that is of this life.
-    store(project, task_id, **STOCK, date_done=BEHIND)
-    assert look(project, sweeper, task_id) == (None, 0)
-
-
-def test_what_a_former_life_has_left_does_not_end_a_canvas(
-    project: Project, sweeper: Sweeper
-) -> None:
-    for number, marked in enumerate(({}, {"reliable": "0-1/1/token"})):
-        task_id = f"{ROW}-{number}"
-        store(project, task_id, **STOCK, date_done=AHEAD, **marked)
-        ledger, claim = begin(project, task_id)
-        assert ledger.bequeath(claim, heir="heir").is_used
-        seen = "nothing" if marked else f"SUCCESS {AHEAD}"
-        ledger.replace(claim, due_in_ms=0, stored=seen)
-
-        assert look(project, sweeper, task_id)[0] is not None
-        # A member of another base has ended it.
-        store(project, task_id, **STOCK, date_done=BEHIND)
-        assert look(project, sweeper, task_id)[0] is None
-
-
-@pytest.mark.parametrize(("name", "state"), [("work", "SUCCESS"), ("failing", "FAILURE")])
-def test_a_result_names_the_attempt_that_stored_it_and_reads_as_ever(
-    project: Project, name: str, state: str
-) -> None:
-    result = project.send(name, 0)
-    record = reliable_of(project.app).ledger.find(result.id)
-    assert record is not None
-    project.start_worker("one")
-    wait_for(result.ready, 15, "its end")
-
-    epoch, attempt, token = stored(project, result.id)["reliable"].split("/")
-
-    assert (epoch, attempt) == (record.epoch, "1")
-    assert token
-    assert result.state == state

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable
 from typing import Any
 
@@ -51,13 +50,6 @@ def test_what_is_missing_is_named_at_the_start(
     assert all(name in said[0] for name in names), said
 
 
-def test_what_it_can_go_without_is_no_reason_to_end(narrow: Callable[..., Project]) -> None:
-    project = narrow("+info", "+client|id", "+client|list", "+config|get")
-    project.start_worker("one")
-
-    assert project.send("work", 0).get(timeout=20) == "worked"
-
-
 def test_a_right_that_is_taken_away_loses_nothing(
     narrow: Callable[..., Project], effects: Effects, redis_server: RedisServer
 ) -> None:
@@ -81,26 +73,6 @@ def test_a_right_that_is_taken_away_loses_nothing(
     for one in (first, second):
         wait_for(lambda one=one: not admin.exists(record(one)), 30, "it is settled")
         assert len(effects.runs(one.id)) == 1
-
-
-def test_a_worker_that_lacks_a_right_can_be_stopped(
-    narrow: Callable[..., Project], effects: Effects, redis_server: RedisServer
-) -> None:
-    project, admin = narrow(), redis_server.client()
-    one = project.start_worker("one")
-    result = project.send("gate", "gate")
-    effects.run_of(result.id)
-
-    admin.execute_command("ACL", "SETUSER", "app", "-del")
-    effects.open_gate("gate")
-    one.signal_main(signal.SIGTERM)
-    one.wait_until_ended(4 * PATIENCE_SECONDS)
-    assert admin.exists(record(result))
-
-    admin.execute_command("ACL", "SETUSER", "app", "+del")
-    project.start_worker("two")
-    wait_for(lambda: not admin.exists(record(result)), 30, "it is settled")
-    assert result.get(timeout=5) == "gate"
 
 
 def record(result: Any) -> str:

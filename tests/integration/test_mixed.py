@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
-from celery_reliable.app import reliable_of
-from celery_reliable.message import Stamp
-from celery_reliable.model import Cause, Reason, State, SweepReport, TaskRef
-from celery_reliable.recovery.broker_view import BrokerView
-from celery_reliable.recovery.losses import DeadWorkers, Losses
-from tests.integration.claiming import claimed, register
 from tests.integration.commands import Ran, run_celery
-from tests.integration.conftest import APP, ONE_EACH, SOON, Project
+from tests.integration.conftest import APP, SOON, Project
 from tests.integration.figures import RECORD, waiting_clients
-from tests.integration.project import named
 from tests.support.waiting import wait_for
-
-AWKWARD = "tests.integration.project.awkward"
-NAMED = "tests.integration.project.named"
 
 
 def release(project: Project, folder: Path) -> Ran:
@@ -63,26 +52,6 @@ def test_both_kinds_share_the_queues_and_leave_each_other_alone(
     assert all(len(project.effects.runs(r.id)) == 1 for r in results + more)
 
 
-@pytest.mark.parametrize("app", [APP, AWKWARD], ids=["after its host", "as its host unwinds"])
-def test_a_canvas_ends_though_a_worker_without_the_package_publishes_its_last_member(
-    project: Project, stock_project: Project, app: str
-) -> None:
-    # The first is theirs alone; what they publish behind it is ours.
-    ours = project.with_settings(
-        reliable={"LEASE_SECONDS": 4, "SWEEP_SECONDS": 1, "QUEUED_SECONDS": 8},
-        celery={"task_routes": {"project.add": {"queue": "elsewhere"}}},
-    )
-    stock_project.start_worker("stock", options=("-Q", "elsewhere"))
-    ours.start_worker("reliable", options=("-Q", "celery"), app=app)
-    for _ in range(3):
-        result = ours.send("replaced", [1, 2, 3])
-        assert result.get(timeout=15) == 6
-        host, last = project.effects.runs(result.id)
-        assert (host.attempt, last.attempt) == (1, 2)
-    client = project.redis.client()
-    wait_for(lambda: not client.keys("{reliable:0}:task:*"), 40, "every record ended")
-
-
 @pytest.mark.keeps_fetched
 def test_release_strands_nothing_when_the_package_goes(
     project: Project, stock_project: Project, tmp_path: Path
@@ -115,92 +84,3 @@ def test_release_strands_nothing_when_the_package_goes(
     for result in running + fetched + [parked]:
         wait_for(lambda r=result: project.effects.finished(r.id), 30, "it ran at a stock worker")
     assert len(project.effects.finished(parked.id)) == 1
-
-
-def test_what_waits_for_workers_by_their_names_is_run_by_any_when_the_package_goes(
-    project: Project, stock_project: Project, tmp_path: Path
-) -> None:
-    ours = project.with_settings(
-        reliable={"LEASE_SECONDS": 4, "SWEEP_SECONDS": 1, "QUEUED_SECONDS": 8}
-    )
-    named.add_tasks(ours.app)
-    worker = ours.start_worker("one", app=NAMED, concurrency=1, options=ONE_EACH)
-    runs = ours.send("gate", "gate", only_workers="one")
-    project.effects.run_of(runs.id)
-    client = project.redis.client()
-    in_its_queue = [ours.send("work", 0.01, only_workers="one") for _ in range(3)]
-    preferred = ours.send("work", 0.01, prefer_workers="one")
-    own = [key.decode() for key in client.scan_iter(match="one@*.dq2")]
-    assert [client.llen(key) for key in own] == [4]
-    # Somebody else's messages in that queue are none of ours.
-    client.rpush(own[0], *["of somebody else"] * 250)
-    waits = ours.send("work", 0.01, only_workers="another")
-    members = ours.task("work").run_on(2, args=(0.01,)).results or []
-    assert len(members) == 2
-    worker.kill_group()
-    wait_for(lambda: release(ours, tmp_path).code == 0, 20, "the lease has run out")
-    assert client.lrange(own[0], 0, -1) == [b"of somebody else"] * 250
-
-    project.effects.open_gate("gate")
-    stock_project.start_worker("stock")
-
-    for result in (runs, *in_its_queue, preferred, waits, *members):
-        wait_for(lambda r=result: project.effects.finished(r.id), 30, "it ran at a stock worker")
-        assert len(project.effects.finished(result.id)) == 1
-
-
-def test_release_sends_what_was_lost_with_its_message_behind_what_waits(
-    project: Project, stock_project: Project, tmp_path: Path
-) -> None:
-    client = project.redis.client()
-    lost = project.send("work", 0.01)
-    client.delete("celery")
-    waiting = project.send("plain_work", 0.01)
-    ledger = reliable_of(project.app).ledger
-    register(ledger, "gone", lease_ms=1)
-    claim = claimed(ledger, lost.id)
-    ledger.lose(claim, Cause.NO_OUTCOME, max_losses=1, due_in_ms=60_000, is_unsent=True)
-    assert release(project, tmp_path).json["sent"] == 1
-    stock_project.start_worker("stock")
-    for result in (lost, waiting):
-        wait_for(lambda r=result: project.effects.finished(r.id), 20, "it ran at a stock worker")
-
-
-@pytest.mark.parametrize("how", ["released", "recovered"])
-def test_no_message_is_returned_that_its_task_is_done_with(
-    project: Project, tmp_path: Path, how: str
-) -> None:
-    client, ledger = project.redis.client(), reliable_of(project.app).ledger
-    client.sadd("celery-reliable.unacked:reliable", "unacked:gone")
-    register(ledger, "gone", lease_ms=1, unacked="unacked:gone")
-    claims, records = [], []
-    for tag in ("buried", "retried", "lost"):
-        task_id = project.send("work", 0.01).id
-        client.hset("unacked:gone", tag, b"1 celery\n" + client.rpop("celery"))
-        record = ledger.find(task_id)
-        assert record is not None
-        claims.append(claimed(ledger, task_id, tag))
-        records.append(record)
-    # Its worker was killed before what was acknowledged was removed.
-    ledger.bury(claims[0], Reason.FAILED, exception="", traceback="")
-    ledger.record(
-        TaskRef(claims[1].task_id, records[1].name),
-        epoch="1-again",
-        state=State.PARKED,
-        due_in_ms=60_000,
-        message=records[1].message.replace(records[1].epoch, "1-again"),
-        claim=claims[1],
-    )
-    if how == "released":
-        assert release(project, tmp_path).code == 0
-    else:
-        (lease,), broker = ledger.workers.leases(), BrokerView(project.app)
-        recovery = DeadWorkers(project.app, ledger, broker, Losses(project.app, ledger))
-        recovery.recover(lease, SweepReport())
-        broker.close()
-    assert not client.exists("unacked:gone")
-    headers = [json.loads(one)["headers"] for one in client.lrange("celery", 0, -1)]
-    epochs = {one["id"]: Stamp.of(one).epoch for one in headers}
-    assert len(headers) == len(epochs)
-    parked = {claims[1].task_id: "1-again"} if how == "released" else {}
-    assert epochs == {claims[2].task_id: records[2].epoch, **parked}

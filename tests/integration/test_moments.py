@@ -9,26 +9,17 @@ import signal
 from typing import Any
 
 import pytest
-from celery import chord
 
-from tests.conftest import StartRedis
-from tests.integration.conftest import SOON, Project, Start
-from tests.integration.figures import LEDGER, waiting_clients
-from tests.integration.project.locking import TAKEN
+from tests.integration.conftest import Project, Start
+from tests.integration.figures import waiting_clients
 from tests.integration.project.moments import (
-    BEHIND,
-    BEHIND_SECONDS,
-    FILL,
     HANG,
-    INTERRUPT,
-    KILL_BOTH,
     KILL_WHILE_LOCKED,
     QUIT,
 )
 from tests.integration.project.tasks import Broken
 from tests.support.effects import Effects
 from tests.support.processes import Worker
-from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
@@ -69,27 +60,6 @@ def test_a_process_that_is_forked_beside_a_pass_hangs_in_none_of_its_locks(
     assert first_pid(project.effects, after.id) != pid
 
 
-def test_a_task_that_began_is_lost_with_its_process_while_another_death_is_cleared_up(
-    project: Project, start: Start
-) -> None:
-    start(environ={"KILLS_BOTH": "yes"})
-    one = project.send("gate", "open")
-    project.effects.client.set(KILL_BOTH, first_pid(project.effects, one.id))
-
-    other = project.send("gate", "open")
-    for result in (one, other):
-        wait_for(
-            lambda i=result.id: len(project.effects.runs(i)) == 2, 20, "the run after the kill"
-        )
-    project.effects.open_gate("open")
-
-    for result in (one, other):
-        assert result.get(timeout=20) == "open"
-        # Each death is counted: what kills its process must not come back unnoticed.
-        assert [run.attempt for run in project.effects.runs(result.id)] == [1, 2]
-    assert not project.effects.overlaps()
-
-
 def left_behind(redis_server: RedisServer) -> list[bytes]:
     """What remains of the first worker in Redis."""
     keys = redis_server.client().keys("*")
@@ -111,50 +81,6 @@ def test_a_cold_stop_waits_for_no_thread_while_the_main_one_has_a_lock(
     start("two")
     assert waiting.get(timeout=5) == "worked"
     assert len(project.effects.runs()) == 2
-
-
-@pytest.mark.skipif(
-    bool(os.environ.get("TESTS_POPS") and os.environ.get("TESTS_SHIFTS")),
-    reason="a process files what the main process hands it: test_given_messages",
-)
-@pytest.mark.parametrize("pool", ["prefork", "threads"])
-def test_what_was_filed_and_not_delivered_is_given_back_by_a_worker_that_ends(
-    project: Project, start: Start, pool: str
-) -> None:
-    one = start(pool=pool)
-    assert project.send("work", 0.0).get(timeout=15) == "worked"
-    project.effects.client.set(INTERRUPT, 1)
-    sent = project.send("work", 0.0)
-    one.wait_until_ended()
-
-    assert not left_behind(project.redis)
-    start("two")
-    assert sent.get(timeout=5) == "worked"
-    assert len(project.effects.runs(sent.id)) == 1
-
-
-def test_the_heartbeat_takes_no_lock_that_a_fork_could_leave_taken(
-    project: Project, start_worker: Start
-) -> None:
-    """No fork waits for it.  A process that is forked meanwhile would hang as it starts, and with
-    it the end of its worker.
-    """
-    quick = project.with_settings(reliable=SOON)
-    start_worker("one", project=quick, app="tests.integration.project.locking")
-    worker = next(iter(project.redis.client().scan_iter(f"{LEDGER}worker:*")))
-
-    def beats() -> int:
-        return int(project.redis.client().hget(worker, "renewals") or 0)
-
-    # What has begun and ended is told with the beats.
-    for message in ("work", "failing"):
-        assert quick.send(message, *([0.0] if message == "work" else [])) is not None
-    poison = quick.send("poison_times", 1)
-    assert poison.get(timeout=20) == "run 2"
-    before = beats()
-    wait_for(lambda: beats() >= before + 3, 20, "some beats")
-
-    assert project.effects.client.smembers(TAKEN) == set()
 
 
 @pytest.mark.parametrize("has_lost_its_connection", [False, True])
@@ -179,81 +105,3 @@ def test_a_worker_ends_though_a_process_hangs_as_it_starts(
     worker.signal_main(signal.SIGTERM)
 
     worker.wait_until_ended(30)
-
-
-@promise("nothing-lost")
-@pytest.mark.parametrize("published", ["project.total", "project.listed"])
-def test_a_chord_goes_on_whose_end_a_full_server_refuses(
-    project: Project, start: Start, published: str
-) -> None:
-    """By the claim of the first try, the second would be told that somebody else sends the body."""
-    start(project=project, concurrency=1)
-    project.effects.client.set(FILL, published)
-    add, failing, total = (project.task(name) for name in ("add", "failing", "total"))
-    is_well = published == "project.total"
-    last = add.s(2, 2) if is_well else failing.s()
-    body = chord([add.s(1, 1), last])(total.s().on_error(project.task("listed").s()))
-    client = project.redis.client()
-    wait_for(lambda: client.config_get("maxmemory")["maxmemory"] == "1", 20, "a full server")
-    at = project.effects.now()
-    wait_for(lambda: project.effects.now() - at > 2, 5, "several tries")
-
-    client.config_set("maxmemory", 0)
-
-    wait_for(body.ready, 8, "the body's outcome")
-    assert body.state == ("SUCCESS" if is_well else "FAILURE")
-    assert is_well or "ChordError" in repr(body.result)
-    wait_for(lambda: not client.keys("celery-taskset-meta-*.s"), 10, "the chord's end")
-    ended = "project.total" if is_well else "project.listed"
-    n_letters = int(not is_well)
-    wait_for(lambda: len(client.keys(f"{LEDGER}task:*")) == n_letters, 10, "an end of every task")
-    names = [run.task for run in project.effects.runs()]
-    assert [names.count(name) for name in (ended, "project.add")] == [1, 2 if is_well else 1]
-    assert len(names) == 3
-    client.close()
-
-
-@promise("nothing-lost")
-def test_an_errback_of_a_chord_that_a_full_server_refuses_is_called_later(
-    project: Project, start: Start, start_redis: StartRedis
-) -> None:
-    """The results are kept elsewhere: the failure could be stored, with the errback's own error."""
-    apart = project.with_settings(result_url=start_redis().url())
-    start(project=apart, concurrency=1)
-    apart.effects.client.set(FILL, "project.listed")
-    add, failing, total = (apart.task(name) for name in ("add", "failing", "total"))
-    body = chord([add.s(1, 1), failing.s()])(total.s().on_error(apart.task("listed").s()))
-    with project.redis.client() as client:
-        wait_for(lambda: client.config_get("maxmemory")["maxmemory"] == "1", 20, "a full server")
-        client.config_set("maxmemory", 0)
-
-    wait_for(body.ready, 30, "the body's outcome")
-    assert "ChordError" in repr(body.result)
-    wait_for(
-        lambda: [one.task for one in apart.effects.runs()].count("project.listed") == 1,
-        10,
-        "the errback",
-    )
-
-
-@pytest.mark.prefork_alone("where nothing waits in a worker, nothing is fetched for later")
-def test_a_process_has_its_next_task_before_another_is_fetched(
-    project: Project, start: Start
-) -> None:
-    start(concurrency=1)
-    first = project.send("gate", "gate")
-    project.effects.run_of(first.id)
-    client = project.redis.client()
-    others = [project.send("work", 0.0) for _ in range(20)]
-    wait_for(lambda: 0 < client.llen("celery") < len(others), 10, "more than a worker fetches")
-    project.effects.client.set(BEHIND, first.id)
-
-    project.effects.open_gate("gate")
-
-    assert others[0].get(timeout=15) == "worked"
-    ended_at = project.effects.finished(first.id)[0].ended_at
-    assert ended_at is not None
-    assert project.effects.runs(others[0].id)[0].started_at - ended_at < BEHIND_SECONDS
-    wait_for(lambda: not project.effects.client.exists(BEHIND), 5, "a take after that")
-    assert [one.get(timeout=15) for one in others] == ["worked"] * len(others)
-    client.close()

@@ -15,7 +15,6 @@ from celery_reliable.app import reliable_of
 from celery_reliable.message import Envelope, NamedWorkers
 from celery_reliable.model import State
 from celery_reliable.operations.desk import Desk
-from celery_reliable.operations.task_acts import Moves
 from celery_reliable.orders import OrderKind
 from tests.integration.commands import Run
 from tests.integration.conftest import ONE_EACH, Project
@@ -82,32 +81,6 @@ def test_a_task_runs_on_a_worker_that_it_names_and_on_another_when_that_dies(
     # What waited in its own queue is gone from there.
     broker = fleet.redis.client()
     assert [key for key in broker.scan_iter() if dead.encode() in key and b".dq2" in key] == []
-
-
-@pytest.mark.untraced("records are taken away by hand")
-def test_what_waits_in_the_queue_of_a_dead_worker_is_not_lost_with_its_record(
-    fleet: Project,
-) -> None:
-    workers = start(fleet, "gpu-a", "cpu")
-    held = fleet.send("on_gpu", "held")
-    the_run(fleet, held.id)
-    waits = fleet.send("on_gpu", "open")
-    broker = fleet.redis.client()
-    wait_for(lambda: broker.llen(f"gpu-a@{host()}.dq2") == 1, SOON_SECONDS, "it waits there")
-    workers["gpu-a"].kill_group()
-    # A server that restarts has lost its latest writes; the one of the messages is another.
-    broker.delete(f"{{reliable:0}}:task:{waits.id}", *broker.keys("{reliable:0}:sent:*"))
-    broker.zrem("{reliable:0}:due", waits.id)
-    broker.hset("{reliable:0}:meta", "run_id", "before")
-
-    wait_for(lambda: broker.llen(f"gpu-a@{host()}.dq2") == 0, SOON_SECONDS, "it is taken there")
-    for name in ("held", "open"):
-        fleet.effects.open_gate(name)
-    start(fleet, "gpu-b")
-
-    for result in (held, waits):
-        assert result.get(timeout=SOON_SECONDS) in {"held", "open"}
-    assert [node(run) for run in fleet.effects.runs(waits.id)] == ["gpu-b"]
 
 
 def test_it_waits_for_a_worker_that_it_names_and_no_other_runs_it(fleet: Project) -> None:
@@ -282,51 +255,3 @@ def test_a_live_task_is_moved_and_what_runs_elsewhere_is_stopped_without_a_loss(
     named = NamedWorkers.of(Envelope.from_text(record.message).headers)
     assert named is not None
     assert named.only == ("cpu", "gpu-*")
-
-
-def test_a_retry_names_the_workers_of_its_call_whoever_has_added_headers(fleet: Project) -> None:
-    start(fleet, "cpu", "gpu-a")
-    # As Sentry's integration does it: Celery passes on to retries what is in the first one only.
-    trace = {"sentry-trace": "1f-2e-1"}
-    sent = fleet.send(
-        "retried_at_gate",
-        "retry",
-        only_workers="cpu",
-        max_losses=7,
-        headers={"headers": trace, **trace},
-    )
-    the_run(fleet, sent.id)
-    fleet.effects.open_gate("retry")
-
-    again = the_run(fleet, sent.id, 2)
-
-    assert node(again) == "cpu"
-    record = reliable_of(fleet.app).ledger.find(sent.id)
-    assert record is not None
-    headers = Envelope.from_text(record.message).headers
-    named = NamedWorkers.of(headers)
-    assert named is not None
-    assert (named.only, record.max_losses, headers["sentry-trace"]) == (("cpu",), 7, "1f-2e-1")
-    fleet.effects.open_gate("retry 1")
-    sent.get(timeout=SOON_SECONDS)
-
-
-def test_what_names_nobody_any_more_leaves_the_queue_of_a_dead_worker(fleet: Project) -> None:
-    workers = start(fleet, "gpu-a")
-    sent = fleet.send("retried_at_gate", "first", only_workers="gpu-a")
-    the_run(fleet, sent.id)
-    behind = fleet.send("gate", "behind", only_workers="gpu-a")
-    with Desk(fleet.app) as desk:
-        Moves(fleet.app, desk.ledger).move([sent.id], (), by="somebody")
-    # Its retry goes to where it was, and waits there.
-    fleet.effects.open_gate("first")
-    the_run(fleet, behind.id)
-    broker = fleet.redis.client()
-    wait_for(lambda: broker.llen(f"gpu-a@{host()}.dq2") == 1, SOON_SECONDS, "the retry")
-
-    workers["gpu-a"].kill_group()
-    start(fleet, "cpu")
-
-    fleet.effects.open_gate("first 1")
-    assert node(the_run(fleet, sent.id, 2)) == "cpu"
-    sent.get(timeout=SOON_SECONDS)

@@ -4,16 +4,12 @@ once.
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from tests.integration.conftest import Project, Start
 from tests.integration.figures import wait_until_settled
 from tests.integration.project.awkward import add_tasks
 from tests.support.processes import Worker
-from tests.support.proxy import RedisProxy
-from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
 #: They are about what waits in a worker.
@@ -89,29 +85,6 @@ def test_what_was_given_to_others_while_its_worker_was_frozen(
     wait_until_settled(brief.redis, 15)
 
 
-def test_what_a_solo_worker_had_taken_beside_what_it_ran(brief: Project, start: Start) -> None:
-    gate = brief.send("plain_gate", "busy")
-    # So many that a worker takes what it may hold in one step.
-    for _ in range(250):
-        brief.send("plain_work", 0, ignore_result=True)
-    one = brief.start_worker("one", app=AWKWARD, pool="solo")
-    brief.effects.run_of(gate.id)
-    client = brief.redis.client()
-    (unacked,) = client.keys("unacked:*")
-    waiting = [
-        json.loads(one.partition(b"\n")[2])["headers"]["id"] for one in client.hvals(unacked)
-    ]
-    assert waiting
-    one.freeze()
-    start("two", brief)
-    for task_id in waiting:
-        wait_for(lambda i=task_id: brief.effects.finished(i), 20, "it runs elsewhere")
-    one.thaw()
-    brief.effects.open_gate("busy")
-    wait_until_it_goes_on(brief, "one")
-    assert {len(brief.effects.runs(task_id)) for task_id in [gate.id, *waiting]} == {1}
-
-
 def test_what_begins_when_it_is_acknowledged_does_not_wait_for_a_visibility_timeout(
     brief: Project, start: Start
 ) -> None:
@@ -124,53 +97,3 @@ def test_what_begins_when_it_is_acknowledged_does_not_wait_for_a_visibility_time
     for task_id in ids:
         wait_for(lambda i=task_id: brief.effects.finished(i), 20, "it runs elsewhere")
     assert max(brief.effects.starts(ids[1])) - frozen_at <= LEASE_SECONDS + 6
-
-
-@pytest.mark.parametrize("name", ["plain_work", "plain_late"])
-def test_what_nobody_took_meanwhile(
-    brief: Project, start: Start, ledger_server: RedisServer, name: str
-) -> None:
-    apart = brief.with_settings(reliable={**RELIABLE, "REDIS_URL": ledger_server.url()})
-    add_tasks(apart.app)
-    brief.effects.open_gate("open")
-    one = start("one", apart)
-    ids = fetched(apart, name)
-    # Nobody can say whether the worker was declared dead.
-    ledger_server.stop()
-    stopped_at = brief.effects.now()
-    wait_for(
-        lambda: brief.effects.now() - stopped_at > LEASE_SECONDS + 1, 20, "the lease has lapsed"
-    )
-    brief.effects.open_gate("busy")
-    for task_id in ids:
-        wait_for(lambda i=task_id: brief.effects.finished(i), 10, "it runs")
-    wait_until_it_goes_on(apart, "one")
-    runs = [run for task_id in ids for run in brief.effects.runs(task_id)]
-    assert [run.redelivered for run in runs] == [False, False]
-    client = brief.redis.client()
-    wait_for(lambda: not client.keys("unacked:*"), 10, "all are acknowledged")
-    ledger_server.start()
-    assert one.stop() == 0
-
-
-def test_what_cannot_be_looked_for_is_given_back(
-    brief: Project, start: Start, proxy: RedisProxy, ledger_server: RedisServer
-) -> None:
-    apart = brief.with_settings(
-        broker_url=proxy.url(), reliable={**RELIABLE, "REDIS_URL": ledger_server.url()}
-    )
-    start("one", apart)
-    ids = fetched(apart, "plain_work")
-    ledger_server.stop()
-    stopped_at = brief.effects.now()
-    wait_for(
-        lambda: brief.effects.now() - stopped_at > LEASE_SECONDS + 1, 20, "the lease has lapsed"
-    )
-    rule = proxy.drop_request("HEXISTS", times=2)
-    brief.effects.open_gate("busy")
-    rule.wait(2)
-    for task_id in ids:
-        wait_for(lambda i=task_id: brief.effects.finished(i), 30, "it runs")
-    wait_until_it_goes_on(apart, "one")
-    runs = [run for task_id in ids for run in brief.effects.runs(task_id)]
-    assert [run.redelivered for run in runs] == [True, True]

@@ -8,23 +8,20 @@ from dataclasses import replace
 import pytest
 
 from celery_reliable.operations import Desk
-from celery_reliable.operations.stop_button import StopButton
 from celery_reliable.operations.views import IfRunning
-from celery_reliable.orders import OrderKind
 from tests.integration.conftest import Project, Start
-from tests.integration.figures import DEAD, LEDGER, LOCKS, RECORD, WORKERS, wait_until_settled
+from tests.integration.figures import DEAD, LEDGER, LOCKS, WORKERS, wait_until_settled
 from tests.integration.project.factory import Settings
 from tests.integration.project.pooled import add_tasks
 from tests.support.processes import Worker
 from tests.support.promises import promise
-from tests.support.proxy import RedisProxy
 from tests.support.waiting import wait_for
 
 LEASE_SECONDS = 4
 # Of three messages that come to a busy pool: solo fetches none while it runs a task, and gevent's
 # consumer waits with the first one for a free greenlet.
 UNFETCHED = {"solo": 3, "gevent": 2}
-POOLS = ("threads", "solo", "gevent")
+POOLS = ("threads", "gevent")
 
 pools = pytest.mark.parametrize("pool", POOLS)
 
@@ -56,12 +53,13 @@ def start(project: Project) -> Start:
 
 @pytest.mark.keeps_fetched
 @promise("nothing-lost", "never-two")
-@pools
-@pytest.mark.parametrize("survivor", ["prefork survives", "pool survives"])
+@pytest.mark.parametrize(
+    ("dying", "living"),
+    [("threads", "prefork"), ("gevent", "prefork"), ("prefork", "gevent"), ("prefork", "solo")],
+)
 def test_a_killed_workers_tasks_run_on_a_survivor_of_another_pool(
-    project: Project, start: Start, pool: str, survivor: str
+    project: Project, start: Start, dying: str, living: str
 ) -> None:
-    dying, living = (pool, "prefork") if survivor == "prefork survives" else ("prefork", pool)
     client = project.redis.client()
     one = start("one", dying, "--prefetch-multiplier", "4")
     done = project.send("work", 0.01)
@@ -106,11 +104,10 @@ def test_a_killed_workers_tasks_run_on_a_survivor_of_another_pool(
     assert client.zcard(WORKERS) == 0
 
 
-@pytest.mark.parametrize("pool", ["solo", "gevent"])
 def test_a_task_that_leaves_the_main_loop_no_turn_keeps_its_lease(
-    project: Project, start: Start, pool: str
+    project: Project, start: Start
 ) -> None:
-    start("one", pool)
+    start("one", "solo")
     start("two", "prefork")
     # Whichever fetches: one of many goes to the worker of the pool.
     results = [project.send("computing", 1.5 * LEASE_SECONDS) for _ in range(3)]
@@ -189,90 +186,10 @@ def wait_for_beats(project: Project, count: int) -> None:
     wait_for(lambda: int(client.hget(key, "renewals")) >= before + count, 30, "some beats")
 
 
-@pools
-def test_an_order_that_stops_what_runs_lets_it_end_and_says_so(
-    project: Project, start: Start, desk: Desk, pool: str
-) -> None:
-    start("one", pool)
-    task = project.send("gate", "long")
-    project.effects.run_of(task.id)
-    button = StopButton(project.app, desk.ledger)
-
-    view = button.give(OrderKind.STRIKE, "project.gate", by="ann", stop=True)
-
-    assert any("cannot stop what runs" in one for one in view.notes)
-    wait_for_beats(project, 3)
-    later = project.send("gate", "later")
-    project.effects.open_gate("long")
-    wait_for(lambda: task.state == "SUCCESS", 20, "it comes to its end")
-    wait_for(
-        lambda: project.redis.client().hget(RECORD + later.id, "state") == b"parked", 20, "struck"
-    )
-    project.effects.open_gate("later")
-    button.resume(view.id, by="ann")
-    wait_until_settled(project.redis, 30)
-    assert [run.outcome for run in project.effects.runs(task.id)] == ["finished"]
-    assert [run.outcome for run in project.effects.runs(later.id)] == ["finished"]
-
-
-@pytest.mark.keeps_fetched
-@promise("never-two")
-def test_a_copy_of_a_taken_attempts_message_does_not_run_beside_it(
-    project: Project, start: Start
-) -> None:
-    client = project.redis.client()
-    # Nobody consumes yet: the message can be seen in its queue.
-    result = project.send("overlong", 10.0)
-    [copy] = client.lrange("celery", 0, -1)
-    start("one", "threads")
-    first = project.effects.run_of(result.id)
-    wait_for(lambda: client.hget(RECORD + result.id, "state") == b"queued", 20, "taken")
-
-    # Where only another worker finds it.
-    start("two", "prefork", "-Q", "elsewhere")
-    client.lpush("elsewhere", copy)
-
-    wait_for(lambda: not client.llen("elsewhere"), 20, "the copy fetched")
-    assert result.get(timeout=30) == "run 2"
-    assert not project.effects.overlaps()
-    assert project.effects.runs(result.id)[1].started_at - first.started_at >= 10
-    wait_until_settled(project.redis, 10)
-
-
-def test_greenlets_that_have_ended_are_followed_at_once(project: Project, start: Start) -> None:
-    start("one", "gevent", "-c", "10", "--prefetch-multiplier", "1")
-    for _ in range(150):
-        project.send("work", 0, ignore_result=True)
-    # A consumer that is told late of free greenlets would take two seconds for every ten tasks.
-    wait_for(lambda: len(project.effects.finished()) == 150, 20, "all of them ran")
-
-
-@promise("nothing-lost")
-def test_a_greenlet_whose_limit_is_up_before_its_claim_is_not_stuck(
-    project: Project, proxy: RedisProxy
-) -> None:
-    add_tasks(project.app)
-    beyond = {**project.settings.reliable, "REDIS_URL": proxy.url()}
-    far = project.with_settings(reliable=beyond)
-    far.start_worker("one", app="tests.integration.project.pooled", pool="gevent", concurrency=2)
-    assert project.send("work", 0).get(timeout=30) == "worked"
-    proxy.stall()
-    result, sent_at = project.send("work", 0, time_limit=1), project.effects.now()
-    wait_for(lambda: project.effects.now() - sent_at > 3, 30, "its limit is up")
-    proxy.mend()
-
-    assert result.get(timeout=60) == "worked"
-    wait_until_settled(project.redis, 60)
-
-
-@pytest.mark.parametrize("backend", ["one for each", "one for all"])
-def test_greenlets_publish_while_passes_do(project: Project, backend: str) -> None:
+def test_greenlets_publish_while_passes_do(project: Project) -> None:
     busy = project.with_settings(
         reliable={**project.settings.reliable, "SWEEP_SECONDS": 0.1, "ETA_HORIZON_SECONDS": 0.1},
-        celery={
-            "task_send_sent_event": True,
-            "result_backend_thread_safe": backend == "one for all",
-        },
+        celery={"task_send_sent_event": True, "result_backend_thread_safe": True},
     )
     add_tasks(busy.app)
     app = "tests.integration.project.pooled"

@@ -9,14 +9,8 @@ from uuid import uuid4
 
 import pytest
 
-from celery_reliable.app import reliable_of
-from celery_reliable.operations.bulk import Chosen
-from celery_reliable.operations.desk import Desk
-from celery_reliable.orders import OrderKind
-from celery_reliable.recovery.sweeper import Sweeper
 from tests.integration.conftest import Project
 from tests.integration.figures import assert_each_ran_once, wait_until_settled
-from tests.integration.letters import put
 from tests.support.promises import promise
 from tests.support.rabbit_server import RabbitServer, why_no_rabbit
 from tests.support.waiting import wait_for
@@ -59,11 +53,10 @@ def waiting(on_rabbit: Project) -> int:
 
 
 @promise("other-brokers")
-@pytest.mark.parametrize("pool", ["prefork", "threads", "gevent"])
 def test_a_task_may_run_longer_than_the_broker_waits_and_so_may_what_is_behind_it(
-    on_rabbit: Project, pool: str
+    on_rabbit: Project,
 ) -> None:
-    worker = on_rabbit.start_worker("one", options=NO_HEARTBEAT, pool=pool, concurrency=1)
+    worker = on_rabbit.start_worker("one", options=NO_HEARTBEAT, concurrency=1)
     running = on_rabbit.send("gate", "gate")
     on_rabbit.effects.run_of(running.id)
     behind = [on_rabbit.send("work", 0.01) for _ in range(3)]
@@ -114,7 +107,7 @@ def test_what_waits_behind_a_long_task_goes_on_elsewhere_but_not_soon(on_rabbit:
 
 
 @promise("other-brokers")
-@pytest.mark.parametrize("how", ["worker", "child", "cold shutdown"])
+@pytest.mark.parametrize("how", ["worker", "child"])
 def test_what_was_acknowledged_early_comes_back_once(on_rabbit: Project, how: str) -> None:
     dying = on_rabbit.start_worker("one", options=NO_HEARTBEAT, concurrency=1)
     running = on_rabbit.send("gate", "gate")
@@ -139,74 +132,3 @@ def test_what_was_acknowledged_early_comes_back_once(on_rabbit: Project, how: st
     assert [run.attempt for run in on_rabbit.effects.runs(running.id)] == [1, 2]
     assert not on_rabbit.effects.overlaps()
     wait_until_settled(on_rabbit.redis, 30)
-
-
-def test_a_paused_queue_is_not_consumed_until_it_is_resumed(on_rabbit: Project) -> None:
-    queue = on_rabbit.app.conf.task_default_queue
-    other = f"other-{uuid4().hex}"
-    on_rabbit.start_worker("one", options=("-Q", f"{queue},{other}"), concurrency=1)
-    orders = reliable_of(on_rabbit.app).ledger.orders
-    busy = on_rabbit.send("gate", "busy")
-    on_rabbit.effects.run_of(busy.id)
-    ids = [on_rabbit.send(name, 0.01).id for name in ("work", "plain_work", "work")]
-
-    order = orders.give(OrderKind.PAUSE, queue, by="ann", why="")
-
-    wait_for(lambda: waiting(on_rabbit) == len(ids), 30, "all are given back")
-    on_rabbit.effects.open_gate("busy")
-    on_rabbit.effects.run_of(on_rabbit.send("work", 0.01, queue=other).id)
-    assert not any(run.task_id in ids for run in on_rabbit.effects.runs())
-    orders.resume(order.id, by="ann")
-    for one in ids:
-        on_rabbit.effects.run_of(one)
-    wait_until_settled(on_rabbit.redis, 20)
-    assert [run.task_id for run in on_rabbit.effects.runs() if run.task_id in ids] == ids
-
-
-def test_a_replay_goes_on_only_while_few_wait_in_the_queue(on_rabbit: Project) -> None:
-    queue = on_rabbit.app.conf.task_default_queue
-    for number in range(12):
-        put(on_rabbit, f"{queue}-{number}")
-    with on_rabbit.app.connection_for_write() as connection:
-        connection.default_channel.queue_declare(queue, durable=True, auto_delete=False)
-
-    with Desk(on_rabbit.app) as desk:
-        how = {"by": "me", "rate": None, "to_queue": queue, "max_waiting": 5}
-        first = desk.bulk.replay(Chosen(), seconds=1, **how)
-        assert (first.done, first.is_whole) == (5, False)
-        assert waiting(on_rabbit) == 5
-        on_rabbit.start_worker("one", options=NO_HEARTBEAT)
-        rest = desk.bulk.replay(Chosen(), **how)
-    assert (rest.done, rest.is_whole) == (7, True)
-    wait_until_settled(on_rabbit.redis, 30)
-    assert_each_ran_once(on_rabbit.effects, [f"{queue}-{number}" for number in range(12)])
-
-
-def test_what_is_sent_again_keeps_its_priority(on_rabbit: Project) -> None:
-    queue = on_rabbit.app.conf.task_default_queue
-    prior = on_rabbit.with_settings(
-        celery={"task_default_queue": queue, "task_queue_max_priority": 9}
-    )
-    lost = prior.send("work", 0, priority=7).id
-    ledger = reliable_of(prior.app).ledger
-
-    def taken() -> list[str]:
-        """The ids of all that waits, in the order in which RabbitMQ gives it out."""
-        ids = []
-        with prior.app.connection_for_read() as connection:
-            channel = connection.default_channel
-            while (message := channel.basic_get(queue, no_ack=True)) is not None:
-                ids.append(message.headers["id"])
-        return ids
-
-    wait_for(lambda: lost in taken(), 10, "its message is lost")
-    others = [prior.send("work", 0, priority=priority).id for priority in (1, 8, 1)]
-    client = prior.redis.client()
-    client.hset(ledger.keys.record(lost), "unsent", "1")
-    client.zadd(ledger.keys.due, {lost: 1})
-    sweeper = Sweeper(prior.app)
-    sweeper.run_if_due()
-    sweeper.close()
-
-    wait_for(lambda: waiting(prior) == 4, 10, "it is sent again")
-    assert taken() == [others[1], lost, others[0], others[2]]

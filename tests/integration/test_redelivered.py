@@ -9,7 +9,6 @@ import pytest
 from tests.integration.conftest import Project
 from tests.integration.project.defined import add_tasks
 from tests.support.promises import promise
-from tests.support.waiting import wait_for
 
 MODULE = "tests.integration.project.defined"
 
@@ -20,7 +19,7 @@ def _tasks(project: Project) -> None:
 
 
 @promise("requeue-is-a-loss")
-@pytest.mark.parametrize("pool", ["prefork", "threads", "solo"])
+@pytest.mark.parametrize("pool", ["prefork", "threads"])
 def test_a_task_that_rejects_itself_once_ends(pool: str, project: Project) -> None:
     project.start_worker("one", app=MODULE, pool=pool)
 
@@ -50,17 +49,3 @@ def test_every_way_back_says_so_and_no_retry_does(project: Project) -> None:
     assert said(both.id) == [False, True, False, True]
     assert said(replaced.id) == [False, False]
     assert said(again.id) == [False]
-
-
-def test_what_a_killed_worker_ran_says_so(project: Project) -> None:
-    first = project.start_worker("one", app=MODULE)
-    result = project.send("gate", "gate")
-    project.effects.run_of(result.id)
-    project.start_worker("two", app=MODULE)
-
-    first.kill_group()
-    wait_for(lambda: len(project.effects.runs(result.id)) == 2, 15, "it runs again")
-
-    project.effects.open_gate("gate")
-    assert result.get(timeout=10) == "gate"
-    assert [run.redelivered for run in project.effects.runs(result.id)] == [False, True]

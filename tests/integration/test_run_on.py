@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from celery.result import AsyncResult, GroupResult
+from celery.result import GroupResult
 
 from celery_reliable.app import reliable_of
-from celery_reliable.exceptions import ConfigurationError, NotPublished, ReliableError
+from celery_reliable.exceptions import ConfigurationError, NotPublished
 from celery_reliable.model import State
 from celery_reliable.operations.desk import Desk
-from celery_reliable.operations.uninstall import Released, release
+from celery_reliable.operations.uninstall import release
 from celery_reliable.operations.views import Run
 from tests.integration.conftest import ONE_EACH, Project
-from tests.integration.figures import RECORD
 from tests.integration.project import named
 from tests.support.processes import Worker
 from tests.support.waiting import wait_for
@@ -131,58 +130,3 @@ def test_a_member_that_was_let_wait_and_released_has_a_worker_chosen_anew(fleet:
     wait_for(lambda: ended(fleet).total() == 3, SOON_SECONDS, "all of them")
     members = [one for one in fleet.effects.runs() if one.task_id != busy.id]
     assert sorted(one.worker.partition("@")[0] for one in members) == ["a", "b"]
-
-
-def test_a_run_that_was_released_has_as_many_workers_when_some_with_the_package_start_again(
-    fleet: Project,
-) -> None:
-    only = start(fleet, "a")["a"]
-    busy = fleet.send("gate", "busy", only_workers="a")
-    fleet.effects.run_of(busy.id)
-    # One waits for this worker in its own queue, the other one for another worker.
-    fleet.task("everywhere").run_on(2, args=("open",))
-    only.kill_group()
-
-    def released() -> Released | None:
-        try:
-            return release(fleet.app)
-        except ReliableError:
-            return None
-
-    done = wait_for(released, SOON_SECONDS, "the lease has run out")
-    # What ran was given back to that queue.
-    assert (done.sent, done.parked) == (2, 1)
-    assert fleet.redis.client().llen("celery") == 3
-    for name in ("open", "busy"):
-        fleet.effects.open_gate(name)
-    start(fleet, "a", "b")
-
-    wait_for(lambda: ended(fleet).total() == 3, SOON_SECONDS, "all of them")
-    members = [one for one in fleet.effects.runs() if one.task_id != busy.id]
-    assert sorted(one.worker.partition("@")[0] for one in members) == ["a", "b"]
-
-
-def test_who_cannot_be_reached_is_not_waited_for(project: Project) -> None:
-    project.start_worker("one")
-    work = project.task("work")
-    for call in (
-        lambda: work.run_on(2, args=(0,)),
-        lambda: work.apply_async((0,), only_workers="one@*"),
-        lambda: work.s(0).set(only_workers=("gpu-*",)).delay(),
-    ):
-        with pytest.raises(ConfigurationError, match="worker_direct"):
-            call()
-    assert not project.redis.client().keys(RECORD + "*")
-
-    # With a queue of its own, a worker is waited for that starts later.
-    later = project.with_settings(celery={**project.settings.celery, "worker_direct": True})
-    results = [later.send("work", 0, only_workers="two"), *work_on(later, 1)]
-    later.start_worker("two")
-    for one in results:
-        assert one.get(timeout=SOON_SECONDS) == "worked"
-
-
-def work_on(project: Project, count: int) -> list[AsyncResult[str]]:
-    """Publish a task for so many workers."""
-    found: GroupResult = project.task("work").run_on(count, args=(0,))
-    return list(found.results)

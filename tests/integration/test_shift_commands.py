@@ -7,10 +7,8 @@ from itertools import pairwise
 
 import pytest
 from billiard.exceptions import TimeLimitExceeded
-from celery.exceptions import TaskRevokedError
 
 from tests.integration.conftest import Project
-from tests.integration.project.awkward import add_tasks
 from tests.integration.shifts import in_shift, start, with_shifts
 from tests.support.waiting import wait_for
 
@@ -18,31 +16,11 @@ pytestmark = pytest.mark.skipif(
     bool(os.environ.get("TESTS_APART")), reason="elsewhere than in the ledger nobody has a shift"
 )
 
-PICKLED = {"accept_content": ["json", "pickle"], "task_serializer": "pickle"}
-#: Celery lets nobody else than a user without rights decode that.
-AS_ROOT = {"C_FORCE_ROOT": "1"}
-
 
 @pytest.fixture
 def pooled(project: Project) -> Project:
     """The project, whose workers have this pool."""
     return with_shifts(project)
-
-
-def test_a_time_limit_that_is_set_while_it_runs_is_for_the_next_task(pooled: Project) -> None:
-    start(pooled)
-    before, gate, _ = in_shift(pooled)
-
-    answers = pooled.app.control.time_limit("project.gate", hard=1, reply=True, timeout=10)
-
-    assert len(answers) == 1
-    limited = pooled.send("gate", "shut")
-    behind = pooled.send("work", 0)
-    pooled.effects.open_gate(gate)
-    with pytest.raises(TimeLimitExceeded):
-        limited.get(timeout=30)
-    assert before.get(timeout=20) == gate
-    assert behind.get(timeout=20) == "worked"
 
 
 def test_a_rate_limit_that_is_set_while_it_runs_holds_back_the_next_tasks(pooled: Project) -> None:
@@ -60,30 +38,17 @@ def test_a_rate_limit_that_is_set_while_it_runs_holds_back_the_next_tasks(pooled
     assert all(later - one > 0.3 for one, later in list(pairwise(starts))[1:])
 
 
-def test_tasks_whose_messages_are_no_json_are_seen_and_stopped(project: Project) -> None:
-    pooled = with_shifts(project, PICKLED)
-    worker = start(pooled, environ=AS_ROOT)
-    stopped, _, pid = in_shift(pooled)
-    (name,) = (found := pooled.app.control.inspect(timeout=5).active())
-    assert [one["id"] for one in found[name]] == [stopped.id]
+def test_a_time_limit_that_is_set_while_it_runs_is_for_the_next_task(pooled: Project) -> None:
+    start(pooled)
+    before, gate, _ = in_shift(pooled)
+
+    answers = pooled.app.control.time_limit("project.gate", hard=1, reply=True, timeout=10)
+
+    assert len(answers) == 1
+    limited = pooled.send("gate", "shut")
     behind = pooled.send("work", 0)
-
-    pooled.app.control.revoke(stopped.id, terminate=True, reply=True, timeout=10)
-
-    with pytest.raises(TaskRevokedError):
-        stopped.get(timeout=20)
+    pooled.effects.open_gate(gate)
+    with pytest.raises(TimeLimitExceeded):
+        limited.get(timeout=30)
+    assert before.get(timeout=20) == gate
     assert behind.get(timeout=20) == "worked"
-    assert pid not in worker.children()
-
-
-def test_what_is_rejected_has_its_outcome_also_where_messages_are_no_json(project: Project) -> None:
-    pooled = with_shifts(project, PICKLED)
-    add_tasks(pooled.app)
-    start(pooled, app="tests.integration.project.awkward", environ=AS_ROOT)
-    gate = pooled.send("gate", "open")
-    pooled.effects.run_of(gate.id)
-    rejecting = [pooled.send("rejecting", False) for _ in range(3)]
-    pooled.effects.open_gate("open")
-    wait_for(lambda: {one.state for one in rejecting} == {"FAILURE"}, 20, "their outcomes")
-    client = pooled.redis.client()
-    wait_for(lambda: not client.keys("unacked:*"), 10, "nothing of them is kept")

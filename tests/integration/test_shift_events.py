@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -12,9 +10,7 @@ from typing import Any
 import pytest
 
 from tests.integration.conftest import Project
-from tests.integration.figures import wait_until_settled
 from tests.integration.monitoring import Monitor, monitoring
-from tests.integration.project.receiving import RECEIVED
 from tests.integration.shifts import in_shift, start, token_of, with_shifts
 from tests.support.waiting import wait_for
 
@@ -23,7 +19,6 @@ pytestmark = pytest.mark.skipif(
 )
 
 WATCHED = ("-E",)
-RECEIVING = "tests.integration.project.receiving"
 #: What differs from run to run.
 OWN = {"uuid", "root_id", "clock", "timestamp", "local_received", "runtime", "pid", "hostname"}
 #: Celery's own; the package's come from other processes, beside them.
@@ -141,74 +136,3 @@ def test_a_monitor_hears_what_runs_while_it_runs(pooled: Project, monitor: Monit
     # Nothing comes after it.
     wait_for(lambda: "task-succeeded" in monitor.kinds(result.id), 10, "its end is told")
     assert kinds(monitor, result.id) == ["task-received", "task-started", "task-succeeded"]
-
-
-def test_a_monitor_hears_of_what_is_lost_and_revoked(pooled: Project, monitor: Monitor) -> None:
-    one = start(pooled, options=WATCHED)
-    result, gate, pid = in_shift(pooled)
-    one.kill_child(pid)
-    pooled.effects.run_of(result.id, 2)
-    pooled.effects.open_gate(gate)
-    assert result.get(timeout=20) == gate
-    begun = ["task-received", "task-started"]
-    wait_for(lambda: "task-succeeded" in monitor.kinds(result.id), 10, "its end is told")
-    assert kinds(monitor, result.id) == [*begun, "task-rejected", *begun, "task-succeeded"]
-
-    stopped, _, _ = in_shift(pooled, "stopped")
-    pooled.app.control.revoke(stopped.id, terminate=True)
-    wait_for(lambda: "task-revoked" in monitor.kinds(stopped.id), 20, "it is told")
-    assert kinds(monitor, stopped.id) == [*begun, "task-revoked"]
-    revoked = monitor.event(stopped.id, "task-revoked")
-    assert (revoked["terminated"], revoked["expired"]) == (True, False)
-
-
-def test_a_monitor_may_be_there_later(pooled: Project, monitor: Monitor) -> None:
-    start(pooled)
-    unseen, gate, _ = in_shift(pooled)
-    pooled.app.control.enable_events(reply=True, timeout=5)
-    pooled.effects.open_gate(gate)
-    assert unseen.get(timeout=20) == gate
-
-    sent: list[str] = []
-
-    def one_is_told() -> bool:
-        sent.append(pooled.send("work", 0).id)
-        # What is told of a task comes after its publication.
-        return any("task-succeeded" in monitor.kinds(one) for one in sent[-20:])
-
-    wait_for(one_is_told, 20, "the worker sends events")
-    tasks = in_one_shift(pooled)
-    heard(monitor, tasks)
-    assert kinds(monitor, tasks.works.id) == ["task-received", "task-started", "task-succeeded"]
-
-
-def test_a_receiver_hears_of_what_processes_take(pooled: Project) -> None:
-    one = start(pooled, app=RECEIVING)
-    tasks = in_one_shift(pooled)
-    client = pooled.effects.client
-
-    def received() -> list[dict[str, Any]]:
-        rows = [json.loads(row) for row in client.lrange(RECEIVED, 0, -1)]
-        return [row for row in rows if row["id"] == tasks.works.id]
-
-    wait_for(received, 10, "it is received")
-    (row,) = received()
-    assert (row["pid"], row["name"]) == (one.pid, "project.work")
-    assert row["at"].startswith("one@")
-
-
-def test_what_a_receiver_has_heard_of_is_forgotten(pooled: Project) -> None:
-    worker = start(pooled, app=RECEIVING)
-    result, gate, pid = in_shift(pooled)
-    inspect = pooled.app.control.inspect(timeout=10)
-    inspect.limit = 1
-    (active,) = (inspect.active() or {}).values()
-    assert [(one["id"], one["worker_pid"]) for one in active] == [(result.id, pid)]
-    pooled.effects.open_gate(gate)
-    assert result.get(timeout=20) == gate
-    for other in [pooled.send("work", 0) for _ in range(30)]:
-        assert other.get(timeout=20) == "worked"
-    wait_until_settled(pooled.redis, 10)
-    wait_for(lambda: inspect.active() == {row: [] for row in inspect.active()}, 10, "none runs")
-    worker.signal_main(signal.SIGTERM)
-    assert worker.wait_until_ended() == 0

@@ -47,19 +47,3 @@ def test_a_pool_grows_while_messages_wait_and_shrinks_to_what_runs(pooled: Proje
     wait_until_settled(pooled.redis, 10)
     assert_each_ran_once(pooled.effects, [held.id, waiting.id, *(one.id for one in others)])
     assert {run.attempt for run in pooled.effects.runs()} == {1}
-
-
-def test_a_pool_that_shrinks_under_load_loses_nothing(pooled: Project) -> None:
-    one = start(pooled, options=("--autoscale", "4,1"), environ=SOON_TOO_MANY)
-    results, most = [], 0
-    for _ in range(3):
-        batch = [pooled.send("work", 0.1) for _ in range(60)]
-        for result in batch:
-            assert result.get(timeout=40) == "worked"
-            most = max(most, len(one.children()))
-        results += batch
-        wait_for(lambda: len(one.children()) == 1, 30, "it has shrunk")
-    assert most > 1
-    wait_until_settled(pooled.redis, 10)
-    assert_each_ran_once(pooled.effects, [result.id for result in results])
-    assert {run.attempt for run in pooled.effects.runs()} == {1}

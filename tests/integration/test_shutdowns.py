@@ -4,7 +4,6 @@ is lost, nothing runs twice to its end, and nothing is charged.
 
 from __future__ import annotations
 
-import os
 import signal
 from dataclasses import replace
 from typing import Any
@@ -13,7 +12,6 @@ import pytest
 
 from tests.integration.conftest import ONE_EACH, Project
 from tests.integration.figures import RECORD, WORKERS, wait_until_settled
-from tests.integration.project.ends import add_tasks
 from tests.integration.project.factory import Settings
 from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
@@ -21,15 +19,8 @@ from tests.support.waiting import wait_for
 
 # Far below QUEUED_SECONDS: what is given back is not left for the sweeper to find.
 SOON_SECONDS = 6.0
-ENDS = "tests.integration.project.ends"
 
 REMAPPED = {"REMAP_SIGTERM": "SIGQUIT"}
-
-COLD = pytest.mark.parametrize(
-    ("number", "environ"),
-    [(signal.SIGQUIT, {}), (signal.SIGTERM, REMAPPED)],
-    ids=["SIGQUIT", "SIGTERM remapped"],
-)
 
 
 @pytest.fixture
@@ -86,14 +77,11 @@ def test_a_warm_stop_waits_for_what_runs_and_gives_back_the_rest(project: Projec
 
 
 @pytest.mark.keeps_fetched
-@COLD
-def test_a_cold_stop_hands_over_at_once(
-    project: Project, number: signal.Signals, environ: dict[str, str]
-) -> None:
+def test_a_cold_stop_hands_over_at_once(project: Project) -> None:
     # At once is before anybody sweeps.
     rare = {"SWEEP_SECONDS": 30, "LEASE_SECONDS": 120, "QUEUED_SECONDS": 240}
     project = project.with_settings(reliable={"MAX_LOSSES": 0, **rare})
-    one = project.start_worker("one", options=("--prefetch-multiplier", "4"), environ=environ)
+    one = project.start_worker("one", options=("--prefetch-multiplier", "4"))
     running = [project.send("gate", "cold") for _ in range(2)]
     for result in running:
         project.effects.run_of(result.id)
@@ -101,7 +89,7 @@ def test_a_cold_stop_hands_over_at_once(
     client = project.redis.client()
     wait_for(lambda: client.llen("celery") == 0, 10, "all of them fetched")
     project.start_worker("two")
-    one.signal_main(number)
+    one.signal_main(signal.SIGQUIT)
     asked_at = project.effects.now()
     again = [project.effects.run_of(result.id, 2) for result in running]
     took = max(run.started_at for run in again) - asked_at
@@ -121,58 +109,13 @@ def test_a_cold_stop_hands_over_at_once(
     wait_until_settled(project.redis, 10)
 
 
-def test_a_cold_stop_hands_over_though_one_of_its_processes_is_frozen(project: Project) -> None:
-    # Before anybody sweeps, and long before the stopped process would be noticed by that.
-    rare = {"SWEEP_SECONDS": 30, "LEASE_SECONDS": 120, "QUEUED_SECONDS": 240}
-    project = project.with_settings(reliable={"MAX_LOSSES": 0, **rare})
-    one = project.start_worker("one")
-    frozen, other = (project.send("gate", "frozen") for _ in range(2))
-    pid = project.effects.run_of(frozen.id).pid
-    project.effects.run_of(other.id)
-    project.start_worker("two")
-    os.kill(pid, signal.SIGSTOP)
-    one.signal_main(signal.SIGQUIT)
-    again = [project.effects.run_of(result.id, 2) for result in (frozen, other)]
-    assert all(run.worker.startswith("two@") and run.attempt == 2 for run in again)
-    assert [losses(project.redis, result.id) for result in (frozen, other)] == [0, 0]
-    one.wait_until_ended()
-    assert not left_behind(project.redis, "one")
-    project.effects.open_gate("frozen")
-    for result in (frozen, other):
-        assert result.get(timeout=10) == "frozen"
-    assert not project.effects.overlaps()
-
-
-def test_a_cold_stop_hands_over_though_one_of_its_processes_heeds_none(project: Project) -> None:
-    rare = {"SWEEP_SECONDS": 30, "LEASE_SECONDS": 120, "QUEUED_SECONDS": 240}
-    project = project.with_settings(reliable={"MAX_LOSSES": 0, **rare})
-    add_tasks(project.app)
-    one = project.start_worker("one", app=ENDS)
-    # Longer than the stop is waited for, and short enough for the second time.
-    deaf, other = project.send("stubborn_object", "deaf", 8.0), project.send("gate", "other")
-    for result in (deaf, other):
-        project.effects.run_of(result.id)
-    project.start_worker("two", app=ENDS)
-    one.signal_main(signal.SIGQUIT)
-    one.wait_until_ended()
-    project.effects.open_gate("other")
-    assert [result.get(timeout=20) for result in (deaf, other)] == ["deaf", "other"]
-    for result in (deaf, other):
-        first, again = project.effects.runs(result.id)
-        assert not first.has_finished
-        assert again.worker.startswith("two@")
-        assert losses(project.redis, result.id) == 0
-    assert not project.effects.overlaps()
-
-
 @pytest.mark.parametrize(
     ("stop_seconds", "run_seconds", "times"),
     [
-        (4, 1, {}),
         (4, None, {}),
         (30, 8, {"LEASE_SECONDS": 4, "SWEEP_SECONDS": 1, "STALL_SECONDS": 2}),
     ],
-    ids=["ends in time", "does not", "longer than a lease and a stall"],
+    ids=["does not end", "longer than a lease and a stall"],
 )
 def test_a_soft_stop_waits_and_then_hands_over(
     project: Project, stop_seconds: int, run_seconds: int | None, times: dict[str, float]
@@ -206,46 +149,6 @@ def test_a_soft_stop_waits_and_then_hands_over(
     assert len(project.effects.runs(result.id)) == (2 if run_seconds is None else 1)
     assert not project.effects.overlaps()
     project.close()
-    wait_until_settled(project.redis, 10)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [("--max-tasks-per-child", "3"), ("--max-memory-per-child", "1")],
-    ids=["max-tasks", "max-memory"],
-)
-def test_processes_that_are_replaced_lose_nothing(
-    project: Project, options: tuple[str, ...]
-) -> None:
-    one = project.start_worker("one", options=options)
-    results = [project.send("work", 0.02) for _ in range(12)]
-    for result in results:
-        result.get(timeout=30)
-    assert [[run.attempt for run in project.effects.runs(r.id)] for r in results] == [[1]] * 12
-    assert len({run.pid for run in project.effects.runs()}) >= 4
-    wait_until_settled(project.redis, 10)
-    assert one.stop() == 0
-    assert not left_behind(project.redis, "one")
-
-
-def test_a_pool_that_grows_and_shrinks_loses_nothing(project: Project) -> None:
-    one = project.start_worker(
-        "one",
-        options=("--autoscale", "4,1"),
-        environ={"AUTOSCALE_KEEPALIVE": "1"},
-    )
-    held = project.send("gate", "scaled")
-    results = [project.send("work", 0.2) for _ in range(20)]
-    for result in results:
-        result.get(timeout=30)
-    assert len({run.pid for run in project.effects.runs()}) >= 2
-    wait_for(lambda: len(one.children()) <= 2, 20, "the pool shrank")
-    project.effects.open_gate("scaled")
-    assert held.get(timeout=10) == "scaled"
-    assert {run.attempt for run in project.effects.runs()} == {1}
-    assert len(project.effects.runs()) == 21
-    assert one.stop() == 0
-    assert not left_behind(project.redis, "one")
     wait_until_settled(project.redis, 10)
 
 
@@ -313,8 +216,11 @@ def test_a_rolling_restart_under_load(project: Project, how: signal.Signals) -> 
     assert not project.redis.client().keys("unacked*")
 
 
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGQUIT], ids=["warm", "cold"])
-@pytest.mark.parametrize("pool", ["solo", "threads", "gevent"])
+@pytest.mark.parametrize(
+    ("pool", "how"),
+    [("solo", signal.SIGTERM), ("threads", signal.SIGTERM), ("gevent", signal.SIGQUIT)],
+    ids=["solo", "threads", "gevent"],
+)
 def test_a_stop_of_another_pool_charges_nothing(
     project: Project, pool: str, how: signal.Signals
 ) -> None:

@@ -136,7 +136,7 @@ SHOWS: dict[str, Callable[[Lived], Any]] = {
 
 
 #: Half a minute each, so that all are tried before a release (`--full`).
-IN_EVERY_RUN = ("oom", "read-only", "script-flush")
+IN_EVERY_RUN = ("oom",)
 
 
 @pytest.mark.parametrize("name", FAULTS)

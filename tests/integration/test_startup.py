@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from celery_reliable.exceptions import ConfigurationError, LedgerRefused
+from celery_reliable.exceptions import ConfigurationError
 from tests.conftest import StartRedis
 from tests.integration.conftest import Project, Start
 from tests.support.promises import promise
@@ -79,15 +79,8 @@ def silent(server: RedisServer) -> Callable[[], None]:
     return server.thaw
 
 
-def paused(server: RedisServer) -> Callable[[], None]:
-    """Let a server answer nobody for a while; it ends by itself."""
-    with server.client() as client:
-        client.client_pause(15_000)
-    return lambda: None
-
-
 @promise("ledger-away")
-@pytest.mark.parametrize("be", [away, silent, paused])
+@pytest.mark.parametrize("be", [away, silent])
 def test_a_redis_that_comes_later_is_waited_for(
     project: Project, be: Callable[[RedisServer], Callable[[], None]]
 ) -> None:
@@ -133,26 +126,16 @@ SPAWNED = "tests.integration.project.spawned"
 
 
 @promise("prefork-forks")
-@pytest.mark.parametrize("pool", ["prefork", "celery_reliable.pool:TaskPool"])
 def test_a_pool_whose_processes_are_spawned_by_default(
-    project: Project, start_worker: Start, pool: str
+    project: Project, start_worker: Start
 ) -> None:
     """As on macOS.  What the error says to do helps."""
-    pooled = project.with_settings(celery={"worker_pool": pool})
+    pooled = project.with_settings(celery={"worker_pool": "prefork"})
     said = refusal(start_worker, pooled, app=SPAWNED, pool="")
     assert "spawn" in said
     assert "billiard.set_start_method('fork', force=True)" in said
     pooled.start_worker("two", app=SPAWNED, pool="", environ={"FORCE_FORK": "yes"})
     assert project.send("work", 0.01).get(timeout=30) == "worked"
-
-
-def test_who_is_not_concerned_starts_where_processes_are_spawned_by_default(
-    project: Project, stock_project: Project
-) -> None:
-    project.start_worker("threads", app=SPAWNED, pool="threads")
-    assert project.send("work", 0.01).get(timeout=30) == "worked"
-    # It has no reliable task.
-    stock_project.start_worker("stock", app=SPAWNED)
 
 
 def start_node(start_redis: StartRedis) -> RedisServer:
@@ -182,22 +165,13 @@ def cluster(start_redis: StartRedis) -> tuple[RedisServer, RedisServer]:
 
 
 @promise("one-server")
-@pytest.mark.parametrize("node", ["owner", "other"])
 def test_a_redis_cluster(
-    project: Project, start_worker: Start, cluster: tuple[RedisServer, RedisServer], node: str
+    project: Project, start_worker: Start, cluster: tuple[RedisServer, RedisServer]
 ) -> None:
-    there = cluster[node == "other"]
+    _, there = cluster
     said = refusal(start_worker, project.with_settings(reliable={"REDIS_URL": there.url()}))
     assert "Redis Cluster" in said
     assert "not supported" in said
-
-
-def test_a_publication_to_a_redis_cluster(
-    project: Project, cluster: tuple[RedisServer, RedisServer]
-) -> None:
-    clustered = project.with_settings(reliable={"REDIS_URL": cluster[1].url()})
-    with pytest.raises(LedgerRefused, match="Redis Cluster"):
-        clustered.send("work", 0)
 
 
 @promise("one-server")

@@ -4,23 +4,16 @@ server, and still the same steps where they do not.
 
 from __future__ import annotations
 
-import json
 import os
 from typing import Any
 
 import pytest
-from celery import Celery
-from celery.app.amqp import AMQP
-from kombu import Queue
 
-from celery_reliable import ReliableTask
-from celery_reliable.app import reliable_of
 from celery_reliable.ledger.scripts import script
 from tests.conftest import StartRedis
 from tests.integration.conftest import Project
 from tests.integration.figures import RECORD
 from tests.support.proxy import RedisProxy
-from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.skipif(
@@ -88,28 +81,6 @@ def work() -> None:
     """Nobody runs it."""
 
 
-class OwnAMQP(AMQP):
-    """What a project may have in the place of Celery's."""
-
-
-def test_an_app_that_was_made_before_the_package_was_imported_sends_in_one_step(
-    proxy: RedisProxy, redis_server: RedisServer
-) -> None:
-    app = Celery("early", broker=proxy.url(), amqp=OwnAMQP, set_as_current=False)
-    # It has published before.
-    app.send_task("somebody.elses")
-    task = app.task(name="early.work", base=ReliableTask, shared=False)(work)
-    task.delay()
-    sending = watched(proxy)
-    result = task.delay()
-    assert counts(sending) == {"record": 1}
-    assert isinstance(app.amqp, OwnAMQP)
-    client = redis_server.client()
-    assert (client.llen("celery"), client.exists(RECORD + result.id)) == (3, 1)
-    reliable_of(app).close()
-    app.close()
-
-
 def test_a_producer_of_another_app_sends_to_its_own_broker(
     project: Project, start_redis: StartRedis
 ) -> None:
@@ -120,48 +91,3 @@ def test_a_producer_of_another_app_sends_to_its_own_broker(
     here, there = project.redis.client(), elsewhere.client()
     assert here.exists(RECORD + result.id)
     assert (here.llen("celery"), there.llen("celery")) == (0, 1)
-
-
-def test_with_an_outbox_it_is_recorded_though_the_brokers_connection_fails(
-    project: Project, proxy: RedisProxy
-) -> None:
-    # A channel begins with it; the ledger does without.
-    proxy.drop_request("PING", times=1000)
-    chosen = project.with_settings(
-        broker_url=proxy.url(),
-        reliable={"OUTBOX": True},
-        celery={"task_publish_retry": False},
-    )
-    result = chosen.send("work", 0)
-    client = project.redis.client()
-    assert client.exists(RECORD + result.id)
-    assert client.llen("celery") == 0
-
-
-def test_a_progress_that_reads_like_a_success_is_replaced_by_the_result(project: Project) -> None:
-    project.start_worker("one", concurrency=1)
-    result = project.send("gate", "open")
-    wait_for(lambda: project.effects.runs(), 20, "it runs")
-    told = {"status": "PROGRESS", "result": {"status": "SUCCESS"}, "task_id": result.id}
-    key = project.app.backend.get_key_for_task(result.id)
-    project.redis.client(1).set(key, json.dumps(told))
-    project.effects.open_gate("open")
-    assert result.get(timeout=20) == "open"
-
-
-def test_a_queue_that_expires_hears_of_what_is_recorded_with_its_sending(project: Project) -> None:
-    queue, client = Queue("brief", expires=60.0), project.redis.client()
-    project.app.amqp.queues.add(queue)
-    result = project.send("work", 0, queue="brief")
-    assert client.llen("brief") == 1
-    assert client.exists(RECORD + result.id)
-    assert 0 < client.pttl("brief") <= 60_000
-
-
-@pytest.mark.parametrize(("name", "encoding"), [("work", None), ("plain_work", "base64")])
-def test_what_is_not_recorded_is_sent_as_kombu_sends_it(
-    project: Project, name: str, encoding: str | None
-) -> None:
-    project.send(name, 0)
-    message = json.loads(project.redis.client().lindex("celery", 0))
-    assert message["properties"]["body_encoding"] == encoding

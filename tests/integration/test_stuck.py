@@ -18,7 +18,7 @@ LEFT = "{reliable:0}:"
 
 
 @promise("never-two", "one-object")
-@pytest.mark.parametrize("how", ["buried", "discarded", "revoked"])
+@pytest.mark.parametrize("how", ["discarded", "revoked"])
 def test_neither_its_object_nor_its_id_runs_beside_it(project: Project, how: str) -> None:
     project = project.with_settings(reliable=SOON)
     add_tasks(project.app)
@@ -59,8 +59,6 @@ def test_neither_its_object_nor_its_id_runs_beside_it(project: Project, how: str
             project.effects.runs("one")[1].started_at > project.effects.runs("one")[0].last_seen_at
         )
     assert project.effects.runs("two")[0].started_at > project.effects.runs("one")[0].last_seen_at
-    if how == "buried":
-        DeadLetters(project.app).discard("one")
     # Nothing stays for ever of what has been stopped.
     for kind in ("task:*", "lock:*", "taken:*", "due"):
         wait_for(lambda k=kind: not client.keys(LEFT + k), 30, f"nothing of {kind}")

@@ -274,34 +274,6 @@ def test_all_else_that_has_a_signal_is_told(project: Project, told: Told, monito
     }
 
 
-def test_a_recovery_is_told_on_its_way(project: Project, monitor: Monitor) -> None:
-    """By the worker that lost its process, and by the sweeper where a whole worker is gone."""
-    one = project.start_worker("one", app=APP, options=WATCHED)
-    killed = project.send("poison_times", 1)
-    assert killed.get(timeout=30) == "run 2"
-    held = project.send("gate", "gate")
-    project.effects.run_of(held.id)
-    one.kill_group()
-    project.start_worker("two", app=APP, options=WATCHED)
-    wait_for(lambda: len(project.effects.runs(held.id)) == 2, 30, "it runs again")
-    wait_for(lambda: "task-recovered" in monitor.kinds(held.id), 10, "that is told")
-    assert monitor.state.tasks[held.id].state == "RECOVERED"
-    project.effects.open_gate("gate")
-    assert held.get(timeout=20) == "gate"
-
-    for result, cause in ((killed, "child_lost"), (held, "worker_lost")):
-        wait_for(lambda r=result: "task-succeeded" in monitor.kinds(r.id), 10, "its end is told")
-        kinds = [k for k in monitor.kinds(result.id) if k in ("task-lost", "task-recovered")]
-        assert kinds == ["task-lost", "task-recovered"]
-        lost = monitor.event(result.id, "task-lost")
-        assert (lost["attempt"], lost["losses"], lost["cause"]) == (1, 1, cause)
-        assert lost["is_counted"]
-        assert lost["owner"].startswith("one@")
-        recovered = monitor.event(result.id, "task-recovered")
-        assert (recovered["attempt"], recovered["losses"]) == (2, 1)
-        assert monitor.state.tasks[result.id].state == "SUCCESS"
-
-
 @pytest.mark.parametrize("is_on", [False, True])
 def test_a_monitor_switches_events_on_and_off(
     project: Project, monitor: Monitor, told: Told, is_on: bool

@@ -89,17 +89,6 @@ def test_revoking_a_parked_task_leaves_nothing(
     assert not hasty.effects.runs(result.id)
 
 
-def test_a_parked_task_that_expires_is_revoked(
-    hasty: Project, start: Callable[[str], Worker]
-) -> None:
-    start("one")
-    result = hasty.send("work", 0.01, countdown=3600, expires=2)
-    with pytest.raises(TaskRevokedError):
-        result.get(timeout=15)
-    wait_until_gone(hasty.redis, result.id)
-    assert not hasty.effects.runs(result.id)
-
-
 @promise("waiting-is-safe")
 def test_long_and_waiting_tasks_run_once_whatever_the_visibility_timeout(
     hasty: Project, start: Callable[[str], Worker]

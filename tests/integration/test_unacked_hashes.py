@@ -5,9 +5,7 @@ happens.
 from __future__ import annotations
 
 import signal
-import socket
 
-import psutil
 import pytest
 
 from celery_reliable.message.envelope import Envelope
@@ -34,14 +32,13 @@ def dead_letters(server: RedisServer) -> dict[str, dict[bytes, bytes]]:
     return {one: client.hgetall(RECORD + one) for one in ids}
 
 
-@pytest.mark.parametrize("element", [b"no json at all", UNROUTABLE], ids=["no json", "no key"])
 def test_what_is_no_message_waits_for_the_ledger_and_stops_nobody(
-    apart: Project, ledger_server: RedisServer, element: bytes
+    apart: Project, ledger_server: RedisServer
 ) -> None:
     worker = apart.start_worker("one")
     ledger_server.stop()
     client = apart.redis.client()
-    client.lpush("celery", element)
+    client.lpush("celery", UNROUTABLE)
     plain = apart.send("plain_work", 0.01)
     wait_for(lambda: apart.effects.finished(plain.id), 15, "the message behind it")
     ledger_server.start()
@@ -50,51 +47,10 @@ def test_what_is_no_message_waits_for_the_ledger_and_stops_nobody(
     assert letter[b"reason"] == b"unprocessable"
     # But for the marks of having been given back meanwhile.
     kept = Envelope.from_text(letter[b"message"].decode()).body
-    assert kept.startswith(element[:16])
+    assert kept.startswith(UNROUTABLE[:16])
     wait_for(lambda: not client.keys("unacked:*"), 10, "its unacked hash is empty")
     assert client.llen("celery") == 0
     assert worker.is_running
-
-
-def test_a_message_goes_back_to_the_queue_it_came_from(project: Project) -> None:
-    workers = [project.start_worker("one")]
-    result = project.send("gate", "gate")
-    project.effects.run_of(result.id)
-    client = project.redis.client()
-    (unacked,) = client.keys("unacked:*")
-    # As after a change of the routing: the exchange that it was sent to leads nowhere.
-    ((tag, value),) = client.hgetall(unacked).items()
-    nowhere = value.replace(b'"exchange": ""', b'"exchange": "nowhere"')
-    assert nowhere != value
-    client.hset(unacked, tag, nowhere)
-    workers[0].kill_group()
-    workers.append(project.start_worker("two"))
-    project.effects.run_of(result.id, 2)
-    project.effects.open_gate("gate")
-    assert result.get(timeout=10) == "gate"
-    wait_for(lambda: not client.keys("unacked:*"), 10, "nothing is left")
-    wait_for(lambda: client.zcard(WORKERS) == 1, 10, "the dead is forgotten")
-
-
-@pytest.mark.keeps_fetched
-def test_an_unacked_hash_that_no_lease_names_is_emptied(project: Project) -> None:
-    project = project.with_settings(reliable={"LEASE_SECONDS": 4, "SWEEP_SECONDS": 1})
-    one = project.start_worker("one", concurrency=1)
-    running = project.send("plain_gate", "gate")
-    project.effects.run_of(running.id)
-    fetched = project.send("work", 0.01)
-    client = project.redis.client()
-    wait_for(lambda: client.llen("celery") == 0, 10, "it is fetched")
-    one.kill_group()
-    # As if it had been forgotten while it thawed, and had died before it registered again.
-    (lease,) = client.zrange(WORKERS, 0, -1)
-    client.zrem("{reliable:0}:workers", lease)
-    client.delete(b"{reliable:0}:worker:" + lease)
-    assert client.smembers(UNACKED_LIST)
-    two = project.start_worker("two")
-    assert fetched.get(timeout=20) == "worked"
-    assert two.stop() == 0
-    wait_for(lambda: not client.exists(UNACKED_LIST), 10, "the unacked hash is struck off")
 
 
 def test_what_could_not_be_acknowledged_is_before_the_worker_ends(
@@ -163,124 +119,3 @@ def test_a_worker_that_shall_not_prefetch_does_not(project: Project) -> None:
     project.effects.open_gate("gate")
     for result in [*gated, *waiting]:
         result.get(timeout=10)
-
-
-def test_several_queues_and_priorities_are_drained_in_order(project: Project) -> None:
-    urgent, later = 0, 9
-    sent = [
-        project.send("work", 0, queue=queue, priority=priority)
-        for priority in (later, urgent)
-        for _ in range(10)
-        for queue in ("a", "b")
-    ]
-    worker = project.start_worker("one", concurrency=1, options=("-Q", "a,b"))
-    for result in sent:
-        result.get(timeout=20)
-    order = [run.task_id for run in project.effects.runs()]
-    # All that is urgent first, though it was sent last; and the queues take turns.
-    assert set(order[:20]) == {result.id for result in sent[20:]}
-    of_a = {result.id for result in sent[::2]}
-    for part in (order[:20], order[20:]):
-        assert 3 <= sum(task_id in of_a for task_id in part[:10]) <= 7
-    project.app.control.cancel_consumer("b", destination=[f"one@{socket.gethostname()}"])
-    wait_for(lambda: "b" not in consumed(project), 10, "b is not consumed")
-    kept = project.send("work", 0, queue="b")
-    assert project.send("work", 0, queue="a").get(timeout=10) == "worked"
-    project.app.control.add_consumer("b", destination=[f"one@{socket.gethostname()}"])
-    assert kept.get(timeout=10) == "worked"
-    assert worker.stop() == 0
-
-
-def test_a_prefix_of_all_keys_may_begin_like_a_queue(project: Project) -> None:
-    options = {"global_keyprefix": "shop"}
-    project = project.with_settings(celery={"broker_transport_options": options})
-    project.start_worker("one", options=("-Q", "shop_mail"))
-    results = [project.send("work", 0, queue="shop_mail") for _ in range(8)]
-    for result in results:
-        assert result.get(timeout=10) == "worked"
-    client = project.redis.client()
-    wait_for(lambda: not client.keys("shopunacked:*"), 10, "the unacked hash is empty")
-
-
-@pytest.mark.keeps_fetched
-def test_what_nobody_acknowledges_is_in_no_unacked_hash(project: Project) -> None:
-    worker = project.start_worker("one", app="tests.integration.project.unacknowledged")
-    client = project.redis.client()
-    # Longer than an unacked hash is looked at twice.
-    waiting = [project.send(name, 0, countdown=14) for name in ("work", "plain_work")]
-    wait_for(lambda: client.llen("celery") == 0, 10, "fetched")
-    wait_for(lambda: not client.keys("unacked:*"), 5, "no unacked hash")
-    for result in waiting:
-        result.get(timeout=25)
-        assert len(project.effects.runs(result.id)) == 1
-    assert worker.stop() == 0
-
-
-def consumed(project: Project) -> set[str]:
-    """The queues that workers consume from."""
-    answers = project.app.control.inspect(timeout=2).active_queues() or {"": [{"name": "b"}]}
-    return {queue["name"] for queues in answers.values() for queue in queues}
-
-
-def test_workers_come_and_go_and_leave_no_connections(project: Project) -> None:
-    client = project.redis.client()
-    stays = project.start_worker("stays")
-
-    def of_who_stays() -> int:
-        addresses = {f":{c.laddr.port}" for c in psutil.Process(stays.pid).net_connections("tcp")}
-        return sum(row["addr"].endswith(tuple(addresses)) for row in client.client_list())
-
-    counts = []
-    for number in range(3):
-        worker = project.start_worker(f"goes-{number}")
-        # What is queued makes the sweeper look into all unacked hashes.
-        later = project.send("work", 0.01, countdown=2)
-        client.zadd("{reliable:0}:due", {later.id: 1})
-        wait_for(lambda i=later.id: client.zscore("{reliable:0}:due", i) != 1, 10, "looked at")
-        assert later.get(timeout=10) == "worked"
-        assert worker.stop() == 0
-        counts.append(of_who_stays())
-    assert counts[2] <= counts[0]
-    assert client.scard(UNACKED_LIST) == 1
-    assert stays.stop() == 0
-    assert not client.exists(UNACKED_LIST)
-
-
-@pytest.mark.parametrize("options", [{"countdown": 50}, {"expires": 0.001}], ids=["eta", "expired"])
-def test_what_needs_no_process_is_fetched_without_a_pause(
-    project: Project, options: dict[str, float]
-) -> None:
-    client = project.redis.client()
-    for _ in range(600):
-        project.send("work", 0, ignore_result=True, **options)
-    project.start_worker("one", concurrency=1)
-    # A pause for every four would make it half a minute.
-    wait_for(lambda: not client.llen("celery"), 8, "all are fetched")
-
-
-@pytest.mark.keeps_fetched
-def test_the_loop_turns_while_plenty_is_fetched(project: Project) -> None:
-    chosen = project.with_settings(celery={"worker_prefetch_multiplier": 0})
-    for _ in range(4000):
-        chosen.send("plain_work", 0, ignore_result=True)
-    chosen.start_worker("one", concurrency=1, wait=False)
-    queue = chosen.app.connection_for_read().default_channel.client
-    wait_for(lambda: project.effects.client.exists("rows"), 20, "the first has begun")
-    assert queue.llen("celery") > 0
-
-
-def test_queues_are_emptied_in_their_order_where_they_have_one(project: Project) -> None:
-    chosen = project.with_settings(
-        celery={
-            "broker_transport_options": {"queue_order_strategy": "priority"},
-            "worker_prefetch_multiplier": 1,
-        }
-    )
-    last = [chosen.send("gate", "last", queue="a_last").id for _ in range(6)]
-    first = {chosen.send("gate", "first", queue="b_first").id for _ in range(5)}
-    chosen.start_worker("one", options=("-Q", "b_first,a_last"), concurrency=4)
-    wait_for(lambda: len(project.effects.runs()) == 4, 20, "four have begun")
-    assert {run.task_id for run in project.effects.runs()} < first
-    project.effects.open_gate("first")
-    project.effects.open_gate("last")
-    wait_for(lambda: len(project.effects.runs()) == len([*first, *last]), 20, "all have begun")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from celery_reliable.broker.unacked import script
-from tests.integration.conftest import ONE_EACH, Project
+from tests.integration.conftest import Project
 from tests.integration.figures import assert_each_ran_once, wait_until_settled
 from tests.integration.project.awkward import add_tasks
 from tests.integration.project.watching import TOLD
@@ -29,17 +29,14 @@ SHORT = (("work", 0.01), ("plain_work", 0.01), ("plain_late", "open"))
     bool(os.environ.get("TESTS_SHIFTS")), reason="in this pool nothing waits in the worker"
 )
 @promise("nothing-behind-busy")
-@pytest.mark.parametrize("pool", ["prefork", "threads"])
-def test_what_is_fetched_behind_a_long_task_begins_where_somebody_is_free(
-    project: Project, pool: str
-) -> None:
+def test_what_is_fetched_behind_a_long_task_begins_where_somebody_is_free(project: Project) -> None:
     add_tasks(project.app)
     project.effects.open_gate("open")
     # Idle before the others are there.
-    project.start_worker("two", app=AWKWARD, concurrency=1, pool=pool, options=("-Q", "b"))
+    project.start_worker("two", app=AWKWARD, concurrency=1, options=("-Q", "b"))
     long = project.send("gate", "end")
     short = [project.send(name, argument) for name, argument in SHORT]
-    project.start_worker("one", app=AWKWARD, concurrency=1, pool=pool)
+    project.start_worker("one", app=AWKWARD, concurrency=1)
     client = project.redis.client()
     wait_for(lambda: client.script_exists(script("requeue").sha) == [True], 15, "it has had them")
     project.app.control.add_consumer("celery", destination=[f"two@{socket.gethostname()}"])
@@ -91,18 +88,6 @@ def test_each_goes_back_to_the_front_of_its_own_queue_with_the_ledger_on_another
     assert_each_ran_once(apart.effects, [long.id, *ids["a"], *ids["b"]])
 
 
-def test_workers_with_short_tasks_give_nothing_back(project: Project) -> None:
-    # A busy machine may stand still for a second.
-    project = project.with_settings(reliable={"GIVE_BACK_SECONDS": 5})
-    ids = [project.send("work", 0, ignore_result=True).id for _ in range(300)]
-    project.start_workers("one", "two", concurrency=1)
-    wait_for(lambda: not project.redis.client().llen("celery"), 60, "nothing waits")
-    wait_until_settled(project.redis, 30)
-    assert_each_ran_once(project.effects, ids)
-    # The server was never even told of it.
-    assert project.redis.client().script_exists(script("requeue").sha) == [False]
-
-
 @pytest.mark.skipif(
     bool(os.environ.get("TESTS_SHIFTS")), reason="in this pool nothing waits in the worker"
 )
@@ -120,14 +105,6 @@ def test_messages_do_not_go_to_and_fro_between_workers_that_are_busy_by_turns(
     went_back = sum(one["count"] for one in told if one["signal"] == "unbegun_given_back")
     print(f"{went_back} of {len(ids)} went back")
     assert 0 < went_back <= len(ids) / 10 + 2 * 4
-
-
-def test_what_is_fetched_for_an_idle_process_begins_in_that_turn(project: Project) -> None:
-    ids = [project.send("work", 0, ignore_result=True).id for _ in range(150)]
-    project.start_worker(app=f"{PROJECT}.pool_first", concurrency=1, options=ONE_EACH)
-    # If each waited for the main loop's next timer, all would take twice as long.
-    wait_until_settled(project.redis, 10)
-    assert_each_ran_once(project.effects, ids)
 
 
 def _waiting(client: Any, queue: str) -> list[str]:

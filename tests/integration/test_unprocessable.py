@@ -6,11 +6,7 @@ from typing import Any
 
 import pytest
 
-from celery_reliable.app import reliable_of
-from celery_reliable.model import State, TaskRef
 from celery_reliable.operations.dead_letters import DeadLetters
-from tests.conftest import StartRedis
-from tests.integration.claiming import claimed, register
 from tests.integration.conftest import Project
 from tests.integration.figures import DEAD, wait_until_settled
 from tests.integration.foreign import element
@@ -67,7 +63,7 @@ def test_wrong_arguments_are_a_failure_like_any_other(
     assert "TypeError" in letter.exception
 
 
-@pytest.mark.parametrize(("name", "arguments"), [("silent", [0]), ("plain_late", ["gate"])])
+@pytest.mark.parametrize(("name", "arguments"), [("silent", [0])])
 def test_it_runs_when_the_code_is_there(
     project: Project, letters: DeadLetters, name: str, arguments: list[Any]
 ) -> None:
@@ -83,56 +79,3 @@ def test_it_runs_when_the_code_is_there(
     wait_for(lambda: project.effects.finished(result.id), 15, "it ran")
     wait_until_settled(project.redis, 15)
     assert len(project.effects.runs(result.id)) == 1
-
-
-def test_it_waits_for_the_ledger(project: Project, start_redis: StartRedis) -> None:
-    ledger = start_redis()
-    apart = project.with_settings(reliable={"REDIS_URL": ledger.url()})
-    worker = apart.start_worker("one")
-    ledger.stop()
-    project.redis.client().lpush("celery", BAD["unknown task"], BAD["undecodable body"])
-    plain = apart.send("plain_work", 0)
-    wait_for(lambda: project.effects.finished(plain.id), 15, "the message behind them")
-    ledger.start()
-    wait_for(lambda: ledger.client().zcard(DEAD) == 2, 25, "both are dead letters")
-    wait_for(lambda: not project.redis.client().keys("unacked*"), 10, "no unacked hash is left")
-    assert worker.is_running
-
-
-@pytest.mark.keeps_fetched
-@pytest.mark.parametrize("how", ["is retried", "has ended"])
-def test_a_late_copy_at_a_worker_without_the_code_changes_nothing(
-    project: Project, letters: DeadLetters, how: str
-) -> None:
-    """Celery would tell everybody that the task has failed."""
-    add_tasks(project.app)
-    client, ledger = project.redis.client(), reliable_of(project.app).ledger
-    result = project.send("silent", 0)
-    (copy,) = client.lrange("celery", 0, -1)
-    client.delete("celery")
-    record = ledger.find(result.id)
-    assert record is not None
-    register(ledger, "gone")
-    claim, task = claimed(ledger, result.id), TaskRef(result.id, record.name)
-    if how == "is retried":
-        ledger.record(
-            task,
-            epoch="1-retry",
-            state=State.QUEUED,
-            due_in_ms=600_000,
-            message=record.message.replace(record.epoch, "1-retry"),
-            claim=claim,
-        )
-    else:
-        ledger.settle(claim)
-    left = ledger.find(result.id)
-    project.start_worker("old")
-
-    client.lpush("celery", copy)
-    wait_for(lambda: client.llen("celery") == 0, 10, "it is fetched")
-    assert project.send("work", 0).get(timeout=10) == "worked"
-
-    wait_for(lambda: not client.keys("unacked*"), 10, "it is acknowledged")
-    assert letters.count() == 0
-    assert ledger.find(result.id) == left
-    assert result.state == "PENDING"

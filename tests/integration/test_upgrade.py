@@ -5,7 +5,6 @@ same queues, and keep every promise to each other.
 from __future__ import annotations
 
 import io
-import os
 import re
 import signal
 import subprocess
@@ -18,9 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from celery.result import AsyncResult
 
-from celery_reliable.doctor import examine
 from tests.integration.conftest import Project, Start
 from tests.support.effects import Effects
 from tests.support.load import Load
@@ -115,48 +112,6 @@ def version_of(run: Any) -> str:
     return str(run.worker).partition("@")[0]
 
 
-def test_what_is_called_old_here_is_the_older_package(old_tree: Path) -> None:
-    """Else all below would only say that this package gets on with itself."""
-    found = subprocess.run(
-        [sys.executable, "-c", "import celery_reliable; print(celery_reliable.__file__)"],
-        cwd=old_tree.parent,
-        env={**os.environ, "PYTHONPATH": str(old_tree)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert Path(found.stdout.strip()).parent == old_tree / "celery_reliable"
-
-
-def test_both_work_off_one_queue(
-    brief: Project, start: Start, old_tree: Path, effects: Effects, redis_server: RedisServer
-) -> None:
-    workers = [start(which, wait=False) for which in ("old", "new")]
-    for worker in workers:
-        worker.wait_until_ready()
-    ids = publish_old(brief, old_tree, "work", 20, 0.05)
-    ids += [brief.send("work", 0.05).id for _ in range(20)]
-    # A retry is published by whoever runs it, and perhaps run by the other.
-    ids += publish_old(brief, old_tree, "flaky", 5, 2)
-    ids += [brief.send("flaky", 2).id for _ in range(5)]
-
-    wait_for(lambda: all(effects.finished(one) for one in ids), 60, "all are done")
-
-    results = [AsyncResult(one, app=brief.app) for one in ids]
-    assert all(result.get(timeout=10) for result in results)
-    assert {version_of(run) for run in effects.runs()} == {"old", "new"}
-    assert {len(effects.finished(one)) for one in ids} == {1}
-    assert not effects.overlaps()
-
-    # The doctor names who has to be restarted, and not the other.
-    (finding,) = (one for one in examine(brief.app).findings if one.code == "W023")
-    assert "old@" in finding.message
-    assert "new@" not in finding.message
-    client = redis_server.client()
-    wait_for(lambda: not client.keys("{reliable:0}:task:*"), 15, "every record gone")
-    assert not client.zcard("{reliable:0}:dead")
-
-
 @promise("nothing-lost", "never-two")
 @pytest.mark.parametrize(("dying", "surviving"), [("old", "new"), ("new", "old")])
 def test_what_one_ran_when_it_was_killed_runs_again_in_the_other(
@@ -243,39 +198,3 @@ def test_a_fleet_is_replaced_one_by_one_under_load_and_back_again(
     # What is acknowledged last is removed a moment later.
     wait_for(lambda: not client.keys("unacked*"), 15, "all of it is acknowledged")
     assert not client.llen("celery")
-
-
-@pytest.mark.parametrize(("first", "second"), [("old", "new"), ("new", "old")])
-def test_an_object_that_one_has_is_kept_from_the_other(
-    first: str, second: str, brief: Project, start: Start, old_tree: Path, effects: Effects
-) -> None:
-    start(first)
-    holder = publish_old(brief, old_tree, "locked_retry", 1, "row", 4)[0]
-    wait_for(lambda: effects.runs(holder), 30, "it runs")
-    start(second)
-    ids = [brief.send("locked_retry", "row", 0.5).id for _ in range(3)]
-    ids += publish_old(brief, old_tree, "locked_retry", 3, "row", 0.5)
-
-    wait_for(lambda: all(effects.finished(one) for one in [holder, *ids]), 60, "all are done")
-
-    assert {len(effects.runs(one)) for one in [holder, *ids]} == {1}
-    assert not effects.overlaps("row")
-
-
-def test_what_was_published_before_the_upgrade_is_done_after_it(
-    brief: Project, start: Start, old_tree: Path, effects: Effects
-) -> None:
-    """Running, fetched and queued with the old package; nobody of it is left."""
-    worker = start("old")
-    running = publish_old(brief, old_tree, "gate", 2, "open")
-    wait_for(lambda: len(effects.runs()) == 2, 30, "they have begun")
-    waiting = publish_old(brief, old_tree, "work", 5, 0)
-    worker.kill_group()
-    waiting += publish_old(brief, old_tree, "flaky", 1, 1)
-    effects.open_gate("open")
-
-    start("new")
-
-    wait_for(lambda: all(effects.finished(one) for one in running + waiting), 60, "all are done")
-    assert {len(effects.runs(one)) for one in running} == {2}
-    assert not effects.overlaps()

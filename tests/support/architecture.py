@@ -6,19 +6,14 @@ import configparser
 import importlib
 import inspect
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import CodeType
 from typing import Any
-
-from tests.support.walking import Entry
 
 __all__ = [
     "PACKAGE",
     "PAGE",
     "Step",
-    "Way",
     "contract",
     "doors",
     "floors",
@@ -35,8 +30,6 @@ _SECTION = re.compile(r"^(?P<title>\S.*)\n-+\n", re.MULTILINE)
 _FLOOR = re.compile(r"^    \| +(?P<number>\d+) \| (?P<names>.*?) *\|$", re.MULTILINE)
 _ROW = re.compile(r"^   \* - (?P<first>.*)\n(?P<others>(?:     .*\n)*)", re.MULTILINE)
 _NAME = re.compile(r"``([a-z_]\w*(?:\.\w+)*)``")
-_USED = re.compile(r"^Used on the way: (?P<names>.*?)\n\n", re.MULTILINE | re.DOTALL)
-_AT_TIMES = re.compile(r"^Used at times: (?P<names>.*?)\n\n", re.MULTILINE | re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -46,34 +39,6 @@ class Step:
     process: str
     name: str
     scripts: tuple[str, ...]
-
-    @property
-    def module(self) -> str:
-        """The module of the function, below the package."""
-        parts = self.name.split(".")
-        while not PACKAGE.joinpath(*parts).with_suffix(".py").exists():
-            parts.pop()
-        return ".".join(parts)
-
-    def is_begun_by(self, entry: Entry) -> bool:
-        """Whether this is the step's function, or one that is made within it."""
-        codes = {(one.co_name, one.co_firstlineno) for one in _within(_code_of(self.name))}
-        is_here = entry.module == f"{PACKAGE.name}.{self.module}"
-        return is_here and (entry.function, entry.line) in codes
-
-
-@dataclass(frozen=True)
-class Way:
-    """A way of a task, the modules that its steps use, and those that they use only at times."""
-
-    steps: list[Step]
-    used: set[str]
-    at_times: set[str]
-
-    @property
-    def modules(self) -> set[str]:
-        """All modules that the page names on this way."""
-        return {step.module for step in self.steps} | self.used
 
 
 def floors() -> list[set[str]]:
@@ -98,8 +63,8 @@ def doors() -> dict[str, str]:
     return {package.strip("`"): " ".join(text) for package, *text in rows}
 
 
-def ways() -> list[Way]:
-    """The ways of the page, in their order."""
+def ways() -> list[list[Step]]:
+    """The steps of each way of the page, in their order."""
     return [_way(text) for _, text in _sections() if "     - script\n" in text]
 
 
@@ -119,20 +84,6 @@ def resolve(name: str) -> Any:
             importlib.import_module(path)
         found = inspect.getattr_static(found, part)
     return found
-
-
-def _code_of(name: str) -> CodeType:
-    found = resolve(name)
-    found = getattr(found, "fget", None) or getattr(found, "__func__", None) or found
-    code: CodeType = inspect.unwrap(found).__code__
-    return code
-
-
-def _within(code: CodeType) -> Iterator[CodeType]:
-    yield code
-    for const in code.co_consts:
-        if isinstance(const, CodeType):
-            yield from _within(const)
 
 
 def _sections() -> list[tuple[str, str]]:
@@ -160,13 +111,8 @@ def _rows(text: str) -> list[list[str]]:
     return rows[1:]
 
 
-def _way(text: str) -> Way:
-    steps = [
+def _way(text: str) -> list[Step]:
+    return [
         Step(process, step.strip("`"), tuple(_NAME.findall(scripts)))
         for process, step, scripts, _ in _rows(text)
     ]
-    used, at_times = (
-        {name for found in line.finditer(text) for name in _NAME.findall(found["names"])}
-        for line in (_USED, _AT_TIMES)
-    )
-    return Way(steps, used, at_times)

@@ -77,7 +77,7 @@ def test_what_is_said_of_a_door_is_in_it() -> None:
 
 
 def test_every_script_of_a_way_is_there() -> None:
-    scripts = {script for way in ways() for step in way.steps for script in step.scripts}
+    scripts = {script for way in ways() for step in way for script in step.scripts}
 
     assert scripts <= {path.stem for path in PACKAGE.glob("*/lua/*.lua")}
     assert scripts

@@ -18,7 +18,6 @@ from tests.integration.ends.ways import (
     wait_until_only_ends_are_left,
 )
 from tests.integration.figures import LEDGER, record_of, wait_until_gone
-from tests.integration.project.ends import add_tasks
 from tests.support.processes import Worker
 from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
@@ -132,16 +131,3 @@ def test_an_expected_failure_is_no_dead_letter(ending: Project, start: Start) ->
     wait_until_only_ends_are_left(ending.redis, sum(end.left != GONE for end in ends.values()))
     called = [run for run in ending.effects.runs() if run.task == "project.add"]
     assert len(called) == len(expected)
-
-
-def test_a_failure_that_takes_long_to_tell_is_no_orphan(project: Project, start: Start) -> None:
-    project = project.with_settings(reliable={"SWEEP_SECONDS": 1})
-    add_tasks(project.app)
-    for name in ("one", "two"):
-        start(name, project=project)
-    result = project.send("limited_slowly")
-    wait_for(lambda: result.state == "FAILURE", 15, "FAILURE")
-    wait_for(lambda: record_of(project.redis, result.id).get("state") == "dead", 10, "buried")
-    assert record_of(project.redis, result.id)["reason"] == "time_limit"
-    assert [run.attempt for run in project.effects.runs(result.id)] == [1]
-    assert project.effects.client.get("failures-told") == b"1"

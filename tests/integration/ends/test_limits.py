@@ -11,39 +11,15 @@ from tests.integration.ends.ways import (
     GONE,
     End,
     assert_none_comes_back,
-    ticking_run_of,
     wait_for_ends,
     wait_until_only_ends_are_left,
 )
-from tests.integration.figures import DEAD, LEDGER, LOCKS, RECORD, record_of
+from tests.integration.figures import DEAD, LOCKS, record_of
 from tests.integration.project.ends import add_tasks
 from tests.integration.shifts import POOL, with_shifts
 from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
-
-
-def test_what_waits_for_its_rate_is_neither_lost_nor_doubled_nor_run_too_late(
-    ending: Project, start: Start
-) -> None:
-    worker = start()
-    sent_at = ending.effects.now()
-    first, called_off = ending.send("rare"), ending.send("rare")
-    expired = ending.send("rare", expires=3)
-    rated = [ending.send("rated") for _ in range(4)]
-    client = ending.redis.client()
-    wait_for(lambda: client.llen("celery") == 0, 10, "all are fetched")
-    wait_for(lambda: len(client.keys(LEDGER + "task:*")) == 5, 10, "one of each has run")
-
-    ending.app.control.revoke(called_off.id, reply=True, timeout=5)
-    worker.kill_group()
-    wait_for(lambda: ending.effects.now() - sent_at > 3, 10, "its expiry")
-
-    ends = {result.id: End(GONE, "SUCCESS") for result in (first, *rated)}
-    ends |= {result.id: End(GONE, "REVOKED", 0) for result in (called_off, expired)}
-    worker = start("two")
-    wait_for_ends(ending, ends)
-    assert_none_comes_back(ending, start, worker, ending.redis, ends)
 
 
 def test_a_soft_limit_that_comes_too_late_for_the_body_changes_nothing(
@@ -109,18 +85,3 @@ def test_a_hard_limit_reports_a_failure_once_and_none_of_a_task_that_has_ended(
     counts = counted()
     assert counts == dict.fromkeys(("finished_late", "listed", "ending", "total", "work"), 1)
     assert project.redis.client().zcard(DEAD) == 1
-
-
-def test_a_terminated_task_that_its_time_limit_ends_is_no_dead_letter(
-    project: Project, start: Start
-) -> None:
-    start()
-    result = project.send("limited_object", "object")
-    run = ticking_run_of(project.effects, result.id)
-    result.revoke(terminate=True)
-    client = project.redis.client()
-    wait_for(lambda: not client.keys(RECORD + "*"), 15, "the record gone")
-    wait_for(lambda: not client.keys(LOCKS), 5, "the lock freed")
-    assert client.zcard(DEAD) == 0
-    # It did not mind the signal: the limit ended it, and only then it was over.
-    assert project.effects.runs(result.id)[0].alive_at - run.started_at > 1.5

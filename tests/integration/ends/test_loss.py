@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from typing import Any
 
 import pytest
@@ -12,10 +11,8 @@ from celery import chord
 from celery_reliable.ledger.scripts import script
 from tests.conftest import StartRedis
 from tests.integration.conftest import ONE_EACH, SOON, Project, Start
-from tests.integration.figures import RECORD, record_of, wait_until_settled, waiting_clients
+from tests.integration.figures import record_of, wait_until_settled
 from tests.integration.project.ends import add_tasks
-from tests.integration.shifts import POOL
-from tests.support.load import Load
 from tests.support.processes import Worker
 from tests.support.promises import promise
 from tests.support.proxy import RedisProxy
@@ -45,34 +42,6 @@ def test_a_killed_childs_task_runs_again_within_two_seconds(
     mate.get(timeout=10)
     assert len(project.effects.runs(mate.id)) == 1
     wait_until_settled(project.redis, 10)
-
-
-def test_a_child_that_dies_within_milliseconds_is_noticed_within_two_seconds(
-    project: Project, worker: Worker
-) -> None:
-    waited = []
-    for _ in range(6):
-        result = project.send("poison_times", 1)
-        assert result.get(timeout=15) == "run 2"
-        first, second = project.effects.starts(result.id)
-        waited.append(second - first)
-    print("seconds between the runs:", [round(w, 2) for w in waited])
-    assert max(waited) <= 2
-
-
-@pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="no descriptors of processes here")
-def test_a_death_is_heard_of_at_once_though_something_of_the_process_lives_on(
-    project: Project, worker: Worker
-) -> None:
-    """Celery's own timer, which hears of them too, would take five seconds for each but one."""
-    began = project.effects.now()
-    for turn in range(3):
-        result = project.send("forking_gate", f"gate-{turn}")
-        worker.kill_child(project.effects.run_of(result.id).pid)
-        wait_for(lambda r=result: len(project.effects.runs(r.id)) == 2, 10, "the second run")
-        project.effects.open_gate(f"gate-{turn}")
-        assert result.get(timeout=10) == f"gate-{turn}"
-    assert project.effects.now() - began <= 8
 
 
 @promise("poison-stops")
@@ -193,41 +162,16 @@ def test_a_burial_that_may_not_have_been_told_is_told_again_in_the_same_name(
     assert len(project.effects.runs(poison.id)) == 1
 
 
-def test_tasks_that_are_stopped_as_the_connection_is_lost_are_charged_nothing(
+@promise("nothing-lost")
+def test_a_task_runs_again_though_its_hook_raised_as_the_lost_connection_stopped_it(
     project: Project, start: Start
 ) -> None:
-    project = project.with_settings(
-        reliable={"MAX_LOSSES": 0},
-        celery={"worker_cancel_long_running_tasks_on_connection_loss": True},
-    )
-    start(project=project)
-    result = project.send("gate", "gate")
-    client = project.redis.client()
-    for number in (1, 2):
-        project.effects.run_of(result.id, number, timeout_seconds=30)
-        (waiting,) = waiting_clients(client)
-        client.client_kill_filter(_id=waiting)
-    again = project.effects.run_of(result.id, 3, timeout_seconds=30)
-    assert again.attempt == 3
-    assert "losses" not in record_of(project.redis, result.id)
-    project.effects.open_gate("gate")
-    assert result.get(timeout=10) == "gate"
-    assert not project.effects.overlaps()
-    wait_for(lambda: not client.keys(RECORD + "*"), 10, "every record gone")
-
-
-@promise("nothing-lost")
-@pytest.mark.parametrize("pool", ["prefork", POOL])
-def test_a_task_runs_again_though_its_hook_raised_as_the_lost_connection_stopped_it(
-    project: Project, start: Start, pool: str
-) -> None:
     """Celery calls the hook after the stop, and before it notes why it stopped the task."""
-    shifts = {"worker_pool": pool} if pool == POOL else {}
     project = project.with_settings(
-        celery={"worker_cancel_long_running_tasks_on_connection_loss": True, **shifts}
+        celery={"worker_cancel_long_running_tasks_on_connection_loss": True}
     )
     add_tasks(project.app)
-    start(project=project, concurrency=1, pool="" if shifts else pool)
+    start(project=project, concurrency=1, pool="prefork")
     result = project.send("retried_badly", "gate")
     project.effects.run_of(result.id)
     with project.redis.client() as client:
@@ -251,14 +195,3 @@ def test_a_task_runs_once_its_object_is_free_though_it_could_not_publish_itself_
     ending.effects.open_gate("first")
     ending.effects.open_gate("second")
     assert second.get(timeout=30) == "object"
-
-
-def test_what_ended_without_an_outcome_does_not_wait_for_an_empty_queue(
-    awkward: Project, awkward_worker: Worker
-) -> None:
-    blocker = [awkward.send("plain_work", 0.2) for _ in range(25)]
-    result = awkward.send("rejecting", True)
-    # As many come as are worked off: there is always something in the queue.
-    with Load(lambda: awkward.send("plain_work", 0.2, ignore_result=True).id, per_second=9):
-        wait_for(lambda: len(awkward.effects.runs(result.id)) == 2, 30, "the second run")
-    assert blocker[0].get(timeout=5) == "worked"

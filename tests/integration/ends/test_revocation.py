@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import signal
 from typing import Any
 
 import pytest
-import redis
 
 from tests.integration.conftest import ONE_EACH, Project, Start
 from tests.integration.ends.ways import (
@@ -159,61 +157,6 @@ def test_a_terminated_task_keeps_its_object_until_it_has_really_ended(
     wait_for(lambda: not client.keys(RECORD + "*"), 10, "every record gone")
     wait_for(lambda: not client.keys(LOCKS), 5, "the lock is freed")
     wait_for(lambda: not client.keys("unacked:*"), 10, "every message acknowledged")
-
-
-def test_a_terminated_task_that_is_killed_frees_its_object_at_once(
-    project: Project, start: Start
-) -> None:
-    start()
-    first = project.send("stubborn_object", "object", 60.0)
-    ticking_run_of(project.effects, first.id)
-    first.revoke(terminate=True, signal="SIGKILL")
-    client = project.redis.client()
-    wait_for(lambda: not client.keys(RECORD + "*"), 5, "the record gone")
-    wait_for(lambda: not client.keys(LOCKS), 5, "the lock freed")
-    assert project.send("stubborn_object", "object", 0.01).get(timeout=10) == "object"
-    assert len(project.effects.runs(first.id)) == 1
-
-
-def left_queued(start: Start, project: Project, client: redis.Redis, **options: object) -> str:
-    """Send a task that holds an object, and stop its worker coldly; return its id."""
-    one = start("one", project=project)
-    result = project.send("locked_gate", "object", "gate", **options)
-    project.effects.run_of(result.id)
-    one.signal_main(signal.SIGQUIT)
-    one.wait_until_ended()
-    assert client.keys(LOCKS)
-    return result.id
-
-
-def test_a_task_that_is_revoked_after_its_release_leaves_no_lock(
-    project: Project, start: Start
-) -> None:
-    client = project.redis.client()
-    task_id = left_queued(start, project, client)
-    # Held up, so that the worker hears of the revocation while nobody runs the task.
-    message = client.rpop("celery")
-    assert message is not None
-    client.zincrby("{reliable:0}:due", 60_000, task_id)
-    start("two", project=project)
-    (answer,) = project.app.control.revoke(task_id, reply=True, timeout=10)
-    assert "ok" in next(iter(answer.values()))
-    wait_for(lambda: not client.keys(RECORD + "*"), 10, "the record gone")
-    wait_for(lambda: not client.keys(LOCKS), 5, "the lock gone")
-    assert len(project.effects.runs(task_id)) == 1
-
-
-def test_a_task_that_expires_after_its_release_leaves_no_lock(
-    project: Project, start: Start
-) -> None:
-    client = project.redis.client()
-    task_id = left_queued(start, project, client, expires=6)
-    (began_at,) = project.effects.starts(task_id)
-    wait_for(lambda: project.effects.now() - began_at > 6, 10, "its expiry")
-    start("two", project=project)
-    wait_for(lambda: not client.keys(RECORD + "*"), 10, "the record gone")
-    wait_for(lambda: not client.keys(LOCKS), 5, "the lock gone")
-    assert len(project.effects.runs(task_id)) == 1
 
 
 @promise("nothing-lost")

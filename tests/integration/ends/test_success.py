@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
 from celery import chain, chord, group
 
-from tests.integration.conftest import ONE_EACH, Project, Start
-from tests.integration.figures import LOCKS, RECORD, record_of, wait_until_gone, wait_until_settled
-from tests.integration.foreign import foreign_message
+from tests.integration.conftest import Project, Start
+from tests.integration.figures import LOCKS, RECORD, wait_until_gone, wait_until_settled
 from tests.support.processes import Worker
 from tests.support.promises import promise
 from tests.support.waiting import wait_for
@@ -99,20 +97,6 @@ def test_retries_at_once_run_in_order_and_never_twice(
     wait_until_settled(project.redis, 10)
 
 
-def test_an_old_publication_redelivered_after_a_retry_is_dropped(project: Project) -> None:
-    client = project.redis.client()
-    result = project.send("flaky", 1, 3600)
-    old = client.lindex("celery", 0)
-    project.start_worker("one")
-    wait_for(lambda: result.state == "RETRY", 15, "the retry")
-    before = record_of(project.redis, result.id)
-    client.lpush("celery", old)
-    later = project.send("work", 0.01)
-    later.get(timeout=10)
-    assert len(project.effects.runs(result.id)) == 1
-    assert record_of(project.redis, result.id) == before
-
-
 def test_a_canvas_runs_whole_also_in_the_place_of_its_host(
     project: Project, workers: dict[str, Worker]
 ) -> None:
@@ -155,45 +139,7 @@ def test_the_same_message_twice_runs_once(project: Project) -> None:
     wait_until_settled(project.redis, 10)
 
 
-def test_what_others_wrote_into_a_message_ends_no_worker(project: Project, start: Start) -> None:
-    one = start()
-    client = project.redis.client()
-    for number, expiration in enumerate(("60000.0", "soon", "nan")):
-        task_id = f"foreign-{number}"
-        message = foreign_message(task_id, [[0.01], {}, {}], expiration=expiration)
-        client.lpush("celery", message)
-        wait_for(lambda i=task_id: project.effects.finished(i) or not one.is_running, 10, "it ran")
-    # A body of another shape.
-    client.lpush("celery", foreign_message("shapeless", [[0.01]]))
-    later = project.send("work", 0.01)
-    wait_for(
-        lambda: project.effects.finished(later.id) or not one.is_running, 10, "the next one ran"
-    )
-    assert one.is_running
-    runs = [run.task_id for run in project.effects.runs()]
-    assert runs == ["foreign-0", "foreign-1", "foreign-2", later.id]
-
-
-def test_a_foreign_task_that_kills_its_process_after_its_success_does_not_run_again(
-    project: Project, start: Start
-) -> None:
-    start(concurrency=1, options=ONE_EACH)
-    client = project.redis.client()
-    client.lpush("celery", foreign_message("foreign", [[], {}, {}], "project.fatal"))
-    project.effects.run_of("foreign")
-    # One that runs again goes behind others.
-    for _ in range(3):
-        assert project.send("work", 0.01).get(timeout=15) == "worked"
-    wait_for(lambda: not client.keys("unacked:*"), 15, "every message acknowledged")
-    assert not record_of(project.redis, "foreign")
-    assert project.app.AsyncResult("foreign").state == "SUCCESS"
-    assert len(project.effects.runs("foreign")) == 1
-
-
-@pytest.mark.parametrize("victim", ["child", "node"])
-def test_a_success_whose_process_died_leaves_no_lock(
-    project: Project, start: Start, victim: str
-) -> None:
+def test_a_success_whose_process_died_leaves_no_lock(project: Project, start: Start) -> None:
     workers = [start(name) for name in ("one", "two")]
     result = project.send("kept_object", "object")
     wait_for(lambda: result.state == "SUCCESS", 15, "SUCCESS")
@@ -201,10 +147,7 @@ def test_a_success_whose_process_died_leaves_no_lock(
     client = project.redis.client()
     assert client.keys(LOCKS)
     worker = next(one for one in workers if run.worker.startswith(one.name))
-    if victim == "child":
-        worker.kill_child(run.pid)
-    else:
-        worker.kill_group()
+    worker.kill_group()
     wait_for(lambda: not client.keys(RECORD + "*"), 20, "the record gone")
     wait_for(lambda: not client.keys(LOCKS), 5, "the lock gone")
     assert len(project.effects.runs(result.id)) == 1

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable
 from itertools import product
 from typing import Any
-from uuid import uuid4
 
 import celery
 import pytest
@@ -20,9 +18,7 @@ from celery_reliable.recovery import RecordingControl
 from celery_reliable.task import CONTROL
 from tests.conftest import StartRedis
 from tests.integration.conftest import Project
-from tests.integration.project.holding import add_tasks
 from tests.support.promises import promise
-from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
 # Celery's own way to store a result.
@@ -62,37 +58,16 @@ def test_only_some_workers_are_told(project: Project) -> None:
     assert record(project, result.id) is not None
 
 
-def test_a_chord_of_what_nobody_will_run_goes_on(project: Project) -> None:
-    from celery import chord
-
-    work = project.task("work")
-    body = chord([work.si(0), work.si(0)])(work.si(0))
-    first = body.parent.results[0]
-    first.revoke()
-    project.start_worker("one")
-
-    with pytest.raises(Exception, match="revoked"):
-        body.get(timeout=20)
-
-
 @promise("revocations")
-@pytest.mark.parametrize("who", ["a worker that does not run it", "nobody"])
-def test_what_runs_on_a_dead_worker_does_not_come_back(project: Project, who: str) -> None:
+def test_what_runs_on_a_dead_worker_does_not_come_back(project: Project) -> None:
     one = project.start_worker("one", options=("-Q", "celery"), concurrency=1)
     result = project.send("gate", "gate")
     project.effects.run_of(result.id)
     two = project.start_worker("two", options=("-Q", "others"), concurrency=1)
     one.kill_group()
-    if who == "nobody":
-        two.kill_group()
-        result.revoke()
-        project.start_worker("three", concurrency=1)
-    else:
-        (answer,) = project.app.control.revoke(result.id, reply=True, timeout=5)
-        assert answer
-        two.kill_group()
-        # Of what the workers remember nothing is left.
-        project.start_worker("three", concurrency=1)
+    two.kill_group()
+    result.revoke()
+    project.start_worker("three", concurrency=1)
 
     wait_for(lambda: record(project, result.id) is None, 30, "it has ended")
     with pytest.raises(TaskRevokedError):
@@ -145,44 +120,3 @@ def test_a_revocation_is_published_though_the_ledger_is_away(
     finally:
         away.thaw()
     assert answer
-
-
-@pytest.mark.parametrize("who", ["a caller", "a worker"])
-def test_many_ids_are_looked_up_together(project: Project, results: RedisServer, who: str) -> None:
-    # Celery itself asks for each result.
-    apart = project.with_settings(result_url=results.url())
-    client = project.redis.client()
-    destination = None
-    if who == "a worker":
-        apart.start_worker("one")
-        # The caller leaves it to that one.
-        destination = [f"one@{socket.gethostname()}"]
-    later = apart.send("work", 0, countdown=3600)
-    ids = [*(str(uuid4()) for _ in range(1000)), later.id, *(str(uuid4()) for _ in range(1000))]
-
-    client.config_resetstat()
-    apart.app.control.revoke(ids, destination=destination)
-
-    wait_for(lambda: record(project, later.id) is None, 20, "it is called off")
-    assert client.info("stats")["total_reads_processed"] < len(ids) / 2
-
-
-def test_a_worker_goes_on_while_it_records_revocations(project: Project) -> None:
-    """Here a result backend keeps it waiting."""
-    add_tasks(project.app)
-    project.start_worker("one", app="tests.integration.project.holding")
-    later = [project.send("held", countdown=3600) for _ in range(3)]
-
-    project.app.control.revoke(
-        [result.id for result in later],
-        destination=[f"one@{socket.gethostname()}"],
-        reply=True,
-        timeout=10,
-    )
-    other = project.send("work", 0.01)
-    project.effects.run_of(other.id)
-
-    assert all(record(project, result.id) for result in later)
-    project.effects.open_gate("backend")
-    wait_for(lambda: not any(record(project, one.id) for one in later), 30, "the revocations")
-    assert {result.state for result in later} == {"REVOKED"}

@@ -6,13 +6,10 @@
 from __future__ import annotations
 
 import time
-from itertools import pairwise
-
-import pytest
 
 from tests.conftest import Scale
 from tests.integration.conftest import Project
-from tests.integration.figures import DUE, RECORD, percentile, wait_until_settled
+from tests.integration.figures import percentile, wait_until_settled
 from tests.integration.project.limited import add_tasks
 from tests.support.waiting import wait_for
 
@@ -71,32 +68,3 @@ def test_four_workers_together_keep_to_one_rate(project: Project, scale: Scale) 
     assert max(quiet) < busy[-1]
     if scale.is_full:
         assert abs(found - rate) <= rate * 0.02
-
-
-@pytest.mark.prefork_alone("where nothing waits in a worker, it waits in its queue")
-def test_a_limited_task_waits_without_a_slot_and_leaves_when_it_is_called_off(
-    project: Project,
-) -> None:
-    add_tasks(project.app)
-    worker = project.start_worker("one", app=LIMITED, concurrency=1)
-    client = project.redis.client()
-    sent = [project.send("seldom")]
-    project.effects.run_of(sent[0].id)
-    # The one process there is gives nobody its moment.
-    holder = project.send("gate", "gate")
-    project.effects.run_of(holder.id)
-    sent += [project.send("seldom") for _ in range(3)]
-
-    def parked() -> list[str]:
-        return [one.id for one in sent if client.hget(RECORD + one.id, "state") == b"parked"]
-
-    wait_for(lambda: len(parked()) == 3, 10, "three wait")
-    project.effects.open_gate("gate")
-    assert project.send("work", 0).get(timeout=10) == "worked"
-    moments = [client.zscore(DUE, one) for one in parked()]
-    assert [round((b - a) / 1000, 1) for a, b in pairwise(sorted(moments))] == [10.0, 10.0]
-    for one in parked():
-        project.app.control.revoke(one)
-    wait_until_settled(project.redis, 20)
-    assert len(project.effects.runs()) == 3
-    assert worker.is_running

@@ -358,32 +358,3 @@ def test_a_frozen_process_that_wakes_up_writes_nothing_into_its_row(shop: Shop) 
     assert not set(late) & set(shop.order(2))
     assert shop.bookings() == {1: 1, 2: 1}
     assert not set(late) & {pid for (pid,) in shop.ask("select process from shop_booking")}
-
-
-@promise("late-changes-nothing")
-@pytest.mark.parametrize("database", ["postgres"], indirect=True)
-def test_an_effect_that_freezes_before_its_commit_is_the_only_one(shop: Shop) -> None:
-    # On SQLite it would keep all others from writing anything.
-    shop.environ["LEASE"] = "4"
-    frozen = shop.worker("one")
-    shop.deliver("deliver_inside", 1)
-    late = wait_for(lambda: shop.begun(1, "one"), 90, "an attempt")
-    frozen.freeze()
-    shop.worker("two")
-    shop.open_gate(1, "two")
-    waits = "select count(*) from pg_stat_activity where wait_event_type = 'Lock'"
-    wait_for(lambda: shop.ask(waits) != [(0,)], 90, "the next attempt, at the row")
-    # Who looks after rows does not wait for it, too.
-    shop.environ["PGOPTIONS"] = "-c lock_timeout=5s"
-    look = (
-        "from proj.celery import app\n"
-        "from celery_reliable.contrib.django.rows import look_after_rows\n"
-        "print(look_after_rows(app, older_than_seconds=0).looked_at)"
-    )
-    assert shop.run(look) == "0\n"
-    shop.open_gate(1, "one")
-    os.kill(late, signal.SIGCONT)
-    wait_for(lambda: shop.order(1)[0] == "succeeded", 90, "the order")
-    frozen.thaw()
-    wait_for(lambda: shop.ask(waits) == [(0,)], 90, "the next attempt, which has seen it")
-    assert shop.ask("select order_number, process from shop_booking") == [(1, late)]

@@ -9,7 +9,7 @@ from typing import Any
 from tests.conftest import Scale
 from tests.integration.conftest import Project
 from tests.integration.figures import LEDGER, percentile
-from tests.support.effects import ROWS_KEY, Run
+from tests.support.effects import Run
 from tests.support.promises import promise
 from tests.support.waiting import wait_for
 
@@ -61,40 +61,6 @@ def test_a_tenant_that_floods_leaves_the_others_their_turn(project: Project, sca
     assert effects.finished("A")
     assert not client.llen("celery") > 4
     client.close()
-
-
-@promise("line-in-order")
-def test_who_has_places_enough_is_passed_on_as_fast_as_without(
-    project: Project, scale: Scale
-) -> None:
-    """The ratio is shown with `-s`: of a machine that does something else it says nothing."""
-    n_tasks, rounds = scale.of(full=1000, small=20), scale.of(full=5, small=1)
-    project.start_worker("worker", concurrency=4)
-    effects = project.effects
-
-    def passed_on(name: str, seconds: float, *objects: str) -> float:
-        # Each run writes that it begins, and that it ends.
-        n_rows = effects.client.llen(ROWS_KEY) + 2 * n_tasks
-        sent = {
-            str(project.send(name, *args, seconds, ignore_result=True).id)
-            for _ in range(n_tasks // max(len(objects), 1))
-            for args in ([(one,) for one in objects] or [()])
-        }
-        wait_for(lambda: effects.client.llen(ROWS_KEY) >= n_rows, 60 + n_tasks / 10, "all have run")
-        runs = [run for run in effects.finished() if run.task_id in sent]
-        assert len(runs) == n_tasks
-        return per_second(runs)
-
-    # Each of these has two places, and there are four processes.
-    as_many, more = ("left", "right"), ("left", "right", "above", "below")
-    for seconds, objects in ((SECONDS, as_many), (SECONDS, more), (LONGER_SECONDS, as_many)):
-        ratios = []
-        for _ in range(rounds):
-            with_places = passed_on("placed", seconds, *objects)
-            ratios.append(with_places / passed_on("work", seconds))
-        shown = " ".join(f"{one:.2f}" for one in ratios)
-        places = 2 * len(objects)
-        print(f"\n{places} places to none, tasks of {seconds * 1000:.0f} ms: {shown}")
 
 
 def per_second(runs: Sequence[Run]) -> float:

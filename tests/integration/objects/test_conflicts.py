@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 
 import pytest
 from celery import chain, chord, group
@@ -71,29 +70,6 @@ def test_on_conflict_retry_runs_all_one_after_the_other(
     runs = [run for r in results for run in project.effects.runs(r.id)]
     assert len(runs) == len(results)
     assert [(run.attempt, run.retries, run.redelivered) for run in runs] == [(1, 0, False)] * 5
-    settled(project.redis)
-
-
-def test_who_waited_and_was_lost_goes_on_counting(
-    project: Project, workers: dict[str, Worker]
-) -> None:
-    holder = project.send("locked_retry_gate", "object", "gate")
-    project.effects.run_of(holder.id)
-    waiting = project.send("locked_retry_gate", "object", "other gate")
-    held = partial(project.redis.client().hget, RECORD + waiting.id, "epoch")
-    first = held()
-    wait_for(lambda: held() != first, 10, "it waits")
-    second = held()
-    wait_for(lambda: held() != second, 20, "it waits once more")
-    project.effects.open_gate("gate")
-    project.effects.run_of(waiting.id, timeout_seconds=30)
-    run = project.effects.runs(waiting.id)[0]
-    workers[run.worker.partition("@")[0]].kill_child(run.pid)
-    wait_for(lambda: len(project.effects.runs(waiting.id)) == 2, 20, "it runs again")
-    project.effects.open_gate("other gate")
-    assert waiting.get(timeout=10) == "object"
-    assert [run.attempt for run in project.effects.runs(waiting.id)] == [1, 2]
-    assert [run.redelivered for run in project.effects.runs(waiting.id)] == [False, True]
     settled(project.redis)
 
 

@@ -8,7 +8,6 @@ from celery_reliable import ObjectBusy
 from celery_reliable.ledger.scripts import script
 from tests.integration.conftest import Project
 from tests.integration.figures import LOCKS, RECORD
-from tests.integration.project.ends import add_tasks
 from tests.integration.project.tasks import ONCE_SECONDS
 from tests.support.promises import promise
 from tests.support.proxy import RedisProxy
@@ -70,39 +69,14 @@ def test_a_success_keeps_its_object_from_its_own_id_too_and_a_failure_keeps_noth
     assert len(project.effects.runs(first.id)) == 1
 
 
-@pytest.mark.parametrize("victim", ["child", "node"])
-def test_a_success_whose_process_died_is_kept(project: Project, victim: str) -> None:
-    add_tasks(project.app)
-    workers = [
-        project.start_worker(name, app="tests.integration.project.ends") for name in ("one", "two")
-    ]
-    first = project.send("once_object", "object")
-    # Its process stays in a hook, and has not kept anything yet.
-    wait_for(lambda: first.state == "SUCCESS", 15, "SUCCESS")
-    run = project.effects.runs(first.id)[0]
-    client = project.redis.client()
-    (lock,) = client.keys(LOCKS)
-    assert client.pttl(lock) == -1
-    worker = next(one for one in workers if run.worker.startswith(one.name))
-    if victim == "child":
-        worker.kill_child(run.pid)
-    else:
-        worker.kill_group()
-    settled(project.redis, first.id)
-    assert project.send("once_object", "object").id == first.id
-    assert 0 < client.pttl(lock) <= 60_000
-    assert len(project.effects.runs()) == 1
-
-
 @promise("effects-at-least-once")
-@pytest.mark.parametrize("has_result", [True, False])
 def test_who_died_after_its_success_and_before_it_was_settled_keeps_it_in_the_end(
-    project: Project, proxy: RedisProxy, has_result: bool
+    project: Project, proxy: RedisProxy
 ) -> None:
     behind_proxy = project.with_settings(broker_url=proxy.url())
     worker = behind_proxy.start_worker("one")
     rule = proxy.drop_request(script=script("settle").sha, times=None)
-    first = project.send("once_fail", "object", ignore_result=not has_result)
+    first = project.send("once_fail", "object")
     rule.wait(timeout_seconds=20)
     client = project.redis.client()
     (lock,) = client.keys(LOCKS)
@@ -111,8 +85,7 @@ def test_who_died_after_its_success_and_before_it_was_settled_keeps_it_in_the_en
     project.start_worker("two")
     settled(project.redis, first.id)
     assert 0 < client.pttl(lock) <= 60_000
-    # Without a result nobody can know that it succeeded: it walks back in, and runs again.
-    assert len(project.effects.finished(first.id)) == (1 if has_result else 2)
+    assert len(project.effects.finished(first.id)) == 1
     second = project.send("once_fail", "object")
     with pytest.raises(ObjectBusy, match=first.id):
         second.get(timeout=10)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import signal
 
-import pytest
-
 from celery_reliable.operations.desk import Desk
 from tests.integration.conftest import SOON, Project
 from tests.integration.figures import LEDGER, LOCKS, RECORD, most_at_once
@@ -90,37 +88,20 @@ def test_who_waits_goes_on_in_order_as_soon_as_there_is_a_place(
     client.close()
 
 
-@promise("one-object")
-def test_with_a_ledger_apart_it_is_the_same(apart: Project) -> None:
-    apart.start_worker("one")
-
-    results = [apart.send("placed", "object", 0.1) for _ in range(6)]
-    more = [apart.send("in_line", "other", 0.1) for _ in range(3)]
-
-    for result in [*results, *more]:
-        result.get(timeout=30)
-    assert most_at_once(apart.effects.runs("object")) <= 2
-    assert most_at_once(apart.effects.runs("other")) == 1
-
-
 @promise("line-in-order")
-@pytest.mark.parametrize("how", ["revoked", "expired"])
-def test_who_leaves_a_line_has_the_next_one_looked_at(project: Project, how: str) -> None:
+def test_who_leaves_a_line_has_the_next_one_looked_at(project: Project) -> None:
     """The first may take fewer of the places than those behind it, and leaves the line."""
     soon = project.with_settings(reliable=SOON)
     soon.start_worker("one", concurrency=3)
     holder = soon.send("placed", "object", 120, at_most=1)
     soon.effects.run_of(holder.id)
-    # The expiry of what waits is seen when it is looked at.
-    expires = 3 if how == "expired" else None
-    first = soon.send("placed", "object", 0, at_most=1, expires=expires)
+    first = soon.send("placed", "object", 0, at_most=1)
     behind = [soon.send("placed", "object", 0) for _ in range(3)]
     client = soon.redis.client()
     assert [client.zcard(one) for one in client.keys(LINES)] == [4]
 
-    if how == "revoked":
-        with Desk(soon.app) as desk:
-            desk.revocations.revoke([first.id], by="me")
+    with Desk(soon.app) as desk:
+        desk.revocations.revoke([first.id], by="me")
 
     for one in behind:
         assert one.get(timeout=60) == "object"

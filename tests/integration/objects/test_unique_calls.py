@@ -6,25 +6,17 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from celery import chain, chord, group
-from celery.signals import before_task_publish
 
-from celery_reliable import NotPublished, ObjectBusy
+from celery_reliable import ObjectBusy
 from celery_reliable.ledger.scripts import script
 from tests.integration.conftest import SOON, Project
 from tests.integration.figures import LOCKS, RECORD, wait_until_free, wait_until_settled
 from tests.integration.objects.conftest import Caller
 from tests.support.promises import promise
 from tests.support.proxy import RedisProxy
-from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
 RESULTS = "celery-task-meta-*"
-
-
-def left_over(redis_server: RedisServer) -> list[bytes]:
-    """What is kept of tasks and objects; not of who has published, which is forgotten by itself."""
-    keys: list[bytes] = redis_server.client().keys("{reliable:0}:*:*")  # type: ignore[assignment]
-    return [key for key in keys if b":sent:" not in key]
 
 
 @promise("one-object")
@@ -52,45 +44,6 @@ def test_one_of_fifty_calls_runs_and_all_have_its_result(
     with project.redis.client(1) as stored:
         assert len(stored.keys(RESULTS)) == 1
     wait_until_settled(project.redis, 5)
-
-
-def test_what_was_subscribed_for_a_call_that_was_withdrawn_is_given_up(project: Project) -> None:
-    first = project.send("unique", "object")
-    backend = project.app.backend
-    before = set(backend.result_consumer.subscribed_to)
-    second = project.send("unique", "object", task_id="withdrawn")
-    assert second.id == first.id
-    assert not project.redis.client().exists(RECORD + "withdrawn")
-    assert set(backend.result_consumer.subscribed_to) == before
-    # Asking for a result by its id is no call.
-    assert project.task("unique").AsyncResult("withdrawn").id == "withdrawn"
-
-
-def test_what_is_published_beside_a_unique_call_is_no_part_of_it(project: Project) -> None:
-    def publish_another(sender: str, **_: object) -> None:
-        if sender == "project.unique":
-            project.send("locked", "object", 0.01)
-
-    before_task_publish.connect(publish_another)
-    try:
-        ids = {project.send("unique", "object").id for _ in range(2)}
-    finally:
-        before_task_publish.disconnect(publish_another)
-    client = project.redis.client()
-    assert len(ids) == 1
-    assert len(client.keys(RECORD + "*")) == 3
-    assert len(client.keys(LOCKS)) == 1
-
-
-def test_a_call_from_a_task_leaves_the_first_ones_result_in_its_trail(project: Project) -> None:
-    project.start_worker("one")
-    first = project.send("unique", "object", ["gate:gate"])
-    project.effects.run_of(first.id)
-    caller = project.send("call", "unique", ["object"])
-    assert caller.get(timeout=10) == first.id
-    assert [child.id for child in caller.children] == [first.id]
-    project.effects.open_gate("gate")
-    assert first.get(timeout=10) == "run 1"
 
 
 @pytest.mark.parametrize("is_overtaken", [False, True])
@@ -174,47 +127,3 @@ def test_for_whose_id_somebody_waits_is_published_in_any_case(project: Project) 
     project.effects.open_gate("gate")
     assert first.get(timeout=10) == "run 1"
     assert {run.task_id for run in project.effects.runs() if run.task == unique.name} == {first.id}
-
-
-def test_a_send_that_raised_frees_the_object(project: Project, proxy: RedisProxy) -> None:
-    behind_proxy = project.with_settings(broker_url=proxy.url())
-    proxy.drop_request("LPUSH", times=None)
-    with pytest.raises(Exception, match=r"(?i)connect|closed|refused|reset"):
-        behind_proxy.send("unique", "object", retry=False)
-    assert not left_over(project.redis)
-
-
-def test_a_task_that_another_call_was_answered_with_is_sent_later(
-    soon: Project, proxy: RedisProxy
-) -> None:
-    behind_proxy = soon.with_settings(
-        broker_url=proxy.url(), reliable={**SOON, "REDIS_URL": soon.redis.url()}
-    )
-    client = soon.redis.client()
-    proxy.stall()
-    with ThreadPoolExecutor(1) as caller:
-        sending = caller.submit(behind_proxy.send, "unique", "object", retry=False)
-        wait_for(lambda: client.keys(LOCKS), 10, "it has the object")
-        second = soon.send("unique", "object")
-        proxy.sever()
-        first = sending.result(30)
-    assert second.id == first.id
-    assert client.llen("celery") == 0
-    soon.start_worker("one")
-    assert second.get(timeout=20) == "run 1"
-    wait_until_free(soon.redis)
-    assert len(soon.effects.runs()) == 1
-
-
-def test_who_cannot_tell_whose_the_object_is_sends_nothing(
-    project: Project, proxy: RedisProxy
-) -> None:
-    for outbox in (False, True):
-        behind_proxy = project.with_settings(broker_url=proxy.url(), reliable={"OUTBOX": outbox})
-        rule = proxy.drop_request(script=script("lock").sha, times=None)
-        with pytest.raises(NotPublished):
-            behind_proxy.send("unique", "object")
-        proxy.remove(rule)
-        client = project.redis.client()
-        assert not left_over(project.redis)
-        assert client.llen("celery") == 0

@@ -6,12 +6,9 @@ import pytest
 from billiard.exceptions import TimeLimitExceeded
 from celery.exceptions import TaskRevokedError
 
-from celery_reliable.operations.queues import purge
-from tests.conftest import Scale, StartRedis
 from tests.integration.conftest import Project
-from tests.integration.figures import LOCKS, RECORD, wait_until_free
+from tests.integration.figures import RECORD, wait_until_free
 from tests.integration.project import timed
-from tests.integration.project.tasks import Broken
 from tests.support.promises import promise
 from tests.support.waiting import wait_for
 
@@ -47,17 +44,13 @@ def test_whatever_ends_a_task_frees_its_object(project: Project) -> None:
 
 
 @promise("one-object")
-@pytest.mark.parametrize("victim", ["child", "node"])
-def test_a_lost_task_has_its_object_until_it_has_run_again(soon: Project, victim: str) -> None:
+def test_a_lost_task_has_its_object_until_it_has_run_again(soon: Project) -> None:
     worker = soon.start_worker("one")
     first = soon.send("unique", "object", ["gate:first", "gate:second"])
     soon.effects.run_of(first.id)
-    if victim == "node":
-        worker.kill_group()
-        assert soon.send("unique", "object").id == first.id
-        soon.start_worker("two")
-    else:
-        worker.kill_child(soon.effects.runs(first.id)[0].pid)
+    worker.kill_group()
+    assert soon.send("unique", "object").id == first.id
+    soon.start_worker("two")
     assert soon.send("unique", "object").id == first.id
     soon.effects.run_of(first.id, 2)
     assert soon.send("unique", "object").id == first.id
@@ -87,49 +80,6 @@ def test_who_comes_again_keeps_its_object(project: Project) -> None:
         assert len(project.effects.runs(first.id)) == 2
 
 
-def test_a_dead_letter_has_no_object(project: Project) -> None:
-    project = project.with_settings(reliable={"MAX_LOSSES": 0})
-    project.start_worker("one")
-    client = project.redis.client()
-    for step in ("fail", "kill", "reject"):
-        first = project.send("unique", "object", [step])
-        wait_for(lambda i=first.id: client.hget(RECORD + i, "state") == b"dead", 15, "buried")
-        wait_for(lambda: not client.keys(LOCKS), 5, "no object held")
-        second = project.send("unique", "object")
-        assert second.id != first.id
-        assert second.get(timeout=10) == "run 1"
-
-
-def test_what_nobody_has_begun_has_its_object_until_it_is_called_off(project: Project) -> None:
-    project = project.with_settings(reliable={"ETA_HORIZON_SECONDS": 3})
-    parked = project.send("unique", "parked", countdown=3600)
-    expiring = project.send("unique", "expiring", expires=1)
-    purged = project.send("unique", "purged", queue="unread")
-    held = {"parked": parked, "expiring": expiring, "purged": purged}
-    for object_id, result in held.items():
-        assert project.send("unique", object_id).id == result.id
-    client = project.redis.client()
-    assert client.llen("celery") == 1
-    assert client.llen("unread") == 1
-    assert client.hget(RECORD + parked.id, "state") == b"parked"
-
-    at = project.effects.now()
-    wait_for(lambda: project.effects.now() - at > 1, 5, "its expiry")
-    project.start_worker("one")
-    parked.revoke()
-    assert purge(project.app, ["unread"]).records == 1
-
-    wait_until_free(project.redis)
-    for result in (parked, expiring):
-        with pytest.raises(TaskRevokedError):
-            result.get(timeout=10)
-    for object_id, result in held.items():
-        again = project.send("unique", object_id)
-        assert again.id != result.id
-        assert again.get(timeout=10) == "run 1"
-    assert len(project.effects.runs()) == 3
-
-
 @pytest.mark.parametrize("is_failing", [True, False])
 def test_a_call_after_an_outcome_is_another_task_though_a_hook_still_has_the_object(
     project: Project, is_failing: bool
@@ -146,20 +96,3 @@ def test_a_call_after_an_outcome_is_another_task_though_a_hook_still_has_the_obj
     second.get(timeout=10, propagate=False)
     assert not project.effects.overlaps()
     assert len(project.effects.runs()) == 2
-
-
-@pytest.mark.parametrize("layout", ["beside the ledger", "elsewhere"])
-def test_a_call_after_a_failure_is_never_answered_with_it(
-    project: Project, start_redis: StartRedis, scale: Scale, layout: str
-) -> None:
-    if layout == "elsewhere":
-        project = project.with_settings(result_url=start_redis().url())
-    project.start_worker("one")
-    calls = scale.of(full=200, small=40)
-    ids = set()
-    for _ in range(calls):
-        result = project.send("unique", "object", ["fail"])
-        ids.add(result.id)
-        with pytest.raises(Broken):
-            result.get(timeout=10)
-    assert len(ids) == calls

@@ -13,7 +13,7 @@ from celery import chord, group
 from celery.app.amqp import AMQP
 from kombu.exceptions import EncodeError, OperationalError
 
-from celery_reliable import LedgerRefused, NotPublished, PublishUnknown
+from celery_reliable import NotPublished, PublishUnknown
 from celery_reliable.ledger.scripts import script
 from tests.conftest import StartRedis
 from tests.integration.conftest import SOON, Project
@@ -168,25 +168,6 @@ def test_a_callback_that_is_recorded_is_not_recorded_again_as_it_could_not_be_se
     records.close()
 
 
-@promise("ledger-away")
-def test_while_the_ledger_is_away_nothing_is_sent(
-    make: Make, ledger_server: RedisServer, effects: Effects, redis_server: RedisServer
-) -> None:
-    projects = [make(True), make(False)]
-    ledger_server.stop()
-    began_at = effects.now()
-    # An outbox is in the ledger: it does not help here.  Each waits for it as Celery would.
-    with ThreadPoolExecutor(2) as publishers:
-        for sent in [publishers.submit(one.send, "work", 0.01) for one in projects]:
-            with pytest.raises(OperationalError, match="could not be recorded") as caught:
-                sent.result(60)
-            # It is known that nobody has it: the connection was refused.
-            assert isinstance(caught.value, NotPublished)
-    assert effects.now() - began_at < 3
-    with redis_server.client() as client:
-        assert client.llen("celery") == 0
-
-
 @promise("one-object")
 def test_of_each_call_one_runs_whatever_is_lost_on_the_way(
     project: Project, proxy: RedisProxy
@@ -216,32 +197,6 @@ def test_of_each_call_one_runs_whatever_is_lost_on_the_way(
         wait_for(lambda: not client.keys(RECORD + "*"), 10, "it is settled")
 
 
-def test_a_send_that_raised_is_withdrawn_and_one_whose_reply_was_lost_is_sent_again(
-    project: Project, proxy: RedisProxy
-) -> None:
-    # Elsewhere than the ledger, as far as the publisher can know: recorded first, then sent.
-    publisher = project.with_settings(
-        broker_url=proxy.url(), reliable={"REDIS_URL": project.redis.url()}
-    )
-    client = project.redis.client()
-    proxy.sever()
-    with pytest.raises(NotPublished, match=r"(?i)connect|closed|refused|reset"):
-        publisher.send("work", 0.01, retry=False)
-    assert not client.keys(RECORD + "*")
-    proxy.mend()
-    rule = proxy.drop_reply("LPUSH")
-    result = publisher.send("work", 0.01)
-    rule.wait()
-    assert client.llen("celery") == 2
-    project.start_worker("one")
-    assert result.get(timeout=10) == "worked"
-    # What follows both in their queue.
-    later = project.send("work", 0.01)
-    assert later.get(timeout=10) == "worked"
-    wait_for(lambda: not client.keys("unacked:*"), 10, "both are acknowledged")
-    assert [run.task_id for run in project.effects.runs()] == [result.id, later.id]
-
-
 @promise("ledger-away")
 def test_whoever_publishes_while_redis_is_away_is_told_so_by_every_door(
     project: Project, redis_server: RedisServer
@@ -262,18 +217,6 @@ def test_whoever_publishes_while_redis_is_away_is_told_so_by_every_door(
     # What kombu cannot write is no outage.
     with pytest.raises(EncodeError):
         project.send("work", object())
-
-
-def test_a_full_server_refuses_by_every_door(project: Project, redis_server: RedisServer) -> None:
-    add_named_tasks(project.app)
-    with redis_server.client() as client:
-        client.config_set("maxmemory", 1)
-        # The process has no connection yet, so its queue is not declared.
-        raised = {name: _error_of(publish) for name, publish in _doors(project).items()}
-        client.config_set("maxmemory", 0)
-        assert not client.keys(RECORD + "*")
-        assert client.llen("celery") == 0
-    assert not {k: v for k, v in raised.items() if not isinstance(v, LedgerRefused)}
 
 
 def _error_of(publish: Callable[[], object]) -> Exception | None:

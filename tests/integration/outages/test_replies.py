@@ -36,20 +36,3 @@ def test_a_lost_step_of_an_attempt_is_repeated_at_once(project: Project, proxy: 
         assert project.effects.now() - sent_at < 5, (step, how)
         rule.wait(2)
         assert [run.attempt for run in project.effects.runs(result.id)] == [1], (step, how)
-
-
-def test_every_other_step_may_be_lost_too(project: Project, proxy: RedisProxy) -> None:
-    project.with_settings(broker_url=proxy.url()).start_worker("one")
-    cases: list[tuple[str, str, list[object], int]] = [
-        ("bury", "failing", ["on purpose"], 1),
-        ("record", "flaky", [1], 2),
-        ("lose", "poison_times", [1], 2),
-        ("lock", "locked", ["object", 0.01], 1),
-    ]
-    for (step, name, arguments, runs), how in product(cases, WAYS):
-        rule = getattr(proxy, how)(script=script(step).sha)
-        result = project.send(name, *arguments)
-        wait_for(result.ready, 15, f"{name} ended")
-        rule.wait()
-        attempts = [run.attempt for run in project.effects.runs(result.id)]
-        assert attempts == list(range(1, runs + 1)), (step, how)

@@ -6,7 +6,7 @@ import os
 import time
 from typing import Any
 
-from celery.exceptions import Ignore, Reject
+from celery.exceptions import Reject
 from celery.signals import task_postrun
 
 from celery_reliable import ReliableTask, signals
@@ -71,11 +71,6 @@ def add_tasks(to: Any) -> None:  # noqa: C901 - one small task after another
             time.sleep(30)
 
     @task(base=ReliableTask)
-    def ignoring(self: Any) -> None:
-        with to.effects.run(self):
-            raise Ignore()
-
-    @task(base=ReliableTask)
     def rejecting(self: Any, requeue_first: bool) -> None:
         with to.effects.run(self) as run:
             if requeue_first and run.number == 1:
@@ -83,11 +78,6 @@ def add_tasks(to: Any) -> None:  # noqa: C901 - one small task after another
             if requeue_first:
                 return
             raise Reject("no", requeue=False)
-
-    @task(base=ReliableTask, max_losses=1)
-    def rejecting_always(self: Any) -> None:
-        with to.effects.run(self):
-            raise Reject("again and again", requeue=True)
 
     @task(base=ReliableTask)
     def unwinding(self: Any, seconds: float) -> str:
@@ -177,11 +167,6 @@ def add_tasks(to: Any) -> None:  # noqa: C901 - one small task after another
             if how == "surrogate":
                 raise FileNotFoundError(os.fsdecode(b"letter-\xff.txt"))
             raise Unsayable
-
-    @task(base=ReliableTask)
-    def unstorable(self: Any) -> Any:
-        with to.effects.run(self):
-            return object()
 
 
 # In a process of the project, not in the tests' own.

@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 import signal
 import time
-from pathlib import Path
 from typing import Any
 
 from celery_reliable import ReliableTask
-from celery_reliable.worker import claims
 from tests.integration.project.tasks import TICK_SECONDS
 
-__all__ = ["TOGETHER_SECONDS", "add_starving", "add_tasks"]
+__all__ = ["TOGETHER_SECONDS", "add_tasks"]
 
 #: How long the first runs wait for each other.
 TOGETHER_SECONDS = 60.0
@@ -51,22 +49,8 @@ def add_tasks(to: Any) -> None:
         return "unharmed"
 
 
-def add_starving(to: Any) -> None:
-    """Give it a task of which the kernel says that memory ran out."""
-
-    @to.task(bind=True, base=ReliableTask, shared=False, name="project.starving", max_losses=0)
-    def starving(self: Any) -> None:
-        """Be killed as the kernel does it, and have it say so."""
-        to.effects.start(self)
-        Path(os.environ["MEMORY_EVENTS"]).write_text("oom_kill 1\n")
-        os.kill(os.getpid(), signal.SIGKILL)
-
-
 # In a process of the project, not in the tests' own.
 if "READY_KEY" in os.environ:
     from tests.integration.project.app import app
 
     add_tasks(app)
-    add_starving(app)
-    if "MEMORY_EVENTS" in os.environ:
-        claims.watch = claims.MemoryWatch(Path(os.environ["MEMORY_EVENTS"]))

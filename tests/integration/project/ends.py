@@ -230,12 +230,6 @@ def add_tasks(to: Any) -> None:  # noqa: C901 - one small task after another
         with to.effects.run(self):
             time.sleep(LONG_SECONDS)
 
-    @task(rate_limit="30/m")
-    def rated(self: Any) -> None:
-        """Be the one in two seconds."""
-        with to.effects.run(self):
-            pass
-
     @task(rate_limit="1/h")
     def rare(self: Any) -> None:
         """Be the first in this hour, or wait."""
@@ -279,12 +273,6 @@ def add_tasks(to: Any) -> None:  # noqa: C901 - one small task after another
         with to.effects.run(self, object_id):
             pass
 
-    @task(base=SlowToReturn, object_id="object_id", unique="queued", once_for_seconds=60)
-    def once_object(self: Any, object_id: str) -> None:
-        """Succeed, once in a minute, and keep the process for as long as the test wants."""
-        with to.effects.run(self, object_id):
-            pass
-
     @task(base=RaisesOnRetry)
     def retried_badly(self: Any, name: str) -> str:
         """Run until the test opens the gate of this name; its hook raises if it is stopped."""
@@ -293,12 +281,6 @@ def add_tasks(to: Any) -> None:  # noqa: C901 - one small task after another
     @task(base=SlowToReturn, time_limit=2)
     def finished_late(self: Any) -> None:
         """Succeed, and outlive the hard time limit then."""
-        with to.effects.run(self):
-            pass
-
-    @task(base=Fatal)
-    def fatal(self: Any) -> None:
-        """Succeed, and kill the process then."""
         with to.effects.run(self):
             pass
 

@@ -8,8 +8,6 @@ import time
 
 import pytest
 
-from celery_reliable.broker.channel import server_seen
-from celery_reliable.recovery.sweeper import Sweeper
 from tests.conftest import StartRedis
 from tests.integration.conftest import Project
 from tests.integration.figures import assert_each_ran_once, wait_until_settled
@@ -26,8 +24,7 @@ def redis_server(start_redis: StartRedis) -> RedisServer:
     return start_redis({"appendonly": "no", "save": ""})
 
 
-@pytest.mark.parametrize("how", ["restarted", "flushed"])
-def test_what_was_queued_runs_at_once(apart: Project, ledger_server: RedisServer, how: str) -> None:
+def test_what_was_queued_runs_at_once(apart: Project, ledger_server: RedisServer) -> None:
     apart.start_worker()
     gates = [apart.send("gate", "gate").id for _ in range(2)]
     for task_id in gates:
@@ -36,12 +33,8 @@ def test_what_was_queued_runs_at_once(apart: Project, ledger_server: RedisServer
     parked = apart.send("work", 0.01, countdown=3600).id
     with ledger_server.client() as client:
         wait_for(lambda: client.hexists("{reliable:0}:meta", "broker"), 15, "a pass has met it")
-    if how == "restarted":
-        apart.redis.kill()
-        apart.redis.start()
-    else:
-        with apart.redis.client() as client:
-            client.flushall()
+    apart.redis.kill()
+    apart.redis.start()
     apart.effects.open_gate("gate")
     started = time.monotonic()
     wait_for(lambda: len(apart.effects.finished()) >= 102, 40, "all of them ran")
@@ -52,23 +45,3 @@ def test_what_was_queued_runs_at_once(apart: Project, ledger_server: RedisServer
     apart.app.control.revoke(parked)
     wait_until_settled(ledger_server, 20)
     assert_each_ran_once(apart.effects, [*gates, *queued])
-
-
-def test_a_server_is_told_from_what_it_was(apart: Project) -> None:
-    sweeper = Sweeper(apart.app)
-    seen = [sweeper.broker.seen() for _ in range(2)]
-    assert seen[0] == seen[1]
-    with apart.redis.client() as client:
-        client.flushall()
-    seen.append(sweeper.broker.seen())
-    sweeper.broker.close()
-    apart.redis.stop()
-    apart.redis.start()
-    seen.append(sweeper.broker.seen())
-    assert len(set(seen)) == 3
-    # Another namespace's sweepers see for themselves.
-    assert server_seen(sweeper.broker.channel, "other") not in seen
-    sweeper.broker.forget()
-    with apart.redis.client() as client:
-        assert client.keys("celery-reliable.mark:reliable") == []
-    sweeper.close()

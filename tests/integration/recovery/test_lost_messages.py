@@ -7,40 +7,13 @@ import subprocess
 import sys
 
 from tests.conftest import Scale, StartRedis
-from tests.integration.conftest import ONE_EACH, SOON, TWO_QUEUES, Project
+from tests.integration.conftest import SOON, Project
 from tests.integration.figures import RECORD, assert_each_ran_once, wait_until_settled
 from tests.support.processes import REPOSITORY
 from tests.support.promises import promise
 from tests.support.waiting import wait_for
 
 QUEUED_SECONDS = SOON["QUEUED_SECONDS"]
-
-
-@promise("nothing-lost")
-def test_a_worker_killed_between_the_pop_and_the_filing(soon: Project, scale: Scale) -> None:
-    client = soon.redis.client()
-    ids, took = [], []
-    # It asks for messages seldom enough to be frozen while it waits for one.
-    patient = soon.with_settings(celery={"broker_transport_options": {"polling_interval": 60}})
-    for turn in range(scale.of(full=20, small=3)):
-        # One that consumes a single queue pops nothing: test_arrivals.
-        worker = patient.start_worker(f"one-{turn}", options=TWO_QUEUES)
-        wait_for(lambda: client.info("clients")["blocked_clients"], 10, "it waits for messages")
-        # Redis pops the next one and sends it, and nobody reads that.
-        worker.freeze()
-        result = soon.send("work", 0.01)
-        wait_for(lambda: client.llen("celery") == 0, 10, "it is popped")
-        sent_at = soon.effects.now()
-        worker.kill_group()
-        assert not client.keys("unacked:*")
-        ids.append(result.id)
-        last = soon.start_worker(f"two-{turn}")
-        wait_for(lambda i=result.id: soon.effects.finished(i), 3 * QUEUED_SECONDS, "it ran")
-        took.append(soon.effects.starts(result.id)[0] - sent_at)
-        assert last.stop() == 0
-    print("seconds to the run of what was popped and not filed:", [round(s, 1) for s in took])
-    assert_each_ran_once(soon.effects, ids)
-    wait_until_settled(soon.redis, 15)
 
 
 @promise("nothing-lost")
@@ -92,36 +65,6 @@ def test_a_publisher_is_killed(soon: Project, scale: Scale) -> None:
         assert wanted <= len(published) < 1000
         wait_until_settled(soon.redis, 4 * QUEUED_SECONDS)
         assert_each_ran_once(soon.effects, published)
-
-
-def test_what_is_lost_with_its_message_does_not_wait_for_an_empty_queue(project: Project) -> None:
-    # Nobody looks after what waits in a queue while this runs.
-    soon = project.with_settings(reliable={**SOON, "QUEUED_SECONDS": 120})
-    client = soon.redis.client()
-    lost = soon.start_worker("lost", concurrency=1, options=ONE_EACH)
-    result = soon.send("gate", "gate")
-    soon.effects.run_of(result.id)
-    lost.freeze()
-    # Nothing of its message comes back; and what stands in the queue was sent before it is lost.
-    (unacked,) = client.keys("unacked:*")
-    client.delete(unacked)
-    for _ in range(10):
-        soon.send("plain_work", 0)
-    lost.kill_group()
-    # Sweeps, and consumes from another queue: this one stands still.
-    soon.start_worker("sweeps", options=("-Q", "third"))
-    # First, where the queue is on the ledger's server, else last.
-    wait_for(
-        lambda: any(result.id.encode() in client.lindex("celery", at) for at in (-1, 0)),
-        60,
-        "it is sent again",
-    )
-    assert client.llen("celery") == 11
-    soon.effects.open_gate("gate")
-    soon.start_worker("works")
-    assert result.get(timeout=15) == "gate"
-    assert [run.attempt for run in soon.effects.runs(result.id)] == [1, 2]
-    wait_until_settled(soon.redis, 15)
 
 
 @promise("nothing-lost")

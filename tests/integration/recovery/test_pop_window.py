@@ -8,10 +8,8 @@ from typing import Any
 
 import pytest
 
-from celery_reliable.app import reliable_of
 from celery_reliable.recovery.sweeper import Sweeper
 from tests.conftest import Scale
-from tests.integration.claiming import unacked_of
 from tests.integration.conftest import Project, Start
 from tests.support.effects import Effects
 from tests.support.processes import Worker
@@ -72,89 +70,6 @@ def test_what_may_have_been_popped_is_sent_again_in_the_next_pass(
     # It was asked for once.
     client.rpop("celery")
     assert sweep(sweeper, project.redis) == 0
-
-
-def test_what_is_there_is_left_alone(project: Project, sweeper: Sweeper) -> None:
-    client = project.redis.client()
-    ledger = reliable_of(project.app).ledger
-    for number in range(20):
-        task_id = project.send("work", 0).id
-        client.hincrby(ledger.keys.record(task_id), "published_ms", number - 1000)
-    unacked = unacked_of(sweeper.broker)
-    unacked.open(sweeper.config.namespace)
-    unacked.take(["celery"], ["celery"], 5)
-    project.send("work", 0, countdown=3600)
-    looks = ledger.all_due(start=0, limit=100)
-    ledger.passes.look_ahead(ago_ms=5000)
-
-    assert sweep(sweeper, project.redis) == 0
-
-    assert client.llen("celery") == 15
-    assert ledger.all_due(start=0, limit=100) == looks
-
-
-def test_another_broker_keeps_what_it_has_delivered(
-    project: Project, sweeper: Sweeper, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    project.send("work", 0)
-    project.redis.client().rpop("celery")
-    sweeper.ledger.passes.look_ahead(ago_ms=5000)
-    monkeypatch.setattr(sweeper.broker, "is_redis", False)
-
-    assert sweep(sweeper, project.redis) == 0
-
-
-def test_who_asks_while_a_pass_looks_is_not_forgotten(
-    project: Project, sweeper: Sweeper, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    passes = sweeper.ledger.passes
-    passes.look_ahead(ago_ms=5000)
-    with monkeypatch.context() as patched:
-        look = sweeper.overdue.look
-
-        def look_late(*args: Any) -> bool:
-            found = look(*args)
-            project.send("work", 0)
-            project.redis.client().rpop("celery")
-            passes.look_ahead(ago_ms=5000)
-            return found
-
-        patched.setattr(sweeper.overdue, "look", look_late)
-        assert sweep(sweeper, project.redis) == 0
-
-    assert sweep(sweeper, project.redis) == 1
-
-
-def test_a_look_ahead_is_bounded_and_goes_on_in_the_next_pass(project: Project) -> None:
-    sweeper = Sweeper(project.with_settings(reliable={"SWEEP_BATCH": 2}).app)
-    client = project.redis.client()
-    for _ in range(90):
-        project.send("work", 0)
-    client.delete("celery")
-    sweeper.ledger.passes.look_ahead(ago_ms=5000)
-
-    # Passes follow each other at once while there is more.
-    assert sweep(sweeper, project.redis) < 90
-
-    assert client.llen("celery") == 90
-    sweeper.close()
-
-
-def test_a_backlog_of_which_nothing_is_missing_is_not_gone_through(project: Project) -> None:
-    sweeper = Sweeper(project.with_settings(reliable={"SWEEP_BATCH": 2}).app)
-    client = project.redis.client()
-    task_ids = [project.send("work", 0).id for _ in range(40)]
-    for number, task_id in enumerate(task_ids):
-        client.hincrby(sweeper.ledger.keys.record(task_id), "published_ms", number - 1000)
-    sweeper.ledger.passes.look_ahead(ago_ms=5000)
-    client.config_resetstat()
-
-    assert sweep(sweeper, project.redis) == 0
-
-    stats: Any = client.info("commandstats")
-    assert stats["cmdstat_hstrlen"]["calls"] < 20
-    assert not client.hexists(sweeper.ledger.keys.meta, "ahead_ms")
-    sweeper.close()
 
 
 def popped(project: Project, proxy: RedisProxy, queues: list[str]) -> list[str]:

@@ -7,10 +7,7 @@ from typing import Any
 
 import pytest
 
-from celery_reliable.model import Cause
 from celery_reliable.operations.dead_letters import DeadLetters
-from celery_reliable.recovery.sweeper import Sweeper
-from tests.integration.claiming import claimed, register
 from tests.integration.conftest import ONE_EACH, SOON, Project
 from tests.integration.figures import DUE, record_of, wait_until_settled
 from tests.integration.project.awkward import add_tasks
@@ -92,20 +89,3 @@ def test_what_comes_back_keeps_its_priority_and_what_was_lost_goes_first_once(
     assert "dead" in waiting(project)
     wait_for(lambda: "retried" in waiting(project), 20, "the retry is sent")
     assert not any(client.llen(key) for key in ("celery", STEP + "3", STEP + "9"))
-
-
-def test_what_is_sent_from_its_record_after_a_loss_goes_first_once(
-    project: Project, sweeper: Sweeper
-) -> None:
-    ledger = sweeper.ledger
-    send(project, "work", "lost", 0)
-    send(project, "work", "waits", 0)
-    register(ledger, "me")
-    for expected in (["lost", "waits"], ["waits", "lost"]):
-        claim = claimed(ledger, "lost", f"before {expected}", "me")
-        with project.redis.client() as client:
-            message = next(one for one in client.lrange(LOW, 0, -1) if b'"id": "lost"' in one)
-            client.lrem(LOW, 1, message)
-        ledger.lose(claim, Cause.STUCK, max_losses=5, due_in_ms=0, is_unsent=True)
-        wait_for(lambda: sweeper.run_if_due()[0], 10, "a pass")
-        assert waiting(project) == expected

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tracemalloc
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,14 +9,10 @@ import pytest
 
 from celery_reliable.app import reliable_of
 from celery_reliable.leases import WorkerLease
-from celery_reliable.ledger.answers.tasks import Waiting
-from celery_reliable.ledger.answers.workers import Declared
-from celery_reliable.model import Due, Reason, Record, State, SweepReport
-from celery_reliable.publishing import resending
+from celery_reliable.model import SweepReport
 from celery_reliable.recovery.sweeper import Sweeper
-from tests.integration.claiming import claimed, register, unacked_of
+from tests.integration.claiming import unacked_of
 from tests.integration.conftest import Project
-from tests.support.waiting import wait_for
 
 
 def look(sweeper: Sweeper) -> SweepReport:
@@ -38,63 +33,6 @@ def looks_in_seconds(project: Project, task_ids: Sequence[str]) -> list[float]:
     now_ms = ledger.workers.time_ms()
     at_ms = {due.task_id: int(due.due_ms) for due in ledger.all_due(start=0, limit=1000)}
     return [(at_ms[task_id] - now_ms) / 1000 for task_id in task_ids]
-
-
-def test_a_pass_asks_as_much_of_redis_whatever_waits_behind(
-    project: Project, sweeper: Sweeper
-) -> None:
-    client: Any = project.redis.client()
-    asked = []
-    for more in (100, 400):
-        task_ids = [project.send("work", 0, ignore_result=True).id for _ in range(more)]
-        for _ in range(2):
-            # The first pass connects.
-            make_due(project, task_ids[:100])
-            client.config_resetstat()
-            assert look(sweeper).looked_at == 100
-        calls = {name: one["calls"] for name, one in client.info("commandstats").items()}
-        asked.append(calls)
-        # One after the other, each postponement would be a round trip.
-        assert client.info("stats")["total_reads_processed"] < 50
-        assert looks_in_seconds(project, task_ids[:100]) == pytest.approx([60] * 100, abs=20)
-
-    assert asked[0] == asked[1]
-    # Redis 6 walks from one end of the list to the other for it.
-    assert "cmdstat_lrange" not in asked[1]
-
-
-def test_what_has_waited_for_long_is_looked_at_less_often(
-    project: Project, sweeper: Sweeper
-) -> None:
-    """As a backlog, the oldest first; the least is QUEUED_SECONDS, the most ten times that."""
-    waited = [3 * 24 * 3600, 24 * 3600, 700, 240, 100, 1]
-    task_ids = [project.send("work", 0).id for _ in waited]
-    ledger = reliable_of(project.app).ledger
-    client = project.redis.client()
-    for task_id, seconds in zip(task_ids, waited, strict=True):
-        client.hincrby(ledger.keys.record(task_id), "published_ms", -1000 * seconds)
-    make_due(project, task_ids)
-
-    report = look(sweeper)
-
-    assert (report.looked_at, report.resent) == (6, 0)
-    looks = looks_in_seconds(project, task_ids)
-    assert looks == pytest.approx([600, 600, 350, 120, 60, 60], abs=20)
-
-
-def test_what_may_be_behind_messages_that_tell_nothing_is_looked_at_as_often_as_ever(
-    project: Project, sweeper: Sweeper
-) -> None:
-    for _ in range(5):
-        project.send("plain_work", 0)
-    task_id = project.send("work", 0).id
-    ledger = reliable_of(project.app).ledger
-    project.redis.client().hincrby(ledger.keys.record(task_id), "published_ms", -3600_000)
-    make_due(project, [task_id])
-
-    assert look(sweeper).resent == 0
-
-    assert looks_in_seconds(project, [task_id]) == pytest.approx([60], abs=20)
 
 
 @pytest.mark.parametrize("waiting", [1, 3, 30])
@@ -157,76 +95,6 @@ def test_what_somebody_may_run_is_not_sent_again(
         assert longest_ms / 2 < left_ms <= longest_ms
 
 
-def test_a_send_that_failed_does_not_make_the_next_rarer(
-    project: Project, sweeper: Sweeper, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    result = project.send("work", 0)
-    ledger = reliable_of(project.app).ledger
-
-    def seen() -> Due:
-        [due] = ledger.all_due(start=0, limit=1)
-        return due
-
-    def found() -> Record:
-        record = ledger.find(result.id)
-        assert record is not None
-        return record
-
-    def refuse(*args: object, **kwargs: object) -> None:
-        raise ConnectionError("the broker is away")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(resending, "resend", refuse)
-        for _ in range(7):
-            sweeper.sending.send(seen(), found(), SweepReport())
-            left_ms = int(seen().due_ms) - ledger.workers.time_ms()
-            assert left_ms <= sweeper.config.sweep_ms
-    assert ledger.find(result.id).resends == 0  # type: ignore[union-attr]
-
-    report = SweepReport()
-    sweeper.sending.send(seen(), found(), report)
-
-    assert report.resent == 1
-    left_ms = int(seen().due_ms) - ledger.workers.time_ms()
-    assert left_ms <= sweeper.config.queued_ms
-
-
-@pytest.mark.parametrize(
-    ("hours", "member", "state"),
-    [
-        (23, "", State.WAITING),
-        (25, "", None),
-        (25, "parked", State.WAITING),
-        (25, "gone", None),
-        (25, "dead", None),
-    ],
-)
-def test_a_canvas_has_its_time_from_when_its_host_ended(
-    project: Project, sweeper: Sweeper, hours: int, member: str, state: State | None
-) -> None:
-    """However long its host was parked before; and more, while a member is known to live."""
-    client, ledger = project.redis.client(), reliable_of(project.app).ledger
-    task_id = project.send("replaced", [1, 2]).id
-    register(ledger, "one")
-    claim = claimed(ledger, task_id, worker="one")
-    client.hincrby(ledger.keys.record(task_id), "published_ms", -40 * 3600_000)
-    if member == "parked":
-        project.send("work", 0, task_id=member, countdown=3600)
-    elif member == "dead":
-        ledger.bury_message(
-            member, Reason.REJECTED, exception="", traceback="", message="{}", name=""
-        )
-    members = ["another", member] if member else []
-    assert isinstance(ledger.replace(claim, due_in_ms=0, members=members), Waiting)
-    client.hincrby(ledger.keys.record(task_id), "waiting_ms", -hours * 3600_000)
-    make_due(project, [task_id])
-
-    look(sweeper)
-
-    found = ledger.find(task_id)
-    assert (found.state if found else None) == state
-
-
 def test_one_record_that_cannot_be_read_holds_up_no_other(
     project: Project, sweeper: Sweeper
 ) -> None:
@@ -243,96 +111,3 @@ def test_one_record_that_cannot_be_read_holds_up_no_other(
     assert (report.looked_at, report.resent, report.failed) == (3, 2, 1)
     assert client.hget(ledger.keys.record(task_ids[0]), "state") == b"unheard_of"
     assert looks_in_seconds(project, task_ids) == pytest.approx([60] * 3, abs=20)
-
-
-def test_a_pass_holds_few_messages_in_its_memory(project: Project, sweeper: Sweeper) -> None:
-    client = project.redis.client()
-    ledger = reliable_of(project.app).ledger
-    task_ids = [project.send("work", 0).id for _ in range(100)]
-    for task_id in task_ids:
-        text: Any = client.hget(ledger.keys.record(task_id), "message")
-        text = text.decode().replace('"utf-8"', f'"utf-8", "more": "{"x" * 1_000_000}"', 1)
-        client.hset(ledger.keys.record(task_id), "message", text)
-    make_due(project, task_ids)
-
-    tracemalloc.start()
-    try:
-        assert look(sweeper).looked_at == 100
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-
-    assert peak < 40_000_000
-
-
-def test_recovery_holds_few_of_the_messages_of_a_dead_worker_in_its_memory(
-    project: Project, sweeper: Sweeper
-) -> None:
-    client = project.redis.client()
-    workers = sweeper.ledger.workers
-    workers.register("one", lease_ms=10_000, client_id=0, facts={"unacked": "unacked:one"})
-    for number in range(100):
-        project.send("work", "x" * 1_000_000)
-        raw = client.lpop("celery")
-        client.hset("unacked:one", f"tag-{number}", b"%d celery\n%s" % (number + 1, raw))
-    client.zadd(sweeper.ledger.keys.workers, {"one": 0})
-    [lease] = workers.leases()
-    assert isinstance(workers.declare(lease, "lapsed", witness_ms=0), Declared)
-    [lease] = workers.leases()
-    report = SweepReport()
-
-    tracemalloc.start()
-    try:
-        sweeper.recovery.recover(lease, report)
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-
-    assert report.returned == client.llen("celery") == 100
-    assert peak < 40_000_000
-
-
-def test_who_died_in_an_outage_is_declared_dead_by_the_witness_and_not_after_the_grace(
-    project: Project, sweeper: Sweeper
-) -> None:
-    gone = project.redis.client()
-    client_id = gone.client_id()
-    gone.close()
-    workers = sweeper.ledger.workers
-    workers.register("one", lease_ms=10_000, client_id=client_id, facts={})
-    client = project.redis.client()
-    client.zadd(sweeper.ledger.keys.workers, {"one": 0})
-    report, _ = sweeper.run_if_due()
-    assert int(sweeper.ledger.passes.meta()["grace_ms"]) > workers.time_ms() + 5000
-    assert report is not None
-    assert report.declared == 0
-
-    client.hincrby(sweeper.ledger.keys.meta, "passed_ms", -2000)
-    missing = int(client.hget(sweeper.ledger.keys.worker("one"), "missing_ms") or 0)
-    assert missing
-    wait_for(lambda: workers.time_ms() > missing + sweeper.config.witness_ms, 5, "the witness")
-    report, _ = sweeper.run_if_due()
-
-    assert report is not None
-    assert report.declared == 1
-
-
-def test_a_dead_workers_record_that_cannot_be_read_holds_up_no_other(
-    project: Project, sweeper: Sweeper
-) -> None:
-    client = project.redis.client()
-    ledger = reliable_of(project.app).ledger
-    register(ledger, "one", lease_ms=10_000)
-    task_ids = [project.send("work", 0).id for _ in range(3)]
-    for task_id in task_ids:
-        claimed(ledger, task_id, f"token-{task_id}", "one")
-    client.hset(ledger.keys.record(task_ids[1]), "state", "unheard_of")
-    client.zadd(ledger.keys.workers, {"one": 0})
-    [lease] = ledger.workers.leases()
-    assert isinstance(ledger.workers.declare(lease, "lapsed", witness_ms=0), Declared)
-    [lease] = ledger.workers.leases()
-    report = SweepReport()
-
-    sweeper.recovery.recover(lease, report)
-
-    assert (report.lost, report.failed) == (2, 1)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from celery_reliable.app import reliable_of
 from celery_reliable.findings import Limits
 from celery_reliable.ledger import Ledger
@@ -42,21 +40,6 @@ def trim(sweeper: Sweeper) -> SweepReport:
     return report
 
 
-def test_a_pass_trims_a_batch_and_says_when_more_is_left(
-    project: Project, sweeper: Sweeper
-) -> None:
-    ledger = bury(project, 330)
-
-    reports = [trim(sweeper) for _ in range(3)]
-
-    assert [(one.trimmed, one.is_full) for one in reports] == [
-        (120, True),
-        (110, False),
-        (0, False),
-    ]
-    assert ledger.count_dead() == 100
-
-
 def test_as_many_dead_letters_as_there_may_be_are_left_at_once(
     project: Project, sweeper: Sweeper
 ) -> None:
@@ -67,15 +50,6 @@ def test_as_many_dead_letters_as_there_may_be_are_left_at_once(
     assert ledger.count_dead() == 100
     assert ledger.dead_letter("letter-0399") is None
     assert ledger.dead_letter("letter-0400") is not None
-
-
-def test_an_entry_without_a_record_is_trimmed(project: Project, sweeper: Sweeper) -> None:
-    ledger = bury(project, 101)
-    project.redis.client().delete(ledger.keys.record("letter-0000"))
-
-    trim(sweeper)
-
-    assert ledger.count_dead() == 100
 
 
 def test_what_is_too_old_is_trimmed_whatever_the_count(project: Project, sweeper: Sweeper) -> None:
@@ -104,19 +78,6 @@ def test_a_flood_pushes_out_its_own_letters_and_no_others(
             + [f"poison-{n:04}" for n in range(20)]
             + [f"flood-{turn}-{n:04}" for n in range(190, 250)]
         )
-
-
-def test_the_largest_groups_lose_as_much_as_is_needed(project: Project, sweeper: Sweeper) -> None:
-    for count, task in ((10, "few"), (80, "more"), (150, "most")):
-        ledger = bury(project, count, Reason.FAILED, task, task=task)
-
-    for _ in range(3):
-        trim(sweeper)
-
-    counts = {one.group.task: one.count for one in ledger.groups.counts()}
-    assert counts == {"few": 10, "more": 45, "most": 45}
-    assert ledger.dead_letter("most-0105") is not None
-    assert ledger.dead_letter("most-0104") is None
 
 
 def test_what_was_trimmed_says_so_and_is_counted(
@@ -162,34 +123,3 @@ def test_a_store_that_fills_up_is_found_and_one_that_loses_letters_is_an_error(
     assert finding.severity == "error"
     # The share of those that are left is told still when that is over.
     assert found(desk, Limits(recent_seconds=0)) == {"dead_letters_fill"}
-
-
-def test_an_index_that_lags_behind_is_waited_for(
-    project: Project, sweeper: Sweeper, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("celery_reliable.recovery.sweeper._GROUPED_AT_ONCE", 10)
-    bury(project, 20, Reason.FAILED, "charge", task="project.charge")
-    ledger = bury(project, 150, Reason.FAILED, "flood")
-
-    assert trim(sweeper).is_full
-    assert ledger.count_dead() == 170
-    while trim(sweeper).is_full:
-        pass
-    while not ledger.groups.catch_up(100).is_complete:
-        pass
-    counts = {one.group.task: one.count for one in ledger.groups.counts()}
-    assert counts == {"project.charge": 20, "project.work": 80}
-
-
-def test_a_pass_knows_the_groups_of_those_that_stay(project: Project, sweeper: Sweeper) -> None:
-    ledger = bury(project, 130)
-    bury(project, 2, Reason.LOST, "rare")
-
-    sweeper.run_if_due()
-
-    counts = {one.group.reason: one.count for one in ledger.groups.counts()}
-    assert counts == {"rejected": 98, "lost": 2}
-    for number in range(130):
-        ledger.discard(f"letter-{number:04}")
-    trim(sweeper)
-    assert [one.group.reason for one in ledger.groups.counts()] == ["lost"]
