@@ -128,7 +128,7 @@ def fail_as_buried(
         used.mark_as_failure(request.id, error, request=request, store_result=store_result)
 
     try:
-        store_buried(app, backend._backend if is_patient else backend, letter, fail)
+        store_buried(app, backend.wrapped if is_patient else backend, letter, fail)
     except SupersededError:
         return False
     return True
@@ -143,16 +143,16 @@ class PatientBackend:
 
     def __init__(self, task: Any, backend: Any) -> None:
         self._task = task
-        self._backend = backend
+        self.wrapped = backend
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return getattr(self._backend, name)
+        return getattr(self.wrapped, name)
 
     def __reduce__(self) -> Any:
         # A result that is passed on carries its backend.
-        return self._backend.__reduce__()
+        return self.wrapped.__reduce__()
 
     def mark_as_done(
         self,
@@ -170,7 +170,7 @@ class PatientBackend:
                 return None
         if store_result:
             self._conclude(attempt, task_id, is_success=True)
-        store = _marked(self._backend).mark_as_done
+        store = _marked(self.wrapped).mark_as_done
         return self._store(store, task_id, result, request, store_result, state=state)
 
     def _is_plain(self, attempt: RunningAttempt, task_id: str, request: Any) -> bool:
@@ -217,7 +217,7 @@ class PatientBackend:
         self, task_id: str, result: Any, request: Any, state: str
     ) -> StoredResult | None:
         """Return the result as this backend keeps it; None where that is not on our server."""
-        backend = self._backend
+        backend = self.wrapped
         # The script sees only in JSON how a task ended.
         if backend.serializer != "json" or not is_on_ledger_server(self._task.app, backend):
             return None
@@ -274,7 +274,7 @@ class PatientBackend:
         if store_result:
             self._conclude(attempt, task_id)
         self._store(
-            _marked(self._backend).mark_as_failure,
+            _marked(self.wrapped).mark_as_failure,
             task_id,
             exc,
             traceback=traceback,
@@ -285,15 +285,15 @@ class PatientBackend:
         )
         is_ours = attempt is None or not attempt.is_closed
         if call_errbacks and is_ours and request is not None and request.errbacks:
-            run_errbacks(self._backend, request, exc, traceback)
+            run_errbacks(self.wrapped, request, exc, traceback)
 
     def on_chord_part_return(self, *args: Any, **kwargs: Any) -> Any:
         """Count a member in its chord, and send the body after the last."""
-        return _marked(self._backend).on_chord_part_return(*args, **kwargs)
+        return _marked(self.wrapped).on_chord_part_return(*args, **kwargs)
 
     def store_result(self, *args: Any, **kwargs: Any) -> Any:
         """Store that the task has started, or what it tells of itself."""
-        return store_state(self._task, self._backend, "store_result", *args, **kwargs)
+        return store_state(self._task, self.wrapped, "store_result", *args, **kwargs)
 
     def mark_as_retry(self, task_id: str, *args: Any, **kwargs: Any) -> Any:
         """Store that the task is retried, if that is possible now.
@@ -302,9 +302,9 @@ class PatientBackend:
         for an end of the task: it would store a failure, and tell the chord and the errbacks.
         """
         try:
-            return store_state(self._task, self._backend, "mark_as_retry", task_id, *args, **kwargs)
+            return store_state(self._task, self.wrapped, "mark_as_retry", task_id, *args, **kwargs)
         except Exception as exc:
-            if running.get() is None or not may_pass(self._backend, exc):
+            if running.get() is None or not may_pass(self.wrapped, exc):
                 raise
             logger.warning("retry_not_stored name=%s id=%s error=%s", self._task.name, task_id, exc)
             return None
@@ -314,9 +314,9 @@ class PatientBackend:
         while True:
             attempt = running.get()
             try:
-                return store_fenced(self._task, self._backend, attempt, store, *args, **kwargs)
+                return store_fenced(self._task, self.wrapped, attempt, store, *args, **kwargs)
             except Exception as exc:
-                if attempt is None or attempt.is_closed or not may_pass(self._backend, exc):
+                if attempt is None or attempt.is_closed or not may_pass(self.wrapped, exc):
                     raise
                 about = self._task.name, attempt.claim.task_id, attempt.claim.attempt, exc
                 logger.warning("outcome_waits name=%s id=%s attempt=%s error=%s", *about)
