@@ -25,13 +25,14 @@ local found = redis.call('HMGET', KEYS[1], 'state', 'attempt', 'token', 'buried_
 if not found[1] then
   return {'gone'}
 end
-local is_current = found[1] == 'running' and found[3] == ARGV[2]
+local attempt, is_current = found[2], found[1] == 'running' and found[3] == ARGV[2]
 if ARGV[8] == 'retry' then
   is_current = found[1] == 'queued' or found[1] == 'parked'
 elseif ARGV[8] == 'burial' then
-  is_current = found[1] == 'dead' and found[4] == ARGV[2]
+  -- No attempt of a task began whose message nobody could read.
+  attempt, is_current = attempt or '0', found[1] == 'dead' and found[4] == ARGV[2]
 end
-if not is_current or (found[2] or '0') ~= ARGV[1] then
+if not is_current or attempt ~= ARGV[1] then
   return {'fenced', found[1]}
 end
 if #ARGV[3] <= 700 then

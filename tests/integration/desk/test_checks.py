@@ -11,7 +11,7 @@ import pytest
 from celery_reliable.exceptions import LedgerUnavailable
 from celery_reliable.findings import Limits
 from celery_reliable.operations import Desk, OrderKind, check
-from celery_reliable.options.definition import problems
+from celery_reliable_probe import problems
 from tests.integration.conftest import ONE_EACH, SOON, Project
 from tests.integration.desk.faults import SEEN_SECONDS, found, wait_for_finding
 from tests.support.redis_server import RedisServer

@@ -6,7 +6,7 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 
-from celery_reliable.options.definition import problems
+from celery_reliable_probe import problems
 from tests.integration.conftest import SOON, Project
 from tests.support.waiting import wait_for
 

@@ -113,7 +113,7 @@ class Orders:
                 is_last = not self._n_acts
                 try:
                     for view in self._button().all():
-                        self._resume(Given(view.order.kind, view.order.target, id=view.order.id))
+                        self._resume(Given(view.kind, view.target, id=view.id))
                     if is_last:
                         return
                 except self.world.failures as exc:
@@ -152,7 +152,7 @@ class Orders:
             stop=is_stop,
             later=True,
         )
-        order.id, order.given_ms = view.order.id, self.now_ms
+        order.id, order.given_ms = view.id, self.now_ms
         self.world.note(f"operator: {order} is given")
 
     def _resume(self, order: Given) -> None:
