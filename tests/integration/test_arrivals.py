@@ -151,16 +151,16 @@ def test_a_queue_more_and_less_while_it_waits(project: Project) -> None:
     name = f"one@{os.uname().nodename}"
     control = project.app.control
     assert project.send("work", 0).get(timeout=10) == "worked"
-    assert control.add_consumer("more", reply=True, timeout=10)
+    assert control.add_consumer("more", reply=True, limit=1, timeout=10)
     wait_for(lambda: waits(project, "brpop"), 10, "it waits for both")
     for queue in ("more", "celery", "more"):
         assert project.send("work", 0, queue=queue).get(timeout=10) == "worked"
-    assert control.cancel_consumer("celery", reply=True, timeout=10)
+    assert control.cancel_consumer("celery", reply=True, limit=1, timeout=10)
     wait_for(lambda: waits(project), 10, "it waits for the other")
     left = project.send("work", 0)
     assert project.send("work", 0, queue="more").get(timeout=10) == "worked"
     assert not project.effects.runs(left.id)
-    assert control.add_consumer("celery", reply=True, timeout=10)
+    assert control.add_consumer("celery", reply=True, limit=1, timeout=10)
     assert left.get(timeout=10) == "worked"
     assert one.is_running, name
 

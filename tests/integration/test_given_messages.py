@@ -84,7 +84,7 @@ def test_a_shift_that_was_called_off_before_it_began_gives_the_message_back(
     worker = warm(pooled)
     result, child = handed_over(pooled, worker)
     # Any revocation ends all shifts, so that they begin with what is revoked by now.
-    assert pooled.app.control.revoke("another", reply=True, timeout=10)
+    assert pooled.app.control.revoke("another", reply=True, limit=1, timeout=10)
     os.kill(child, signal.SIGCONT)
     ran_once(pooled, result)
 

@@ -57,7 +57,7 @@ def test_ends_that_the_main_process_sees_do_not_need_the_result_backend(
     expired = apart.send("work", 0.01, countdown=1, expires=0.5)
     results.stop()
 
-    apart.app.control.revoke(stopped.id, terminate=True, reply=True, timeout=5)
+    apart.app.control.revoke(stopped.id, terminate=True, reply=True, limit=1, timeout=5)
 
     ledger, client = reliable_of(apart.app).ledger, apart.redis.client()
     later = apart.send("plain_work", 0.01, ignore_result=True)

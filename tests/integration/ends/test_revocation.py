@@ -82,7 +82,9 @@ def test_what_is_revoked_by_a_stamp_never_runs(ending: Project, start: Start) ->
     for place in ("retried far away", "with an ETA far away"):
         ending.app.control.revoke(results.pop(place).id, terminate=True)
 
-    ending.app.control.revoke_by_stamped_headers({"customer": "one"}, reply=True, timeout=5)
+    ending.app.control.revoke_by_stamped_headers(
+        {"customer": "one"}, reply=True, limit=1, timeout=5
+    )
     # Only now, as what waits behind it would run.
     ending.app.control.revoke(results.pop("running").id, terminate=True)
 
@@ -127,7 +129,7 @@ def test_what_is_revoked_while_it_runs_does_not_run_again(
     run = ending.effects.run_of(result.id)
     # What is lost goes behind this one.
     ending.send("gate", "later")
-    ending.app.control.revoke(result.id, reply=True, timeout=5)
+    ending.app.control.revoke(result.id, reply=True, limit=1, timeout=5)
 
     if how == "is lost":
         worker.kill_child(run.pid)
@@ -166,7 +168,9 @@ def test_a_task_is_not_revoked_whose_process_survived_the_termination_of_another
     worker = start(concurrency=1)
     first = ending.send("gate", "first")
     pid = ending.effects.run_of(first.id).pid
-    ending.app.control.revoke(first.id, terminate=True, signal="SIGCONT", reply=True, timeout=5)
+    ending.app.control.revoke(
+        first.id, terminate=True, signal="SIGCONT", reply=True, limit=1, timeout=5
+    )
     ending.effects.open_gate("first")
     second = ending.send("gate", "second")
     assert ending.effects.run_of(second.id).pid == pid
