@@ -258,7 +258,7 @@ def move_tasks(
     workers: Annotated[
         tuple[str, ...],
         Param(
-            "Only workers of these names, such as 'gpu-*'; none: any that consumes its own queue.",
+            "Only workers whose names fit these patterns; none: any that consumes its own queue.",
             most=100,
             none_option="--anywhere",
         ),
