@@ -4,6 +4,7 @@ restart that lost nothing, what was lost runs, and a copy that comes late change
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -12,7 +13,7 @@ from celery_reliable.ledger.answers.tasks import (
     Ended,
     Withdrawn,
 )
-from celery_reliable.ledger.publications import sender_of
+from celery_reliable.ledger.publications import Senders, sender_of
 from tests.conftest import StartRedis
 from tests.ledger.scene import Published, RestartableScene, Scene, open_ledger
 from tests.support.promises import promise
@@ -84,3 +85,19 @@ class TestLoss:
             has_ended = scene.ledger.has_ended(message.task.id, message.generation, message.epoch)
             assert has_ended is (how == "an older snapshot")
         assert [scene.claim(message).attempt for message in later] == [1, 1]
+
+
+def test_a_fork_has_senders_of_its_own() -> None:
+    senders = Senders()
+    senders.answered(senders.new_epoch(0))
+    read, write = os.pipe()
+    if (pid := os.fork()) == 0:
+        os.write(write, senders.new_epoch(0).encode())
+        os._exit(0)
+    os.waitpid(pid, 0)
+    child, parent = sender_of(os.read(read, 200).decode()), sender_of(senders.new_epoch(0))
+    os.close(read)
+    os.close(write)
+
+    assert child[0] != parent[0]
+    assert (child[1], parent[1]) == ("1", "2")
