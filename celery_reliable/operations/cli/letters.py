@@ -44,7 +44,7 @@ def dead_letters() -> None:
 
 @dead_letters.command("list", cls=CeleryCommand)
 @click.option(
-    "--limit", type=click.IntRange(min=1), default=100, show_default=True, help="At most so many."
+    "--limit", type=click.IntRange(min=1), default=50, show_default=True, help="At most so many."
 )
 @click.option("--cursor", default="", help="Go on where the page that gave it has ended.")
 @group_option
