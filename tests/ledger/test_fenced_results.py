@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import redis
-from celery import Celery
+from celery import Celery, signals
 from celery.app.task import Context
 from celery.backends.redis import RedisBackend
 from celery.exceptions import Retry
@@ -24,6 +24,7 @@ from celery_reliable.context import (
 from celery_reliable.message import Stamp
 from celery_reliable.model import Cause, Claim, ClaimRequest, DeadLetter, TaskRef
 from celery_reliable.operations.dead_letters import DeadLetters
+from celery_reliable.recovery.announcements import announce
 from celery_reliable.results.backend import PatientBackend, fail_as_buried
 from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
@@ -258,3 +259,30 @@ def test_the_failure_of_a_burial_is_stored_only_while_it_is_the_same(
     assert is_told is not bool(meanwhile)
     assert attempt.status == ("PENDING" if meanwhile else "FAILURE")
     assert len(errors) == (0 if meanwhile else 1)
+
+
+@promise("late-changes-nothing")
+def test_who_announces_a_letter_that_is_replayed_meanwhile_tells_nobody(
+    attempt: Attempt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempt.buried()
+    postpone, told = attempt.ledger.postpone, []
+
+    def postponed(*args: Any, **kwargs: Any) -> Any:
+        answer = postpone(*args, **kwargs)
+        # An operator is quicker than who has just taken it upon himself to announce.
+        with DeadLetters(attempt.app) as letters:
+            letters.replay(attempt.id)
+        return answer
+
+    def heard(task_id: str, **_: Any) -> None:
+        told.append(task_id)
+
+    monkeypatch.setattr(attempt.ledger, "postpone", postponed)
+    signals.task_failure.connect(heard)
+    try:
+        announce(attempt.app, attempt.ledger, attempt.id)
+    finally:
+        signals.task_failure.disconnect(heard)
+
+    assert (attempt.status, told) == ("PENDING", [])
