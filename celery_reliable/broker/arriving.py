@@ -125,6 +125,9 @@ def _is_error(reply: Any) -> bool:
 #: For so long a wait lasts, whatever kombu's are told to.  Until it is over the server may file for
 #: a worker that is gone, and nobody looks at the lists of other priorities.
 WAIT_SECONDS = 1
+#: Who stops waits so much longer than that for the server's answer: its clock may be set back while
+#: it counts the seconds of a wait.
+_LATE_SECONDS = 5
 
 
 class Arriving:
@@ -310,9 +313,12 @@ class Arriving:
 
     def end_waiting(self) -> None:
         """Read what has come, and wait for nothing more."""
+        may_wait = max(WAIT_SECONDS, self.brpop_timeout or 0) + _LATE_SECONDS
         if self._has_unread:
             # Somebody closes the channel while a message is delivered.
             self._has_unread = False
+            self.read_no_more()
+        elif self.is_waiting and not has_something_to_read(self.client.connection, may_wait):
             self.read_no_more()
         elif self.is_waiting:
             try:

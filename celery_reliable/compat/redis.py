@@ -107,9 +107,9 @@ def turn_into(connection: Any, ours: type[Any]) -> Any:
     Kept(f"{_CONNECTION}._sock"),
     part=Part.WORKER,
 )
-def has_something_to_read(connection: Any) -> bool:
-    """Whether an idle connection has something to read. That means that the server has closed
-    it.
+def has_something_to_read(connection: Any, seconds: float = 0) -> bool:
+    """Whether a connection has something to read within so many *seconds*: a reply that is awaited,
+    or else the server has closed it.
 
     Reads ``Connection._sock``, and calls ``Connection.can_read``, which is in no manual and costs
     four calls of the system and an exception.  Of a plain socket the system can tell in one; one
@@ -123,8 +123,8 @@ def has_something_to_read(connection: Any) -> bool:
     if type(sock).__module__ == _PLAIN:
         poll = select.poll()
         poll.register(sock, select.POLLIN)
-        return bool(poll.poll(0))
-    return bool(connection.can_read())
+        return bool(poll.poll(round(seconds * 1000)))
+    return bool(connection.can_read(seconds))
 
 
 @relies_on(Kept(f"{_CONNECTION}._sock"), part=Part.WORKER)

@@ -120,3 +120,28 @@ def test_what_has_time_to_run_keeps_it(
 
     assert result.get(timeout=20) == "within its time"
     assert len(effects.runs(result.id)) == 1
+
+
+@promise("clock-of-redis")
+@pytest.mark.parametrize("witness_seconds", [1.0])
+@pytest.mark.parametrize("queues", ["celery", "celery,others"])
+def test_who_waits_while_it_steps_back_can_be_stopped(
+    hasty: Project, redis_server: SteppingServer, start_worker: Start, queues: str
+) -> None:
+    redis_server.set_off(HOUR)
+    worker = start_worker(
+        "one", app="tests.integration.project.awkward", project=hasty, options=("-Q", queues)
+    )
+    waits_again = worker_waits(redis_server)
+    wait_for(lambda: worker_waits(redis_server) > waits_again, 10, "a wait that has ended")
+    # What the worker waits for now ends in an hour, by the server.
+    redis_server.set_off(0)
+
+    assert worker.stop() == 0
+
+
+def worker_waits(server: SteppingServer) -> int:
+    """Return how many blocking commands have ended."""
+    with server.client() as client:
+        calls = client.info("commandstats")
+    return sum(calls.get(f"cmdstat_{name}", {"calls": 0})["calls"] for name in ("brpop", "blmove"))
