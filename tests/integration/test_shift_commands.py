@@ -27,7 +27,7 @@ def test_a_rate_limit_that_is_set_while_it_runs_holds_back_the_next_tasks(pooled
     start(pooled)
     _, gate, _ = in_shift(pooled)
 
-    answers = pooled.app.control.rate_limit("project.work", "2/s", reply=True, timeout=10)
+    answers = pooled.app.control.rate_limit("project.work", "2/s", reply=True, limit=1, timeout=10)
 
     assert len(answers) == 1
     results = [pooled.send("work", 0) for _ in range(5)]
@@ -42,7 +42,7 @@ def test_a_time_limit_that_is_set_while_it_runs_is_for_the_next_task(pooled: Pro
     start(pooled)
     before, gate, _ = in_shift(pooled)
 
-    answers = pooled.app.control.time_limit("project.gate", hard=1, reply=True, timeout=10)
+    answers = pooled.app.control.time_limit("project.gate", hard=1, reply=True, limit=1, timeout=10)
 
     assert len(answers) == 1
     limited = pooled.send("gate", "shut")

@@ -133,7 +133,7 @@ def test_a_paused_queue_waits_as_it_is_and_others_go_on(soon: Project, pool: str
 
     soon.effects.run_of(soon.send("work", 0.01, queue="other").id)
     for command in ("cancel_consumer", "add_consumer"):
-        getattr(soon.app.control, command)("celery", reply=True, timeout=10)
+        getattr(soon.app.control, command)("celery", reply=True, limit=1, timeout=10)
     soon.redis.client().client_kill_filter(_type="normal", skipme=True)
     soon.effects.run_of(soon.send("work", 0.01, queue="other").id)
 
@@ -152,7 +152,7 @@ def test_a_drained_worker_takes_nothing_and_its_work_is_done_by_others(soon: Pro
     soon.effects.run_of(busy.id)
     ids = [soon.send("work", 0.01).id for _ in range(4)]
 
-    order = give(soon, OrderKind.DRAIN, "one@*", for_ms=25_000)
+    order = give(soon, OrderKind.DRAIN, "one@*", for_ms=15_000)
     wait_for(lambda: queued(soon) == ids, OBEYED_SECONDS, "all are given back, in their order")
     # It fetches nothing that it cannot begin.
     soon.start_worker("two", concurrency=1, options=ONE_EACH)

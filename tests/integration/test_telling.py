@@ -281,9 +281,9 @@ def test_a_monitor_switches_events_on_and_off(
     project = project.with_settings(reliable={"MAX_LOSSES": 0})
     project.start_worker("one", app=APP)
     control = project.app.control
-    assert control.enable_events(reply=True, timeout=10)
+    assert control.enable_events(reply=True, limit=1, timeout=10)
     if not is_on:
-        assert control.disable_events(reply=True, timeout=10)
+        assert control.disable_events(reply=True, limit=1, timeout=10)
 
     def is_heard() -> bool:
         """Whether the processes of the pool have heard of it, which tell of a failure."""
