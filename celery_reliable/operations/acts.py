@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any
@@ -20,6 +20,7 @@ from celery_reliable.operations.queues import purge as remove_messages
 from celery_reliable.operations.uninstall import Released
 from celery_reliable.operations.uninstall import release as give_back
 from celery_reliable.operations.views import Done, IfRunning, Moved, Order, Replayed, Revoked
+from celery_reliable.operations.words import counted
 from celery_reliable.orders import OrderKind
 from celery_reliable.recovery import MOST_PASSES_IN_A_ROW
 
@@ -213,8 +214,8 @@ def replay_dead_letter_edited(
     *,
     id_: Id,
     to_queue: ToQueue = "",
-    args: Annotated[list[Any] | None, Param("Run it anew with these arguments.")] = None,
-    kwargs: Annotated[dict[str, Any] | None, Param("The same by name.")] = None,
+    args: Annotated[list[Any] | None, Param("Run it anew with these arguments (a list).")] = None,
+    kwargs: Annotated[dict[str, Any] | None, Param("The same by name (an object).")] = None,
 ) -> ReplayedEdited:
     """Publish one dead letter's task anew with other arguments, and discard the letter.
 
@@ -260,7 +261,7 @@ def move_tasks(
         Param(
             "Only workers whose names fit these patterns; none: any that consumes its own queue.",
             most=100,
-            none_option="--anywhere",
+            none_option=("--anywhere", "Any worker that consumes the task's own queue."),
         ),
     ],
     prefer: Annotated[tuple[str, ...], Param("Workers that are to get it first.", most=100)] = (),
@@ -291,7 +292,11 @@ def give_order(
     target: Annotated[
         str,
         Param(
-            "Its name, or a pattern of the shell.", min_length=1, max_length=500, is_argument=True
+            "Its name, or a pattern of the shell.",
+            min_length=1,
+            max_length=500,
+            is_argument=True,
+            metavar="NAME",
         ),
     ],
     object_id: Annotated[
@@ -302,7 +307,7 @@ def give_order(
     for_seconds: Annotated[
         float | None,
         Param(
-            "End it after so long; without this it holds until it is resumed.",
+            "End it after so long. Without this it holds until it is resumed.",
             gt=0,
             le=3e7,
             is_duration=True,
@@ -379,14 +384,15 @@ def purge(
     app: Celery,
     *,
     queues: Annotated[
-        tuple[str, ...], Param("Only these, with commas between. Default: all.", option="-Q")
+        tuple[str, ...],
+        Param("Only these, with commas between. Default: all.", option="-Q --queues"),
     ] = (),
 ) -> Purged:
     """Empty queues for good: without it, what `celery purge` removed would be sent again.
 
     What workers have fetched already still runs, and parked tasks stay parked: revoke those.
     """
-    return remove_messages(app, queues or sorted(app.amqp.queues))
+    return remove_messages(app, _queues(app, queues))
 
 
 def release(app: Celery) -> Released:
@@ -398,6 +404,39 @@ def release(app: Celery) -> Released:
     return give_back(app)
 
 
+def _replay_many(desk: Desk, given: Mapping[str, Any], meant: Done) -> str:
+    return f"Replay {_so_many(meant)}?"
+
+
+def _discard_many(desk: Desk, given: Mapping[str, Any], meant: Done) -> str:
+    return f"Discard {_so_many(meant)} for good?"
+
+
+def _so_many(meant: Done) -> str:
+    at_least = "" if meant.is_whole else "at least "
+    return f"{at_least}{counted(meant.done, 'dead letter')}"
+
+
+def _discard_one(desk: Desk, given: Mapping[str, Any], meant: None) -> str:
+    name = desk.letters.get(given["id"]).name or "the message"
+    return f"Discard {name}[{given['id']}] for good?"
+
+
+def _revoke(desk: Desk, given: Mapping[str, Any], meant: Revoked) -> str:
+    how = meant.if_running.value
+    running = f" ({len(meant.running)} running: {how})" if meant.running else ""
+    return f"Revoke {counted(meant.done, 'task')}{running} for good?"
+
+
+def _purge(app: Celery, given: Mapping[str, Any], meant: None) -> str:
+    return f"Remove all messages of {', '.join(_queues(app, given.get('queues', ())))}?"
+
+
+def _queues(app: Celery, given: Iterable[str]) -> list[str]:
+    names = [name.strip() for one in given for name in one.split(",")]
+    return list(filter(None, names)) or sorted(app.amqp.queues)
+
+
 _AT_A_TERMINAL = {"seconds": None, "cursor": ""}
 _UNKNOWN, _CONFLICT = 404, 409
 
@@ -406,9 +445,18 @@ ACTS = (
         replay_dead_letters,
         (Right.REPLAY,),
         "dead-letters/replay",
-        (Command("dead-letters replay", preset=_AT_A_TERMINAL),),
+        (
+            Command(
+                "dead-letters replay",
+                "Return dead letters to the back of their queues: by ID, a group, those that fit, "
+                "or all.\n\nThey keep their ids, and their budgets of losses and retries are "
+                "fresh.  May be interrupted and repeated: what was replayed is no dead letter any "
+                "more.",
+                _AT_A_TERMINAL,
+            ),
+        ),
         is_act=True,
-        asks="Replay {n}?",
+        asks=_replay_many,
         asks_with="all",
         noun="dead letter",
         verb="replayed",
@@ -418,9 +466,15 @@ ACTS = (
         discard_dead_letters,
         (Right.DISCARD,),
         "dead-letters/discard",
-        (Command("dead-letters discard", preset=_AT_A_TERMINAL),),
+        (
+            Command(
+                "dead-letters discard",
+                "Remove dead letters for good: by ID, a group, those that fit, or all.",
+                _AT_A_TERMINAL,
+            ),
+        ),
         is_act=True,
-        asks="Discard {n} for good?",
+        asks=_discard_many,
         noun="dead letter",
         verb="discarded",
         problems=(_UNKNOWN,),
@@ -429,6 +483,7 @@ ACTS = (
         replay_dead_letter,
         (Right.REPLAY,),
         "dead-letter/replay",
+        (Command("dead-letters replay"),),
         is_act=True,
         noun="dead letter",
         verb="replayed",
@@ -438,8 +493,9 @@ ACTS = (
         discard_dead_letter,
         (Right.DISCARD,),
         "dead-letter/discard",
+        (Command("dead-letters discard"),),
         is_act=True,
-        asks="Discard {id} for good?",
+        asks=_discard_one,
         noun="dead letter",
         verb="discarded",
         problems=(_UNKNOWN,),
@@ -467,7 +523,7 @@ ACTS = (
             ),
         ),
         is_act=True,
-        asks="Revoke {n} for good?",
+        asks=_revoke,
         noun="task",
         verb="revoked",
     ),
@@ -521,9 +577,9 @@ ACTS = (
     Operation(
         purge,
         (Right.OPERATE,),
-        commands=(Command("purge"),),
+        commands=(Command("purge", yes=("-f", "--force")),),
         is_act=True,
-        asks="Remove all messages of {queues}?",
+        asks=_purge,
     ),
     Operation(release, (Right.OPERATE,), commands=(Command("release"),), is_act=True),
 )

@@ -56,7 +56,7 @@ class Param:
             without ``_seconds``.
         option: the option's name, where it is not the parameter's.
         metavar: what the command line's help calls its value.
-        none_option: the option that says "none" for a required list.
+        none_option: the option that says "none" for a required list, and its help.
         is_repeated: the command line takes several, and does the act once for each.
         needs: the right that whoever gives it needs besides those of the operation.
         only: the fields of a filter that may be given; empty: all.
@@ -74,7 +74,7 @@ class Param:
     is_duration: bool = False
     option: str = ""
     metavar: str = ""
-    none_option: str = ""
+    none_option: tuple[str, ...] = ()
     is_repeated: bool = False
     needs: Right | None = None
     only: tuple[str, ...] = ()
@@ -116,11 +116,13 @@ class Command:
         name: below ``celery reliable``; of a group's with a space, as "dead-letters list".
         help: what it does; empty: as the operation says.
         preset: parameters that the command sets itself and does not offer.
+        yes: the options by which it does not ask.
     """
 
     name: str
     help: str = ""
     preset: Mapping[str, Any] = field(default_factory=dict)
+    yes: tuple[str, ...] = ("--yes",)
 
 
 @dataclass(frozen=True)
@@ -135,11 +137,11 @@ class Operation:
         path: its address in the HTTP API, below ``v1/``; empty: it has none.
         commands: several operations may share one: the parameters given say which is meant.
         is_act: it changes something.  Who does it is noted in the audit.
-        asks: what a person is asked before: "Revoke {n} for good?"; empty: nothing.  ``{n}`` stands
-            for how many the same call with ``dry_run`` has counted, with the `noun`, and any other
-            name for the parameter of that name.
+        asks: returns the question that a person is asked before.  It is called with what the
+            operation is run with, with what was given, and with what the same call with ``dry_run``
+            has counted; None: nobody is asked.
         asks_with: the parameter with which it asks; empty: it asks always.
-        noun: of what it acts on, for ``{n}`` and progress.
+        noun: of what it acts on, for people.
         verb: what has become of those: "revoked".
         problems: statuses of HTTP that it may end with beside those of every operation.
     """
@@ -149,7 +151,7 @@ class Operation:
     path: str = ""
     commands: tuple[Command, ...] = ()
     is_act: bool = False
-    asks: str = ""
+    asks: Callable[[Any, Mapping[str, Any], Any], str] | None = None
     asks_with: str = ""
     noun: str = ""
     verb: str = ""

@@ -84,14 +84,14 @@ class Filter:
     older_than_seconds: Annotated[
         float | None,
         Param(
-            "Only those older than so many seconds; a command takes 15m and 2h, too.",
+            "Older than this.",
             ge=0,
             le=1e10,
             is_duration=True,
         ),
     ] = None
     newer_than_seconds: Annotated[
-        float | None, Param("Only those newer than that.", ge=0, le=1e10, is_duration=True)
+        float | None, Param("Newer than this.", ge=0, le=1e10, is_duration=True)
     ] = None
     text: Annotated[str | None, Param("In name, exception or id.", max_length=1000)] = None
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from celery_reliable.exceptions import ReliableError
 from celery_reliable.ledger import Ledger, Look
@@ -17,6 +17,7 @@ from celery_reliable.model import State
 __all__ = ["BadCursor", "Kind", "Page", "Position", "TaskWalk", "Walk", "gathered"]
 
 T = TypeVar("T")
+P = TypeVar("P", bound="Page[Any]")
 
 #: Of an id; a longer one is of nobody's page.
 _LONGEST = 10_000
@@ -85,21 +86,19 @@ class Page(Generic[T]):
         object.__setattr__(self, "is_last", not self.cursor)
 
 
-def gathered(
-    read: Callable[[str, int], Page[T]], cursor: str, limit: int, seconds: float
-) -> Page[T]:
+def gathered(read: Callable[[str, int], P], cursor: str, limit: int, seconds: float) -> P:
     """Read page after page, each by its cursor and how many are wanted yet, until there are *limit*
     items, nothing follows, or *seconds* are over: with a filter one page may be short.
     """
     until = time.monotonic() + seconds
-    found: list[T] = []
+    found: list[Any] = []
     looked_at = 0
     while True:
         page = read(cursor, limit - len(found))
         found += page.items
         looked_at, cursor = looked_at + page.looked_at, page.cursor
         if page.is_last or len(found) >= limit or time.monotonic() > until:
-            return Page(tuple(found), cursor, looked_at)
+            return replace(page, items=tuple(found), looked_at=looked_at)
 
 
 class Kind(str, Enum):

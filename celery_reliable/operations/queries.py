@@ -124,7 +124,7 @@ def events(
     ] = "",
     since_seconds: Annotated[
         float | None,
-        Param("Only so old; a command takes 15m and 2h, too.", ge=0, le=1e10, is_duration=True),
+        Param("Only so old.", ge=0, le=1e10, is_duration=True),
     ] = None,
     limit: Limit = 50,
 ) -> Happened:
@@ -303,10 +303,35 @@ QUERIES = (
     Operation(events, _VIEW, "", (Command("events"),)),
     Operation(tasks, _VIEW, "tasks", (Command("tasks"),)),
     Operation(task, _VIEW, "task", (Command("show"),), problems=_UNKNOWN),
-    Operation(run, _VIEW, "run", (Command("run"),), problems=_UNKNOWN),
+    Operation(
+        run,
+        _VIEW,
+        "run",
+        (
+            Command(
+                "run",
+                "Show a run (`task.run_on`): its members, which worker each has, and what is "
+                "missing.\n\nWithout an ID those are listed that are not over, the latest first.",
+            ),
+        ),
+        problems=_UNKNOWN,
+    ),
     Operation(runs, _VIEW, "runs", (Command("run"),)),
     Operation(objects, _VIEW, "objects", (Command("objects"),)),
-    Operation(one_object, _VIEW, "object", (Command("objects"),)),
+    Operation(
+        one_object,
+        _VIEW,
+        "object",
+        (
+            Command(
+                "objects",
+                "List the objects that tasks have, each with its places, or show who has one and "
+                "who waits for it: who stands in its line in order, and then who tries again."
+                "\n\nAn object is named by its KEY, or by --task and --id; --task alone means a "
+                "task of which so many run at a time (at_most without object_id).",
+            ),
+        ),
+    ),
     Operation(workers, _VIEW, "workers", (Command("workers"),)),
     Operation(queues, _VIEW, "queues", (Command("queues"),)),
     Operation(orders, _VIEW, "orders", (Command("orders"),)),

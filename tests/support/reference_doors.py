@@ -38,6 +38,8 @@ def commands() -> str:
             pieces = " ".join(command.collect_usage_pieces(context))
             usage = f"reliable {' '.join(words)} {pieces}"
             text = f".. code-block:: text\n\n    {usage}\n\n{prose(command.help)}"
+            if command.epilog:
+                text += f"\n{prose(command.epilog)}"
             rows = [_option(context, one) for one in command.params if _is_option(one)]
         if rows:
             text += "\n" + table(["option", "meaning"], rows, "35 65")

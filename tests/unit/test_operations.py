@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import is_dataclass
 from datetime import datetime
 from enum import Enum
@@ -10,7 +9,7 @@ from typing import Any, get_origin
 
 import pytest
 
-from celery_reliable.operations import ACTS, QUERIES, Filter, Operation, Parameter, Right
+from celery_reliable.operations import ACTS, QUERIES, Filter, Operation, Right
 from celery_reliable.operations.cli import reliable
 from tests.support.reference_doors import walk
 
@@ -23,30 +22,6 @@ def test_every_command_is_an_operation_but_the_one_that_serves_metrics() -> None
     declared = {command.name for one in ALL for command in one.commands}
 
     assert {" ".join(words) for words, _ in walk(reliable, ())} == declared | {"metrics"}
-
-
-@each_operation
-def test_what_an_operation_declares_of_a_command_is_what_the_command_takes(
-    operation: Operation,
-) -> None:
-    """Until the command line is made from the list, nothing else keeps the two alike."""
-    commands = {" ".join(words): command for words, command in walk(reliable, ())}
-    for command in operation.commands:
-        options = {name: one for one in commands[command.name].params for name in one.opts}
-        arguments = [one for one in commands[command.name].params if one.name == one.opts[0]]
-        for one in operation.parameters:
-            for part in () if one.name in command.preset else one.parts or (one,):
-                if part.param.is_argument or (part.name == "id" and "--id" not in options):
-                    assert arguments, (command.name, part.name)
-                    continue
-                option = options[_option_of(part)]
-                is_off = part.default in (None, False, ())
-                assert is_off or part.is_required or option.default == part.default, part
-
-
-def _option_of(part: Parameter) -> str:
-    name = part.name.removesuffix("_seconds") if part.param.is_duration else part.name
-    return part.param.option or f"--{name.replace('_', '-')}"
 
 
 def test_no_two_operations_have_a_name_or_an_address_in_common() -> None:
@@ -83,9 +58,6 @@ def test_what_an_operation_says_of_its_parameters_is_true(operation: Operation) 
     for command in operation.commands:
         assert set(command.preset) <= names
     assert {operation.asks_with} - {""} <= names
-    asked = set(re.findall(r"{(\w+)}", operation.asks))
-    assert asked <= names | {"n"}
-    assert "n" not in asked or ("dry_run" in names and operation.noun)
     if operation.reports_progress:
         assert "dry_run" in names
         assert operation.noun

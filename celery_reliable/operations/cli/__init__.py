@@ -2,7 +2,7 @@
 
 Every command prints for people, or with ``--json`` the same for programs, on stdout.  What is wrong
 is one paragraph on stderr, and an exit code: 1; 2 when the command itself was not given as it
-should be; 3 when the ledger cannot be reached.
+should be; 3 when the ledger cannot be reached.  The commands are made from the list of operations.
 """
 
 from __future__ import annotations
@@ -12,22 +12,13 @@ from typing import Any
 import click
 from celery.bin.base import handle_preload_options
 
-from celery_reliable.operations.cli.acts import discard, replay
-from celery_reliable.operations.cli.events import audit, events
-from celery_reliable.operations.cli.fleet import (
-    metrics,
-    purge_command,
-    queues_command,
-    release_command,
-    run,
-    sweep,
-    workers,
-)
-from celery_reliable.operations.cli.letters import dead_letters
-from celery_reliable.operations.cli.orders import drain, orders, pause, resume, strike
-from celery_reliable.operations.cli.status import doctor, status
-from celery_reliable.operations.cli.task_acts import move, revoke, stop
-from celery_reliable.operations.cli.tasks import objects, show, tasks
+from celery_reliable.operations.acts import ACTS
+from celery_reliable.operations.cli.command import command_of
+from celery_reliable.operations.cli.events import FOLLOW, events
+from celery_reliable.operations.cli.layouts import tell
+from celery_reliable.operations.cli.metrics import metrics
+from celery_reliable.operations.cli.status import CHECK, EXIT_CODES, FAIL_LEVEL, doctor, status
+from celery_reliable.operations.queries import QUERIES
 
 __all__ = ["reliable"]
 
@@ -43,31 +34,21 @@ def reliable(ctx: click.Context, **_: Any) -> None:
     """
 
 
-for _command in (replay, discard):
-    dead_letters.add_command(_command)
-for _command in (
-    doctor,
-    status,
-    events,
-    tasks,
-    show,
-    revoke,
-    move,
-    stop,
-    pause,
-    strike,
-    drain,
-    resume,
-    orders,
-    run,
-    objects,
-    workers,
-    queues_command,
-    metrics,
-    dead_letters,
-    audit,
-    sweep,
-    release_command,
-    purge_command,
-):
-    reliable.add_command(_command)
+@reliable.group("dead-letters")
+def dead_letters() -> None:
+    """Tasks that were put aside: lost too often, failed for good, or not readable."""
+
+
+#: The commands that do more than to run an operation and to print its result.
+_MORE: dict[str, dict[str, Any]] = {
+    "status": {"carry_out": status, "options": CHECK, "epilog": EXIT_CODES["status"]},
+    "doctor": {"carry_out": doctor, "options": FAIL_LEVEL, "epilog": EXIT_CODES["doctor"]},
+    "events": {"carry_out": events, "options": FOLLOW},
+}
+
+_operations = [*QUERIES, *ACTS]
+for _name in dict.fromkeys(command.name for one in _operations for command in one.commands):
+    _called = [one for one in _operations if any(command.name == _name for command in one.commands)]
+    _group = dead_letters if _name.startswith("dead-letters ") else reliable
+    _group.add_command(command_of(_name, _called, tell, **_MORE.get(_name, {})))
+reliable.add_command(metrics)

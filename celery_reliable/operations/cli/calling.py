@@ -11,17 +11,18 @@ from celery import Celery
 
 from celery_reliable.exceptions import ConfigurationError, LedgerUnavailable, ReliableError
 from celery_reliable.log import logger
+from celery_reliable.operations.bulk import Unclear
 from celery_reliable.operations.desk import Desk
 from celery_reliable.operations.filters import BadFilter
+from celery_reliable.operations.queries import BadObject
 from celery_reliable.operations.queues import broker_errors
+from celery_reliable.operations.task_acts import CannotMove
 from celery_reliable.operations.words import printable
 
-__all__ = ["PATIENCE_SECONDS", "app_of", "as_json_option", "desk_of", "errors_told"]
+__all__ = ["app_of", "desk_of", "errors_told"]
 
 #: A person waits at the terminal: shorter than what tasks allow a Redis that is being restarted.
-PATIENCE_SECONDS = 3.0
-
-as_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+_PATIENCE_SECONDS = 3.0
 
 
 def app_of(ctx: click.Context) -> Celery:
@@ -56,6 +57,8 @@ def errors_told(ctx: click.Context) -> Iterator[None]:
         names = [name.removesuffix("_seconds").replace("_", "-") for name in exc.parts]
         options = ", ".join(f"--{name}" for name in names)
         raise click.UsageError(f"{options}: {exc.why}") from exc
+    except (BadObject, CannotMove, Unclear) as exc:
+        raise click.UsageError(printable(str(exc))) from exc
     except ReliableError as exc:
         # Each problem of a configuration is a line.
         keeps = "\n" if isinstance(exc, ConfigurationError) else ""
@@ -70,10 +73,12 @@ def errors_told(ctx: click.Context) -> Iterator[None]:
 
 
 @contextmanager
-def desk_of(ctx: click.Context, *, sees_arguments: bool = False) -> Iterator[Desk]:
+def desk_of(ctx: click.Context) -> Iterator[Desk]:
     """Open the desk of the command's app; errors are told as by `errors_told`."""
+    app = app_of(ctx)
+    # Whoever has a shell of the project may read its messages.
     with (
         errors_told(ctx),
-        Desk(app_of(ctx), patience_seconds=PATIENCE_SECONDS, sees_arguments=sees_arguments) as desk,
+        Desk(app, patience_seconds=_PATIENCE_SECONDS, sees_arguments=True) as desk,
     ):
         yield desk

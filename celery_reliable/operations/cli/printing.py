@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
-from celery_reliable.operations.views import LetterEntry, as_json
+from celery_reliable.operations.views import as_json
 from celery_reliable.operations.words import printable
 
 __all__ = [
-    "about_entry",
     "console_of",
-    "counted",
     "print_json",
     "print_list",
     "print_pairs",
-    "print_things",
     "shown",
     "to_second",
 ]
-
-T = TypeVar("T")
 
 _GAP = 2
 _INDENT = 4
@@ -33,19 +28,12 @@ _LEAST_WIDTH = 20
 
 
 def print_json(value: Any) -> None:
-    """Print a view, or an object that holds some, as JSON, in ASCII: the same in every locale.
-
-    A list is its ``items``, so that more can be told beside it.
-    """
+    """Print a view, or an object that holds some, as JSON, in ASCII: the same in every locale."""
     click.echo(json.dumps(as_json(value), indent=2))
 
 
-def console_of(ctx: click.Context, *, as_json: bool = False) -> Any:
-    """Return where tables go; None where JSON is printed.  Exits with 2 when the package that draws
-    tables is not installed.
-    """
-    if as_json:
-        return None
+def console_of(ctx: click.Context) -> Any:
+    """Return where tables go.  Exits with 2 when the package that draws them is not installed."""
     try:
         from rich.console import Console
     except ImportError:
@@ -54,13 +42,6 @@ def console_of(ctx: click.Context, *, as_json: bool = False) -> Any:
             'pip install "celery-reliable[cli]", or ask for --json.',
         ) from None
     return Console(no_color=bool(ctx.obj.no_color), highlight=False, markup=False, emoji=False)
-
-
-def counted(number: int, noun: str) -> str:
-    """Return "1 letter", "2 letters", "2 entries"."""
-    if number == 1:
-        return f"1 {noun}"
-    return f"{number} {noun[:-1]}ies" if noun == "entry" else f"{number} {noun}s"
 
 
 def to_second(when: datetime | None) -> str:
@@ -73,32 +54,6 @@ def shown(value: object) -> str:
     if value is None:
         return ""
     return value if isinstance(value, str) else json.dumps(value)
-
-
-def about_entry(one: LetterEntry) -> list[str]:
-    """Return what there is to say of a line of a history."""
-    return [
-        f"{name}: {value}"
-        for name, value in (("cause", one.cause), ("worker", one.worker))
-        if value
-    ]
-
-
-def print_things(
-    console: Any,
-    found: Sequence[T],
-    noun: str,
-    titles: Sequence[str],
-    row: Callable[[T], Sequence[str]],
-    about: Callable[[T], list[str]],
-) -> None:
-    """Print all that there are of something, and how many; without a *console* as JSON."""
-    if console is None:
-        print_json({"items": found})
-        return
-    if found:
-        print_list(console, titles, [row(one) for one in found], [about(one) for one in found])
-    click.echo(counted(len(found), noun))
 
 
 def print_pairs(console: Any, pairs: Sequence[tuple[str, str]]) -> None:

@@ -6,17 +6,16 @@ import shlex
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from types import TracebackType
 from typing import Any
 
 import click
 
 from celery_reliable.clock import span
-from celery_reliable.operations.views import Done, as_json
+from celery_reliable.operations.views import as_json
 
-__all__ = ["Progress", "interruptible", "repeated"]
+__all__ = ["Progress", "interruptible"]
 
 _EVERY_SECONDS = 1.0
 #: As a shell has it of a process that SIGINT has ended.
@@ -30,43 +29,35 @@ class Progress:
     """
 
     def __init__(self, verb: str, total: int | None) -> None:
-        self.last: Done | None = None
         self._count = 0
+        #: The parameters with which the same act goes on from here.
+        self._more: Mapping[str, Any] = {}
         self._verb = verb
         self._total = total
         self._began = time.monotonic()
         self._is_over = threading.Event()
-        # The act itself may sleep for long between two letters.
-        self._thread = threading.Thread(target=self._say, daemon=True)
         self._bar: Any = _bar() if sys.stderr.isatty() else None
-        self._task: Any = None
 
-    def __call__(self, done: Done) -> None:
-        """Take what has been done so far."""
-        self.last = done
-        self.reach(done.done + done.gone + done.failed)
+    def __call__(self, count: int, more: Mapping[str, Any]) -> None:
+        """Take how many the act has dealt with so far, and what leads on from there."""
+        self._count, self._more = count, more
 
-    def reach(self, count: int) -> None:
-        """Take how many of them the act has dealt with so far."""
-        self._count = count
-
-    def __enter__(self) -> Progress:
+    @contextmanager
+    def shown(self) -> Iterator[None]:
+        """Say it until this is over."""
+        task = None if self._bar is None else self._bar.add_task("", total=self._total)
+        # The act itself may sleep for long between two letters.
+        thread = threading.Thread(target=self._say, args=(task,), daemon=True)
         if self._bar is not None:
-            self._task = self._bar.add_task("", total=self._total)
             self._bar.start()
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._is_over.set()
-        self._thread.join()
-        if self._bar is not None:
-            self._bar.stop()
+        thread.start()
+        try:
+            yield
+        finally:
+            self._is_over.set()
+            thread.join()
+            if self._bar is not None:
+                self._bar.stop()
 
     @property
     def line(self) -> str:
@@ -79,35 +70,38 @@ class Progress:
             return said
         return f"{said}, {span(max(0, self._total - count) / rate)} left"
 
-    def _say(self) -> None:
+    @property
+    def command(self) -> str:
+        """The command that does the rest: the one that was given, with more options."""
+        more = [
+            word
+            for name, value in self._more.items()
+            for word in (f"--{name.replace('_', '-')}", str(as_json(value)))
+        ]
+        return f"celery {shlex.join([*sys.argv[1:], *more])}"
+
+    def _say(self, task: Any) -> None:
         while not self._is_over.wait(_EVERY_SECONDS):
             if self._bar is None:
                 click.echo(self.line, err=True)
             else:
-                self._bar.update(self._task, completed=self._count, description=self.line)
-
-    def to_go_on(self, limit: int | None) -> str:
-        """Return what was done, and the command that does the rest."""
-        more: list[str] = []
-        if self.last is not None:
-            more = ["--before", as_json(self.last.before)]
-            if limit is not None:
-                more += ["--limit", str(max(1, limit - self.last.done))]
-        return f"Interrupted: {self.line}. To go on:\n  {repeated(*more)}"
-
-
-def repeated(*more: str) -> str:
-    """Return the command that was given, with more options."""
-    return f"celery {shlex.join([*sys.argv[1:], *more])}"
+                self._bar.update(task, completed=self._count, description=self.line)
 
 
 @contextmanager
-def interruptible(told: Callable[[], str]) -> Iterator[None]:
-    """On Ctrl-C say what there is to say, and exit as what is interrupted does."""
+def interruptible(verb: str, total: int | None) -> Iterator[Progress]:
+    """Show the progress of what is done within.  On Ctrl-C say what leads on, and exit as what is
+    interrupted does.
+    """
+    progress = Progress(verb, total)
     try:
-        yield
+        with progress.shown():
+            yield progress
     except KeyboardInterrupt:
-        click.echo(told(), err=True)
+        click.echo(
+            f"Interrupted: {progress.line}; that stays so. To go on:\n  {progress.command}",
+            err=True,
+        )
         sys.exit(_INTERRUPTED)
 
 

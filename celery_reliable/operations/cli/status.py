@@ -10,21 +10,19 @@ from datetime import datetime
 from typing import Any
 
 import click
-from celery.bin.base import CeleryCommand
 
 from celery_reliable.clock import span
-from celery_reliable.doctor import Examination, examine
+from celery_reliable.doctor import Examination
 from celery_reliable.exceptions import ReliableError
-from celery_reliable.findings import Finding, Limits
-from celery_reliable.operations.cli.calling import PATIENCE_SECONDS, as_json_option, desk_of
-from celery_reliable.operations.cli.choosing import AGE, Duration
-from celery_reliable.operations.cli.printing import console_of, counted, print_json
-from celery_reliable.operations.desk import Desk
+from celery_reliable.findings import Finding
+from celery_reliable.operations.cli.calling import errors_told
+from celery_reliable.operations.cli.command import Call, Duration
+from celery_reliable.operations.cli.printing import console_of, print_json
 from celery_reliable.operations.status import RATES
 from celery_reliable.operations.views import FullStatus
-from celery_reliable.operations.words import at, printable
+from celery_reliable.operations.words import at, counted, printable
 
-__all__ = ["doctor", "status"]
+__all__ = ["CHECK", "EXIT_CODES", "FAIL_LEVEL", "doctor", "status"]
 
 _FOUND, _AWAY = 1, 3
 #: What counts with each --fail-level.
@@ -34,81 +32,55 @@ _FAILING = {
     "info": ("error", "warning", "info"),
     "never": (),
 }
+CHECK = (
+    click.Option(["--check"], is_flag=True, help="Only what is wrong; for probes."),
+    click.Option(["--watch"], is_flag=True, help="Show it again and again, until Ctrl-C."),
+    click.Option(
+        ["--interval"],
+        type=Duration(0.2),
+        default=2.0,
+        show_default=True,
+        help="Time between two looks with --watch.",
+    ),
+)
+FAIL_LEVEL = (
+    click.Option(
+        ["--fail-level"],
+        type=click.Choice(list(_FAILING)),
+        default="warning",
+        show_default=True,
+        help="The exit code is 1 for findings of this level, or worse.",
+    ),
+)
+EXIT_CODES = {
+    "status": "Exit codes: 0, and with --check nothing is wrong; 1, with --check: something is; "
+    "2, the command was not given as it should be; 3, the ledger cannot be reached.",
+    "doctor": "Exit codes: 0, nothing is wrong; 1, something is wrong (see --fail-level) or could "
+    "not be checked; 2, usage error; 3, the ledger cannot be reached.",
+}
 
 
-@click.command("status", cls=CeleryCommand)
-@click.option("--check", "is_check", is_flag=True, help="Only what is wrong; for probes.")
-@click.option(
-    "--max-age",
-    "oldest_seconds",
-    type=AGE,
-    default=Limits.oldest_seconds,
-    show_default=True,
-    help="For so long a task may wait in its queue: 90, 15m, 2h.",
-)
-@click.option(
-    "--recent",
-    "recent_seconds",
-    type=AGE,
-    default=Limits.recent_seconds,
-    show_default=True,
-    help="So long ago a death or a burial is still told: 90, 15m, 2h.",
-)
-@click.option(
-    "--max-run",
-    "run_seconds",
-    type=AGE,
-    default=Limits.run_seconds,
-    show_default=True,
-    help="For so long an attempt may run: 90, 15m, 2h.",
-)
-@click.option("--watch", is_flag=True, help="Show it again and again, until Ctrl-C.")
-@click.option(
-    "--interval",
-    type=Duration(0.2),
-    default=2.0,
-    show_default=True,
-    help="Time between two looks with --watch.",
-)
-@as_json_option
-@click.pass_context
-def status(
-    ctx: click.Context,
-    is_check: bool,
-    oldest_seconds: float,
-    recent_seconds: float,
-    run_seconds: float,
-    watch: bool,
-    interval: float,
-    as_json: bool,
-) -> None:
-    """Show what waits, what runs where, who sweeps, and what is wrong.
-
-    Exit codes: 0, and with --check nothing is wrong; 1, with --check: something is; 2, the command
-    was not given as it should be; 3, the ledger cannot be reached.
-    """
-    if watch and (as_json or is_check):
-        raise click.UsageError("--watch is for people: without --json and --check.")
-    limits = Limits(
-        oldest_seconds=oldest_seconds, recent_seconds=recent_seconds, run_seconds=run_seconds
-    )
-    console = console_of(ctx, as_json=as_json or is_check)
-    with desk_of(ctx) as desk:
-        if watch:
-            _watch(console, desk, limits, interval)
-            return
-        found = desk.status(limits)
+def status(call: Call) -> None:
+    """Print the status, once or again and again, or what is wrong alone."""
+    is_check = call.more["check"]
+    if call.more["watch"]:
+        if call.is_json or is_check:
+            raise click.UsageError("--watch is for people: without --json and --check.")
+        _watch(call)
+        return
+    console = None if call.is_json or is_check else console_of(call.ctx)
+    found = call.run()
     if is_check:
-        _print_findings(found.findings, as_json=as_json)
-        ctx.exit(_FOUND if any(one.severity != "info" for one in found.findings) else 0)
+        _print_findings(found.findings, is_json=call.is_json)
+        call.ctx.exit(_FOUND if any(one.severity != "info" for one in found.findings) else 0)
     if console is None:
         print_json(found)
     else:
         console.print(_drawn(found))
 
 
-def _print_findings(findings: Sequence[Finding], *, as_json: bool) -> None:
-    if as_json:
+def _print_findings(findings: Sequence[Finding], *, is_json: bool) -> None:
+    if is_json:
         print_json({"findings": findings})
         return
     for one in findings:
@@ -119,20 +91,21 @@ def _print_findings(findings: Sequence[Finding], *, as_json: bool) -> None:
         click.echo("Nothing is wrong.")
 
 
-def _watch(console: Any, desk: Desk, limits: Limits, interval: float) -> None:
+def _watch(call: Call) -> None:
     from rich.live import Live
     from rich.text import Text
 
+    console = console_of(call.ctx)
     try:
-        with Live(console=console, auto_refresh=False, transient=False) as live:
+        with call.opened() as desk, Live(console=console, auto_refresh=False) as live:
             while True:
                 try:
-                    drawn = _drawn(desk.status(limits))
+                    drawn = _drawn(call.operation.run(desk, call.given))
                 except ReliableError as exc:
                     # It may come back.
                     drawn = Text(printable(str(exc)))
                 live.update(drawn, refresh=True)
-                time.sleep(interval)
+                time.sleep(call.more["interval"])
     except KeyboardInterrupt:
         return
 
@@ -284,41 +257,19 @@ def _table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> Any:
     return table
 
 
-@click.command("doctor", cls=CeleryCommand)
-@as_json_option
-@click.option(
-    "--fail-level",
-    type=click.Choice(list(_FAILING)),
-    default="warning",
-    show_default=True,
-    help="The exit code is 1 for findings of this level, or worse.",
-)
-@click.option(
-    "--grace-seconds",
-    type=Duration(0.001),
-    help="How long the orchestrator waits from SIGTERM to SIGKILL.  [default: GRACE_SECONDS]",
-)
-@click.pass_context
-def doctor(ctx: click.Context, as_json: bool, fail_level: str, grace_seconds: float | None) -> None:
-    """Check settings, tasks, releases, servers and workers.
-
-    Each finding has a code (docs/reference/findings.rst), what happens if it is ignored, and a
-    remedy.
-
-    Exit codes: 0, nothing is wrong; 1, something is wrong (see --fail-level) or could not be
-    checked; 2, usage error; 3, the ledger cannot be reached.
-    """
-    try:
-        found = examine(ctx.obj.app, grace_seconds=grace_seconds, patience_seconds=PATIENCE_SECONDS)
-    except ReliableError as exc:
-        raise click.ClickException(printable(str(exc), keeps="\n")) from exc
-    if as_json:
+def doctor(call: Call) -> None:
+    """Print what the doctor finds."""
+    with errors_told(call.ctx):
+        # It imports the app's modules itself: that they cannot be imported is a finding.
+        found = call.operation.run(call.ctx.obj.app, call.given)
+    if call.is_json:
         print_json({"findings": found.findings})
     else:
         _print_examined(found)
-    if found.is_ledger_away and fail_level != "never":
-        ctx.exit(_AWAY)
-    ctx.exit(_FOUND if any(o.severity in _FAILING[fail_level] for o in found.findings) else 0)
+    failing = _FAILING[call.more["fail_level"]]
+    if found.is_ledger_away and failing:
+        call.ctx.exit(_AWAY)
+    call.ctx.exit(_FOUND if any(one.severity in failing for one in found.findings) else 0)
 
 
 def _print_examined(found: Examination) -> None:

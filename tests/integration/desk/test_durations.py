@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from celery_reliable.operations import Desk
 from celery_reliable.operations.cli import reliable
-from celery_reliable.operations.cli.choosing import Duration
+from celery_reliable.operations.cli.command import Duration
 from tests.integration.conftest import Project
 
 

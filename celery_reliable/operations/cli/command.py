@@ -1,0 +1,381 @@
+"""How a command is made of the operations that it calls: its options, the question that is asked
+first, the progress, and what it exits with.  What it prints for people is in `layouts`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from enum import Enum
+from functools import partial
+from typing import Any, get_origin
+
+import click
+from celery.bin.base import CeleryCommand
+from click.core import ParameterSource
+
+from celery_reliable.operations.audit import somebody
+from celery_reliable.operations.catalog import Command, Operation, Parameter
+from celery_reliable.operations.cli.calling import app_of, desk_of, errors_told
+from celery_reliable.operations.cli.printing import print_json
+from celery_reliable.operations.cli.progress import Progress, interruptible
+from celery_reliable.operations.pages import Page, gathered
+from celery_reliable.operations.views import Done, Groups, Moved, Revoked
+from celery_reliable.operations.words import parse_age, parse_time, printable
+
+__all__ = ["Call", "Duration", "Moment", "command_of"]
+
+#: For so long a person waits for a list of what fits, and for the count of what is meant.
+_LOOK_SECONDS, _COUNT_SECONDS = 2.0, 0.7
+#: The shortest time that Redis can tell.
+_LEAST_SECONDS = 0.001
+#: What makes an act exit with 1, though it has ended: it could not do all, or had nothing to do.
+_IS_WRONG: Mapping[type, Callable[[Any], object]] = {
+    Done: lambda found: found.failed or found.unsent,
+    Revoked: lambda found: found.failed or not found.done,
+    Moved: lambda found: found.refused or not found.done,
+}
+
+
+class Duration(click.ParamType):  # type: ignore[type-arg]
+    """Seconds, or a number and a unit: 90, 15m, 2h, 3d; from *least* to *most* seconds."""
+
+    name = "duration"
+
+    def __init__(self, least: float = 0.0, most: float = math.inf) -> None:
+        self._least, self._most = least, most
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> float:
+        """Return seconds."""
+        try:
+            seconds = value if isinstance(value, float) else parse_age(str(value))
+        except ValueError as exc:
+            self.fail(str(exc), param, ctx)
+        if not self._least <= seconds <= self._most:
+            most = "" if math.isinf(self._most) else f" and at most {self._most:g}"
+            self.fail(f"It is at least {self._least:g} seconds{most}.", param, ctx)
+        return seconds
+
+
+class Moment(click.ParamType):  # type: ignore[type-arg]
+    """A moment in ISO 8601; without a zone it is UTC."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> datetime:
+        """Return it."""
+        if isinstance(value, datetime):
+            return value
+        try:
+            return datetime.fromtimestamp(parse_time(str(value)) / 1000, timezone.utc)
+        except ValueError as exc:
+            self.fail(str(exc), param, ctx)
+
+
+class _Json(click.ParamType):  # type: ignore[type-arg]
+    """JSON of one type."""
+
+    def __init__(self, kind: Any) -> None:
+        self._kind = kind
+        self.name = "json list" if kind is list else "json object"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        """Return the value."""
+        if not isinstance(value, str):
+            return value
+        try:
+            found = json.loads(value)
+        except ValueError as exc:
+            self.fail(f"This is no JSON: {exc}", param, ctx)
+        if not isinstance(found, self._kind):
+            self.fail(f"This has to be a {self.name}.", param, ctx)
+        return found
+
+
+@dataclass
+class Call:
+    """A command that somebody has given.
+
+    Attributes:
+        ctx: click's context of it.
+        operation: the operation that its parameters mean.
+        given: the operation's parameters by their names.
+        more: the values of the command's other options, by their names.
+    """
+
+    ctx: click.Context
+    operation: Operation
+    given: dict[str, Any]
+    more: dict[str, Any]
+
+    @property
+    def is_json(self) -> bool:
+        """Whether JSON is printed."""
+        return bool(self.more["as_json"])
+
+    def opened(self) -> AbstractContextManager[Any]:
+        """Open what the operation is run with; errors are told as by `errors_told`."""
+        if self.operation.takes_app:
+            return nullcontext(app_of(self.ctx))
+        return desk_of(self.ctx)
+
+    def run(self) -> Any:
+        """Run the operation, after a question where it asks one, and return its result."""
+        with errors_told(self.ctx), self.opened() as opened:
+            if self.operation.reports_progress:
+                return self._act_on_many(opened)
+            self._ask(opened, None)
+            return self._look(opened) or self._do(opened, {})
+
+    def _do(self, opened: Any, more: Mapping[str, Any], progress: Progress | None = None) -> Any:
+        return self.operation.run(opened, {**self.given, **more}, by=somebody(), progress=progress)
+
+    def _look(self, opened: Any) -> Any:
+        """Return what is found while a person waits; None where it is found at once."""
+        kind = self.operation.result
+        if kind is Groups:
+            until = time.monotonic() + _LOOK_SECONDS
+            found: Groups = self._do(opened, {})
+            while not found.is_complete and time.monotonic() < until:
+                found = self._do(opened, {})
+            return found
+        if not issubclass(get_origin(kind) or kind, Page):
+            return None
+        defaults = {one.name: one.default for one in self.operation.parameters}
+        cursor, limit = ({**defaults, **self.given}[name] for name in ("cursor", "limit"))
+        return gathered(
+            lambda cursor, limit: self._do(opened, {"cursor": cursor, "limit": limit}),
+            cursor,
+            limit,
+            _LOOK_SECONDS,
+        )
+
+    @property
+    def _has_to_ask(self) -> bool:
+        operation = self.operation
+        if operation.asks is None or self.more.get("yes"):
+            return False
+        return not operation.asks_with or bool(self.given.get(operation.asks_with))
+
+    def _ask(self, opened: Any, meant: Any) -> None:
+        if self._has_to_ask:
+            assert self.operation.asks is not None
+            question = self.operation.asks(opened, self.given, meant)
+            click.confirm(printable(question), abort=True, err=True)
+
+    def _act_on_many(self, opened: Any) -> Any:
+        """Count what is meant, ask, and do it, with progress; it may be interrupted."""
+        operation, n_ids = self.operation, len(set(self.given.get("ids", ()))) or None
+        is_dry_run = self.given.get("dry_run", False)
+        meant = None
+        if is_dry_run or self._has_to_ask or not n_ids:
+            meant = self._counted(opened, n_ids)
+            if is_dry_run:
+                return meant
+            if self._has_to_ask and not meant.done and getattr(meant, "is_whole", True):
+                # What comes in this moment was not asked about.
+                return replace(meant, is_dry_run=False)
+            self._ask(opened, meant)
+        total = n_ids or (meant.done if meant and meant.is_whole else None)
+        with interruptible(operation.verb, total) as progress:
+            return self._do(opened, {}, progress)
+
+    def _counted(self, opened: Any, n_ids: int | None) -> Any:
+        """Return what a dry run counts while a person waits."""
+        can_be_long = any(one.name == "seconds" for one in self.operation.parameters)
+        more = {"seconds": _COUNT_SECONDS} if can_be_long else {}
+        with interruptible("looked at", n_ids) as progress:
+            found = self._do(opened, {**more, "dry_run": True}, progress)
+        # All that is meant by a limit was found.
+        return replace(found, is_whole=True) if found.done == self.given.get("limit") else found
+
+
+def command_of(
+    name: str,
+    operations: Iterable[Operation],
+    tell: Callable[[Any, Call], None],
+    *,
+    carry_out: Callable[[Call], None] | None = None,
+    options: Sequence[click.Option] = (),
+    epilog: str = "",
+) -> click.Command:
+    """Return the command with this name.
+
+    Args:
+        name: as the list of operations has it.
+        operations: that it calls: of these the one with the fewest parameters that takes all that
+            is given.
+        tell: prints a result for people.
+        carry_out: runs the call and prints, where that is more.
+        options: that are no parameters of an operation.
+        epilog: of its help.
+    """
+    known = [
+        (operation, command)
+        for operation in sorted(operations, key=lambda one: len(one.parameters))
+        for command in operation.commands
+        if command.name == name
+    ]
+    options = [*options, *_common(known)]
+    parameters = _offered(known)
+
+    def callback(ctx: click.Context, /, **values: Any) -> None:
+        more = {str(one.name): values.pop(str(one.name)) for one in options}
+        given = {
+            one: value
+            for one, value in values.items()
+            if ctx.get_parameter_source(one) is not ParameterSource.DEFAULT
+        }
+        for operation, command in known:
+            if (taken := _taken(operation, command, given)) is not None:
+                call = Call(ctx, operation, {**taken, **command.preset}, more)
+                break
+        else:
+            said = (f"--{one.replace('_', '-')}" for one in given)
+            raise click.UsageError(f"These do not go together: {', '.join(said)}.")
+        (carry_out or partial(_carry_out, tell))(call)
+
+    made: click.Command = CeleryCommand(
+        name.rpartition(" ")[2],
+        callback=click.pass_context(callback),
+        params=[*parameters, *options],
+        help=next((one.help for _, one in known if one.help), known[-1][0].about),
+        epilog=epilog,
+    )
+    return made
+
+
+def _carry_out(tell: Callable[[Any, Call], None], call: Call) -> None:
+    """Run the operation, for each of several things where it is repeated, and print the results."""
+    names = [one.name for one in call.operation.parameters if one.param.is_repeated]
+    several = [{names[0]: one} for one in call.given[names[0]]] if names else [{}]
+    found, problems = [], []
+    for given in several:
+        try:
+            found.append(replace(call, given={**call.given, **given}).run())
+        except click.UsageError:
+            raise
+        except click.ClickException as exc:
+            if not names or exc.exit_code != 1:
+                raise
+            # It keeps no other from being dealt with.
+            problems.append(exc.message)
+            continue
+        if not call.is_json:
+            tell(found[-1], call)
+    if call.is_json:
+        print_json({"items": [one for each in found for one in each.items]} if names else found[0])
+    if problems:
+        raise click.ClickException("\n".join(problems))
+    if any(_IS_WRONG.get(type(one), bool)(one) for one in found if type(one) in _IS_WRONG):
+        call.ctx.exit(1)
+
+
+def _common(known: Sequence[tuple[Operation, Command]]) -> list[click.Option]:
+    """Return the options that every command has, and those that every one has that asks."""
+    found = [click.Option(["--json", "as_json"], is_flag=True, help="Print JSON, for programs.")]
+    if any(operation.asks for operation, _ in known):
+        names = known[0][1].yes
+        found.insert(0, click.Option([*names, "yes"], is_flag=True, help="Do not ask."))
+    return found
+
+
+def _offered(known: Sequence[tuple[Operation, Command]]) -> list[click.Parameter]:
+    """Return an argument or an option for each parameter of any of these operations."""
+    offered: dict[str, click.Parameter] = {}
+    for operation, command in reversed(known):
+        for one in operation.parameters:
+            if one.name in command.preset or (one.name == "id" and "ids" in offered):
+                continue
+            for part in one.parts or (one,):
+                is_required = part.is_required and len(known) == 1
+                offered.setdefault(part.name, _option(part, is_required))
+            if one.param.none_option:
+                option, about = one.param.none_option
+                flag = f"no_{one.name}"
+                offered[flag] = click.Option([option, flag], is_flag=True, help=about)
+    return list(offered.values())
+
+
+def _option(one: Parameter, is_required: bool) -> click.Parameter:
+    param, kind = one.param, _type(one)
+    is_several = get_origin(one.type) is tuple or param.is_repeated
+    if param.is_argument:
+        return click.Argument(
+            [one.name],
+            nargs=-1 if is_several else 1,
+            required=is_required,
+            metavar=param.metavar if is_required or "[" in param.metavar else f"[{param.metavar}]",
+            type=kind,
+        )
+    name = one.name.removesuffix("_seconds") if param.is_duration else one.name
+    default = one.default.value if _is_enum(one.type) and one.default else one.default
+    has_default = one.default not in (None, False, ()) and not one.is_required
+    return click.Option(
+        [*(param.option or f"--{name.replace('_', '-')}").split(), one.name],
+        type=kind,
+        is_flag=one.type is bool,
+        multiple=is_several,
+        default=default if has_default else None,
+        show_default=has_default and one.default != "",
+        required=is_required and not param.none_option,
+        help=param.help.replace(".", ": 90, 15m, 2h.", 1) if param.is_duration else param.help,
+    )
+
+
+def _type(one: Parameter) -> Any:
+    param = one.param
+    least = param.ge if param.gt is None else _LEAST_SECONDS
+    if param.choices:
+        return click.Choice(param.choices)
+    if _is_enum(one.type):
+        return click.Choice([each.value for each in one.type])
+    if param.is_duration:
+        return Duration(least or 0, math.inf if param.le is None else param.le)
+    if one.type is int:
+        # As many as somebody wants: a page of the API has a limit, a list at a terminal has many.
+        return click.IntRange(min=None if least is None else int(least))
+    if one.type is float:
+        return click.FloatRange(param.ge, param.le)
+    if one.type is datetime:
+        return Moment()
+    kind = get_origin(one.type) or one.type
+    return _Json(kind) if kind in (list, dict) else kind if kind is bool else str
+
+
+def _is_enum(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Enum)
+
+
+def _taken(
+    operation: Operation, command: Command, given: Mapping[str, Any]
+) -> dict[str, Any] | None:
+    """Return what was given as this operation takes it; None if it takes not all of it, or needs
+    more.
+    """
+    left, taken = dict(given), {}
+    for one in operation.parameters:
+        if one.name in command.preset:
+            continue
+        if one.name == "id" and len(left.get("ids", ())) == 1:
+            (left["id"],) = left.pop("ids")
+        none = left.pop(f"no_{one.name}", None)
+        if one.parts:
+            values = {part.name: left.pop(part.name) for part in one.parts if part.name in left}
+            taken[one.name] = one.type(**values)
+        elif one.name in left and none is None:
+            value = left.pop(one.name)
+            taken[one.name] = one.type(value) if _is_enum(one.type) else value
+        elif none:
+            taken[one.name] = ()
+        elif one.param.none_option:
+            option = f"--{one.name.replace('_', '-')}"
+            raise click.UsageError(f"Say {option}, or {one.param.none_option[0]}.")
+        elif one.is_required:
+            return None
+    return None if left else taken

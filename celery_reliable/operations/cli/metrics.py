@@ -1,0 +1,55 @@
+"""The command that serves metrics to Prometheus."""
+
+from __future__ import annotations
+
+import threading
+
+import click
+from celery.bin.base import CeleryCommand
+
+from celery_reliable.operations.cli.calling import app_of, errors_told
+from celery_reliable.operations.metrics import registry_of
+
+__all__ = ["metrics"]
+
+
+@click.command("metrics", cls=CeleryCommand)
+@click.option(
+    "--port",
+    type=click.IntRange(min=0, max=65535),
+    default=9809,
+    show_default=True,
+    help="0: any that is free.",
+)
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    help="Where to listen; whoever can connect can read the names of tasks and queues.",
+)
+@click.option(
+    "--rows",
+    is_flag=True,
+    help="With each scrape ask the project's databases too, for rows whose task is open: one "
+    "query for each model, over an index and at most 10 000 rows.",
+)
+@click.pass_context
+def metrics(ctx: click.Context, port: int, host: str, rows: bool) -> None:
+    """Serve the metrics of the fleet to Prometheus, until it is ended.
+
+    With PROMETHEUS_MULTIPROC_DIR also what processes count that share it.
+    """
+    with errors_told(ctx):
+        registry = registry_of(app_of(ctx), rows=rows)
+    from prometheus_client import start_http_server
+
+    try:
+        server, thread = start_http_server(port, addr=host, registry=registry)
+    except OSError as exc:
+        raise click.ClickException(f"Cannot listen on {host}:{port}: {exc.strerror}.") from exc
+    click.echo(f"Serving metrics on http://{host}:{server.server_port}/metrics")
+    try:
+        threading.Event().wait()
+    except KeyboardInterrupt:
+        server.shutdown()
+        thread.join()
