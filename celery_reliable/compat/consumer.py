@@ -10,7 +10,7 @@ from typing import Any
 from celery.worker.consumer.control import Control
 from celery.worker.control import Panel
 
-from celery_reliable.compat.relied import Either, Kept, Name, Part, Used, relies_on
+from celery_reliable.compat.relied import Behaviour, Kept, Name, Part, Used, relies_on
 
 __all__ = [
     "QueuesHeldBack",
@@ -78,11 +78,14 @@ def decode_errors_by(c: Any, on_decode_error: Callable[[Any, Exception], None]) 
 
 
 @relies_on(
-    Either(
-        (
-            Name(f"{_CONSUMER}.call_soon_ack", takes=("p",), used_by=_HANDLER),
-            Name(f"{_CONSUMER}.call_soon", takes=("p",), used_by=_HANDLER),
-        )
+    Behaviour(
+        "an acknowledgement is scheduled by call_soon_ack(p), or by call_soon(p)",
+        lambda: (
+            not all(
+                Name(f"{_CONSUMER}.{name}", takes=("p",), used_by=_HANDLER).fault()
+                for name in ("call_soon_ack", "call_soon")
+            )
+        ),
     ),
     Used(by=_HANDLER, name="ack_log_error"),
     Used(by=_HANDLER, name="reject_log_error"),

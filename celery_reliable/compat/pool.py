@@ -17,7 +17,6 @@ __all__ = [
     "end_what_does_not_start",
     "flush_before_reassigning",
     "futures_of",
-    "hear_of_ends",
     "keep_handed_jobs",
     "n_processes_up",
     "process_ids_of",
@@ -207,60 +206,6 @@ def keep_handed_jobs(pool: Any) -> None:
 def _is_handed(job: Any) -> bool:
     # Jobs of other kinds, such as maps, have no such attribute.
     return getattr(job, "_write_to", None) is not None
-
-
-@relies_on(
-    Name(
-        f"{_ASYNC}._track_child_process",
-        takes=("proc", "hub"),
-        used_by=f"{_ASYNC}.register_with_event_loop",
-    ),
-    Used(by=f"{_ASYNC}._track_child_process", name="_sentinel_poll"),
-    Used(by=f"{_ASYNC}._untrack_child_process", name="_sentinel_poll"),
-    part=Part.PREFORK,
-    is_promise=False,
-)
-def hear_of_ends(pool: Any) -> bool:
-    """Let a started pool of processes hear of the end of one when it can be waited for.  Call this
-    before the event loop begins; a second time changes nothing.  False where it does not: in other
-    pools, and where the system has no descriptors of processes (Linux has).
-
-    The pool waits for the end of a pipe that the process has inherited.  That ends a moment before
-    the process has: then the pool looks too early, and not again until its next timer.  And it does
-    not end while anything else lives that the process has forked.
-
-    Replaces ``AsynPool._track_child_process`` of this one pool, so that ``_sentinel_poll`` of a
-    process is a descriptor of the process.  Checked on Celery 5.6.3 and 5.7.0.  Without it one of
-    two deaths is heard of up to half a second later.
-    """
-    from celery.concurrency.asynpool import AsynPool
-
-    processes = billiards(pool)
-    if not isinstance(processes, AsynPool) or not _has_descriptors():
-        return False
-    if "_track_child_process" in vars(processes):
-        return True
-    track = processes._track_child_process
-
-    def track_process(process: Any, hub: Any) -> None:
-        if not hasattr(process, "_sentinel_poll"):
-            with suppress(OSError):
-                process._sentinel_poll = os.pidfd_open(process.pid)
-        track(process, hub)
-
-    processes._track_child_process = track_process
-    return True
-
-
-def _has_descriptors() -> bool:
-    """Whether processes can have descriptors: not each kernel, nor each sandbox, allows it."""
-    if not hasattr(os, "pidfd_open"):
-        return False
-    try:
-        os.close(os.pidfd_open(os.getpid()))
-    except OSError:
-        return False
-    return True
 
 
 @relies_on(

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 __all__ = [
     "HOOKS",
     "Behaviour",
-    "Either",
     "Hook",
     "Kept",
     "Name",
@@ -128,18 +127,6 @@ class Used:
         """Return what is wrong with it: it is not used there."""
         is_used = _is_used(self.name, self.by)
         return "" if is_used else f"there is no use of {self.name} in {_dotted(self.by)}"
-
-
-@dataclass(frozen=True)
-class Either:
-    """Names of which one must exist. Which one depends on the release."""
-
-    names: tuple[Name, ...]
-
-    def fault(self) -> str:
-        """Return what is wrong with it: that none of them is there."""
-        faults = [one.fault() for one in self.names]
-        return "" if "" in faults else ", and ".join(faults)
 
 
 @dataclass(frozen=True)

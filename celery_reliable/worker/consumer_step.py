@@ -20,7 +20,7 @@ from celery_reliable.compat.consumer import (
     raise_prefetch_count,
 )
 from celery_reliable.compat.kombu import held_tags
-from celery_reliable.compat.pool import hear_of_ends, write_now
+from celery_reliable.compat.pool import write_now
 from celery_reliable.compat.request import fetched_requests, running_requests
 from celery_reliable.log import logger
 from celery_reliable.message import task_id_of
@@ -35,8 +35,8 @@ __all__ = ["ConsumerStep"]
 
 #: How often the main loop notes that it turns; STALL_SECONDS is compared with that.
 _TURN_SECONDS = 1.0
-#: How often the pool is asked for dead children where it does not hear of each: otherwise one of
-#: two is noticed by Celery's own timer only, every 5 s.
+#: How often the pool is asked for dead children.  A process closes its pipe a moment before it has
+#: ended: then Celery looks too early, and not again until its own timer, every 5 s.
 _CHILDREN_SECONDS = 0.5
 #: How often the unacked hash is compared with what the worker holds.
 _RECONCILE_SECONDS = 5.0
@@ -98,7 +98,7 @@ class ConsumerStep(bootsteps.StartStopStep):
         step.is_connecting = False
         c.timer.call_repeatedly(_TURN_SECONDS, self._turn, (c, step))
         # Without an event loop billiard looks by a thread of its own, and may not be called by two.
-        if step.pool_name == "prefork" and c.hub is not None and not hear_of_ends(c.pool):
+        if step.pool_name == "prefork" and c.hub is not None:
             c.timer.call_repeatedly(_CHILDREN_SECONDS, c.pool.maintain_pool)
         step.orders.begin(c)
         c.timer.call_repeatedly(_ORDERS_SECONDS, self._heed, (c, step))

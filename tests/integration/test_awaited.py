@@ -155,8 +155,25 @@ def test_a_result_is_found_that_was_stored_before_anybody_waited(
     result = project.send("work", 0)
     store(result, "stored")
     assert way(result) == "stored"
-    # What has ended is asked for, and not subscribed to.
-    assert calls(project.redis, "subscribe")["subscribe"] == 0
+    wait_for(lambda: not channels(project), SECONDS, "the end of the subscription")
+
+
+def test_a_result_is_found_of_which_the_subscription_came_too_late(
+    project: Project, store: Store
+) -> None:
+    result, stored = project.send("work", 0), project.send("work", 0)
+    store(stored, "stored")
+    keys = [f"celery-task-meta-{one.id}" for one in (result, stored)]
+
+    def store_it() -> None:
+        wait_for(lambda: waiting(project, result), SECONDS, "the subscription")
+        client = project.app.backend.client
+        # Nobody is told of it.
+        client.set(keys[0], client.get(keys[1]).replace(stored.id.encode(), result.id.encode()))
+
+    end = in_thread(store_it)
+    assert _get(result) == "stored"
+    assert end() is None
 
 
 @pytest.mark.parametrize("way", WAYS)

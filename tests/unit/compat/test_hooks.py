@@ -22,7 +22,6 @@ from celery_reliable.compat import relied
 from celery_reliable.compat.relied import (
     HOOKS,
     Behaviour,
-    Either,
     Hook,
     Kept,
     Name,
@@ -114,9 +113,6 @@ def _spoilt(monkeypatch: pytest.MonkeyPatch, one: Relied) -> Relied:
         _set_no_more(monkeypatch, one.path)
     elif isinstance(one, Used):
         _rewrite(monkeypatch, one.by)
-    elif isinstance(one, Either):
-        for name in {each.path for each in one.names}:
-            _remove(monkeypatch, name)
     else:
         assert isinstance(one, Behaviour)
         return Behaviour(one.what, lambda: False)
@@ -125,8 +121,6 @@ def _spoilt(monkeypatch: pytest.MonkeyPatch, one: Relied) -> Relied:
 
 def _called(one: Relied) -> str:
     """Return what somebody has to be told of it."""
-    if isinstance(one, Either):
-        return _called(one.names[0])
     if isinstance(one, Used):
         return one.name
     return one.what if isinstance(one, Behaviour) else one.path.replace(":", ".")
@@ -204,8 +198,7 @@ WRAPPERS = {
 def _measure(monkeypatch: pytest.MonkeyPatch, hook: Hook, wrap: Callable[[Any], Any]) -> None:
     """Put something before each function that a hook's checks may look at."""
     for one in hook.relied:
-        names = one.names if isinstance(one, Either) else (one,)
-        for path in {getattr(each, at, "") for each in names for at in ("path", "used_by", "by")}:
+        for path in {getattr(one, at, "") for at in ("path", "used_by", "by")}:
             if path and not path.startswith("logging:"):
                 owner, name = _members(path)
                 members = [name] if isinstance(one, Name | Used) else list(vars(owner))
