@@ -205,6 +205,7 @@ class UnknownDeadLetter(ReliableError, LookupError):
 
     task_id: str | None = None
 
+
 def said(error: object) -> str:
     """Return what an exception says, also when its own `__str__` raises."""
     try:

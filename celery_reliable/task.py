@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from celery import Celery
@@ -39,11 +38,10 @@ from celery_reliable.options import (
 from celery_reliable.publishing import (
     TWINS,
     add_twins,
-    fresh_id,
+    calling,
     instead_of,
     is_member,
     run_on,
-    unique_publication,
 )
 
 __all__ = ["ReliableTask"]
@@ -303,17 +301,11 @@ class ReliableTask(BoundTask):
             _check_if_exists(self, task_id, options)
         is_chosen = task_id is not None and not is_member(options)
         task_id = id_as_text(task_id) if task_id else uuid()
-        alone: AbstractContextManager[None] = nullcontext()
-        if is_unique(self) and not link and not is_member(options):
-            alone = unique_publication(task_id)
-        token = fresh_id.set("" if is_chosen else task_id)
-        try:
-            with alone:
-                return super().apply_async(
-                    args, kwargs, task_id, producer, link, link_error, shadow, **options
-                )
-        finally:
-            fresh_id.reset(token)
+        is_alone = is_unique(self) and not link and not is_member(options)
+        with calling(task_id, is_fresh=not is_chosen, is_unique=is_alone):
+            return super().apply_async(
+                args, kwargs, task_id, producer, link, link_error, shadow, **options
+            )
 
     def run_on(
         self,

@@ -8,10 +8,9 @@ from celery_reliable.publishing.carriers import CARRIERS, TWINS, add_twins
 from celery_reliable.publishing.errors import NotPublished, PublishUnknown
 from celery_reliable.publishing.placement import at_home, placed, placed_member
 from celery_reliable.publishing.publication import (
-    fresh_id,
+    calling,
     instead_of,
     is_member,
-    unique_publication,
 )
 from celery_reliable.publishing.resending import (
     let_through,
@@ -31,7 +30,7 @@ __all__ = [
     "PublishUnknown",
     "add_twins",
     "at_home",
-    "fresh_id",
+    "calling",
     "install",
     "install_everywhere",
     "instead_of",
@@ -43,5 +42,4 @@ __all__ = [
     "send_all_stored",
     "send_stored",
     "step_up",
-    "unique_publication",
 ]

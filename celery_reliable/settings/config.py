@@ -200,7 +200,7 @@ class ReliableConfig:
         return self.lease_seconds / 4
 
     lease_ms = _InMs("lease_seconds")
-    #: 0: no witness.
+    # 0: no witness.
     witness_ms = _InMs("witness_seconds")
     sweep_ms = _InMs("sweep_seconds")
     queued_ms = _InMs("queued_seconds")
