@@ -132,18 +132,6 @@ def _counts_losses(request: Any) -> bool:
     return issubclass(found, ReliableRequest)
 
 
-def _check_if_exists(task: Any, task_id: str | None, options: dict[str, Any]) -> None:
-    """Refuse `if_exists` of a call where it means nothing.  Raises ConfigurationError."""
-    how = options.get("if_exists")
-    if how is None:
-        return
-    if is_member(options):
-        # Somebody waits for the very id of a canvas's member.
-        del options["if_exists"]
-    else:
-        check_if_exists(task.name, how, has_id=task_id is not None, is_unique=is_unique(task))
-
-
 class _Shown:
     """A property that a user may assign to: after `self.attempt = ...` the instance has that value.
 
@@ -298,7 +286,10 @@ class ReliableTask(BoundTask):
             self.bind(self.app)
         if options:
             check_call(self, options)
-            _check_if_exists(self, task_id, options)
+            if is_member(options):
+                # Somebody waits for the very id of a canvas's member.
+                options.pop("if_exists", None)
+            check_if_exists(self, options, has_id=task_id is not None)
         is_chosen = task_id is not None and not is_member(options)
         task_id = id_as_text(task_id) if task_id else uuid()
         is_alone = is_unique(self) and not link and not is_member(options)

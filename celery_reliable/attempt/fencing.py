@@ -104,6 +104,11 @@ def time_to_run(task: Any, attempt: RunningAttempt, seconds: float) -> Iterator[
     done = threading.Event()
     context, claim = copy_context(), attempt.claim
 
+    def tell(left: float) -> None:
+        events.task_running_out(
+            task=task, task_id=claim.task_id, attempt=claim.attempt, seconds_left=left
+        )
+
     def watch() -> None:
         warned: float | None = None
         while True:
@@ -112,13 +117,7 @@ def time_to_run(task: Any, attempt: RunningAttempt, seconds: float) -> Iterator[
             left = deadline - clock.now()
             if left <= notice and warned != deadline:
                 warned = deadline
-                context.run(
-                    events.task_running_out,
-                    task=task,
-                    task_id=claim.task_id,
-                    attempt=claim.attempt,
-                    seconds_left=left,
-                )
+                context.run(tell, left)
             if done.wait(_LOOK_SECONDS if warned == deadline else max(left - notice, 0.01)):
                 return
 

@@ -16,6 +16,7 @@ from celery_reliable.exceptions import ConfigurationError
 from celery_reliable.settings.values import (
     Rule,
     did_you_mean,
+    misfits,
     or_none,
     seconds,
     shown_value,
@@ -215,11 +216,10 @@ class ReliableConfig:
         return f"{type(self).__name__}({values})"
 
     def _value_problems(self) -> Iterator[str]:
-        for item in fields(self):
-            value = getattr(self, item.name)
-            if expected := item.metadata["rule"](value):
-                shown = shown_value(item.name, value)
-                yield f"{item.name.upper()} is {shown}: expected {expected}."
+        rules = {item.name: item.metadata["rule"] for item in fields(self)}
+        given = {name: getattr(self, name) for name in rules}
+        for name, value, expected in misfits(rules, given):
+            yield f"{name.upper()} is {shown_value(name, value)}: expected {expected}."
 
 
 def _combination_problems(config: ReliableConfig) -> Iterator[str]:
