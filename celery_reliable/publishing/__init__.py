@@ -15,7 +15,6 @@ from celery_reliable.publishing.publication import (
 from celery_reliable.publishing.resending import (
     let_through,
     resend,
-    send_all_stored,
     send_stored,
     step_up,
 )
@@ -39,7 +38,6 @@ __all__ = [
     "placed_member",
     "resend",
     "run_on",
-    "send_all_stored",
     "send_stored",
     "step_up",
 ]
