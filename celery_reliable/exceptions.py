@@ -11,6 +11,7 @@ answer of the ledger.
 from __future__ import annotations
 
 import inspect
+from dataclasses import InitVar, dataclass
 from datetime import datetime
 
 __all__ = [
@@ -32,19 +33,23 @@ __all__ = [
 ]
 
 
+@dataclass(eq=False, repr=False)
 class ReliableError(Exception):
     """Something that celery_reliable does for a task went wrong."""
 
-    def __init__(self, message: str | None = None) -> None:
+    message: InitVar[str | None] = None
+
+    def __post_init__(self, message: str | None) -> None:
         super().__init__(self._default_message() if message is None else message)
 
     @classmethod
     def _default_message(cls) -> str:
-        # Docstrings are gone under `python -OO`, and a subclass of the user's may have none.
+        # A subclass of the user's may have no docstring.
         paragraph = (inspect.getdoc(cls) or cls.__name__).partition("\n\n")[0]
         return " ".join(paragraph.split())
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class ConfigurationError(ReliableError):
     """The settings of celery_reliable, or of a reliable task, cannot work.
 
@@ -54,15 +59,16 @@ class ConfigurationError(ReliableError):
 
     problems: tuple[str, ...] = ()
 
-    def __init__(self, message: str | None = None, *, problems: tuple[str, ...] = ()) -> None:
-        super().__init__(message)
-        self.problems = problems or ((message,) if message else ())
+    def __post_init__(self, message: str | None) -> None:
+        super().__post_init__(message)
+        self.problems = self.problems or ((message,) if message else ())
 
 
 class ConfigurationWarning(UserWarning):
     """Something about a task is probably not meant as it was written."""
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class ObjectIdError(ReliableError, ValueError):
     """The arguments of a call do not give the object id that the task asks for.
 
@@ -72,11 +78,8 @@ class ObjectIdError(ReliableError, ValueError):
 
     task_name: str | None = None
 
-    def __init__(self, message: str | None = None, *, task_name: str | None = None) -> None:
-        super().__init__(message)
-        self.task_name = task_name
 
-
+@dataclass(eq=False, repr=False, kw_only=True)
 class ObjectBusy(ReliableError):
     """Another task holds this object, and the task is set to fail in that case.
 
@@ -85,22 +88,16 @@ class ObjectBusy(ReliableError):
         holder: the id of the task that held it at that moment; it may have ended since.
     """
 
-    object_id: str | None = None
+    object_id: object = None
     holder: str | None = None
 
-    def __init__(
-        self,
-        message: str | None = None,
-        *,
-        object_id: object = None,
-        holder: str | None = None,
-    ) -> None:
-        super().__init__(message)
+    def __post_init__(self, message: str | None) -> None:
+        super().__post_init__(message)
         # As text: the exception travels to the result backend, and not every id can.
-        self.object_id = None if object_id is None else str(object_id)
-        self.holder = holder
+        self.object_id = None if self.object_id is None else str(self.object_id)
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class LedgerUnavailable(ReliableError):
     """The ledger's Redis could not be reached, or did not answer in time.
 
@@ -115,14 +112,8 @@ class LedgerUnavailable(ReliableError):
     operation: str | None = None
     is_undone: bool = False
 
-    def __init__(
-        self, message: str | None = None, *, operation: str | None = None, is_undone: bool = False
-    ) -> None:
-        super().__init__(message)
-        self.operation = operation
-        self.is_undone = is_undone
 
-
+@dataclass(eq=False, repr=False, kw_only=True)
 class LedgerRefused(ReliableError):
     """The ledger's Redis answered with an error instead of executing the command.
 
@@ -137,17 +128,6 @@ class LedgerRefused(ReliableError):
     operation: str | None = None
     reply: str | None = None
 
-    def __init__(
-        self,
-        message: str | None = None,
-        *,
-        operation: str | None = None,
-        reply: str | None = None,
-    ) -> None:
-        super().__init__(message)
-        self.operation = operation
-        self.reply = reply
-
 
 class LedgerForbidden(LedgerRefused):
     """The ledger's Redis does not let its user run a command, or name a key.
@@ -157,6 +137,7 @@ class LedgerForbidden(LedgerRefused):
     """
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class NotPublished(ReliableError):
     """The task was not published: the broker or the ledger's Redis is away or may not write.
 
@@ -169,11 +150,8 @@ class NotPublished(ReliableError):
 
     task_id: str | None = None
 
-    def __init__(self, message: str | None = None, *, task_id: str | None = None) -> None:
-        super().__init__(message)
-        self.task_id = task_id
 
-
+@dataclass(eq=False, repr=False, kw_only=True)
 class PublishUnknown(ReliableError):
     """Sending the task failed and its record could not be withdrawn: it may run or not.
 
@@ -186,11 +164,8 @@ class PublishUnknown(ReliableError):
 
     task_id: str | None = None
 
-    def __init__(self, message: str | None = None, *, task_id: str | None = None) -> None:
-        super().__init__(message)
-        self.task_id = task_id
 
-
+@dataclass(eq=False, repr=False, kw_only=True)
 class RowTaken(ReliableError):
     """The row beside the task is a later attempt's, or waits for another task.
 
@@ -202,11 +177,8 @@ class RowTaken(ReliableError):
 
     holder: str | None = None
 
-    def __init__(self, message: str | None = None, *, holder: str | None = None) -> None:
-        super().__init__(message)
-        self.holder = holder
 
-
+@dataclass(eq=False, repr=False, kw_only=True)
 class TaskExists(ReliableError):
     """There is a task of this id already: another one, or the call is set to be refused then.
 
@@ -220,20 +192,8 @@ class TaskExists(ReliableError):
     state: str | None = None
     since: datetime | None = None
 
-    def __init__(
-        self,
-        message: str | None = None,
-        *,
-        task_id: str | None = None,
-        state: str | None = None,
-        since: datetime | None = None,
-    ) -> None:
-        super().__init__(message)
-        self.task_id = task_id
-        self.state = state
-        self.since = since
 
-
+@dataclass(eq=False, repr=False, kw_only=True)
 class UnknownDeadLetter(ReliableError, LookupError):
     """There is no dead letter with this task id.
 
@@ -244,10 +204,6 @@ class UnknownDeadLetter(ReliableError, LookupError):
     """
 
     task_id: str | None = None
-
-    def __init__(self, message: str | None = None, *, task_id: str | None = None) -> None:
-        super().__init__(message)
-        self.task_id = task_id
 
 
 def said(error: object) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from celery import Celery
@@ -39,11 +38,10 @@ from celery_reliable.options import (
 from celery_reliable.publishing import (
     TWINS,
     add_twins,
-    fresh_id,
+    calling,
     instead_of,
     is_member,
     run_on,
-    unique_publication,
 )
 
 __all__ = ["ReliableTask"]
@@ -132,18 +130,6 @@ def _counts_losses(request: Any) -> bool:
     from celery_reliable.worker import ReliableRequest
 
     return issubclass(found, ReliableRequest)
-
-
-def _check_if_exists(task: Any, task_id: str | None, options: dict[str, Any]) -> None:
-    """Refuse `if_exists` of a call where it means nothing.  Raises ConfigurationError."""
-    how = options.get("if_exists")
-    if how is None:
-        return
-    if is_member(options):
-        # Somebody waits for the very id of a canvas's member.
-        del options["if_exists"]
-    else:
-        check_if_exists(task.name, how, has_id=task_id is not None, is_unique=is_unique(task))
 
 
 class _Shown:
@@ -300,20 +286,17 @@ class ReliableTask(BoundTask):
             self.bind(self.app)
         if options:
             check_call(self, options)
-            _check_if_exists(self, task_id, options)
+            if is_member(options):
+                # Somebody waits for the very id of a canvas's member.
+                options.pop("if_exists", None)
+            check_if_exists(self, options, has_id=task_id is not None)
         is_chosen = task_id is not None and not is_member(options)
         task_id = id_as_text(task_id) if task_id else uuid()
-        alone: AbstractContextManager[None] = nullcontext()
-        if is_unique(self) and not link and not is_member(options):
-            alone = unique_publication(task_id)
-        token = fresh_id.set("" if is_chosen else task_id)
-        try:
-            with alone:
-                return super().apply_async(
-                    args, kwargs, task_id, producer, link, link_error, shadow, **options
-                )
-        finally:
-            fresh_id.reset(token)
+        is_alone = is_unique(self) and not link and not is_member(options)
+        with calling(task_id, is_fresh=not is_chosen, is_unique=is_alone):
+            return super().apply_async(
+                args, kwargs, task_id, producer, link, link_error, shadow, **options
+            )
 
     def run_on(
         self,

@@ -9,21 +9,12 @@ from celery_reliable.exceptions import ConfigurationError
 from celery_reliable.ledger import Connector, connect
 from celery_reliable.settings import REDIS_SCHEMES, ReliableConfig, sanitized_url, split_urls
 
-__all__ = ["ledger_of", "place_in_ledger", "scheme_of", "set_cache_resolver"]
+__all__ = ["ledger_of", "place_in_ledger", "scheme_of"]
 
 #: The values of the setting broker_transport with which a redis:// URL means lists on that server,
 #: and those with which a sentinel:// URL does.
 _PLAIN = ("", "redis", "rediss", "celery_reliable.transport:Transport")
 _BEHIND_SENTINEL = ("", "sentinel", "celery_reliable.transport:SentinelTransport")
-
-#: Set by the Django part: turns a cache's alias into a connector to its Redis.
-_resolve_cache: Callable[[str], Connector] | None = None
-
-
-def set_cache_resolver(resolver: Callable[[str], Connector]) -> None:
-    """Set what turns the setting CACHE into a connector.  The Django part calls this."""
-    global _resolve_cache
-    _resolve_cache = resolver
 
 
 def scheme_of(url: str) -> str:
@@ -36,14 +27,6 @@ def ledger_of(conf: Any, config: ReliableConfig, broker_url: str) -> Connector:
 
     Raises ConfigurationError if no setting says so.
     """
-    if config.cache is not None:
-        if _resolve_cache is None:
-            raise ConfigurationError(
-                f"CACHE={config.cache!r} names a django-redis alias, but celery_reliable's "
-                "Django part is not loaded. Add 'celery_reliable.contrib.django' to "
-                "INSTALLED_APPS, or give REDIS_URL instead."
-            )
-        return _resolve_cache(config.cache)
     if config.redis_url is not None:
         return connect(config.redis_url, transport_options=conf.broker_transport_options)
     if scheme_of(broker_url) not in REDIS_SCHEMES:

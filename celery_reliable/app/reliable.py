@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakSet
 
 from celery import Celery
@@ -15,6 +15,7 @@ from celery_reliable import events
 from celery_reliable.app.location import ledger_of, place_in_ledger, scheme_of
 from celery_reliable.compat.app import real_app
 from celery_reliable.compat.notes import note, noted
+from celery_reliable.exceptions import ConfigurationError
 from celery_reliable.ledger import Connector, Ledger, LivingWorkers, ObjectLocks
 from celery_reliable.native_threads import socket_owner
 from celery_reliable.settings import (
@@ -23,10 +24,13 @@ from celery_reliable.settings import (
     sanitized_url,
 )
 
+if TYPE_CHECKING:
+    from celery_reliable.findings import OpenRows
+
 __all__ = [
+    "Framework",
     "Reliable",
     "reliable_of",
-    "set_config_source",
     "set_usher",
 ]
 
@@ -36,10 +40,6 @@ T = TypeVar("T")
 _ATTRIBUTE = "own"
 _made: WeakSet[Reliable] = WeakSet()
 _lock = threading.Lock()
-#: Set by the Django part: the project's CELERY_RELIABLE, for an app that reads its settings under
-#: another namespace.
-_read_settings: Callable[[], Mapping[str, object] | None] | None = None
-
 #: Set by the publishing part: sends whoever stands first in the line of an object that is free.
 _usher: Callable[[Celery, Ledger, str, str], None] | None = None
 
@@ -54,12 +54,6 @@ def _after_fork() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
-
-
-def set_config_source(source: Callable[[], Mapping[str, object] | None]) -> None:
-    """Set what reads settings that ``app.conf.reliable`` lacks.  The Django part calls this."""
-    global _read_settings
-    _read_settings = source
 
 
 def set_usher(usher: Callable[[Celery, Ledger, str, str], None]) -> None:
@@ -90,11 +84,40 @@ def _keep_note(app: Any, kind: str, about: Mapping[str, Any]) -> None:
 events.set_keeper(_keep_note)
 
 
+class Framework:
+    """What Django tells of a project; this is of one without Django."""
+
+    def settings(self) -> Mapping[str, object] | None:
+        """Return CELERY_RELIABLE, for an app that reads its settings under another namespace."""
+        return None
+
+    def connector_of(self, cache: str) -> Connector:
+        """Return how the Redis of a cache is reached.  Raises ConfigurationError."""
+        raise ConfigurationError(
+            f"CACHE={cache!r} names a django-redis alias, but celery_reliable's Django part is not "
+            "loaded. Add 'celery_reliable.contrib.django' to INSTALLED_APPS, or give REDIS_URL "
+            "instead."
+        )
+
+    def drop_lost_connections(self) -> None:
+        """Let databases be connected anew, as Celery does between tasks."""
+
+    def open_rows(self) -> Sequence[OpenRows] | None:
+        """Ask the databases for rows with open tasks, by a query of bounded cost for each model.
+
+        Returns None without Django.  Raises what the databases raise.
+        """
+        return None
+
+
 class Reliable:
     """Settings, ledger and locks of one app, each made when it is first asked for.
 
     A forked child makes connections of its own.
     """
+
+    #: That of this process.
+    framework = Framework()
 
     def __init__(self, app: Celery) -> None:
         self.app = app
@@ -128,8 +151,8 @@ class Reliable:
         """The settings.  Raises ConfigurationError, naming everything that is wrong with them."""
         if self._config is None:
             raw = self.app.conf.get("reliable")
-            if raw is None and _read_settings is not None:
-                raw = _read_settings()
+            if raw is None:
+                raw = self.framework.settings()
             names = ReliableConfig.names()
             # Written one by one, as Celery's own settings are, they would not be read; the error
             # says so.
@@ -195,6 +218,8 @@ class Reliable:
         """Return how the ledger's Redis is reached.  Raises ConfigurationError if no setting says
         so.
         """
+        if self.config.cache is not None:
+            return self.framework.connector_of(self.config.cache)
         return ledger_of(self.app.conf, self.config, self.broker_url)
 
     @property

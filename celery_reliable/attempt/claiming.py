@@ -11,10 +11,10 @@ from celery import states
 from celery.exceptions import Ignore, Reject
 
 from celery_reliable import clock, events
-from celery_reliable.attempt.delivery import DELIVERY, EARLY, Delivery, NotBegun, ended
+from celery_reliable.attempt.delivery import DELIVERY, EARLY, Delivery, NotBegun
 from celery_reliable.attempt.object_lock import room_needed
 from celery_reliable.attempt.replacement import adopt
-from celery_reliable.compat.tracer import Traced
+from celery_reliable.compat.tracer import Traced, as_traced
 from celery_reliable.context import RunningAttempt, WorkerProcess, current_worker
 from celery_reliable.exceptions import (
     LedgerForbidden,
@@ -31,7 +31,6 @@ from celery_reliable.options import is_limited, is_of_object, rate_of
 from celery_reliable.orders import Orders
 
 __all__ = [
-    "adopted_to_wait",
     "begin",
     "claim_or_record",
     "claimed_early",
@@ -57,14 +56,6 @@ def moment_of(delivery: Delivery) -> Step[answers.ReserveAnswer] | None:
     )
 
 
-def adopted_to_wait(delivery: Delivery) -> answers.ParkedUntil:
-    """Record a limited task that nobody has recorded, as only a record can wait for its moment: a
-    pass sends it, with a stamp, and then it asks.  Waits for the ledger as long as it takes.
-    """
-    adopt(delivery.reliable.ledger, delivery.ref, delivery.message(), "", is_used=True)
-    return answers.ParkedUntil(0)
-
-
 #: An early claim that is younger counts without a question to the ledger, while the lease surely
 #: holds.  An older one may belong to a worker that was away, and was declared dead.
 _FRESH_SECONDS = 0.5
@@ -79,19 +70,21 @@ def begin(delivery: Delivery) -> RunningAttempt | Traced:
     for the ledger as long as a lease lasts, and then the task runs without a claim.
     """
     named = NamedWorkers.of(delivery.request) if NAMED in delivery.request else None
+    worker = current_worker()
+    assert worker is not None
     try:
-        if named is not None and not _may_run(named):
-            return _turned_away(delivery)
-        begun = _claim(delivery)
+        if named is not None and not named.may_run(worker.nodename):
+            return _turned_away(delivery, worker)
+        begun = _claim(delivery, worker)
     except LedgerUnavailable as exc:
         return _unprotected(delivery, exc)
     except LedgerRefused as exc:
         logger.error("not_claimed name=%s id=%s error=%s", delivery.task.name, delivery.id, exc)
         if isinstance(exc, LedgerForbidden):
             # Another worker may be allowed to run it, or this one later.
-            return ended(Reject(f"not claimed: {exc}", requeue=True), states.REJECTED)
+            return as_traced(Reject(f"not claimed: {exc}", requeue=True), states.REJECTED)
         # If it has a record, the sweeper sends it again.
-        return ended(Ignore(f"not claimed: {exc}"), states.IGNORED)
+        return as_traced(Ignore(f"not claimed: {exc}"), states.IGNORED)
     if not isinstance(begun, RunningAttempt):
         return _without_attempt(delivery, begun)
     if begun.claim.attempt > delivery.stamp.attempt + 1:
@@ -104,19 +97,16 @@ def claim_or_record(
     request: ClaimRequest,
     message: Callable[[], str],
     *,
-    behind: Step[answers.ReserveAnswer] | None = None,
-    along: Step[answers.PlaceAnswer] | None = None,
     patience_seconds: float,
-) -> tuple[answers.ClaimAnswer, bool]:
-    """Claim a task.  One without a record gets it from *message*: then the second value is true.
+) -> answers.ClaimAnswer:
+    """Claim a task.  One without a record gets it from *message*.
 
-    *behind*, *along*: as `Ledger.claim`.  Raises LedgerUnavailable when the ledger does not answer
-    in time, and LedgerRefused.
+    Raises LedgerUnavailable when the ledger does not answer in time, and LedgerRefused.
     """
-    answer = ledger.claim(request, behind=behind, along=along, patience_seconds=patience_seconds)
+    answer = ledger.claim(request, patience_seconds=patience_seconds)
     if not isinstance(answer, answers.Unrecorded):
-        return answer, False
-    return ledger.claim(request, message=message(), patience_seconds=patience_seconds), True
+        return answer
+    return ledger.claim(request, message=message(), patience_seconds=patience_seconds)
 
 
 def claimed_early(
@@ -134,9 +124,8 @@ def claimed_early(
     return Claim(task_id, attempt, name, str(properties[DELIVERY]), losses)
 
 
-def _claim(delivery: Delivery) -> RunningAttempt | _Answer:
-    worker, stamp, properties = current_worker(), delivery.stamp, delivery.properties
-    assert worker is not None
+def _claim(delivery: Delivery, worker: WorkerProcess) -> RunningAttempt | _Answer:
+    stamp, properties = delivery.stamp, delivery.properties
     is_adopted = not stamp.generation
     early = claimed_early(worker, delivery.id, properties)
     if early is not None:
@@ -162,43 +151,30 @@ def _claim(delivery: Delivery) -> RunningAttempt | _Answer:
         )
         due_in_ms = config.queued_ms
         place = ledger.step_behind(request, room, due_in_ms=due_in_ms) if room else None
-        if is_limited(delivery.task) and not delivery.stamp.epoch:
-            # Only a record can wait for its moment.
-            answer = ledger.claim(request, patience_seconds=patience_seconds)
-            if isinstance(answer, answers.Unrecorded):
-                return adopted_to_wait(delivery)
-        else:
-            answer, was_unrecorded = claim_or_record(
-                ledger,
-                request,
-                delivery.message,
-                behind=moment,
-                along=place,
-                patience_seconds=patience_seconds,
-            )
-            is_adopted |= was_unrecorded
+        answer = ledger.claim(
+            request, behind=moment, along=place, patience_seconds=patience_seconds
+        )
+        if isinstance(answer, answers.Unrecorded):
+            message, is_adopted = delivery.message(), True
+            if is_limited(delivery.task) and not stamp.epoch:
+                # Only a record can wait for its moment: a pass sends it, with a stamp, and then it
+                # asks.
+                adopt(ledger, delivery.ref, message, "", is_used=True)
+                return answers.ParkedUntil(0)
+            answer = ledger.claim(request, message=message, patience_seconds=patience_seconds)
         if moment is not None and isinstance(moment.answer, answers.ParkedUntil):
             return moment.answer
         if isinstance(answer, answers.Claimed):
             claim = request.claim(answer.attempt, answer.losses)
-            return RunningAttempt(claim, stamp, is_adopted, place=_place_of(place))
+            placed = place.answer if place is not None else None
+            key = placed.object_key if isinstance(placed, answers.Placed) else ""
+            return RunningAttempt(claim, stamp, is_adopted, place=key)
         if not isinstance(answer, answers.NoLease):
             break
     return answer
 
 
-def _place_of(step: Step[answers.PlaceAnswer] | None) -> str:
-    """Return the place that an attempt got with its claim; empty for none."""
-    answer = step.answer if step is not None else None
-    return answer.object_key if isinstance(answer, answers.Placed) else ""
-
-
-def _may_run(named: NamedWorkers) -> bool:
-    worker = current_worker()
-    return worker is None or named.may_run(worker.nodename)
-
-
-def _turned_away(delivery: Delivery) -> Traced:
+def _turned_away(delivery: Delivery, worker: WorkerProcess) -> Traced:
     """Have a task sent to a worker that may run it, where this one may not: its message was moved
     by hand, or was sent to a worker that has another name now.
     """
@@ -206,18 +182,16 @@ def _turned_away(delivery: Delivery) -> Traced:
     answer = ledger.named.divert(delivery.id, delivery.stamp.epoch, patience_seconds=FOREVER)
     if isinstance(answer, answers.Absent):
         # Unless it has ended, this makes its record.
-        begun = _claim(delivery)
+        begun = _claim(delivery, worker)
         if isinstance(begun, RunningAttempt):
             ledger.release(begun.claim, due_in_ms=0, is_unsent=True, patience_seconds=FOREVER)
-    worker = current_worker()
-    assert worker is not None
     events.task_turned_away(
         app=delivery.task.app,
         name=delivery.task.name,
         task_id=delivery.id,
         worker=worker.id,
     )
-    return ended(Ignore("another worker is to run it"), states.IGNORED)
+    return as_traced(Ignore("another worker is to run it"), states.IGNORED)
 
 
 def _strikes(delivery: Delivery, orders: Orders) -> tuple[str, ...]:
@@ -274,10 +248,10 @@ def _without_attempt(delivery: Delivery, answer: _Answer) -> Traced:
             delivery.id,
             answer.due_ms / 1000,
         )
-        return ended(NotBegun(f"not run: {answer.word}"), states.IGNORED)
+        return as_traced(NotBegun(f"not run: {answer.word}"), states.IGNORED)
     if isinstance(answer, answers.Struck):
         events.task_struck(task=delivery.task, task_id=delivery.id, order=answer.order)
-        return ended(NotBegun(f"not run: {answer.word}"), states.IGNORED)
+        return as_traced(NotBegun(f"not run: {answer.word}"), states.IGNORED)
     logger.info(
         "delivery_dropped name=%s id=%s reply=%s", delivery.task.name, delivery.id, answer.word
     )
@@ -290,8 +264,8 @@ def _without_attempt(delivery: Delivery, answer: _Answer) -> Traced:
             if adopt(delivery.reliable.ledger, delivery.ref, delivery.message(), str(heir)):
                 logger.info("publication_adopted name=%s id=%s", delivery.task.name, delivery.id)
         except ReliableError as exc:
-            return ended(Reject(f"not recorded: {exc}", requeue=True), states.REJECTED)
+            return as_traced(Reject(f"not recorded: {exc}", requeue=True), states.REJECTED)
     if isinstance(answer, answers.NoLease):
         # Not acknowledged: what this worker held belongs to the sweeper now.
-        return ended(Reject("this worker was declared dead", requeue=True), states.REJECTED)
-    return ended(Ignore(f"not run: {answer.word}"), states.IGNORED)
+        return as_traced(Reject("this worker was declared dead", requeue=True), states.REJECTED)
+    return as_traced(Ignore(f"not run: {answer.word}"), states.IGNORED)

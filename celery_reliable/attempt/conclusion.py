@@ -11,9 +11,9 @@ from celery.exceptions import Ignore, Reject
 
 from celery_reliable import events
 from celery_reliable.app import reliable_of
-from celery_reliable.attempt.delivery import Delivery, ended, raising, returning
+from celery_reliable.attempt.delivery import Delivery, raising
 from celery_reliable.attempt.object_lock import leave
-from celery_reliable.compat.tracer import Traced
+from celery_reliable.compat.tracer import Traced, as_traced
 from celery_reliable.context import RunningAttempt, put_off
 from celery_reliable.exceptions import LedgerForbidden, ObjectBusy, one_line
 from celery_reliable.ledger import FOREVER, answers
@@ -143,7 +143,7 @@ def bury(
 def released(delivery: Delivery, attempt: RunningAttempt) -> Traced:
     """End an attempt that was stopped with its worker: it costs the task no loss."""
     if attempt.is_closed:
-        return ended(Ignore("closed by its own publication"), states.IGNORED)
+        return as_traced(Ignore("closed by its own publication"), states.IGNORED)
     reliable = delivery.reliable
     reliable.ledger.release(
         attempt.claim,
@@ -151,14 +151,14 @@ def released(delivery: Delivery, attempt: RunningAttempt) -> Traced:
         is_unsent=not reliable.is_redis_broker,
         patience_seconds=reliable.config.lease_seconds,
     )
-    return ended(Reject("stopped with its worker", requeue=True), states.REJECTED)
+    return as_traced(Reject("stopped with its worker", requeue=True), states.REJECTED)
 
 
 def no_outcome(delivery: Delivery, attempt: RunningAttempt, exc: BaseException) -> Traced:
     """End an attempt of which Celery has stored nothing, as a loss; its task runs again later."""
     leave(delivery.task, attempt)
     if attempt.is_closed:
-        return ended(Ignore("closed by its own publication"), states.IGNORED)
+        return as_traced(Ignore("closed by its own publication"), states.IGNORED)
     config, claim = delivery.reliable.config, attempt.claim
     answer = delivery.reliable.ledger.lose(
         claim,
@@ -182,7 +182,7 @@ def no_outcome(delivery: Delivery, attempt: RunningAttempt, exc: BaseException) 
             exception=one_line(exc),
         )
     # The message is dropped: a pass sends the task from its record when the pause is over.
-    return ended(Ignore(f"no outcome: {exc!r}"), states.IGNORED)
+    return as_traced(Ignore(f"no outcome: {exc!r}"), states.IGNORED)
 
 
 def broken_off(delivery: Delivery, attempt: RunningAttempt, exc: Exception) -> Traced:
@@ -204,7 +204,7 @@ def broken_off(delivery: Delivery, attempt: RunningAttempt, exc: Exception) -> T
         except LedgerForbidden as forbidden:
             exc = forbidden
     logger.error("attempt_left name=%s id=%s error=%s", delivery.task.name, delivery.id, exc)
-    return ended(Reject(f"not concluded: {exc}", requeue=True), states.REJECTED)
+    return as_traced(Reject(f"not concluded: {exc}", requeue=True), states.REJECTED)
 
 
 #: The header that counts how often a task has waited for its object, up to a number by which the
@@ -220,8 +220,8 @@ def give_way(delivery: Delivery, attempt: RunningAttempt, holder: str) -> Traced
     if how == "skip":
         events.task_skipped(task=task, task_id=delivery.id, holder=holder)
         # Somebody may wait for its result: its caller, or the canvas that it is a member of.
-        body = returning({"skipped": holder})
-        return conclude(delivery, attempt, delivery.trace_instead(body))
+        result = delivery.trace_instead(lambda *args, **kwargs: {"skipped": holder})
+        return conclude(delivery, attempt, result)
     logger.info(
         "object_held name=%s id=%s holder=%s on_conflict=%s", task.name, delivery.id, holder, how
     )
@@ -268,6 +268,6 @@ def _wait(delivery: Delivery, attempt: RunningAttempt) -> Traced:
             patience_seconds=FOREVER,
         )
         if isinstance(answer, answers.Released):
-            return ended(Reject(f"not published again: {exc!r}", requeue=True), states.REJECTED)
+            return as_traced(Reject(f"not published again: {exc!r}", requeue=True), states.REJECTED)
     waiting = Ignore("the object is held: published again")
-    return conclude(delivery, attempt, ended(waiting, states.IGNORED))
+    return conclude(delivery, attempt, as_traced(waiting, states.IGNORED))

@@ -8,7 +8,7 @@ from typing import Any
 from celery.exceptions import Ignore
 
 from celery_reliable.app import reliable_of
-from celery_reliable.compat.tracer import Traced, Tracer, as_traced, tracer_of
+from celery_reliable.compat.tracer import Traced, Tracer, tracer_of
 from celery_reliable.message import Stamp, from_request
 from celery_reliable.model import TaskRef
 from celery_reliable.options import task_ref
@@ -19,50 +19,12 @@ __all__ = [
     "MESSAGE",
     "Delivery",
     "NotBegun",
-    "ended",
-    "instead",
     "raising",
-    "returning",
 ]
 
 
 class NotBegun(Ignore):
     """A delivery that was no attempt, and is none that ended."""
-
-
-def ended(error: Exception, state: str) -> Traced:
-    """Return what Celery's tracer returns when a body raises *error*, in *state*."""
-    return as_traced(error, state)
-
-
-def instead(task: Any, body: Callable[..., Any]) -> Tracer:
-    """Return a tracer of *task* that runs *body* in its place, without the user's hooks.
-
-    Results, callbacks, chains and chords are Celery's own work as always.
-    """
-    cls = type(task)
-    quiet = dict.fromkeys(("before_start", "on_success", "after_return"), _no_hook)
-    members = {
-        "run": staticmethod(body),
-        "__call__": staticmethod(body),
-        "__trace__": None,
-        **quiet,
-    }
-    twin = type(cls.__name__, (cls,), members)()
-    return tracer_of(task, twin)
-
-
-def _no_hook(*args: Any, **kwargs: Any) -> None:
-    """Stand in for a hook of the user's, which is not to be called."""
-
-
-def returning(result: Any) -> Callable[..., Any]:
-    """Return a body that returns *result*."""
-
-    def body(*args: Any, **kwargs: Any) -> Any:
-        return result
-
-    return body
 
 
 def raising(error: Exception) -> Callable[..., Any]:
@@ -124,5 +86,16 @@ class Delivery:
         return self._tracer(self.id, self.args, self.kwargs, self.request)
 
     def trace_instead(self, body: Callable[..., Any]) -> Traced:
-        """Let Celery do the same with *body* in place of the task's, and without its hooks."""
-        return instead(self.task, body)(self.id, self.args, self.kwargs, self.request)
+        """Let Celery do the same with *body* in place of the task's, and without the user's hooks.
+
+        Results, callbacks, chains and chords are Celery's own work as always.
+        """
+        cls = type(self.task)
+        hooks = dict.fromkeys(("before_start", "on_success", "after_return"), _no_hook)
+        run = {"run": staticmethod(body), "__call__": staticmethod(body), "__trace__": None}
+        twin = type(cls.__name__, (cls,), {**run, **hooks})()
+        return tracer_of(self.task, twin)(self.id, self.args, self.kwargs, self.request)
+
+
+def _no_hook(*args: Any, **kwargs: Any) -> None:
+    """Stand in for a hook of the user's, which is not to be called."""

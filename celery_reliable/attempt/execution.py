@@ -16,11 +16,11 @@ from celery.worker import state as worker_state
 
 from celery_reliable.attempt.claiming import begin
 from celery_reliable.attempt.conclusion import broken_off, conclude, give_way, no_outcome, released
-from celery_reliable.attempt.delivery import Delivery, NotBegun, ended, raising
+from celery_reliable.attempt.delivery import Delivery, NotBegun, raising
 from celery_reliable.attempt.fencing import Uninterrupted, time_to_run
 from celery_reliable.attempt.object_lock import NOT_OWN, take
 from celery_reliable.compat.request import running_requests
-from celery_reliable.compat.tracer import Traced, Tracer
+from celery_reliable.compat.tracer import Traced, Tracer, as_traced
 from celery_reliable.context import RunningAttempt, current_worker, is_current, running
 from celery_reliable.exceptions import ObjectIdError
 from celery_reliable.log import logger
@@ -73,12 +73,12 @@ def _attempted(delivery: Delivery, attempt: RunningAttempt) -> Traced:
             delivery.id,
             holder or "",
         )
-        return ended(NotBegun("stands in line for its object"), states.IGNORED)
+        return as_traced(NotBegun("stands in line for its object"), states.IGNORED)
     if holder == NOT_OWN:
         # An attempt goes on whose record the server has lost; one whose record was taken ends.
         if not is_current(delivery.reliable.ledger, attempt):
             attempt.fence(delivery.task)
-            return ended(Ignore("taken from this worker"), states.IGNORED)
+            return as_traced(Ignore("taken from this worker"), states.IGNORED)
     elif holder is not None:
         return give_way(delivery, attempt, holder)
     return _traced(delivery, attempt)

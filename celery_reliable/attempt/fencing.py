@@ -30,7 +30,6 @@ __all__ = [
     "Uninterrupted",
     "guarded",
     "is_touched",
-    "tell_running_out",
     "time_to_run",
 ]
 
@@ -103,7 +102,12 @@ def time_to_run(task: Any, attempt: RunningAttempt, seconds: float) -> Iterator[
     attempt.deadline = clock.now() + seconds
     notice = min(seconds / 4, _LONGEST_NOTICE_SECONDS)
     done = threading.Event()
-    context = copy_context()
+    context, claim = copy_context(), attempt.claim
+
+    def tell(left: float) -> None:
+        events.task_running_out(
+            task=task, task_id=claim.task_id, attempt=claim.attempt, seconds_left=left
+        )
 
     def watch() -> None:
         warned: float | None = None
@@ -113,7 +117,7 @@ def time_to_run(task: Any, attempt: RunningAttempt, seconds: float) -> Iterator[
             left = deadline - clock.now()
             if left <= notice and warned != deadline:
                 warned = deadline
-                context.run(tell_running_out, task, attempt, left)
+                context.run(tell, left)
             if done.wait(_LOOK_SECONDS if warned == deadline else max(left - notice, 0.01)):
                 return
 
@@ -139,14 +143,6 @@ def is_touched(app: Celery, attempt: RunningAttempt) -> bool:
         return False
     attempt.deadline = touched_at + seconds
     return True
-
-
-def tell_running_out(task: Any, attempt: RunningAttempt, left: float) -> None:
-    """Tell that an attempt has only *left* seconds of its time to run."""
-    claim = attempt.claim
-    events.task_running_out(
-        task=task, task_id=claim.task_id, attempt=claim.attempt, seconds_left=left
-    )
 
 
 def guarded(body: Any) -> Any:

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from celery_reliable.broker.deliveries import Arrival, Delivery, Queues, WorkerHooks
     from celery_reliable.broker.producer_transport import (
         sending_again,
-        sending_together,
         sending_transport_for,
         sending_with,
     )
@@ -53,7 +52,6 @@ else:
             ),
             "producer_transport": (
                 "sending_again",
-                "sending_together",
                 "sending_transport_for",
                 "sending_with",
             ),
@@ -99,7 +97,6 @@ __all__ = [
     "opened_unacked",
     "quoted",
     "sending_again",
-    "sending_together",
     "sending_transport_for",
     "sending_with",
     "server_seen",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import redis
 from kombu.transport import redis as kombu_redis
 
-from celery_reliable.broker.deliveries import Arrival, Awaited
+from celery_reliable.broker.consumers import ConsumingChannel
+from celery_reliable.broker.deliveries import Arrival
 from celery_reliable.broker.worker_unacked import opened_unacked
 from celery_reliable.compat.kombu import list_key
 from celery_reliable.compat.redis import has_something_to_read
@@ -130,40 +131,18 @@ WAIT_SECONDS = 1
 _LATE_SECONDS = 5
 
 
-class Arriving:
-    """Mixed into the channel.
+class Arriving(ConsumingChannel):
+    """A channel that waits for a message by BLMOVE.
 
     BLMOVE waits for one list.  So this is for a worker that consumes one queue, and for the list of
     its first priority.  The others are looked at once for each wait; as soon as a message is seen
     there, the worker waits for all of them as kombu does, for as long as it lives.
     """
 
-    qos: Any
-    queues_in_turn: Any
-    has_had_its_turn: Any
-    is_consumed: Any
-    popped_queues: Any
-    is_waiting: bool
-    end_of_wait: Callable[[], bool]
-    wait_no_more: Callable[[], None]
-    _is_closing: bool
-    client: Any
-    priority_steps: Any
-    takes_turns: Any
-    brpop_timeout: Any
-    reliable_unacked: str | None
-    connection_errors: Any
-    wait_by: Callable[..., None]
-    read_replies: Callable[..., list[Any]]
-    read_no_more: Callable[[], None]
-    _n_waiting: int
-    _looked_at: float
-    _lets_begin: bool
-    _consumed: Any
     #: A blocking pop was sent whose answer has not been read.
     _awaits_pop = False
     #: What was sent and not answered: how the worker sees it, and where it waits.
-    _awaited: tuple[Awaited, Inbox] | None = None
+    _awaited: tuple[Any, Inbox] | None = None
     _can_bring_back = True
     #: A message is delivered, and what was answered behind it is not read yet.
     _has_unread = False

@@ -6,14 +6,20 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import redis
+from kombu.transport.virtual.base import queue_declare_ok_t
+
+from celery_reliable.broker.channel import ConnectedChannel
 from celery_reliable.broker.deliveries import Delivery, Queues
+from celery_reliable.broker.qos import QoS
 from celery_reliable.compat.kombu import list_key
 from celery_reliable.compat.notes import note
 from celery_reliable.message import payload_of, returns_of
+from celery_reliable.redis_io import is_of_full_server
 
 __all__ = [
     "Consumers",
-    "SharedTaking",
+    "ConsumingChannel",
 ]
 
 
@@ -103,24 +109,56 @@ class Consumers:
             unacked.discard(delivery.tag)
 
 
-class SharedTaking:
-    """Mixed into the channel."""
+class ConsumingChannel(ConnectedChannel):
+    """A channel that consumes queues, also of a full server, which refuses part of declaring them.
 
-    qos: Any
-    queues_in_turn: Any
-    has_consumer: Any
-    reliable_unacked: str | None
-    priority_steps: Any
-    conn_or_acquire: Any
-    connection_errors: Any
-    _is_closing: bool
-    _n_waiting: int
-    _looked_at: float
-    _lets_begin: bool
-    _consumed: Any
-    has_had_its_turn: Any
-    #: What was asked for last, and the answer.
+    Processes of the worker's pool may take messages by themselves.
+    """
+
+    QoS = QoS
+
+    #: How many messages waited when the queues were last looked at, and when that was (monotonic
+    #: seconds).
+    _n_waiting = 0
+    _looked_at = 0.0
+    _is_closing = False
+    #: A process begins with what ended the wait before more is asked for; then the loop comes back.
+    _lets_begin = False
+    #: What `queues_for_shift` was asked for last, and the answer.
     _shared: tuple[Any, Queues] | None = None
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self._consumed = Consumers(self)
+        super().__init__(*args, **kwargs)
+
+    def basic_consume(
+        self, queue: str, no_ack: bool, callback: Callable[[Any], Any], *args: Any, **kwargs: Any
+    ) -> Any:
+        """Consume from a queue."""
+        self._consumed.add(queue, callback, no_ack=no_ack)
+        return super().basic_consume(queue, no_ack, callback, *args, **kwargs)
+
+    def queue_declare(self, queue: str, *args: Any, **kwargs: Any) -> Any:
+        """Declare a queue; how many messages wait there a full server does not say."""
+        try:
+            return super().queue_declare(queue, *args, **kwargs)
+        except redis.ResponseError as exc:
+            if not is_of_full_server(exc):
+                raise
+            return queue_declare_ok_t(queue, 0, 0)
+
+    def queue_bind(
+        self, queue: str, exchange: str | None = None, routing_key: str = "", **kwargs: Any
+    ) -> None:
+        """Bind a queue.  Only publishers need what a full server does not note: who declares the
+        queue again notes it.
+        """
+        try:
+            super().queue_bind(queue, exchange, routing_key, **kwargs)
+        except redis.ResponseError as exc:
+            if not is_of_full_server(exc):
+                raise
+            self.state.binding_delete(queue, exchange or "amq.direct", routing_key)
 
     def is_consumed(self, queue: str) -> bool:
         """Whether somebody consumes from a queue, and goes on to."""

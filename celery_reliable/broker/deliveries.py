@@ -1,18 +1,15 @@
-"""Messages taken from queues, and a script's call that is sent along with the taking."""
+"""Messages taken from queues, and what a channel asks the worker that takes them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from celery_reliable.log import logger
 
 __all__ = [
     "Arrival",
-    "Arrivals",
-    "Awaited",
-    "Beside",
     "Delivery",
     "Queues",
     "Taken",
@@ -31,16 +28,6 @@ class Delivery:
     holder: str = ""
 
 
-class Beside(Protocol):
-    """A script's call that goes to the server in the same round trip."""
-
-    #: The arguments of EVALSHA.
-    call: tuple[Any, ...]
-
-    def hear(self, raw: Any) -> None:
-        """Take the server's reply, which may be an error object."""
-
-
 @dataclass(frozen=True)
 class Arrival:
     """A message that was filed as it left its queue."""
@@ -50,57 +37,6 @@ class Arrival:
     payload: dict[str, Any] | None
     #: The claim that was made with its filing, if its task begins at once.
     early: Any
-
-
-class Awaited(Protocol):
-    """A message that is waited for, as its worker sees it."""
-
-    @property
-    def call(self) -> tuple[Any, ...]:
-        """The arguments of EVALSHA, of a script that takes from an inbox."""
-
-    def hear(self, raw: Any, is_consumed: Callable[[str], bool]) -> Arrival | None:
-        """Take the script's reply; return what has come, if anything.
-
-        *is_consumed*: whether what is in a queue may begin here.
-        """
-
-    def fail(self, *, is_unknown: bool) -> None:
-        """Note that the script was not run, as the server does not know it (*is_unknown*), or has
-        failed.
-        """
-
-    def lose(self, seconds: float) -> None:
-        """Note that the connection was lost: nobody knows whether a message was filed.  Until it
-        has seen the end of the connection, the server waits for so many seconds.
-        """
-
-
-class Arrivals(Protocol):
-    """What the channel asks a worker that waits for arrivals."""
-
-    @property
-    def may_wait(self) -> bool:
-        """Whether the server lets it wait like that."""
-
-    def left_out(self) -> Sequence[str]:
-        """Return the names of tasks whose messages are filed and not claimed."""
-
-    def next(self, where: Queues) -> Awaited | None:
-        """Return the next message to wait for; None when that cannot be now."""
-
-    @property
-    def has_lost(self) -> bool:
-        """Whether the connection of a wait was lost, and nobody knows whether something came."""
-
-    def look(self, where: Queues, is_consumed: Callable[[str], bool]) -> Iterator[Arrival]:
-        """Yield what has come for waits whose connection was lost.  *is_consumed*: as in `hear`."""
-
-    def note_priorities(self) -> None:
-        """Note that messages wait in lists of other priorities."""
-
-    def refuse(self, error: Exception) -> None:
-        """Note that the server has refused a part of the wait."""
 
 
 @dataclass(frozen=True)
@@ -133,19 +69,11 @@ def _nothing(*_: Any) -> None:
     """Do nothing."""
 
 
-def _no(name: str) -> bool:
+def _no(*_: Any) -> bool:
     return False
 
 
-def _not_parked(payload: dict[str, Any]) -> bool:
-    return False
-
-
-def _not_begun(channel: Any, key: str, queue: str, message: bytes) -> bool:
-    return False
-
-
-def _may_be_opened(delivery: Delivery, payload: dict[str, Any]) -> bool:
+def _yes(*_: Any) -> bool:
     return True
 
 
@@ -179,18 +107,19 @@ class WorkerHooks:
     work_off: Callable[[Any, int], None] = _nothing
     #: Called with the channel and a message that was popped: its list's key without the prefix, its
     #: queue, and itself.  True when a process of the pool files it, and takes others after it.
-    begin_with: Callable[[Any, str, str, bytes], bool] = _not_begun
+    begin_with: Callable[[Any, str, str, bytes], bool] = _no
     #: Whether a process of the pool that takes its own messages has taken this one, and goes on.
     is_taken_by_pool: Callable[[str], bool] = _no
     #: Returns the claim that goes to the server with a message as it is filed; None for none.
     early: Callable[[Any], Any] = _nothing
-    #: Waits for messages that are filed as they leave their queue; None: the worker pops them.
-    arrivals: Arrivals | None = None
+    #: Waits for messages that are filed as they leave their queue (`worker.arrivals`); None: the
+    #: worker pops them.
+    arrivals: Any = None
     #: Whether the task of a message is parked, as it comes too early: the message is dropped.
-    is_too_early: Callable[[dict[str, Any]], bool] = _not_parked
+    is_too_early: Callable[[dict[str, Any]], bool] = _no
     #: Called before a message is opened that came back from a dead worker.  False when it has to be
     #: dropped.
-    opening: Callable[[Delivery, dict[str, Any]], bool] = _may_be_opened
+    opening: Callable[[Delivery, dict[str, Any]], bool] = _yes
     #: Called when that message was opened.
     opened: Callable[[], None] = _nothing
     #: Called when all that was taken is delivered; the worker may take more then.

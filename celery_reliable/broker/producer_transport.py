@@ -22,7 +22,6 @@ __all__ = [
     "SendingSentinelTransport",
     "SendingTransport",
     "sending_again",
-    "sending_together",
     "sending_transport_for",
     "sending_with",
 ]
@@ -59,53 +58,6 @@ def sending_again(*, is_first: bool) -> Iterator[None]:
         _again.reset(token)
 
 
-class _Together:
-    """Messages that are put into their lists in one round trip."""
-
-    def __init__(self) -> None:
-        self._channel: SendingChannel | None = None
-        #: Of each the command that puts it into its list, the list, and what is put there.
-        self._messages: list[tuple[str, str, str]] = []
-        self._queues: dict[str, None] = {}
-
-    def add(self, channel: SendingChannel, queue: str, message: dict[str, Any]) -> None:
-        key = list_key(channel, queue, priority_of(channel, message))
-        self._channel = channel
-        self._messages.append((_again.get() or "LPUSH", key, dumps(message)))
-        self._queues[queue] = None
-
-    def put(self) -> None:
-        channel = self._channel
-        if channel is None:
-            return
-        with channel.conn_or_acquire() as client, client.pipeline(transaction=False) as pipe:
-            for command, key, message in self._messages:
-                getattr(pipe, command.lower())(key, message)
-            replies = pipe.execute(raise_on_error=False)
-        for one, reply in zip(self._messages, replies, strict=True):
-            if isinstance(reply, Exception):
-                channel.send_when_full(*one, reply)
-        for queue in self._queues:
-            channel.keep_from_expiring(queue)
-
-
-_together: ContextVar[_Together | None] = ContextVar("celery_reliable_together", default=None)
-
-
-@contextmanager
-def sending_together() -> Iterator[None]:
-    """Let all that is published inside go to its lists in one round trip at the end, if the sending
-    transport puts it there.  Raises redis-py's errors, and then some may have been put.
-    """
-    together = _Together()
-    token = _together.set(together)
-    try:
-        yield
-    finally:
-        _together.reset(token)
-    together.put()
-
-
 class SendingChannel(PuttingChannel, ConnectedChannel):
     """A channel whose messages `sending_with` may put into their lists."""
 
@@ -130,31 +82,21 @@ class SendingChannel(PuttingChannel, ConnectedChannel):
             if send(key, message):
                 self.keep_from_expiring(queue)
                 return
-        together = _together.get()
-        if together is not None:
-            together.add(self, queue, message)
-            return
         command = _again.get()
         if not command:
             super().put(queue, message, **kwargs)
             return
-        one = command, list_key(self, queue, priority_of(self, message)), dumps(message)
-        try:
-            with self.conn_or_acquire() as client:
-                getattr(client, command.lower())(*one[1:])
-        except redis.RedisError as exc:
-            self.send_when_full(*one, exc)
-        self.keep_from_expiring(queue)
-
-    def send_when_full(self, command: str, key: str, message: str, why: Exception) -> None:
-        """Put a recorded message into its list after a full server has refused it; raises *why* if
-        that was another error.
-        """
-        if not is_of_full_server(why):
-            raise why
+        key, text = list_key(self, queue, priority_of(self, message)), dumps(message)
         with self.conn_or_acquire() as client:
-            # kombu's client does not add its prefix to this one's key.
-            client.eval(script("send").text, 1, self.global_keyprefix + key, command, message)
+            try:
+                getattr(client, command.lower())(key, text)
+            except redis.RedisError as exc:
+                if not is_of_full_server(exc):
+                    raise
+                # It is recorded, so it goes there also on a full server.  kombu's client does not
+                # add its prefix to this one's key.
+                client.eval(script("send").text, 1, self.global_keyprefix + key, command, text)
+        self.keep_from_expiring(queue)
 
     def keep_from_expiring(self, queue: str) -> None:
         """Put off the expiry of a queue that was declared with ``expires``, as kombu does when it

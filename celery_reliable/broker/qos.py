@@ -53,41 +53,32 @@ class QoS(OpenQoS):
             unacked.remove_soon(delivery_tag)
         else:
             unacked.remove(delivery_tag)
-        self.let_go(delivery_tag)
+        self.forget(delivery_tag)
 
     def reject(self, delivery_tag: str, requeue: bool = False) -> None:
         """Give the message back behind the others, or in front if that is noted; or remove it."""
         unacked = self.unacked
-        if unacked is None:
-            super().reject(delivery_tag, requeue)
-            return
-        if not requeue:
-            unacked.remove(delivery_tag)
-            self.let_go(delivery_tag)
-            return
-        try:
+        if requeue:
             message = self.held(delivery_tag)
             is_first = message is not None and bool(noted(message, GOES_FIRST))
-            unacked.give_back(self.channel, delivery_tag, is_last=not is_first)
-        finally:
-            # Celery only logs this error.  A message that stayed is given back once it is not held.
+            self.give_back(delivery_tag, is_last=not is_first)
+        elif unacked is None:
+            super().reject(delivery_tag)
+        else:
+            unacked.remove(delivery_tag)
             self.forget(delivery_tag)
 
-    def give_back(self, delivery_tag: str) -> None:
-        """Give the message back before the others of its queue."""
+    def give_back(self, delivery_tag: str, *, is_last: bool = False) -> None:
+        """Give the message back before the others of its queue, or behind them."""
         unacked = self.unacked
         if unacked is None:
             super().reject(delivery_tag, requeue=True)
             return
         try:
-            unacked.give_back(self.channel, delivery_tag, is_last=False)
+            unacked.give_back(self.channel, delivery_tag, is_last=is_last)
         finally:
-            # As in `reject`.
+            # Celery only logs this error.  A message that stayed is given back once it is not held.
             self.forget(delivery_tag)
-
-    def forget(self, delivery_tag: str) -> None:
-        """Stop holding the message.  If it is still in the unacked hash, it is given back later."""
-        self.let_go(delivery_tag)
 
     def restore_visible(self, *args: Any, **kwargs: Any) -> None:
         """Look after kombu's own unacked messages; on a full server, when there is room again."""

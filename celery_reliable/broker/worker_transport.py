@@ -7,21 +7,14 @@ A worker keeps what it was delivered in an unacked hash of its own.  Messages in
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from typing import Any
 
-import redis
 from kombu.transport import redis as kombu_redis
-from kombu.transport.virtual.base import queue_declare_ok_t
 from kombu.utils.encoding import bytes_to_str
 
 from celery_reliable.broker.arriving import Arriving
-from celery_reliable.broker.channel import ConnectedChannel
-from celery_reliable.broker.consumers import Consumers, SharedTaking
-from celery_reliable.broker.qos import QoS
 from celery_reliable.compat.kombu import list_key
 from celery_reliable.message import payload_of
-from celery_reliable.redis_io import is_of_full_server
 
 __all__ = ["Channel", "SentinelTransport", "Transport"]
 
@@ -33,37 +26,7 @@ _PLENTY = 200
 _LOOK_SECONDS = 1.5
 
 
-class ConsumingChannel(ConnectedChannel):
-    """A channel that consumes queues, also of a full server, which refuses part of declaring
-    them.
-    """
-
-    QoS = QoS
-
-    def queue_declare(self, queue: str, *args: Any, **kwargs: Any) -> Any:
-        """Declare a queue; how many messages wait there a full server does not say."""
-        try:
-            return super().queue_declare(queue, *args, **kwargs)
-        except redis.ResponseError as exc:
-            if not is_of_full_server(exc):
-                raise
-            return queue_declare_ok_t(queue, 0, 0)
-
-    def queue_bind(
-        self, queue: str, exchange: str | None = None, routing_key: str = "", **kwargs: Any
-    ) -> None:
-        """Bind a queue.  Only publishers need what a full server does not note: who declares the
-        queue again notes it.
-        """
-        try:
-            super().queue_bind(queue, exchange, routing_key, **kwargs)
-        except redis.ResponseError as exc:
-            if not is_of_full_server(exc):
-                raise
-            self.state.binding_delete(queue, exchange or "amq.direct", routing_key)
-
-
-class Channel(SharedTaking, Arriving, ConsumingChannel):
+class Channel(Arriving):
     """A worker's channel: it takes messages from the queues into the worker's unacked hash.
 
     Taking is one step that pops messages and files them.  The worker takes as many as it can begin
@@ -75,26 +38,8 @@ class Channel(SharedTaking, Arriving, ConsumingChannel):
     second step, which takes what else can be begun.
     """
 
-    #: How many messages waited when the queues were last looked at, and when that was (monotonic
-    #: seconds).
-    _n_waiting = 0
-    _looked_at = 0.0
-    _is_closing = False
-    #: A process begins with what ended the wait before more is asked for; then the loop comes back.
-    _lets_begin = False
     #: Queues that an order of an operator keeps the worker from, as it was when it asked last.
     _left_out: frozenset[str] = frozenset()
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self._consumed = Consumers(self)
-        super().__init__(*args, **kwargs)
-
-    def basic_consume(
-        self, queue: str, no_ack: bool, callback: Callable[[Any], Any], *args: Any, **kwargs: Any
-    ) -> Any:
-        """Consume from a queue."""
-        self._consumed.add(queue, callback, no_ack=no_ack)
-        return super().basic_consume(queue, no_ack, callback, *args, **kwargs)
 
     def begin_to_wait(self, timeout: float | None) -> None:
         """Take what is in the queues; if they are empty, wait."""

@@ -13,7 +13,7 @@ from typing import Any
 import redis
 from kombu.utils.encoding import bytes_to_str
 
-from celery_reliable.broker.deliveries import Beside, Delivery, Queues, Taken, WorkerHooks
+from celery_reliable.broker.deliveries import Delivery, Queues, Taken, WorkerHooks
 from celery_reliable.broker.unacked import Unacked, quoted, script, unquoted
 from celery_reliable.compat.kombu import new_pool
 from celery_reliable.compat.redis import repeat_nothing
@@ -21,89 +21,10 @@ from celery_reliable.log import logger
 from celery_reliable.redis_io import Line, left_out_when_full
 
 __all__ = [
-    "Taking",
-    "Unfiled",
     "WorkerUnacked",
     "opened_unacked",
     "unacked_of",
 ]
-
-
-class Taking:
-    """Asks the server to take.  It is the main loop's, which asks with every message."""
-
-    def __init__(self, pool: redis.ConnectionPool) -> None:
-        self._line = Line(pool)
-        self._script = script("take")
-        self._pid, self._own, self._numbers = 0, "", count(1)
-
-    def new_prefix(self) -> str:
-        """Return what the tags of one taking begin with; no other one's do, in any process."""
-        if self._pid != os.getpid():
-            self._pid, self._own = os.getpid(), str(uuid.uuid4())
-        return f"{self._own}-{next(self._numbers)}:"
-
-    def ask(
-        self, keys: Sequence[str], args: Sequence[str | bytes | int], beside: Beside | None
-    ) -> Any:
-        """Return what the script answers; *beside* hears what its own call is answered.
-
-        Raises redis-py's errors.
-        """
-        call = (len(keys), *keys, *args)
-        take = ("EVALSHA", self._script.sha, *call)
-        if beside is None:
-            (reply,) = self._line.ask(take)
-        else:
-            try:
-                reply, answer = self._line.ask(take, ("EVALSHA", *beside.call))
-                beside.hear(answer)
-            except (redis.ConnectionError, redis.TimeoutError, OSError):
-                # The other call is lost; whoever wanted it can ask again, and waits longer.
-                (reply,) = self._line.ask(take)
-        if isinstance(reply, redis.exceptions.NoScriptError):
-            (reply,) = self._line.ask(("EVAL", self._script.text, *call))
-        if isinstance(reply, Exception):
-            raise reply
-        return reply
-
-
-class Unfiled:
-    """Those of one worker: they go back to their queues when the broker is there."""
-
-    def __init__(self) -> None:
-        self._put_back = script("put_back")
-        #: The key of the list that each came from, and what it was to become.
-        self._kept: list[tuple[str, Delivery]] = []
-        self._lock: Any = threading.Lock()
-
-    def __len__(self) -> int:
-        return len(self._kept)
-
-    def after_fork(self) -> None:
-        """Free the lock that another thread may have held at the fork."""
-        self._lock = threading.Lock()
-
-    def add(self, key: str, delivery: Delivery) -> None:
-        """Keep a message that came from the list *key*."""
-        with self._lock:
-            self._kept.append((key, delivery))
-
-    def put_back(self, unacked: Unacked) -> None:
-        """Return each to its list that is not in the unacked hash after all, the newest first.
-
-        Raises redis-py's errors; then the others are kept.
-        """
-        while True:
-            with self._lock:
-                if not self._kept:
-                    return
-                key, delivery = self._kept.pop()
-            try:
-                unacked.run(self._put_back, [unacked.key, key], [delivery.tag, delivery.raw])
-            except BaseException:
-                self.add(key, delivery)
-                raise
 
 
 #: So many acknowledged messages are removed by the step that takes others.
@@ -131,12 +52,15 @@ class WorkerUnacked(Unacked):
         #: When a message that was popped, and whose delivery was lost with a connection, may be
         #: looked for (monotonic seconds); None when no connection was lost.
         self.lost_pop_at: float | None = None
-        self._taking = Taking(pool)
-        self._requeue = script("requeue")
+        #: For `take`, which the main loop asks with every message.
+        self._line = Line(pool)
+        self._take, self._requeue, self._put_back = map(script, ("take", "requeue", "put_back"))
+        self._pid, self._own, self._numbers = 0, "", count(1)
         #: Tags of messages that are acknowledged and not yet removed.
         self._unremoved: set[str] = set()
-        #: Messages that were popped and perhaps not filed.
-        self.unfiled = Unfiled()
+        #: Messages that were popped and perhaps not filed: the key of the list that each came from,
+        #: and what it was to become.
+        self._unfiled: list[tuple[str, Delivery]] = []
         #: Tags in the hash that the worker did not hold when `reconcile` looked last.
         self._strangers: set[str] = set()
         self._lock = threading.Lock()
@@ -146,7 +70,6 @@ class WorkerUnacked(Unacked):
     def after_fork(self) -> None:
         """Free the lock that another thread may have held at the fork."""
         self._lock = threading.Lock()
-        self.unfiled.after_fork()
 
     def open(self, namespace: str) -> None:
         """Put the hash on the namespace's list of unacked hashes.
@@ -174,20 +97,20 @@ class WorkerUnacked(Unacked):
         most: int = 0,
         plenty: int = 0,
         in_turn: bool = True,
-        beside: Beside | None = None,
+        beside: Any = None,
     ) -> Taken:
         """File *popped* (key of the list, queue and message), if given; pop and file up to *least*
         more messages, or up to *most* where at least *plenty* remain in the queues.
 
         *lists*: the keys of all *queues* for the first priority, then for the next, and so on.
         *in_turn*: queues of one priority take turns; else the first is emptied first.
-        *beside*: a call that goes to the server in the same round trip.  It may be executed or not,
-        whatever becomes of the rest.
+        *beside*: a script's call (a `Step` of the ledger) that goes to the server in the same round
+        trip.  It may be executed or not, whatever becomes of the rest.
 
         Acknowledged messages are removed in the same step.  Raises redis-py's errors; then
         *popped* is kept, and returned to its list when the broker is back.
         """
-        prefix, holder = self._taking.new_prefix(), self.worker.holder()
+        prefix, holder = self._new_prefix(), self.worker.holder()
         now_ms = int(time.time() * 1000)
         acknowledged = list(islice(self._unremoved, _REMOVED_AT_ONCE))
         args: list[str | bytes | int] = [least, max(least, most), plenty, prefix, now_ms]
@@ -201,10 +124,10 @@ class WorkerUnacked(Unacked):
             args += [quoted(popped[1]), popped[2]]
         keys = [self.key, self._listed_in, *(self.prefix + k for k in lists)]
         try:
-            reply = self._taking.ask(keys, args, beside)
+            reply = self._ask_to_take(keys, args, beside)
         except (redis.RedisError, OSError):
             if popped is not None:
-                self.unfiled.add(self.prefix + popped[0], found[0])
+                self.put_back_later(self.prefix + popped[0], found[0])
             raise
         with self._lock:
             self._unremoved.difference_update(acknowledged)
@@ -214,6 +137,56 @@ class WorkerUnacked(Unacked):
             for n, (queue, raw) in enumerate(pairs, start=1)
         ]
         return Taken(found, int(reply[0]))
+
+    def _new_prefix(self) -> str:
+        """Return what the tags of one taking begin with; no other one's do, in any process."""
+        if self._pid != os.getpid():
+            self._pid, self._own = os.getpid(), str(uuid.uuid4())
+        return f"{self._own}-{next(self._numbers)}:"
+
+    def _ask_to_take(
+        self, keys: Sequence[str], args: Sequence[str | bytes | int], beside: Any
+    ) -> Any:
+        """Return what `take` answers; *beside* hears what its own call is answered."""
+        call = (len(keys), *keys, *args)
+        take = ("EVALSHA", self._take.sha, *call)
+        if beside is None:
+            (reply,) = self._line.ask(take)
+        else:
+            try:
+                reply, answer = self._line.ask(take, ("EVALSHA", *beside.call))
+                beside.hear(answer)
+            except (redis.ConnectionError, redis.TimeoutError, OSError):
+                # The other call is lost; whoever wanted it can ask again, and waits longer.
+                (reply,) = self._line.ask(take)
+        if isinstance(reply, redis.exceptions.NoScriptError):
+            (reply,) = self._line.ask(("EVAL", self._take.text, *call))
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
+
+    def put_back_later(self, key: str, delivery: Delivery) -> None:
+        """Keep a message that came from the list *key*: it goes back there when the broker is
+        there (`catch_up`), unless it is in the unacked hash after all.
+        """
+        with self._lock:
+            self._unfiled.append((key, delivery))
+
+    def _put_back_unfiled(self) -> None:
+        """Return each to its list that is not in the unacked hash after all, the newest first.
+
+        Raises redis-py's errors; then the others are kept.
+        """
+        while True:
+            with self._lock:
+                if not self._unfiled:
+                    return
+                key, delivery = self._unfiled.pop()
+            try:
+                self.run(self._put_back, [self.key, key], [delivery.tag, delivery.raw])
+            except BaseException:
+                self.put_back_later(key, delivery)
+                raise
 
     def queues(self, names: Sequence[str], lists: Sequence[str], cold: Sequence[str]) -> Queues:
         """Return where a process of this worker takes messages by itself."""
@@ -280,7 +253,7 @@ class WorkerUnacked(Unacked):
         """Remove what is acknowledged, and return what was popped and not filed to its list; what
         fails is tried again by the next call.
         """
-        if not self._unremoved and not self.unfiled:
+        if not self._unremoved and not self._unfiled:
             return
         with self._lock:
             tags, self._unremoved = self._unremoved, set()
@@ -288,7 +261,7 @@ class WorkerUnacked(Unacked):
             if tags:
                 self.client.hdel(self.key, *tags)
                 tags = set()
-            self.unfiled.put_back(self)
+            self._put_back_unfiled()
         except (redis.RedisError, OSError):
             with self._lock:
                 self._unremoved |= tags

@@ -144,8 +144,10 @@ class OpenQoS(kombu_redis.QoS):
         """Count a message as delivered, without a write to Redis."""
         virtual.QoS.append(self, message, delivery_tag)
 
-    def let_go(self, delivery_tag: str) -> None:
-        """Stop to count a message as delivered, without a write to Redis."""
+    def forget(self, delivery_tag: str) -> None:
+        """Stop to count a message as delivered, without a write to Redis.  If it is still in the
+        unacked hash, it is given back later.
+        """
         virtual.QoS.ack(self, delivery_tag)
 
     @contextmanager

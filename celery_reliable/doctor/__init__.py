@@ -13,8 +13,6 @@ from celery_reliable.doctor.examination import (
     ask_ledger,
     ask_results,
     examine,
-    open_rows,
-    set_rows_source,
 )
 from celery_reliable.doctor.setups import setup_of, setup_to_tell, supported
 
@@ -25,8 +23,6 @@ __all__ = [
     "ask_ledger",
     "ask_results",
     "examine",
-    "open_rows",
-    "set_rows_source",
     "setup_of",
     "setup_to_tell",
     "supported",

@@ -43,7 +43,6 @@ from celery_reliable.findings import (
     START,
     Finding,
     Neighbours,
-    OpenRows,
     Rights,
     ServerFacts,
     WorkerSetup,
@@ -69,8 +68,6 @@ __all__ = [
     "ask_ledger",
     "ask_results",
     "examine",
-    "open_rows",
-    "set_rows_source",
 ]
 
 _POOL_PARTS: Final = {"prefork": Part.PREFORK, "gevent": Part.GEVENT}
@@ -81,23 +78,6 @@ _SET: Final = ("SADD", "SMEMBERS", "SREM")
 _RESULT: Final = ("GET", "PUBLISH", "SET", "SETEX")
 #: The end of a key that stands for all unacked hashes, or all tasks.
 _SOME: Final = "rights"
-
-#: Set by the Django part: asks the project's databases for rows with open tasks.
-_rows_source: Callable[[], Sequence[OpenRows]] | None = None
-
-
-def set_rows_source(source: Callable[[], Sequence[OpenRows]]) -> None:
-    """Set what asks the databases for rows with open tasks.  The Django part calls this."""
-    global _rows_source
-    _rows_source = source
-
-
-def open_rows() -> Sequence[OpenRows] | None:
-    """Ask the databases for rows with open tasks, by a query of bounded cost for each model.
-
-    Returns None where the Django part is not loaded.  Raises what the databases raise.
-    """
-    return None if _rows_source is None else _rows_source()
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,7 +267,7 @@ def _of_broker(app: Celery, options: Any, namespace: str) -> Iterator[Command]:
 
 
 def _look_at_rows(names: Sequence[str]) -> list[Finding]:
-    rows = [replace(one, tasks=names) for one in open_rows() or ()]
+    rows = [replace(one, tasks=names) for one in Reliable.framework.open_rows() or ()]
     return [finding for one in rows for finding in look(ROWS, one)]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from celery_reliable.message.convert import (
-    Wire,
     as_published,
     as_sent,
     context_of,
@@ -33,7 +32,6 @@ __all__ = [
     "Envelope",
     "NamedWorkers",
     "Stamp",
-    "Wire",
     "as_published",
     "as_sent",
     "check_delivered",

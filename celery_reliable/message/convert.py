@@ -16,7 +16,6 @@ from celery_reliable.log import logger
 from celery_reliable.message.envelope import Envelope, expiration_seconds
 
 __all__ = [
-    "Wire",
     "as_published",
     "as_sent",
     "context_of",
@@ -26,19 +25,10 @@ __all__ = [
 ]
 
 
-class Wire:
-    """A body as it is sent."""
-
-    __slots__ = ("body", "content_encoding", "content_type")
-
-    def __init__(self, body: bytes, content_type: str, content_encoding: str) -> None:
-        self.body = body
-        self.content_type = content_type
-        self.content_encoding = content_encoding
-
-
-def prepared(producer: Any, body: Any, options: dict[str, Any]) -> tuple[Wire, dict[str, Any]]:
-    """Serialize and compress once, so that what is stored is what is sent."""
+def prepared(producer: Any, body: Any, options: dict[str, Any]) -> tuple[bytes, dict[str, Any]]:
+    """Serialize and compress once, so that what is stored is what is sent: return the body, and the
+    options by which a producer sends it as it is.
+    """
     options = dict(options)
     content_type, content_encoding, data = serialize(
         body, serializer=options.pop("serializer", None) or "json"
@@ -50,7 +40,7 @@ def prepared(producer: Any, body: Any, options: dict[str, Any]) -> tuple[Wire, d
         data, options["headers"]["compression"] = compress(data, compression)
     # An empty name keeps the producer from compressing a second time.
     options.update(content_type=content_type, content_encoding=content_encoding, compression="")
-    return Wire(data, content_type, content_encoding), options
+    return data, options
 
 
 #: Options of `Producer.publish` that are about the sending, not part of the message.
@@ -73,13 +63,13 @@ _NOT_PROPERTIES = frozenset(
 )
 
 
-def as_published(wire: Wire, options: dict[str, Any]) -> Envelope:
-    """Return the message that `Producer.publish` would send with *options*."""
+def as_published(body: bytes, options: dict[str, Any]) -> Envelope:
+    """Return the message that `Producer.publish` sends of what `prepared` has returned."""
     exchange = options.get("exchange") or ""
     return Envelope(
-        body=wire.body,
-        content_type=wire.content_type,
-        content_encoding=wire.content_encoding,
+        body=body,
+        content_type=options["content_type"],
+        content_encoding=options["content_encoding"],
         headers=options["headers"],
         properties={k: v for k, v in options.items() if k not in _NOT_PROPERTIES and v is not None},
         exchange=getattr(exchange, "name", exchange),

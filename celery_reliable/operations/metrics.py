@@ -22,10 +22,9 @@ from celery import Celery
 from celery.signals import after_task_publish, before_task_publish, task_postrun, task_prerun
 
 from celery_reliable import signals as our_signals
-from celery_reliable.app import reliable_of
+from celery_reliable.app import Reliable, reliable_of
 from celery_reliable.compat.app import real_app
 from celery_reliable.compat.notes import note, noted
-from celery_reliable.doctor import open_rows
 from celery_reliable.exceptions import ConfigurationError, ReliableError
 from celery_reliable.findings import Limits
 from celery_reliable.leases import nodename_of
@@ -145,7 +144,7 @@ class RowsCollector:
     def collect(self) -> Iterator[Any]:
         """Yield the metrics of rows."""
         try:
-            rows = open_rows()
+            rows = Reliable.framework.open_rows()
         except Exception:
             # A database's driver raises what it likes, and the fleet's metrics are not to miss.
             rows = None

@@ -18,8 +18,9 @@ from celery_reliable.model import Record, State
 from celery_reliable.operations.audit import Outcome, noted
 from celery_reliable.operations.messages import envelope_of
 from celery_reliable.operations.views import IfRunning, Moved, Revoked
-from celery_reliable.options import naming_problems
+from celery_reliable.options import NAMING
 from celery_reliable.recovery import REVOCABLE, call_off_task, stored_end
+from celery_reliable.settings import misfits
 
 __all__ = ["CannotMove", "Moves", "Revocations"]
 
@@ -187,7 +188,7 @@ class Moves(_Acts):
         """
         given = {"only_workers": workers, "prefer_workers": prefer}
         named = {name: value for name, value in given.items() if value}
-        for name, expected in naming_problems(named):
+        for name, _, expected in misfits(NAMING, named):
             raise CannotMove(f"{name}={named[name]!r} is not {expected}.")
         meant = NamedWorkers(tuple(workers), tuple(prefer))
         found = self._act(

@@ -10,8 +10,8 @@ from celery_reliable.options.calls import (
     check_call,
     check_if_exists,
     in_force,
-    naming_problems,
     patterns_of,
+    refuse,
     take_call,
     take_if_exists,
 )
@@ -23,7 +23,6 @@ from celery_reliable.options.definition import (
     object_of,
     options_without_base,
     problems,
-    refuse,
 )
 from celery_reliable.options.object_id import is_per_object, object_key, resolve_object_id
 from celery_reliable.options.values import (
@@ -66,7 +65,6 @@ __all__ = [
     "keep_ms",
     "key_of",
     "names_workers",
-    "naming_problems",
     "object_key",
     "object_of",
     "options_without_base",

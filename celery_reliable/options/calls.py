@@ -5,13 +5,13 @@ within the same bounds where its message arrives.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from functools import lru_cache
 from typing import Any
 
 from celery_reliable.exceptions import ConfigurationError, ConfigurationWarning
 from celery_reliable.model import MOST_PLACES
-from celery_reliable.settings import Rule, did_you_mean, or_none, seconds, that, whole
+from celery_reliable.settings import Rule, did_you_mean, misfits, or_none, seconds, that, whole
 
 __all__ = [
     "CALL",
@@ -25,8 +25,8 @@ __all__ = [
     "check_if_exists",
     "in_force",
     "may_have_more_places",
-    "naming_problems",
     "patterns_of",
+    "refuse",
     "take_call",
     "take_if_exists",
 ]
@@ -60,13 +60,6 @@ NAMING: dict[str, Rule] = {
 }
 
 
-def naming_problems(given: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield each of the options *given* that cannot work, and what it has to be."""
-    for option, rule in NAMING.items():
-        if option in given and (expected := rule(given[option])):
-            yield option, expected
-
-
 #: Of `if_exists`: raise TaskExists.
 REFUSE = "refuse"
 _IF_EXISTS = ("keep", "replay_dead", REFUSE)
@@ -81,43 +74,6 @@ MOST_LOSSES = 1000
 _NEAR = 0.85
 #: Options of a task that nobody else could mean.
 _OF_TASKS = ("dead_letter", "if_open", "object_id", "on_conflict", "once_for_seconds")
-#: What Celery and kombu know; looked at first, as calls have them.
-_OF_CELERY = frozenset(
-    {
-        "add_to_parent",
-        "chord",
-        "compression",
-        "connection",
-        "countdown",
-        "eta",
-        "exchange",
-        "expires",
-        "group_id",
-        "group_index",
-        "headers",
-        "link",
-        "link_error",
-        "parent_id",
-        "priority",
-        "producer",
-        "queue",
-        "reply_to",
-        "retries",
-        "retry",
-        "retry_policy",
-        "root_id",
-        "route_name",
-        "router",
-        "routing_key",
-        "serializer",
-        "shadow",
-        "soft_time_limit",
-        "task_id",
-        "task_type",
-        "time_limit",
-    }
-)
-
 #: The ledger counts in milliseconds, and 0 of them mean no limit.
 LEAST_SECONDS = 0.001
 
@@ -150,32 +106,33 @@ def check_call(task: Any, options: Mapping[str, Any]) -> None:
 
 
 def _check_values(name: str, options: Mapping[str, Any]) -> None:
-    told = [
-        f"{option}={options[option]!r} of a call of task {name} is not {expected}. Correct it, or "
-        "leave it out: then the task's own counts."
-        for option in sorted(CALL_OPTIONS.keys() & options.keys())
-        if (expected := CALL_OPTIONS[option](options[option]))
-    ]
+    refuse(
+        f"{option}={value!r} of a call of task {name} is not {expected}. Correct it, or leave it "
+        "out: then the task's own counts."
+        for option, value, expected in misfits(CALL_OPTIONS, options)
+    )
+
+
+def refuse(found: Iterable[str]) -> None:
+    """Raise one ConfigurationError for all problems in *found*, if there are any."""
+    told = tuple(found)
     if told:
-        raise ConfigurationError(" ".join(told), problems=tuple(told))
+        raise ConfigurationError(" ".join(told), problems=told)
 
 
 def _check_places(task: Any, at_most: int) -> None:
     """Raise ConfigurationError where `at_most` of a call means nothing, or two things."""
-    cls, problem = type(task), ""
-    if getattr(cls, "at_most", None) is None:
-        problem = (
-            "the task has no places of which a call could have more or fewer. Give its class "
-            "at_most and on_conflict, too."
+    about = f"at_most={at_most!r} of a call of task {task.name}: the task has"
+    if getattr(type(task), "at_most", None) is None:
+        raise ConfigurationError(
+            f"{about} no places of which a call could have more or fewer. Give its class at_most "
+            "and on_conflict, too."
         )
-    elif at_most > 1 and not may_have_more_places(task):
-        problem = (
-            "the task has unique='queued' or once_for_seconds, and one place for that. Leave one "
-            "of them out."
+    if at_most > 1 and not may_have_more_places(task):
+        raise ConfigurationError(
+            f"{about} unique='queued' or once_for_seconds, and one place for that. Leave one of "
+            "them out."
         )
-    if problem:
-        problem = f"at_most={at_most!r} of a call of task {task.name}: {problem}"
-        raise ConfigurationError(problem, problems=(problem,))
 
 
 def may_have_more_places(task: Any) -> bool:
@@ -211,30 +168,32 @@ def take_if_exists(name: str, options: MutableMapping[str, Any], *, is_known: bo
     how = options.pop("if_exists", None)
     if how is None:
         return ""
-    problem = ""
+    about = f"if_exists={how!r} of a call of task {name}"
     if how not in _IF_EXISTS:
         known = ", ".join(map(repr, _IF_EXISTS))
-        problem = f"if_exists={how!r} of a call of task {name} is not one of {known}. Correct it."
-    elif not is_known:
-        problem = (
-            f"if_exists={how!r} of a call of task {name}: nobody can tell whether its id is in "
-            "use, as it is no task of this app with base=ReliableTask. Leave it out."
+        raise ConfigurationError(f"{about} is not one of {known}. Correct it.")
+    if not is_known:
+        raise ConfigurationError(
+            f"{about}: nobody can tell whether its id is in use, as it is no task of this app with "
+            "base=ReliableTask. Leave it out."
         )
-    if problem:
-        raise ConfigurationError(problem, problems=(problem,))
     return str(how)
 
 
-def check_if_exists(name: str, how: str, *, has_id: bool, is_unique: bool) -> None:
+def check_if_exists(task: Any, options: Mapping[str, Any], *, has_id: bool) -> None:
     """Raise ConfigurationError where `if_exists` of a call means nothing, or two things."""
-    problem = ""
+    how = options.get("if_exists")
+    if how is None:
+        return
+    about = f"if_exists={how!r} of a call of task {task.name}"
     if not has_id:
-        problem = "it is about the id, which is a new one without task_id. Give that too."
-    elif is_unique:
-        problem = "the task has unique='queued', so that its object is the key. Leave one out."
-    if problem:
-        problem = f"if_exists={how!r} of a call of task {name}: {problem}"
-        raise ConfigurationError(problem, problems=(problem,))
+        raise ConfigurationError(
+            f"{about}: it is about the id, which is a new one without task_id. Give that too."
+        )
+    if type(task).unique == "queued":
+        raise ConfigurationError(
+            f"{about}: the task has unique='queued', so that its object is the key. Leave one out."
+        )
 
 
 def call_of(headers: Mapping[str, Any] | None) -> Mapping[str, Any]:
@@ -254,7 +213,7 @@ def call_of(headers: Mapping[str, Any] | None) -> Mapping[str, Any]:
 @lru_cache(maxsize=1024)
 def _doubt(option: str) -> str:
     """Say what is probably wrong with the name of an option of a call; "" for all others."""
-    if option in CALL_OPTIONS or option in _OF_CELERY or option == "if_exists":
+    if option in CALL_OPTIONS or option == "if_exists":
         return ""
     if option in _OF_TASKS:
         return "which is an option of the task, and not of one call. Give it to the task."

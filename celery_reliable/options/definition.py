@@ -5,16 +5,25 @@ probably misspelt.  Nothing here talks to a server.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from celery_reliable.exceptions import ConfigurationError
 from celery_reliable.model import MOST_PLACES
 from celery_reliable.options.calls import LEAST_SECONDS, NAMING
 from celery_reliable.options.object_id import RATE, check_object_id_spec, is_per_object
-from celery_reliable.settings import Rule, is_number, nearest, one_of, or_none, seconds, that, whole
+from celery_reliable.settings import (
+    Rule,
+    is_number,
+    misfits,
+    nearest,
+    one_of,
+    or_none,
+    seconds,
+    that,
+    whole,
+)
 
 __all__ = [
     "ALWAYS",
@@ -25,7 +34,6 @@ __all__ = [
     "object_of",
     "options_without_base",
     "problems",
-    "refuse",
 ]
 
 
@@ -153,10 +161,14 @@ def problems(cls: Any, base: Any) -> list[str]:
 
     *base*: the class whose options and attributes they are.
     """
+    given = {option: getattr(cls, option) for option in OPTIONS}
     wrong = [
-        f"{option}={getattr(cls, option)!r} of task {cls.name} is not {expected}. "
-        "Correct it, or leave it out."
-        for option, expected in ([*_wrong_values(cls)] or _useless(cls, base))
+        f"{option}={value!r} of task {cls.name} is not {expected}. Correct it, or leave it out."
+        for option, value, expected in misfits(OPTIONS, given)
+    ] or [
+        f"{option}={given[option]!r} of task {cls.name} is not {expected}. Correct it, or leave it "
+        "out."
+        for option, expected in _useless(cls, base)
     ]
     if not cls.acks_late:
         wrong.append(
@@ -171,14 +183,6 @@ def problems(cls: Any, base: Any) -> list[str]:
         for name, purpose in _taken_names(cls)
         if inspect.getattr_static(cls, name) is not base.__dict__[name]
     ]
-
-
-def _wrong_values(cls: Any) -> Iterator[tuple[str, str]]:
-    """Yield each option whose value cannot work, and what it has to be."""
-    for option, rule in OPTIONS.items():
-        # What an object is said by is checked against the task's arguments.
-        if option != "object_id" and (expected := rule(getattr(cls, option))):
-            yield option, expected
 
 
 def _useless(cls: Any, base: Any) -> Iterator[tuple[str, str]]:
@@ -279,7 +283,7 @@ _TIME = or_none(seconds(LEAST_SECONDS))
 #: The options of a task, each with its rule.
 OPTIONS: dict[str, Rule] = {
     "object_id": or_none(
-        that(lambda one: isinstance(one, str) or callable(one), "the name of an argument")
+        that(lambda one: isinstance(one, str) or callable(one), "an argument's name, a callable")
     ),
     "on_conflict": one_of("skip", "retry", "fail", "wait"),
     "unique": one_of("running", "queued"),
@@ -292,10 +296,3 @@ OPTIONS: dict[str, Rule] = {
     **NAMING,
     "rate": RATE,
 }
-
-
-def refuse(found: Iterable[str]) -> None:
-    """Raise one ConfigurationError for all problems in *found*, if there are any."""
-    told = tuple(found)
-    if told:
-        raise ConfigurationError(" ".join(told), problems=told)

@@ -68,7 +68,7 @@ _VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 _EXPECTED = "an int, a str, a UUID, bytes, or a tuple of these"
 
 
-def check_object_id_spec(spec: object, signature: inspect.Signature, task_name: str) -> bool:
+def check_object_id_spec(spec: ObjectIdSpec, signature: inspect.Signature, task_name: str) -> bool:
     """Check a task's `object_id` when the task is defined.
 
     A callable with a signature is checked against the task's arguments.  What it returns can only
@@ -83,16 +83,11 @@ def check_object_id_spec(spec: object, signature: inspect.Signature, task_name: 
         Whether a callable must get the arguments by name, as it does not take them by position.
 
     Raises:
-        ConfigurationError: `spec` is neither a name nor a callable, or the task has no such
-            argument, or the callable does not take the task's arguments.
+        ConfigurationError: the task has no such argument, or the callable does not take the task's
+            arguments.
     """
     if callable(spec):
         return _check_callable(spec, signature, task_name)
-    if not isinstance(spec, str):
-        raise ConfigurationError(
-            f"Task {task_name!r}: object_id is a {type(spec).__name__}. Expected the name of one "
-            "of the task's arguments, or a callable that takes the task's arguments."
-        )
     names = list(signature.parameters)
     takes_any = any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values())
     if spec in names or (takes_any and spec):

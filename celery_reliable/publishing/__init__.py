@@ -8,15 +8,13 @@ from celery_reliable.publishing.carriers import CARRIERS, TWINS, add_twins
 from celery_reliable.publishing.errors import NotPublished, PublishUnknown
 from celery_reliable.publishing.placement import at_home, placed, placed_member
 from celery_reliable.publishing.publication import (
-    fresh_id,
+    calling,
     instead_of,
     is_member,
-    unique_publication,
 )
 from celery_reliable.publishing.resending import (
     let_through,
     resend,
-    send_all_stored,
     send_stored,
     step_up,
 )
@@ -31,7 +29,7 @@ __all__ = [
     "PublishUnknown",
     "add_twins",
     "at_home",
-    "fresh_id",
+    "calling",
     "install",
     "install_everywhere",
     "instead_of",
@@ -40,8 +38,6 @@ __all__ = [
     "placed_member",
     "resend",
     "run_on",
-    "send_all_stored",
     "send_stored",
     "step_up",
-    "unique_publication",
 ]

@@ -6,23 +6,35 @@ canvas, beat, `retry`, `replace`): ``app.amqp.send_task_message``.  `install` pu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from itertools import repeat
 from typing import Any
+from urllib.parse import urlsplit
 
 from celery import Celery, current_task
+from celery.app.amqp import AMQP
+from kombu import pools
 
-from celery_reliable.app import reliable_of
+from celery_reliable.app import reliable_of, scheme_of
+from celery_reliable.broker import keeping_transport, sending_transport_for
 from celery_reliable.compat import Part, require
-from celery_reliable.compat.amqp import check_sender, keep_chord_headers, send_anew
-from celery_reliable.compat.app import give_part, make_part_by, tasks_so_far
+from celery_reliable.compat.amqp import (
+    OpenAMQP,
+    ask_before_sending,
+    check_sender,
+    keep_chord_headers,
+    send_anew,
+)
+from celery_reliable.compat.app import give_part, make_part_by, may_yet_get, tasks_so_far
 from celery_reliable.compat.result_consumer import subscribe_when_awaited
 from celery_reliable.context import running
+from celery_reliable.exceptions import ReliableError
 from celery_reliable.message import HEIR, NAMED, check_limits, id_as_text
 from celery_reliable.options import CALL, is_reliable, key_of, take_call, take_if_exists
 from celery_reliable.publishing.carriers import CARRIERS, TWINS, chord_header, protected
 from celery_reliable.publishing.placement import named_anew
 from celery_reliable.publishing.publication import Publication
-from celery_reliable.publishing.recorder import ProducingAMQP, RecordingProducer, amqp_of
+from celery_reliable.publishing.recorder import PLACE, RecordingProducer
 
 __all__ = [
     "RecordingAMQP",
@@ -53,12 +65,79 @@ def carry_on(name: str, message: Mapping[str, Any], options: MutableMapping[str,
         options["headers"] = {**found, **(options.get("headers") or {})}
 
 
-class RecordingAMQP(ProducingAMQP):
+class RecordingAMQP(OpenAMQP):
     """Celery's AMQP with the record before every send, or in one step with it."""
 
     def sender_around(self, send: Callable[..., Any]) -> Callable[..., Any]:
         """Return a function that records each task of ours, and sends it by *send*."""
         return _recording(self.app, send)
+
+    def connection_class(self, own: Any) -> Any:
+        """Return the class of the app's connections to its broker. *own*: that of the project."""
+        return keeping_transport(own)
+
+    @property
+    def producer_pool(self) -> Any:
+        """The producers of the app."""
+        place = _queues_of(self.app) if self.producers_so_far is None else ""
+        if place:
+            require(Part.REDIS_PRODUCER)
+            # kombu keeps a pool for each transport, so this one is used by our producers only.
+            pool = pools.producers[_connection_to(self.app, place)]
+            pool.limit = self.app.pool.limit
+            self.producers_so_far = pool
+        return super().producer_pool
+
+    publisher_pool = producer_pool
+
+
+def _connection_to(app: Celery, place: str) -> Any:
+    options: dict[str, Any] = {"transport_options": {PLACE: place}}
+    scheme = scheme_of(app.conf.broker_write_url)
+    if scheme == "sentinel":
+        options["failover_strategy"] = _stay
+    return app.connection_for_write(transport=sending_transport_for(scheme), **options)
+
+
+def _stay(urls: Sequence[str]) -> Iterator[str]:
+    """Return where a connection goes on to when it is lost, behind Sentinels of these URLs.
+
+    A channel asks all of them for its master.  With the URL of another, kombu would take another
+    transport: it makes the connections of its pools by itself.
+    """
+    return repeat(urlsplit(urls[0]).hostname or "")
+
+
+def _queues_of(app: Celery) -> str:
+    try:
+        return reliable_of(app).queues_at
+    except ReliableError:
+        # The publication of a task of ours raises this; other tasks must go on.
+        return ""
+
+
+def amqp_of(app: Celery) -> AMQP:
+    """Return the AMQP of an app: Celery's own, as long as the app has no task of ours.
+
+    An app learns of its tasks when it is finalized, and `send_task` publishes without that.  So an
+    app that has declared one of ours is finalized before it sends anything.
+    """
+    amqp = AMQP(app)
+
+    def prepare() -> bool:
+        may_get = app.autofinalize and may_yet_get(app, _is_base_of_ours)
+        if not may_get and not app.finalized:
+            return True
+        # An app is called finalized as soon as a thread begins to make its tasks: this waits.
+        app.finalize(auto=True)
+        return False
+
+    ask_before_sending(amqp, prepare)
+    return amqp
+
+
+def _is_base_of_ours(base: Any) -> bool:
+    return bool(getattr(base, "is_reliable", False))
 
 
 def install_everywhere() -> None:

@@ -17,7 +17,7 @@ from celery_reliable.exceptions import LedgerUnavailable, TaskExists, said
 from celery_reliable.ledger import answers
 from celery_reliable.model import State, TaskRef
 
-__all__ = ["exists", "not_recorded", "not_sent", "outages", "retry_seconds", "unknown"]
+__all__ = ["exists", "not_recorded", "not_sent", "outages", "retry_seconds"]
 
 
 class NotPublished(exceptions.NotPublished, OperationalError):
@@ -26,11 +26,6 @@ class NotPublished(exceptions.NotPublished, OperationalError):
 
 class PublishUnknown(exceptions.PublishUnknown, OperationalError):
     __doc__ = exceptions.PublishUnknown.__doc__
-
-
-def unknown(message: str, *, task_id: str) -> PublishUnknown:
-    """Return the error of a publication that may run or not."""
-    return PublishUnknown(message, task_id=task_id)
 
 
 def exists(ref: TaskRef, found: answers.InUse | answers.Anothers) -> TaskExists:
@@ -54,9 +49,7 @@ def exists(ref: TaskRef, found: answers.InUse | answers.Anothers) -> TaskExists:
 def not_recorded(ref: TaskRef, why: LedgerUnavailable) -> NotPublished | PublishUnknown:
     """Return the error of a publication that the ledger did not answer."""
     message = f"Task {ref.name}[{ref.id}] could not be recorded: {why}"
-    if why.is_undone:
-        return NotPublished(message, task_id=ref.id)
-    return unknown(message, task_id=ref.id)
+    return (NotPublished if why.is_undone else PublishUnknown)(message, task_id=ref.id)
 
 
 def not_sent(ref: TaskRef, why: Exception) -> NotPublished:

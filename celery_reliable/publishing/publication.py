@@ -14,27 +14,24 @@ from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
 from celery_reliable.ledger import FOREVER, answers
 from celery_reliable.log import logger
 from celery_reliable.message import HEADER, HEIR, Stamp, looks_used_once, seconds_until
-from celery_reliable.model import Claim, Room, State
+from celery_reliable.model import Claim, State
 from celery_reliable.options import (
     REFUSE,
     is_placed_early,
     room_of,
     task_ref,
 )
-from celery_reliable.publishing.errors import exists, not_recorded, not_sent, unknown
+from celery_reliable.publishing.errors import PublishUnknown, exists, not_recorded, not_sent
 from celery_reliable.publishing.placement import place, rename
 
 __all__ = [
     "Publication",
-    "UniqueCall",
-    "fresh_id",
+    "calling",
     "instead_of",
     "is_anothers",
     "is_left",
     "is_member",
     "is_send_given_up",
-    "unique_call",
-    "unique_publication",
 ]
 
 #: What Celery says when it publishes a canvas's member or callback, and a plain call does not.
@@ -43,20 +40,20 @@ _MEMBERSHIP = ("chain", "chord", "group_id", "parent_id", "reply_to", "root_id")
 
 
 @dataclass
-class UniqueCall:
-    """A call of a unique task, while it is published."""
+class Call:
+    """A call of `ReliableTask.apply_async`, while it is published."""
 
     task_id: str
+    #: The id is Celery's own choice: nobody has had it before.
+    is_fresh: bool
+    #: It is withdrawn if another task has the object.
+    is_unique: bool
     #: The id of the task that has the object already; empty when this one got it.
     holder: str = ""
 
 
 #: The call that this thread or greenlet is publishing.
-unique_call: ContextVar[UniqueCall | None] = ContextVar("celery_reliable_unique", default=None)
-
-
-#: The id that is being published, when it is Celery's own choice: nobody has had it before.
-fresh_id: ContextVar[str] = ContextVar("celery_reliable_fresh", default="")
+_calling: ContextVar[Call | None] = ContextVar("celery_reliable_calling", default=None)
 
 
 def is_member(options: Mapping[str, Any]) -> bool:
@@ -68,19 +65,24 @@ def is_member(options: Mapping[str, Any]) -> bool:
 
 
 @contextmanager
-def unique_publication(task_id: str) -> Iterator[None]:
-    """Let the publication of *task_id* be withdrawn if another task has the object."""
-    token = unique_call.set(UniqueCall(task_id))
+def calling(task_id: str, *, is_fresh: bool, is_unique: bool) -> Iterator[None]:
+    """Let what is published inside under *task_id* be this call's."""
+    token = _calling.set(Call(task_id, is_fresh, is_unique))
     try:
         yield
     finally:
-        unique_call.reset(token)
+        _calling.reset(token)
+
+
+def _call_of(task_id: str) -> Call | None:
+    call = _calling.get()
+    return call if call is not None and call.task_id == task_id else None
 
 
 def instead_of(task_id: str) -> str:
     """Return the id that the call gets: *task_id*, or that of the task that has the object."""
-    call = unique_call.get()
-    return call.holder if call is not None and call.task_id == task_id and call.holder else task_id
+    call = _call_of(task_id)
+    return (call and call.holder) or task_id
 
 
 class Publication:
@@ -113,10 +115,9 @@ class Publication:
         self.attempt = attempt if is_own else None
         #: What to do about a task that has the id already; an attempt's own id is its own.
         self._if_exists = "" if is_own else if_exists
-        call = unique_call.get()
-        is_unique = call is not None and call.task_id == self.ref.id and self.attempt is None
+        call = _call_of(self.ref.id)
         #: The call of a unique task that is being published, if it is one.
-        self.unique = call if is_unique else None
+        self.unique = call if call is not None and call.is_unique and not is_own else None
         #: The object that it is about, if it is about one.
         self.object_key = object_key
         # What has an ETA takes its place when it begins, and a retry has kept its own.
@@ -125,7 +126,7 @@ class Publication:
         self.room = room_of(task, object_key) if is_early else None
         #: Whether it stands in the line of that, and is not to be sent.
         self.is_standing = False
-        self._is_used = fresh_id.get() != self.ref.id or not looks_used_once(self.ref.id)
+        self._is_used = call is None or not call.is_fresh or not looks_used_once(self.ref.id)
         #: Names the publication; given when it is recorded.
         self.epoch = ""
 
@@ -180,28 +181,38 @@ class Publication:
         claim = self.attempt.claim if self.attempt else None
         waits_for = self.attempt.waits_for if self.attempt is not None else ""
         number = claim.attempt - bool(waits_for) if claim is not None else 0
+        # What an attempt publishes is part of its outcome, which waits for the ledger.
+        patience = (
+            {"patience_seconds": FOREVER, "undone_patience_seconds": None}
+            if running.get() is not None
+            else {"patience_seconds": None, "undone_patience_seconds": self.retry_seconds}
+        )
         self.epoch, moved = ledger.senders.new_epoch(number), ""
         while True:
             self.headers[HEADER] = Stamp(ledger.generation, self.epoch).of_task(self.ref.id)
             try:
+                given: dict[str, Any] = {
+                    "epoch": self.epoch,
+                    "due_in_ms": int(look_seconds * 1000),
+                    "message": to_text(),
+                    "queue": queue,
+                    "is_used": self._is_used and claim is None,
+                    "heir": str(self.headers.get(HEIR) or ""),
+                    "if_exists": self._if_exists,
+                    **patience,
+                }
                 # What is sent later takes its place when it begins.
                 if self.room is not None and state is State.QUEUED:
-                    answer = self._record_for_place(self.room, to_text(), look_seconds, queue)
+                    answer, placed = ledger.record_for_place(self.ref, self.room, **given)
+                    self.is_standing = isinstance(placed, answers.Standing)
                 else:
                     answer = ledger.record(
                         self.ref,
-                        epoch=self.epoch,
                         state=state,
-                        due_in_ms=int(look_seconds * 1000),
-                        message=to_text(),
                         claim=claim,
-                        queue=queue,
-                        is_used=self._is_used and claim is None,
-                        heir=str(self.headers.get(HEIR) or ""),
                         waits_for=waits_for,
                         moved=moved,
-                        if_exists=self._if_exists,
-                        **self._patience(),
+                        **given,
                     )
             except LedgerUnavailable as exc:
                 raise not_recorded(self.ref, exc) from exc
@@ -230,30 +241,6 @@ class Publication:
                 self.epoch = ledger.senders.new_epoch(number)
                 continue
             return answer
-
-    def _record_for_place(
-        self, room: Room, message: str, look_seconds: float, queue: str
-    ) -> answers.RecordAnswer:
-        answer, placed = self.reliable.ledger.record_for_place(
-            self.ref,
-            room,
-            epoch=self.epoch,
-            due_in_ms=int(look_seconds * 1000),
-            message=message,
-            queue=queue,
-            is_used=self._is_used,
-            heir=str(self.headers.get(HEIR) or ""),
-            if_exists=self._if_exists,
-            **self._patience(),
-        )
-        self.is_standing = isinstance(placed, answers.Standing)
-        return answer
-
-    def _patience(self) -> dict[str, float | None]:
-        # What an attempt publishes is part of its outcome, which waits for the ledger.
-        if running.get() is not None:
-            return {"patience_seconds": FOREVER, "undone_patience_seconds": None}
-        return {"patience_seconds": None, "undone_patience_seconds": self.retry_seconds}
 
     def _may_send(self, answer: answers.RecordAnswer) -> bool:
         if isinstance(answer, answers.Recorded):
@@ -333,7 +320,7 @@ def _is_withdrawn(publication: Publication, why: object) -> bool:
         attempt = running.get()
         if attempt is not None:
             attempt.in_doubt = {**(attempt.in_doubt or {}), task_id: unavailable.is_undone}
-        raise unknown(
+        raise PublishUnknown(
             f"Task {name}[{task_id}] could not be sent ({why}), and its record could not be "
             f"withdrawn ({unavailable}): it may run or not.",
             task_id=task_id,

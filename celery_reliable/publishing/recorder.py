@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from functools import partial
-from itertools import repeat
 from typing import Any
-from urllib.parse import urlsplit
 
-from celery import Celery
-from celery.app.amqp import AMQP
-from kombu import pools
 from kombu.utils.json import dumps
 
-from celery_reliable.app import Reliable, reliable_of, scheme_of
-from celery_reliable.broker import keeping_transport, sending_transport_for, sending_with
-from celery_reliable.compat import Part, require
-from celery_reliable.compat.amqp import OpenAMQP, ask_before_sending
-from celery_reliable.compat.app import may_yet_get
+from celery_reliable.app import Reliable
+from celery_reliable.broker import sending_with
 from celery_reliable.compat.connection import at_flush, is_batching
 from celery_reliable.exceptions import ReliableError
-from celery_reliable.message import Wire, as_published, prepared
+from celery_reliable.message import as_published, prepared
 from celery_reliable.model import State
-from celery_reliable.publishing.errors import not_sent, outages, retry_seconds, unknown
+from celery_reliable.publishing.errors import PublishUnknown, not_sent, outages, retry_seconds
 from celery_reliable.publishing.publication import (
     Publication,
     is_anothers,
@@ -32,83 +22,11 @@ from celery_reliable.publishing.publication import (
 
 __all__ = [
     "PLACE",
-    "ProducingAMQP",
     "RecordingProducer",
 ]
 
 #: The transport option that tells where a producer of ours sends to.
 PLACE = "reliable_queues_at"
-
-
-class ProducingAMQP(OpenAMQP):
-    """Celery's AMQP with producers that may send and record in one step."""
-
-    def connection_class(self, own: Any) -> Any:
-        """Return the class of the app's connections to its broker. *own*: that of the project."""
-        return keeping_transport(own)
-
-    @property
-    def producer_pool(self) -> Any:
-        """The producers of the app."""
-        place = _queues_of(self.app) if self.producers_so_far is None else ""
-        if place:
-            require(Part.REDIS_PRODUCER)
-            # kombu keeps a pool for each transport, so this one is used by our producers only.
-            pool = pools.producers[_connection_to(self.app, place)]
-            pool.limit = self.app.pool.limit
-            self.producers_so_far = pool
-        return super().producer_pool
-
-    publisher_pool = producer_pool
-
-
-def _connection_to(app: Celery, place: str) -> Any:
-    options: dict[str, Any] = {"transport_options": {PLACE: place}}
-    scheme = scheme_of(app.conf.broker_write_url)
-    if scheme == "sentinel":
-        options["failover_strategy"] = _stay
-    return app.connection_for_write(transport=sending_transport_for(scheme), **options)
-
-
-def _stay(urls: Sequence[str]) -> Iterator[str]:
-    """Return where a connection goes on to when it is lost, behind Sentinels of these URLs.
-
-    A channel asks all of them for its master.  With the URL of another, kombu would take another
-    transport: it makes the connections of its pools by itself.
-    """
-    return repeat(urlsplit(urls[0]).hostname or "")
-
-
-def _queues_of(app: Celery) -> str:
-    try:
-        return reliable_of(app).queues_at
-    except ReliableError:
-        # The publication of a task of ours raises this; other tasks must go on.
-        return ""
-
-
-def amqp_of(app: Celery) -> AMQP:
-    """Return the AMQP of an app: Celery's own, as long as the app has no task of ours.
-
-    An app learns of its tasks when it is finalized, and `send_task` publishes without that.  So an
-    app that has declared one of ours is finalized before it sends anything.
-    """
-    amqp = AMQP(app)
-
-    def prepare() -> bool:
-        may_get = app.autofinalize and may_yet_get(app, _is_base_of_ours)
-        if not may_get and not app.finalized:
-            return True
-        # An app is called finalized as soon as a thread begins to make its tasks: this waits.
-        app.finalize(auto=True)
-        return False
-
-    ask_before_sending(amqp, prepare)
-    return amqp
-
-
-def _is_base_of_ours(base: Any) -> bool:
-    return bool(getattr(base, "is_reliable", False))
 
 
 class RecordingProducer:
@@ -132,18 +50,18 @@ class RecordingProducer:
         self._is_seen = True
         if publication.attempt is None and is_batching(self._producer):
             # A caller may change the arguments before that.
-            wire, options = prepared(self._producer, body, options)
+            data, options = prepared(self._producer, body, options)
             # Which task has the object is not known before, and the caller gets a result now.
             publication.unique = None
-            late = partial(self._publish_late, wire, options)
-            return at_flush(self._producer, publication.ref.id, late)
+
+            def publish(is_retried: bool) -> Any:
+                return self._publish(data, options if is_retried else {**options, "retry": False})
+
+            return at_flush(self._producer, publication.ref.id, publish)
         return self._publish(body, options)
 
-    def _publish_late(self, wire: Wire, options: dict[str, Any], is_retried: bool) -> Any:
-        return self._publish(wire, options if is_retried else {**options, "retry": False})
-
     def _publish(self, body: Any, options: dict[str, Any]) -> Any:
-        """Record the publication, then send it. *body*: a Wire if it is prepared already."""
+        """Record the publication, then send it. *body*: bytes if it is prepared already."""
         publication = self._publication
         if is_left(publication):
             return None
@@ -154,8 +72,7 @@ class RecordingProducer:
         is_plain = publication.attempt is None and publication.unique is None
         if is_plain and state is State.QUEUED and self._is_one_step(options):
             try:
-                content = body.body if isinstance(body, Wire) else body
-                return self._publish_in_one_step(content, options, look_seconds)
+                return self._publish_in_one_step(body, options, look_seconds)
             except ReliableError:
                 raise
             except outages(self._producer.connection):
@@ -166,10 +83,9 @@ class RecordingProducer:
                 # The ledger may be there all the same.  If it is not, the call raises what the
                 # ledger's answer means.
                 publication.retry_seconds = 0.0
-        wire = body
-        if not isinstance(wire, Wire):
-            wire, options = prepared(self._producer, body, options)
-        envelope = as_published(wire, options)
+        if not isinstance(body, bytes):
+            body, options = prepared(self._producer, body, options)
+        envelope = as_published(body, options)
         if (
             not publication.record(envelope.to_text, state, look_seconds)
             or is_anothers(publication)
@@ -181,7 +97,7 @@ class RecordingProducer:
             # Sent when the attempt has ended; another worker would run it beside this attempt.
             publication.attempt.unsent = envelope
             return None
-        return self._send(wire.body, options)
+        return self._send(body, options)
 
     def _send(self, body: Any, options: dict[str, Any]) -> Any:
         """Send what is recorded."""
@@ -203,7 +119,7 @@ class RecordingProducer:
 
     def _unrecorded(self, why: str) -> Exception:
         ref = self._publication.ref
-        return unknown(
+        return PublishUnknown(
             f"Task {ref.name}[{ref.id}] was not recorded. {why}, or without the task's id among "
             "the headers. It may run or not.",
             task_id=ref.id,

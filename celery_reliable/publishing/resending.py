@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from celery import Celery
 
 from celery_reliable.app import reliable_of
-from celery_reliable.broker import sending_again, sending_together
+from celery_reliable.broker import sending_again
 from celery_reliable.ledger import Ledger, Resent, answers
 from celery_reliable.ledger.answers import PlaceAnswer
 from celery_reliable.log import logger
@@ -20,7 +19,6 @@ from celery_reliable.publishing.placement import placed
 __all__ = [
     "let_through",
     "resend",
-    "send_all_stored",
     "send_stored",
     "step_up",
 ]
@@ -70,58 +68,17 @@ def send_stored(
     pass tries again, in *again_in_ms*.  *is_first*: as `resend`.
     """
     try:
-        resend(app, _envelope_of(answer), is_first=is_first)
+        envelope = Envelope.from_text(answer.message)
+        if answer.is_suspect:
+            # It came back from a dead worker.
+            envelope = replace(envelope, properties={**envelope.properties, RETURNS: 1})
+        resend(app, envelope, is_first=is_first)
     except Exception as exc:
-        _leave(ledger, task_id, answer, again_in_ms, exc)
+        # Usually the broker is away.
+        logger.warning("send_left_to_sweeper id=%s error=%s", task_id, exc)
+        ledger.postpone(Due(task_id, answer.due_ms), due_in_ms=again_in_ms, is_unsent=True)
         return False
     return True
-
-
-def send_all_stored(
-    app: Celery,
-    ledger: Ledger,
-    sent: Sequence[tuple[str, answers.Send]],
-    *,
-    again_in_ms: int,
-    is_first: bool = False,
-) -> int:
-    """Send what the ledger has said is to be sent, each with its task's id; return how many were.
-
-    As `send_stored`; but where the queues are on the ledger's server they are put there in one
-    round trip.  *is_first*: in front of what waits there, in this order.
-    """
-    done = []
-    try:
-        with sending_together():
-            # Each goes in front of the one before.
-            for task_id, answer in reversed(sent) if is_first else sent:
-                try:
-                    resend(app, _envelope_of(answer), is_first=is_first)
-                except Exception as exc:
-                    _leave(ledger, task_id, answer, again_in_ms, exc)
-                else:
-                    done.append((task_id, answer))
-    except Exception as exc:
-        for task_id, answer in done:
-            _leave(ledger, task_id, answer, again_in_ms, exc)
-        return 0
-    return len(done)
-
-
-def _envelope_of(answer: answers.Send) -> Envelope:
-    envelope = Envelope.from_text(answer.message)
-    if answer.is_suspect:
-        # It came back from a dead worker.
-        envelope = replace(envelope, properties={**envelope.properties, RETURNS: 1})
-    return envelope
-
-
-def _leave(
-    ledger: Ledger, task_id: str, answer: answers.Send, again_in_ms: int, exc: Exception
-) -> None:
-    """Let the next pass send what could not be sent: usually the broker is away."""
-    logger.warning("send_left_to_sweeper id=%s error=%s", task_id, exc)
-    ledger.postpone(Due(task_id, answer.due_ms), due_in_ms=again_in_ms, is_unsent=True)
 
 
 #: So many are let through by one process at one time at most; a pass goes on with the line.

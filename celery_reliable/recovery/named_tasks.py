@@ -31,7 +31,6 @@ from celery_reliable.publishing import (
     placed,
     placed_member,
     resend,
-    send_all_stored,
     send_stored,
 )
 from celery_reliable.recovery.broker_view import RAREST_LOOK, BrokerView, Waiting
@@ -335,24 +334,24 @@ class Sending:
         )
 
     def send_limited(self, found: Sequence[tuple[Due, Record]]) -> None:
-        """Send limited tasks whose moment has come, as `send` does, in a few round trips for all.
+        """Send limited tasks whose moment has come, as `send` does.
 
         They go in front of their queues: they have waited for longer than what stands there, and
         behind it they would be late, and then too many at once.
         """
         plain = [one for one in found if one[1].is_limited and not is_named(one[1].message)]
         told = self._ledger.resend_all([due for due, _ in plain], due_in_ms=self._config.queued_ms)
-        send_all_stored(
-            self._app,
-            self._ledger,
-            [
-                (due.task_id, answer)
-                for (due, _), answer in zip(plain, told, strict=True)
-                if isinstance(answer, answers.Send)
-            ],
-            again_in_ms=self._config.sweep_ms,
-            is_first=True,
-        )
+        # Each goes in front of the one before.
+        for (due, _), answer in reversed([*zip(plain, told, strict=True)]):
+            if isinstance(answer, answers.Send):
+                send_stored(
+                    self._app,
+                    self._ledger,
+                    due.task_id,
+                    answer,
+                    again_in_ms=self._config.sweep_ms,
+                    is_first=True,
+                )
         held = [
             one for one, answer in zip(plain, told, strict=True) if isinstance(answer, answers.Held)
         ]

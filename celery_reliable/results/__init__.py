@@ -9,7 +9,6 @@ from celery_reliable.lazy import lazy_door
 if TYPE_CHECKING:
     from celery_reliable.results.backend import (
         PatientBackend,
-        before_retry,
         fail_again,
         fail_as_buried,
         marks,
@@ -30,7 +29,6 @@ else:
         {
             "backend": (
                 "PatientBackend",
-                "before_retry",
                 "fail_again",
                 "fail_as_buried",
                 "marks",
@@ -54,7 +52,6 @@ else:
 __all__ = [
     "NOTHING",
     "PatientBackend",
-    "before_retry",
     "fail_again",
     "fail_as_buried",
     "is_celerys_redis",

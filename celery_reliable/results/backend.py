@@ -37,26 +37,15 @@ from celery_reliable.results.fenced import (
     FencedBackend,
     SupersededError,
     is_on_ledger_server,
-    store_buried,
-    store_fenced,
     store_state,
+    stored_by_ledger,
 )
 from celery_reliable.results.stored import MARK, mark
 
-__all__ = ["PatientBackend", "before_retry", "fail_again", "fail_as_buried", "marks"]
+__all__ = ["PatientBackend", "fail_again", "fail_as_buried", "marks"]
 
 _FIRST_PAUSE_SECONDS = 0.1
 _LONGEST_PAUSE_SECONDS = 5.0
-
-#: What is done before an outcome is stored once more.
-_before_retry: list[Callable[[], None]] = []
-
-
-def before_retry(prepare: Callable[[], None]) -> None:
-    """Let *prepare* be called before an outcome is stored once more, to drop lost connections."""
-    if prepare not in _before_retry:
-        _before_retry.append(prepare)
-
 
 #: The attribute of a request that names whom the result is of, if that is not the running attempt.
 _STORED_BY = "stored_by"
@@ -123,12 +112,9 @@ def fail_as_buried(
 
     is_patient = isinstance(backend, PatientBackend)
     used = backend if is_patient else _marked(backend)
-
-    def fail() -> None:
-        used.mark_as_failure(request.id, error, request=request, store_result=store_result)
-
     try:
-        store_buried(app, backend.wrapped if is_patient else backend, letter, fail)
+        with stored_by_ledger(app, backend.wrapped if is_patient else backend, letter):
+            used.mark_as_failure(request.id, error, request=request, store_result=store_result)
     except SupersededError:
         return False
     return True
@@ -310,22 +296,29 @@ class PatientBackend:
             return None
 
     def _store(self, store: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        pause = _FIRST_PAUSE_SECONDS
+        attempt, pause = running.get(), _FIRST_PAUSE_SECONDS
+        if attempt is None or attempt.is_closed:
+            return store(*args, **kwargs)
         while True:
-            attempt = running.get()
             try:
-                return store_fenced(self._task, self.wrapped, attempt, store, *args, **kwargs)
+                if attempt.is_replaced:
+                    return store(*args, **kwargs)
+                with stored_by_ledger(self._task.app, self.wrapped, attempt):
+                    return store(*args, **kwargs)
+            except SupersededError as late:
+                attempt.fence(self._task, late.state)
+                return None
             except Exception as exc:
-                if attempt is None or attempt.is_closed or not may_pass(self.wrapped, exc):
+                if attempt.is_closed or not may_pass(self.wrapped, exc):
                     raise
                 about = self._task.name, attempt.claim.task_id, attempt.claim.attempt, exc
                 logger.warning("outcome_waits name=%s id=%s attempt=%s error=%s", *about)
                 attempt.is_stored_again = True
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
-            for prepare in _before_retry:
-                prepare()
-            if not is_current(reliable_of(self._task.app).ledger, attempt):
+            reliable = reliable_of(self._task.app)
+            reliable.framework.drop_lost_connections()
+            if not is_current(reliable.ledger, attempt):
                 # Its successor's outcome is the one to store.
                 attempt.fence(self._task)
                 return None

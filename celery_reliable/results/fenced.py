@@ -8,7 +8,7 @@ A worker may be cut off with the command under way.  When that arrives its succe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, NamedTuple
@@ -23,15 +23,14 @@ from celery_reliable.exceptions import LedgerForbidden, LedgerRefused, LedgerUna
 from celery_reliable.ledger import FOREVER, Ledger, answers
 from celery_reliable.log import logger
 from celery_reliable.model import DeadLetter, StoredResult
-from celery_reliable.results.stored import results_server_of
+from celery_reliable.results.stored import is_celerys_redis, results_server_of
 
 __all__ = [
     "FencedBackend",
     "SupersededError",
     "is_on_ledger_server",
-    "store_buried",
-    "store_fenced",
     "store_state",
+    "stored_by_ledger",
 ]
 
 
@@ -64,50 +63,20 @@ def is_on_ledger_server(app: Celery, backend: Any) -> bool:
     return server is not None and server == reliable_of(app).ledger.connector.server
 
 
-def store_fenced(
-    task: Any,
-    backend: Any,
-    attempt: RunningAttempt | None,
-    store: Callable[..., Any],
-    *args: Any,
-    **kwargs: Any,
-) -> Any:
-    """Call *store*, by which Celery stores an attempt's outcome; return what it returns.
+@contextmanager
+def stored_by_ledger(
+    app: Celery, backend: Any, of: RunningAttempt | DeadLetter, *, is_outcome: bool = True
+) -> Iterator[None]:
+    """Let the ledger store what Celery stores inside of an attempt, or of a dead letter, where its
+    server keeps results; elsewhere this does nothing.
 
-    If the ledger refuses the outcome, the attempt is fenced, and *store* is left there: it tells no
-    chord and no chain.
-    """
-    if (
-        attempt is None
-        or attempt.is_closed
-        or attempt.is_replaced
-        or not is_on_ledger_server(task.app, backend)
-    ):
-        return store(*args, **kwargs)
-    try:
-        with _stored_by_ledger(_Storing(task.app, attempt, is_outcome=True)):
-            return store(*args, **kwargs)
-    except SupersededError as late:
-        attempt.fence(task, late.state)
-        return None
-
-
-def store_buried(app: Celery, backend: Any, letter: DeadLetter, store: Callable[[], Any]) -> None:
-    """Call *store*, by which Celery stores the failure of a dead letter.
-
-    If the letter has been replayed or discarded, *store* is left there: it calls no errback and
-    tells no chord.  Raises SupersededError then, and what *store* raises.
+    Raises SupersededError if the attempt is not the current one, or the letter has been replayed or
+    discarded: what Celery does after it has stored a result is left out then.
     """
     if not is_on_ledger_server(app, backend):
-        store()
+        yield
         return
-    with _stored_by_ledger(_Storing(app, letter, is_outcome=True)):
-        store()
-
-
-@contextmanager
-def _stored_by_ledger(what: _Storing) -> Iterator[None]:
-    before = _storing.set(what)
+    before = _storing.set(_Storing(app, of, is_outcome))
     try:
         yield
     finally:
@@ -120,18 +89,19 @@ def store_state(task: Any, backend: Any, how: str, *args: Any, **kwargs: Any) ->
     Nothing is stored of an attempt that is not the current one, or whose retry has begun.
     """
     attempt = running.get()
-    if attempt is None or not is_on_ledger_server(task.app, backend):
+    if attempt is None:
         return getattr(backend, how)(*args, **kwargs)
+    fenced = under_class(backend, FencedBackend) if is_celerys_redis(backend) else backend
     try:
-        with _stored_by_ledger(_Storing(task.app, attempt, is_outcome=False)):
-            return getattr(under_class(backend, FencedBackend), how)(*args, **kwargs)
+        with stored_by_ledger(task.app, backend, attempt, is_outcome=False):
+            return getattr(fenced, how)(*args, **kwargs)
     except SupersededError:
         return None
 
 
 class FencedBackend(StoringBackend):
-    """Mixed into the class of a Redis backend: within `store_fenced`, `store_state` and
-    `store_buried` the ledger stores what is of the attempt's own task.
+    """Mixed into the class of a Redis backend: within `stored_by_ledger` the ledger stores
+    what is of the attempt's own task.
     """
 
     def stores(self, key: Any, value: str | bytes, expires_seconds: int) -> bool:

@@ -16,6 +16,7 @@ from celery_reliable.exceptions import ConfigurationError
 from celery_reliable.settings.values import (
     Rule,
     did_you_mean,
+    misfits,
     or_none,
     seconds,
     shown_value,
@@ -61,6 +62,17 @@ _ALIAS: Final = or_none(
 _FOLDER: Final = or_none(
     that(lambda value: isinstance(value, str) and value.startswith("/"), "an absolute path")
 )
+
+
+class _InMs:
+    """A setting in milliseconds, as the ledger counts them."""
+
+    def __init__(self, setting: str) -> None:
+        self._setting = setting
+
+    def __get__(self, config: ReliableConfig, owner: Any = None) -> int:
+        seconds: float = getattr(config, self._setting)
+        return round(seconds * 1000)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -188,35 +200,13 @@ class ReliableConfig:
         """Interval at which a worker renews its lease: a quarter of it."""
         return self.lease_seconds / 4
 
-    @property
-    def lease_ms(self) -> int:
-        """`lease_seconds` in milliseconds."""
-        return _ms(self.lease_seconds)
-
-    @property
-    def witness_ms(self) -> int:
-        """`witness_seconds` in milliseconds; 0: no witness."""
-        return _ms(self.witness_seconds)
-
-    @property
-    def sweep_ms(self) -> int:
-        """`sweep_seconds` in milliseconds."""
-        return _ms(self.sweep_seconds)
-
-    @property
-    def queued_ms(self) -> int:
-        """`queued_seconds` in milliseconds."""
-        return _ms(self.queued_seconds)
-
-    @property
-    def eta_horizon_ms(self) -> int:
-        """`eta_horizon_seconds` in milliseconds."""
-        return _ms(self.eta_horizon_seconds)
-
-    @property
-    def dead_letter_ms(self) -> int:
-        """`dead_letter_seconds` in milliseconds."""
-        return _ms(self.dead_letter_seconds)
+    lease_ms = _InMs("lease_seconds")
+    # 0: no witness.
+    witness_ms = _InMs("witness_seconds")
+    sweep_ms = _InMs("sweep_seconds")
+    queued_ms = _InMs("queued_seconds")
+    eta_horizon_ms = _InMs("eta_horizon_seconds")
+    dead_letter_ms = _InMs("dead_letter_seconds")
 
     def __repr__(self) -> str:
         values = ", ".join(
@@ -226,11 +216,10 @@ class ReliableConfig:
         return f"{type(self).__name__}({values})"
 
     def _value_problems(self) -> Iterator[str]:
-        for item in fields(self):
-            value = getattr(self, item.name)
-            if expected := item.metadata["rule"](value):
-                shown = shown_value(item.name, value)
-                yield f"{item.name.upper()} is {shown}: expected {expected}."
+        rules = {item.name: item.metadata["rule"] for item in fields(self)}
+        given = {name: getattr(self, name) for name in rules}
+        for name, value, expected in misfits(rules, given):
+            yield f"{name.upper()} is {shown_value(name, value)}: expected {expected}."
 
 
 def _combination_problems(config: ReliableConfig) -> Iterator[str]:
@@ -289,7 +278,3 @@ def _configuration_error(problems: list[str]) -> ConfigurationError:
         listed = "\n".join(f"- {problem}" for problem in problems)
         message = f"{where} has {len(problems)} problems:\n{listed}"
     return ConfigurationError(message, problems=tuple(problems))
-
-
-def _ms(seconds: float) -> int:
-    return round(seconds * 1000)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "acl_rule",
     "did_you_mean",
     "is_number",
+    "misfits",
     "nearest",
     "one_of",
     "or_none",
@@ -99,6 +100,16 @@ def or_none(rule: Rule, otherwise: str = "None") -> Rule:
     """Return the rule that takes None, too; *otherwise*: what None means."""
     expected = rule(object())
     return lambda value: "" if value is None or not rule(value) else f"{expected}, or {otherwise}"
+
+
+def misfits(rules: Mapping[str, Rule], given: Mapping[str, Any]) -> Iterator[tuple[str, Any, str]]:
+    """Yield each of the values *given* that cannot work: its name, itself, and what was expected.
+
+    Names without a rule are left out.
+    """
+    for name, rule in rules.items():
+        if name in given and (expected := rule(given[name])):
+            yield name, given[name], expected
 
 
 def seconds(least: float = 0.0, *, above: bool = False) -> Rule:

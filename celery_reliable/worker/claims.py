@@ -392,7 +392,7 @@ def _claim_for_dead(request: Any) -> Claim | None:
         pid=request.worker_pid,
         is_over=True,
     )
-    answer, _ = claim_or_record(
+    answer = claim_or_record(
         reliable_of(request.app).ledger,
         made,
         lambda: str(told or text_as_sent(request.message)),

@@ -269,7 +269,7 @@ class ShiftRequests:
     def put_back_unfiled(self, running: RunningShift) -> None:
         """Return to its queue what a shift was given and has not filed."""
         if running.unfiled is not None and self.unacked is not None:
-            self.unacked.unfiled.add(*running.unfiled)
+            self.unacked.put_back_later(*running.unfiled)
             running.given = None
             self.unacked.catch_up()
 

@@ -20,7 +20,7 @@ from django.core.cache import caches
 from django.core.management import call_command
 from django.test.utils import override_settings, setup_test_environment, teardown_test_environment
 
-from celery_reliable.app import location, reliable, reliable_of
+from celery_reliable.app import reliable, reliable_of
 from celery_reliable.message.envelope import Envelope, Stamp
 from celery_reliable.model import Reason
 from celery_reliable.operations.dead_letters import DeadLetters
@@ -77,8 +77,7 @@ def _django() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def django_project(_django: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Django is set up, and the tests of other folders find the package as it was before."""
-    monkeypatch.setattr(reliable, "_read_settings", None)
-    monkeypatch.setattr(location, "_resolve_cache", None)
+    monkeypatch.setattr(reliable.Reliable, "framework", reliable.Framework())
     apps.get_app_config("celery_reliable").ready()
 
 

@@ -17,7 +17,7 @@ import pytest
 import redis
 from kombu import Connection
 
-from celery_reliable.broker import sending_again, sending_together, sending_transport_for
+from celery_reliable.broker import sending_again, sending_transport_for
 from celery_reliable.broker.unacked import script as broker_script
 from celery_reliable.ledger import scripts
 from tests.ledger.expected import EXPECTED
@@ -118,9 +118,7 @@ def test_what_is_recorded_goes_to_its_list_on_a_full_server(redis_server: RedisS
                 send("behind")
             with sending_again(is_first=True):
                 send("first")
-            with sending_together(), sending_again(is_first=True):
-                send("before the first")
         bodies = [json.loads(one)["body"] for one in client.lrange("queue", 0, -1)]
         client.close()
     sent = [json.loads(base64.b64decode(body)) for body in bodies]
-    assert sent == ["behind", "first", "before the first"]
+    assert sent == ["behind", "first"]

@@ -10,6 +10,7 @@ import pytest
 from celery import Celery
 
 from celery_reliable import events
+from celery_reliable.app import Framework
 from celery_reliable.context import RunningAttempt, running
 from celery_reliable.ledger import answers
 from celery_reliable.model import Claim, StoredResult
@@ -75,7 +76,8 @@ def test_what_was_settled_or_refused_with_its_result_is_closed(
 def test_an_outcome_that_has_waited_is_stored_by_the_current_attempt_only(
     attempt: RunningAttempt, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stores, "reliable_of", lambda app: SimpleNamespace(ledger=None))
+    found = SimpleNamespace(ledger=None, framework=Framework())
+    monkeypatch.setattr(stores, "reliable_of", lambda app: found)
     tries = []
 
     def store() -> None:

@@ -36,6 +36,7 @@ def define(**options: Any) -> Any:
         ("time_to_run_seconds", 0.0004),
         ("time_to_run_seconds", float("nan")),
         ("max_losses", True),
+        ("object_id", 7),
         ("max_losses", -1),
         ("on_conflict", "later"),
         ("at_most", 0),

@@ -9,7 +9,7 @@ from django.conf import settings
 from django.core import checks
 from django.db import connections
 
-from celery_reliable import app, doctor, results
+from celery_reliable import app
 from celery_reliable.contrib.django import caches
 from celery_reliable.contrib.django.checks import (
     SERVER_TAG,
@@ -21,6 +21,7 @@ from celery_reliable.contrib.django.checks import (
 from celery_reliable.contrib.django.project import remember_app
 from celery_reliable.contrib.django.rows import hearing
 from celery_reliable.findings import OpenRows
+from celery_reliable.ledger import Connector
 
 __all__ = ["CeleryReliableConfig"]
 
@@ -36,31 +37,31 @@ class CeleryReliableConfig(AppConfig):
     def ready(self) -> None:
         """Tell the package where its settings and caches are, and register the checks."""
         remember_app()
-        app.set_config_source(_settings)
-        app.set_cache_resolver(caches.connector_of)
+        app.Reliable.framework = _Django()
         hearing.listen()
-        results.before_retry(_drop_lost_connections)
-        doctor.set_rows_source(_open_rows)
         checks.register(check_settings)
         checks.register(check_api)
         checks.register(check_cache, checks.Tags.caches)
         checks.register(check_servers, SERVER_TAG, deploy=True)
 
 
-def _drop_lost_connections() -> None:
-    """Let the database that holds the results be connected anew, as Celery does between tasks."""
-    for connection in connections.all(initialized_only=True):
-        if not connection.in_atomic_block:
-            connection.close_if_unusable_or_obsolete()
+class _Django(app.Framework):
+    """What Django tells of the project."""
 
+    def settings(self) -> Mapping[str, object] | None:
+        found: Mapping[str, object] | None = getattr(settings, "CELERY_RELIABLE", None)
+        return found
 
-def _open_rows() -> Sequence[OpenRows]:
-    # Imported when somebody asks: most processes never do.
-    from celery_reliable.contrib.django.rows.counting import open_rows
+    def connector_of(self, cache: str) -> Connector:
+        return caches.connector_of(cache)
 
-    return open_rows()
+    def drop_lost_connections(self) -> None:
+        for connection in connections.all(initialized_only=True):
+            if not connection.in_atomic_block:
+                connection.close_if_unusable_or_obsolete()
 
+    def open_rows(self) -> Sequence[OpenRows]:
+        # Imported when somebody asks: most processes never do.
+        from celery_reliable.contrib.django.rows.counting import open_rows
 
-def _settings() -> Mapping[str, object] | None:
-    found: Mapping[str, object] | None = getattr(settings, "CELERY_RELIABLE", None)
-    return found
+        return open_rows()

@@ -208,7 +208,7 @@ TABLE: Table = {
         "send_stored": [
             (
                 "what could not be sent is left as if it had been",
-                drop("_leave(ledger, task_id, answer"),
+                drop("ledger.postpone(Due(task_id"),
                 (),
             ),
         ],

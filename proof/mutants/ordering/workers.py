@@ -157,10 +157,10 @@ TABLE: Table = {
         ],
     },
     "broker/worker_unacked.py": {
-        "Unfiled.put_back": [
+        "WorkerUnacked._put_back_unfiled": [
             (
                 "what is put back is forgotten first",
-                drop("self.add(key, delivery)"),
+                drop("self.put_back_later(key, delivery)"),
                 ("tests/ledger/test_room.py",),
             ),
         ],
@@ -193,7 +193,7 @@ TABLE: Table = {
                 ("tests/ledger/test_room.py",),
             ),
         ],
-        "Taking.ask": [
+        "WorkerUnacked._ask_to_take": [
             (
                 "what is answered beside a take is not heard",
                 drop("beside.hear(answer)"),
@@ -205,7 +205,7 @@ TABLE: Table = {
         "ShiftRequests.put_back_unfiled": [
             (
                 "what a shift was given and has not filed is forgotten",
-                drop("self.unacked.unfiled.add"),
+                drop("self.unacked.put_back_later"),
                 ("tests/integration/test_given_messages.py",),
             ),
         ],

@@ -11,7 +11,7 @@ from typing import Any
 
 from celery.signals import worker_process_init
 
-from celery_reliable.broker.worker_unacked import Taking
+from celery_reliable.broker.worker_unacked import WorkerUnacked
 from celery_reliable.signals import pass_finished
 from tests.support.waiting import wait_for
 
@@ -69,7 +69,7 @@ def hang_as_it_starts(app: Any) -> Callable[..., None]:
 
 def quit_in_a_take(app: Any) -> None:
     """Let the main loop quit as messages are filed, while it has the lock of the log."""
-    ask = Taking.ask
+    ask = WorkerUnacked._ask_to_take
 
     def taking(self: Any, keys: Any, args: Any, beside: Any) -> Any:
         reply = ask(self, keys, args, beside)
@@ -78,7 +78,7 @@ def quit_in_a_take(app: Any) -> None:
                 signal.raise_signal(signal.SIGQUIT)
         return reply
 
-    Taking.ask = taking  # type: ignore[method-assign]
+    WorkerUnacked._ask_to_take = taking  # type: ignore[method-assign]
 
 
 # In a process of the project, not in the tests' own.

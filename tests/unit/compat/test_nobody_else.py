@@ -36,7 +36,7 @@ REVIEWED = {
     ("contrib.django.rows.task", "current_task._get_current_object"): "as Celery's manual says",
     ("attempt.fencing", "run._is_guarded"): "a function of ours, around a task's body",
     ("attempt.fencing", "getattr(function, '_is_guarded')"): "the same",
-    ("publishing.recorder", "pool.limit"): "public, of kombu's pool",
+    ("publishing.amqp", "pool.limit"): "public, of kombu's pool",
     ("worker.startup", "conf.broker_transport"): "a setting of Celery's, and set back",
     ("log", "record.exc_info"): "a filter may change a record",
     ("contrib.opentelemetry", "provider.id_generator"): "public, and set back at once",
