@@ -64,7 +64,7 @@ from celery_reliable.operations.views import (
     WorkerDeath,
     as_json,
 )
-from celery_reliable.operations.words import parse_age, parse_time, printable, utc
+from celery_reliable.operations.words import counted, parse_age, parse_time, printable, utc
 from celery_reliable.orders import OrderKind
 
 __all__ = [
@@ -140,6 +140,7 @@ __all__ = [
     "as_json",
     "broker_errors",
     "check",
+    "counted",
     "editable_arguments",
     "full_view",
     "gathered",

@@ -57,7 +57,7 @@ def test_a_long_replay_is_watched_paused_and_gone_on_with(visitor: Visitor, nigh
     visitor.log_in("replayer")
     visitor.open(LIST)
     visitor.follow(visitor.find("#desk-replay-all"))
-    rate = visitor.find("#begin-rate")
+    rate = visitor.find("#filter-rate")
     rate.clear()
     rate.send_keys(str(RATE))
     visitor.follow(visitor.find("#desk-yes"))

@@ -60,7 +60,7 @@ def test_the_pictures_of_the_docs(visitor: Visitor, night: Night, place: Path) -
     visitor.fill("task", "billing.charge")
     visitor.follow(visitor.find("#filter-apply"))
     visitor.follow(visitor.find("#desk-replay-all"))
-    rate = visitor.find("#begin-rate")
+    rate = visitor.find("#filter-rate")
     rate.clear()
     rate.send_keys("20")
     night.mend()

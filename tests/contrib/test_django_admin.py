@@ -66,7 +66,7 @@ def test_replay_asks_first_and_is_written_to_the_log(
     put("one")
     put("two")
     client = log_in("view", "change")
-    chosen = {"action": "replay", "task_id": ["one", "two"]}
+    chosen = {"action": "replay", "quoted_id": ["one", "two"]}
 
     asked = page(client.post(ACT, chosen))
 
@@ -87,7 +87,7 @@ def test_discard_needs_its_own_permission(
     put: Callable[..., None], log_in: Any, letters: DeadLetters
 ) -> None:
     put("one")
-    chosen = {"action": "discard", "task_id": "one", "confirmed": "Yes"}
+    chosen = {"action": "discard", "quoted_id": "one", "confirmed": "Yes"}
 
     assert log_in("view", "change").post(ACT, chosen).status_code == 403
     assert letters.count() == 1
@@ -100,7 +100,7 @@ def test_nothing_happens_by_a_get_or_without_a_token(
     put: Callable[..., None], log_in: Any, letters: DeadLetters
 ) -> None:
     put("one")
-    chosen = {"action": "discard", "task_id": "one", "confirmed": "Yes"}
+    chosen = {"action": "discard", "quoted_id": "one", "confirmed": "Yes"}
 
     assert log_in(is_superuser=True).get(ACT, chosen).status_code == 405
     assert log_in(is_superuser=True, csrf=True).post(ACT, chosen).status_code == 403
@@ -123,7 +123,7 @@ def test_whoever_has_no_permission_sees_nothing(put: Callable[..., None], log_in
 
 def test_letters_that_are_gone_are_said_to_be(put: Callable[..., None], log_in: Any) -> None:
     client = log_in(is_superuser=True)
-    chosen = {"action": "replay", "task_id": "gone", "confirmed": "Yes"}
+    chosen = {"action": "replay", "quoted_id": "gone", "confirmed": "Yes"}
 
     assert client.get(f"{LIST}gone/change/").status_code == 404
     assert "There is no dead letter" in page(client.post(ACT, chosen, follow=True))

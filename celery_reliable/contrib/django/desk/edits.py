@@ -12,7 +12,6 @@ from django.shortcuts import redirect
 from django.utils.html import format_html
 from django.views.decorators.debug import sensitive_variables
 
-from celery_reliable.contrib.django.desk.kinds import log
 from celery_reliable.contrib.django.desk.visits import Visit, shown
 from celery_reliable.operations import (
     CannotReplay,
@@ -67,7 +66,7 @@ def _publish(visit: Visit, task_id: str, args: str, kwargs: str, to_queue: str) 
         visit.desk, visit.by, id_=task_id, to_queue=to_queue, args=new_args, kwargs=new_kwargs
     )
     new_id = done.new_task_id
-    log(visit, task_id, f"Replayed with other arguments as {new_id}")
+    visit.log(task_id, f"Replayed with other arguments as {new_id}")
     # Not there at once: a short task has ended by then, and is not known any more.
     link = visit.link("task", new_id)
     told = format_html(

@@ -9,7 +9,7 @@ from django.core.exceptions import PermissionDenied
 from django.http import HttpResponse
 from django.views.decorators.debug import sensitive_variables
 
-from celery_reliable.contrib.django.desk.asking import LETTERS, Asked
+from celery_reliable.contrib.django.desk.forms import AskForm, parameters_of
 from celery_reliable.contrib.django.desk.visits import Visit, quoted, shown
 from celery_reliable.operations import Right, full_view, gathered
 
@@ -27,7 +27,7 @@ _MOST_GROUPS = 200
 def letters_page(visit: Visit, extra_context: dict[str, Any] | None = None) -> HttpResponse:
     """List dead letters that fit, the latest first."""
     given = visit.request.GET
-    asked = Asked(given, LETTERS, ("group",))
+    asked = AskForm(parameters_of("dead_letters", "filter", "group"), given)
     cursor, letters = "", []
     count = visit.desk.letters.count()
     if not asked.problems:
@@ -63,7 +63,7 @@ def letters_page(visit: Visit, extra_context: dict[str, Any] | None = None) -> H
 
 def groups_page(visit: Visit) -> HttpResponse:
     """List groups of dead letters, the largest first."""
-    asked = Asked(visit.request.GET, tuple(one for one in LETTERS if one.name in _OF_A_GROUP))
+    asked = AskForm(parameters_of("dead_letter_groups"), visit.request.GET)
     found = visit.desk.letter_pages.groups(asked.filter)
     context = {
         "title": "Dead letters by group",
@@ -83,10 +83,6 @@ def groups_page(visit: Visit) -> HttpResponse:
         "problem": " ".join(asked.problems),
     }
     return visit.render("groups", context, "groups", 400 if asked.problems else 200)
-
-
-#: What the letters of a group have in common.
-_OF_A_GROUP = ("text", "task", "reason", "exception", "cause")
 
 
 @sensitive_variables()

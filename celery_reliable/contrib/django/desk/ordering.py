@@ -8,9 +8,8 @@ from django.contrib import messages
 from django.http import HttpResponse, HttpResponseBadRequest
 from django.shortcuts import redirect
 
-from celery_reliable.contrib.django.desk.kinds import log
 from celery_reliable.contrib.django.desk.visits import Visit, shown
-from celery_reliable.operations import BadOrder, OrderKind, parse_age, span
+from celery_reliable.operations import BadOrder, OrderKind, counted, parse_age, span
 
 __all__ = ["order_page", "orders_page", "resume_page"]
 
@@ -37,57 +36,57 @@ def orders_page(visit: Visit) -> HttpResponse:
 
 def order_page(visit: Visit) -> HttpResponse:
     """Pause, strike or drain: ask first, then do it."""
-    given = visit.request.POST
+    given = {name: value.strip() for name, value in visit.request.POST.items()}
     kinds = {name: (what, about) for name, what, about in _KINDS}
-    kind = given.get("kind", "")
+    kind, target = given.get("kind", ""), given.get("target", "")
     if not kind:
         messages.warning(visit.request, "Nothing was chosen.")
         return redirect(visit.link("orders"))
     if kind not in kinds:
         return HttpResponseBadRequest("Pause, strike or drain.")
-    target, seconds = given.get("target", "").strip(), given.get("for_seconds", "").strip()
     asked: dict[str, Any] = {
-        "object_id": given.get("object_id", "").strip() or None,
-        "why": given.get("why", "").strip(),
+        "object_id": given.get("object_id") or None,
+        "why": given.get("why", ""),
         "later": bool(given.get("later")),
     }
     stop = bool(given.get("stop"))
     try:
-        asked["for_seconds"] = _duration(seconds) if seconds else None
+        asked["for_seconds"] = seconds = _duration(given.get("for_seconds", ""))
         visit.desk.orders.check(OrderKind(kind), target, **asked)
         if "confirmed" not in given:
-            # As it was typed: a template would write a number as the reader's language has it.
-            said = {"kind": kind, "target": target, "stop": stop, "for_seconds": seconds}
-            return _ask(visit, kinds[kind], {**asked, **said}, asked["for_seconds"])
+            what, about = kinds[kind]
+            if asked["object_id"]:
+                about += f" Only what is about the object {asked['object_id']}."
+            about += f" For {span(seconds)}." if seconds else " Until it is resumed."
+            about += (
+                " What runs is stopped, too, where the pool can, and runs again later."
+                if stop
+                else " What runs may finish."
+            )
+            names = ("kind", "target", "object_id", "why", "later", "stop", "for_seconds")
+            context = {
+                "title": f"{what}: {shown(target, _LONGEST)}?",
+                "about": shown(f"{about} Nothing is lost."),
+                "hidden": {name: given[name] for name in names if given.get(name)},
+                "yes": "Yes, do it",
+                "action": visit.link("order"),
+                "back": visit.link("orders"),
+            }
+            return visit.render("confirm", context, "orders")
         view = visit.desk.orders.give(OrderKind(kind), target, by=visit.by, stop=stop, **asked)
     except BadOrder as exc:
         messages.warning(visit.request, shown(str(exc), _LONGEST))
         return redirect(visit.link("orders", kind=kind, target=target[:_LONGEST]))
-    log(visit, f"{kind} {view.target}", "Gave the order")
+    visit.log(f"{kind} {view.target}", "Gave the order")
     messages.success(visit.request, f"Order {view.id} holds.")
     for note in view.notes:
         messages.warning(visit.request, shown(note, _LONGEST))
     return redirect(visit.link("orders"))
 
 
-def _ask(
-    visit: Visit, words: tuple[str, str], given: dict[str, Any], seconds: float | None
-) -> HttpResponse:
-    what, about = words
-    context = {
-        "title": f"{what}: {shown(given['target'], _LONGEST)}?",
-        "about": about,
-        "given": given,
-        "lasting": span(seconds) if seconds else "",
-        "action": visit.link("order"),
-        "back": visit.link("orders"),
-    }
-    return visit.render("order", context, "orders")
-
-
-def _duration(given: str) -> float:
+def _duration(given: str) -> float | None:
     try:
-        return parse_age(given)
+        return parse_age(given) if given else None
     except ValueError as exc:
         raise BadOrder(str(exc)) from None
 
@@ -95,19 +94,26 @@ def _duration(given: str) -> float:
 def resume_page(visit: Visit) -> HttpResponse:
     """End an order: ask first, then do it."""
     which = visit.request.POST.get("order", "")
-    if "confirmed" not in visit.request.POST:
-        found = [one for one in visit.desk.orders.all() if one.id == which]
-        if found:
-            context = {
-                "title": "End the order?",
-                "order": shown(found[0], _LONGEST),
-                "action": visit.link("resume"),
-                "back": visit.link("orders"),
-            }
-            return visit.render("resume", context, "orders")
+    found = [one for one in visit.desk.orders.all() if one.id == which]
+    if found and "confirmed" not in visit.request.POST:
+        order = found[0]
+        about = f"{order.kind.value} {order.target}, by {order.by}"
+        about += f": {order.why}." if order.why else "."
+        if order.parked:
+            waits = counted(order.parked, "task")
+            about += f" For it waits: {waits}, which come back in the order of publication."
+        context = {
+            "title": "End the order?",
+            "about": shown(about, 2 * _LONGEST),
+            "hidden": {"order": order.id},
+            "yes": "Yes, resume",
+            "action": visit.link("resume"),
+            "back": visit.link("orders"),
+        }
+        return visit.render("confirm", context, "orders")
     try:
         for order in visit.desk.orders.resume(which, by=visit.by):
-            log(visit, f"{order.kind.value} {order.target}", "Ended the order")
+            visit.log(f"{order.kind.value} {order.target}", "Ended the order")
             messages.success(
                 visit.request, shown(f"Order {order.id} has ended: {order.target} goes on.")
             )

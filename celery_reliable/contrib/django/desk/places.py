@@ -11,11 +11,10 @@ from django.http import HttpResponse
 from django.shortcuts import redirect
 from django.views.decorators.debug import sensitive_variables
 
-from celery_reliable.contrib.django.desk.kinds import ACTS
-from celery_reliable.contrib.django.desk.runs import address_of
+from celery_reliable.contrib.django.desk.letter_acts import address_of
 from celery_reliable.contrib.django.desk.visits import Visit, shown
 from celery_reliable.exceptions import ObjectIdError
-from celery_reliable.operations import Audited, Object, Worker, gathered
+from celery_reliable.operations import Object, Worker, gathered
 
 __all__ = ["audit_page", "find_object_page", "object_page", "objects_page", "workers_page"]
 
@@ -118,13 +117,7 @@ def audit_page(visit: Visit) -> HttpResponse:
             {
                 **shown(entry, _LONGEST),
                 "about": shown(about, 1_000),
-                "link": address_of(visit, entry.act, entry.about) if _may(visit, entry) else "",
+                "link": address_of(visit, entry.act, entry.about),
             }
         )
     return visit.render("audit", {"title": "Audit", "notes": notes}, "audit")
-
-
-def _may(visit: Visit, entry: Audited) -> bool:
-    """Whether who asks may go on with it."""
-    act = ACTS.get(entry.act)
-    return act is not None and visit.may(act.right)

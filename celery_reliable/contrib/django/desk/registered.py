@@ -11,9 +11,9 @@ from django.shortcuts import redirect
 from django.urls import path, reverse
 from django.views.decorators.debug import sensitive_post_parameters
 
-from celery_reliable.contrib.django.desk.acts import act_page
 from celery_reliable.contrib.django.desk.edits import edit_page
 from celery_reliable.contrib.django.desk.fleet_runs import fleet_run_page, fleet_runs_page
+from celery_reliable.contrib.django.desk.letter_acts import act_page, run_page
 from celery_reliable.contrib.django.desk.letters import groups_page, letter_page, letters_page
 from celery_reliable.contrib.django.desk.operating import move_page, revoke_page, sweep_page
 from celery_reliable.contrib.django.desk.ordering import order_page, orders_page, resume_page
@@ -25,7 +25,6 @@ from celery_reliable.contrib.django.desk.places import (
     objects_page,
     workers_page,
 )
-from celery_reliable.contrib.django.desk.runs import run_page
 from celery_reliable.contrib.django.desk.tasks import find_page, task_page, tasks_page
 from celery_reliable.contrib.django.desk.visits import NAME, Page, Visit, shown
 from celery_reliable.contrib.django.models import DeadLetter, Desk

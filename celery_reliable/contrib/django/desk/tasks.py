@@ -10,7 +10,7 @@ from django.http import HttpResponse
 from django.shortcuts import redirect
 from django.views.decorators.debug import sensitive_variables
 
-from celery_reliable.contrib.django.desk.asking import TASKS, Asked
+from celery_reliable.contrib.django.desk.forms import AskForm, parameters_of
 from celery_reliable.contrib.django.desk.rows import row_of
 from celery_reliable.contrib.django.desk.visits import Visit, quoted, shown
 from celery_reliable.exceptions import UnknownDeadLetter
@@ -28,11 +28,8 @@ _LONGEST = 300
 def tasks_page(visit: Visit) -> HttpResponse:
     """List tasks that live and fit: those that run, then those that wait."""
     given = visit.request.GET
-    asked = Asked(given, TASKS, ("state",))
+    asked = AskForm(parameters_of("tasks", "state", "filter"), given)
     state = asked.values.get("state", "")
-    states = [kind.value for kind in Kind]
-    if state and state not in states:
-        asked.problems.append(f"State: one of {', '.join(states)}.")
     views: list[dict[str, Any]] = []
     cursor = ""
     if not asked.problems:
@@ -48,8 +45,6 @@ def tasks_page(visit: Visit) -> HttpResponse:
     context = {
         "title": "Tasks",
         "tasks": views,
-        "states": states,
-        "state": state,
         "asked": asked,
         "next": asked.query(cursor=cursor) if cursor else "",
         "is_first": not given.get("cursor"),

@@ -106,6 +106,10 @@ class Visit:
         asked = {name: _encodable(value) for name, value in query.items()}
         return f"{found}?{urlencode(asked)}" if asked else found
 
+    def log(self, about: str, message: str) -> None:
+        """Note what was done in the admin's log, beside the audit: to one thing, or to many."""
+        self.admin.log_change(self.request, self.admin.model(task_id=shown(about, 200)), message)
+
     def render(
         self, name: str, context: Mapping[str, Any], page: str = "", status: int = 200
     ) -> HttpResponse:
