@@ -70,7 +70,7 @@ class Attempts(TransitionGroup):
         if is_asked and self.has_ended(
             request.task.id, request.generation, request.epoch, patience_seconds=patience_seconds
         ):
-            return Ended().repeated() if answer.is_repeated else Ended()
+            return Ended()
         return answer
 
     def has_ended(

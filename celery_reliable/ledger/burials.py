@@ -26,8 +26,6 @@ from celery_reliable.ledger.caller import refuse_newer
 from celery_reliable.ledger.transition_group import (
     STOPPING_LOOK_MS,
     TransitionGroup,
-    call_ending_task,
-    call_freeing_lock,
 )
 from celery_reliable.ledger.transitions import A, Transition, encoded
 from celery_reliable.model import Claim, DeadLetter, Reason
@@ -121,9 +119,7 @@ class Burials(TransitionGroup):
         patience_seconds: float | None,
     ) -> A:
         worker = claim.worker if claim else ""
-        return call_freeing_lock(
-            self._caller,
-            self.keys,
+        return self._free(
             transition,
             [self.keys.record(task_id), self.keys.due, self.keys.claims(worker), self.keys.dead],
             [
@@ -139,10 +135,8 @@ class Burials(TransitionGroup):
                 epoch,
                 "1" if is_unproved else "",
             ],
-            object_key=claim.object_key if claim else "",
-            has_line=claim is not None and claim.has_line,
-            next_up=claim.next_up if claim is not None else None,
-            on_next=self.on_next,
+            claim,
+            next_up=claim.next_up if claim else None,
             patience_seconds=patience_seconds,
         )
 
@@ -159,9 +153,7 @@ class Burials(TransitionGroup):
         The task stays queued, or is buried after *max_losses*.  The loss is only noted if the
         worker may have died of something that it ran; the next death that is clear counts for both.
         """
-        return call_freeing_lock(
-            self._caller,
-            self.keys,
+        return self._free(
             _BLAME,
             [
                 self.keys.record(lease.opening_id),
@@ -178,7 +170,6 @@ class Burials(TransitionGroup):
                 cause,
                 "1" if lease.verdict.is_opening else "",
             ],
-            on_next=self.on_next,
         )
 
     def read(self, letter: DeadLetter, reader: str, *, is_over: bool = False) -> ReadAnswer:
@@ -260,14 +251,11 @@ class Cancellations(TransitionGroup):
         *outcome* and *by*: as `Outcomes.settle`; *is_kept*: that is kept, even of a task to which
         nothing happened.
         """
-        return call_ending_task(
-            self._caller,
-            self.keys,
+        return self._free(
             _CANCEL,
             [self.keys.record(task_id), self.keys.due],
             [task_id, epoch, STOPPING_LOOK_MS, int(is_revoked)],
-            how=self._ending(task_id, outcome, by, is_kept=is_kept),
-            on_next=self.on_next,
+            ending=self._ending(task_id, outcome, by, is_kept=is_kept),
             patience_seconds=patience_seconds,
         )
 
@@ -328,9 +316,7 @@ class Cancellations(TransitionGroup):
         *by*: the operator, or the reason, for those who ask later.  *is_surplus*: there are too
         many letters; `passes.meta` counts those that went for that.
         """
-        return call_ending_task(
-            self._caller,
-            self.keys,
+        return self._free(
             _DISCARD,
             [self.keys.record(task_id), self.keys.due, self.keys.dead, self.keys.meta],
             [
@@ -339,6 +325,5 @@ class Cancellations(TransitionGroup):
                 STOPPING_LOOK_MS,
                 "1" if is_surplus else "",
             ],
-            how=self._ending(task_id, outcome, by, is_kept=True),
-            on_next=self.on_next,
+            ending=self._ending(task_id, outcome, by, is_kept=True),
         )

@@ -18,6 +18,7 @@ from celery_reliable.exceptions import (
     LedgerRefused,
     LedgerUnavailable,
 )
+from celery_reliable.ledger.keys import Keys
 from celery_reliable.ledger.transitions import A, Argument, Step, Transition
 from celery_reliable.log import logger
 from celery_reliable.native_threads import fork_gate
@@ -29,7 +30,7 @@ __all__ = [
     "Asked",
     "Call",
     "Caller",
-    "CheckingCaller",
+    "Part",
     "is_forbidden",
     "ms_of",
     "newer",
@@ -148,8 +149,15 @@ _WARN_EVERY_SECONDS = 10.0
 class Caller:
     """Runs scripts and reads on one client.  Turns redis-py's errors into the package's."""
 
-    def __init__(self, client: redis.Redis, shown: str, patience_seconds: float) -> None:
+    def __init__(
+        self, client: redis.Redis, shown: str, patience_seconds: float, *, meta: str = ""
+    ) -> None:
+        """*meta*: the key of a namespace whose format is looked at before anything else is asked,
+        once.  This is for operators, who come and go: workers and publishers hear it with what they
+        do anyway.
+        """
         self.client = client
+        self._unchecked_meta = meta
         #: Connections that no thread uses now; None if the client has one connection of its own.
         self._lines: deque[Line] | None = deque() if client.connection is None else None
         self.shown = shown
@@ -277,6 +285,24 @@ class Caller:
         step: Step[Any] | None = None,
         undone_patience_seconds: float | None = None,
     ) -> tuple[T, bool]:
+        if self._unchecked_meta:
+            meta = self._unchecked_meta
+            found: Any
+            found, _ = self._repeated(
+                operation, lambda: self.client.hget(meta, "format"), patience_seconds
+            )
+            refuse_newer((found or b"").decode(), self.shown, meta, operation)
+            self._unchecked_meta = ""
+        return self._repeated(operation, run, patience_seconds, step, undone_patience_seconds)
+
+    def _repeated(
+        self,
+        operation: str,
+        run: Callable[[], T],
+        patience_seconds: float | None,
+        step: Step[Any] | None = None,
+        undone_patience_seconds: float | None = None,
+    ) -> tuple[T, bool]:
         patience = self.patience_seconds if patience_seconds is None else patience_seconds
         # The patience while it is certain that no server has taken it.
         short = patience if undone_patience_seconds is None else undone_patience_seconds
@@ -319,6 +345,16 @@ class Caller:
                 wait = min(wait * 2, _LONGEST_WAIT_SECONDS)
 
 
+class Part:
+    """Some transitions and reads that have a name of their own in the ledger.  They raise what
+    `Ledger` raises.
+    """
+
+    def __init__(self, caller: Caller, keys: Keys) -> None:
+        self._caller = caller
+        self._keys = keys
+
+
 #: What this release reads and writes.
 FORMAT = 1
 
@@ -338,44 +374,3 @@ def refuse_newer(found: str, shown: str, meta: str, operation: str) -> None:
     """Raise `newer` if *found* is a newer format.  No release writes what is no number."""
     if found.isdecimal() and int(found) > FORMAT:
         raise newer(found, shown, meta, operation)
-
-
-class CheckingCaller(Caller):
-    """Looks at the format of its namespace before it asks anything else, once.
-
-    For operators, who come and go: workers and publishers hear it with what they do anyway.
-    """
-
-    def __init__(self, caller: Caller, meta: str) -> None:
-        super().__init__(caller.client, caller.shown, caller.patience_seconds)
-        self._meta = meta
-        self._is_checked = False
-
-    def run(
-        self,
-        step: Step[A],
-        patience_seconds: float | None = None,
-        undone_patience_seconds: float | None = None,
-    ) -> A:
-        """As `Caller.run`.  Raises LedgerRefused in a newer format."""
-        self._check(step.code.name, patience_seconds)
-        return super().run(step, patience_seconds, undone_patience_seconds)
-
-    def run_all(self, steps: Sequence[Step[A]]) -> list[A]:
-        """As `Caller.run_all`.  Raises LedgerRefused in a newer format."""
-        if steps:
-            self._check(steps[0].code.name, None)
-        return super().run_all(steps)
-
-    def read(self, what: str, run: Callable[[Any], T], patience_seconds: float | None = None) -> T:
-        """As `Caller.read`.  Raises LedgerRefused in a newer format."""
-        self._check(what, patience_seconds)
-        return super().read(what, run, patience_seconds)
-
-    def _check(self, operation: str, patience_seconds: float | None) -> None:
-        if not self._is_checked:
-            found = super().read(
-                operation, lambda client: client.hget(self._meta, "format"), patience_seconds
-            )
-            refuse_newer((found or b"").decode(), self.shown, self._meta, operation)
-            self._is_checked = True

@@ -16,9 +16,8 @@ from typing import Any
 
 from celery_reliable.ledger import rows
 from celery_reliable.ledger.answers import GroupAnswer
-from celery_reliable.ledger.caller import Caller, ms_of, text_of
+from celery_reliable.ledger.caller import Part, ms_of, text_of
 from celery_reliable.ledger.indexes import entries_after
-from celery_reliable.ledger.keys import Keys
 from celery_reliable.ledger.transitions import Transition, encoded
 from celery_reliable.model import (
     CaughtUp,
@@ -115,12 +114,8 @@ _BEGINNING = b"0 "
 _FIELDS = ("name", "reason", "exception", "cause", "history")
 
 
-class Groups:
-    """The index.  Raises what `Ledger` raises."""
-
-    def __init__(self, caller: Caller, keys: Keys) -> None:
-        self._caller = caller
-        self._keys = keys
+class Groups(Part):
+    """The index."""
 
     # -- bringing it up to date
 

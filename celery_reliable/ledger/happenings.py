@@ -11,8 +11,7 @@ from typing import Any
 
 from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
 from celery_reliable.ledger.answers import AuditAnswer, NoteAnswer
-from celery_reliable.ledger.caller import Caller, ms_of, text_of
-from celery_reliable.ledger.keys import Keys
+from celery_reliable.ledger.caller import Part, ms_of, text_of
 from celery_reliable.ledger.transitions import Transition, encoded
 
 __all__ = [
@@ -52,13 +51,10 @@ class NotedRow:
     is_last: bool
 
 
-class Happenings:
+class Happenings(Part):
     """The notes.  Raises what `Ledger` raises, but for `note`."""
 
-    def __init__(self, caller: Caller, keys: Keys) -> None:
-        self._caller = caller
-        self._keys = keys
-        self._silent_until = 0.0
+    _silent_until = 0.0
 
     def note(self, kind: str, about: Mapping[str, Any]) -> bool:
         """Note that something happened, once, without a second try; whether it is noted, as far as
@@ -153,12 +149,8 @@ _AUDIT: Transition[AuditAnswer] = Transition("audit", AuditAnswer)
 _MOST_AUDITED = 10_000
 
 
-class Audits:
-    """The notes.  Raises what `Ledger` raises."""
-
-    def __init__(self, caller: Caller, keys: Keys) -> None:
-        self._caller = caller
-        self._keys = keys
+class Audits(Part):
+    """What operators did."""
 
     def note(self, about: Mapping[str, Any]) -> AuditAnswer:
         """Note what is done, as JSON values, at the server's time."""

@@ -7,6 +7,7 @@ right that the rest of the package does not need: keys are not searched, but fou
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -65,27 +66,27 @@ class Numbers:
 class Indexes(TransitionGroup):
     """What is in the indexes; it may have changed when the answer arrives."""
 
-    def due_between(self, first_ms: int, last_ms: int, *, limit: int) -> list[Due]:
-        """Return at most *limit* records that are due between two times in ms, both included."""
+    def due_between(
+        self, first_ms: float, last_ms: float, *, limit: int, start: int = 0
+    ) -> list[Due]:
+        """Return at most *limit* records, after *start* of them, that are due between two times in
+        ms, both included.
+        """
         found = self._caller.read(
             "due between",
             lambda client: client.zrangebyscore(
-                self.keys.due, first_ms, last_ms, start=0, num=limit, withscores=True
+                self.keys.due, first_ms, last_ms, start=start, num=limit, withscores=True
             ),
         )
         return [Due(name.decode(), f"{score:.0f}") for name, score in found]
 
     def all_due(self, *, start: int, limit: int) -> list[Due]:
         """Return at most *limit* records by the time at which they are due, past or future."""
-        found = self._caller.read(
-            "all due",
-            lambda client: client.zrange(self.keys.due, start, start + limit - 1, withscores=True),
-        )
-        return [Due(name.decode(), f"{score:.0f}") for name, score in found]
+        return self.due_between(-math.inf, math.inf, start=start, limit=limit)
 
     def letters_after(
         self,
-        after: tuple[int, str] | None,
+        after: Place | None,
         limit: int,
         *,
         is_latest_first: bool = False,
@@ -94,52 +95,32 @@ class Indexes(TransitionGroup):
         """Return ids of dead letters and when they were buried in ms: at most *limit* that follow
         the place *after*; *until_ms*: none that was buried later.
         """
+        return self._after(
+            self.keys.dead, after, limit, is_latest_first=is_latest_first, until_ms=until_ms
+        )
+
+    def due_after(self, after: Place | None, limit: int) -> list[tuple[str, int]]:
+        """Return ids of records at which somebody must look some time, and when in ms, the earliest
+        first: at most *limit* that follow the place *after*.
+        """
+        return self._after(self.keys.due, after, limit)
+
+    def _after(
+        self, key: str, after: Place | None, limit: int, **how: Any
+    ) -> list[tuple[str, int]]:
         place = None if after is None else (after[0], encoded(after[1]))
         found = self._caller.read(
-            "letters after",
-            lambda client: entries_after(
-                client,
-                self.keys.dead,
-                place,
-                limit,
-                is_latest_first=is_latest_first,
-                until_ms=until_ms,
-            ),
+            "page", lambda client: entries_after(client, key, place, limit, **how)
         )
         return [(text_of(id_), ms) for id_, ms in found]
 
     def dead_ids(self, limit: int = 100) -> list[str]:
         """Return ids of at most *limit* dead letters, the latest first."""
-        found = self._caller.read(
-            "dead ids", lambda client: client.zrange(self.keys.dead, 0, limit - 1, desc=True)
-        )
-        return [text_of(item) for item in found]
-
-    def oldest_dead(self, limit: int, *, start: int = 0) -> list[tuple[str, int]]:
-        """Return ids of the *limit* dead letters that were buried first, after *start* of them, and
-        when, in ms.
-        """
-        found = self._caller.read(
-            "oldest dead",
-            lambda client: client.zrange(self.keys.dead, start, start + limit - 1, withscores=True),
-        )
-        return [(text_of(name), int(score)) for name, score in found]
+        return [id_ for id_, _ in self.letters_after(None, limit, is_latest_first=True)]
 
     def count_dead(self) -> int:
         """Return how many dead letters there are."""
         return int(self._caller.read("count dead", lambda client: client.zcard(self.keys.dead)))
-
-    def due_after(self, place: Place | None, limit: int) -> list[tuple[str, int]]:
-        """Return ids of records at which somebody must look some time, and when in ms, the earliest
-        first, after *place*.
-        """
-        return self._after(self.keys.due, place, limit)
-
-    def dead_after(self, place: Place | None, limit: int) -> list[tuple[str, int]]:
-        """Return ids of dead letters, and when they were buried in ms, the oldest first, after
-        *place*.
-        """
-        return self._after(self.keys.dead, place, limit)
 
     def sample_due(self, most: int) -> tuple[int, list[str]]:
         """Return how many records there are at which somebody must look, and the ids of at most
@@ -194,36 +175,6 @@ class Indexes(TransitionGroup):
             )
         ]
         return sorted(looks, key=lambda one: one.lease.worker)
-
-    def _after(self, key: str, place: Place | None, limit: int) -> list[tuple[str, int]]:
-        """Return what is in an index after *place*, which may be gone from it."""
-
-        def read(client: Any) -> Any:
-            start = 0 if place is None else _rank_after(client, key, *place)
-            return client.zrange(key, start, start + limit - 1, withscores=True)
-
-        found = self._caller.read("page", read)
-        return [(text_of(name), int(score)) for name, score in found]
-
-
-def _rank_after(client: Any, key: str, score: int, task_id: str) -> int:
-    """Return the rank of the first that comes after an id of a score.
-
-    Of what has the same score there may be any number: what was published by one call, say.
-    """
-    pipe = client.pipeline(transaction=False)
-    pipe.zcount(key, "-inf", f"({score}")
-    pipe.zcount(key, "-inf", score)
-    low, high = pipe.execute()
-    member = encoded(task_id)
-    while low < high:
-        middle = (low + high) // 2
-        found = client.zrange(key, middle, middle)
-        if found and found[0] <= member:
-            low = middle + 1
-        else:
-            high = middle
-    return int(low)
 
 
 def _worker_look(
@@ -375,11 +326,11 @@ def entries_after(
     is_latest_first: bool = False,
     until_ms: int | None = None,
 ) -> list[tuple[bytes, int]]:
-    """Return ids and times of burials: at most *limit* that follow the place *after*, (time, id),
-    whether that one is there still or not.  *until_ms*: none that was buried later.
+    """Return ids and times of an index: at most *limit* that follow the place *after*, (time, id),
+    whether that one is there still or not.  *until_ms*: none of a later time.
 
-    Fewer than *limit* are the last.  The cost is that of what is returned, and of what was buried
-    in the very millisecond of *after*.
+    Fewer than *limit* are the last.  The cost is that of what is returned; and, where *after* is
+    gone or the latest come first, of what has the very time of *after*.
     """
     low: Any = "-inf"
     high: Any = "+inf" if until_ms is None else until_ms
@@ -390,6 +341,14 @@ def entries_after(
     begin, end = (high, low) if is_latest_first else (low, high)
     found: list[tuple[bytes, int]] = []
     offset = 0
+    if after is not None and not is_latest_first:
+        # Of what has the same time there may be any number: what was published by one call, say.
+        pipe = client.pipeline(transaction=False)
+        pipe.zscore(key, after[1]).zrank(key, after[1]).zcount(key, "-inf", f"({after[0]}")
+        score, rank, before = pipe.execute()
+        if score == after[0]:
+            # Somebody may remove some meanwhile.
+            offset = max(0, rank - before - limit)
     while len(found) < limit:
         # One of them is the one before, as a rule.
         asked = limit - len(found) + 1

@@ -12,117 +12,58 @@ class Keys:
     can be added for a cluster without renaming anything.
     """
 
-    __slots__ = ("_prefix",)
-
     def __init__(self, namespace: str, partition: int = 0) -> None:
-        self._prefix = f"{{{namespace}:{partition}}}:"
+        self._prefix = prefix = f"{{{namespace}:{partition}}}:"
+        #: ZSET: task id -> when somebody must look, in ms.
+        self.due = f"{prefix}due"
+        #: ZSET: task id -> when it was buried, in ms.
+        self.dead = f"{prefix}dead"
+        #: STREAM: what operators did.
+        self.audit = f"{prefix}audit"
+        #: STREAM: what happened to tasks and workers.
+        self.happened = f"{prefix}happened"
+        #: HASH: "<minute since 1970> <name>" -> how many attempts were "processed",
+        #: "failed" or "lost" in it.
+        self.minutes = f"{prefix}minutes"
+        #: ZSET of score 0: "<group> <buried_ms, 15 digits> <id>" of dead letters.
+        self.grouped = f"{prefix}grouped"
+        #: HASH: group -> what its letters have in common; up to where the letters have
+        #: been looked at, and the index.
+        self.groups = f"{prefix}groups"
+        #: HASH: task id -> what happened to a task that has ended, as JSON.
+        self.ended = f"{prefix}ended"
+        #: ZSET: task id -> when it ended, in ms; of those in `ended`.
+        self.ended_at = f"{prefix}ended_at"
+        #: HASH: generation, run_id, broker, passed_ms, grace_ms, ahead_ms, ahead_count,
+        #: report, trimmed, trimmed_ms.
+        self.meta = f"{prefix}meta"
+        #: STRING with a TTL: the pass that runs now.
+        self.sweep = f"{prefix}pass"
+        #: HASH: order id -> the order, as JSON; and `version`.
+        self.orders = f"{prefix}orders"
+        #: ZSET of score 0: "<order> <when published> <task id>" of what is parked by an
+        #: order.
+        self.ordered = f"{prefix}ordered"
+        #: ZSET: worker -> when its lease runs out, in ms.
+        self.workers = f"{prefix}workers"
+        #: ZSET: the own queue of a worker -> when a worker registered for it, in ms.
+        self.direct = f"{prefix}direct"
+        #: HASH: task id -> which workers may run it, as JSON; of those that wait for
+        #: one.
+        self.unplaced = f"{prefix}unplaced"
+        #: ZSET: run -> when a pass must look whether it is over, in ms.
+        self.runs = f"{prefix}runs"
+        #: A key that never exists, for a script that needs none in that place. An empty
+        #: name would fit no key pattern of a user with few rights.
+        self.none = f"{prefix}none"
 
     def record(self, task_id: str) -> str:
         """HASH: what the ledger knows of one task."""
         return f"{self._prefix}task:{task_id}"
 
-    @property
-    def due(self) -> str:
-        """ZSET: task id -> when somebody must look, in ms."""
-        return f"{self._prefix}due"
-
-    @property
-    def dead(self) -> str:
-        """ZSET: task id -> when it was buried, in ms."""
-        return f"{self._prefix}dead"
-
-    @property
-    def audit(self) -> str:
-        """STREAM: what operators did."""
-        return f"{self._prefix}audit"
-
-    @property
-    def happened(self) -> str:
-        """STREAM: what happened to tasks and workers."""
-        return f"{self._prefix}happened"
-
-    @property
-    def minutes(self) -> str:
-        """HASH: "<minute since 1970> <name>" -> how many attempts were "processed", "failed" or
-        "lost" in it.
-        """
-        return f"{self._prefix}minutes"
-
-    @property
-    def grouped(self) -> str:
-        """ZSET of score 0: "<group> <buried_ms, 15 digits> <id>" of dead letters."""
-        return f"{self._prefix}grouped"
-
-    @property
-    def groups(self) -> str:
-        """HASH: group -> what its letters have in common; up to where the letters have been looked
-        at, and the index.
-        """
-        return f"{self._prefix}groups"
-
-    @property
-    def ended(self) -> str:
-        """HASH: task id -> what happened to a task that has ended, as JSON."""
-        return f"{self._prefix}ended"
-
-    @property
-    def ended_at(self) -> str:
-        """ZSET: task id -> when it ended, in ms; of those in `ended`."""
-        return f"{self._prefix}ended_at"
-
-    @property
-    def meta(self) -> str:
-        """HASH: generation, run_id, broker, passed_ms, grace_ms, ahead_ms, ahead_count, report,
-        trimmed, trimmed_ms.
-        """
-        return f"{self._prefix}meta"
-
-    @property
-    def sweep(self) -> str:
-        """STRING with a TTL: the pass that runs now."""
-        return f"{self._prefix}pass"
-
-    @property
-    def orders(self) -> str:
-        """HASH: order id -> the order, as JSON; and `version`."""
-        return f"{self._prefix}orders"
-
-    @property
-    def ordered(self) -> str:
-        """ZSET of score 0: "<order> <when published> <task id>" of what is parked by an order."""
-        return f"{self._prefix}ordered"
-
-    @property
-    def workers(self) -> str:
-        """ZSET: worker -> when its lease runs out, in ms."""
-        return f"{self._prefix}workers"
-
-    @property
-    def direct(self) -> str:
-        """ZSET: the own queue of a worker -> when a worker registered for it, in ms."""
-        return f"{self._prefix}direct"
-
-    @property
-    def unplaced(self) -> str:
-        """HASH: task id -> which workers may run it, as JSON; of those that wait for one."""
-        return f"{self._prefix}unplaced"
-
-    @property
-    def runs(self) -> str:
-        """ZSET: run -> when a pass must look whether it is over, in ms."""
-        return f"{self._prefix}runs"
-
     def run(self, run: str) -> str:
         """HASH: task id of a member -> its worker; and what the run is."""
         return f"{self._prefix}run:{run}"
-
-    @property
-    def none(self) -> str:
-        """A key that never exists, for a script that needs none in that place.
-
-        An empty name would fit no key pattern of a user with few rights.
-        """
-        return f"{self._prefix}none"
 
     def worker(self, worker: str) -> str:
         """HASH: one worker's lease."""

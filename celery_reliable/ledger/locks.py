@@ -133,16 +133,14 @@ class ObjectLocks:
             [self._keys.lock(object_key), self._keys.record(claim.task_id)],
             [claim.task_id, claim.attempt, claim.token, object_key],
         )
-        if claim.has_line:
-            answer = run_freeing(
-                self._caller,
-                self._keys,
-                step,
-                object_key,
-                self._ledger.on_next,
-                patience_seconds,
-                next_up=claim.next_up,
-            )
-        else:
-            answer = self._caller.run(step, patience_seconds)
+        answer = run_freeing(
+            self._caller,
+            self._keys,
+            step,
+            object_key,
+            self._ledger.on_next,
+            patience_seconds,
+            has_line=claim.has_line,
+            next_up=claim.next_up,
+        )
         return isinstance(answer, Unlocked)

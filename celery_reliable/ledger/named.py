@@ -21,8 +21,7 @@ from celery_reliable.ledger.answers import (
     WakeAnswer,
 )
 from celery_reliable.ledger.answers.objects import Assigned, Waits
-from celery_reliable.ledger.caller import Caller, ms_of, text_of
-from celery_reliable.ledger.keys import Keys
+from celery_reliable.ledger.caller import Part, ms_of, text_of
 from celery_reliable.ledger.records import Records
 from celery_reliable.ledger.transitions import Step, Transition
 from celery_reliable.model import Due, Record, State
@@ -45,14 +44,8 @@ _UNLIST: Transition[UnlistAnswer] = Transition("unlist", UnlistAnswer)
 _READ_AT_ONCE = 500
 
 
-class NamedTasks:
-    """Tasks that wait for workers, and the queues that one worker each consumes.  Raises what
-    `Ledger` raises.
-    """
-
-    def __init__(self, caller: Caller, keys: Keys) -> None:
-        self._caller = caller
-        self._keys = keys
+class NamedTasks(Part):
+    """Tasks that wait for workers, and the queues that one worker each consumes."""
 
     def divert(
         self, task_id: str, epoch: str, *, patience_seconds: float | None = None
@@ -208,12 +201,8 @@ class Run:
     members: dict[str, tuple[str, ...]]
 
 
-class Runs:
-    """The runs of a namespace.  Raises what `Ledger` raises."""
-
-    def __init__(self, caller: Caller, keys: Keys) -> None:
-        self._caller = caller
-        self._keys = keys
+class Runs(Part):
+    """The runs of a namespace."""
 
     def begin(
         self, run: str, members: Sequence[str], *, name: str, only: Sequence[str], due_in_ms: int

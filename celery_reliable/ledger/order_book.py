@@ -8,8 +8,7 @@ from typing import Any
 
 from celery_reliable.ledger.answers import OrderAnswer, ResumeAnswer, StopAnswer
 from celery_reliable.ledger.answers.workers import Ordered
-from celery_reliable.ledger.caller import Caller, ms_of, text_of
-from celery_reliable.ledger.keys import Keys
+from celery_reliable.ledger.caller import Part, ms_of, text_of
 from celery_reliable.ledger.transitions import Transition
 from celery_reliable.orders import Order, OrderKind, Orders
 
@@ -23,12 +22,8 @@ _STOP: Transition[StopAnswer] = Transition("stop", StopAnswer)
 _AT_ONCE = 200
 
 
-class OrderBook:
-    """The orders.  Raises what `Ledger` raises."""
-
-    def __init__(self, caller: Caller, keys: Keys) -> None:
-        self._caller = caller
-        self._keys = keys
+class OrderBook(Part):
+    """The orders."""
 
     def read(self, patience_seconds: float | None = None) -> Orders:
         """Return all orders, those too that are over and have still something to let go."""

@@ -17,12 +17,7 @@ from celery_reliable.ledger.answers import (
     StoreAnswer,
 )
 from celery_reliable.ledger.answers.tasks import Gone, Settled, Waiting
-from celery_reliable.ledger.transition_group import (
-    SentAlong,
-    TransitionGroup,
-    call_ending_task,
-    call_freeing_lock,
-)
+from celery_reliable.ledger.transition_group import TransitionGroup
 from celery_reliable.ledger.transitions import Step, Transition
 from celery_reliable.model import Cause, Claim, DeadLetter, StoredResult
 
@@ -66,9 +61,7 @@ class Outcomes(TransitionGroup):
         *along*: a step that goes along, and hears its own answer.
         """
         result = result or _NO_RESULT
-        return call_ending_task(
-            self._caller if along is None else SentAlong(self._caller, along),
-            self.keys,
+        return self._free(
             _SETTLE,
             [
                 self.keys.record(claim.task_id),
@@ -87,11 +80,10 @@ class Outcomes(TransitionGroup):
                 self.connector.db,
                 keep_ms,
             ],
-            how=self._ending(claim.task_id, outcome, by, is_kept=claim.is_troubled),
-            object_key=claim.object_key,
-            has_line=claim.has_line,
+            claim,
+            ending=self._ending(claim.task_id, outcome, by, is_kept=claim.is_troubled),
             next_up=claim.next_up,
-            on_next=self.on_next,
+            along=along,
             patience_seconds=patience_seconds,
         )
 
@@ -159,9 +151,7 @@ class Outcomes(TransitionGroup):
         death of its worker was put down to; if not to this task, it is queued in any case, and is a
         suspect from its second such death on.  *detail*: more about the cause, for people.
         """
-        return call_freeing_lock(
-            self._caller,
-            self.keys,
+        return self._free(
             _LOSE,
             [
                 self.keys.record(claim.task_id),
@@ -184,9 +174,7 @@ class Outcomes(TransitionGroup):
                 _as_death(verdict),
                 detail,
             ],
-            object_key=claim.object_key,
-            has_line=claim.has_line,
-            on_next=self.on_next,
+            claim,
             patience_seconds=patience_seconds,
         )
 

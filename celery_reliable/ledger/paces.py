@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from celery_reliable.ledger.answers import ReserveAnswer, RipeAnswer
-from celery_reliable.ledger.caller import Caller
-from celery_reliable.ledger.keys import Keys
+from celery_reliable.ledger.caller import Part
 from celery_reliable.ledger.transitions import Step, Transition
 from celery_reliable.model import Rate
 
@@ -16,12 +15,8 @@ _RESERVE: Transition[ReserveAnswer] = Transition("reserve", ReserveAnswer)
 _RIPE: Transition[RipeAnswer] = Transition("ripe", RipeAnswer)
 
 
-class Paces:
+class Paces(Part):
     """When limited tasks may begin."""
-
-    def __init__(self, caller: Caller, keys: Keys) -> None:
-        self._caller = caller
-        self._keys = keys
 
     def reserve(
         self,

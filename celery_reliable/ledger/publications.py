@@ -16,10 +16,18 @@ from celery_reliable.ledger.answers import (
     ResendAnswer,
     WithdrawAnswer,
 )
-from celery_reliable.ledger.answers.tasks import Batch, Gone, Held, OtherGeneration, Withdrawn
+from celery_reliable.ledger.answers.tasks import (
+    Batch,
+    Changed,
+    Gone,
+    Held,
+    OtherGeneration,
+    Postponed,
+    Withdrawn,
+)
 from celery_reliable.ledger.caller import refuse_newer
 from celery_reliable.ledger.places import Places
-from celery_reliable.ledger.transition_group import TransitionGroup, call_freeing_lock
+from celery_reliable.ledger.transition_group import TransitionGroup
 from celery_reliable.ledger.transitions import Step, Together, Transition
 from celery_reliable.model import Claim, Due, Room, State, TaskRef
 
@@ -247,20 +255,19 @@ class Publications(Places):
         self, task_id: str, epoch: str, *, patience_seconds: float | None = None
     ) -> WithdrawAnswer:
         """Take back a publication whose message could not be sent, and free its object."""
-        return call_freeing_lock(
-            self._caller,
-            self.keys,
+        return self._free(
             _WITHDRAW,
             [self.keys.record(task_id), self.keys.due],
             [task_id, epoch],
-            on_next=self.on_next,
             patience_seconds=patience_seconds,
         )
 
 
 _DUE: Transition[Batch] = Transition("due", Batch)
 _RESEND: Transition[ResendAnswer] = Transition("resend", ResendAnswer)
-_POSTPONE: Transition[PostponeAnswer] = Transition("postpone", PostponeAnswer)
+_POSTPONE: Transition[PostponeAnswer] = Transition(
+    "postpone", PostponeAnswer, repeated=(Changed, Postponed)
+)
 
 
 @dataclass(frozen=True)

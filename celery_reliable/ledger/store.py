@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from celery_reliable.ledger.attempts import Attempts, NextAttempts
 from celery_reliable.ledger.burials import Burials, Cancellations
-from celery_reliable.ledger.caller import Caller, CheckingCaller
+from celery_reliable.ledger.caller import Caller
 from celery_reliable.ledger.connector import Connector
 from celery_reliable.ledger.groups import Groups
 from celery_reliable.ledger.happenings import Audits, Happenings
@@ -57,9 +57,12 @@ class Ledger(
         self.namespace = namespace
         self.keys = Keys(connector.key_prefix + namespace)
         client = connector.client(reply_timeout_seconds=reply_timeout_seconds, single=single)
-        self._caller = Caller(client, connector.shown, patience_seconds)
-        if is_for_operators:
-            self._caller = CheckingCaller(self._caller, self.keys.meta)
+        self._caller = Caller(
+            client,
+            connector.shown,
+            patience_seconds,
+            meta=self.keys.meta if is_for_operators else "",
+        )
         self.workers = Workers(self._caller, self.keys)
         self.passes = Passes(self._caller, self.keys)
         self.paces = Paces(self._caller, self.keys)

@@ -13,15 +13,13 @@ from celery_reliable.ledger.caller import Caller
 from celery_reliable.ledger.connector import Connector
 from celery_reliable.ledger.keys import Keys
 from celery_reliable.ledger.transitions import A, Argument, Step, Together, Transition, encoded
-from celery_reliable.model import NextUp
+from celery_reliable.model import Claim, NextUp
 
 __all__ = [
     "STOPPING_LOOK_MS",
     "Ending",
     "OnNext",
-    "SentAlong",
     "TransitionGroup",
-    "call_ending_task",
     "call_freeing_lock",
     "hand_over_step",
     "line_of",
@@ -119,26 +117,34 @@ def line_of(object_key: str) -> str:
 
 
 def run_freeing(
-    caller: Caller | SentAlong,
+    caller: Caller,
     keys_of: Keys,
     step: Step[A],
     object_key: str,
     on_next: OnNext | None,
     patience_seconds: float | None = None,
     *,
+    has_line: bool = True,
     next_up: NextUp | None = None,
+    along: Step[Any] | None = None,
 ) -> A:
-    """Run a step that may free an object; in the same step *next_up* is sent, or the first of its
-    line is due.
+    """Run a step that may free an object.  If it *has_line*, *next_up* is sent in the same step, or
+    the first of its line is due.
 
-    Tells *on_next* of that one, who could send it at once.  Raises as `Caller.call`.
+    Tells *on_next* of that one, who could send it at once.  *along*: a step that goes along with
+    it, behind all that.  Raises as `Caller.call`.
     """
-    called = call_up_step(keys_of, object_key)
-    if next_up is not None:
-        step = Together(step, hand_over_step(keys_of, line_of(object_key), next_up))
-    answer = caller.run(Together(step, called), patience_seconds)
-    is_over = not isinstance(answer, OtherObject | Troubled)
-    if is_over and on_next is not None and isinstance(called.answer, Next):
+    called = call_up_step(keys_of, object_key) if has_line else None
+    if called is not None:
+        if next_up is not None:
+            step = Together(step, hand_over_step(keys_of, line_of(object_key), next_up))
+        step = Together(step, called)
+    if along is not None:
+        step = Together(step, along)
+    answer = caller.run(step, patience_seconds)
+    if called is None or on_next is None or isinstance(answer, OtherObject | Troubled):
+        return answer
+    if isinstance(called.answer, Next):
         on_next(object_key, called.answer.task_id)
     return answer
 
@@ -147,59 +153,6 @@ def call_up_step(keys_of: Keys, object_key: str) -> Step[CallUpAnswer]:
     """Return the call that makes the first of an object's line due, if the object is free."""
     line = keys_of.waiting(line_of(object_key))
     return Step(_CALL_UP, [keys_of.lock(object_key), line, keys_of.due], [])
-
-
-def call_freeing_lock(
-    caller: Caller,
-    keys_of: Keys,
-    transition: Transition[A],
-    keys: Sequence[str],
-    args: Sequence[Argument],
-    *,
-    object_key: str = "",
-    has_line: bool = False,
-    next_up: NextUp | None = None,
-    on_next: OnNext | None = None,
-    patience_seconds: float | None = None,
-) -> A:
-    """Run a script with the lock of the task's object as its last key.  Raises as `Caller.call`.
-
-    Only the record knows for certain which object the task has locked, and a script may not make
-    a key of what it reads.  So the caller gives the key.  If it is not the right one, the script
-    changes nothing and answers OtherObject, and this function calls it again with the right one.
-
-    *object_key*: the object as far as the caller knows it.  The process that runs the task knows
-    it, so only others need two calls.  *has_line*: tasks may wait for it.  Who does not know the
-    object does not know that either, and looks.
-    """
-    while True:
-        lock = keys_of.lock(object_key) if object_key else keys_of.none
-        step = Step(transition, [*keys, lock], [*args, object_key])
-        if has_line:
-            answer = run_freeing(
-                caller, keys_of, step, object_key, on_next, patience_seconds, next_up=next_up
-            )
-        else:
-            answer = caller.run(step, patience_seconds)
-        if not isinstance(answer, OtherObject):
-            return answer
-        object_key, has_line, next_up = answer.object_key, True, None
-
-
-class SentAlong:
-    """Runs steps, and lets another go along with the first of them, right behind it."""
-
-    def __init__(self, caller: Caller, other: Step[Any]) -> None:
-        self._caller = caller
-        self._other: Step[Any] | None = other
-
-    def run(self, step: Step[A], patience_seconds: float | None = None) -> A:
-        """As `Caller.run` does."""
-        if self._other is None:
-            return self._caller.run(step, patience_seconds)
-        both = Together(step, self._other)
-        self._other = None
-        return self._caller.run(both, patience_seconds)
 
 
 class Ending(NamedTuple):
@@ -218,39 +171,56 @@ class Ending(NamedTuple):
     is_kept: bool
 
 
-def call_ending_task(
-    caller: Caller | SentAlong,
+def call_freeing_lock(
+    caller: Caller,
     keys_of: Keys,
     transition: Transition[A],
     keys: Sequence[str],
     args: Sequence[Argument],
     *,
-    how: Ending,
+    ending: Ending | None = None,
     object_key: str = "",
     has_line: bool = False,
     next_up: NextUp | None = None,
     on_next: OnNext | None = None,
+    along: Step[Any] | None = None,
     patience_seconds: float | None = None,
 ) -> A:
-    """Run the script of *transition* as `call_freeing_lock` does, and keep what happened to the
-    task.
+    """Run a script with the lock of the task's object as its last key.  Raises as `Caller.call`.
 
-    Most tasks have no history. Of these the script is told neither where such things are kept nor
-    what to note, so that they pay nothing for it. A script that was not told, and finds a history,
-    changes nothing and answers Troubled, and is called again.
+    Only the record knows for certain which object the task has locked, and a script may not make
+    a key of what it reads.  So the caller gives the key.  If it is not the right one, the script
+    changes nothing and answers OtherObject, and this function calls it again with the right one.
+
+    *object_key*: the object as far as the caller knows it.  The process that runs the task knows
+    it, so only others need two calls.  *has_line*: tasks may wait for it.  Who does not know the
+    object does not know that either, and looks.
+
+    *ending*: how the task ends, for a script that keeps what happened to it.  Most tasks have no
+    history.  Of these the script is told neither where such things are kept nor what to note, so
+    that they pay nothing for it.  A script that was not told, and finds a history, changes nothing
+    and answers Troubled, and is called again.
     """
-    is_kept = how.is_kept
+    is_kept = ending is not None and ending.is_kept
     while True:
         lock = keys_of.lock(object_key) if object_key else keys_of.none
-        where = [keys_of.ended, keys_of.ended_at] if is_kept else []
-        about: list[Argument] = [how.outcome, how.by, how.most] if is_kept else []
-        step = Step(transition, [*keys, lock, *where], [*args, object_key, *about])
-        if has_line:
-            answer = run_freeing(
-                caller, keys_of, step, object_key, on_next, patience_seconds, next_up=next_up
-            )
-        else:
-            answer = caller.run(step, patience_seconds)
+        where: list[str] = []
+        about: list[Argument] = []
+        if ending is not None and is_kept:
+            where = [keys_of.ended, keys_of.ended_at]
+            about = [ending.outcome, ending.by, ending.most]
+        answer = run_freeing(
+            caller,
+            keys_of,
+            Step(transition, [*keys, lock, *where], [*args, object_key, *about]),
+            object_key,
+            on_next,
+            patience_seconds,
+            has_line=has_line,
+            next_up=next_up,
+            along=along,
+        )
+        along = None
         if isinstance(answer, OtherObject):
             object_key, has_line, next_up = answer.object_key, True, None
         elif isinstance(answer, Troubled):
@@ -284,16 +254,41 @@ class TransitionGroup:
         self, task_id: str, worker: str, *, patience_seconds: float | None = None
     ) -> bool:
         """Whether *worker*, which had to stop an attempt of the task, is dead or forgotten."""
-        answer = call_freeing_lock(
-            self._caller,
-            self.keys,
+        answer = self._free(
             _OUTLIVE,
             [self.keys.record(task_id), self.keys.worker(worker)],
             [task_id, worker],
-            on_next=self.on_next,
             patience_seconds=patience_seconds,
         )
         return not isinstance(answer, Held)
+
+    def _free(
+        self,
+        transition: Transition[A],
+        keys: Sequence[str],
+        args: Sequence[Argument],
+        claim: Claim | None = None,
+        *,
+        ending: Ending | None = None,
+        next_up: NextUp | None = None,
+        along: Step[Any] | None = None,
+        patience_seconds: float | None = None,
+    ) -> A:
+        """Do what `call_freeing_lock` does, for the object of *claim* as far as that is known."""
+        return call_freeing_lock(
+            self._caller,
+            self.keys,
+            transition,
+            keys,
+            args,
+            ending=ending,
+            object_key=claim.object_key if claim is not None else "",
+            has_line=claim is not None and claim.has_line,
+            next_up=next_up,
+            on_next=self.on_next,
+            along=along,
+            patience_seconds=patience_seconds,
+        )
 
     def _ending(self, task_id: str, outcome: str, by: str, *, is_kept: bool = False) -> Ending:
         one_in = self.sample_one_in

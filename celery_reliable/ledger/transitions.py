@@ -29,7 +29,7 @@ class Transition(Generic[A]):
     *repeated*: a pair.  If a call was sent more than once and the script answers the first, an
     earlier copy of the call has done the second.  *frees*: the script may end a task and free its
     object, so it is called by `call_freeing_lock`.
-    *keeps*: the script keeps what happened to the task, so it is called by `call_ending_task`.
+    *keeps*: the script keeps what happened to the task, so `call_freeing_lock` is given an ending.
     """
 
     def __init__(
@@ -57,10 +57,8 @@ class Transition(Generic[A]):
     def read(self, raw: Any, is_repeated: bool = False) -> A:
         """Return what the server has answered."""
         name = raw[0]
-        if is_repeated:
-            again: A = (self._instead.get(name) or self._readers[name])(raw).repeated()
-            return again
-        answer: A = self._readers[name](raw)
+        instead = self._instead.get(name) if is_repeated else None
+        answer: A = (instead or self._readers[name])(raw)
         return answer
 
 

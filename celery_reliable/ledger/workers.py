@@ -33,7 +33,7 @@ from celery_reliable.ledger.answers.workers import (
     NotDue,
     Registered,
 )
-from celery_reliable.ledger.caller import FORMAT, Caller, ms_of, newer
+from celery_reliable.ledger.caller import FORMAT, Caller, Part, ms_of, newer
 from celery_reliable.ledger.keys import Keys
 from celery_reliable.ledger.transition_group import call_freeing_lock
 from celery_reliable.ledger.transitions import Transition
@@ -41,17 +41,37 @@ from celery_reliable.model import Claim
 
 __all__ = [
     "Passes",
-    "WorkerReads",
     "Workers",
 ]
 
 
-class WorkerReads:
-    """Reads of workers, which may have changed when the answer arrives."""
+#: For so long a worker that was away is told which claims were taken from it.
+TAKEN_MS = 60 * 60 * 1000
+#: When a task is sent again that its worker may not run now; doubled up to four times.
+ALONE_MS = 1000
+#: A task that kills its worker at once has done so after this time.
+_BEGUN_MS = 500
+
+_REGISTER: Transition[RegisterAnswer] = Transition("register", RegisterAnswer)
+_HEARTBEAT: Transition[HeartbeatAnswer] = Transition("heartbeat", HeartbeatAnswer)
+_ACKNOWLEDGE: Transition[AcknowledgeAnswer] = Transition(
+    "acknowledge", AcknowledgeAnswer, frees=True
+)
+_DECLARE: Transition[DeclareAnswer] = Transition("declare", DeclareAnswer)
+_OPEN: Transition[OpenAnswer] = Transition("open", OpenAnswer)
+_OPENED: Transition[OpenedAnswer] = Transition("opened", OpenedAnswer)
+_DEREGISTER: Transition[DeregisterAnswer] = Transition("deregister", DeregisterAnswer)
+
+
+class Workers(Part):
+    """Leases of workers, and what each worker holds.  What is read may have changed when the answer
+    arrives.
+    """
 
     def __init__(self, caller: Caller, keys: Keys) -> None:
-        self._caller = caller
-        self._keys = keys
+        super().__init__(caller, keys)
+        #: Numbers what this process tells of its worker, so that a late copy of a call is known.
+        self._numbers = count(1)
 
     def leases(self) -> list[WorkerLease]:
         """Return the lease of each worker, also of dead ones that hold something."""
@@ -123,39 +143,6 @@ class WorkerReads:
     def time_ms(self) -> int:
         """Return the server's time in ms."""
         return ms_of(self._caller.read("time", lambda client: client.time()))
-
-
-def _claim(worker: str, task_id: str, text: str) -> tuple[str, tuple[Claim, int]]:
-    """Read what is noted of a task that *worker* runs."""
-    attempt, pid, token = text.split(" ", 2)
-    return task_id, (Claim(task_id, int(attempt), worker, token), int(pid))
-
-
-#: For so long a worker that was away is told which claims were taken from it.
-TAKEN_MS = 60 * 60 * 1000
-#: When a task is sent again that its worker may not run now; doubled up to four times.
-ALONE_MS = 1000
-#: A task that kills its worker at once has done so after this time.
-_BEGUN_MS = 500
-
-_REGISTER: Transition[RegisterAnswer] = Transition("register", RegisterAnswer)
-_HEARTBEAT: Transition[HeartbeatAnswer] = Transition("heartbeat", HeartbeatAnswer)
-_ACKNOWLEDGE: Transition[AcknowledgeAnswer] = Transition(
-    "acknowledge", AcknowledgeAnswer, frees=True
-)
-_DECLARE: Transition[DeclareAnswer] = Transition("declare", DeclareAnswer)
-_OPEN: Transition[OpenAnswer] = Transition("open", OpenAnswer)
-_OPENED: Transition[OpenedAnswer] = Transition("opened", OpenedAnswer)
-_DEREGISTER: Transition[DeregisterAnswer] = Transition("deregister", DeregisterAnswer)
-
-
-class Workers(WorkerReads):
-    """Leases of workers, and what each worker holds.  Raises what `Ledger` raises."""
-
-    def __init__(self, caller: Caller, keys: Keys) -> None:
-        super().__init__(caller, keys)
-        #: Numbers what this process tells of its worker, so that a late copy of a call is known.
-        self._numbers = count(1)
 
     def register(
         self, worker: str, *, lease_ms: int, client_id: int, facts: Mapping[str, Any]
@@ -313,6 +300,12 @@ class Workers(WorkerReads):
         return isinstance(answer, Deregistered)
 
 
+def _claim(worker: str, task_id: str, text: str) -> tuple[str, tuple[Claim, int]]:
+    """Read what is noted of a task that *worker* runs."""
+    attempt, pid, token = text.split(" ", 2)
+    return task_id, (Claim(task_id, int(attempt), worker, token), int(pid))
+
+
 _BEGIN_PASS: Transition[BeginPassAnswer] = Transition("begin_pass", BeginPassAnswer)
 _RECOGNIZE: Transition[RecognizeAnswer] = Transition("recognize", RecognizeAnswer)
 _END_PASS: Transition[EndPassAnswer] = Transition("end_pass", EndPassAnswer)
@@ -320,12 +313,8 @@ _SET_BACK: Transition[SetBackAnswer] = Transition("set_back", SetBackAnswer)
 _LOOK_AHEAD: Transition[Asked] = Transition("look_ahead", Asked)
 
 
-class Passes:
-    """Who runs a pass, and what the next one has to know.  Raises what `Ledger` raises."""
-
-    def __init__(self, caller: Caller, keys: Keys) -> None:
-        self._caller = caller
-        self._keys = keys
+class Passes(Part):
+    """Who runs a pass, and what the next one has to know."""
 
     def begin(
         self,

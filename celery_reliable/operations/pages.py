@@ -218,7 +218,7 @@ class TaskWalk(Walk[Look]):
 
     def _entries(self, place: tuple[int, str] | None, limit: int) -> list[tuple[str, int]]:
         if self._kind is Kind.DEAD:
-            return self._ledger.dead_after(place, limit)
+            return self._ledger.letters_after(place, limit)
         found: list[tuple[str, int]] = []
         if place is None or place[0] == _RUNNING_MS:
             if self._kind in (None, Kind.RUNNING):

@@ -236,7 +236,7 @@ def announce(app: Celery, ledger: Ledger, task_id: str, due_ms: str = "") -> Non
     # Of several that try, one moves the time, and that one announces.
     turn = Due(task_id, due_ms or str(letter.buried_ms))
     answer = ledger.postpone(turn, due_in_ms=reliable_of(app).config.queued_ms)
-    if not isinstance(answer, answers.Postponed) and not answer.is_repeated:
+    if not isinstance(answer, answers.Postponed):
         return
     task = app.tasks.get(letter.name)
     context = _context_of(app, ledger, letter)

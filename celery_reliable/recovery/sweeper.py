@@ -89,7 +89,7 @@ class Retention:
         """
         batch = self._config.sweep_batch
         trimmed: Counter[str] = Counter()
-        oldest, old = self._ledger.oldest_dead(batch), []
+        oldest, old = self._ledger.letters_after(None, batch), []
         if oldest:
             before_ms = self._ledger.workers.time_ms() - self._config.dead_letter_ms
             old = list(takewhile(lambda entry: entry[1] <= before_ms, oldest))
@@ -123,7 +123,7 @@ class Retention:
             found = self._ledger.groups.letters_of(one.group.id, None, surplus)
             entries += [(task_id, ms, one.group.reason) for task_id, ms in found]
         if not is_known and count > 0:
-            entries = self._with_reasons(self._ledger.oldest_dead(count))
+            entries = self._with_reasons(self._ledger.letters_after(None, count))
         return self._discard(entries, trimmed, "more than DEAD_LETTER_MAX", is_surplus=True)
 
     def _with_reasons(self, entries: list[tuple[str, int]]) -> list[_Entry]:

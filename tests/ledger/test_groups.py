@@ -92,7 +92,7 @@ def replay(scene: Scene, task_id: str) -> Published:
 
 
 def age_out(scene: Scene, task_id: str) -> None:
-    ((_, buried_ms),) = [one for one in scene.ledger.oldest_dead(100) if one[0] == task_id]
+    ((_, buried_ms),) = [one for one in scene.ledger.letters_after(None, 100) if one[0] == task_id]
     scene.ledger.discard(task_id, buried_ms=buried_ms)
 
 
@@ -120,7 +120,7 @@ def test_what_is_no_letter_any_more_leaves_its_group(letters: Scene, how: str) -
 
 
 def test_a_look_at_what_is_up_to_date_reads_no_letter(letters: Scene) -> None:
-    ((_, last_ms),) = letters.ledger.oldest_dead(1, start=5)
+    (_, last_ms) = letters.ledger.letters_after(None, 6)[5]
     wait_for(lambda: letters.workers.time_ms() > last_ms, 5, "the next ms")
     caught_up(letters)
     letters.client.config_resetstat()

@@ -29,8 +29,8 @@ from tests.ledger.scene import LEASE_MS, LOOK_MS, Scene
 from tests.ledger.stages import STAGES, Steps
 from tests.ledger.test_state_machine import MOVES
 
-# Where the first call removes what it would have to be recognised by, the second says so. A caller
-# that sent it twice knows from `Answer.is_repeated` that it may have been its own doing.
+# Where the first call removes what it would have to be recognised by, the second says so. Whoever
+# sent one call twice is given the first answer instead (`Transition.repeated`).
 SECOND_REPLY = {
     "settle": Gone,
     "withdraw": Gone,

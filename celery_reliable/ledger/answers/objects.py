@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import final
 
 from celery_reliable.ledger.answers.base import Answer
@@ -42,7 +41,6 @@ __all__ = [
 
 
 @final
-@dataclass(frozen=True, repr=False, eq=False)
 class Full(Answer):
     """There is no place for who asked: the places are others', or others stand in the line before.
 
@@ -62,7 +60,6 @@ class Full(Answer):
 
 
 @final
-@dataclass(frozen=True, repr=False, eq=False)
 class KeptFor(Answer):
     """The object is kept for a task that succeeded."""
 
@@ -76,7 +73,6 @@ class Locked(Answer):
 
 
 @final
-@dataclass(frozen=True, repr=False, eq=False)
 class LockedBy(Answer):
     """Another task has the object; `value` is "<attempt>:<id>"."""
 
@@ -90,7 +86,6 @@ class LockedBy(Answer):
 
 
 @final
-@dataclass(frozen=True, repr=False, eq=False)
 class Next(Answer):
     """A place may be free for that task, which stands in the line first."""
 
@@ -108,7 +103,6 @@ class NotHeld(Answer):
 
 
 @final
-@dataclass(frozen=True, repr=False, eq=False)
 class OtherObject(Answer):
     """The task has locked another object than the caller gave.  Nothing was changed.
 
@@ -120,7 +114,6 @@ class OtherObject(Answer):
 
 
 @final
-@dataclass(frozen=True, repr=False, eq=False)
 class OwnPlace(Answer):
     """The task has that place, of which the caller did not know.  Nothing was changed.
 
@@ -137,7 +130,6 @@ class Sent(Answer):
 
 
 @final
-@dataclass(frozen=True, repr=False, eq=False)
 class Placed(Answer):
     """The attempt has a place of its object; the place's name is that of a lock."""
 
@@ -145,7 +137,6 @@ class Placed(Answer):
 
 
 @final
-@dataclass(frozen=True, repr=False, eq=False)
 class Standing(Answer):
     """The task is parked, and stands in the line of its object.
 
@@ -156,7 +147,6 @@ class Standing(Answer):
 
 
 @final
-@dataclass(frozen=True, repr=False, eq=False)
 class StillStopping(Answer):
     """The task that has a place is over, and that worker has still to stop an attempt of it."""
 
@@ -166,7 +156,6 @@ class StillStopping(Answer):
 
 
 @final
-@dataclass(frozen=True, repr=False, eq=False)
 class Stopping(Answer):
     """The object's task is over, and that worker has still to stop an attempt of it."""
 
@@ -179,7 +168,6 @@ class Unlocked(Answer):
 
 
 @final
-@dataclass(frozen=True, repr=False, eq=False)
 class Another(Answer):
     """Another worker looks after the lines of limited tasks."""
 
@@ -192,7 +180,6 @@ class Free(Answer):
 
 
 @final
-@dataclass(frozen=True, repr=False, eq=False)
 class ParkedUntil(Answer):
     """A task of a limited rate is parked until its moment, in ms of the server's clock."""
 
@@ -200,7 +187,6 @@ class ParkedUntil(Answer):
 
 
 @final
-@dataclass(frozen=True, repr=False, eq=False)
 class Ripe(Answer):
     """The limited tasks whose moment has come, and the ms until the next one."""
 
@@ -209,7 +195,6 @@ class Ripe(Answer):
 
 
 @final
-@dataclass(frozen=True, repr=False, eq=False)
 class Assigned(Answer):
     """A member of a run has this worker, and no other has."""
 
@@ -232,7 +217,6 @@ class Moved(Answer):
 
 
 @final
-@dataclass(frozen=True, repr=False, eq=False)
 class NamesOthers(Answer):
     """An operator has named other workers while the attempt ran."""
 
@@ -254,7 +238,6 @@ class Unlisted(Answer):
 
 
 @final
-@dataclass(frozen=True, repr=False, eq=False)
 class Unplaced(Answer):
     """The task waits for a worker that may run it."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import final
 
 from celery_reliable.ledger.answers.base import Answer
@@ -66,7 +65,6 @@ class Announced(Answer):
 
 
 @final
-@dataclass(frozen=True, repr=False, eq=False)
 class Bequeathed(Answer):
     """The canvas may publish the attempt's id."""
 
@@ -85,7 +83,6 @@ class Cancelled(Answer):
 
 
 @final
-@dataclass(frozen=True, repr=False, eq=False)
 class Claimed(Answer):
     """An attempt has begun; `attempt` is its fencing token."""
 
@@ -124,7 +121,6 @@ class Postponed(Answer):
 
 
 @final
-@dataclass(frozen=True, repr=False, eq=False)
 class Queued(Answer):
     """The task waits for its next attempt; `losses` are those counted so far."""
 
@@ -147,7 +143,6 @@ class Replayed(Answer):
 
 
 @final
-@dataclass(frozen=True, repr=False, eq=False)
 class Send(Answer):
     """The message is to be sent by who asked, and by nobody else."""
 
@@ -164,7 +159,6 @@ class Settled(Answer):
 
 
 @final
-@dataclass(frozen=True, repr=False, eq=False)
 class Spent(Answer):
     """There were too many losses: the task is a dead letter, and Celery has to be told."""
 
@@ -231,7 +225,6 @@ class Ended(Answer):
 
 
 @final
-@dataclass(frozen=True, repr=False, eq=False)
 class Exists(Answer):
     """The id is in use: its task is in that state."""
 
@@ -239,7 +232,6 @@ class Exists(Answer):
 
 
 @final
-@dataclass(frozen=True, repr=False, eq=False)
 class Fenced(Answer):
     """The attempt is not the current one; its task is in that state."""
 
@@ -252,7 +244,6 @@ class Gone(Answer):
 
 
 @final
-@dataclass(frozen=True, repr=False, eq=False)
 class Held(Answer):
     """A worker, the *owner*, runs the task, or has still to stop an attempt of it."""
 
@@ -260,7 +251,6 @@ class Held(Answer):
 
 
 @final
-@dataclass(frozen=True, repr=False, eq=False)
 class InUse(Answer):
     """The id is in use: its task is in that state, since that time in ms of the server's clock."""
 
@@ -271,7 +261,6 @@ class InUse(Answer):
 
 
 @final
-@dataclass(frozen=True, repr=False, eq=False)
 class Anothers(Answer):
     """The id is that of another task, of that name, which is in that state since that time."""
 
@@ -293,7 +282,6 @@ class NotCurrent(Answer):
 
 
 @final
-@dataclass(frozen=True, repr=False, eq=False)
 class NotDead(Answer):
     """The task is no dead letter, but in that state."""
 
@@ -301,7 +289,6 @@ class NotDead(Answer):
 
 
 @final
-@dataclass(frozen=True, repr=False, eq=False)
 class NotWithdrawn(Answer):
     """Somebody has claimed the publication, or relies on it: its task is in that state."""
 
@@ -310,7 +297,6 @@ class NotWithdrawn(Answer):
 
 
 @final
-@dataclass(frozen=True, repr=False, eq=False)
 class OtherGeneration(Answer):
     """The ledger has another generation than the publication names.  *format*: of its namespace,
     "0" if nobody has told it.
@@ -327,7 +313,6 @@ class Parked(Answer):
 
 
 @final
-@dataclass(frozen=True, repr=False, eq=False)
 class Running(Answer):
     """That worker runs the task."""
 
@@ -345,7 +330,6 @@ class Stale(Answer):
 
 
 @final
-@dataclass(frozen=True, repr=False, eq=False)
 class Struck(Answer):
     """An order of an operator keeps the task from running; it is parked until that ends."""
 
@@ -363,7 +347,6 @@ class Unrecorded(Answer):
 
 
 @final
-@dataclass(frozen=True, repr=False, eq=False)
 class Batch(Answer):
     """Records that are due, the oldest first."""
 

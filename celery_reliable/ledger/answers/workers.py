@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import final
 
 from celery_reliable.ledger.answers.base import Answer
@@ -57,7 +56,6 @@ class Already(Answer):
 
 
 @final
-@dataclass(frozen=True, repr=False, eq=False)
 class Asked(Answer):
     """The next pass will look at queued records whose message may be lost since then."""
 
@@ -65,7 +63,6 @@ class Asked(Answer):
 
 
 @final
-@dataclass(frozen=True, repr=False, eq=False)
 class Begun(Answer):
     """A pass has begun.  Times are in ms of the server's clock; None where there is none."""
 
@@ -105,7 +102,6 @@ class Deregistered(Answer):
 
 
 @final
-@dataclass(frozen=True, repr=False, eq=False)
 class Grace(Answer):
     """Nobody is declared dead until then, in ms of the server's clock."""
 
@@ -118,7 +114,6 @@ class Known(Answer):
 
 
 @final
-@dataclass(frozen=True, repr=False, eq=False)
 class NotDue(Answer):
     """A pass has finished just now; the next is due after so long."""
 
@@ -132,7 +127,6 @@ class Overtaken(Answer):
 
 
 @final
-@dataclass(frozen=True, repr=False, eq=False)
 class Refused(Answer):
     """The worker still holds so many claims, or a message."""
 
@@ -140,7 +134,6 @@ class Refused(Answer):
 
 
 @final
-@dataclass(frozen=True, repr=False, eq=False)
 class Newer(Answer):
     """A later release writes in this namespace, in a format that this one does not know."""
 
@@ -153,7 +146,6 @@ class Registered(Answer):
 
 
 @final
-@dataclass(frozen=True, repr=False, eq=False)
 class SetBack(Answer):
     """The times of so many records were set back; there may be more."""
 
@@ -165,7 +157,6 @@ class Suspected(Answer):
     """The worker's connection has not been gone for long enough."""
 
 
-@dataclass(frozen=True, repr=False, eq=False)
 class Beat(Answer):
     """The answer to a heartbeat."""
 
@@ -215,7 +206,6 @@ class Noted(Answer):
 
 
 @final
-@dataclass(frozen=True, repr=False, eq=False)
 class Grouped(Answer):
     """The index of groups says of so many letters what it did not say before."""
 
@@ -234,7 +224,6 @@ class InForce(Answer):
 
 
 @final
-@dataclass(frozen=True, repr=False, eq=False)
 class Resumed(Answer):
     """The order is over, and so many of the tasks that it had parked are let go."""
 
@@ -244,7 +233,6 @@ class Resumed(Answer):
 
 
 @final
-@dataclass(frozen=True, repr=False, eq=False)
 class Told(Answer):
     """The worker, the *owner*, hears with its next beat what it is to stop."""
 

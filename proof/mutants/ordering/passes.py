@@ -47,7 +47,7 @@ TABLE: Table = {
         ],
     },
     "ledger/caller.py": {
-        "Caller._patiently": [
+        "Caller._repeated": [
             (
                 "a call that is sent again does not say so",
                 drop("is_repeated = True"),
@@ -75,7 +75,7 @@ TABLE: Table = {
         "run_freeing": [
             (
                 "nobody is told who is next",
-                drop("if is_over and on_next is not None"),
+                drop("if isinstance(called.answer, Next):"),
                 ("tests/ledger/test_places.py",),
             ),
         ],
