@@ -138,18 +138,14 @@ def _given(
     """
     if not by_name:
         return bound.args, bound.kwargs
-    positional, named = [], {}
-    for parameter in bound.signature.parameters.values():
-        if parameter.name not in bound.arguments:
-            continue
-        value = bound.arguments[parameter.name]
-        if parameter.kind is parameter.POSITIONAL_ONLY:
-            positional.append(value)
-        elif parameter.kind is parameter.VAR_KEYWORD:
+    named: dict[str, Any] = {}
+    for name, value in bound.arguments.items():
+        kind = bound.signature.parameters[name].kind
+        if kind is inspect.Parameter.VAR_KEYWORD:
             named.update(value)
-        elif parameter.kind is not parameter.VAR_POSITIONAL:
-            named[parameter.name] = value
-    return positional, named
+        elif kind is not inspect.Parameter.VAR_POSITIONAL:
+            named[name] = value
+    return (), named
 
 
 def resolve_object_id(
