@@ -185,7 +185,16 @@ def resolve_object_id(
     bound.apply_defaults()
     if not isinstance(spec, str):
         # Given by position where possible: the callable's parameters may have other names.
-        return _called(spec, task_name, *_given(bound, by_name=by_name))
+        given, named = _given(bound, by_name=by_name)
+        try:
+            return spec(*given, **named)
+        except Exception as error:
+            raise ObjectIdError(
+                f"Task {task_name!r}: its object_id callable raised {type(error).__name__}: "
+                f"{said(error)}. It must take the task's own arguments and return an object id for "
+                "each call.",
+                task_name=task_name,
+            ) from error
     if spec in bound.arguments:
         return bound.arguments[spec]
     for parameter in signature.parameters.values():
@@ -233,20 +242,6 @@ def object_key(task_name: str, object_id: object, spec: ObjectIdSpec | None = No
             task_name=task_name,
         ) from None
     return hashlib.sha256(encoded).hexdigest()[:_KEY_LENGTH]
-
-
-def _called(
-    spec: Callable[..., object], task_name: str, args: Sequence[Any], kwargs: Mapping[str, Any]
-) -> object:
-    try:
-        return spec(*args, **kwargs)
-    except Exception as error:
-        raise ObjectIdError(
-            f"Task {task_name!r}: its object_id callable raised {type(error).__name__}: "
-            f"{said(error)}. "
-            "It must take the task's own arguments and return an object id for each call.",
-            task_name=task_name,
-        ) from error
 
 
 class _NoIdError(Exception):
