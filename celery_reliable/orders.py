@@ -42,7 +42,6 @@ class Order:
         given_ms: when.
         until_ms: when it is over by itself.
         ended_ms: when it ended; what was parked by it is being let go.
-        ended_by: who ended it; empty: its time was over.
     """
 
     id: str
@@ -55,7 +54,6 @@ class Order:
     given_ms: int = 0
     until_ms: int = 0
     ended_ms: int = 0
-    ended_by: str = ""
 
     def is_in_force(self, now_ms: int) -> bool:
         """Whether it holds at a time of the server's."""
@@ -85,7 +83,6 @@ class Order:
                 given_ms=int(told.get("given_ms") or 0),
                 until_ms=int(told.get("until_ms") or 0),
                 ended_ms=int(told.get("ended_ms") or 0),
-                ended_by=str(told.get("ended_by") or ""),
             )
         except (AttributeError, KeyError, TypeError, ValueError):
             return None
@@ -105,31 +102,24 @@ class Orders:
     all: tuple[Order, ...] = ()
 
     def of_queue(self, queue: str, nodename: str, now_ms: int) -> Order | None:
-        """Return the order for which a worker takes nothing from a queue; None if there is none."""
-        for order in self.all:
-            if order.kind is OrderKind.PAUSE:
-                name = queue
-            elif order.kind is OrderKind.DRAIN:
-                name = nodename
-            else:
-                continue
-            if order.names(name) and order.is_in_force(now_ms):
+        """Return the order for which a worker takes nothing from a queue; None if there is none.
+
+        Empty: of any queue that is not paused, or of a worker that is not drained.
+        """
+        names = {OrderKind.PAUSE: queue, OrderKind.DRAIN: nodename}
+        for order in self.in_force(now_ms):
+            name = names.get(order.kind)
+            if name and order.names(name):
                 return order
         return None
 
     def is_drained(self, nodename: str, now_ms: int) -> bool:
         """Whether a worker takes nothing new."""
-        return any(
-            order.kind is OrderKind.DRAIN and order.names(nodename) and order.is_in_force(now_ms)
-            for order in self.all
-        )
+        return self.of_queue("", nodename, now_ms) is not None
 
     def is_paused(self, queue: str, now_ms: int) -> bool:
         """Whether nobody may take from a queue."""
-        return any(
-            order.kind is OrderKind.PAUSE and order.names(queue) and order.is_in_force(now_ms)
-            for order in self.all
-        )
+        return self.of_queue(queue, "", now_ms) is not None
 
     @property
     def has_strikes(self) -> bool:

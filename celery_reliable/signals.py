@@ -18,7 +18,6 @@ __all__ = [
     "task_running_out",
     "task_skipped",
     "unbegun_given_back",
-    "worker_declared",
     "worker_declared_dead",
 ]
 
@@ -31,7 +30,5 @@ task_skipped = events.task_skipped.signal
 task_running_out = events.task_running_out.signal
 dead_letter_replayed = events.dead_letter_replayed.signal
 worker_declared_dead = events.worker_declared_dead.signal
-#: The same, by its shorter name.
-worker_declared = worker_declared_dead
 unbegun_given_back = events.unbegun_given_back.signal
 pass_finished = events.pass_finished.signal

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from celery_reliable.app.location import scheme_of
-from celery_reliable.app.reliable import Framework, Reliable, reliable_of, set_usher
+from celery_reliable.app.reliable import Framework, Reliable, reliable_of
 
-__all__ = ["Framework", "Reliable", "reliable_of", "scheme_of", "set_usher"]
+__all__ = ["Framework", "Reliable", "reliable_of", "scheme_of"]

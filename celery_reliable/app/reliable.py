@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakSet
 
 from celery import Celery
+from celery.utils.imports import symbol_by_name
 
 from celery_reliable import events
 from celery_reliable.app.location import ledger_of, place_in_ledger, scheme_of
@@ -31,7 +32,6 @@ __all__ = [
     "Framework",
     "Reliable",
     "reliable_of",
-    "set_usher",
 ]
 
 T = TypeVar("T")
@@ -40,8 +40,8 @@ T = TypeVar("T")
 _ATTRIBUTE = "own"
 _made: WeakSet[Reliable] = WeakSet()
 _lock = threading.Lock()
-#: Set by the publishing part: sends whoever stands first in the line of an object that is free.
-_usher: Callable[[Celery, Ledger, str, str], None] | None = None
+#: Sends whoever stands first in the line of an object that is free.
+_LET_THROUGH = "celery_reliable.publishing:let_through"
 
 
 def _after_fork() -> None:
@@ -54,12 +54,6 @@ def _after_fork() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
-
-
-def set_usher(usher: Callable[[Celery, Ledger, str, str], None]) -> None:
-    """Set what lets those through that stand in line.  The publishing part calls this."""
-    global _usher
-    _usher = usher
 
 
 def reliable_of(app: Celery) -> Reliable:
@@ -225,17 +219,7 @@ class Reliable:
     @property
     def ledger(self) -> Ledger:
         """The ledger, for any thread of this process."""
-        return self._of_this_process(
-            "ledger",
-            lambda: self._ushered(
-                Ledger(
-                    self.connector(),
-                    self.config.namespace,
-                    keep_ended=self.config.keep_ended,
-                    sample_one_in=self.config.keep_ended_one_in,
-                )
-            ),
-        )
+        return self._of_this_process("ledger", self.own_ledger)
 
     @property
     def locks(self) -> ObjectLocks:
@@ -259,8 +243,8 @@ class Reliable:
     def own_ledger(
         self,
         *,
-        reply_timeout_seconds: float,
-        patience_seconds: float,
+        patience_seconds: float = 10.0,
+        reply_timeout_seconds: float = 5.0,
         single: bool = False,
         is_for_operators: bool = False,
     ) -> Ledger:
@@ -268,22 +252,20 @@ class Reliable:
 
         *is_for_operators*: it looks first whether it knows the format of its namespace.
         """
-        return self._ushered(
-            Ledger(
-                self.connector(),
-                self.config.namespace,
-                patience_seconds=patience_seconds,
-                reply_timeout_seconds=reply_timeout_seconds,
-                single=single,
-                keep_ended=self.config.keep_ended,
-                sample_one_in=self.config.keep_ended_one_in,
-                is_for_operators=is_for_operators,
-            )
+        ledger = Ledger(
+            self.connector(),
+            self.config.namespace,
+            patience_seconds=patience_seconds,
+            reply_timeout_seconds=reply_timeout_seconds,
+            single=single,
+            keep_ended=self.config.keep_ended,
+            sample_one_in=self.config.keep_ended_one_in,
+            is_for_operators=is_for_operators,
         )
-
-    def _ushered(self, ledger: Ledger) -> Ledger:
-        if _usher is not None:
-            ledger.on_next = partial(_usher, self.app, ledger)
+        # By its path, as this floor knows nothing of publishing.
+        ledger.on_next = lambda object_key, first: symbol_by_name(_LET_THROUGH)(
+            self.app, ledger, object_key, first
+        )
         return ledger
 
     def _of_this_process(self, name: str, make: Callable[[], T]) -> T:

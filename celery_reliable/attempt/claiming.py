@@ -12,7 +12,6 @@ from celery.exceptions import Ignore, Reject
 
 from celery_reliable import clock, events
 from celery_reliable.attempt.delivery import DELIVERY, EARLY, Delivery, NotBegun
-from celery_reliable.attempt.object_lock import room_needed
 from celery_reliable.attempt.replacement import adopt
 from celery_reliable.compat.tracer import Traced, as_traced
 from celery_reliable.context import RunningAttempt, WorkerProcess, current_worker
@@ -26,34 +25,35 @@ from celery_reliable.exceptions import (
 from celery_reliable.ledger import FOREVER, Ledger, Step, answers
 from celery_reliable.log import logger
 from celery_reliable.message import HEIR, NAMED, NamedWorkers
-from celery_reliable.model import Claim, ClaimRequest
-from celery_reliable.options import is_limited, is_of_object, rate_of
+from celery_reliable.model import Claim, ClaimRequest, Room
+from celery_reliable.options import is_limited, is_of_object, key_of, rate_of, room_of
 from celery_reliable.orders import Orders
 
 __all__ = [
     "begin",
     "claim_or_record",
     "claimed_early",
-    "moment_of",
 ]
 
 
-def moment_of(delivery: Delivery) -> Step[answers.ReserveAnswer] | None:
-    """Return what asks for the moment of a delivery's task, in one step with its claim; None if it
-    may begin as soon as it comes.
+def _waits_for(
+    delivery: Delivery,
+) -> tuple[Step[answers.ReserveAnswer] | None, Room | None]:
+    """Return what an attempt has to have before its body begins: the step that asks for the moment
+    of a limited task, or else the object of which it takes a place.
+
+    Either is asked for with the claim.
     """
-    if not delivery.stamp.epoch or not is_limited(delivery.task):
-        return None
+    task, args, kwargs = delivery.task, delivery.args, delivery.kwargs
     try:
-        rate = rate_of(delivery.task, delivery.args, delivery.kwargs)
+        rate = rate_of(task, args, kwargs) if delivery.stamp.epoch else None
+        if rate is None:
+            return None, room_of(task, key_of(task, args, kwargs), delivery.request)
     except ObjectIdError:
         # The attempt fails by it, as soon as it takes its object.
-        return None
-    if rate is None:
-        return None
-    return delivery.reliable.ledger.paces.reserve_step(
-        delivery.id, delivery.task.name, rate, epoch=delivery.stamp.epoch
-    )
+        return None, None
+    paces, epoch = delivery.reliable.ledger.paces, delivery.stamp.epoch
+    return paces.reserve_step(delivery.id, task.name, rate, epoch=epoch), None
 
 
 #: An early claim that is younger counts without a question to the ledger, while the lease surely
@@ -135,8 +135,7 @@ def _claim(delivery: Delivery, worker: WorkerProcess) -> RunningAttempt | _Answe
     token = str(properties.get(DELIVERY) or secrets.token_hex(8))
     if token in worker.given_back:
         return answers.Changed()
-    moment = moment_of(delivery)
-    room = room_needed(delivery) if moment is None else None
+    moment, room = _waits_for(delivery)
     orders = worker.orders_now(lambda: ledger.orders.read(patience_seconds))
     strikes = _strikes(delivery, orders) if orders.all else ()
     for name in worker.turns_to_claim():

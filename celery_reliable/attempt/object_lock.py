@@ -8,7 +8,6 @@ from typing import Any
 from celery_reliable.app import reliable_of
 from celery_reliable.attempt.delivery import Delivery
 from celery_reliable.context import RunningAttempt
-from celery_reliable.exceptions import ObjectIdError
 from celery_reliable.ledger import FOREVER, answers, slots
 from celery_reliable.message import NAMED
 from celery_reliable.model import Claim, NextUp, Room
@@ -20,20 +19,10 @@ from celery_reliable.options import (
     stands_in_line,
 )
 
-__all__ = ["NOT_OWN", "leave", "room_needed", "take"]
+__all__ = ["NOT_OWN", "free_object", "leave", "take"]
 
 #: What `take` returns when the record is not the attempt's: the server lost it, or it was taken.
 NOT_OWN = ""
-
-
-def room_needed(delivery: Delivery) -> Room | None:
-    """Return the object whose place a delivery's attempt can take in the step that begins it."""
-    try:
-        key = key_of(delivery.task, delivery.args, delivery.kwargs)
-    except ObjectIdError:
-        # The attempt fails by it, as soon as it takes its object.
-        return None
-    return room_of(delivery.task, key, delivery.request)
 
 
 def take(delivery: Delivery, attempt: RunningAttempt) -> str | None:

@@ -271,7 +271,7 @@ class Arriving(ConsumingChannel):
             self.qos.unacked.requeue([(delivery.tag, place)])
             return None
         self.has_had_its_turn(delivery.queue)
-        self._consumed.deliver_all([arrival.delivery], arrival.payload, arrival.early)
+        self.deliver_all([arrival.delivery], arrival.payload, arrival.early)
         return bool(self.qos.unacked.worker.hand_over())
 
     def _note_delivery(self, was_handed: bool | None) -> None:

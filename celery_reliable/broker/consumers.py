@@ -18,101 +18,16 @@ from celery_reliable.message import payload_of, returns_of
 from celery_reliable.redis_io import is_of_full_server
 
 __all__ = [
-    "Consumers",
     "ConsumingChannel",
 ]
-
-
-class Consumers:
-    """Hands what a channel has taken to the consumers of its queues.
-
-    What its queue's consumer cannot be given goes back, is dropped, or is kept for an operator.
-    """
-
-    def __init__(self, channel: Any) -> None:
-        self._channel = channel
-        self._callbacks: dict[str, Callable[[Any], Any]] = {}
-        #: The queues whose messages nobody acknowledges.
-        self._unacknowledged: set[str] = set()
-
-    def add(self, queue: str, callback: Callable[[Any], Any], *, no_ack: bool) -> None:
-        """Let *callback* have the messages of a queue."""
-        (self._unacknowledged.add if no_ack else self._unacknowledged.discard)(queue)
-        self._callbacks[queue] = callback
-
-    def deliver_all(self, deliveries: Iterable[Delivery], payload: Any, early: Any) -> None:
-        """Deal with what was taken.  *payload*: the first message as it was read already, if it
-        was; *early*: the claim that was made with its filing.
-        """
-        unacked, kept_back = self._channel.qos.unacked, []
-        for delivery in deliveries:
-            # A task that ran here meanwhile (with a solo pool) may have taken its time.
-            if early is None and unacked.worker.is_held_back(delivery.queue):
-                kept_back.append(delivery)
-                payload = None
-                continue
-            try:
-                self._deliver(delivery, payload, early)
-            finally:
-                if early is not None:
-                    early.is_under_way = False
-            payload, early = None, None
-        # The newest first, as each goes in front of the others.
-        for delivery in reversed(kept_back):
-            unacked.give_back(self._channel, delivery.tag, is_last=False)
-
-    def _deliver(self, delivery: Delivery, payload: Any, early: Any) -> None:
-        unacked = self._channel.qos.unacked
-        try:
-            payload = payload_of(delivery.raw) if payload is None else payload
-        except Exception as exc:
-            # Whatever decoding raises.
-            self._keep(delivery, exc)
-            return
-        if not self._channel.is_consumed(delivery.queue):
-            unacked.give_back(self._channel, delivery.tag, is_last=False)
-        elif not returns_of(payload):
-            if early is None and unacked.worker.is_too_early(payload):
-                unacked.remove_soon(delivery.tag)
-            else:
-                self._open(delivery, payload, early)
-        elif unacked.worker.opening(delivery, payload):
-            try:
-                self._open(delivery, payload, early)
-            finally:
-                unacked.worker.opened()
-        else:
-            unacked.remove(delivery.tag)
-
-    def _open(self, delivery: Delivery, payload: Any, early: Any) -> None:
-        """Make kombu's message of a payload, and call its consumer."""
-        try:
-            payload["properties"]["delivery_tag"] = delivery.tag
-            message = self._channel.Message(payload, channel=self._channel)
-        except Exception as exc:
-            # The message raised this, and must not end the main loop.
-            self._keep(delivery, exc)
-            return
-        note(message, "early", early)
-        note(message, "queue", delivery.queue)
-        is_acknowledged = delivery.queue not in self._unacknowledged
-        if is_acknowledged:
-            self._channel.qos.append(message, delivery.tag)
-            note(message, "holder", delivery.holder)
-        self._callbacks[delivery.queue](message)
-        if not is_acknowledged:
-            self._channel.qos.unacked.discard(delivery.tag)
-
-    def _keep(self, delivery: Delivery, error: Exception) -> None:
-        unacked = self._channel.qos.unacked
-        if unacked.worker.on_unreadable(delivery, error):
-            unacked.discard(delivery.tag)
 
 
 class ConsumingChannel(ConnectedChannel):
     """A channel that consumes queues, also of a full server, which refuses part of declaring them.
 
-    Processes of the worker's pool may take messages by themselves.
+    It hands what was taken to the consumers of its queues.  What a consumer cannot be given goes
+    back, is dropped, or is kept for an operator.  Processes of the worker's pool may take messages
+    by themselves.
     """
 
     QoS = QoS
@@ -128,14 +43,18 @@ class ConsumingChannel(ConnectedChannel):
     _shared: tuple[Any, Queues] | None = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self._consumed = Consumers(self)
+        #: What has the messages of a queue.
+        self._callbacks: dict[str, Callable[[Any], Any]] = {}
+        #: The queues whose messages nobody acknowledges.
+        self._without_ack: set[str] = set()
         super().__init__(*args, **kwargs)
 
     def basic_consume(
         self, queue: str, no_ack: bool, callback: Callable[[Any], Any], *args: Any, **kwargs: Any
     ) -> Any:
         """Consume from a queue."""
-        self._consumed.add(queue, callback, no_ack=no_ack)
+        (self._without_ack.add if no_ack else self._without_ack.discard)(queue)
+        self._callbacks[queue] = callback
         return super().basic_consume(queue, no_ack, callback, *args, **kwargs)
 
     def queue_declare(self, queue: str, *args: Any, **kwargs: Any) -> Any:
@@ -201,9 +120,77 @@ class ConsumingChannel(ConnectedChannel):
         """Note that the queues were seen to be empty."""
         self._n_waiting, self._looked_at = 0, time.monotonic()
 
+    def deliver_all(self, deliveries: Iterable[Delivery], payload: Any, early: Any) -> None:
+        """Deal with what was taken.  *payload*: the first message as it was read already, if it
+        was; *early*: the claim that was made with its filing.
+        """
+        unacked, kept_back = self.qos.unacked, []
+        for delivery in deliveries:
+            # A task that ran here meanwhile (with a solo pool) may have taken its time.
+            if early is None and unacked.worker.is_held_back(delivery.queue):
+                kept_back.append(delivery)
+                payload = None
+                continue
+            try:
+                self._deliver_one(delivery, payload, early)
+            finally:
+                if early is not None:
+                    early.is_under_way = False
+            payload, early = None, None
+        # The newest first, as each goes in front of the others.
+        for delivery in reversed(kept_back):
+            unacked.give_back(self, delivery.tag, is_last=False)
+
+    def _deliver_one(self, delivery: Delivery, payload: Any, early: Any) -> None:
+        unacked = self.qos.unacked
+        try:
+            payload = payload_of(delivery.raw) if payload is None else payload
+        except Exception as exc:
+            # Whatever decoding raises.
+            self._keep(delivery, exc)
+            return
+        if not self.is_consumed(delivery.queue):
+            unacked.give_back(self, delivery.tag, is_last=False)
+        elif not returns_of(payload):
+            if early is None and unacked.worker.is_too_early(payload):
+                unacked.remove_soon(delivery.tag)
+            else:
+                self._open(delivery, payload, early)
+        elif unacked.worker.opening(delivery, payload):
+            try:
+                self._open(delivery, payload, early)
+            finally:
+                unacked.worker.opened()
+        else:
+            unacked.remove(delivery.tag)
+
+    def _open(self, delivery: Delivery, payload: Any, early: Any) -> None:
+        """Make kombu's message of a payload, and call its consumer."""
+        try:
+            payload["properties"]["delivery_tag"] = delivery.tag
+            message = self.Message(payload, channel=self)
+        except Exception as exc:
+            # The message raised this, and must not end the main loop.
+            self._keep(delivery, exc)
+            return
+        note(message, "early", early)
+        note(message, "queue", delivery.queue)
+        is_acknowledged = delivery.queue not in self._without_ack
+        if is_acknowledged:
+            self.qos.append(message, delivery.tag)
+            note(message, "holder", delivery.holder)
+        self._callbacks[delivery.queue](message)
+        if not is_acknowledged:
+            self.qos.unacked.discard(delivery.tag)
+
+    def _keep(self, delivery: Delivery, error: Exception) -> None:
+        unacked = self.qos.unacked
+        if unacked.worker.on_unreadable(delivery, error):
+            unacked.discard(delivery.tag)
+
     def deliver(self, delivery: Delivery) -> None:
         """Deliver a message that is filed already."""
-        self._consumed.deliver_all([delivery], None, None)
+        self.deliver_all([delivery], None, None)
 
     def begin_with(self, key: str, queue: str, message: bytes) -> bool:
         """Hand a message that was popped to an idle process of the pool, which files it; False when

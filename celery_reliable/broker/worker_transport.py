@@ -153,7 +153,7 @@ class Channel(Arriving):
         for delivery in taken.deliveries:
             self.has_had_its_turn(delivery.queue)
         # The message that was popped is the first, and the only one with an early claim.
-        self._consumed.deliver_all(taken.deliveries, payload, early)
+        self.deliver_all(taken.deliveries, payload, early)
         was_handed = self.qos.unacked.worker.hand_over()
         self._lets_begin = was_handed and popped is not None and not self._n_waiting
         self.qos.unacked.worker.after_delivery()

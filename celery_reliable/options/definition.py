@@ -8,11 +8,16 @@ import inspect
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from celery_reliable.model import MOST_PLACES
 from celery_reliable.options.calls import LEAST_SECONDS, NAMING
-from celery_reliable.options.object_id import RATE, check_object_id_spec, is_per_object
+from celery_reliable.options.object_id import (
+    RATE,
+    check_object_id_spec,
+    is_per_object,
+    resolve_object_id,
+)
 from celery_reliable.settings import (
     Rule,
     is_number,
@@ -108,12 +113,12 @@ class TaskObject:
     #: The callable is given the arguments by name.
     by_name: bool = False
 
-    def spec_for(self, task: Any) -> str | Callable[..., object]:
-        """Return the name, or what is called with the arguments of a call of *task*."""
-        if self.takes_task:
-            assert callable(self.spec)
-            return partial(self.spec, task)
-        return self.spec
+    def id_of(self, task: Any, args: Any, kwargs: Any) -> object:
+        """Return the object id that a call of *task* gives.  Raises ObjectIdError."""
+        spec = partial(cast(Any, self.spec), task) if self.takes_task else self.spec
+        return resolve_object_id(
+            spec, self.signature, task.name, args or (), kwargs or {}, by_name=self.by_name
+        )
 
 
 def object_of(cls: Any) -> TaskObject | None:
@@ -128,20 +133,12 @@ def object_of(cls: Any) -> TaskObject | None:
     spec, takes_task = found, False
     if isinstance(found, (staticmethod, classmethod)):
         spec = found.__get__(None, cls)
-    elif callable(found) and hasattr(type(found), "__get__"):
-        takes_task = next(iter(_parameters_of(found)), "") == "self"
+    elif inspect.isfunction(found):
+        takes_task = next(iter(inspect.signature(found).parameters), "") == "self"
     signature = _signature_of_run(cls)
     told = partial(spec, None) if takes_task else spec
     by_name = check_object_id_spec(told, signature, cls.name)
     return TaskObject(spec, signature, takes_task, by_name)
-
-
-def _parameters_of(function: Any) -> list[str]:
-    try:
-        return list(inspect.signature(function).parameters)
-    except (TypeError, ValueError):
-        # Some functions in C have no signature.
-        return []
 
 
 def _signature_of_run(cls: Any) -> inspect.Signature:

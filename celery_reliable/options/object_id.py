@@ -138,18 +138,14 @@ def _given(
     """
     if not by_name:
         return bound.args, bound.kwargs
-    positional, named = [], {}
-    for parameter in bound.signature.parameters.values():
-        if parameter.name not in bound.arguments:
-            continue
-        value = bound.arguments[parameter.name]
-        if parameter.kind is parameter.POSITIONAL_ONLY:
-            positional.append(value)
-        elif parameter.kind is parameter.VAR_KEYWORD:
+    named: dict[str, Any] = {}
+    for name, value in bound.arguments.items():
+        kind = bound.signature.parameters[name].kind
+        if kind is inspect.Parameter.VAR_KEYWORD:
             named.update(value)
-        elif parameter.kind is not parameter.VAR_POSITIONAL:
-            named[parameter.name] = value
-    return positional, named
+        elif kind is not inspect.Parameter.VAR_POSITIONAL:
+            named[name] = value
+    return (), named
 
 
 def resolve_object_id(
@@ -189,7 +185,16 @@ def resolve_object_id(
     bound.apply_defaults()
     if not isinstance(spec, str):
         # Given by position where possible: the callable's parameters may have other names.
-        return _called(spec, task_name, *_given(bound, by_name=by_name))
+        given, named = _given(bound, by_name=by_name)
+        try:
+            return spec(*given, **named)
+        except Exception as error:
+            raise ObjectIdError(
+                f"Task {task_name!r}: its object_id callable raised {type(error).__name__}: "
+                f"{said(error)}. It must take the task's own arguments and return an object id for "
+                "each call.",
+                task_name=task_name,
+            ) from error
     if spec in bound.arguments:
         return bound.arguments[spec]
     for parameter in signature.parameters.values():
@@ -237,20 +242,6 @@ def object_key(task_name: str, object_id: object, spec: ObjectIdSpec | None = No
             task_name=task_name,
         ) from None
     return hashlib.sha256(encoded).hexdigest()[:_KEY_LENGTH]
-
-
-def _called(
-    spec: Callable[..., object], task_name: str, args: Sequence[Any], kwargs: Mapping[str, Any]
-) -> object:
-    try:
-        return spec(*args, **kwargs)
-    except Exception as error:
-        raise ObjectIdError(
-            f"Task {task_name!r}: its object_id callable raised {type(error).__name__}: "
-            f"{said(error)}. "
-            "It must take the task's own arguments and return an object id for each call.",
-            task_name=task_name,
-        ) from error
 
 
 class _NoIdError(Exception):

@@ -14,7 +14,6 @@ from celery_reliable.options.object_id import (
     interval_us,
     is_per_object,
     object_key,
-    resolve_object_id,
 )
 
 __all__ = [
@@ -48,7 +47,7 @@ def key_of(task: Any, args: Any, kwargs: Any) -> str | None:
         # The whole task is the object.
         has_places = getattr(type(task), "at_most", None) is not None
         return object_key(task.name, _ALL) if has_places else None
-    return object_key(task.name, id_of(task, args, kwargs), found.spec_for(task))
+    return object_key(task.name, found.id_of(task, args, kwargs), found.spec)
 
 
 def id_of(task: Any, args: Any, kwargs: Any) -> object:
@@ -57,16 +56,7 @@ def id_of(task: Any, args: Any, kwargs: Any) -> object:
     Raises ObjectIdError when the arguments do not give it.
     """
     found: TaskObject | None = getattr(type(task), "_reliable_object", None)
-    if found is None:
-        return None
-    return resolve_object_id(
-        found.spec_for(task),
-        found.signature,
-        task.name,
-        args or (),
-        kwargs or {},
-        by_name=found.by_name,
-    )
+    return None if found is None else found.id_of(task, args, kwargs)
 
 
 def is_kept_dead(task: Any, error: object) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from celery_reliable.app import set_usher
 from celery_reliable.publishing.amqp import install, install_everywhere
 from celery_reliable.publishing.carriers import CARRIERS, TWINS, add_twins
 from celery_reliable.publishing.errors import NotPublished, PublishUnknown
@@ -20,8 +19,6 @@ from celery_reliable.publishing.resending import (
 )
 from celery_reliable.publishing.runs import run_on
 
-set_usher(let_through)
-
 __all__ = [
     "CARRIERS",
     "TWINS",
@@ -34,6 +31,7 @@ __all__ = [
     "install_everywhere",
     "instead_of",
     "is_member",
+    "let_through",
     "placed",
     "placed_member",
     "resend",

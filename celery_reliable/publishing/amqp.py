@@ -33,8 +33,7 @@ from celery_reliable.message import HEIR, NAMED, check_limits, id_as_text
 from celery_reliable.options import CALL, is_reliable, key_of, take_call, take_if_exists
 from celery_reliable.publishing.carriers import CARRIERS, TWINS, chord_header, protected
 from celery_reliable.publishing.placement import named_anew
-from celery_reliable.publishing.publication import Publication
-from celery_reliable.publishing.recorder import PLACE, RecordingProducer
+from celery_reliable.publishing.publication import PLACE, Publication
 
 __all__ = [
     "RecordingAMQP",
@@ -211,10 +210,9 @@ def _recording(app: Celery, send: Callable[..., Any]) -> Callable[..., Any]:
             return send(producer, name, message, **options)
         # Raises ObjectIdError if the call lacks the argument that names the object.
         key = key_of(task, message.body[0], message.body[1])
-        publication = Publication(reliable, task, message.headers, key, if_exists)
-        recording = RecordingProducer(producer, reliable, publication)
-        sent = send(recording, name, message, **options)
-        recording.raise_unless_seen()
+        publication = Publication(producer, reliable, task, message.headers, key, if_exists)
+        sent = send(publication, name, message, **options)
+        publication.raise_unless_seen()
         return sent
 
     return send_task_message

@@ -18,7 +18,6 @@ __all__ = [
     "Placement",
     "address_of",
     "at_home",
-    "chosen",
     "named_anew",
     "place",
     "placed",
@@ -65,7 +64,10 @@ def placed(named: NamedWorkers, living: Sequence[LivingWorker]) -> Placement | N
     that are preferred as much.  What any worker may run goes to its usual queue when no worker that
     is preferred lives.
     """
-    worker = chosen(named, living)
+    may = [one for one in living if named.means(one.nodename)]
+    if not named.only:
+        may = [one for one in may if named.rank(one.nodename) < len(named.prefer)]
+    worker = min(may, key=lambda one: (named.rank(one.nodename), one.load), default=None)
     if worker is not None:
         worker.held += 1
         return Placement("", worker.queue, named)
@@ -110,14 +112,6 @@ def at_home(envelope: Envelope) -> Envelope | None:
     if (envelope.exchange, envelope.routing_key) == named.home and not named.pin:
         return None
     return Placement(*named.home, replace(named, pin="")).readdressed(envelope)
-
-
-def chosen(named: NamedWorkers, living: Sequence[LivingWorker]) -> LivingWorker | None:
-    """Return the worker that is to have a task; None if there is none that has to be named."""
-    may = [one for one in living if named.means(one.nodename)]
-    if not named.only:
-        may = [one for one in may if named.rank(one.nodename) < len(named.prefer)]
-    return min(may, key=lambda one: (named.rank(one.nodename), one.load), default=None)
 
 
 def named_anew(options: MutableMapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""The record of one publication, made before the sending or with it."""
+"""Publications: each is recorded before it is sent, or in one step with that."""
 
 from __future__ import annotations
 
@@ -8,32 +8,40 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
+from kombu.utils.json import dumps
+
 from celery_reliable.app import Reliable
+from celery_reliable.broker import sending_with
+from celery_reliable.compat.connection import at_flush, is_batching
 from celery_reliable.context import is_forgotten, running
-from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
+from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable, ReliableError
 from celery_reliable.ledger import FOREVER, answers
 from celery_reliable.log import logger
-from celery_reliable.message import HEADER, HEIR, Stamp, looks_used_once, seconds_until
-from celery_reliable.model import Claim, State
-from celery_reliable.options import (
-    REFUSE,
-    is_placed_early,
-    room_of,
-    task_ref,
+from celery_reliable.message import (
+    HEADER,
+    HEIR,
+    Stamp,
+    as_published,
+    looks_used_once,
+    prepared,
+    seconds_until,
 )
-from celery_reliable.publishing.errors import PublishUnknown, exists, not_recorded, not_sent
+from celery_reliable.model import Claim, State
+from celery_reliable.options import REFUSE, is_placed_early, room_of, task_ref
+from celery_reliable.publishing.errors import (
+    PublishUnknown,
+    exists,
+    not_recorded,
+    not_sent,
+    outages,
+    retry_seconds,
+)
 from celery_reliable.publishing.placement import place, rename
 
-__all__ = [
-    "Publication",
-    "calling",
-    "instead_of",
-    "is_anothers",
-    "is_left",
-    "is_member",
-    "is_send_given_up",
-]
+__all__ = ["PLACE", "Publication", "calling", "instead_of", "is_member"]
 
+#: The transport option that tells where a producer of ours sends to.
+PLACE = "reliable_queues_at"
 #: What Celery says when it publishes a canvas's member or callback, and a plain call does not.
 #: (`reply_to` is set when a signature is frozen: somebody was given its id already.)
 _MEMBERSHIP = ("chain", "chord", "group_id", "parent_id", "reply_to", "root_id")
@@ -85,19 +93,28 @@ def instead_of(task_id: str) -> str:
     return (call and call.holder) or task_id
 
 
+#: A caller outside of workers waits only so long for the withdrawal before it hears of the failure.
+_PATIENCE_SECONDS = 2.0
+
+
 class Publication:
-    """One publication of a task, and its record.  It is recognized by the task's id, because
-    instrumentation may copy the headers.
+    """One publication of a task: a producer that records it before it sends it, or with that, and
+    passes on all else.
+
+    It is recognized by the task's id, because instrumentation may copy the headers.
     """
 
     def __init__(
         self,
+        producer: Any,
         reliable: Reliable,
         task: Any,
         headers: dict[str, Any],
         object_key: str | None,
         if_exists: str = "",
     ) -> None:
+        self._producer = producer
+        self._is_seen = False
         self.reliable = reliable
         self._task = task
         self.ref = task_ref(task, str(headers["id"]), headers)
@@ -134,14 +151,129 @@ class Publication:
         """Whether a message with these headers is this publication's."""
         return bool(headers) and str(headers.get("id")) == self.ref.id
 
-    def sent_with(self, headers: dict[str, Any]) -> None:
-        """Take the headers as they are sent: what its caller and instrumentation have added too."""
-        self.headers = headers
-        self.ref = task_ref(self._task, self.ref.id, headers)
-        if self.room is not None:
-            self.room = room_of(self._task, self.object_key, headers)
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._producer, name)
 
-    def plan(self, options: dict[str, Any]) -> tuple[State, float]:
+    def publish(self, body: Any, **options: Any) -> Any:
+        """Record the publication, then send it; within a batch, when that is flushed."""
+        # The same producer also carries Celery's task-sent event.
+        if not self.is_of(options.get("headers")):
+            return self._producer.publish(body, **options)
+        self._is_seen = True
+        if self.attempt is None and is_batching(self._producer):
+            # A caller may change the arguments before that.
+            data, options = prepared(self._producer, body, options)
+            # Which task has the object is not known before, and the caller gets a result now.
+            self.unique = None
+
+            def publish(is_retried: bool) -> Any:
+                return self._publish(data, options if is_retried else {**options, "retry": False})
+
+            return at_flush(self._producer, self.ref.id, publish)
+        return self._publish(body, options)
+
+    def _publish(self, body: Any, options: dict[str, Any]) -> Any:
+        """Record the publication, then send it. *body*: bytes if it is prepared already."""
+        if self._is_left():
+            return None
+        # As they are sent: its caller and instrumentation may have added some.
+        self.headers = options["headers"]
+        self.ref = task_ref(self._task, self.ref.id, self.headers)
+        if self.room is not None:
+            self.room = room_of(self._task, self.object_key, self.headers)
+        self.retry_seconds = retry_seconds(options)
+        state, look_seconds = self._plan(options)
+        # A unique call is sent only once it has the object.
+        is_plain = self.attempt is None and self.unique is None
+        if is_plain and state is State.QUEUED and self._is_one_step(options):
+            try:
+                return self._publish_in_one_step(body, options, look_seconds)
+            except ReliableError:
+                raise
+            except outages(self._producer.connection):
+                if self.is_answered:
+                    # It is in its queue.  What failed came after that.
+                    return None
+                # kombu's own connection failed, and was retried for as long as the caller waits.
+                # The ledger may be there all the same.  If it is not, the call raises what the
+                # ledger's answer means.
+                self.retry_seconds = 0.0
+        if not isinstance(body, bytes):
+            body, options = prepared(self._producer, body, options)
+        envelope = as_published(body, options)
+        if (
+            not self.record(envelope.to_text, state, look_seconds)
+            or self._is_anothers()
+            or self.is_standing
+            or state is State.PARKED
+        ):
+            return None
+        if self.attempt is not None:
+            # Sent when the attempt has ended; another worker would run it beside this attempt.
+            self.attempt.unsent = envelope
+            return None
+        return self._send(body, options)
+
+    def _send(self, body: Any, options: dict[str, Any]) -> Any:
+        """Send what is recorded."""
+        try:
+            return self._producer.publish(body, **options)
+        except Exception as exc:
+            name, task_id = self.ref.name, self.ref.id
+            if self.reliable.config.outbox:
+                logger.warning("send_left_to_sweeper name=%s id=%s error=%s", name, task_id, exc)
+                return None
+            if not self._is_withdrawn(exc):
+                return None
+            if not isinstance(exc, outages(self._producer.connection)):
+                raise
+            raise not_sent(self.ref, exc) from exc
+
+    def raise_unless_seen(self) -> None:
+        """Raise PublishUnknown when the sender has returned and never called `publish` with this
+        publication: what it sent has no record.
+        """
+        if not self._is_seen:
+            raise self._unrecorded("Whoever sends for this app does not use the given producer")
+
+    def _unrecorded(self, why: str) -> Exception:
+        ref = self.ref
+        return PublishUnknown(
+            f"Task {ref.name}[{ref.id}] was not recorded. {why}, or without the task's id among "
+            "the headers. It may run or not.",
+            task_id=ref.id,
+        )
+
+    def _is_one_step(self, options: dict[str, Any]) -> bool:
+        """Whether this goes to a list on the ledger's server, and to that alone."""
+        exchange = options.get("exchange")
+        if getattr(exchange, "name", exchange):
+            return False
+        given = getattr(self._producer.connection, "transport_options", None) or {}
+        # A caller may pass the producer of another app, which sends to another place.
+        return bool(given.get(PLACE)) and given[PLACE] == self.reliable.queues_at
+
+    def _publish_in_one_step(self, body: Any, options: dict[str, Any], look_seconds: float) -> None:
+        """Let kombu make the message, and record it with the sending."""
+
+        def send(queue: str, message: dict[str, Any]) -> bool:
+            if not self.is_of(message.get("headers")):
+                return False
+            if not self.is_answered:
+                self.headers = message["headers"]
+                self.record(lambda: dumps(message), State.QUEUED, look_seconds, queue)
+            return True
+
+        # kombu skips known entities too, but copies each first, which takes longer than sending.
+        known = self._producer.connection.declared_entities
+        options["declare"] = [e for e in options.get("declare") or () if hash(e) not in known]
+        self.is_answered = False
+        with sending_with(send):
+            self._producer.publish(body, **options)
+        if not self.is_answered:
+            raise self._unrecorded("Its producer does not send through its own connection")
+
+    def _plan(self, options: dict[str, Any]) -> tuple[State, float]:
         """Return how the task begins, and after how many seconds somebody must look at it.
 
         In *options* of the publication it is said where it goes, if its task names workers.  Raises
@@ -172,7 +304,25 @@ class Publication:
         *queue*: the key of the list that the ledger puts the message into.  Raises NotPublished,
         PublishUnknown, LedgerRefused and TaskExists.
         """
-        return self._may_send(self._record(to_text, state, look_seconds, queue))
+        answer = self._record(to_text, state, look_seconds, queue)
+        if isinstance(answer, answers.Recorded):
+            if self.attempt is not None:
+                self.attempt.is_closed = True
+            return True
+        if isinstance(answer, answers.Anothers):
+            raise exists(self.ref, answer)
+        if isinstance(answer, answers.InUse) and self._if_exists:
+            if self._if_exists == REFUSE:
+                raise exists(self.ref, answer)
+            return False
+        # The id belongs to a task that is alive, or the attempt that publishes is no longer current
+        # and must not change what its successor does.
+        logger.info(
+            "publication_refused name=%s id=%s reply=%s", self.ref.name, self.ref.id, answer.word
+        )
+        if isinstance(answer, answers.NotCurrent) and self.attempt is not None:
+            self.attempt.is_closed = True
+        return False
 
     def _record(
         self, to_text: Callable[[], str], state: State, look_seconds: float, queue: str
@@ -242,105 +392,66 @@ class Publication:
                 continue
             return answer
 
-    def _may_send(self, answer: answers.RecordAnswer) -> bool:
-        if isinstance(answer, answers.Recorded):
-            if self.attempt is not None:
-                self.attempt.is_closed = True
-            return True
-        if isinstance(answer, answers.Anothers):
-            raise exists(self.ref, answer)
-        if isinstance(answer, answers.InUse) and self._if_exists:
-            if self._if_exists == REFUSE:
-                raise exists(self.ref, answer)
+    def _is_anothers(self) -> bool:
+        """Take the object of a unique task; True when nothing is to be sent, as another has it.
+
+        Raises what `_record` raises.
+        """
+        call, object_key = self.unique, self.object_key
+        if call is None or object_key is None:
             return False
-        # The id belongs to a task that is alive, or the attempt that publishes is no longer current
-        # and must not change what its successor does.
-        logger.info(
-            "publication_refused name=%s id=%s reply=%s", self.ref.name, self.ref.id, answer.word
-        )
-        if isinstance(answer, answers.NotCurrent) and self.attempt is not None:
-            self.attempt.is_closed = True
-        return False
+        try:
+            holder = self.reliable.locks.take(
+                object_key,
+                # What holds the object before any attempt was made.
+                Claim(self.ref.id, 0, "", self.epoch),
+                patience_seconds=FOREVER if running.get() is not None else None,
+            )
+        except (LedgerUnavailable, LedgerRefused) as exc:
+            if not self._is_withdrawn(exc):
+                return True
+            if isinstance(exc, LedgerRefused):
+                raise
+            raise not_sent(self.ref, exc) from exc
+        if holder is None:
+            return False
+        if self._is_withdrawn(f"{holder} has its object"):
+            call.holder = holder
+        return True
 
+    def _is_withdrawn(self, why: object) -> bool:
+        """Take the publication back; False when somebody runs it already, or another call was
+        answered with it: then the sweeper sends it.
+        """
+        name, task_id = self.ref.name, self.ref.id
+        try:
+            answer = self.reliable.ledger.withdraw(
+                task_id, self.epoch, patience_seconds=_PATIENCE_SECONDS
+            )
+        except LedgerUnavailable as unavailable:
+            attempt = running.get()
+            if attempt is not None:
+                attempt.in_doubt = {**(attempt.in_doubt or {}), task_id: unavailable.is_undone}
+            raise PublishUnknown(
+                f"Task {name}[{task_id}] could not be sent ({why}), and its record could not be "
+                f"withdrawn ({unavailable}): it may run or not.",
+                task_id=task_id,
+            ) from (why if isinstance(why, Exception) else unavailable)
+        # Otherwise the message has arrived and is claimed, or another call relies on it.
+        return isinstance(answer, answers.Withdrawn)
 
-#: A caller outside of workers waits only so long for the withdrawal before it hears of the failure.
-_PATIENCE_SECONDS = 2.0
+    def _is_left(self) -> bool:
+        """Whether the attempt that runs has published this id before, and that is to stay.
 
-
-def is_anothers(publication: Publication) -> bool:
-    """Take the object of a unique task; True when nothing is to be sent, as another has it.
-
-    Raises what `Publication.record` raises.
-    """
-    call, object_key = publication.unique, publication.object_key
-    if call is None or object_key is None:
-        return False
-    try:
-        holder = publication.reliable.locks.take(
-            object_key,
-            # What holds the object before any attempt was made.
-            Claim(publication.ref.id, 0, "", publication.epoch),
-            patience_seconds=FOREVER if running.get() is not None else None,
-        )
-    except (LedgerUnavailable, LedgerRefused) as exc:
-        if not _is_withdrawn(publication, exc):
-            return True
-        if isinstance(exc, LedgerRefused):
-            raise
-        raise not_sent(publication.ref, exc) from exc
-    if holder is None:
-        return False
-    if _is_withdrawn(publication, f"{holder} has its object"):
-        call.holder = holder
-    return True
-
-
-def is_send_given_up(publication: Publication, exc: Exception) -> bool:
-    """Decide what a send that raised means; True when the caller has to see the error.
-
-    Raises PublishUnknown.
-    """
-    if publication.reliable.config.outbox:
-        ref = publication.ref
-        logger.warning("send_left_to_sweeper name=%s id=%s error=%s", ref.name, ref.id, exc)
-        return False
-    return _is_withdrawn(publication, exc)
-
-
-def _is_withdrawn(publication: Publication, why: object) -> bool:
-    """Take the publication back; False when somebody runs it already, or another call was answered
-    with it: then the sweeper sends it.
-    """
-    name, task_id = publication.ref.name, publication.ref.id
-    try:
-        answer = publication.reliable.ledger.withdraw(
-            task_id, publication.epoch, patience_seconds=_PATIENCE_SECONDS
-        )
-    except LedgerUnavailable as unavailable:
-        attempt = running.get()
-        if attempt is not None:
-            attempt.in_doubt = {**(attempt.in_doubt or {}), task_id: unavailable.is_undone}
-        raise PublishUnknown(
-            f"Task {name}[{task_id}] could not be sent ({why}), and its record could not be "
-            f"withdrawn ({unavailable}): it may run or not.",
-            task_id=task_id,
-        ) from (why if isinstance(why, Exception) else unavailable)
-    # Otherwise the message has arrived and is claimed, or another call relies on it.
-    return isinstance(answer, answers.Withdrawn)
-
-
-def is_left(publication: Publication) -> bool:
-    """Whether the attempt that runs has published this id before, and that is to stay.
-
-    Celery, and who tells a chord, publish a callback or a body again after an error.  If the record
-    of the first time is there, the sweeper sends it; if it is gone, and was not withdrawn, its task
-    has ended.  To record it anew would have it run again.  Waits for the ledger as long as it
-    takes; raises LedgerRefused.
-    """
-    attempt, ref = running.get(), publication.ref
-    if attempt is None or not attempt.in_doubt or ref.id not in attempt.in_doubt:
-        return False
-    record = publication.reliable.ledger.find(ref.id, patience_seconds=FOREVER)
-    # Not before it has answered: whoever is refused may try again.
-    was_not_withdrawn = attempt.in_doubt.pop(ref.id)
-    return was_not_withdrawn or record is not None
+        Celery, and who tells a chord, publish a callback or a body again after an error.  If the
+        record of the first time is there, the sweeper sends it; if it is gone, and was not
+        withdrawn, its task has ended.  To record it anew would have it run again.  Waits for the
+        ledger as long as it takes; raises LedgerRefused.
+        """
+        attempt, ref = running.get(), self.ref
+        if attempt is None or not attempt.in_doubt or ref.id not in attempt.in_doubt:
+            return False
+        record = self.reliable.ledger.find(ref.id, patience_seconds=FOREVER)
+        # Not before it has answered: whoever is refused may try again.
+        was_not_withdrawn = attempt.in_doubt.pop(ref.id)
+        return was_not_withdrawn or record is not None

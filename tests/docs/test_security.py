@@ -9,7 +9,7 @@ from importlib import resources
 
 from docutils import nodes
 
-from celery_reliable.publishing.recorder import PLACE
+from celery_reliable.publishing.publication import PLACE
 from celery_reliable.settings import ReliableConfig
 from tests.docs.blocks import doctree, page_path
 from tests.support.architecture import PACKAGE

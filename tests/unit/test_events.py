@@ -33,7 +33,6 @@ def test_each_is_reported_somewhere() -> None:
 def test_the_signals_are_those_that_are_declared() -> None:
     made = {name: one for name, one in vars(signals).items() if isinstance(one, Signal)}
     assert set(made) == set(signals.__all__)
-    assert signals.worker_declared is signals.worker_declared_dead
     wanted = {name for name, one in events.DECLARED.items() if one.signal is not None}
     assert wanted == {one.name for one in made.values()}
 

@@ -160,28 +160,26 @@ TABLE: Table = {
             ),
         ],
     },
-    "publishing/recorder.py": {
-        "RecordingProducer._publish": [
+    "publishing/publication.py": {
+        "Publication._publish": [
             (
                 "a retry is sent while its attempt still runs",
-                drop("if publication.attempt is not None:"),
+                drop("if self.attempt is not None:"),
                 (
                     "tests/integration/ends/test_success.py::test_a_retry_waits_until_its_body_has_unwound",
                 ),
             ),
             (
                 "it is sent, and never recorded",
-                move("return self._send(", before="if not publication.record("),
+                move("return self._send(", before="if not self.record("),
                 ("tests/integration/ends/test_success.py::test_one_id_is_one_task_while_it_lives",),
             ),
             (
                 "what is recorded and could not be withdrawn is recorded again",
-                drop("if is_left(publication):"),
+                drop("if self._is_left():"),
                 ("tests/integration/outages/test_publishers.py",),
             ),
         ],
-    },
-    "publishing/publication.py": {
         "Publication._record": [
             (
                 "the stamp is made before the generation is known",
