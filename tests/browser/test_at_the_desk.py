@@ -46,7 +46,7 @@ def test_some_are_discarded_and_no_means_no(visitor: Visitor, night: Night) -> N
         for task_id in (first, third):
             visitor.press(visitor.find(f"input[value='{task_id}']"))
         visitor.follow(visitor.find("#desk-discard"))
-        assert "2 dead letters?" in visitor.main
+        assert "2 dead letters for good?" in visitor.main
         visitor.follow(visitor.find(answer))
         wait_for(lambda: visitor.path == LIST, RUN_SECONDS, "the list")
         assert {one.task_id for one in night.desk.letters.list()} == left

@@ -90,7 +90,7 @@ def test_all_that_fit_a_filter_are_discarded(visitor: Visitor, night: Night) -> 
     visitor.follow(visitor.find("#filter-apply"))
 
     visitor.follow(visitor.find("#desk-discard-all"))
-    assert "3 dead letters?" in visitor.main
+    assert "3 dead letters for good?" in visitor.main
     assert "billing.re*" in visitor.find("#desk-said").text
     visitor.follow(visitor.find("#desk-yes"))
 

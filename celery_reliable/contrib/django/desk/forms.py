@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime
 from enum import Enum
 from typing import Any
 from urllib.parse import urlencode
@@ -17,8 +16,6 @@ from celery_reliable.operations import (
     Operation,
     Parameter,
     parse_age,
-    parse_time,
-    utc,
 )
 
 __all__ = ["OPERATIONS", "AskForm", "parameters_of"]
@@ -30,7 +27,17 @@ _LONGEST = 1_000
 _LABELS = {"exception": "Exception", "cause": "Killed by"}
 
 
-class _Age(forms.CharField):
+class _Text(forms.Field):
+    """Text as it is: names of tasks may have what Django refuses in a form, such as NUL."""
+
+    widget = forms.TextInput
+
+    def to_python(self, value: Any) -> str:
+        """Return it, cut to what a name may have."""
+        return str(value or "").strip()[:_LONGEST]
+
+
+class _Age(_Text):
     """A length of time: 90, 15m, 2h, 3d."""
 
     def clean(self, value: Any) -> float | None:
@@ -38,18 +45,6 @@ class _Age(forms.CharField):
         text = super().clean(value)
         try:
             return parse_age(text) if text else None
-        except ValueError as exc:
-            raise forms.ValidationError(str(exc)) from None
-
-
-class _Moment(forms.CharField):
-    """A time in ISO 8601."""
-
-    def clean(self, value: Any) -> datetime | None:
-        """Return it; None for nothing."""
-        text = super().clean(value)
-        try:
-            return utc(parse_time(text)) if text else None
         except ValueError as exc:
             raise forms.ValidationError(str(exc)) from None
 
@@ -82,9 +77,6 @@ class AskForm(forms.Form):
         }
         self.fields.update({name: _field(name, one) for name, one in self._parameters.items()})
         self.fields.update(extra or {})
-        if "group" in self.fields:
-            # Links to it are followed; nobody types one.
-            self.fields["group"].widget = forms.HiddenInput()
 
     @property
     def values(self) -> dict[str, str]:
@@ -149,13 +141,13 @@ def _field(name: str, one: Parameter) -> forms.Field:
     if choices:
         return forms.ChoiceField(choices=[("", "any"), *((each, each) for each in choices)], **how)
     how["widget"] = forms.TextInput(attrs={"placeholder": param.help.rstrip(".")})
+    if name == "group":
+        # Links lead to it, and nobody types one.
+        return _Text(**{**how, "widget": forms.HiddenInput()})
     if param.is_duration:
-        return _Age(max_length=_LONGEST, **how)
-    if one.type is datetime:
-        return _Moment(max_length=_LONGEST, **how)
-    if one.type in (int, float):
-        number = forms.IntegerField if one.type is int else forms.FloatField
-        step = 1 if one.type is int else "any"
-        how["widget"] = forms.NumberInput(attrs={"step": step})
-        return number(min_value=param.ge, max_value=param.le, **how)
-    return forms.CharField(max_length=param.max_length or _LONGEST, **how)
+        return _Age(**how)
+    if one.type not in (int, float):
+        return _Text(**how)
+    number = forms.IntegerField if one.type is int else forms.FloatField
+    how["widget"] = forms.NumberInput(attrs={"step": 1 if one.type is int else "any"})
+    return number(min_value=param.ge, max_value=param.le, **how)

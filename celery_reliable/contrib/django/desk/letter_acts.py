@@ -82,7 +82,7 @@ def act_page(visit: Visit) -> HttpResponse:
     elif "confirmed" not in given:
         context = {
             "title": _question(visit, operation, Done("", None, done=len(chosen))),
-            "hidden": [("action", act)],
+            "hidden": {"action": act},
             "groups": [("", [shown(one, 300) for one in chosen])],
             "quoted": [quoted(one) for one in chosen],
             "yes": f"Yes, {act}",
