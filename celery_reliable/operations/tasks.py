@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -76,14 +77,27 @@ class Tasks:
         if (again.record.state, again.record.token) != (look.record.state, look.record.token):
             # It went on while its message was looked for.
             seen = self._seen(again, now_ms)
-        facts = _facts(again, seen, now_ms)
-        return TaskInFull(**facts, history=tuple(map(_entry, again.history)))
+        record = again.record
+        history = _history(record.published_ms, again.history)
+        if record.state is State.RUNNING:
+            history.append(
+                _entry("started", record.claimed_ms, record.attempt, record.owner, record.pid)
+            )
+        return TaskInFull(**_facts(again, seen, now_ms), history=tuple(history))
 
     def _ended(self, task_id: str) -> TaskInFull:
         """Return what is kept of a task that has no record."""
         kept = self._ledger.ended_task(task_id) or stored_task(self._app, task_id)
         if kept is None:
             return TaskInFull(task_id=task_id, state="absent", why=absent(task_id))
+        history, of = (
+            _history(kept.published_ms, kept.history),
+            (kept.attempts, kept.owner, kept.pid),
+        )
+        if kept.claimed_ms:
+            history.append(_entry("started", kept.claimed_ms, *of))
+        if kept.ended_ms:
+            history.append(_entry("ended", kept.ended_ms, *of, cause=kept.outcome or kept.by))
         return TaskInFull(
             task_id=task_id,
             name=kept.name,
@@ -94,7 +108,7 @@ class Tasks:
             worker=kept.owner,
             published_at=moment(kept.published_ms),
             outcome=kept.outcome,
-            history=tuple(map(_entry, kept.history)),
+            history=tuple(history),
         )
 
     def _with_refusals(self, view: TaskInFull) -> TaskInFull:
@@ -233,16 +247,21 @@ class Tasks:
         return since_ms(held, look)
 
 
-def _entry(one: HistoryEntry) -> Entry:
-    return Entry(
-        at=moment(one.at_ms),
-        what=one.what,
-        attempt=one.attempt,
-        cause=one.cause,
-        worker=one.owner,
-        pid=one.pid,
-        claimed_at=moment(one.claimed_ms),
-    )
+def _history(published_ms: int, noted: Iterable[HistoryEntry]) -> list[Entry]:
+    """Return what happened to a task, with the beginning of each attempt of which that is known."""
+    found = [_entry("published", published_ms)] if published_ms else []
+    for one in noted:
+        of = (one.attempt, one.owner, one.pid)
+        if one.claimed_ms:
+            found.append(_entry("started", one.claimed_ms, *of))
+        found.append(_entry(one.what, one.at_ms, *of, cause=one.cause))
+    return found
+
+
+def _entry(
+    what: str, at_ms: int, attempt: int = 0, worker: str = "", pid: int = 0, cause: str = ""
+) -> Entry:
+    return Entry(moment(at_ms), what, attempt, cause, worker, pid)
 
 
 def _facts(look: Look, seen: Seen, now_ms: int) -> dict[str, Any]:

@@ -175,7 +175,6 @@ class Entry(LetterEntry):
 
     #: The process that had the attempt; 0: it is not known.
     pid: int = 0
-    claimed_at: datetime | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -232,8 +231,9 @@ class Task:
 
 @dataclass(frozen=True, kw_only=True)
 class TaskInFull(Task):
-    """A task with its flight record, the oldest line first.  Refusals ("fenced", "skipped") are of
-    what was noted lately, and may be missing.
+    """A task with its flight record, the oldest line first: published, started, retried or lost,
+    ended.  Of retries that followed one another the last one is told, and how many there were.
+    Refusals ("fenced", "skipped") are of what was noted lately, and may be missing.
     """
 
     history: tuple[Entry, ...] = ()

@@ -74,7 +74,7 @@ if generation ~= ARGV[3] then
   return {'generation', generation, redis.call('HGET', KEYS[3], 'format') or '0'}
 end
 local found = redis.call('HMGET', KEYS[1], 'state', 'epoch', 'attempt', 'token', 'heir', 'history',
-  'owner', 'called_off', 'name', 'published_as')
+  'owner', 'called_off', 'name', 'published_as', 'pid', 'claimed_ms')
 local state, called_off = found[1], found[8]
 -- The id of a task that was replaced is that task's, and also of what replaced it: its host may publish that twice.
 local name = found[10] or found[9]
@@ -104,6 +104,7 @@ if ARGV[8] ~= '' then
       entry.cause = (tonumber(string.match(entry.cause, '^%d+')) or 1) + 1 .. ' times'
     end
     entry.at_ms, entry.attempt, entry.owner = now_ms, tonumber(ARGV[8]), found[7]
+    entry.pid, entry.claimed_ms = tonumber(found[11]), tonumber(found[12])
     history[#history + 1] = entry
     while #history > 20 do table.remove(history, 1) end
     redis.call('HSET', KEYS[1], 'history', cjson.encode(history))

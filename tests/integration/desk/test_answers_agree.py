@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
-
 from celery_reliable.operations import Desk
 from tests.integration.commands import Run
 from tests.integration.conftest import Project
@@ -191,9 +189,6 @@ def test_the_doctor_counts_what_it_prints(project: Project, run: Run) -> None:
     assert "information" in last
 
 
-@pytest.mark.xfail(
-    strict=True, reason="issue 37: the history of a task has mishaps alone, and no beginning or end"
-)
 def test_the_history_of_a_retried_task_is_whole(project: Project, run: Run) -> None:
     project.start_worker("one")
     task = project.send("flaky", 1, 0)

@@ -40,13 +40,15 @@ def test_a_task_whose_process_was_killed_can_be_asked_about_when_it_has_ended(
     assert view.why.pid in (worker.pid, second)
     assert view.why.worker.startswith("one@")
     assert "ended as SUCCESS" in view.why.sentence
-    (entry,) = view.history
-    assert (entry.what, entry.attempt) == ("lost", 1)
+    whats = [one.what for one in view.history]
+    assert whats == ["published", "started", "lost", "started", "ended"]
+    _, begun, entry, *_ = view.history
+    assert (begun.attempt, entry.attempt) == (1, 1)
     assert entry.pid in (worker.pid, killed)
     assert entry.worker.startswith("one@")
     assert "child_lost" in entry.cause
     assert "9" in entry.cause
-    assert view.published_at <= entry.claimed_at <= entry.at <= view.why.since
+    assert view.published_at <= begun.at <= entry.at <= view.why.since
 
 
 def test_a_retry_a_burial_and_a_discarded_letter(project: Project, desk: Desk) -> None:
@@ -61,11 +63,14 @@ def test_a_retry_a_burial_and_a_discarded_letter(project: Project, desk: Desk) -
         lambda: (one := desk.tasks.get(retried.id)).state == "ended" and one, 10, "its end"
     )
     assert (found.outcome, found.attempts, found.losses) == ("SUCCESS", 3, 0)
-    assert [one.what for one in found.history] == ["retried"]
+    # Of two retries the last is told, and that there were two.
+    whats = [one.what for one in found.history]
+    assert whats == ["published", "started", "retried", "started", "ended"]
+    assert found.history[2].cause == "2 times"
     assert found.publisher == ""
     gone = desk.tasks.get(failed.id)
     assert (gone.state, gone.outcome) == ("ended", "DISCARDED")
-    assert "no such customer" in gone.history[-1].cause
+    assert "no such customer" in gone.history[-2].cause
 
 
 def test_what_was_refused_stands_in_it_though_no_record_was_changed(
@@ -82,14 +87,16 @@ def test_what_was_refused_stands_in_it_though_no_record_was_changed(
         "its refusal",
     )
 
-    (entry,) = view.history
-    assert (entry.what, entry.cause) == ("skipped", f"held by {held.id}")
+    (cause,) = [one.cause for one in view.history if one.what == "skipped"]
+    assert cause == f"held by {held.id}"
     running = desk.tasks.get(held.id)
-    assert (running.state, running.history) == ("running", ())
+    assert running.state == "running"
+    assert [one.what for one in running.history] == ["published", "started"]
     assert f"{os.getpid()}@" in running.publisher
     desk.ledger.happenings.note("task_fenced", {"id": held.id, "attempt": 1, "state": "taken"})
     desk.ledger.happenings.note("task_fenced", {"id": "*", "name": "*", "attempt": 1})
-    assert [one.what for one in desk.tasks.get(held.id).history] == ["fenced"]
+    history = [one.what for one in desk.tasks.get(held.id).history]
+    assert history == ["published", "started", "fenced"]
     shown = CliRunner().invoke(
         reliable,
         ["show", skipped.id],

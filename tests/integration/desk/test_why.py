@@ -65,7 +65,7 @@ def test_the_sentence_of_each_task(project: Project, desk: Desk) -> None:
     dead = desk.tasks.get(letter.id)
     assert (dead.state, dead.reason) == ("dead", "failed")
     assert "no such customer" in dead.why.sentence
-    assert [one.what for one in dead.history] == ["failed"]
+    assert [one.what for one in dead.history] == ["published", "started", "failed"]
 
     unknown = desk.tasks.get("4711")
     assert (unknown.state, unknown.why.kind, unknown.is_known) == ("absent", Wait.ABSENT, False)
