@@ -26,6 +26,7 @@ __all__ = [
     "options_without_base",
     "problems",
     "refuse",
+    "signature_of_run",
 ]
 
 
@@ -122,7 +123,7 @@ def object_of(cls: Any) -> TaskObject | None:
         spec = found.__get__(None, cls)
     elif callable(found) and hasattr(type(found), "__get__"):
         takes_task = next(iter(_parameters_of(found)), "") == "self"
-    signature = _signature_of_run(cls)
+    signature = signature_of_run(cls)
     told = partial(spec, None) if takes_task else spec
     by_name = check_object_id_spec(told, signature, cls.name)
     return TaskObject(spec, signature, takes_task, by_name)
@@ -136,7 +137,8 @@ def _parameters_of(function: Any) -> list[str]:
         return []
 
 
-def _signature_of_run(cls: Any) -> inspect.Signature:
+def signature_of_run(cls: Any) -> inspect.Signature:
+    """Return the arguments that callers of a task give."""
     signature = inspect.signature(cls.run)
     parameters = list(signature.parameters.values())
     # A bound task's function, or a method, has the task itself as its first parameter; callers

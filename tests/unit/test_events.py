@@ -71,8 +71,14 @@ def test_an_event_that_cannot_be_sent_is_logged(caplog: pytest.LogCaptureFixture
             app=_App(), name="work", task_id="x", attempt=1, losses=2, cause=Cause.CHILD_LOST,
             worker="w",
         )  # fmt: skip
-    facts = {"attempt": 1, "losses": 2, "cause": "child_lost", "is_counted": True, "owner": "w",
-        "exception": ""}
+    facts = {
+        "attempt": 1,
+        "losses": 2,
+        "cause": "child_lost",
+        "is_counted": True,
+        "owner": "w",
+        "exception": "",
+    }
     assert sent == [("task-lost", {"uuid": "x", "name": "work", **facts})]
     counted = "attempt=1 losses=2 is_counted=True cause=child_lost worker=w exception="
     assert caplog.messages == [
