@@ -12,7 +12,6 @@ from weakref import WeakSet
 from celery import Celery
 from celery.utils.imports import symbol_by_name
 
-from celery_reliable import events
 from celery_reliable.app.location import ledger_of, place_in_ledger, scheme_of
 from celery_reliable.compat.app import real_app
 from celery_reliable.compat.notes import note, noted
@@ -66,16 +65,6 @@ def reliable_of(app: Celery) -> Reliable:
             note(real, _ATTRIBUTE, found)
             _made.add(found)
         return found
-
-
-def _keep_note(app: Any, kind: str, about: Mapping[str, Any]) -> None:
-    """Note an event in the ledger of its app."""
-    reliable = reliable_of(app)
-    if not reliable.is_unprotected:
-        reliable.ledger.happenings.note(kind, about)
-
-
-events.set_keeper(_keep_note)
 
 
 class Framework:

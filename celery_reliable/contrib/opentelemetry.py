@@ -24,7 +24,6 @@ from celery.signals import task_prerun
 from celery_reliable import signals
 from celery_reliable.app import reliable_of
 from celery_reliable.compat.app import real_app
-from celery_reliable.compat.notes import note, noted
 from celery_reliable.exceptions import ConfigurationError, ReliableError
 from celery_reliable.message import Envelope
 
@@ -39,14 +38,9 @@ except ImportError:
 
 __all__ = ["instrument"]
 
-_NOTED = "spans"
 #: The words of a history for an attempt that was lost.
 _LOST = ("lost", "spared")
 
-#: The ids of a trace and a span.
-_SpanIds = tuple[int, int]
-#: Those of the next span of this thread; without them its ids are random.
-_next_ids: ContextVar[_SpanIds | None] = ContextVar("celery_reliable_span_ids", default=None)
 #: The task that this thread is about to begin, and the loss before it.
 _link: ContextVar[tuple[str, trace.Link] | None] = ContextVar("celery_reliable_link", default=None)
 
@@ -66,47 +60,34 @@ def instrument(app: Celery, tracer_provider: Any = None) -> None:
             f"Spans need a TracerProvider of OpenTelemetry's SDK, not {type(provider).__name__}: "
             "set it (opentelemetry.trace.set_tracer_provider) before instrument() is called."
         )
-    if noted(app, _NOTED) is None:
-        spans = _Spans(app, provider)
-        note(app, _NOTED, spans)
-        spans.connect()
+    spans, uid = _Spans(app, provider), f"celery_reliable.spans.{id(app)}"
+    signals.task_lost.connect(spans.lost, weak=False, dispatch_uid=uid)
+    signals.task_recovered.connect(spans.recovered, weak=False, dispatch_uid=uid)
+    signals.task_buried.connect(spans.buried, weak=False, dispatch_uid=uid)
 
 
 class _Ids(IdGenerator):
-    """Ids that can be made again, for a span that another process is to link to."""
+    """Ids that every process makes alike of a loss, for a span that another one is to link to."""
 
-    def __init__(self, other: Any) -> None:
-        self._other = other
+    def __init__(self, task_id: str, loss: dict[str, Any]) -> None:
+        seed = f"{task_id} {loss.get('attempt')} {loss.get('at_ms')}"
+        self._digest = hashlib.sha256(seed.encode()).digest()
 
     def generate_span_id(self) -> int:
-        """Return the id of a span."""
-        ids = _next_ids.get()
-        return ids[1] if ids else int(self._other.generate_span_id())
+        """Return the id of the span."""
+        # 0 is no id.
+        return int.from_bytes(self._digest[16:24], "big") or 1
 
     def generate_trace_id(self) -> int:
         """Return the id of a trace, for a task whose publisher had none."""
-        ids = _next_ids.get()
-        return ids[0] if ids else int(self._other.generate_trace_id())
+        return int.from_bytes(self._digest[:16], "big") or 1
 
 
 class _Spans:
     """The spans of one process, made by receivers of signals."""
 
     def __init__(self, app: Celery, provider: Any) -> None:
-        self._app = app
-        # The tracer takes it from the provider as it is made; all others keep their own.
-        own = provider.id_generator
-        provider.id_generator = _Ids(own)
-        try:
-            self._tracer = provider.get_tracer("celery_reliable")
-        finally:
-            provider.id_generator = own
-
-    def connect(self) -> None:
-        """Connect the receivers."""
-        signals.task_lost.connect(self._lost, weak=False)
-        signals.task_recovered.connect(self._recovered, weak=False)
-        signals.task_buried.connect(self._buried, weak=False)
+        self._app, self._provider = app, provider
 
     def _ask(self, task_id: str, attempt: int | None = None) -> tuple[Any, dict[str, Any] | None]:
         """Return the context in which a task was published, and the loss of this attempt, or the
@@ -129,7 +110,7 @@ class _Spans:
         carrier = {name: one for name, one in headers.items() if isinstance(one, str)}
         return propagate.extract(carrier), losses[-1] if losses else None
 
-    def _lost(
+    def lost(
         self,
         sender: str = "",
         task_id: str = "",
@@ -146,31 +127,28 @@ class _Spans:
         attributes["celery_reliable.cause"] = cause
         attributes["celery_reliable.is_counted"] = is_counted
         attributes["celery_reliable.worker"] = str(loss.get("owner") or "")
-        token = _next_ids.set(_ids_of(task_id, loss))
-        try:
-            span = self._tracer.start_span(
-                f"lost/{sender}",
-                context=context,
-                kind=trace.SpanKind.CONSUMER,
-                attributes=attributes,
-                start_time=_ns(loss.get("claimed_ms") or loss.get("at_ms")),
-            )
-        finally:
-            _next_ids.reset(token)
+        tracer = self._provider.get_tracer("celery_reliable")
+        tracer.id_generator = _Ids(task_id, loss)
+        span = tracer.start_span(
+            f"lost/{sender}",
+            context=context,
+            kind=trace.SpanKind.CONSUMER,
+            attributes=attributes,
+            start_time=_ns(loss.get("claimed_ms") or loss.get("at_ms")),
+        )
         span.set_status(trace.Status(trace.StatusCode.ERROR, f"lost: {cause}"))
         span.end(_ns(loss.get("at_ms")))
 
-    def _recovered(self, task_id: str = "", **_: Any) -> None:
+    def recovered(self, task_id: str = "", **_: Any) -> None:
         context, loss = self._ask(task_id)
         if loss is None:
             return
-        trace_id, span_id = _ids_of(task_id, loss)
+        ids, trace_id, flags = _Ids(task_id, loss), 0, trace.TraceFlags(1)
         parent = trace.get_current_span(context).get_span_context()
+        if parent.is_valid:
+            trace_id, flags = parent.trace_id, parent.trace_flags
         lost = trace.SpanContext(
-            parent.trace_id if parent.is_valid else trace_id,
-            span_id,
-            is_remote=True,
-            trace_flags=parent.trace_flags if parent.is_valid else trace.TraceFlags(1),
+            trace_id or ids.generate_trace_id(), ids.generate_span_id(), True, flags
         )
         _link.set((task_id, trace.Link(lost, _attributes("", task_id, loss.get("attempt") or 0))))
         # Behind the receiver that begins the span.
@@ -183,7 +161,7 @@ class _Spans:
             trace.get_current_span().add_link(link.context, link.attributes)
             _link.set(None)
 
-    def _buried(
+    def buried(
         self,
         sender: str = "",
         task_id: str = "",
@@ -197,7 +175,8 @@ class _Spans:
         attributes["celery_reliable.reason"] = reason
         if loss is not None:
             attributes["celery_reliable.cause"] = str(loss.get("cause") or "")
-        span = self._tracer.start_span(f"buried/{sender}", context=context, attributes=attributes)
+        tracer = self._provider.get_tracer("celery_reliable")
+        span = tracer.start_span(f"buried/{sender}", context=context, attributes=attributes)
         # Not what was raised: it may quote an argument.
         span.set_status(trace.Status(trace.StatusCode.ERROR, exception.partition(":")[0]))
         span.end()
@@ -210,14 +189,6 @@ def _attributes(name: str, task_id: str, attempt: int) -> dict[str, Any]:
         "celery_reliable.attempt": attempt,
     }
     return {key: value for key, value in found.items() if value}
-
-
-def _ids_of(task_id: str, loss: dict[str, Any]) -> _SpanIds:
-    """Return the same for the same loss in every process."""
-    seed = f"{task_id} {loss.get('attempt')} {loss.get('at_ms')}"
-    digest = hashlib.sha256(seed.encode()).digest()
-    # 0 is no id.
-    return int.from_bytes(digest[:16], "big") or 1, int.from_bytes(digest[16:24], "big") or 1
 
 
 def _ns(ms: Any) -> int:

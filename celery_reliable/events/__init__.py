@@ -7,6 +7,6 @@ from __future__ import annotations
 from celery_reliable.events.declarations import *  # noqa: F403
 
 # All events in one namespace, for callers. The module declares events and nothing else.
-from celery_reliable.events.event import DECLARED, Event, set_keeper, set_sender, through
+from celery_reliable.events.event import DECLARED, Event, set_sender, through
 
-__all__ = ["DECLARED", "Event", "set_keeper", "set_sender", "through"]
+__all__ = ["DECLARED", "Event", "set_sender", "through"]

@@ -4,7 +4,7 @@ line in the log, and writes its note into the ledger.
 An event is a function without a body: its name is the event's, its keyword arguments are the
 fields, its docstring says when it happens.  Whoever calls it reports one::
 
-    @Outlets(WARNING, note=("kind", "target"))
+    @event(WARNING)
     def order_ended(*, app: Any, kind: str, target: str, by: str) -> None:
         \"\"\"An order has ended.\"\"\"
 
@@ -12,21 +12,24 @@ Some arguments are more than fields.  ``task`` is a Celery task: a line and a no
 ``app`` is who sends events of Celery's, ``is_failure_told`` whether Celery itself says how the task
 ended.  ``task_id`` is ``id`` in the log and ``uuid`` in events of Celery's, as Celery calls it
 there; ``worker`` is ``owner`` in these, as consumers keep who sent them under the first name.
+
+The line in the log has all fields, the signal all but its sender and the task's name, Celery's
+event all.  The note has all but an exception, whose text may have an argument of a task.
 """
 
 from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Generic, ParamSpec, Protocol
 
 from celery.utils.dispatch import Signal
 
+from celery_reliable.app import reliable_of
 from celery_reliable.leases import nodename_of
 from celery_reliable.log import logger
 
@@ -36,16 +39,15 @@ __all__ = [
     "INFO",
     "IN_CELERY_EVENT",
     "IN_LOG",
+    "SIGNAL_ONLY",
     "SILENT",
     "WARNING",
     "Event",
-    "Keep",
-    "Outlets",
     "Sender",
     "Values",
+    "event",
     "send",
     "send_of_worker",
-    "set_keeper",
     "set_sender",
     "through",
 ]
@@ -61,10 +63,8 @@ class Sender(Protocol):
     base: str
     #: Of its main process.
     pid: int
-
-    @property
-    def sends_events(self) -> bool:
-        """Whether it sends events of tasks just now."""
+    #: Whether it sends events of tasks just now.
+    sends_events: bool
 
 
 _send: ContextVar[Send | None] = ContextVar("celery_reliable_send", default=None)
@@ -131,127 +131,119 @@ def _send_over_app(app: Any, kind: str, **fields: Any) -> None:
             dispatcher.send(kind, **fields)
 
 
-#: The level of an event without a line in the log.
-SILENT = 0
+#: Levels of an event without a line in the log, and of one that has no note either.
+SILENT, SIGNAL_ONLY = 0, -1
 INFO, WARNING, ERROR = logging.INFO, logging.WARNING, logging.ERROR
 
 P = ParamSpec("P")
 Values = Mapping[str, Any]
-#: Writes a note: of an app, the event's name, and its fields.
-Keep = Callable[[Any, str, Values], None]
 
 #: Arguments that are no fields; and what others are called in a line or a note, and in an event of
 #: Celery's.
 _NOT_SHOWN = frozenset({"app", "is_failure_told"})
-IN_LOG = {"task_id": "id", "task": "name"}
+IN_LOG = {"task_id": "id"}
 IN_CELERY_EVENT = {"worker": "owner"}
 
 #: Every event by its name.
 DECLARED: dict[str, Event[Any]] = {}
 
-_keep: Keep | None = None
 
+def event(
+    level: int | Callable[[Values], int],
+    *,
+    sender: str = "",
+    celery_kind: str = "",
+    is_noted: bool = True,
+) -> Callable[[Callable[P, None]], Event[P]]:
+    """Make an event of a function that has arguments and a docstring, and no body.
 
-def set_keeper(keep: Keep | None) -> Keep | None:
-    """Let *keep* write the notes from now on, or nobody; return who did it before."""
-    global _keep
-    before, _keep = _keep, keep
-    return before
-
-
-@dataclass(frozen=True)
-class Outlets:
-    """Where an event goes.
-
-    Attributes:
-        level: of its line in the log, or what chooses one of `levels` by the fields.  An event of
-            which that chooses SILENT is not noted either.
-        sender: the argument that is the sender of its signal.
-        signal: the arguments that its signal has besides; None: there is no signal.
-        celery_event: the arguments that Celery's event has besides uuid and name; None: there is
-            none.
-        celery_kind: its type; empty: the event's name with dashes.
-        note: the arguments that its note in the ledger has; None: there is none.  Never an argument
-            of a task, and no text that may have one, as an exception's may.
-        levels: the possible ones, if *level* chooses.
+    Args:
+        level: of its line in the log, or what chooses one by the fields.
+        sender: the argument that is the sender of its signal; empty: it has none.
+        celery_kind: the type of Celery's event; empty: it has none.
+        is_noted: whether the ledger has a note of it.
     """
 
-    level: int | Callable[[Values], int]
-    sender: str = ""
-    signal: tuple[str, ...] | None = None
-    celery_event: tuple[str, ...] | None = None
-    celery_kind: str = ""
-    note: tuple[str, ...] | None = None
-    levels: tuple[int, ...] = ()
+    def declare(function: Callable[P, None]) -> Event[P]:
+        made = DECLARED[function.__name__] = Event(function, level, sender, celery_kind, is_noted)
+        return made
 
-    def __call__(self, function: Callable[P, None]) -> Event[P]:
-        """Make an event of a function that has arguments and a docstring, and no body."""
-        event = DECLARED[function.__name__] = Event(function, self)
-        return event
+    return declare
 
 
 class Event(Generic[P]):
-    """One kind of event.  Called with its fields, it reports one.
+    """One kind of event, as `event` makes it.  Called with its fields, it reports one.
 
     Attributes:
         name: in the log, of the signal, and in the notes.
         when: a sentence or more.
-        outlets: where it goes.
-        fields: the names of its arguments that are fields, in their order.
+        fields: the names of its fields, in the order of its arguments.
         signal: None: it has none.
-        celery_kind: the type of Celery's event.
     """
 
-    def __init__(self, function: Callable[P, None], outlets: Outlets) -> None:
+    def __init__(
+        self,
+        function: Callable[P, None],
+        level: int | Callable[[Values], int],
+        sender: str,
+        celery_kind: str,
+        is_noted: bool,
+    ) -> None:
         arguments = inspect.signature(function).parameters
         self.name = function.__name__
         self.when = inspect.getdoc(function) or ""
-        self.outlets = outlets
-        self.celery_kind = outlets.celery_kind or self.name.replace("_", "-")
-        self.fields = [name for name in arguments if name not in _NOT_SHOWN]
+        self.level, self.is_noted = level, is_noted
+        self.sender, self.celery_kind = sender, celery_kind
+        self.fields = [
+            "name" if name == "task" else name for name in arguments if name not in _NOT_SHOWN
+        ]
         self.signal: Any = None
-        if outlets.signal is not None:
-            self.signal = Signal(name=self.name, providing_args=set(outlets.signal))
+        if sender:
+            self.signal = Signal(name=self.name, providing_args=set(self.of_signal))
         self._defaults = {
             name: one.default for name, one in arguments.items() if one.default is not one.empty
         }
 
+    @property
+    def of_signal(self) -> list[str]:
+        """The fields that its signal has, besides the sender."""
+        return [name for name in self.fields if name not in ("name", self.sender)]
+
+    @property
+    def of_celery_event(self) -> list[str]:
+        """The fields that Celery's event has, besides uuid and name."""
+        return [name for name in self.fields if name not in ("name", "task_id")]
+
+    @property
+    def of_note(self) -> list[str]:
+        """The fields that its note has: no text that may have an argument of a task."""
+        return [name for name in self.fields if name != "exception"]
+
     def __call__(self, *args: P.args, **given: P.kwargs) -> None:
         """Report one."""
         values: dict[str, Any] = {**self._defaults, **given}
-        to = self.outlets
-        level = to.level(values) if callable(to.level) else to.level
-        if level != SILENT:
-            shown = self._shown(values)
-            line = " ".join([self.name, *(f"{key}=%s" for key in shown)])
-            # The line shows the caller of the event.
-            logger.log(level, line, *shown.values(), stacklevel=2)
         if "task" in values:
-            task = values["task"]
-            values.update(name=task.name, app=task.app)
-        if to.signal is not None:
-            told = {name: _plain(values[name]) for name in to.signal}
-            self.signal.send(sender=values[to.sender], **told)
-        if to.celery_event is not None:
-            self._send_celery_events(values, to.celery_event)
-        if to.note is not None and (level != SILENT or not callable(to.level)):
-            self._note(values, to.note)
+            values.update(name=values["task"].name, app=values["task"].app)
+        shown = values
+        if "report" in values:
+            shown = {**values, "report": values["report"].done()}
+        level = self.level(values) if callable(self.level) else self.level
+        if level > SILENT:
+            line = _told(shown, self.fields, IN_LOG)
+            line.update(line.pop("report", {}))
+            text = " ".join([self.name, *(f"{key}=%s" for key in line)])
+            # The line shows the caller of the event.
+            logger.log(level, text, *line.values(), stacklevel=2)
+        if self.signal is not None:
+            self.signal.send(sender=values[self.sender], **_told(values, self.of_signal))
+        if self.celery_kind:
+            self._send_celery_events(values)
+        if self.is_noted and level != SIGNAL_ONLY:
+            self._note(values["app"], _told(shown, self.of_note, IN_LOG))
 
-    def _shown(self, values: Values) -> dict[str, object]:
-        shown: dict[str, object] = {}
-        for name in self.fields:
-            if name == "report":
-                shown.update(values[name].done())
-            else:
-                shown[IN_LOG.get(name, name)] = (
-                    values[name].name if name == "task" else values[name]
-                )
-        return shown
-
-    def _send_celery_events(self, values: Values, names: tuple[str, ...]) -> None:
+    def _send_celery_events(self, values: Values) -> None:
         app, name, task_id = values["app"], values.get("name", ""), values.get("task_id", "")
-        fields = {IN_CELERY_EVENT.get(one, one): _plain(values[one]) for one in names}
-        kinds = [(self.celery_kind, fields)]
+        kinds = [(self.celery_kind, _told(values, self.of_celery_event, IN_CELERY_EVENT))]
         if values.get("is_failure_told") is False:
             # Celery's own, which says how the task ended.
             kinds.insert(0, ("task-failed", {"exception": values["exception"], "traceback": ""}))
@@ -265,17 +257,23 @@ class Event(Generic[P]):
                 # It is not sent later.
                 logger.info("event_not_sent event=%s id=%s error=%s", kind, task_id, exc)
 
-    def _note(self, values: Values, names: tuple[str, ...]) -> None:
-        about = {IN_LOG.get(name, name): _plain(values[name]) for name in names}
-        if "report" in about:
-            about["report"] = values["report"].done()
+    def _note(self, app: Any, about: Values) -> None:
         try:
-            if _keep is not None:
-                _keep(values["app"], self.name, about)
+            reliable = reliable_of(app)
+            if not reliable.is_unprotected:
+                reliable.ledger.happenings.note(self.name, about)
         except Exception as exc:
             # What happened has happened: that nobody can ask for it later must not undo it.
             logger.info("not_noted event=%s error=%s", self.name, exc)
 
 
-def _plain(value: object) -> object:
-    return value.value if isinstance(value, Enum) else value
+def _told(
+    values: Values, names: Iterable[str], called: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """Return fields as they are called somewhere, without enums."""
+    renamed = called or {}
+    plain = {name: values[name] for name in names}
+    return {
+        renamed.get(name, name): value.value if isinstance(value, Enum) else value
+        for name, value in plain.items()
+    }

@@ -18,7 +18,7 @@ from celery_reliable.operations.words import moment
 __all__ = ["KINDS", "Happenings"]
 
 #: The names of the events that are noted.
-KINDS = tuple(sorted(name for name, one in events.DECLARED.items() if one.outlets.note))
+KINDS = tuple(sorted(name for name, one in events.DECLARED.items() if one.is_noted))
 
 #: So many are read at once, and looked at for a page.
 _BATCH, _MOST = 500, 10_000

@@ -23,6 +23,7 @@ from celery_reliable.options.definition import (
     object_of,
     options_without_base,
     problems,
+    signature_of_run,
 )
 from celery_reliable.options.object_id import is_per_object, object_key, resolve_object_id
 from celery_reliable.options.values import (
@@ -74,6 +75,7 @@ __all__ = [
     "refuse",
     "resolve_object_id",
     "room_of",
+    "signature_of_run",
     "stands_in_line",
     "take_call",
     "take_if_exists",

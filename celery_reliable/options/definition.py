@@ -39,6 +39,7 @@ __all__ = [
     "object_of",
     "options_without_base",
     "problems",
+    "signature_of_run",
 ]
 
 
@@ -135,13 +136,14 @@ def object_of(cls: Any) -> TaskObject | None:
         spec = found.__get__(None, cls)
     elif inspect.isfunction(found):
         takes_task = next(iter(inspect.signature(found).parameters), "") == "self"
-    signature = _signature_of_run(cls)
+    signature = signature_of_run(cls)
     told = partial(spec, None) if takes_task else spec
     by_name = check_object_id_spec(told, signature, cls.name)
     return TaskObject(spec, signature, takes_task, by_name)
 
 
-def _signature_of_run(cls: Any) -> inspect.Signature:
+def signature_of_run(cls: Any) -> inspect.Signature:
+    """Return the arguments that callers of a task give."""
     signature = inspect.signature(cls.run)
     parameters = list(signature.parameters.values())
     # A bound task's function, or a method, has the task itself as its first parameter; callers

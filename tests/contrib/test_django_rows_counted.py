@@ -89,15 +89,13 @@ def test_a_scrape_asks_no_database_unless_it_is_told_to(book: Any, task: Any) ->
         assert len(asked) == 0
         samples(task.app)
         queries = [one["sql"] for one in asked.captured_queries]
-    # For each table how many, and the names of those that are unseen.
-    assert len(queries) == 2
-    for query in queries:
-        assert "LIMIT 10000" in query
-        with connection.cursor() as cursor:
-            cursor.execute(f"EXPLAIN QUERY PLAN {query}")
-            plan = " ".join(str(row[-1]) for row in cursor.fetchall())
-        assert "USING INDEX shelf_book_task_seen_at_" in plan
-        assert "TEMP B-TREE" not in plan
+    (query,) = [one for one in queries if one not in ("BEGIN", "COMMIT")]
+    assert "LIMIT 10000" in query
+    with connection.cursor() as cursor:
+        cursor.execute(f"EXPLAIN QUERY PLAN {query}")
+        plan = " ".join(str(row[-1]) for row in cursor.fetchall())
+    assert "USING INDEX shelf_book_task_seen_at_" in plan
+    assert "TEMP B-TREE" not in plan
 
 
 def test_the_command_counts_rows_when_it_is_told_to(

@@ -39,7 +39,7 @@ def forget(book: Any, seconds: float = 120) -> None:
 def look_after(task: Any, **options: Any) -> dict[str, int]:
     from celery_reliable.contrib.django.rows import look_after_rows
 
-    return look_after_rows(task.app, **options).as_dict()
+    return look_after_rows(task.app, **options)
 
 
 def looked_after(task: Any, **options: Any) -> dict[str, int]:
@@ -137,7 +137,7 @@ def make_running(task: Any, book: Any, task_id: str, then: Any) -> None:
 
     place = RowPlace(type(book), book.pk)
     with begun(task, task_id, 1), pytest.raises(KeyboardInterrupt):
-        attempts.run(task, place, lambda: then(task))
+        attempts.run(task, place, task_id, lambda: then(task))
 
 
 def break_off(task: Any) -> None:

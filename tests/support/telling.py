@@ -30,6 +30,12 @@ _SENDERS = {
     "app": "the app",
 }
 
+#: The levels of events that choose one.
+_CHOSEN = {
+    "task_buried": (logging.WARNING, logging.ERROR),
+    "pass_finished": (logging.WARNING,),
+}
+
 _HEAD = """\
 Events
 ======
@@ -76,8 +82,7 @@ def lines() -> dict[str, int]:
     """The lines that the log may have, by their first words; each with its highest level."""
     found: dict[str, int] = {}
     for one in events.DECLARED.values():
-        level = one.outlets.level
-        found[one.name] = max(one.outlets.levels) if callable(level) else level
+        found[one.name] = max(_levels_of(one))
     for _, _, called in _calls():
         of, _, method = ast.unparse(called.func).rpartition(".")
         text = next((one for one in called.args if isinstance(one, ast.Constant)), None)
@@ -86,6 +91,10 @@ def lines() -> dict[str, int]:
             name = str(text.value).partition(" ")[0]
             found[name] = max(found.get(name, 0), level)
     return found
+
+
+def _levels_of(event: events.Event[Any]) -> tuple[int, ...]:
+    return _CHOSEN[event.name] if callable(event.level) else (event.level,)
 
 
 def page() -> str:
@@ -117,13 +126,14 @@ def _within(node: ast.AST, function: str = "") -> Iterator[tuple[str, ast.AST]]:
 
 
 def _row(one: events.Event[Any]) -> str:
-    to = one.outlets
-    levels = to.levels or (to.level,)
-    level = " or ".join(logging.getLevelName(each).lower() for each in levels if each)
-    signal = f"{_code(to.signal)}; sender: {_SENDERS[to.sender]}" if to.signal else ""
-    celery_event = _code(to.celery_event, IN_CELERY_EVENT)
-    if to.celery_kind:
-        celery_event = f"``{to.celery_kind}``: {celery_event}"
+    level = " or ".join(logging.getLevelName(each).lower() for each in _levels_of(one) if each)
+    signal, celery_event = "", ""
+    if one.signal is not None:
+        signal = f"{_code(one.of_signal)}; sender: {_SENDERS[one.sender]}"
+    if one.celery_kind:
+        celery_event = _code(one.of_celery_event, IN_CELERY_EVENT)
+        if one.celery_kind != one.name.replace("_", "-"):
+            celery_event = f"``{one.celery_kind}``: {celery_event}"
     return _as_row(
         [
             f"``{one.name}``",
@@ -131,7 +141,7 @@ def _row(one: events.Event[Any]) -> str:
             _code(one.fields, IN_LOG) if level else "",
             signal,
             celery_event,
-            _code(to.note, IN_LOG),
+            _code(one.of_note, IN_LOG) if one.is_noted else "",
             " ".join(one.when.split()),
         ]
     )

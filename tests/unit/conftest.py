@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from celery_reliable import events
 
 
 @pytest.fixture(autouse=True)
-def _no_notes() -> Iterator[None]:
+def _no_notes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Note in no ledger what is told."""
-    before = events.set_keeper(None)
-    yield
-    events.set_keeper(before)
+    monkeypatch.setattr(events.Event, "_note", lambda *_: None)
 
 
 @pytest.fixture

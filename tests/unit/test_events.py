@@ -37,14 +37,16 @@ def test_the_signals_are_those_that_are_declared() -> None:
     assert wanted == {one.name for one in made.values()}
 
 
-def test_an_idle_pass_is_a_signal_and_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_idle_pass_is_a_signal_and_nothing_else(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     heard, noted = [], []
 
     def hear(sender: Any, report: SweepReport, **_: Any) -> None:
         heard.append((sender, report))
 
     app = _App()
-    events.set_keeper(lambda app, name, about: noted.append(about))
+    monkeypatch.setattr(events.Event, "_note", lambda _, app, about: noted.append(about))
     signals.pass_finished.connect(hear)
     try:
         for report in (SweepReport(looked_at=2), SweepReport(lost=1, duration_seconds=0.01)):
@@ -68,7 +70,14 @@ def test_an_event_that_cannot_be_sent_is_logged(caplog: pytest.LogCaptureFixture
             app=_App(), name="work", task_id="x", attempt=1, losses=2, cause=Cause.CHILD_LOST,
             worker="w",
         )  # fmt: skip
-    facts = {"attempt": 1, "losses": 2, "cause": "child_lost", "is_counted": True, "owner": "w"}
+    facts = {
+        "attempt": 1,
+        "losses": 2,
+        "cause": "child_lost",
+        "is_counted": True,
+        "owner": "w",
+        "exception": "",
+    }
     assert sent == [("task-lost", {"uuid": "x", "name": "work", **facts})]
     counted = "attempt=1 losses=2 is_counted=True cause=child_lost worker=w exception="
     assert caplog.messages == [

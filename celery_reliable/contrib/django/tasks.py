@@ -27,6 +27,4 @@ def rows(
     """
     from celery_reliable.contrib.django.rows import look_after_rows
 
-    return look_after_rows(
-        self.app, older_than_seconds=older_than_seconds, task_ids=task_ids
-    ).as_dict()
+    return look_after_rows(self.app, older_than_seconds=older_than_seconds, task_ids=task_ids)

@@ -37,24 +37,25 @@ def redis_database(url: str, folder: Path) -> Iterator[str]:
     used.  With pytest-xdist each process has the database after that of the one before.  Raises
     NoRedis.
     """
-    if url:
-        mine = _of_this_process(url)
-        why = _why_not(mine)
-        if why:
-            raise NoRedis(f"reliable_redis_url is {url}, which cannot be used: {why}. {_HOW}")
-        yield from _emptied(mine)
-        return
-    given = os.environ.get("REDIS_URL", "")
-    binary = redis_program()
-    if given and not _why_not(_of_this_process(given)):
-        yield from _emptied(_of_this_process(given))
-    elif binary is not None:
-        yield from _server(binary, folder)
-    elif given:
-        why = _why_not(_of_this_process(given))
-        raise NoRedis(f"The environment's REDIS_URL cannot be used: {why}. {_HOW}")
+    given = url or os.environ.get("REDIS_URL", "")
+    mine, program = _of_this_process(given), redis_program()
+    why = _why_not(mine) if given else "it is not set"
+    if given and not why:
+        try:
+            yield mine
+        finally:
+            client = connect(mine).client()
+            client.flushdb()
+            client.close()
+    elif url:
+        raise NoRedis(f"reliable_redis_url is {url}, which cannot be used: {why}. {_HOW}")
+    elif program is not None:
+        yield from _server(program, folder)
     else:
-        raise NoRedis(f"reliable_ledger needs a real Redis, and there is none. {_HOW}")
+        raise NoRedis(
+            "reliable_ledger needs a real Redis, and there is none. The environment's REDIS_URL "
+            f"cannot be used: {why}. {_HOW}"
+        )
 
 
 def _of_this_process(url: str) -> str:
@@ -76,15 +77,6 @@ def _why_not(url: str) -> str:
     except Exception as exc:
         return str(exc)
     return f"it has {keys} keys, which are not ours to delete" if keys else ""
-
-
-def _emptied(url: str) -> Iterator[str]:
-    try:
-        yield url
-    finally:
-        client = connect(url).client()
-        client.flushdb()
-        client.close()
 
 
 def redis_program() -> str | None:

@@ -1,15 +1,16 @@
-"""A ledger of one test, and what a test does to those who use it."""
+"""A ledger of one test, and what a test does to those who use it: real workers, which it kills."""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable
-from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from celery import Celery
 from celery.result import EagerResult
@@ -17,8 +18,7 @@ from celery.utils import uuid
 
 from celery_reliable.app import reliable_of
 from celery_reliable.compat.app import forget_servers
-from celery_reliable.contrib.testing.held import Held, Moment
-from celery_reliable.contrib.testing.own_workers import OwnWorkers
+from celery_reliable.exceptions import ConfigurationError
 from celery_reliable.ledger import connect
 from celery_reliable.model import SweepReport
 from celery_reliable.operations import DeadLetters, Desk, TaskInFull
@@ -28,9 +28,12 @@ from celery_reliable.settings import ReliableConfig
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["PrivateLedger"]
+__all__ = ["WORKER_VARIABLE", "PrivateLedger"]
 
 T = TypeVar("T")
+
+#: Of the environment: what a worker of a test is told, as JSON.
+WORKER_VARIABLE = "CELERY_RELIABLE_TEST_WORKER"
 
 #: Nobody wants to wait for a lease; and what became of each task can be asked.
 _QUICK: dict[str, Any] = {
@@ -43,6 +46,7 @@ _QUICK: dict[str, Any] = {
     "CACHE": None,
 }
 _LOOK_SECONDS = 0.02
+_LOG_LINES = 30
 
 
 class PrivateLedger:
@@ -59,7 +63,8 @@ class PrivateLedger:
         self.app = app
         self.url = url
         self._folder = folder
-        self._workers = OwnWorkers(folder, app_path)
+        self._app_path = app_path
+        self._started: list[subprocess.Popen[bytes]] = []
         self._before: dict[str, Any] = {}
         config = reliable_of(app).config
         own = {name: getattr(config, name.lower()) for name in ReliableConfig.names()}
@@ -82,12 +87,18 @@ class PrivateLedger:
         self._before = dict(self.app.conf.changes)
         self.app.conf.update(self._conf)
         self._forget()
+        #: All that an operator sees and does.
+        self.desk = Desk(self.app)
+        self.dead_letters = DeadLetters(self.app)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._workers.end()
-        if "desk" in self.__dict__:
-            self.desk.close()
+        for worker in self._started:
+            # Once it is reaped, its id may be another process's.
+            if worker.poll() is None:
+                os.killpg(worker.pid, signal.SIGKILL)
+                worker.wait()
+        self.desk.close()
         self._forget()
         self.app.conf.changes.clear()
         self.app.conf.changes.update(self._before)
@@ -99,28 +110,43 @@ class PrivateLedger:
         reliable_of(self.app).forget()
         forget_servers(self.app)
 
-    @cached_property
-    def desk(self) -> Desk:
-        """All that an operator sees and does."""
-        return Desk(self.app)
-
-    @cached_property
-    def dead_letters(self) -> DeadLetters:
-        """The dead letters."""
-        return DeadLetters(self.app)
-
     def start_worker(self) -> subprocess.Popen[bytes]:
         """Start a real worker of the app, with one pool process; it is ended with the test.
 
-        It imports the app by its path, so that tasks which a test defines are not there.
+        It imports the app by its path, so that tasks which a test defines are not there.  Raises
+        ConfigurationError without the path.
         """
-        return self._workers.start(self._conf)
+        if not self._app_path:
+            raise ConfigurationError(
+                "A worker is a process of its own, and has to be told where the app is: say "
+                "`reliable_app = proj.celery:app` in pytest's configuration."
+            )
+        number = len(self._started)
+        told = {
+            "app": self._app_path,
+            "conf": self._conf,
+            "databases": _databases(),
+            "folder": str(self._folder),
+            "name": f"test{number}@localhost",
+            "paths": [path or str(Path.cwd()) for path in sys.path],
+        }
+        with self._log_of(number).open("wb") as output:
+            worker = subprocess.Popen(
+                [sys.executable, "-m", "celery_reliable.contrib.testing.worker"],
+                env={**os.environ, WORKER_VARIABLE: json.dumps(told)},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        self._started.append(worker)
+        return worker
 
     def kill_worker(
         self,
         call: Any,
         *,
-        when: Moment = "begins",
+        when: Literal["begins", "ended"] = "begins",
         child: bool = False,
         timeout_seconds: float = 60.0,
     ) -> Any:
@@ -137,20 +163,22 @@ class PrivateLedger:
         """
         signature = call if hasattr(call, "set") else call.s()
         task_id = uuid()
-        held = Held(self._folder, task_id, when)
-        held.ask()
+        # The process that comes to this moment removes the file, and kills.
+        asked = self._folder / f"{task_id}.{when}"
+        asked.write_text("child" if child else "worker")
         result = signature.apply_async(task_id=task_id)
         self._some_worker()
-        pid, parent = self._wait(
-            held.process, timeout_seconds, f"{result.id} to come to where it is killed"
+        running = [one for one in self._started if one.poll() is None]
+
+        def is_killed() -> bool:
+            has_ended = any(one.poll() is not None for one in running)
+            return not asked.exists() and (child or has_ended)
+
+        self._wait(
+            lambda: is_killed() or None,
+            timeout_seconds,
+            f"{result.id} to come to where it is killed",
         )
-        # The next attempt is not to stop, and this one must not go on.
-        os.kill(pid, signal.SIGSTOP)
-        held.let_go()
-        if child:
-            os.kill(pid, signal.SIGKILL)
-        else:
-            self._workers.kill(parent)
         return result
 
     def lapse_lease(self, nodename: str = "") -> list[str]:
@@ -227,7 +255,12 @@ class PrivateLedger:
 
     def _some_worker(self) -> None:
         """Start a worker if none lives."""
-        if not self._workers.has_one_that_runs() and not self._workers.is_another_alive(self.desk):
+        if any(one.poll() is None for one in self._started):
+            return
+        # Those that were killed have a lease for some time yet.
+        killed = {one.pid for one in self._started}
+        views = self.desk.workers.all(with_broker=False)
+        if not any(one.state == "alive" and one.pid not in killed for one in views):
             self.start_worker()
 
     def _wait(
@@ -238,8 +271,36 @@ class PrivateLedger:
             found = look()
             if found is not None:
                 return found
-            if self._workers.has_failed():
+            if self._started and self._started[-1].poll() not in (None, -signal.SIGKILL):
                 break
             time.sleep(_LOOK_SECONDS)
         why = self.desk.tasks.get(task_id).why.sentence if task_id else ""
-        raise AssertionError(f"waited in vain for {what}. {why}\n{self._workers.log()}")
+        raise AssertionError(f"waited in vain for {what}. {why}\n{self._log()}")
+
+    def _log_of(self, number: int) -> Path:
+        return self._folder / f"worker-{number}.log"
+
+    def _log(self) -> str:
+        """The end of what the last worker wrote."""
+        path = self._log_of(len(self._started) - 1)
+        lines = path.read_text(errors="replace").splitlines() if self._started else []
+        return "\n".join(["The end of the log of the last worker:", *lines[-_LOG_LINES:]])
+
+
+def _databases() -> dict[str, str]:
+    """Return the names of this process's databases where it is one of Django, whose tests have
+    databases of their own.  Raises ConfigurationError for one that another process cannot see.
+    """
+    settings = sys.modules.get("django.conf")
+    if settings is None or not settings.settings.configured:
+        return {}
+    from django.db import connections
+
+    found = {one.alias: str(one.settings_dict["NAME"]) for one in connections.all()}
+    hidden = [alias for alias, name in found.items() if ":memory:" in name or "mode=memory" in name]
+    if hidden:
+        raise ConfigurationError(
+            f"The database {hidden[0]!r} of the tests is in the memory of this process, where a "
+            'worker cannot see it. Give it a file: DATABASES["default"]["TEST"] = {"NAME": ...}.'
+        )
+    return found

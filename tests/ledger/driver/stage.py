@@ -7,6 +7,7 @@ import multiprocessing.util
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 from kombu import pools
 from kombu.utils.uuid import uuid as kombu_uuid
@@ -70,15 +71,16 @@ class Stage:
         self.is_taught = True
         clients = (str(one.client_id()) for one in self.brokers.values())
         self._own_ids = {asking.id, there.id, *clients}
-
-    def __enter__(self) -> Self:
         # Notes are for people, and nobody in these worlds reads them: each would be one more turn
         # of whoever tells of something.
-        self._kept_by = events.set_keeper(None)
+        self._no_notes = patch.object(events.Event, "_note")
+
+    def __enter__(self) -> Self:
+        self._no_notes.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        events.set_keeper(self._kept_by)
+        self._no_notes.stop()
         self._server.kill()
 
     def _put_scripts_on_a_clock(self) -> None:

@@ -10,12 +10,10 @@ from django.urls import NoReverseMatch, reverse
 from django.utils.html import format_html
 
 from celery_reliable.contrib.django.permissions import may
-from celery_reliable.contrib.django.rows.model import TaskStatus, not_seen_for
+from celery_reliable.contrib.django.rows.model import missed
 from celery_reliable.operations import Right
 
 __all__ = ["TaskRowAdmin", "UnpublishedFilter"]
-
-_LATE_SECONDS = 60.0
 
 _PAGE = "admin:celery_reliable_deadletter_task"
 
@@ -34,10 +32,7 @@ class UnpublishedFilter(admin.SimpleListFilter):
 
     def queryset(self, request: HttpRequest, queryset: Any) -> Any:
         """Return the rows that are meant."""
-        if self.value() != "late":
-            return queryset
-        late = not_seen_for(_LATE_SECONDS)
-        return queryset.filter(late, task_status=TaskStatus.WAITING, task_attempt=0)
+        return queryset.filter(missed(60.0)) if self.value() == "late" else queryset
 
 
 class TaskRowAdmin(admin.ModelAdmin):

@@ -1,26 +1,33 @@
-"""One attempt of a task with a row: it takes the row, runs the body, and writes what came of it."""
+"""One attempt of a task with a row: it takes the row, runs the body, and writes what came of it.
+
+Each write is a compare-and-set on ``task_writer``, so that a late attempt writes nothing.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Any
 
 from celery.exceptions import Ignore, Reject, Retry
 from celery.utils import uuid
 from django.db import Error as DatabaseError
 from django.db import transaction
+from django.db.models.functions import Now
+from django.utils import timezone
 
 from celery_reliable.app import reliable_of
 from celery_reliable.context import is_current, running
-from celery_reliable.contrib.django.rows.model import TaskStatus
-from celery_reliable.contrib.django.rows.places import Begun, Belongs, Done, RowPlace
+from celery_reliable.contrib.django.rows.model import TASK_FIELDS, TaskStatus
+from celery_reliable.contrib.django.rows.places import RowPlace, as_json
 from celery_reliable.exceptions import ConfigurationError, RowTaken, one_line
 from celery_reliable.log import logger
 
 __all__ = ["Effect", "RowAttempt", "current", "run"]
+
+#: How often a row may change between a look and the write that goes by it.
+_MOST_LOOKS = 10
 
 
 class Effect:
@@ -30,8 +37,7 @@ class Effect:
         result: None, or what the first attempt's block set; JSON.
     """
 
-    def __init__(self, name: str, done: dict[str, Any] | None) -> None:
-        self.name = name
+    def __init__(self, done: dict[str, Any] | None) -> None:
         self.result: Any = None if done is None else done.get("result")
         self._is_first = done is None
         self.was_asked = False
@@ -43,24 +49,40 @@ class Effect:
         return self._is_first
 
 
-@dataclass
 class RowAttempt:
-    """An attempt that has its row."""
+    """An attempt that has its row, which was read as it was taken."""
 
-    task: Any
-    task_id: str
-    attempt: int
-    place: RowPlace
-    row: Any
-    writer: int
-    #: Its effect is committed, with all transactions around it, and with it the task's success.
-    is_done: bool = False
-    #: A block has ended the task, and a transaction around it may have been rolled back since.
-    has_ended: bool = False
+    def __init__(self, task: Any, place: RowPlace, row: Any) -> None:
+        self.task, self.place, self.row = task, place, row
+        self.task_id, self._writer = row.task_id, row.task_writer
+        #: Its effect is committed, with all transactions around it, and with it the task's success.
+        self._is_done = False
+
+    def _mine(self) -> Any:
+        """The row as a query, while this attempt may write it."""
+        return self.place.rows().filter(task_writer=self._writer)
+
+    def hold(self) -> None:
+        """Lock the row until the transaction ends.  Raises RowTaken."""
+        # An update and no SELECT FOR UPDATE: SQLite has none, and refuses at once a transaction
+        # that began by reading.  It changes nothing: the task may have ended by now.
+        if not self._mine().update(task_writer=self._writer):
+            raise self.place.taken()
 
     def write(self, **values: Any) -> None:
-        """Write columns of the user's, and set them on `row`.  Raises RowTaken."""
-        self.place.write(self.writer, **values)
+        """Write columns of the user's, and set them on `row`.  Raises RowTaken, and ValueError for
+        a column of the task.
+        """
+        own = sorted(TASK_FIELDS.intersection(values))
+        if own:
+            raise ValueError(f"{', '.join(own)}: written by celery_reliable alone.")
+        place = self.place
+        if place.owner is not place.model:
+            with transaction.atomic(using=place.using):
+                self.hold()
+                place.all_rows(place.model).filter(pk=place.pk).update(**values)
+        elif not self._mine().update(**values):
+            raise place.taken()
         for name, value in values.items():
             if not hasattr(value, "resolve_expression"):
                 setattr(self.row, name, value)
@@ -68,34 +90,29 @@ class RowAttempt:
     @contextmanager
     def effect(self) -> Iterator[Effect]:
         """The transaction that ends the task.  Raises RowTaken."""
-        self._refuse_second(self.is_done)
-        effect = Effect("", None)
         with transaction.atomic(using=self.place.using):
-            self.place.hold(self.writer)
+            self.hold()
             # The row tells, as its status is rolled back with what is around the block.
-            self._refuse_second(self.has_ended and self.place.has_succeeded())
+            if self._mine().filter(task_status=TaskStatus.SUCCEEDED).exists():
+                raise ConfigurationError(
+                    f"Task {self.task.name} has two effects without a name. Such an effect ends "
+                    "the task, so there is one at most: name them, with self.effect('charge')."
+                )
+            effect = Effect(None)
             yield effect
-            self.place.end(self.writer, TaskStatus.SUCCEEDED, result=effect.result)
+            self._end(TaskStatus.SUCCEEDED, result=effect.result)
             # A transaction around the block may still be rolled back.
-            transaction.on_commit(self._is_committed, using=self.place.using)
-            self.has_ended = True
+            transaction.on_commit(self._committed, using=self.place.using)
 
-    def _refuse_second(self, is_second: bool) -> None:
-        if is_second:
-            raise ConfigurationError(
-                f"Task {self.task.name} has two effects without a name. Such an effect ends the "
-                "task, so there is one at most: name them, with self.effect('charge')."
-            )
-
-    def _is_committed(self) -> None:
-        self.is_done = True
+    def _committed(self) -> None:
+        self._is_done = True
 
     @contextmanager
     def named_effect(self, name: str) -> Iterator[Effect]:
         """The transaction of one step.  Raises RowTaken."""
         with transaction.atomic(using=self.place.using):
-            self.place.hold(self.writer)
-            effect = Effect(name, self.place.effects().get(name))
+            self.hold()
+            effect = Effect(self._effects().get(name))
             yield effect
             if not effect.was_asked:
                 raise ConfigurationError(
@@ -105,29 +122,39 @@ class RowAttempt:
                 )
             if effect.is_first:
                 # Read again: the block may have noted effects of its own.
-                effects = self.place.effects()
-                effects[name] = {"attempt": self.attempt, "result": effect.result}
-                self.place.note_effects(self.writer, effects)
+                done = {"attempt": self.row.task_attempt, "result": effect.result}
+                self._mine().update(task_effects={**self._effects(), name: done})
 
-    def hold(self) -> None:
-        """Lock the row in this transaction.  Raises RowTaken."""
-        self.place.hold(self.writer)
+    def _effects(self) -> dict[str, Any]:
+        """Return the named effects that are committed, or of this transaction."""
+        return dict(self.place.rows().values_list("task_effects", flat=True).get())
+
+    def _end(self, status: str, *, result: Any = None, error: str = "") -> bool:
+        """Note an outcome; False when the row is another's."""
+        rows = self._mine()
+        if status != TaskStatus.SUCCEEDED:
+            # What was committed as done stays so, whatever the body did after it.
+            rows = rows.filter(task_status=TaskStatus.RUNNING)
+        # A body that returns nothing leaves the result of its effect.
+        results = {} if result is None else {"task_result": as_json(result)}
+        ended = {"task_seen_at": None, "task_ended_at": Now(), "task_error": error}
+        return bool(rows.update(task_status=status, **ended, **results))
 
     def finish(self, value: Any) -> bool:
         """Note the success; False when the row is another's by now."""
-        if self.is_done and value is None:
+        if self._is_done and value is None:
             return True
-        is_written = self.place.end(self.writer, TaskStatus.SUCCEEDED, result=value)
-        return is_written or self.is_done
+        return self._end(TaskStatus.SUCCEEDED, result=value) or self._is_done
 
     def give_up(self, error: BaseException) -> None:
         """Note what an attempt came to that ended with an exception."""
         try:
-            status = _status_after(self.task, error)
+            status = _status_after(error)
             if status == TaskStatus.WAITING:
-                self.place.wait_on(self.writer)
+                rows = self._mine().filter(task_status=TaskStatus.RUNNING)
+                rows.update(task_status=status, task_seen_at=Now())
             else:
-                self.place.end(self.writer, status, error=one_line(error))
+                self._end(status, error=one_line(error))
         except DatabaseError as exc:
             # What the body raised says more.  The row is seen to from the ledger.
             logger.warning(
@@ -139,81 +166,92 @@ class RowAttempt:
 current: ContextVar[RowAttempt | None] = ContextVar("celery_reliable_row", default=None)
 
 
-def run(task: Any, place: RowPlace, body: Callable[[], Any]) -> Any:
-    """Run the body of a task with its row.
+def run(task: Any, place: RowPlace, task_id: str | None, body: Callable[[], Any]) -> Any:
+    """Run the body of a task with its row.  *task_id*: None of a task that is called directly.
 
     Returns what it returns; what an earlier attempt returned that has succeeded; or, without
     running it, ``{"skipped": id}`` where the row is another's: that task's id.
     """
-    outer = current.get()
-    if outer is not None and outer.place == place and outer.task.name == task.name:
-        # A `run` that calls its base's.
-        return body()
-    begun = _begin(task, place)
-    if isinstance(begun, Done):
-        return begun.result
-    if isinstance(begun, Belongs):
-        return _skipped(task, begun.task_id)
-    token = current.set(begun)
-    begun.row.task_hold = begun.hold
     try:
-        value = body()
-        return value if begun.finish(value) else _skipped(task, place.read().task_id)
+        row = _begin(task, place, task_id)
+        if row.task_status == TaskStatus.SUCCEEDED:
+            return row.task_result
+        attempt = RowAttempt(task, place, row)
+        token = current.set(attempt)
+        row.task_hold = attempt.hold
+        try:
+            value = body()
+            if not attempt.finish(value):
+                raise place.taken()
+        except RowTaken:
+            raise
+        except Exception as exc:
+            attempt.give_up(exc)
+            raise
+        finally:
+            row.task_hold = None
+            current.reset(token)
     except RowTaken as exc:
-        return _skipped(task, exc.holder or "")
-    except Exception as exc:
-        begun.give_up(exc)
-        raise
-    finally:
-        begun.row.task_hold = None
-        current.reset(token)
+        holder = exc.holder or ""
+        logger.info("row_taken name=%s id=%s holder=%s", task.name, task_id or "", holder)
+        return {"skipped": holder}
+    return value
 
 
-def _begin(task: Any, place: RowPlace) -> RowAttempt | Done | Belongs:
-    request = task.request
+def _begin(task: Any, place: RowPlace, task_id: str | None) -> Any:
+    """Take the row for an attempt, and return it; as it is, if an earlier attempt has succeeded.
+
+    Raises RowTaken, and the model's DoesNotExist.
+    """
     live = running.get()
-    if live is not None and live.claim.task_id != request.id:
+    if live is not None and live.claim.task_id != task_id:
         # Called by the body of another task.
         live = None
-    task_id = request.id
-    if live is None and (request.is_eager or request.called_directly):
+    if live is None and (task_id is None or task.request.is_eager):
         # Nobody has published it, or whoever did waits for it here.
-        task_id = place.ask(task.name, task_id or uuid(), is_new=task_id is None, keeps=False)
+        is_new = task_id is None
+        task_id = place.ask(task.name, task_id or uuid(), is_new=is_new, keeps=False)
     attempt, losses = (live.claim.attempt, live.claim.losses) if live is not None else (1, 0)
-    begun = place.begin(
-        task.name,
-        task_id,
-        attempt=attempt,
-        losses=losses,
-        is_current=lambda: live is None or is_current(reliable_of(task.app).ledger, live),
-    )
-    if not isinstance(begun, Begun):
-        return begun
-    return RowAttempt(task, task_id, attempt, place, begun.row, begun.writer)
+    for _ in range(_MOST_LOOKS):
+        row = place.read()
+        is_same = row.task_id == task_id
+        if is_same and row.task_status == TaskStatus.SUCCEEDED:
+            return row
+        if not is_same and row.has_open_task:
+            break
+        # Attempts of an earlier task with the same id may have any number: then the row cannot tell
+        # which of two is the later one, and the ledger is asked, after the row was read.
+        is_next = is_same and row.task_attempt < attempt and row.task_published_ms == 0
+        if not is_next and live is not None and not is_current(reliable_of(task.app).ledger, live):
+            break
+        values = {
+            "task_status": TaskStatus.RUNNING,
+            "task_name": task.name,
+            "task_id": task_id,
+            "task_attempt": attempt,
+            "task_losses": losses,
+            "task_published_ms": row.task_published_ms if is_same else 0,
+            "task_writer": row.task_writer + 1,
+            "task_ended_at": None,
+            "task_result": None,
+            "task_error": "",
+            "task_effects": row.task_effects if is_same else {},
+        }
+        # The status too: an effect ends the task without another writer.
+        rows = place.rows().filter(task_writer=row.task_writer, task_status=row.task_status)
+        if rows.update(task_started_at=Now(), task_seen_at=Now(), **values):
+            for name, value in values.items():
+                setattr(row, name, value)
+            row.task_started_at = row.task_seen_at = timezone.now()
+            return row
+    raise place.taken()
 
 
-def _skipped(task: Any, holder: str) -> dict[str, str]:
-    logger.info("row_taken name=%s id=%s holder=%s", task.name, str(task.request.id or ""), holder)
-    return {"skipped": holder}
-
-
-def _status_after(task: Any, error: BaseException) -> str:
+def _status_after(error: BaseException) -> str:
     live = running.get()
-    # A canvas that replaced the task has its id.
-    is_replaced = isinstance(error, Ignore) and live is not None and live.is_replaced
-    status = TaskStatus.FAILED
-    if isinstance(error, Retry) or is_replaced or _is_retried(task, error):
-        status = TaskStatus.WAITING
-    elif isinstance(error, Reject):
-        status = TaskStatus.WAITING if error.requeue else TaskStatus.DEAD
-    return status
-
-
-def _is_retried(task: Any, error: BaseException) -> bool:
-    """Whether Celery's ``autoretry_for``, which stands around the body, retries for an error."""
-    retried = tuple(getattr(task, "autoretry_for", ()) or ())
-    spared = tuple(getattr(task, "dont_autoretry_for", ()) or ())
-    if not retried or not isinstance(error, retried) or isinstance(error, (*spared, Ignore)):
-        return False
-    limit = (getattr(task, "retry_kwargs", None) or {}).get("max_retries", task.max_retries)
-    return limit is None or (task.request.retries or 0) < limit
+    # It was taken, has published its retry, or a canvas has its id.
+    if live is not None and (live.is_closed or live.is_replaced) and isinstance(error, Ignore):
+        return TaskStatus.WAITING
+    if isinstance(error, Reject):
+        return TaskStatus.WAITING if error.requeue else TaskStatus.DEAD
+    return TaskStatus.WAITING if isinstance(error, Retry) else TaskStatus.FAILED

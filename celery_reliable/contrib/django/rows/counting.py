@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any
 
 from django.db import DatabaseError, connections, transaction
-from django.db.models import BooleanField, Count, ExpressionWrapper, Q
+from django.db.models import BooleanField, ExpressionWrapper
 
 from celery_reliable.contrib.django.rows.model import OPEN, TaskStatus, not_seen_for
 from celery_reliable.contrib.django.rows.places import RowPlace
@@ -26,7 +27,8 @@ def open_rows() -> list[OpenRows]:
     for place in row_places():
         with _connected(place.using):
             try:
-                with _undone(place.using):
+                # In a transaction of somebody's, a query that fails does not end that.
+                with transaction.atomic(using=place.using):
                     found.append(_counted(place))
             except DatabaseError:
                 # Before the first migration there are no rows.
@@ -42,23 +44,18 @@ def _open(place: RowPlace) -> Any:
 
 
 def _counted(place: RowPlace) -> OpenRows:
-    unseen = not_seen_for(UNSEEN_SECONDS)
-    counts = _open(place)[:MOST_ROWS].aggregate(
-        waiting=Count("pk", filter=Q(task_status=TaskStatus.WAITING)),
-        running=Count("pk", filter=Q(task_status=TaskStatus.RUNNING)),
-        unseen=Count("pk", filter=unseen),
-    )
-    names: set[str] = set()
-    if counts["unseen"]:
-        # The same rows: by a filter the database would read all that are unseen.
-        marked = _open(place).annotate(is_unseen=ExpressionWrapper(unseen, BooleanField()))
-        found = marked.values_list("task_name", "is_unseen")[:MOST_ROWS]
-        names = {name for name, is_unseen in found if is_unseen}
+    is_unseen = ExpressionWrapper(not_seen_for(UNSEEN_SECONDS), BooleanField())
+    columns = _open(place).annotate(is_unseen=is_unseen).values_list
+    rows = list(columns("task_status", "task_name", "is_unseen")[:MOST_ROWS])
+    counts = Counter(status for status, _, _ in rows)
+    unseen = [name for _, name, is_unseen in rows if is_unseen]
     return OpenRows(
         model=place.model._meta.label,
-        unseen_tasks=sorted(names),
-        is_all=counts["waiting"] + counts["running"] < MOST_ROWS,
-        **counts,
+        waiting=counts[TaskStatus.WAITING],
+        running=counts[TaskStatus.RUNNING],
+        unseen=len(unseen),
+        unseen_tasks=sorted(set(unseen)),
+        is_all=len(rows) < MOST_ROWS,
     )
 
 
@@ -77,9 +74,3 @@ def _connected(using: str) -> Iterator[None]:
     finally:
         if is_ours:
             connection.close()
-
-
-def _undone(using: str) -> Any:
-    """Let a query that fails in somebody's transaction not end that."""
-    is_inside = connections[using].in_atomic_block
-    return transaction.atomic(using=using) if is_inside else nullcontext()

@@ -10,7 +10,15 @@ from django.core.serializers.json import DjangoJSONEncoder
 from django.db import models, transaction
 from django.db.models.functions import Now
 
-__all__ = ["OPEN", "TASK_FIELDS", "TaskRow", "TaskRowQuerySet", "TaskStatus", "not_seen_for"]
+__all__ = [
+    "OPEN",
+    "TASK_FIELDS",
+    "TaskRow",
+    "TaskRowQuerySet",
+    "TaskStatus",
+    "missed",
+    "not_seen_for",
+]
 
 
 class TaskStatus(models.TextChoices):
@@ -44,9 +52,7 @@ class TaskRowQuerySet(models.QuerySet):
         Their publisher may have been killed between its commit and its publication, or their task
         waits behind others.  `look_after_rows` asks the ledger which, and publishes the former.
         """
-        return self.filter(
-            not_seen_for(older_than_seconds), task_status=TaskStatus.WAITING, task_attempt=0
-        )
+        return self.filter(missed(older_than_seconds))
 
     def task_counts(self, *, older_than_seconds: float = 60.0) -> dict[str, int]:
         """Return how many rows there are of each status of their task, but for none, and under
@@ -54,15 +60,12 @@ class TaskRowQuerySet(models.QuerySet):
 
         One query; it reads all rows that have, or had, a task.
         """
-        missed = not_seen_for(older_than_seconds) & models.Q(
-            task_status=TaskStatus.WAITING, task_attempt=0
-        )
         asked = {
             f"n_{status}": models.Count("pk", filter=models.Q(task_status=status))
             for status in filter(None, TaskStatus.values)
         }
         found = self.exclude(task_status=TaskStatus.NONE).aggregate(
-            n_unpublished=models.Count("pk", filter=missed), **asked
+            n_unpublished=models.Count("pk", filter=missed(older_than_seconds)), **asked
         )
         return {name.removeprefix("n_"): count for name, count in sorted(found.items())}
 
@@ -72,6 +75,11 @@ def not_seen_for(seconds: float) -> models.Q:
     # By the database's clock alone.  A time in the future was written before it stepped back.
     while_ = timedelta(seconds=seconds)
     return models.Q(task_seen_at__lt=Now() - while_) | models.Q(task_seen_at__gt=Now() + while_)
+
+
+def missed(seconds: float) -> models.Q:
+    """Return what finds rows of `TaskRowQuerySet.unpublished`."""
+    return not_seen_for(seconds) & models.Q(task_status=TaskStatus.WAITING, task_attempt=0)
 
 
 class TaskRow(models.Model):

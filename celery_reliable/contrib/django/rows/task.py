@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 
-from celery import Celery, current_task
+from celery import Celery
 from celery.utils import uuid
 from django.apps import apps
 from django.db import Error as DatabaseError
@@ -24,7 +23,7 @@ from celery_reliable.contrib.django.rows.places import RowPlace
 from celery_reliable.exceptions import ConfigurationError, ReliableError, TaskExists
 from celery_reliable.log import logger
 from celery_reliable.message import looks_used_once
-from celery_reliable.options import REFUSE, refuse, resolve_object_id
+from celery_reliable.options import REFUSE, refuse, resolve_object_id, signature_of_run
 from celery_reliable.publishing import is_member
 from celery_reliable.task import ReliableTask
 
@@ -67,7 +66,7 @@ class RowTask(ReliableTask):
         bound: Celery = super().bind(app)
         if cls.name:
             refuse(_problems(cls))
-            cls._row_signature = _signature_of(cls)
+            cls._row_signature = signature_of_run(cls)
             cls.row_id = cls.row_id or next(iter(cls._row_signature.parameters), None)
         return bound
 
@@ -202,38 +201,13 @@ class RowTask(ReliableTask):
         """Return where the row with this key is."""
         return RowPlace(_model_of(type(self)), pk)
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        # First, so that it is inside of what the base puts around the body.
-        body = cls.__dict__.get("run")
-        if body is not None:
-            cls.run = _with_row(cls, body)
-        super().__init_subclass__(**kwargs)
-
-
-def _with_row(cls: Any, body: Any) -> Any:
-    """Return a ``run`` that takes the row, and writes what came of it."""
-    is_static = isinstance(body, staticmethod)
-    function: Callable[..., Any] = body.__func__ if is_static else body
-
-    @functools.wraps(function)
-    def with_row(*args: Any, **kwargs: Any) -> Any:
-        task, own = (_running_task(cls), args) if is_static else (args[0], args[1:])
-        return run(task, task.row_place(own, kwargs), partial(function, *args, **kwargs))
-
-    return staticmethod(with_row) if is_static else with_row
-
-
-def _running_task(cls: Any) -> Any:
-    task = current_task._get_current_object() if current_task else None
-    return task if isinstance(task, cls) else cls.app.tasks[cls.name]
-
-
-def _signature_of(cls: Any) -> inspect.Signature:
-    run = inspect.getattr_static(cls, "run")
-    signature = inspect.signature(cls.run)
-    if isinstance(run, staticmethod):
-        return signature
-    return signature.replace(parameters=[*signature.parameters.values()][1:])
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the body with the row: around Celery's ``autoretry_for``, as Celery calls it."""
+        place, request, outer = self.row_place(args, kwargs), self.request, current.get()
+        is_own_call = outer is not None and outer.task_id == request.id
+        if request.called_directly or is_own_call:
+            return run(self, place, None, partial(super().__call__, *args, **kwargs))
+        return run(self, place, request.id, partial(self.run, *args, **kwargs))
 
 
 def _model_of(cls: Any) -> Any:
@@ -271,26 +245,22 @@ def _problems(cls: Any) -> list[str]:
 
 
 def _of_model(cls: Any) -> Iterator[str]:
-    given = cls.row_model
-    found: Any = given
-    said = ""
-    if isinstance(given, str) and given:
-        # A worker makes its tasks when the models are there.
-        if not apps.models_ready:
-            return
-        try:
-            found = _model_of(cls)
-        except (LookupError, ValueError) as exc:
-            said = f" ({exc})"
+    found, said = cls.row_model, ""
+    try:
+        if isinstance(found, str):
+            # A worker makes its tasks when the models are there.
+            found = apps.get_model(found) if apps.models_ready else TaskRow
+    except (LookupError, ValueError) as exc:
+        said = f" ({exc})"
     if not (isinstance(found, type) and issubclass(found, TaskRow)):
         yield (
-            f"row_model={given!r} of task {cls.name} is not a model that is derived from TaskRow"
-            f"{said}. Give it as 'app.Model', or the class."
+            f"row_model={cls.row_model!r} of task {cls.name} is not a model that is derived from "
+            f"TaskRow{said}. Give it as 'app.Model', or the class."
         )
 
 
 def _of_arguments(cls: Any) -> Iterator[str]:
-    parameters = _signature_of(cls).parameters
+    parameters = signature_of_run(cls).parameters
     row_id = cls.row_id or next(iter(parameters), None)
     if row_id not in parameters:
         yield (
