@@ -109,14 +109,11 @@ def bring_all_back(client: redis.Redis, prefix: str, lists: Iterable[str]) -> in
     """
     begins = f"{prefix}{INBOX_PREFIX}".encode()
     try:
-        keys = list(client.scan_iter(match=_escaped(begins) + b"*", count=1000))
+        pattern = re.sub(rb"([\\*?\[\]])", rb"\\\1", begins) + b"*"
+        keys = list(client.scan_iter(match=pattern, count=1000))
     except redis.exceptions.NoPermissionError:
         keys = [begins + one.encode() for one in lists]
     return sum(bring_back(client, key, key.removeprefix(begins)) for key in keys)
-
-
-def _escaped(text: bytes) -> bytes:
-    return re.sub(rb"([\\*?\[\]])", rb"\\\1", text)
 
 
 def _is_error(reply: Any) -> bool:

@@ -124,7 +124,9 @@ def amqp_of(app: Celery) -> AMQP:
     amqp = AMQP(app)
 
     def prepare() -> bool:
-        may_get = app.autofinalize and may_yet_get(app, _is_base_of_ours)
+        may_get = app.autofinalize and may_yet_get(
+            app, lambda base: bool(getattr(base, "is_reliable", False))
+        )
         if not may_get and not app.finalized:
             return True
         # An app is called finalized as soon as a thread begins to make its tasks: this waits.
@@ -133,10 +135,6 @@ def amqp_of(app: Celery) -> AMQP:
 
     ask_before_sending(amqp, prepare)
     return amqp
-
-
-def _is_base_of_ours(base: Any) -> bool:
-    return bool(getattr(base, "is_reliable", False))
 
 
 def install_everywhere() -> None:
