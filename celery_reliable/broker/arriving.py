@@ -57,7 +57,13 @@ class Came(NamedTuple):
 
 @dataclass(frozen=True)
 class Inbox:
-    """Of one list.  Keys are whole."""
+    """Of one list: all workers that wait for a queue share its inbox.  Keys are whole.
+
+    BRPOP hands a message to a connection: a worker that dies before it has filed it leaves it
+    nowhere.  BLMOVE moves the message into the inbox instead.  The call that files it is sent
+    along, and Redis runs it even if the client is gone by then.  So a message is in its queue, in
+    the inbox, or filed.  What a server that died has left in the inbox is taken by the next wait.
+    """
 
     list_key: str
     key: str
@@ -189,11 +195,6 @@ class Arriving(ConsumingChannel):
             # It is not allowed, or not known: then nobody waits there either.
             self._can_bring_back = False
 
-    @property
-    def awaits_arrival(self) -> bool:
-        """Whether such a wait was begun, and has not ended."""
-        return self._awaited is not None
-
     def note_lost_wait(self) -> None:
         """Tell the worker of a wait whose connection is gone: it may have taken a message.
 
@@ -281,7 +282,7 @@ class Arriving(ConsumingChannel):
         a worker that leaves reads nothing while its tasks run to their end.
         """
         self._is_closing = True
-        if self.awaits_arrival:
+        if self._awaited is not None:
             self.end_waiting()
 
     def end_waiting(self) -> None:

@@ -101,7 +101,7 @@ class Channel(Arriving):
         """File the message that came, take what else can be begun, and deliver all of it."""
         if not self.reliable_unacked:
             return super().end_of_wait(**options)
-        if self.awaits_arrival:
+        if self._awaited is not None:
             return self.end_of_arrival()
         try:
             popped = self.read_popped(**options)

@@ -198,9 +198,9 @@ def _recording(app: Celery, send: Callable[..., Any]) -> Callable[..., Any]:
             # What its worker would refuse is refused here.
             check_limits(message.headers.get("timelimit"))
             _give_text_id(message)
-        if_exists = take_if_exists(name, options, is_known=task is not None and is_reliable(task))
+        if_exists = take_if_exists(name, options, is_known=is_reliable(task))
         # A message of protocol 1 has no headers to stamp; it gets its record when it is claimed.
-        if task is None or not is_reliable(task) or not message.headers.get("id"):
+        if not is_reliable(task) or not message.headers.get("id"):
             return send(producer, name, message, **options)
         reliable = reliable_of(app)
         if reliable.is_unprotected:
