@@ -59,7 +59,7 @@ class WorkerProcess:
         self._watched = mmap.mmap(-1, 1)
         self._told = mmap.mmap(-1, _VERSION.size)
         #: As this process knows them, and the version for which it asked.
-        self._orders, self._asked_for = NO_ORDERS, 0
+        self.orders, self._asked_for = NO_ORDERS, 0
         #: What the server's clock said, and when that was by `clock.now`.
         self._server_ms, self._server_at = 0, clock.now()
         #: Tokens of deliveries that were given back after they had been handed to a pool which
@@ -79,18 +79,13 @@ class WorkerProcess:
 
     def obey(self, orders: Orders) -> None:
         """Take note of the orders that there are now; the children ask for them, too."""
-        self._orders, self._asked_for = orders, orders.version
+        self.orders, self._asked_for = orders, orders.version
         self.heard_time(orders.now_ms)
         self._told[: _VERSION.size] = _VERSION.pack(orders.version)
 
     def heard_time(self, now_ms: int) -> None:
         """Note what the server's clock said just now."""
         self._server_ms, self._server_at = now_ms, clock.now()
-
-    @property
-    def orders(self) -> Orders:
-        """The orders as the main process knows them."""
-        return self._orders
 
     @property
     def told_version(self) -> int:
@@ -103,14 +98,14 @@ class WorkerProcess:
         """
         version = self.told_version
         if version != self._asked_for:
-            self._orders, self._asked_for = read(), version
-        return self._orders
+            self.orders, self._asked_for = read(), version
+        return self.orders
 
     def order_against(self, queue: str) -> Order | None:
         """Return the order for which this worker begins nothing of a queue; None if there is none.
         For the main process.
         """
-        orders = self._orders
+        orders = self.orders
         if not orders.all:
             return None
         return orders.of_queue(queue, self.nodename, self.server_ms)

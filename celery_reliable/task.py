@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from celery import Celery
@@ -121,35 +120,28 @@ def _counts_losses(request: Any) -> bool:
     """Whether the Request of a task, a class or its import path, is derived from ours."""
     if request == _REQUEST:
         return True
+    from celery_reliable.worker import ReliableRequest
+
     try:
         found = symbol_by_name(request)
     except (ImportError, AttributeError, ValueError):
         return False
-    if not isinstance(found, type):
-        return False
-    from celery_reliable.worker import ReliableRequest
-
-    return issubclass(found, ReliableRequest)
+    return isinstance(found, type) and issubclass(found, ReliableRequest)
 
 
-class _Shown:
+class _Shown(property):
     """A property that a user may assign to: after `self.attempt = ...` the instance has that value.
 
     All executions in a process share one instance of a task, so the package reads none of these.
     """
 
-    def __init__(self, getter: Callable[[Any], Any]) -> None:
-        self._getter = getter
-        self.__doc__ = getter.__doc__
-
     def __set_name__(self, owner: Any, name: str) -> None:
         self._name = name
 
     def __get__(self, task: Any, owner: Any = None) -> Any:
-        if task is None:
-            return self
-        own = task.__dict__
-        return own[self._name] if self._name in own else self._getter(task)
+        if task is not None and self._name in task.__dict__:
+            return task.__dict__[self._name]
+        return super().__get__(task, owner)
 
     def __set__(self, task: Any, value: Any) -> None:
         task.__dict__[self._name] = value

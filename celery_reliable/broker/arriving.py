@@ -57,7 +57,13 @@ class Came(NamedTuple):
 
 @dataclass(frozen=True)
 class Inbox:
-    """Of one list.  Keys are whole."""
+    """Of one list: all workers that wait for a queue share its inbox.  Keys are whole.
+
+    BRPOP hands a message to a connection: a worker that dies before it has filed it leaves it
+    nowhere.  BLMOVE moves the message into the inbox instead.  The call that files it is sent
+    along, and Redis runs it even if the client is gone by then.  So a message is in its queue, in
+    the inbox, or filed.  What a server that died has left in the inbox is taken by the next wait.
+    """
 
     list_key: str
     key: str
@@ -109,14 +115,11 @@ def bring_all_back(client: redis.Redis, prefix: str, lists: Iterable[str]) -> in
     """
     begins = f"{prefix}{INBOX_PREFIX}".encode()
     try:
-        keys = list(client.scan_iter(match=_escaped(begins) + b"*", count=1000))
+        pattern = re.sub(rb"([\\*?\[\]])", rb"\\\1", begins) + b"*"
+        keys = list(client.scan_iter(match=pattern, count=1000))
     except redis.exceptions.NoPermissionError:
         keys = [begins + one.encode() for one in lists]
     return sum(bring_back(client, key, key.removeprefix(begins)) for key in keys)
-
-
-def _escaped(text: bytes) -> bytes:
-    return re.sub(rb"([\\*?\[\]])", rb"\\\1", text)
 
 
 def _is_error(reply: Any) -> bool:
@@ -194,11 +197,6 @@ class Arriving(ConsumingChannel):
         except redis.ResponseError:
             # It is not allowed, or not known: then nobody waits there either.
             self._can_bring_back = False
-
-    @property
-    def awaits_arrival(self) -> bool:
-        """Whether such a wait was begun, and has not ended."""
-        return self._awaited is not None
 
     def note_lost_wait(self) -> None:
         """Tell the worker of a wait whose connection is gone: it may have taken a message.
@@ -287,7 +285,7 @@ class Arriving(ConsumingChannel):
         a worker that leaves reads nothing while its tasks run to their end.
         """
         self._is_closing = True
-        if self.awaits_arrival:
+        if self._awaited is not None:
             self.end_waiting()
 
     def end_waiting(self) -> None:

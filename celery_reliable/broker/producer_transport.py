@@ -4,8 +4,8 @@ message also puts it into its list.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Any
 
@@ -17,6 +17,7 @@ from celery_reliable.broker.channel import ConnectedChannel
 from celery_reliable.broker.unacked import script
 from celery_reliable.compat.kombu import PuttingChannel, expires_after_ms, list_key, priority_of
 from celery_reliable.redis_io import is_of_full_server
+from celery_reliable.scoped import scoped
 
 __all__ = [
     "SendingSentinelTransport",
@@ -33,29 +34,19 @@ _again: ContextVar[str] = ContextVar("celery_reliable_sending_again", default=""
 _sending: ContextVar[Send | None] = ContextVar("celery_reliable_sending", default=None)
 
 
-@contextmanager
-def sending_with(send: Send) -> Iterator[None]:
+def sending_with(send: Send) -> AbstractContextManager[None]:
     """Let *send* put what is published inside into its list, instead of the sending transport.
 
     It returns False for a message that is not its own, which the transport then puts there.
     """
-    token = _sending.set(send)
-    try:
-        yield
-    finally:
-        _sending.reset(token)
+    return scoped(_sending, send)
 
 
-@contextmanager
-def sending_again(*, is_first: bool) -> Iterator[None]:
+def sending_again(*, is_first: bool) -> AbstractContextManager[None]:
     """Let what is published inside, and is recorded, go to its list also on a full server, if the
     sending transport puts it there; *is_first*: in front of what waits in the list.
     """
-    token = _again.set("RPUSH" if is_first else "LPUSH")
-    try:
-        yield
-    finally:
-        _again.reset(token)
+    return scoped(_again, "RPUSH" if is_first else "LPUSH")
 
 
 class SendingChannel(PuttingChannel, ConnectedChannel):

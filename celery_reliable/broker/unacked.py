@@ -120,9 +120,8 @@ UNACKED_PREFIX = "unacked:"
 #: to search all keys.
 UNACKED_LIST_PREFIX = "celery-reliable.unacked:"
 
-#: So many messages are read in one step, or fewer, if they have so many bytes together.
-_READ_AT_ONCE = 500
-_READ_BYTES = 4 * 1024 * 1024
+#: So many messages are read in one step: they may be large.
+_READ_AT_ONCE = 50
 
 
 class Unacked:
@@ -185,28 +184,13 @@ class Unacked:
         return entry_of(tag, value) if value is not None else None
 
     def each_entry(self) -> Iterator[Entry]:
-        """Yield all entries, whole; only some megabytes of them are in memory at a time."""
+        """Yield all entries, whole; only some of them are in memory at a time."""
         tags: list[Any] = self.client.hkeys(self.key)
         for start in range(0, len(tags), _READ_AT_ONCE):
-            for group in self._groups(tags[start : start + _READ_AT_ONCE]):
-                for tag, value in zip(group, self.client.hmget(self.key, group), strict=True):
-                    if value is not None:
-                        yield entry_of(bytes_to_str(tag), value)
-
-    def _groups(self, tags: list[Any]) -> Iterator[list[Any]]:
-        """Yield *tags* in groups of up to `_READ_BYTES`; a larger message is a group by itself."""
-        pipe = self.client.pipeline(transaction=False)
-        for tag in tags:
-            pipe.hstrlen(self.key, tag)
-        group: list[Any] = []
-        n_bytes = 0
-        for tag, length in zip(tags, pipe.execute(), strict=True):
-            if group and n_bytes + length > _READ_BYTES:
-                yield group
-                group, n_bytes = [], 0
-            group.append(tag)
-            n_bytes += length
-        yield group
+            some = tags[start : start + _READ_AT_ONCE]
+            for tag, value in zip(some, self.client.hmget(self.key, some), strict=True):
+                if value is not None:
+                    yield entry_of(bytes_to_str(tag), value)
 
     def tags(self) -> set[str]:
         """Return the delivery tags of all entries."""

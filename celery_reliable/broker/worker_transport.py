@@ -43,33 +43,33 @@ class Channel(Arriving):
 
     def begin_to_wait(self, timeout: float | None) -> None:
         """Take what is in the queues; if they are empty, wait."""
+        if not self.reliable_unacked:
+            super().begin_to_wait(timeout)
+            return
+        worker = self.qos.unacked.worker
         self.note_lost_wait()
         if self._lets_begin:
             # To ask would wake the server, which takes a core from the process that begins.
             self._lets_begin = False
             return
-        if self.reliable_unacked:
-            if self.find_lost_arrivals():
-                return
-            self.qos.unacked.worker.hand_over()
-            self._leave_out()
-            if self._n_waiting:
-                self.qos.unacked.worker.work_off(self, self._n_waiting)
-        if self.reliable_unacked and time.monotonic() - self._looked_at > _LOOK_SECONDS:
+        if self.find_lost_arrivals():
+            return
+        worker.hand_over()
+        self._leave_out()
+        if self._n_waiting:
+            worker.work_off(self, self._n_waiting)
+        if time.monotonic() - self._looked_at > _LOOK_SECONDS:
             # Something may wait by now; a BRPOP would pop it before it can be filed.
             self._n_waiting = max(self._n_waiting, 1)
         if not self._take_what_is_there():
             # Celery asks again when some of what the worker holds has ended.
             return
-        if not self.reliable_unacked or (
-            self._may_take()[1] and not self.qos.unacked.worker.is_supplied()
-        ):
-            if self.reliable_unacked and self.await_arrival():
-                return
-            try:
-                super().begin_to_wait(timeout)
-            finally:
-                self._awaits_pop = self.is_waiting
+        if not self._may_take()[1] or worker.is_supplied() or self.await_arrival():
+            return
+        try:
+            super().begin_to_wait(timeout)
+        finally:
+            self._awaits_pop = self.is_waiting
 
     def _take_what_is_there(self) -> bool:
         """Take what waits in the queues, as long as more may be taken; return whether more may."""
@@ -101,7 +101,7 @@ class Channel(Arriving):
         """File the message that came, take what else can be begun, and deliver all of it."""
         if not self.reliable_unacked:
             return super().end_of_wait(**options)
-        if self.awaits_arrival:
+        if self._awaited is not None:
             return self.end_of_arrival()
         try:
             popped = self.read_popped(**options)

@@ -73,7 +73,7 @@ __all__ = [
 _POOL_PARTS: Final = {"prefork": Part.PREFORK, "gevent": Part.GEVENT}
 #: What kombu, unacked hashes and the sweeper do with each kind of key.
 _QUEUE: Final = ("BRPOP", "LINDEX", "LLEN", "LPUSH", "RPOP", "RPUSH")
-_UNACKED: Final = ("HDEL", "HEXISTS", "HGET", "HKEYS", "HLEN", "HMGET", "HSET", "HSTRLEN")
+_UNACKED: Final = ("HDEL", "HEXISTS", "HGET", "HKEYS", "HLEN", "HMGET", "HSET")
 _SET: Final = ("SADD", "SMEMBERS", "SREM")
 _RESULT: Final = ("GET", "PUBLISH", "SET", "SETEX")
 #: The end of a key that stands for all unacked hashes, or all tasks.

@@ -41,14 +41,10 @@ def patterns_of(value: Any) -> tuple[str, ...]:
     return (value,) if isinstance(value, str) else tuple(value)
 
 
-def _is_pattern(value: Any) -> bool:
-    return isinstance(value, str) and 0 < len(value) <= _LONGEST
-
-
 def _are_patterns(value: Any) -> bool:
     many = [value] if isinstance(value, str) else value
     is_list = isinstance(many, Sequence) and not isinstance(many, bytes) and bool(many)
-    return is_list and all(map(_is_pattern, many))
+    return is_list and all(isinstance(one, str) and 0 < len(one) <= _LONGEST for one in many)
 
 
 _PATTERNS = or_none(that(_are_patterns, "names of workers such as ('gpu-*', 'alpha@host')"))

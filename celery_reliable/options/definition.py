@@ -188,34 +188,46 @@ def _useless(cls: Any, base: Any) -> Iterator[tuple[str, str]]:
     """Yield each option that does nothing beside the others, or contradicts them."""
     has_object = inspect.getattr_static(cls, "object_id") is not None
     no_object = "of use without object_id, which says what the object is"
-    if not has_object and cls.unique != "running":
-        yield "unique", no_object
-    if not has_object and cls.once_for_seconds is not None:
-        yield "once_for_seconds", no_object
-    if is_per_object(cls.rate) and not has_object:
-        yield "rate", no_object
-    yield from _useless_places(cls, base, has_object=has_object)
-
-
-def _useless_places(cls: Any, base: Any, *, has_object: bool) -> Iterator[tuple[str, str]]:
-    at_most, waits = cls.at_most, cls.on_conflict == "wait"
-    is_queued = cls.unique == "queued"
-    if at_most is not None and _says_nothing_of("on_conflict", cls, base):
-        yield "at_most", "of use without on_conflict, which says what a task does without a place"
-    elif at_most is not None and at_most > 1 and is_queued:
-        yield "at_most", "of use with unique='queued', where a call is answered with one task"
-    elif at_most is not None and at_most > 1 and cls.once_for_seconds is not None:
-        yield "at_most", "of use with once_for_seconds: a success keeps only one of the places"
-    if waits and not has_object and at_most is None:
-        yield "on_conflict", "of use without object_id or at_most: there is nothing to wait for"
-    if waits and is_queued:
-        yield "on_conflict", "of use with unique='queued': the call returns the task that has it"
-    if cls.place == "queued" and not waits:
-        yield "place", "of use without on_conflict='wait': what finds no place waits for one"
-
-
-def _says_nothing_of(option: str, cls: Any, base: Any) -> bool:
-    return not any(option in owner.__dict__ for owner in cls.__mro__[: cls.__mro__.index(base)])
+    own = cls.__mro__[: cls.__mro__.index(base)]
+    has_places, waits = cls.at_most is not None, cls.on_conflict == "wait"
+    is_queued, is_kept = cls.unique == "queued", cls.once_for_seconds is not None
+    has_more = has_places and cls.at_most > 1
+    rules = (
+        ("unique", not has_object and is_queued, no_object),
+        ("once_for_seconds", not has_object and is_kept, no_object),
+        ("rate", not has_object and is_per_object(cls.rate), no_object),
+        (
+            "at_most",
+            has_places and not any("on_conflict" in owner.__dict__ for owner in own),
+            "of use without on_conflict, which says what a task does without a place",
+        ),
+        (
+            "at_most",
+            has_more and is_queued,
+            "of use with unique='queued', where a call is answered with one task",
+        ),
+        (
+            "at_most",
+            has_more and is_kept,
+            "of use with once_for_seconds: a success keeps only one of the places",
+        ),
+        (
+            "on_conflict",
+            waits and not has_object and not has_places,
+            "of use without object_id or at_most: there is nothing to wait for",
+        ),
+        (
+            "on_conflict",
+            waits and is_queued,
+            "of use with unique='queued': the call returns the task that has it",
+        ),
+        (
+            "place",
+            cls.place == "queued" and not waits,
+            "of use without on_conflict='wait': what finds no place waits for one",
+        ),
+    )
+    return ((option, why) for option, is_useless, why in rules if is_useless)
 
 
 def _taken_names(cls: Any) -> Iterator[tuple[str, str]]:

@@ -124,7 +124,9 @@ def amqp_of(app: Celery) -> AMQP:
     amqp = AMQP(app)
 
     def prepare() -> bool:
-        may_get = app.autofinalize and may_yet_get(app, _is_base_of_ours)
+        may_get = app.autofinalize and may_yet_get(
+            app, lambda base: bool(getattr(base, "is_reliable", False))
+        )
         if not may_get and not app.finalized:
             return True
         # An app is called finalized as soon as a thread begins to make its tasks: this waits.
@@ -133,10 +135,6 @@ def amqp_of(app: Celery) -> AMQP:
 
     ask_before_sending(amqp, prepare)
     return amqp
-
-
-def _is_base_of_ours(base: Any) -> bool:
-    return bool(getattr(base, "is_reliable", False))
 
 
 def install_everywhere() -> None:
@@ -200,9 +198,9 @@ def _recording(app: Celery, send: Callable[..., Any]) -> Callable[..., Any]:
             # What its worker would refuse is refused here.
             check_limits(message.headers.get("timelimit"))
             _give_text_id(message)
-        if_exists = take_if_exists(name, options, is_known=task is not None and is_reliable(task))
+        if_exists = take_if_exists(name, options, is_known=is_reliable(task))
         # A message of protocol 1 has no headers to stamp; it gets its record when it is claimed.
-        if task is None or not is_reliable(task) or not message.headers.get("id"):
+        if not is_reliable(task) or not message.headers.get("id"):
             return send(producer, name, message, **options)
         reliable = reliable_of(app)
         if reliable.is_unprotected:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
@@ -37,6 +37,7 @@ from celery_reliable.publishing.errors import (
     retry_seconds,
 )
 from celery_reliable.publishing.placement import place, rename
+from celery_reliable.scoped import scoped
 
 __all__ = ["PLACE", "Publication", "calling", "instead_of", "is_member"]
 
@@ -72,14 +73,9 @@ def is_member(options: Mapping[str, Any]) -> bool:
     return any(options.get(name) for name in _MEMBERSHIP)
 
 
-@contextmanager
-def calling(task_id: str, *, is_fresh: bool, is_unique: bool) -> Iterator[None]:
+def calling(task_id: str, *, is_fresh: bool, is_unique: bool) -> AbstractContextManager[None]:
     """Let what is published inside under *task_id* be this call's."""
-    token = _calling.set(Call(task_id, is_fresh, is_unique))
-    try:
-        yield
-    finally:
-        _calling.reset(token)
+    return scoped(_calling, Call(task_id, is_fresh, is_unique))
 
 
 def _call_of(task_id: str) -> Call | None:

@@ -61,11 +61,10 @@ def send_stored(
     task_id: str,
     answer: answers.Send,
     *,
-    again_in_ms: int,
     is_first: bool = False,
 ) -> bool:
     """Send what the ledger has said is to be sent.  False if that was not possible: then the next
-    pass tries again, in *again_in_ms*.  *is_first*: as `resend`.
+    pass tries again.  *is_first*: as `resend`.
     """
     try:
         envelope = Envelope.from_text(answer.message)
@@ -76,6 +75,7 @@ def send_stored(
     except Exception as exc:
         # Usually the broker is away.
         logger.warning("send_left_to_sweeper id=%s error=%s", task_id, exc)
+        again_in_ms = reliable_of(app).config.sweep_ms
         ledger.postpone(Due(task_id, answer.due_ms), due_in_ms=again_in_ms, is_unsent=True)
         return False
     return True
@@ -122,7 +122,7 @@ def step_up(app: Celery, ledger: Ledger, record: Record) -> PlaceAnswer:
             # A pass goes on with it.
             ledger.postpone(Due(record.task_id, answer.due_ms), due_in_ms=0, is_unsent=True)
         else:
-            send_stored(app, ledger, record.task_id, sent, again_in_ms=config.sweep_ms)
+            send_stored(app, ledger, record.task_id, sent)
     return answer
 
 

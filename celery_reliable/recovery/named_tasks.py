@@ -328,7 +328,6 @@ class Sending:
             self._ledger,
             due.task_id,
             answer,
-            again_in_ms=self._config.sweep_ms,
             # What was lost goes first once; a task that is lost again waits behind the others.
             is_first=record.is_limited or (record.is_unsent and record.losses == 1),
         )
@@ -342,18 +341,16 @@ class Sending:
         plain = [one for one in found if one[1].is_limited and not is_named(one[1].message)]
         told = self._ledger.resend_all([due for due, _ in plain], due_in_ms=self._config.queued_ms)
         # Each goes in front of the one before.
-        for (due, _), answer in reversed([*zip(plain, told, strict=True)]):
+        for (due, record), answer in reversed([*zip(plain, told, strict=True)]):
             if isinstance(answer, answers.Send):
                 send_stored(
                     self._app,
                     self._ledger,
                     due.task_id,
                     answer,
-                    again_in_ms=self._config.sweep_ms,
                     is_first=True,
                 )
-        held = [
-            one for one, answer in zip(plain, told, strict=True) if isinstance(answer, answers.Held)
-        ]
-        for due, record in [*held, *(one for one in found if one not in plain)]:
+            elif isinstance(answer, answers.Held):
+                self.send(due, record, SweepReport())
+        for due, record in (one for one in found if one not in plain):
             self.send(due, record, SweepReport())

@@ -8,8 +8,7 @@ A worker may be cut off with the command under way.  When that arrives its succe
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from typing import Any, NamedTuple
 
@@ -24,6 +23,7 @@ from celery_reliable.ledger import FOREVER, Ledger, answers
 from celery_reliable.log import logger
 from celery_reliable.model import DeadLetter, StoredResult
 from celery_reliable.results.stored import is_celerys_redis, results_server_of
+from celery_reliable.scoped import scoped
 
 __all__ = [
     "FencedBackend",
@@ -63,10 +63,9 @@ def is_on_ledger_server(app: Celery, backend: Any) -> bool:
     return server is not None and server == reliable_of(app).ledger.connector.server
 
 
-@contextmanager
 def stored_by_ledger(
     app: Celery, backend: Any, of: RunningAttempt | DeadLetter, *, is_outcome: bool = True
-) -> Iterator[None]:
+) -> AbstractContextManager[None]:
     """Let the ledger store what Celery stores inside of an attempt, or of a dead letter, where its
     server keeps results; elsewhere this does nothing.
 
@@ -74,13 +73,8 @@ def stored_by_ledger(
     discarded: what Celery does after it has stored a result is left out then.
     """
     if not is_on_ledger_server(app, backend):
-        yield
-        return
-    before = _storing.set(_Storing(app, of, is_outcome))
-    try:
-        yield
-    finally:
-        _storing.reset(before)
+        return nullcontext()
+    return scoped(_storing, _Storing(app, of, is_outcome))
 
 
 def store_state(task: Any, backend: Any, how: str, *args: Any, **kwargs: Any) -> Any:

@@ -41,9 +41,9 @@ _PASSES_IN_A_LEASE: Final = 4
 _PASSES_TO_RECOVER: Final = 3
 
 
-def _value(default: Any, rule: Rule) -> Any:
+def _value(default: Any, rule: Rule, *, is_secret: bool = False) -> Any:
     """Declare a setting."""
-    return field(default=default, metadata={"rule": rule})
+    return field(default=default, metadata={"rule": rule}, repr=not is_secret)
 
 
 _FLAG: Final = that(lambda value: isinstance(value, bool), "True or False")
@@ -75,7 +75,7 @@ class _InMs:
         return round(seconds * 1000)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReliableConfig:
     """The settings of one Celery app. Each field is a setting in lower case.
 
@@ -85,7 +85,7 @@ class ReliableConfig:
 
     #: URL of the ledger's Redis. Without it and without `CACHE` that is the broker's; where the
     #: broker is no Redis, one of the two must be given.
-    redis_url: str | None = _value(None, or_none(url, "None for the broker's"))
+    redis_url: str | None = _value(None, or_none(url, "None for the broker's"), is_secret=True)
     #: Instead of `REDIS_URL`: alias of a django-redis cache whose Redis holds the ledger. Beware:
     #: `cache.clear()` empties it.
     cache: str | None = _value(None, _ALIAS)
@@ -146,16 +146,10 @@ class ReliableConfig:
     fail_open: bool = _value(False, _FLAG)
 
     def __post_init__(self) -> None:
-        problems = [*self._value_problems()]
         # Comparing values that are no numbers would hide the problem behind a TypeError.
-        if not problems:
-            problems = [*_combination_problems(self)]
+        problems = [*self._value_problems()] or [*_combination_problems(self)]
         if problems:
             raise _configuration_error(problems)
-        for item in fields(self):
-            value = getattr(self, item.name)
-            if item.name.endswith("_seconds") and value is not None:
-                object.__setattr__(self, item.name, float(value))
 
     @classmethod
     def from_mapping(
@@ -170,20 +164,29 @@ class ReliableConfig:
         Raises:
             ConfigurationError: an unknown name, or values that cannot work. It names all of them.
         """
-        problems = [_flat_name(name) for name in flat]
+        problems = [
+            f"CELERY_RELIABLE_{name} (reliable_{name.lower()}) is set, and nothing reads it: the "
+            f"settings are in one dictionary. Write CELERY_RELIABLE = {{{name!r}: ...}} instead."
+            for name in flat
+        ]
         if mapping is None:
             mapping = {}
         if not isinstance(mapping, Mapping):
             # The settings are the user's, and untyped.
-            given = type(mapping).__name__  # type: ignore[unreachable]
-            raise _configuration_error([f"expected a dictionary of settings, got a {given}."])
+            kind = type(mapping).__name__  # type: ignore[unreachable]
+            raise _configuration_error([f"expected a dictionary of settings, got a {kind}."])
         names = {item.name.upper(): item.name for item in fields(cls)}
-        problems += [_unknown_name(name, names) for name in mapping if name not in names]
-        known: dict[str, Any] = {
+        known = f"The settings are {', '.join(names)}."
+        problems += [
+            f"there is no setting {name!r}. {did_you_mean(name, names) or known}"
+            for name in mapping
+            if name not in names
+        ]
+        given: dict[str, Any] = {
             names[name]: value for name, value in mapping.items() if name in names
         }
         try:
-            config = cls(**known)
+            config = cls(**given)
         except ConfigurationError as error:
             problems.extend(error.problems)
         if problems:
@@ -207,13 +210,6 @@ class ReliableConfig:
     queued_ms = _InMs("queued_seconds")
     eta_horizon_ms = _InMs("eta_horizon_seconds")
     dead_letter_ms = _InMs("dead_letter_seconds")
-
-    def __repr__(self) -> str:
-        values = ", ".join(
-            f"{item.name}={shown_value(item.name, getattr(self, item.name))}"
-            for item in fields(self)
-        )
-        return f"{type(self).__name__}({values})"
 
     def _value_problems(self) -> Iterator[str]:
         rules = {item.name: item.metadata["rule"] for item in fields(self)}
@@ -256,18 +252,6 @@ def _combination_problems(config: ReliableConfig) -> Iterator[str]:
             f"{sweep:g}: a parked task would be sent after its ETA. Set ETA_HORIZON_SECONDS "
             f"to at least {sweep:g}."
         )
-
-
-def _flat_name(name: str) -> str:
-    return (
-        f"CELERY_RELIABLE_{name} (reliable_{name.lower()}) is set, and nothing reads it: the "
-        f"settings are in one dictionary. Write CELERY_RELIABLE = {{{name!r}: ...}} instead."
-    )
-
-
-def _unknown_name(name: object, names: Collection[str]) -> str:
-    way_out = did_you_mean(name, names) or f"The settings are {', '.join(names)}."
-    return f"there is no setting {name!r}. {way_out}"
 
 
 def _configuration_error(problems: list[str]) -> ConfigurationError:

@@ -44,7 +44,6 @@ def test_every_setting_can_be_given():
 
     expected = {name.lower(): value for name, value in given.items()}
     assert dataclasses.asdict(config) == {**expected, "cache": None}
-    assert isinstance(config.lease_seconds, float)
 
 
 def test_an_unknown_name_suggests_the_near_one():

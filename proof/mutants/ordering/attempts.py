@@ -192,7 +192,7 @@ TABLE: Table = {
                 (),
             ),
         ],
-        "Publication._may_send": [
+        "Publication.record": [
             (
                 "an attempt that has published itself again is settled, too",
                 drop("if self.attempt is not None:"),
