@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from celery_reliable.leases import WorkerLease
-from celery_reliable.ledger import rows
 from celery_reliable.ledger.answers import (
     AnnounceAnswer,
     BlameAnswer,
@@ -277,10 +276,8 @@ class Cancellations(TransitionGroup):
         """
         key = encoded(self.keys.record(task_id))
         while True:
-            ((epoch, is_called_off),) = self._caller.read(
-                "find",
-                lambda client: rows.hmget_all(client, [key], ("epoch", "called_off")),
-                patience_seconds,
+            ((epoch, is_called_off),) = self._caller.read_all(
+                "find", [("HMGET", key, "epoch", "called_off")], patience_seconds
             )
             if is_called_off:
                 return Gone()

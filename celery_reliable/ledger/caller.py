@@ -277,6 +277,21 @@ class Caller:
         """Return what *run* reads with the client.  Raises what `call` raises."""
         return self._patiently(what, lambda: run(self.client), patience_seconds)[0]
 
+    def read_all(
+        self, what: str, commands: Sequence[tuple[Any, ...]], patience_seconds: float | None = None
+    ) -> list[Any]:
+        """Return the replies to *commands*, which only read, in one round trip; without any there
+        is none.  Raises what `call` raises.
+        """
+
+        def run(client: Any) -> list[Any]:
+            pipe = client.pipeline(transaction=False)
+            for command in commands:
+                pipe.execute_command(*command)
+            return list(pipe.execute())
+
+        return self.read(what, run, patience_seconds) if commands else []
+
     def _patiently(
         self,
         operation: str,

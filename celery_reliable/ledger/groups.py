@@ -209,30 +209,23 @@ class Groups(Part):
 
     def _position(self, name: str) -> tuple[int, bytes]:
         """Return the server's time in ms, and where a look ended."""
-        key = self._keys.groups
-        time, text = self._caller.read(
-            "position",
-            lambda client: client.pipeline(transaction=False).time().hget(key, name).execute(),
+        time, text = self._caller.read_all(
+            "position", [("TIME",), ("HGET", self._keys.groups, name)]
         )
         return ms_of(time), text or b""
 
     def _sizes(self) -> tuple[int, int]:
         """Return how many dead letters there are, and how many the index has."""
-        dead, index = self._keys.dead, self._keys.grouped
-        letters, grouped = self._caller.read(
-            "sizes",
-            lambda client: client.pipeline(transaction=False).zcard(dead).zcard(index).execute(),
+        letters, grouped = self._caller.read_all(
+            "sizes", [("ZCARD", self._keys.dead), ("ZCARD", self._keys.grouped)]
         )
         return letters, grouped
 
     def _members_of(self, entries: Sequence[tuple[bytes, int]]) -> dict[bytes, str]:
         """Return what stands in the index for letters, each with what its group has in common."""
-        if not entries:
-            return {}
         prefix = encoded(self._keys.record(""))
-        found = self._caller.read(
-            "groups of letters",
-            lambda client: rows.hmget_all(client, [prefix + id_ for id_, _ in entries], _FIELDS),
+        found = self._caller.read_all(
+            "groups of letters", [("HMGET", prefix + id_, *_FIELDS) for id_, _ in entries]
         )
         groups = [_group_in(row) for row in found]
         return {
@@ -254,23 +247,23 @@ class Groups(Part):
 
     def counts(self, *, since_ms: int = 0) -> list[GroupOfLetters]:
         """Return the groups, the largest first, of thousands not all; and what came *since_ms*."""
-
-        def read(client: Any) -> tuple[list[Group], list[Any]]:
-            named = client.hscan_iter(self._keys.groups, count=1000)
-            groups = [group for _, text in named if (group := _group_of(text)) is not None]
-            pipe = client.pipeline(transaction=False)
-            pipe.zcard(self._keys.grouped)
-            # A hash that grows while it is read may tell twice of one.
-            groups = list(dict.fromkeys(groups))[:_MOST_GROUPS]
-            for group in groups:
-                low, high = f"[{group.id} ", f"({group.id}!"
-                pipe.zlexcount(self._keys.grouped, low, high)
-                pipe.zrange(self._keys.grouped, low, high, bylex=True, offset=0, num=1)
-                pipe.zrange(self._keys.grouped, high, low, bylex=True, desc=True, offset=0, num=1)
-                pipe.zlexcount(self._keys.grouped, f"{low}{max(0, since_ms):015d}", high)
-            return groups, pipe.execute()
-
-        groups, (grouped, *found) = self._caller.read("groups", read)
+        texts = self._caller.read(
+            "groups", lambda client: [*client.hscan_iter(self._keys.groups, count=1000)]
+        )
+        named = [group for _, text in texts if (group := _group_of(text)) is not None]
+        # A hash that grows while it is read may tell twice of one.
+        groups, key = list(dict.fromkeys(named))[:_MOST_GROUPS], self._keys.grouped
+        commands: list[tuple[Any, ...]] = []
+        for group in groups:
+            low, high = f"[{group.id} ", f"({group.id}!"
+            one = ("LIMIT", 0, 1)
+            commands += [
+                ("ZLEXCOUNT", key, low, high),
+                ("ZRANGE", key, low, high, "BYLEX", *one),
+                ("ZRANGE", key, high, low, "BYLEX", "REV", *one),
+                ("ZLEXCOUNT", key, f"{low}{max(0, since_ms):015d}", high),
+            ]
+        grouped, *found = self._caller.read_all("groups", [("ZCARD", key), *commands])
         told = _counted(groups, found)
         if sum(one.count for one in told) < grouped and len(told) < _MOST_GROUPS:
             # A group's name is missing: it is written with each of its letters.

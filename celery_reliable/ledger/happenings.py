@@ -12,7 +12,7 @@ from typing import Any
 from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
 from celery_reliable.ledger.answers import AuditAnswer, NoteAnswer
 from celery_reliable.ledger.caller import Part, ms_of, text_of
-from celery_reliable.ledger.transitions import Transition, encoded
+from celery_reliable.ledger.transitions import Transition
 
 __all__ = [
     "Audits",
@@ -107,15 +107,8 @@ class Happenings(Part):
         """Return the server's time in ms, and what was counted in each of the last *count* minutes,
         the one that runs now at the end.
         """
-
-        def read(client: Any) -> tuple[tuple[int, int], dict[bytes, bytes]]:
-            pipe = client.pipeline(transaction=False)
-            pipe.time()
-            pipe.hgetall(encoded(self._keys.minutes))
-            told = pipe.execute()
-            return told[0], told[1]
-
-        time, raw = self._caller.read("minutes", read)
+        raw: dict[bytes, bytes]
+        time, raw = self._caller.read_all("minutes", [("TIME",), ("HGETALL", self._keys.minutes)])
         now_ms = ms_of(time)
         last = now_ms // _MINUTE_MS
         found: list[dict[str, int]] = [{} for _ in range(count)]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -126,55 +127,37 @@ class Indexes(TransitionGroup):
         """Return how many records there are at which somebody must look, and the ids of at most
         *most* of them, evenly from the first to the last.
         """
-
-        def read(client: Any) -> tuple[int, list[Any]]:
-            total = int(client.zcard(self.keys.due))
-            if total <= most:
-                return total, client.zrange(self.keys.due, 0, -1)[:most]
-            pipe = client.pipeline(transaction=False)
-            for index in range(most):
-                rank = index * (total - 1) // max(most - 1, 1)
-                pipe.zrange(self.keys.due, rank, rank)
-            return total, [one for found in pipe.execute() for one in found]
-
-        total, found = self._caller.read("sample", read)
-        return total, [text_of(task_id) for task_id in dict.fromkeys(found)]
+        total, due = self.numbers().due, self.keys.due
+        ranks = [index * (total - 1) // max(most - 1, 1) for index in range(most)]
+        if total <= most:
+            ranks = list(range(total))
+        found = self._caller.read_all("sample", [("ZRANGE", due, rank, rank) for rank in ranks])
+        ids = dict.fromkeys(task_id for some in found for task_id in some)
+        return total, [text_of(task_id) for task_id in ids]
 
     def numbers(self) -> Numbers:
         """Return how many records there are."""
-
-        def read(client: Any) -> list[Any]:
-            pipe = client.pipeline(transaction=False)
-            pipe.time()
-            pipe.zcard(self.keys.due)
-            pipe.zcard(self.keys.dead)
-            return list(pipe.execute())
-
-        time, due, dead = self._caller.read("numbers", read)
-        return Numbers(ms_of(time), int(due), int(dead))
+        time, due, dead = self._caller.read_all(
+            "numbers", [("TIME",), ("ZCARD", self.keys.due), ("ZCARD", self.keys.dead)]
+        )
+        return Numbers(ms_of(time), due, dead)
 
     def worker_looks(self) -> list[WorkerLook]:
         """Return all registered workers with what they run, dead ones that are not yet forgotten
         included, by name.
         """
-
-        def read(client: Any) -> tuple[list[tuple[bytes, float]], list[Any]]:
-            found = client.zrange(self.keys.workers, 0, -1, withscores=True)
-            pipe = client.pipeline(transaction=False)
-            for raw, _ in found:
-                worker = raw.decode()
-                pipe.hmget(self.keys.worker(worker), _WORKER_FIELDS)
-                pipe.hgetall(self.keys.claims(worker))
-            return found, pipe.execute() if found else []
-
-        found, read_rows = self._caller.read("workers", read)
-        looks = [
-            _worker_look(raw.decode(), int(until_ms), row, claims)
-            for (raw, until_ms), row, claims in zip(
-                found, read_rows[::2], read_rows[1::2], strict=True
-            )
-        ]
-        return sorted(looks, key=lambda one: one.lease.worker)
+        found = self._caller.read(
+            "workers", lambda client: client.zrange(self.keys.workers, 0, -1, withscores=True)
+        )
+        until_ms = {raw.decode(): int(score) for raw, score in found}
+        workers = sorted(until_ms)
+        read = self._caller.read_all(
+            "workers",
+            [("HMGET", self.keys.worker(one), *_WORKER_FIELDS) for one in workers]
+            + [("HGETALL", self.keys.claims(one)) for one in workers],
+        )
+        each = zip(workers, read[: len(workers)], read[len(workers) :], strict=True)
+        return [_worker_look(one, until_ms[one], row, claims) for one, row, claims in each]
 
 
 def _worker_look(
@@ -183,11 +166,6 @@ def _worker_look(
     n_fields = len(rows.LEASE_FIELDS)
     lease = rows.lease(worker, until_ms, row[:n_fields])
     registered_ms, declared_ms, lease_ms, suspect, suspect_claim, doing, beat_ms = row[n_fields:]
-    claims = {}
-    for key, value in raw_claims.items():
-        attempt, pid, token = value.decode().split(" ", 2)
-        task_id = text_of(key)
-        claims[task_id] = (Claim(task_id, int(attempt), worker, token), int(pid))
     # The note stays when the suspect has ended.
     runs_suspect = suspect is not None and raw_claims.get(suspect) == suspect_claim
     return WorkerLook(
@@ -198,7 +176,7 @@ def _worker_look(
         suspect=text_of(suspect) if suspect and runs_suspect else "",
         doing=json.loads(doing) if doing else {},
         beat_ms=int(beat_ms or 0),
-        claims=claims,
+        claims=rows.claims(worker, raw_claims),
     )
 
 
@@ -240,36 +218,28 @@ class ObjectLooks(TransitionGroup):
 
         A holder whose record is gone keeps nobody out, but while something of it is being stopped.
         """
-        if not object_keys:
-            return []
-
-        def read(client: Any) -> list[Any]:
-            pipe = client.pipeline(transaction=False)
-            for object_key in object_keys:
-                pipe.get(encoded(self.keys.lock(object_key)))
-                pipe.pttl(encoded(self.keys.lock(object_key)))
-            return list(pipe.execute())
-
-        found = self._caller.read("holders", read)
+        locks = [encoded(self.keys.lock(object_key)) for object_key in object_keys]
+        found = self._caller.read_all(
+            "holders", [(command, lock) for lock in locks for command in ("GET", "PTTL")]
+        )
         return [_held(value, ttl) for value, ttl in zip(found[::2], found[1::2], strict=True)]
 
     def object_look(self, object_key: str, *, places: int, most_in_line: int) -> ObjectLook:
         """Return who has which of the first *places* of an object, and at most *most_in_line* of
         those that stand in its line, in one round trip.
         """
-        named = slots(object_key, places)
-
-        def read(client: Any) -> list[Any]:
-            pipe = client.pipeline(transaction=False)
-            for slot in named:
-                pipe.get(encoded(self.keys.lock(slot)))
-            # Of several places none is kept.
-            pipe.pttl(encoded(self.keys.lock(object_key)))
-            pipe.zcard(encoded(self.keys.waiting(object_key)))
-            pipe.zrange(encoded(self.keys.waiting(object_key)), 0, most_in_line - 1)
-            return list(pipe.execute())
-
-        *values, ttl, in_line, line = self._caller.read("object", read)
+        locks = [encoded(self.keys.lock(slot)) for slot in slots(object_key, places)]
+        waiting = encoded(self.keys.waiting(object_key))
+        *values, ttl, in_line, line = self._caller.read_all(
+            "object",
+            [
+                *(("GET", lock) for lock in locks),
+                # Of several places none is kept.
+                ("PTTL", locks[0]),
+                ("ZCARD", waiting),
+                ("ZRANGE", waiting, 0, most_in_line - 1),
+            ],
+        )
         held = [(place, _held(value, ttl)) for place, value in enumerate(values, 1)]
         return ObjectLook(
             tuple((place, one) for place, one in held if one is not None),
@@ -279,20 +249,14 @@ class ObjectLooks(TransitionGroup):
 
     def places_taken(self, objects: Mapping[str, int]) -> dict[str, int]:
         """Return how many places of each object are taken; *objects*: how many each has."""
-
-        def read(client: Any) -> list[list[Any]]:
-            pipe = client.pipeline(transaction=False)
-            for object_key, places in objects.items():
-                for slot in slots(object_key, places):
-                    pipe.get(encoded(self.keys.lock(slot)))
-            values = iter(pipe.execute())
-            return [[next(values) for _ in range(places)] for places in objects.values()]
-
-        found = self._caller.read("places", read) if objects else []
-        return {
-            object_key: sum(value is not None for value in values)
-            for object_key, values in zip(objects, found, strict=True)
-        }
+        named = [(one, slot) for one, places in objects.items() for slot in slots(one, places)]
+        values = self._caller.read_all(
+            "places", [("GET", encoded(self.keys.lock(slot))) for _, slot in named]
+        )
+        taken = Counter(
+            one for (one, _), value in zip(named, values, strict=True) if value is not None
+        )
+        return {object_key: taken[object_key] for object_key in objects}
 
     def line_of(
         self, object_key: str, places: int, task_id: str

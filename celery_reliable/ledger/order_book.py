@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable
-from typing import Any
 
 from celery_reliable.ledger.answers import OrderAnswer, ResumeAnswer, StopAnswer
 from celery_reliable.ledger.answers.workers import Ordered
@@ -27,14 +26,9 @@ class OrderBook(Part):
 
     def read(self, patience_seconds: float | None = None) -> Orders:
         """Return all orders, those too that are over and have still something to let go."""
-
-        def ask(client: Any) -> list[Any]:
-            pipe = client.pipeline(transaction=False)
-            pipe.hgetall(self._keys.orders)
-            pipe.time()
-            return list(pipe.execute())
-
-        found, time = self._caller.read("orders", ask, patience_seconds)
+        found, time = self._caller.read_all(
+            "orders", [("HGETALL", self._keys.orders), ("TIME",)], patience_seconds
+        )
         texts = {text_of(name): text_of(value) for name, value in found.items()}
         return Orders.of(texts, ms_of(time))
 
@@ -42,15 +36,11 @@ class OrderBook(Part):
         """Return how many tasks each order has parked.  One that was called off or ended meanwhile
         is counted until the order ends.
         """
-        wanted = list(order_ids)
-
-        def ask(client: Any) -> list[int]:
-            pipe = client.pipeline(transaction=False)
-            for order_id in wanted:
-                pipe.zlexcount(self._keys.ordered, f"[{order_id} ", f"({order_id}!")
-            return list(pipe.execute()) if wanted else []
-
-        return dict(zip(wanted, self._caller.read("parked", ask), strict=True))
+        wanted, key = list(order_ids), self._keys.ordered
+        counts = self._caller.read_all(
+            "parked", [("ZLEXCOUNT", key, f"[{one} ", f"({one}!") for one in wanted]
+        )
+        return dict(zip(wanted, counts, strict=True))
 
     def give(
         self,

@@ -82,13 +82,7 @@ class Paces(Part):
 
         Those that were called off meanwhile may be counted until it comes.
         """
-        names = list(task_names)
-
-        def read(client: object) -> list[int]:
-            pipe = client.pipeline(transaction=False)  # type: ignore[attr-defined]
-            for name in names:
-                pipe.zcard(self._keys.line(name))
-            return [int(found) for found in pipe.execute()]
-
-        counts = self._caller.read("waiting", read) if names else []
-        return dict(zip(names, counts, strict=True))
+        counts = self._caller.read_all(
+            "waiting", [("ZCARD", self._keys.line(name)) for name in task_names]
+        )
+        return dict(zip(task_names, counts, strict=True))

@@ -109,11 +109,9 @@ class Records(TransitionGroup):
         patience_seconds: float | None = None,
     ) -> list[dict[str, str]]:
         """Return what records have of *fields*, in one round trip."""
-        if not task_ids:
-            return []
         keys = [encoded(self.keys.record(task_id)) for task_id in task_ids]
-        found = self._caller.read(
-            what, lambda client: rows.hmget_all(client, keys, fields), patience_seconds
+        found = self._caller.read_all(
+            what, [("HMGET", key, *fields) for key in keys], patience_seconds
         )
         return [rows.texts(row, fields) for row in found]
 
@@ -130,10 +128,8 @@ class Records(TransitionGroup):
         if not task_ids:
             return
         keys = [encoded(self.keys.record(task_id)) for task_id in task_ids]
-        lengths = self._caller.read(
-            "lengths",
-            lambda client: rows.hstrlen_all(client, keys, "message"),
-            patience_seconds,
+        lengths = self._caller.read_all(
+            "lengths", [("HSTRLEN", key, "message") for key in keys], patience_seconds
         )
         start = n_bytes = 0
         for end, length in enumerate(lengths):
@@ -234,16 +230,11 @@ class Records(TransitionGroup):
         self, task_ids: Sequence[str], fields: tuple[str, ...]
     ) -> tuple[list[tuple[str, dict[str, str], float | None]], int]:
         """Return ids with what their records have and when they are due; and the server's time."""
-
-        def read(client: Any) -> list[Any]:
-            pipe = client.pipeline(transaction=False)
-            for task_id in task_ids:
-                pipe.hmget(encoded(self.keys.record(task_id)), fields)
-                pipe.zscore(self.keys.due, encoded(task_id))
-            pipe.time()
-            return list(pipe.execute())
-
-        *found, time = self._caller.read("look", read)
+        commands: list[tuple[Any, ...]] = []
+        for task_id in task_ids:
+            commands.append(("HMGET", encoded(self.keys.record(task_id)), *fields))
+            commands.append(("ZSCORE", self.keys.due, encoded(task_id)))
+        *found, time = self._caller.read_all("look", [*commands, ("TIME",)])
         each = zip(task_ids, found[::2], found[1::2], strict=True)
         return [(id_, rows.texts(row, fields), due_ms) for id_, row, due_ms in each], ms_of(time)
 

@@ -13,16 +13,15 @@ import redis
 
 from celery_reliable.leases import Verdict, WorkerLease
 from celery_reliable.ledger.caller import text_of
-from celery_reliable.model import DeadLetter, EndedTask, HistoryEntry, Reason, Record, State
+from celery_reliable.model import Claim, DeadLetter, EndedTask, HistoryEntry, Reason, Record, State
 
 __all__ = [
     "LEASE_FIELDS",
     "LETTER_FIELDS",
     "RECORD_FIELDS",
+    "claims",
     "ended",
     "history",
-    "hmget_all",
-    "hstrlen_all",
     "lease",
     "letter",
     "record",
@@ -92,26 +91,6 @@ LETTER_FIELDS = ("state", "reason", "exception", "cause", "buried_ms", *_LETTER.
 LEASE_FIELDS = ("state", "facts", "verdict", "charged", *_LEASE.fields)
 
 
-def hstrlen_all(client: redis.Redis, keys: list[bytes], field: str) -> list[int]:
-    """Read how many bytes *field* of every key has, in one round trip."""
-    pipe = client.pipeline(transaction=False)
-    for key in keys:
-        pipe.hstrlen(key, field)
-    lengths: list[int] = pipe.execute()
-    return lengths
-
-
-def hmget_all(
-    client: redis.Redis, keys: list[bytes], fields: tuple[str, ...]
-) -> list[list[bytes | None]]:
-    """Read *fields* of every key in one round trip."""
-    pipe = client.pipeline(transaction=False)
-    for key in keys:
-        pipe.hmget(key, fields)
-    rows: list[list[bytes | None]] = pipe.execute()
-    return rows
-
-
 def texts(row: Sequence[bytes | None], fields: tuple[str, ...]) -> dict[str, str]:
     """Return what a hash has of *fields*."""
     return {
@@ -142,6 +121,16 @@ def letter(task_id: str, got: Mapping[str, str]) -> DeadLetter | None:
         exception=got.get("exception", "") or got.get("cause", ""),
         buried_ms=int(got["buried_ms"]),
     )
+
+
+def claims(worker: str, raw: Mapping[bytes, bytes]) -> dict[str, tuple[Claim, int]]:
+    """Return what a worker runs, by the ids of the tasks: its claim, and the pid of its process."""
+    found = {}
+    for key, value in raw.items():
+        attempt, pid, token = value.decode().split(" ", 2)
+        task_id = text_of(key)
+        found[task_id] = (Claim(task_id, int(attempt), worker, token), int(pid))
+    return found
 
 
 def lease(worker: str, until_ms: int, row: Sequence[bytes | None]) -> WorkerLease:

@@ -75,18 +75,16 @@ class Workers(Part):
 
     def leases(self) -> list[WorkerLease]:
         """Return the lease of each worker, also of dead ones that hold something."""
-
-        def read(client: Any) -> tuple[list[tuple[bytes, float]], list[list[bytes | None]]]:
-            found = client.zrange(self._keys.workers, 0, -1, withscores=True)
-            pipe = client.pipeline(transaction=False)
-            for name, _ in found:
-                pipe.hmget(self._keys.worker(name.decode()), rows.LEASE_FIELDS)
-            return found, pipe.execute() if found else []
-
-        found, read_rows = self._caller.read("leases", read)
+        found = self._caller.read(
+            "leases", lambda client: client.zrange(self._keys.workers, 0, -1, withscores=True)
+        )
+        names = [raw.decode() for raw, _ in found]
+        read = self._caller.read_all(
+            "leases", [("HMGET", self._keys.worker(name), *rows.LEASE_FIELDS) for name in names]
+        )
         return [
-            rows.lease(name.decode(), int(until_ms), row)
-            for (name, until_ms), row in zip(found, read_rows, strict=True)
+            rows.lease(name, int(until_ms), row)
+            for name, (_, until_ms), row in zip(names, found, read, strict=True)
         ]
 
     def connected(self, client_ids: Iterable[str]) -> set[str] | None:
@@ -111,7 +109,7 @@ class Workers(Part):
     def claims(self, worker: str) -> dict[str, tuple[Claim, int]]:
         """Return what *worker* runs: task id -> its claim and the pid of the process."""
         raw = self._caller.read("claims", lambda client: client.hgetall(self._keys.claims(worker)))
-        return dict(_claim(worker, key.decode(), value.decode()) for key, value in raw.items())
+        return rows.claims(worker, raw)
 
     @property
     def connection(self) -> Any:
@@ -298,12 +296,6 @@ class Workers(Part):
             [worker, in_unacked, TAKEN_MS],
         )
         return isinstance(answer, Deregistered)
-
-
-def _claim(worker: str, task_id: str, text: str) -> tuple[str, tuple[Claim, int]]:
-    """Read what is noted of a task that *worker* runs."""
-    attempt, pid, token = text.split(" ", 2)
-    return task_id, (Claim(task_id, int(attempt), worker, token), int(pid))
 
 
 _BEGIN_PASS: Transition[BeginPassAnswer] = Transition("begin_pass", BeginPassAnswer)
