@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from celery import Celery
 
 from celery_reliable.exceptions import ReliableError
+from celery_reliable.model import SweepReport
 from celery_reliable.operations.bulk import DEFAULT_RATE, Chosen
 from celery_reliable.operations.catalog import Command, Items, Operation, Param, Progress, Right
 from celery_reliable.operations.dead_letters import publish_edited
@@ -79,10 +80,10 @@ class ReplayedEdited:
 
 @dataclass(frozen=True)
 class Swept:
-    """Whether a pass was run, and what it did: counts by name, times in seconds."""
+    """Whether a pass was run, and what it did."""
 
     ran: bool
-    report: Mapping[str, float | int | bool] | None
+    report: SweepReport | None
 
 
 def replay_dead_letters(
@@ -377,7 +378,7 @@ def sweep(
     Workers run passes by themselves; this is for when none lives.
     """
     report = desk.sweep(by, most_passes=passes)
-    return Swept(report is not None, report.as_dict() if report else None)
+    return Swept(report is not None, report)
 
 
 def purge(
