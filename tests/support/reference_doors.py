@@ -124,11 +124,13 @@ def metrics() -> str:
 
 def fleet_metrics() -> list[tuple[str, str, tuple[str, ...]]]:
     """Name, meaning and labels of what the collector yields, each once."""
-    found = {}
+    found = {name: (text, (label,) if label else ()) for name, label, text, _ in gauges.GAUGES}
     source = inspect.getsource(declared) + inspect.getsource(gauges)
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Call) and ast.unparse(node.func) in ("gauge", "labelled"):
             name, text, third = node.args[:3]
+            if not isinstance(name, ast.Constant):
+                continue
             labels = ast.literal_eval(third) if ast.unparse(node.func) == "labelled" else ()
             found[ast.literal_eval(name)] = (ast.literal_eval(text), tuple(labels))
     return [(name, *rest) for name, rest in found.items()]
