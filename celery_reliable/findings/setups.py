@@ -57,8 +57,8 @@ def _unprotected(setup: Setup) -> Seen:
 
 def _no_redis(setup: Setup) -> Seen:
     problem = f"the broker is {setup.scheme!r}, and no setting names a Redis."
-    has_one = setup.has_ledger or setup.is_redis or setup.is_unprotected or setup.is_eager
-    return None if has_one else {"problem": problem}
+    has_one = setup.config.redis_url or setup.config.cache or setup.is_redis or setup.is_unprotected
+    return None if has_one or setup.is_eager else {"problem": problem}
 
 
 def _outlives(setup: Setup) -> Seen:
@@ -115,7 +115,7 @@ def _prefetch(setup: Setup) -> Iterator[dict[str, Any]]:
     greedy = [one.where for one in setup.workers if one.prefetch == 0]
     if greedy and setup.ours:
         yield {"names": listed(greedy), "what": "all messages there are", "why": "any task"}
-    gives_back = setup.is_redis and bool(setup.gives_back_seconds)
+    gives_back = setup.is_redis and bool(setup.config.give_back_seconds)
     hasty = [
         f"{one.where} ({one.prefetch} for each of {one.slots or 'its'} slots)"
         for one in setup.workers
@@ -128,7 +128,7 @@ def _prefetch(setup: Setup) -> Iterator[dict[str, Any]]:
 
 
 def _expire_early(setup: Setup) -> Seen:
-    needs = {"ten QUEUED_SECONDS": setup.queued_seconds * 10}
+    needs = {"ten QUEUED_SECONDS": setup.config.queued_seconds * 10}
     for task in setup.ours:
         needs[f"once_for_seconds of {task.name}"] = task.once_for_seconds or 0.0
         needs[f"the time that {task.name} may take"] = setup.may_take(task) or 0.0
@@ -139,7 +139,7 @@ def _expire_early(setup: Setup) -> Seen:
 
 
 def _visibility(setup: Setup) -> Seen:
-    horizon = setup.eta_horizon_seconds
+    horizon = setup.config.eta_horizon_seconds
     return _by(
         (
             f"{one.where} ({one.visibility_seconds:g} s)"
@@ -151,7 +151,7 @@ def _visibility(setup: Setup) -> Seen:
 
 
 def _grace(setup: Setup) -> Iterator[dict[str, Any]]:
-    grace = setup.grace_seconds
+    grace = setup.config.grace_seconds
     if grace is None:
         return
     shown = {"grace": f"{grace:g}", "soft": f"{max(1.0, grace - 5):g}"}
@@ -231,7 +231,8 @@ CACHE_CAN_BE_CLEARED: Final[Entry[Setup]] = Entry("W001", "cache_can_be_cleared"
     "The ledger is in the database of the cache {cache!r}: cache.clear() empties it.",
     "Set REDIS_URL instead of CACHE, at least with another database number.",
     "cache.clear(), which tests and deployments call, deletes every task.",
-    lambda setup: {"cache": setup.cache} if setup.cache is not None else None)  # fmt: skip
+    lambda setup: None if setup.config.cache is None else {"cache": setup.config.cache}
+)  # fmt: skip
 NAME_MISSING: Final[Entry[None]] = Entry("E010", "name_missing", "error",
     "{fault}. Without it {without}.",
     "Install releases that celery-reliable was checked on, or a celery-reliable that was checked "
