@@ -29,7 +29,6 @@ __all__ = ["setup_of", "setup_to_tell", "stored_setup", "supported"]
 _DISTRIBUTION: Final = "celery-reliable"
 #: The packages whose releases matter.
 _PACKAGES: Final = ("celery", "kombu", "redis")
-_REQUIREMENT: Final = re.compile(r"^(?P<name>[\w.-]+)\s*(?:\[[^]]*\])?\s*\(?(?P<bounds>[^;)]*)\)?")
 #: The field of a worker's facts in the ledger.
 _FIELD: Final = "setup"
 _TOLD: Final = (
@@ -174,10 +173,8 @@ def supported() -> dict[str, tuple[str, str]] | None:
         return None
     found = {}
     for one in asked:
-        match = _REQUIREMENT.match(one)
-        if match and match["name"] in _PACKAGES and "extra" not in one:
-            bounds = [part.strip() for part in match["bounds"].split(",")]
-            least = next((part[2:].strip() for part in bounds if part.startswith(">=")), "")
-            below = next((part[1:].strip() for part in bounds if re.match(r"<\d", part)), "")
-            found[match["name"]] = (least, below)
+        name = re.split(r"[^\w.-]", one, maxsplit=1)[0]
+        if name in _PACKAGES and "extra" not in one:
+            least, below = (re.search(rf"{sign}\s*([\w.]+)", one) for sign in (">=", "<"))
+            found[name] = (least[1] if least else "", below[1] if below else "")
     return found

@@ -65,13 +65,6 @@ def _word(missing: str, patterns: Iterable[str]) -> str:
     return "~" + next((one for one in patterns if fnmatchcase(key, one)), f"{key}*")
 
 
-def _is_old(facts: ServerFacts) -> Seen:
-    numbers = re.match(r"(\d+)(?:\.(\d+))?\b", facts.version or "")
-    # A version of another form says nothing about the commands.
-    is_old = numbers and (int(numbers[1]), int(numbers[2] or 0)) < _LEAST_VERSION
-    return {"version": facts.version} if is_old else None
-
-
 def _evicts(facts: ServerFacts, *, has_limit: bool) -> Seen:
     policy, limit = facts.maxmemory_policy, facts.maxmemory
     if policy in (None, "noeviction") or limit is None or bool(limit) != has_limit:
@@ -94,10 +87,6 @@ def _hidden(facts: ServerFacts) -> Seen:
     names = ", ".join(name for name, is_hidden in hidden.items() if is_hidden)
     why = f"it hides its {names} (INFO, CONFIG GET)."
     return {"what": "The ledger's Redis", "why": why} if names else None
-
-
-def _durability_unknown(facts: ServerFacts) -> Seen:
-    return not facts.appendonly and None in (facts.appendonly, facts.save)
 
 
 def _snapshots(facts: ServerFacts) -> str | None:
@@ -133,10 +122,6 @@ def _loses_seconds(facts: ServerFacts) -> Seen:
         "fsync": facts.appendfsync or "(hidden)",
         "cost": costs.get(facts.appendfsync or "", "an unknown number of publications"),
     }
-
-
-def _failover_loses(facts: ServerFacts) -> Seen:
-    return facts.min_replicas == 0 and bool(facts.has_sentinel or facts.replicas)
 
 
 def rights(what: str, missing: Sequence[str], rule: Sequence[str]) -> list[Finding]:
@@ -177,10 +162,10 @@ def neighbours(
 
 
 def _numbers(version: str) -> tuple[int, ...]:
+    """Return the numbers that a version begins with, as 5.6 of 5.6.0."""
     match = re.match(r"\d+(?:\.\d+)*", version)
-    return tuple(
-        int(part) for part in re.sub(r"(\.0)+$", "", match[0] if match else "0").split(".")
-    )
+    parts = re.sub(r"(\.0)+$", "", match[0]).split(".") if match else ()
+    return tuple(int(part) for part in parts)
 
 
 def _versions(setup: Setup) -> Iterator[dict[str, Any]]:
@@ -246,7 +231,10 @@ SERVER: Final[tuple[Entry[ServerFacts], ...]] = (
     Entry("E006", "redis_too_old", "error",
         "The ledger's Redis is version {version}. The oldest that works is 6.2.",
         f"Upgrade it, or {_OWN_REDIS}",
-        "No worker starts: the server lacks commands.", _is_old),
+        "No worker starts: the server lacks commands.",
+        # A version of another form says nothing about the commands.
+        lambda facts: () < _numbers(facts.version or "") < _LEAST_VERSION
+        and {"version": facts.version}),
     Entry("E007", "redis_cluster", "error",
         "The ledger's Redis is a node of a Redis Cluster, which is not supported: a task's record "
         "and its queue are written in one step, and may be on different nodes.",
@@ -277,7 +265,8 @@ DURABILITY: Final[tuple[Entry[ServerFacts], ...]] = (
         "The ledger's Redis hides whether it writes to the disk (INFO, CONFIG GET save): a power "
         "cut may cost every task.",
         f"{_AOF} Or allow CONFIG GET, so that this can be checked.",
-        "A power cut may lose every task.", _durability_unknown),
+        "A power cut may lose every task.",
+        lambda facts: not facts.appendonly and None in (facts.appendonly, facts.save)),
     Entry("W008", "redis_not_durable", "warning",
         "The ledger's Redis writes neither an append-only file nor snapshots: when it restarts, "
         "every task is gone.",
@@ -299,7 +288,7 @@ DURABILITY: Final[tuple[Entry[ServerFacts], ...]] = (
         "old master goes on for some ten seconds, and these publications are lost.",
         "Set `min-replicas-to-write 1` and `min-replicas-max-lag 3` on all servers.",
         "Each failover, even a planned one, loses some ten seconds of publications.",
-        _failover_loses),
+        lambda facts: facts.min_replicas == 0 and bool(facts.has_sentinel or facts.replicas)),
 )  # fmt: skip
 
 REDIS_HIDES_INFO: Final[Entry[None]] = Entry("W006", "redis_hides_info", "warning",
