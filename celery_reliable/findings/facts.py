@@ -177,19 +177,16 @@ class Setup:
         return [one for one in self.tasks if one.is_reliable]
 
     @property
-    def visibility_seconds(self) -> float:
-        """The shortest visibility timeout that anybody has; Celery's hour where nobody says."""
-        told = (one.visibility_seconds for one in (self.here, *self.workers))
-        return min((seconds for seconds in told if seconds is not None), default=3600.0)
-
-    def may_take(self, task: TaskSetup) -> float | None:
-        """Return for how long a task may run without a `touch`; None: nothing says."""
-        own = [one for one in (task.time_to_run_seconds, task.time_limit) if one]
-        return (
-            min(own)
-            if own
-            else max((one.time_limit for one in self.workers if one.time_limit), default=None)
-        )
+    def taking(self) -> dict[str, float | None]:
+        """For how many seconds each reliable task may run without a `touch`; None: nothing says."""
+        limits = [one.time_limit for one in self.workers if one.time_limit]
+        of_workers = max(limits, default=None)
+        return {
+            one.name: min(
+                filter(None, (one.time_to_run_seconds, one.time_limit)), default=of_workers
+            )
+            for one in self.ours
+        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,7 +67,9 @@ def _outlives(setup: Setup) -> Seen:
         for one in setup.tasks
         if one.acks_late and not one.is_reliable and setup.is_redis
     }
-    timeout = setup.visibility_seconds
+    told = (one.visibility_seconds for one in (setup.here, *setup.workers))
+    # Celery's hour where nobody says.
+    timeout = min((seconds for seconds in told if seconds is not None), default=3600.0)
     longer = [name for name, limit in limits.items() if limit > timeout]
     longest = max(limits.values(), default=0.0)
     return _by(longer, timeout=f"{timeout:g}", longest=f"{longest:g}")
@@ -121,8 +123,11 @@ def _prefetch(setup: Setup) -> Iterator[dict[str, Any]]:
         for one in setup.workers
         if (one.prefetch or 0) > 1 and not (gives_back and one.pool in _GIVES_BACK)
     ]
-    taking = {one.name: setup.may_take(one) or 0.0 for one in setup.ours}
-    long = [f"{name} ({sec:g} s)" for name, sec in taking.items() if sec >= _LONG_SECONDS]
+    long = [
+        f"{name} ({seconds:g} s)"
+        for name, seconds in setup.taking.items()
+        if seconds is not None and seconds >= _LONG_SECONDS
+    ]
     if hasty and long:
         yield {"names": listed(hasty), "what": "more than it can run", "why": listed(long)}
 
@@ -131,7 +136,7 @@ def _expire_early(setup: Setup) -> Seen:
     needs = {"ten QUEUED_SECONDS": setup.config.queued_seconds * 10}
     for task in setup.ours:
         needs[f"once_for_seconds of {task.name}"] = task.once_for_seconds or 0.0
-        needs[f"the time that {task.name} may take"] = setup.may_take(task) or 0.0
+        needs[f"the time that {task.name} may take"] = setup.taking[task.name] or 0.0
     expire = setup.results_expire_seconds
     longer = sorted(needs, key=lambda name: -needs[name])
     short = [f"{name} ({needs[name]:g} s)" for name in longer if expire and needs[name] > expire]
@@ -155,19 +160,27 @@ def _grace(setup: Setup) -> Iterator[dict[str, Any]]:
     if grace is None:
         return
     shown = {"grace": f"{grace:g}", "soft": f"{max(1.0, grace - 5):g}"}
-    too_long = [one for one in setup.workers if (one.soft_shutdown_seconds or 0) >= grace]
+    soft = {one.where: one.soft_shutdown_seconds or 0.0 for one in setup.workers}
+    too_long = [f"{where} ({seconds:g} s)" for where, seconds in soft.items() if seconds >= grace]
     if too_long:
-        names = listed([f"{one.where} ({one.soft_shutdown_seconds:g} s)" for one in too_long])
-        yield {"what": f"the soft shutdown of {names} takes as long, or longer", **shown}
-    warm = [o.where for o in setup.workers if o.is_sigterm_soft is False and o not in too_long]
-    taking = {one.name: setup.may_take(one) for one in setup.ours}
-    long = {name: sec for name, sec in taking.items() if sec is None or sec > grace}
+        yield {
+            "what": f"the soft shutdown of {listed(too_long)} takes as long, or longer",
+            **shown,
+        }
+    warm = [
+        one.where
+        for one in setup.workers
+        if one.is_sigterm_soft is False and soft[one.where] < grace
+    ]
+    long = {name: sec for name, sec in setup.taking.items() if sec is None or sec > grace}
     if warm and long:
-        limits = ("no limit" if sec is None else f"{sec:g} s" for sec in long.values())
-        names = listed([f"{name} ({limit})" for name, limit in zip(long, limits, strict=True)])
+        names = [
+            f"{name} ({'no limit' if sec is None else f'{sec:g} s'})" for name, sec in long.items()
+        ]
         yield {
             "severity": "warning" if any(long.values()) else "info",
-            "what": f"{listed(warm)} first finishes its tasks, which may take longer: {names}",
+            "what": f"{listed(warm)} first finishes its tasks, which may take longer: "
+            f"{listed(names)}",
             **shown,
         }
 
