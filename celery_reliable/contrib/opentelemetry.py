@@ -14,7 +14,8 @@ Sweepers publish what they send again without Celery's signals, so a pass has no
 from __future__ import annotations
 
 import hashlib
-import json
+from collections.abc import Mapping
+from contextlib import suppress
 from contextvars import ContextVar
 from typing import Any
 
@@ -26,6 +27,7 @@ from celery_reliable.app import reliable_of
 from celery_reliable.compat.app import real_app
 from celery_reliable.exceptions import ConfigurationError, ReliableError
 from celery_reliable.message import Envelope
+from celery_reliable.model import HistoryEntry
 
 try:
     from opentelemetry import propagate, trace
@@ -69,8 +71,8 @@ def instrument(app: Celery, tracer_provider: Any = None) -> None:
 class _Ids(IdGenerator):
     """Ids that every process makes alike of a loss, for a span that another one is to link to."""
 
-    def __init__(self, task_id: str, loss: dict[str, Any]) -> None:
-        seed = f"{task_id} {loss.get('attempt')} {loss.get('at_ms')}"
+    def __init__(self, task_id: str, loss: HistoryEntry) -> None:
+        seed = f"{task_id} {loss.attempt} {loss.at_ms}"
         self._digest = hashlib.sha256(seed.encode()).digest()
 
     def generate_span_id(self) -> int:
@@ -89,26 +91,21 @@ class _Spans:
     def __init__(self, app: Celery, provider: Any) -> None:
         self._app, self._provider = app, provider
 
-    def _ask(self, task_id: str, attempt: int | None = None) -> tuple[Any, dict[str, Any] | None]:
+    def _ask(self, task_id: str, attempt: int | None = None) -> tuple[Any, HistoryEntry | None]:
         """Return the context in which a task was published, and the loss of this attempt, or the
         last one; of a ledger that does not answer neither.  Losses and burials are rare.
         """
-        ledger = reliable_of(self._app).ledger
-        key = ledger.keys.record(task_id)
-        try:
-            history, message = ledger.ask(
-                "spans", lambda client: client.hmget(key, "history", "message")
-            )
-            headers = Envelope.from_text(message.decode()).headers if message else {}
-            losses = [
-                one
-                for one in json.loads(history or "[]")
-                if one.get("what") in _LOST and attempt in (None, one.get("attempt"))
-            ]
-        except (ReliableError, ValueError, KeyError, TypeError, AttributeError):
-            return propagate.extract({}), None
+        headers: Mapping[str, Any] = {}
+        loss = None
+        with suppress(ReliableError, ValueError, KeyError, TypeError, AttributeError):
+            look, _ = reliable_of(self._app).ledger.look(task_id)
+            if look is not None:
+                for one in look.history:
+                    if one.what in _LOST and attempt in (None, one.attempt):
+                        loss = one
+                headers = Envelope.from_text(look.record.message).headers
         carrier = {name: one for name, one in headers.items() if isinstance(one, str)}
-        return propagate.extract(carrier), losses[-1] if losses else None
+        return propagate.extract(carrier), loss
 
     def lost(
         self,
@@ -122,11 +119,11 @@ class _Spans:
         context, loss = self._ask(task_id, attempt)
         if loss is None:
             return
-        cause = str(loss.get("cause") or cause)
+        cause = loss.cause or cause
         attributes = _attributes(sender, task_id, attempt)
         attributes["celery_reliable.cause"] = cause
         attributes["celery_reliable.is_counted"] = is_counted
-        attributes["celery_reliable.worker"] = str(loss.get("owner") or "")
+        attributes["celery_reliable.worker"] = loss.owner
         tracer = self._provider.get_tracer("celery_reliable")
         tracer.id_generator = _Ids(task_id, loss)
         span = tracer.start_span(
@@ -134,10 +131,10 @@ class _Spans:
             context=context,
             kind=trace.SpanKind.CONSUMER,
             attributes=attributes,
-            start_time=_ns(loss.get("claimed_ms") or loss.get("at_ms")),
+            start_time=_ns(loss.claimed_ms or loss.at_ms),
         )
         span.set_status(trace.Status(trace.StatusCode.ERROR, f"lost: {cause}"))
-        span.end(_ns(loss.get("at_ms")))
+        span.end(_ns(loss.at_ms))
 
     def recovered(self, task_id: str = "", **_: Any) -> None:
         context, loss = self._ask(task_id)
@@ -150,7 +147,7 @@ class _Spans:
         lost = trace.SpanContext(
             trace_id or ids.generate_trace_id(), ids.generate_span_id(), True, flags
         )
-        _link.set((task_id, trace.Link(lost, _attributes("", task_id, loss.get("attempt") or 0))))
+        _link.set((task_id, trace.Link(lost, _attributes("", task_id, loss.attempt))))
         # Behind the receiver that begins the span.
         task_prerun.disconnect(self._begun)
         task_prerun.connect(self._begun, weak=False)
@@ -174,7 +171,7 @@ class _Spans:
         attributes = _attributes(sender, task_id, attempt)
         attributes["celery_reliable.reason"] = reason
         if loss is not None:
-            attributes["celery_reliable.cause"] = str(loss.get("cause") or "")
+            attributes["celery_reliable.cause"] = loss.cause
         tracer = self._provider.get_tracer("celery_reliable")
         span = tracer.start_span(f"buried/{sender}", context=context, attributes=attributes)
         # Not what was raised: it may quote an argument.
@@ -191,5 +188,5 @@ def _attributes(name: str, task_id: str, attempt: int) -> dict[str, Any]:
     return {key: value for key, value in found.items() if value}
 
 
-def _ns(ms: Any) -> int:
-    return int(ms or 0) * 1_000_000
+def _ns(ms: int) -> int:
+    return ms * 1_000_000

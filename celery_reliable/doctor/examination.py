@@ -31,22 +31,20 @@ from celery_reliable.findings import (
     EXTRA_MISSING,
     FLEET,
     NAMESPACE_TOO_NEW,
-    NEIGHBOURS,
     NO_REDIS,
     NOT_LOOKED_AT,
     REDIS_UNFIT,
-    RIGHTS,
     ROWS,
     SERVER,
     SETTINGS_WRONG,
     SETUP,
     START,
     Finding,
-    Neighbours,
-    Rights,
     ServerFacts,
-    WorkerSetup,
+    Setup,
     look,
+    neighbours,
+    rights,
     worst_first,
 )
 from celery_reliable.ledger import (
@@ -131,16 +129,15 @@ def examine(
         bounds=bounds or {},
         results_expire_seconds=_results_expire_seconds(reliable),
         fills_ledger=_fills_ledger(reliable),
-        grace_seconds=config.grace_seconds if grace_seconds is None else grace_seconds,
     )
-    looked, is_away = _Looked(), False
-    is_asked = servers and not reliable.is_unprotected
+    if grace_seconds is not None:
+        setup = replace(setup, config=replace(config, grace_seconds=grace_seconds))
+    of_servers: list[Finding] = []
+    is_asked, is_away = servers and not reliable.is_unprotected, False
     if is_asked and not look([NO_REDIS], setup):
-        is_away = _ask(reliable, looked, patience_seconds)
-    here = replace(setup.here, clock_ahead_seconds=looked.clock_ahead_seconds)
-    workers, is_eager = looked.workers or setup.workers, bool(app.conf.task_always_eager)
-    setup = replace(setup, here=here, workers=workers, is_eager=is_eager)
-    found += [*look(START, setup), *look(SETUP, setup), *look(FLEET, setup), *looked.findings]
+        of_servers, setup, is_away = _ask(reliable, setup, patience_seconds)
+    setup = replace(setup, is_eager=bool(app.conf.task_always_eager))
+    found += [*look(START, setup), *look(SETUP, setup), *look(FLEET, setup), *of_servers]
     found += ask_hooks(reliable, setup.here.pool)
     if is_asked:
         names = [one.name for one in setup.tasks if one.has_row]
@@ -148,35 +145,31 @@ def examine(
     return Examination(worst_first(found), is_away)
 
 
-class _Looked:
-    """What servers and living workers report."""
-
-    def __init__(self) -> None:
-        self.findings: list[Finding] = []
-        self.workers: Sequence[WorkerSetup] = ()
-        self.clock_ahead_seconds: float | None = None
-
-
-def _ask(reliable: Reliable, looked: _Looked, patience_seconds: float) -> bool:
-    """Ask servers and workers; return whether the ledger could not be reached."""
-    found, is_away = looked.findings, False
+def _ask(
+    reliable: Reliable, setup: Setup, patience_seconds: float
+) -> tuple[list[Finding], Setup, bool]:
+    """Ask servers and living workers; return what is wrong, the set-up with what they report, and
+    whether the ledger could not be reached.
+    """
+    found, is_away = [], False
     try:
         ledger = reliable.own_ledger(reply_timeout_seconds=5.0, patience_seconds=patience_seconds)
     except ConfigurationError as exc:
-        is_cache = reliable.config.cache is not None
-        found.append((CACHE_UNUSABLE if is_cache else NO_REDIS).found(problem=str(exc)))
-        return False
+        entry = CACHE_UNUSABLE if reliable.config.cache is not None else NO_REDIS
+        return [entry.found(problem=str(exc))], setup, False
     try:
         of_ledger, facts = ask_ledger(reliable, ledger)
         found += [*of_ledger, *look([NOT_LOOKED_AT], facts)]
         if all(one.severity != "error" for one in of_ledger):
             now_ms = ledger.workers.time_ms()
-            looked.workers = [
+            alive = [
                 stored_setup(one)
                 for one in ledger.worker_looks()
                 if not one.lease.is_dead and one.lease.until_ms > now_ms
             ]
-            looked.clock_ahead_seconds = time.time() - ledger.workers.time_ms() / 1000
+            ahead = time.time() - ledger.workers.time_ms() / 1000
+            here = replace(setup.here, clock_ahead_seconds=ahead)
+            setup = replace(setup, here=here, workers=alive or setup.workers)
     except (LedgerUnavailable, LedgerRefused) as exc:
         is_away = isinstance(exc, LedgerUnavailable)
         found.append(_unseen("The ledger's Redis, with all workers,", str(exc)))
@@ -184,7 +177,7 @@ def _ask(reliable: Reliable, looked: _Looked, patience_seconds: float) -> bool:
         ledger.close()
     found += _tried("The rights at the broker's Redis", lambda: ask_broker(reliable))
     found += _tried("The rights at the result backend's Redis", lambda: ask_results(reliable))
-    return is_away
+    return found, setup, is_away
 
 
 def ask_ledger(reliable: Reliable, ledger: Ledger) -> tuple[list[Finding], ServerFacts]:
@@ -198,7 +191,7 @@ def ask_ledger(reliable: Reliable, ledger: Ledger) -> tuple[list[Finding], Serve
         return found, facts
     lacks = ledger.ask("rights", lambda c: denied(c, ledger_commands(ledger.keys.none)))
     what = f"The ledger's Redis at {ledger.connector.shown}"
-    found += look(RIGHTS, Rights(what, lacks or (), _rule(reliable, ledger.connector.key_prefix)))
+    found += rights(what, lacks or (), _rule(reliable, ledger.connector.key_prefix))
     if any(one.severity == "error" for one in found):
         return found, facts
     # This reads the format of the namespace first, so the right to read it was checked before.
@@ -214,9 +207,8 @@ def ask_ledger(reliable: Reliable, ledger: Ledger) -> tuple[list[Finding], Serve
         return [*found, entry.found(problem=str(exc))], facts
     finally:
         careful.close()
-    others = frozenset(one.project for one in leases if not one.is_dead)
-    neighbours = Neighbours(reliable.project, others, reliable.config.namespace)
-    return [*found, *look(NEIGHBOURS, neighbours)], facts
+    others = [one.project for one in leases if not one.is_dead]
+    return [*found, *neighbours(reliable.project, others, reliable.config.namespace)], facts
 
 
 def ask_broker(reliable: Reliable) -> list[Finding] | None:
@@ -247,7 +239,7 @@ def ask_results(reliable: Reliable) -> list[Finding] | None:
 
 
 def _rights(reliable: Reliable, what: str, lacks: Sequence[str] | None) -> list[Finding] | None:
-    return None if lacks is None else look(RIGHTS, Rights(what, lacks, _rule(reliable)))
+    return None if lacks is None else rights(what, lacks, _rule(reliable))
 
 
 def _rule(reliable: Reliable, key_prefix: str = "") -> tuple[str, ...]:
@@ -286,40 +278,34 @@ def _unseen(what: str, why: str) -> Finding:
 
 def _extras() -> Iterator[Finding]:
     """Yield the packages that this process's surroundings ask for, and that are missing."""
-    if os.environ.get("PROMETHEUS_MULTIPROC_DIR") and not _is_there("prometheus_client"):
+    if (
+        os.environ.get("PROMETHEUS_MULTIPROC_DIR")
+        and importlib.util.find_spec("prometheus_client") is None
+    ):
         need = "PROMETHEUS_MULTIPROC_DIR is set, and nothing is counted"
         yield EXTRA_MISSING.found(package="prometheus_client", need=need, extra="metrics")
-    if not _is_there("rich"):
+    if importlib.util.find_spec("rich") is None:
         need = "the commands of `celery reliable` print no tables, only --json"
         yield EXTRA_MISSING.found(severity="info", package="rich", need=need, extra="cli")
 
 
-def _is_there(module: str) -> bool:
-    try:
-        return importlib.util.find_spec(module) is not None
-    except (ImportError, ValueError):
-        return False
-
-
 def ask_hooks(reliable: Reliable, pool: str) -> list[Finding]:
-    """Return the names that hooks rely on, and that are not installed."""
-    return list(missing(_parts_of(reliable, pool)))
-
-
-def _parts_of(reliable: Reliable, pool: str) -> Iterator[Part]:
-    """Yield the parts of the package that a worker with this kind of pool uses."""
-    yield from (Part.PRODUCER, Part.WORKER)
+    """Return the names that hooks of a worker with this kind of pool rely on, and that are not
+    installed.
+    """
+    parts = [Part.PRODUCER, Part.WORKER]
     if pool in _POOL_PARTS:
-        yield _POOL_PARTS[pool]
+        parts.append(_POOL_PARTS[pool])
     if reliable.is_redis_broker:
-        yield Part.REDIS_BROKER
+        parts.append(Part.REDIS_BROKER)
     # Settings by which the ledger cannot be reached are reported when it is looked at.
     with suppress(ConfigurationError):
         if reliable.queues_at:
             # What its tasks publish.
-            yield Part.REDIS_PRODUCER
+            parts.append(Part.REDIS_PRODUCER)
     if isinstance(reliable.app.backend, RedisBackend):
-        yield Part.REDIS_RESULTS
+        parts.append(Part.REDIS_RESULTS)
+    return list(missing(parts))
 
 
 def _fills_ledger(reliable: Reliable) -> bool:

@@ -29,9 +29,16 @@ __all__ = ["setup_of", "setup_to_tell", "stored_setup", "supported"]
 _DISTRIBUTION: Final = "celery-reliable"
 #: The packages whose releases matter.
 _PACKAGES: Final = ("celery", "kombu", "redis")
-_REQUIREMENT: Final = re.compile(r"^(?P<name>[\w.-]+)\s*(?:\[[^]]*\])?\s*\(?(?P<bounds>[^;)]*)\)?")
 #: The field of a worker's facts in the ledger.
 _FIELD: Final = "setup"
+_TOLD: Final = (
+    "versions",
+    "prefetch",
+    "time_limit",
+    "soft_shutdown_seconds",
+    "is_sigterm_soft",
+    "visibility_seconds",
+)
 #: Values of `worker_pool` for the modules that Celery has the pools in; ours is a prefork pool.
 _POOLS: Final = {
     "threads": "thread",
@@ -52,11 +59,10 @@ def setup_of(reliable: Reliable, tasks: Mapping[str, Any] | None = None, pool: s
     named = conf.get("worker_pool_start_method") or "fork"
     is_elsewhere = "django_celery_beat" in str(conf.beat_scheduler)
     return Setup(
+        config=config,
         scheme=scheme_of(reliable.broker_url),
-        has_ledger=bool(config.redis_url or config.cache),
         is_redis=reliable.is_redis_broker,
         is_unprotected=reliable.is_unprotected,
-        cache=config.cache,
         # With its default Celery leaves the choice to billiard, which spawns on macOS since 4.3.
         start_method=str(get_start_method() if named == "fork" else named),
         is_default_method=named == "fork",
@@ -65,9 +71,6 @@ def setup_of(reliable: Reliable, tasks: Mapping[str, Any] | None = None, pool: s
         workers=(own,),
         schedule=_schedule(conf.beat_schedule or {}),
         is_schedule_elsewhere=is_elsewhere,
-        queued_seconds=config.queued_seconds,
-        eta_horizon_seconds=config.eta_horizon_seconds,
-        gives_back_seconds=config.give_back_seconds,
     )
 
 
@@ -106,12 +109,15 @@ def _setup_of_settings(conf: Any) -> WorkerSetup:
         named = os.environ.get("CELERY_CUSTOM_WORKER_POOL") or named
     pool = (named.rpartition(":")[0] or named).rpartition(".")[2]
     told = _of_settings(conf, conf.worker_prefetch_multiplier, conf.task_time_limit)
-    return replace(
-        _as_told(told, "a worker of these settings", _POOLS.get(named, _POOLS.get(pool, pool))),
+    # The environment of workers is not known here.
+    if not told["is_sigterm_soft"] and told["soft_shutdown_seconds"]:
+        told["is_sigterm_soft"] = None
+    return WorkerSetup(
+        where="a worker of these settings",
+        pool=_POOLS.get(named, _POOLS.get(pool, pool)),
         slots=conf.worker_concurrency,
         version=__version__,
-        # The environment of workers is not known here.
-        is_sigterm_soft=told["sigterm_soft"] or (None if told["soft_shutdown"] else False),
+        **told,
     )
 
 
@@ -127,37 +133,27 @@ def _of_settings(conf: Any, multiplier: Any, time_limit: Any) -> dict[str, Any]:
         # Celery 5.6 and later fetch for a free slot only, if they are told so.
         "prefetch": 1 if conf.get("worker_disable_prefetch") else int(multiplier),
         "time_limit": time_limit,
-        "soft_shutdown": float(conf.worker_soft_shutdown_timeout or 0),
+        "soft_shutdown_seconds": float(conf.worker_soft_shutdown_timeout or 0),
         # billiard reads it so.
-        "sigterm_soft": os.environ.get("REMAP_SIGTERM") == "SIGQUIT",
-        "visibility_timeout": float(options.get("visibility_timeout") or 3600.0),
+        "is_sigterm_soft": os.environ.get("REMAP_SIGTERM") == "SIGQUIT",
+        "visibility_seconds": float(options.get("visibility_timeout") or 3600.0),
     }
-
-
-def _as_told(told: Mapping[str, Any], where: str, pool: str) -> WorkerSetup:
-    return WorkerSetup(
-        where=where,
-        pool=pool,
-        prefetch=told.get("prefetch"),
-        time_limit=told.get("time_limit"),
-        soft_shutdown_seconds=told.get("soft_shutdown"),
-        is_sigterm_soft=told.get("sigterm_soft"),
-        visibility_seconds=told.get("visibility_timeout"),
-        versions=told.get("versions") or {},
-    )
 
 
 def stored_setup(one: WorkerLook) -> WorkerSetup:
     """Return how a living worker is set up, by what it has stored."""
     facts: Mapping[str, Any] = one.lease.facts
     clock = one.doing.get("clock")
-    where = str(facts.get("nodename") or one.lease.worker)
-    return replace(
-        _as_told(facts.get(_FIELD) or {}, where, str(facts.get("pool") or "")),
+    # A worker of a later release may tell more.
+    told = facts.get(_FIELD) or {}
+    return WorkerSetup(
+        where=str(facts.get("nodename") or one.lease.worker),
+        pool=str(facts.get("pool") or ""),
         slots=one.doing.get("slots"),
         version=str(facts.get("version") or ""),
         clock_ahead_seconds=clock - one.beat_ms / 1000 if clock and one.beat_ms else None,
         no_witness=one.lease.no_witness,
+        **{name: told[name] for name in _TOLD if name in told},
     )
 
 
@@ -177,10 +173,8 @@ def supported() -> dict[str, tuple[str, str]] | None:
         return None
     found = {}
     for one in asked:
-        match = _REQUIREMENT.match(one)
-        if match and match["name"] in _PACKAGES and "extra" not in one:
-            bounds = [part.strip() for part in match["bounds"].split(",")]
-            least = next((part[2:].strip() for part in bounds if part.startswith(">=")), "")
-            below = next((part[1:].strip() for part in bounds if re.match(r"<\d", part)), "")
-            found[match["name"]] = (least, below)
+        name = re.split(r"[^\w.-]", one, maxsplit=1)[0]
+        if name in _PACKAGES and "extra" not in one:
+            least, below = (re.search(rf"{sign}\s*([\w.]+)", one) for sign in (">=", "<"))
+            found[name] = (least[1] if least else "", below[1] if below else "")
     return found

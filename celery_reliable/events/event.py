@@ -47,7 +47,6 @@ __all__ = [
     "Values",
     "event",
     "send",
-    "send_of_worker",
     "set_sender",
     "through",
 ]
@@ -88,30 +87,22 @@ def through(send: Send) -> Iterator[None]:
 
 
 def send(app: Any, kind: str, name: str, task_id: str, **fields: Any) -> None:
-    """Send an event about a task, if somebody wants it.  Raises whatever connections raise."""
+    """Send an event, if somebody wants it; *task_id* is empty if it is about no task.  Raises
+    whatever connections raise.
+    """
     # A consumer keeps the worker of a task by that name.
     assert "worker" not in fields
-    task = app.tasks.get(name)
+    if task_id:
+        fields.update(uuid=task_id, name=name)
+    own, task = _send.get(), app.tasks.get(name)
     if task is not None and not task.send_events:
         return
-    own = _send.get()
-    if own is not None:
-        own(kind, uuid=task_id, name=name, **fields)
-    elif _is_watched(app):
-        _send_over_app(app, kind, uuid=task_id, name=name, **fields)
-
-
-def send_of_worker(app: Any, kind: str, **fields: Any) -> None:
-    """Send an event that is about no task, if somebody wants it and this process is a worker's: a
-    monitor takes everybody else for a worker of that name.  Raises whatever connections raise.
-    """
-    if _sender is not None and _sender.sends_events:
+    # Outside of workers a monitor would take what is about no task for one more worker's.
+    is_set = bool(task_id) and app.conf.worker_send_task_events
+    if own is not None and task_id:
+        own(kind, **fields)
+    elif _sender.sends_events if _sender is not None else is_set:
         _send_over_app(app, kind, **fields)
-
-
-def _is_watched(app: Any) -> bool:
-    """Whether this process sends events of tasks: as its worker does, or as is set."""
-    return _sender.sends_events if _sender is not None else bool(app.conf.worker_send_task_events)
 
 
 def _send_over_app(app: Any, kind: str, **fields: Any) -> None:
@@ -177,7 +168,8 @@ class Event(Generic[P]):
     Attributes:
         name: in the log, of the signal, and in the notes.
         when: a sentence or more.
-        fields: the names of its fields, in the order of its arguments.
+        fields: the names of its fields, in the order of its arguments; ``of_signal`` and the like:
+            those that go there.
         signal: None: it has none.
     """
 
@@ -197,27 +189,16 @@ class Event(Generic[P]):
         self.fields = [
             "name" if name == "task" else name for name in arguments if name not in _NOT_SHOWN
         ]
+        self.of_signal = [name for name in self.fields if name not in ("name", sender)]
+        self.of_celery_event = [name for name in self.fields if name not in ("name", "task_id")]
+        # No text that may have an argument of a task.
+        self.of_note = [name for name in self.fields if name != "exception"]
         self.signal: Any = None
         if sender:
             self.signal = Signal(name=self.name, providing_args=set(self.of_signal))
         self._defaults = {
             name: one.default for name, one in arguments.items() if one.default is not one.empty
         }
-
-    @property
-    def of_signal(self) -> list[str]:
-        """The fields that its signal has, besides the sender."""
-        return [name for name in self.fields if name not in ("name", self.sender)]
-
-    @property
-    def of_celery_event(self) -> list[str]:
-        """The fields that Celery's event has, besides uuid and name."""
-        return [name for name in self.fields if name not in ("name", "task_id")]
-
-    @property
-    def of_note(self) -> list[str]:
-        """The fields that its note has: no text that may have an argument of a task."""
-        return [name for name in self.fields if name != "exception"]
 
     def __call__(self, *args: P.args, **given: P.kwargs) -> None:
         """Report one."""
@@ -249,10 +230,7 @@ class Event(Generic[P]):
             kinds.insert(0, ("task-failed", {"exception": values["exception"], "traceback": ""}))
         for kind, told in kinds:
             try:
-                if task_id:
-                    send(app, kind, name, task_id, **told)
-                else:
-                    send_of_worker(app, kind, **told)
+                send(app, kind, name, task_id, **told)
             except Exception as exc:
                 # It is not sent later.
                 logger.info("event_not_sent event=%s id=%s error=%s", kind, task_id, exc)

@@ -53,31 +53,23 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Entry(Generic[F]):
+class Entry(Finding, Generic[F]):
     """One finding, before anybody has looked.
 
+    Its ``message`` and its ``hint`` have places for the values that the predicate returns.  Its
+    ``severity``, which is the letter of its ``code``, is the worst that the finding can have: the
+    predicate may say another.
+
     Attributes:
-        code: such as "E005".  It stays; its letter is the worst severity that the finding can have.
-        name: the same in words.
-        severity: as of a finding, unless the predicate says another.
-        sentence: what is the case, with the values that the predicate returns.
-        remedy: what to change, with the same values.
-        ignored: what happens if nobody changes it.
         predicate: looks at facts; None: whoever tries it and fails says so by `found`.
     """
 
-    code: str
-    name: str
-    severity: Literal["error", "warning", "info"]
-    sentence: str
-    remedy: str
-    ignored: str
     predicate: Callable[[F], Seen] | None = None
 
     def found(self, **values: Any) -> Finding:
         """Return the finding with these values."""
         severity = values.pop("severity", self.severity)
-        message, hint = self.sentence.format(**values), self.remedy.format(**values)
+        message, hint = self.message.format(**values), self.hint.format(**values)
         return Finding(self.code, self.name, severity, message, hint, self.ignored)
 
 

@@ -15,9 +15,7 @@ from celery_reliable.leases import too_long_seconds
 __all__ = [
     "UNSEEN_SECONDS",
     "Limits",
-    "Neighbours",
     "OpenRows",
-    "Rights",
     "Running",
     "ServerFacts",
     "Setup",
@@ -81,30 +79,6 @@ class ServerFacts:
         )
 
 
-@dataclass(frozen=True)
-class Rights:
-    """What the user of a server may not do.
-
-    Attributes:
-        what: names the server.
-        missing: commands, keys and channels, in the words of `ledger.denied`.
-        rule: the words of `ACL SETUSER` that give such a user all that is needed.
-    """
-
-    what: str
-    missing: Sequence[str]
-    rule: Sequence[str]
-
-
-@dataclass(frozen=True)
-class Neighbours:
-    """The apps whose workers live in a namespace, each a name and a broker; *own* is this one."""
-
-    own: tuple[str, str]
-    all: frozenset[tuple[str, str]]
-    namespace: str
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskSetup:
     """How a task is set up; times in seconds.
@@ -163,12 +137,12 @@ class Setup:
     """How an app is set up.
 
     Attributes:
+        config: our own settings (`settings.ReliableConfig`, which is made on a floor above this
+            one).
         scheme: of the broker's URL.
-        has_ledger: whether a setting names the ledger's Redis.
         is_redis: whether the broker is a Redis.
         is_unprotected: the broker lives in one process, and no ledger is named.
         is_eager: tasks run where they are called, so that nothing is published.
-        cache: the alias that CACHE names.
         start_method: how the processes of a prefork pool are started.
         is_default_method: it is the default of the platform.
         here: this process: its version, those of other packages, and its clock.
@@ -179,16 +153,13 @@ class Setup:
         is_schedule_elsewhere: whether there may be more entries, in a database.
         results_expire_seconds: 0: never; None: there are no results, or nobody knows.
         fills_ledger: whether results are on the ledger's server.
-        gives_back_seconds: the setting GIVE_BACK_SECONDS; 0: what is fetched stays.
-        grace_seconds: from SIGTERM to SIGKILL; None: not known.
     """
 
+    config: Any
     scheme: str
-    has_ledger: bool
     is_redis: bool
     is_unprotected: bool
     is_eager: bool = False
-    cache: str | None = None
     start_method: str = "fork"
     is_default_method: bool = False
     here: WorkerSetup = field(default_factory=lambda: WorkerSetup(where="this host"))
@@ -199,10 +170,6 @@ class Setup:
     is_schedule_elsewhere: bool = False
     results_expire_seconds: float | None = None
     fills_ledger: bool = False
-    queued_seconds: float = 60.0
-    eta_horizon_seconds: float = 60.0
-    gives_back_seconds: float = 0.0
-    grace_seconds: float | None = None
 
     @property
     def ours(self) -> list[TaskSetup]:
@@ -210,19 +177,16 @@ class Setup:
         return [one for one in self.tasks if one.is_reliable]
 
     @property
-    def visibility_seconds(self) -> float:
-        """The shortest visibility timeout that anybody has; Celery's hour where nobody says."""
-        told = (one.visibility_seconds for one in (self.here, *self.workers))
-        return min((seconds for seconds in told if seconds is not None), default=3600.0)
-
-    def may_take(self, task: TaskSetup) -> float | None:
-        """Return for how long a task may run without a `touch`; None: nothing says."""
-        own = [one for one in (task.time_to_run_seconds, task.time_limit) if one]
-        return (
-            min(own)
-            if own
-            else max((one.time_limit for one in self.workers if one.time_limit), default=None)
-        )
+    def taking(self) -> dict[str, float | None]:
+        """For how many seconds each reliable task may run without a `touch`; None: nothing says."""
+        limits = [one.time_limit for one in self.workers if one.time_limit]
+        of_workers = max(limits, default=None)
+        return {
+            one.name: min(
+                filter(None, (one.time_to_run_seconds, one.time_limit)), default=of_workers
+            )
+            for one in self.ours
+        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ The status is `operations.Status`, which is made on a floor above this one.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, Final
 
 from celery_reliable.clock import span
@@ -68,9 +68,8 @@ def _behind(run: Running) -> Seen:
 def _no_worker(run: Running) -> Seen:
     status = run.status
     waits = (status.waiting or status.tasks["queued"]) + status.tasks["parked"]
-    if run.alive:
-        return None
-    return {"severity": "error" if waits else "info", "waits": f"{counted(waits, 'task')} waiting"}
+    seen = {"severity": "error" if waits else "info", "waits": f"{counted(waits, 'task')} waiting"}
+    return None if run.alive else seen
 
 
 def _runs(worker: Any) -> str:
@@ -80,11 +79,6 @@ def _runs(worker: Any) -> str:
 
 def _worker(worker: Any, **values: Any) -> dict[str, Any]:
     return {"name": worker.nodename, "pid": worker.pid, "runs": _runs(worker), **values}
-
-
-def _lapsed(run: Running) -> list[dict[str, Any]]:
-    lapsed = (one for one in run.status.workers if one.state == "lapsed")
-    return [_worker(one, since=span(-one.seconds_left)) for one in lapsed]
 
 
 def _stuck(run: Running) -> Iterator[dict[str, Any]]:
@@ -102,11 +96,6 @@ def _is_standing(run: Running, worker: Any) -> bool:
     is_busy_alone = worker.pool == "solo" and worker.running
     is_leaving = bool(worker.leaving)
     return run.age(worker.turned_at) > run.long_seconds and not (is_busy_alone or is_leaving)
-
-
-def _stands(run: Running) -> list[dict[str, Any]]:
-    standing = (one for one in run.alive if _is_standing(run, one))
-    return [_worker(one, since=span(run.age(one.turned_at))) for one in standing]
 
 
 def _takes_nothing(run: Running) -> Iterator[dict[str, Any]]:
@@ -195,22 +184,17 @@ def _has_no_consumer(run: Running, queue: Any) -> bool:
     return is_old and all_tell and not queue.workers
 
 
-def _queues(
-    chosen: Callable[[Running, Any], dict[str, Any] | None],
-) -> Callable[[Running], Iterator[dict[str, Any]]]:
-    """Return a predicate of the queues that are neither paused nor without a consumer."""
-
-    def see(run: Running) -> Iterator[dict[str, Any]]:
-        for queue in run.status.queues:
-            if run.status.is_paused(queue.name) or _has_no_consumer(run, queue):
-                continue
-            values = chosen(run, queue)
-            if values is not None:
-                oldest = span(queue.oldest_seconds or 0.0)
-                shown = {"name": repr(queue.name), "depth": queue.depth, "oldest": oldest}
-                yield {**shown, "do": _drained(run, queue.name) or _MORE_WORKERS, **values}
-
-    return see
+def _old_queues(run: Running) -> Iterator[dict[str, Any]]:
+    for queue in run.status.queues:
+        oldest = queue.oldest_seconds or 0.0
+        is_elsewhere = run.status.is_paused(queue.name) or _has_no_consumer(run, queue)
+        if oldest > run.limits.oldest_seconds and not is_elsewhere:
+            yield {
+                "name": repr(queue.name),
+                "depth": queue.depth,
+                "oldest": span(oldest),
+                "do": _drained(run, queue.name) or _MORE_WORKERS,
+            }
 
 
 def _drained(run: Running, queue: str) -> str:
@@ -223,10 +207,6 @@ def _drained(run: Running, queue: str) -> str:
         f"Operators have drained all workers that consume it: {names}. `reliable orders` says who "
         "and why; `reliable resume ORDER` ends it."
     )
-
-
-def _is_old(run: Running, queue: Any) -> dict[str, Any] | None:
-    return {} if (queue.oldest_seconds or 0.0) > run.limits.oldest_seconds else None
 
 
 def _buried(run: Running, noun: str, *reasons: str) -> dict[str, Any] | None:
@@ -260,11 +240,6 @@ def _trimmed(run: Running) -> Seen:
     return {"most": status.dead_letter_max, "ago": span(age), "trimmed": status.trimmed}
 
 
-def _fills(run: Running) -> Seen:
-    count, most = run.status.tasks["dead"], run.status.dead_letter_max
-    return {"count": count, "most": most} if count >= _FILLED * most and not _trimmed(run) else None
-
-
 def _full(run: Running) -> Seen:
     fill = run.status.ledger.fill
     if fill is None or fill < run.limits.fill:
@@ -285,7 +260,12 @@ RUNNING: Final[tuple[Entry[Running], ...]] = (
         "The lease of {name} (pid {pid}) ran out {since} ago, and no pass has declared it dead. It "
         "runs {runs}.",
         "It is dead, frozen or cut off. Start another worker, whose pass takes back its tasks.",
-        "Its tasks wait until a pass runs.", _lapsed),
+        "Its tasks wait until a pass runs.",
+        lambda run: [
+            _worker(one, since=span(-one.seconds_left))
+            for one in run.status.workers
+            if one.state == "lapsed"
+        ]),
     Entry("E018", "recovery_stuck", "error",
         "{name} was declared dead {since} ago, and this is still not recovered: {held}.",
         f"{_LOGS}, pass_failed.",
@@ -296,7 +276,11 @@ RUNNING: Final[tuple[Entry[Running], ...]] = (
         "Something holds its main process (a signal handler, a full disk, a broker that hangs). "
         "`py-spy dump` shows where. Restart it.",
         "The worker takes nothing. After STALL_SECONDS it counts as dead, and its tasks run again.",
-        _stands),
+        lambda run: [
+            _worker(one, since=span(run.age(one.turned_at)))
+            for one in run.alive
+            if _is_standing(run, one)
+        ]),
     Entry("E020", "worker_takes_nothing", "error",
         "{name} (pid {pid}) has {slots} free, but has begun nothing for {since}, while tasks wait "
         "in its queues: {queues}.",
@@ -370,7 +354,7 @@ RUNNING: Final[tuple[Entry[Running], ...]] = (
     Entry("W039", "queue_old", "warning",
         "The oldest task in {name} has waited for {oldest}; {depth} messages wait there.",
         "{do}",
-        "Users wait.", _queues(_is_old)),
+        "Users wait.", _old_queues),
     Entry("W040", "unprocessable", "warning",
         "{sum} that no worker could run put aside ({lately}): {names}.",
         "Workers lack the code of these tasks, or a publisher uses another format. Deploy the "
@@ -380,5 +364,8 @@ RUNNING: Final[tuple[Entry[Running], ...]] = (
     Entry("W041", "dead_letters_fill", "warning",
         "There are {count} dead letters, and room for {most} (DEAD_LETTER_MAX).",
         "Replay or discard them (`reliable dead-letters groups`), or raise DEAD_LETTER_MAX.",
-        "From DEAD_LETTER_MAX on the oldest letters of the largest group are deleted.", _fills),
+        "From DEAD_LETTER_MAX on the oldest letters of the largest group are deleted.",
+        lambda run: not _trimmed(run)
+        and run.status.tasks["dead"] >= _FILLED * run.status.dead_letter_max
+        and {"count": run.status.tasks["dead"], "most": run.status.dead_letter_max}),
 )  # fmt: skip

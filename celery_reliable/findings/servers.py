@@ -6,16 +6,14 @@ A managed server hides some facts, which give no finding but W004.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
-from celery_reliable.findings.entries import Entry, Seen, listed
+from celery_reliable.findings.entries import Entry, Finding, Seen, listed
 from celery_reliable.findings.facts import (
     UNSEEN_SECONDS,
-    Neighbours,
     OpenRows,
-    Rights,
     ServerFacts,
     Setup,
 )
@@ -23,14 +21,17 @@ from celery_reliable.findings.facts import (
 __all__ = [
     "DURABILITY",
     "FLEET",
+    "NAMESPACE_SHARED",
     "NAMESPACE_TOO_NEW",
-    "NEIGHBOURS",
     "NOT_LOOKED_AT",
+    "REDIS_FORBIDS",
+    "REDIS_HIDES_INFO",
     "REDIS_UNFIT",
-    "RIGHTS",
     "ROWS",
     "SERVER",
     "acl_words",
+    "neighbours",
+    "rights",
 ]
 
 #: The oldest server that has every command in use (`CLIENT LIST ID`, `BLMOVE`).
@@ -64,13 +65,6 @@ def _word(missing: str, patterns: Iterable[str]) -> str:
     return "~" + next((one for one in patterns if fnmatchcase(key, one)), f"{key}*")
 
 
-def _is_old(facts: ServerFacts) -> Seen:
-    numbers = re.match(r"(\d+)(?:\.(\d+))?\b", facts.version or "")
-    # A version of another form says nothing about the commands.
-    is_old = numbers and (int(numbers[1]), int(numbers[2] or 0)) < _LEAST_VERSION
-    return {"version": facts.version} if is_old else None
-
-
 def _evicts(facts: ServerFacts, *, has_limit: bool) -> Seen:
     policy, limit = facts.maxmemory_policy, facts.maxmemory
     if policy in (None, "noeviction") or limit is None or bool(limit) != has_limit:
@@ -93,10 +87,6 @@ def _hidden(facts: ServerFacts) -> Seen:
     names = ", ".join(name for name, is_hidden in hidden.items() if is_hidden)
     why = f"it hides its {names} (INFO, CONFIG GET)."
     return {"what": "The ledger's Redis", "why": why} if names else None
-
-
-def _durability_unknown(facts: ServerFacts) -> Seen:
-    return not facts.appendonly and None in (facts.appendonly, facts.save)
 
 
 def _snapshots(facts: ServerFacts) -> str | None:
@@ -134,34 +124,48 @@ def _loses_seconds(facts: ServerFacts) -> Seen:
     }
 
 
-def _failover_loses(facts: ServerFacts) -> Seen:
-    return facts.min_replicas == 0 and bool(facts.has_sentinel or facts.replicas)
+def rights(what: str, missing: Sequence[str], rule: Sequence[str]) -> list[Finding]:
+    """Return what is wrong with the rights of a server's user.
+
+    Args:
+        what: names the server.
+        missing: commands, keys and channels, in the words of `ledger.denied`.
+        rule: the words of `ACL SETUSER` that give such a user all that is needed.
+    """
+    found = [REDIS_HIDES_INFO.found(what=what)] if "INFO" in missing else []
+    needed = [one for one in missing if one != "INFO"]
+    if needed:
+        words = " ".join(acl_words(needed, rule))
+        all_of_it = " ".join(rule)
+        found.append(
+            REDIS_FORBIDS.found(what=what, missing=", ".join(needed), words=words, rule=all_of_it)
+        )
+    return found
 
 
-def _forbids(rights: Rights) -> Seen:
-    needed = [one for one in rights.missing if one != "INFO"]
-    words = " ".join(acl_words(needed, rights.rule))
-    missing, rule = ", ".join(needed), " ".join(rights.rule)
-    return bool(needed) and {"what": rights.what, "missing": missing, "words": words, "rule": rule}
-
-
-def _neighbours(facts: Neighbours) -> Iterator[dict[str, Any]]:
-    name, broker = facts.own
-    for other, its_broker in sorted(facts.all - {facts.own, ("", "")}):
-        yield {
+def neighbours(
+    own: tuple[str, str], others: Iterable[tuple[str, str]], namespace: str
+) -> list[Finding]:
+    """Return what is wrong with the apps whose workers live in a namespace, each a name and a
+    broker; *own* may be among them.
+    """
+    return [
+        NAMESPACE_SHARED.found(
             # The same name at another broker may be the same project under another address.
-            "severity": "warning" if other != name else "info",
-            "other": f"{other!r} (broker {its_broker})",
-            "own": f"{name!r} (broker {broker})",
-            "namespace": facts.namespace,
-        }
+            severity="warning" if name != own[0] else "info",
+            other=f"{name!r} (broker {broker})",
+            own=f"{own[0]!r} (broker {own[1]})",
+            namespace=namespace,
+        )
+        for name, broker in sorted({*others} - {own, ("", "")})
+    ]
 
 
 def _numbers(version: str) -> tuple[int, ...]:
+    """Return the numbers that a version begins with, as 5.6 of 5.6.0."""
     match = re.match(r"\d+(?:\.\d+)*", version)
-    return tuple(
-        int(part) for part in re.sub(r"(\.0)+$", "", match[0] if match else "0").split(".")
-    )
+    parts = re.sub(r"(\.0)+$", "", match[0]).split(".") if match else ()
+    return tuple(int(part) for part in parts)
 
 
 def _versions(setup: Setup) -> Iterator[dict[str, Any]]:
@@ -227,7 +231,10 @@ SERVER: Final[tuple[Entry[ServerFacts], ...]] = (
     Entry("E006", "redis_too_old", "error",
         "The ledger's Redis is version {version}. The oldest that works is 6.2.",
         f"Upgrade it, or {_OWN_REDIS}",
-        "No worker starts: the server lacks commands.", _is_old),
+        "No worker starts: the server lacks commands.",
+        # A version of another form says nothing about the commands.
+        lambda facts: () < _numbers(facts.version or "") < _LEAST_VERSION
+        and {"version": facts.version}),
     Entry("E007", "redis_cluster", "error",
         "The ledger's Redis is a node of a Redis Cluster, which is not supported: a task's record "
         "and its queue are written in one step, and may be on different nodes.",
@@ -258,7 +265,8 @@ DURABILITY: Final[tuple[Entry[ServerFacts], ...]] = (
         "The ledger's Redis hides whether it writes to the disk (INFO, CONFIG GET save): a power "
         "cut may cost every task.",
         f"{_AOF} Or allow CONFIG GET, so that this can be checked.",
-        "A power cut may lose every task.", _durability_unknown),
+        "A power cut may lose every task.",
+        lambda facts: not facts.appendonly and None in (facts.appendonly, facts.save)),
     Entry("W008", "redis_not_durable", "warning",
         "The ledger's Redis writes neither an append-only file nor snapshots: when it restarts, "
         "every task is gone.",
@@ -280,30 +288,26 @@ DURABILITY: Final[tuple[Entry[ServerFacts], ...]] = (
         "old master goes on for some ten seconds, and these publications are lost.",
         "Set `min-replicas-to-write 1` and `min-replicas-max-lag 3` on all servers.",
         "Each failover, even a planned one, loses some ten seconds of publications.",
-        _failover_loses),
+        lambda facts: facts.min_replicas == 0 and bool(facts.has_sentinel or facts.replicas)),
 )  # fmt: skip
 
-RIGHTS: Final[tuple[Entry[Rights], ...]] = (
-    Entry("W006", "redis_hides_info", "warning",
-        "{what} does not let its user run INFO, so a server that has lost records looks like one "
-        "that has not.",
-        "Allow it: ACL SETUSER … +info",
-        "After a restart of the server that lost its last writes, ended tasks may run again.",
-        lambda rights: {"what": rights.what} if "INFO" in rights.missing else None),
-    Entry("E009", "redis_forbids", "error",
-        "{what} does not let its user have {missing}.",
-        "Allow it: ACL SETUSER … {words}. All that such a user needs: {rule}",
-        "No worker starts. In running workers the steps that need the right fail, or wait for it.",
-        _forbids),
+REDIS_HIDES_INFO: Final[Entry[None]] = Entry("W006", "redis_hides_info", "warning",
+    "{what} does not let its user run INFO, so a server that has lost records looks like one "
+    "that has not.",
+    "Allow it: ACL SETUSER … +info",
+    "After a restart of the server that lost its last writes, ended tasks may run again."
 )  # fmt: skip
 
-NEIGHBOURS: Final[tuple[Entry[Neighbours], ...]] = (
-    Entry("W016", "namespace_shared", "warning",
-        "The app {other} has workers in the namespace {namespace!r}, which the app {own} uses too.",
-        "If these are two projects, give one of them another NAMESPACE in CELERY_RELIABLE.",
-        "Each app recovers the other's tasks by its own limits, times and result backend.",
-        _neighbours),
+REDIS_FORBIDS: Final[Entry[None]] = Entry("E009", "redis_forbids", "error",
+    "{what} does not let its user have {missing}.",
+    "Allow it: ACL SETUSER … {words}. All that such a user needs: {rule}",
+    "No worker starts. In running workers the steps that need the right fail, or wait for it."
 )  # fmt: skip
+
+NAMESPACE_SHARED: Final[Entry[None]] = Entry("W016", "namespace_shared", "warning",
+    "The app {other} has workers in the namespace {namespace!r}, which the app {own} uses too.",
+    "If these are two projects, give one of them another NAMESPACE in CELERY_RELIABLE.",
+    "Each app recovers the other's tasks by its own limits, times and result backend.")  # fmt: skip
 
 REDIS_UNFIT: Final[Entry[None]] = Entry("E012", "redis_unfit", "error",
     "The ledger's Redis does not execute a task's steps: {problem}",

@@ -57,8 +57,8 @@ def _unprotected(setup: Setup) -> Seen:
 
 def _no_redis(setup: Setup) -> Seen:
     problem = f"the broker is {setup.scheme!r}, and no setting names a Redis."
-    has_one = setup.has_ledger or setup.is_redis or setup.is_unprotected or setup.is_eager
-    return None if has_one else {"problem": problem}
+    has_one = setup.config.redis_url or setup.config.cache or setup.is_redis or setup.is_unprotected
+    return None if has_one or setup.is_eager else {"problem": problem}
 
 
 def _outlives(setup: Setup) -> Seen:
@@ -67,7 +67,9 @@ def _outlives(setup: Setup) -> Seen:
         for one in setup.tasks
         if one.acks_late and not one.is_reliable and setup.is_redis
     }
-    timeout = setup.visibility_seconds
+    told = (one.visibility_seconds for one in (setup.here, *setup.workers))
+    # Celery's hour where nobody says.
+    timeout = min((seconds for seconds in told if seconds is not None), default=3600.0)
     longer = [name for name, limit in limits.items() if limit > timeout]
     longest = max(limits.values(), default=0.0)
     return _by(longer, timeout=f"{timeout:g}", longest=f"{longest:g}")
@@ -115,23 +117,26 @@ def _prefetch(setup: Setup) -> Iterator[dict[str, Any]]:
     greedy = [one.where for one in setup.workers if one.prefetch == 0]
     if greedy and setup.ours:
         yield {"names": listed(greedy), "what": "all messages there are", "why": "any task"}
-    gives_back = setup.is_redis and bool(setup.gives_back_seconds)
+    gives_back = setup.is_redis and bool(setup.config.give_back_seconds)
     hasty = [
         f"{one.where} ({one.prefetch} for each of {one.slots or 'its'} slots)"
         for one in setup.workers
         if (one.prefetch or 0) > 1 and not (gives_back and one.pool in _GIVES_BACK)
     ]
-    taking = {one.name: setup.may_take(one) or 0.0 for one in setup.ours}
-    long = [f"{name} ({sec:g} s)" for name, sec in taking.items() if sec >= _LONG_SECONDS]
+    long = [
+        f"{name} ({seconds:g} s)"
+        for name, seconds in setup.taking.items()
+        if seconds is not None and seconds >= _LONG_SECONDS
+    ]
     if hasty and long:
         yield {"names": listed(hasty), "what": "more than it can run", "why": listed(long)}
 
 
 def _expire_early(setup: Setup) -> Seen:
-    needs = {"ten QUEUED_SECONDS": setup.queued_seconds * 10}
+    needs = {"ten QUEUED_SECONDS": setup.config.queued_seconds * 10}
     for task in setup.ours:
         needs[f"once_for_seconds of {task.name}"] = task.once_for_seconds or 0.0
-        needs[f"the time that {task.name} may take"] = setup.may_take(task) or 0.0
+        needs[f"the time that {task.name} may take"] = setup.taking[task.name] or 0.0
     expire = setup.results_expire_seconds
     longer = sorted(needs, key=lambda name: -needs[name])
     short = [f"{name} ({needs[name]:g} s)" for name in longer if expire and needs[name] > expire]
@@ -139,7 +144,7 @@ def _expire_early(setup: Setup) -> Seen:
 
 
 def _visibility(setup: Setup) -> Seen:
-    horizon = setup.eta_horizon_seconds
+    horizon = setup.config.eta_horizon_seconds
     return _by(
         (
             f"{one.where} ({one.visibility_seconds:g} s)"
@@ -151,23 +156,31 @@ def _visibility(setup: Setup) -> Seen:
 
 
 def _grace(setup: Setup) -> Iterator[dict[str, Any]]:
-    grace = setup.grace_seconds
+    grace = setup.config.grace_seconds
     if grace is None:
         return
     shown = {"grace": f"{grace:g}", "soft": f"{max(1.0, grace - 5):g}"}
-    too_long = [one for one in setup.workers if (one.soft_shutdown_seconds or 0) >= grace]
+    soft = {one.where: one.soft_shutdown_seconds or 0.0 for one in setup.workers}
+    too_long = [f"{where} ({seconds:g} s)" for where, seconds in soft.items() if seconds >= grace]
     if too_long:
-        names = listed([f"{one.where} ({one.soft_shutdown_seconds:g} s)" for one in too_long])
-        yield {"what": f"the soft shutdown of {names} takes as long, or longer", **shown}
-    warm = [o.where for o in setup.workers if o.is_sigterm_soft is False and o not in too_long]
-    taking = {one.name: setup.may_take(one) for one in setup.ours}
-    long = {name: sec for name, sec in taking.items() if sec is None or sec > grace}
+        yield {
+            "what": f"the soft shutdown of {listed(too_long)} takes as long, or longer",
+            **shown,
+        }
+    warm = [
+        one.where
+        for one in setup.workers
+        if one.is_sigterm_soft is False and soft[one.where] < grace
+    ]
+    long = {name: sec for name, sec in setup.taking.items() if sec is None or sec > grace}
     if warm and long:
-        limits = ("no limit" if sec is None else f"{sec:g} s" for sec in long.values())
-        names = listed([f"{name} ({limit})" for name, limit in zip(long, limits, strict=True)])
+        names = [
+            f"{name} ({'no limit' if sec is None else f'{sec:g} s'})" for name, sec in long.items()
+        ]
         yield {
             "severity": "warning" if any(long.values()) else "info",
-            "what": f"{listed(warm)} first finishes its tasks, which may take longer: {names}",
+            "what": f"{listed(warm)} first finishes its tasks, which may take longer: "
+            f"{listed(names)}",
             **shown,
         }
 
@@ -231,7 +244,8 @@ CACHE_CAN_BE_CLEARED: Final[Entry[Setup]] = Entry("W001", "cache_can_be_cleared"
     "The ledger is in the database of the cache {cache!r}: cache.clear() empties it.",
     "Set REDIS_URL instead of CACHE, at least with another database number.",
     "cache.clear(), which tests and deployments call, deletes every task.",
-    lambda setup: {"cache": setup.cache} if setup.cache is not None else None)  # fmt: skip
+    lambda setup: None if setup.config.cache is None else {"cache": setup.config.cache}
+)  # fmt: skip
 NAME_MISSING: Final[Entry[None]] = Entry("E010", "name_missing", "error",
     "{fault}. Without it {without}.",
     "Install releases that celery-reliable was checked on, or a celery-reliable that was checked "

@@ -13,20 +13,20 @@ from celery_reliable.doctor import supported
 from celery_reliable.findings import (
     DURABILITY,
     FLEET,
-    NEIGHBOURS,
     NOT_LOOKED_AT,
     SERVER,
     SETUP,
     START,
     TABLE,
     Finding,
-    Neighbours,
     ServerFacts,
     Setup,
     TaskSetup,
     WorkerSetup,
     look,
+    neighbours,
 )
+from celery_reliable.settings import ReliableConfig
 from tests.support.promises import promise
 
 TASK = TaskSetup(name="shop.bill")
@@ -45,8 +45,8 @@ WORKER = WorkerSetup(
 BOUNDS = {"celery": ("5.6.3", "6"), "kombu": ("5.7", "6"), "redis": ("6.4", "")}
 DAY = 24 * 3600.0
 APP = Setup(
+    config=ReliableConfig(give_back_seconds=0),
     scheme="redis",
-    has_ledger=False,
     is_redis=True,
     is_unprotected=False,
     here=replace(WORKER, where="here"),
@@ -84,7 +84,10 @@ def names(found: list[Finding]) -> list[str]:
 def of(task: dict[str, Any], worker: dict[str, Any], app: dict[str, Any]) -> list[Finding]:
     """What is found in an app with one task and one worker."""
     tasks, workers = [replace(TASK, **task)], [replace(WORKER, **worker)]
-    setup = replace(APP, tasks=tasks, workers=workers, **app)
+    ours = {name: value for name, value in app.items() if name.upper() in ReliableConfig.names()}
+    config = replace(APP.config, **ours)
+    others = {name: value for name, value in app.items() if name not in ours}
+    setup = replace(APP, config=config, tasks=tasks, workers=workers, **others)
     return [*look(START, setup), *look(SETUP, setup), *look(FLEET, setup)]
 
 
@@ -105,7 +108,7 @@ def of(task: dict[str, Any], worker: dict[str, Any], app: dict[str, Any]) -> lis
         # More is fetched than runs, and what runs is long.
         (LONG, {"prefetch": 4}, {}, ["warning prefetch_holds_work"]),
         # Unless it goes back to its queue, which not all pools can do.
-        (LONG, {"prefetch": 4}, {"gives_back_seconds": 1}, []),
+        (LONG, {"prefetch": 4}, {"give_back_seconds": 1}, []),
         # Results that are gone too early, or never go.
         ({}, {}, {"results_expire_seconds": 599.0}, ["warning results_expire_early"]),
         ({}, {}, {"results_expire_seconds": 600.0}, []),
@@ -257,7 +260,7 @@ def test_another_app_in_the_namespace_is_named() -> None:
         {own, ("", ""), ("stock", "redis://b:6379/5"), ("shop", "redis://alias:6379/0")}
     )
 
-    same, other = look(NEIGHBOURS, Neighbours(own, others, "reliable"))
+    same, other = neighbours(own, others, "reliable")
 
     assert names([same, other]) == ["info namespace_shared", "warning namespace_shared"]
     assert all(word in other.message for word in ("shop", "stock", "redis://b:6379/5"))

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from celery_reliable.ledger import connect
@@ -44,9 +44,8 @@ def redis_database(url: str, folder: Path) -> Iterator[str]:
         try:
             yield mine
         finally:
-            client = connect(mine).client()
-            client.flushdb()
-            client.close()
+            with closing(connect(mine).client()) as client:
+                client.flushdb()
     elif url:
         raise NoRedis(f"reliable_redis_url is {url}, which cannot be used: {why}. {_HOW}")
     elif program is not None:
@@ -69,11 +68,8 @@ def _of_this_process(url: str) -> str:
 
 def _why_not(url: str) -> str:
     try:
-        client = connect(url).client()
-        try:
+        with closing(connect(url).client()) as client:
             keys = client.dbsize()
-        finally:
-            client.close()
     except Exception as exc:
         return str(exc)
     return f"it has {keys} keys, which are not ours to delete" if keys else ""

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -102,9 +103,8 @@ class PrivateLedger:
         self._forget()
         self.app.conf.changes.clear()
         self.app.conf.changes.update(self._before)
-        client = connect(self.url).client()
-        client.flushdb()
-        client.close()
+        with closing(connect(self.url).client()) as client:
+            client.flushdb()
 
     def _forget(self) -> None:
         reliable_of(self.app).forget()

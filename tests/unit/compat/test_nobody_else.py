@@ -33,7 +33,6 @@ REVIEWED = {
     ("contrib.django.rows.reconciling", "one._meta"): "the same",
     ("contrib.django.rows.attempts", "setattr(self.row)"): "columns that the user names",
     ("contrib.django.rows.attempts", "setattr(row)"): "columns of `TaskRow`",
-    ("contrib.django.rows.task", "current_task._get_current_object"): "as Celery's manual says",
     ("attempt.fencing", "run._is_guarded"): "a function of ours, around a task's body",
     ("attempt.fencing", "getattr(function, '_is_guarded')"): "the same",
     ("publishing.amqp", "pool.limit"): "public, of kombu's pool",

@@ -6,31 +6,26 @@ A row is the publication: what was committed and never published is found and pu
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from celery_reliable.exceptions import RowTaken
+from celery_reliable.lazy import lazy_door
 
 if TYPE_CHECKING:
-    from celery_reliable.contrib.django.rows.attempts import Effect as Effect
-    from celery_reliable.contrib.django.rows.model import TaskRow as TaskRow
-    from celery_reliable.contrib.django.rows.model import TaskStatus as TaskStatus
-    from celery_reliable.contrib.django.rows.reconciling import look_after_rows as look_after_rows
-    from celery_reliable.contrib.django.rows.task import RowTask as RowTask
-    from celery_reliable.exceptions import RowTaken as RowTaken
+    from celery_reliable.contrib.django.rows.attempts import Effect
+    from celery_reliable.contrib.django.rows.model import TaskRow, TaskStatus
+    from celery_reliable.contrib.django.rows.reconciling import look_after_rows
+    from celery_reliable.contrib.django.rows.task import RowTask
+else:
+    # Models need Django's settings and apps.
+    __getattr__ = lazy_door(
+        __name__,
+        {
+            "attempts": ("Effect",),
+            "model": ("TaskRow", "TaskStatus"),
+            "reconciling": ("look_after_rows",),
+            "task": ("RowTask",),
+        },
+    )
 
 __all__ = ["Effect", "RowTaken", "RowTask", "TaskRow", "TaskStatus", "look_after_rows"]
-
-#: Where each is.  Imported when it is asked for: models need Django's settings and apps.
-_PLACES = {
-    "Effect": "celery_reliable.contrib.django.rows.attempts",
-    "RowTaken": "celery_reliable.exceptions",
-    "RowTask": "celery_reliable.contrib.django.rows.task",
-    "TaskRow": "celery_reliable.contrib.django.rows.model",
-    "TaskStatus": "celery_reliable.contrib.django.rows.model",
-    "look_after_rows": "celery_reliable.contrib.django.rows.reconciling",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _PLACES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_PLACES[name]), name)
