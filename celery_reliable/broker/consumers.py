@@ -15,7 +15,7 @@ from celery_reliable.broker.qos import QoS
 from celery_reliable.compat.kombu import list_key
 from celery_reliable.compat.notes import note
 from celery_reliable.message import payload_of, returns_of
-from celery_reliable.redis_io import is_of_full_server, left_out_when_full
+from celery_reliable.redis_io import is_of_full_server
 
 __all__ = [
     "ConsumingChannel",
@@ -59,10 +59,12 @@ class ConsumingChannel(ConnectedChannel):
 
     def queue_declare(self, queue: str, *args: Any, **kwargs: Any) -> Any:
         """Declare a queue; how many messages wait there a full server does not say."""
-        declared = queue_declare_ok_t(queue, 0, 0)
-        with left_out_when_full():
-            declared = super().queue_declare(queue, *args, **kwargs)
-        return declared
+        try:
+            return super().queue_declare(queue, *args, **kwargs)
+        except redis.ResponseError as exc:
+            if not is_of_full_server(exc):
+                raise
+            return queue_declare_ok_t(queue, 0, 0)
 
     def queue_bind(
         self, queue: str, exchange: str | None = None, routing_key: str = "", **kwargs: Any
