@@ -84,17 +84,10 @@ class ObjectBusy(ReliableError):
     """Another task holds this object, and the task is set to fail in that case.
 
     Attributes:
-        object_id: the object, as text.
         holder: the id of the task that held it at that moment; it may have ended since.
     """
 
-    object_id: object = None
     holder: str | None = None
-
-    def __post_init__(self, message: str | None) -> None:
-        super().__post_init__(message)
-        # As text: the exception travels to the result backend, and not every id can.
-        self.object_id = None if self.object_id is None else str(self.object_id)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
@@ -36,18 +37,14 @@ def id_as_text(task_id: Any) -> str:
 
     Raises TypeError for what is no text, no UUID and no bytes of a text.
     """
-    if type(task_id) is str:
-        return task_id
     if isinstance(task_id, str):
         # An enum's own text is its name, and JSON has its value.
         return str.__str__(task_id)
     if isinstance(task_id, UUID):
         return str(task_id)
     if isinstance(task_id, bytes):
-        try:
+        with suppress(UnicodeDecodeError):
             return task_id.decode()
-        except UnicodeDecodeError:
-            pass
     raise TypeError(f"task_id={task_id!r}: the id of a task is a text or a UUID")
 
 

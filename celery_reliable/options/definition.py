@@ -163,11 +163,7 @@ def problems(cls: Any, base: Any) -> list[str]:
     given = {option: getattr(cls, option) for option in OPTIONS}
     wrong = [
         f"{option}={value!r} of task {cls.name} is not {expected}. Correct it, or leave it out."
-        for option, value, expected in misfits(OPTIONS, given)
-    ] or [
-        f"{option}={given[option]!r} of task {cls.name} is not {expected}. Correct it, or leave it "
-        "out."
-        for option, expected in _useless(cls, base)
+        for option, value, expected in ([*misfits(OPTIONS, given)] or _useless(cls, base))
     ]
     if not cls.acks_late:
         wrong.append(
@@ -184,8 +180,8 @@ def problems(cls: Any, base: Any) -> list[str]:
     ]
 
 
-def _useless(cls: Any, base: Any) -> Iterator[tuple[str, str]]:
-    """Yield each option that does nothing beside the others, or contradicts them."""
+def _useless(cls: Any, base: Any) -> Iterator[tuple[str, Any, str]]:
+    """Yield each option that does nothing beside the others, or contradicts them, as `misfits`."""
     has_object = inspect.getattr_static(cls, "object_id") is not None
     no_object = "of use without object_id, which says what the object is"
     own = cls.__mro__[: cls.__mro__.index(base)]
@@ -227,7 +223,7 @@ def _useless(cls: Any, base: Any) -> Iterator[tuple[str, str]]:
             "of use without on_conflict='wait': what finds no place waits for one",
         ),
     )
-    return ((option, why) for option, is_useless, why in rules if is_useless)
+    return ((name, getattr(cls, name), why) for name, is_useless, why in rules if is_useless)
 
 
 def _taken_names(cls: Any) -> Iterator[tuple[str, str]]:

@@ -179,7 +179,7 @@ def resolve_object_id(
     except TypeError as error:
         raise ObjectIdError(
             f"Task {task_name!r} was called with arguments that it does not take ({error}), so "
-            f"its {_shown_spec(spec)} cannot be told.",
+            "the id of its object cannot be told.",
             task_name=task_name,
         ) from error
     bound.apply_defaults()
@@ -209,10 +209,6 @@ def resolve_object_id(
     )
 
 
-def _shown_spec(spec: ObjectIdSpec) -> str:
-    return f"object_id {spec!r}" if isinstance(spec, str) else "object's id"
-
-
 def object_key(task_name: str, object_id: object, spec: ObjectIdSpec | None = None) -> str:
     """Return a short text for one object of one task, fit for the name of a key.
 
@@ -236,8 +232,11 @@ def object_key(task_name: str, object_id: object, spec: ObjectIdSpec | None = No
     try:
         encoded = _encoded(task_name) + _encoded(object_id)
     except _NoIdError as error:
+        source = "the object id" if spec is None else "what its object_id callable returned"
+        if isinstance(spec, str):
+            source = f"its argument {spec!r}, which object_id names,"
         raise ObjectIdError(
-            f"Task {task_name!r}: {_source(spec)} is {_kind(object_id, error.item)}. Expected "
+            f"Task {task_name!r}: {source} is {_kind(object_id, error.args[0])}. Expected "
             f"{_EXPECTED}; let object_id be a callable that makes one of the task's arguments.",
             task_name=task_name,
         ) from None
@@ -246,18 +245,6 @@ def object_key(task_name: str, object_id: object, spec: ObjectIdSpec | None = No
 
 class _NoIdError(Exception):
     """No id can be made of this value."""
-
-    def __init__(self, item: object) -> None:
-        super().__init__()
-        self.item = item
-
-
-def _source(spec: ObjectIdSpec | None) -> str:
-    if spec is None:
-        return "the object id"
-    if isinstance(spec, str):
-        return f"its argument {spec!r}, which object_id names,"
-    return "what its object_id callable returned"
 
 
 def _kind(value: object, item: object) -> str:

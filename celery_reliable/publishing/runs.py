@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from celery.backends.base import DisabledBackend
@@ -47,12 +47,13 @@ def run_on(
     if isinstance(where, str) and where != "all":
         only = (where,)
     run = uuid()
-    meant = NamedWorkers(only, prefer, run=run)
-    members = [uuid() for _ in range(_count(task, where, meant))]
-    # Both come first: a caller to whom they raise has published nothing.
-    runs = reliable.ledger.runs
-    with _telling(TaskRef(run, task.name)):
-        runs.begin(run, members, name=task.name, only=only, due_in_ms=reliable.config.queued_ms)
+    meant, due_in_ms = NamedWorkers(only, prefer, run=run), reliable.config.queued_ms
+    # All of this comes first: a caller to whom it raises has published nothing.
+    try:
+        members = [uuid() for _ in range(_count(task, where, meant))]
+        reliable.ledger.runs.begin(run, members, name=task.name, only=only, due_in_ms=due_in_ms)
+    except LedgerUnavailable as exc:
+        raise not_sent(TaskRef(run, task.name), exc) from exc
     _save(task, run, members)
     headers = {**(given.pop("headers", None) or {}), NAMED: meant.as_header()}
     given.setdefault("group_id", run)
@@ -61,15 +62,6 @@ def run_on(
         for member in members
     ]
     return task.app.GroupResult(run, found)
-
-
-@contextmanager
-def _telling(ref: TaskRef) -> Iterator[None]:
-    """Raise NotPublished where the ledger does not answer."""
-    try:
-        yield
-    except LedgerUnavailable as exc:
-        raise not_sent(ref, exc) from exc
 
 
 def _save(task: Any, run: str, members: Sequence[str]) -> None:
@@ -89,8 +81,7 @@ def _count(task: Any, where: int | str, meant: NamedWorkers) -> int:
             f"run_on({where!r}) of task {task.name}: say how many workers, or 'all', or a pattern "
             "of their names."
         )
-    with _telling(TaskRef(meant.run, task.name)):
-        living = reliable_of(task.app).living.read()
+    living = reliable_of(task.app).living.read()
     count = len({one.nodename for one in living if meant.means(one.nodename)})
     if not count:
         raise NotPublished(

@@ -306,7 +306,7 @@ class PatientBackend:
                 with stored_by_ledger(self._task.app, self.wrapped, attempt):
                     return store(*args, **kwargs)
             except SupersededError as late:
-                attempt.fence(self._task, late.state)
+                attempt.fence(self._task, str(late))
                 return None
             except Exception as exc:
                 if attempt.is_closed or not may_pass(self.wrapped, exc):

@@ -50,11 +50,9 @@ _storing: ContextVar[_Storing | None] = ContextVar("celery_reliable_storing", de
 
 
 class SupersededError(Exception):
-    """The outcome was not stored, as the attempt, or the dead letter, is not the current one."""
-
-    def __init__(self, state: str) -> None:
-        super().__init__(state)
-        self.state = state
+    """The outcome was not stored, as the attempt, or the dead letter, is not the current one.  Its
+    text is the state of the record.
+    """
 
 
 def is_on_ledger_server(app: Celery, backend: Any) -> bool:

@@ -28,7 +28,7 @@ WITH_FACTS = [
     ReliableError(),
     ConfigurationError("A and B", problems=("A", "B")),
     ObjectIdError(task_name="proj.add"),
-    ObjectBusy(object_id="7", holder="an-id"),
+    ObjectBusy(holder="an-id"),
     LedgerUnavailable(operation="claim"),
     LedgerForbidden("no", operation="settle", reply="NOPERM"),
     LedgerRefused("no", operation="settle", reply="OOM command not allowed"),
@@ -83,9 +83,9 @@ def celery_app_without_broker():
 
 
 def test_facts_are_attributes():
-    error = ObjectBusy(object_id=7, holder="an-id")
+    error = TaskExists("no", task_id="an-id", state="dead")
 
-    assert (error.object_id, error.holder) == ("7", "an-id")
+    assert (error.task_id, error.state, error.since) == ("an-id", "dead", None)
 
 
 @pytest.mark.parametrize(
