@@ -26,7 +26,7 @@ from celery_reliable.ledger.transition_group import (
     STOPPING_LOOK_MS,
     TransitionGroup,
 )
-from celery_reliable.ledger.transitions import A, Transition, encoded
+from celery_reliable.ledger.transitions import Transition, encoded
 from celery_reliable.model import Claim, DeadLetter, Reason
 
 __all__ = [
@@ -59,14 +59,29 @@ class Burials(TransitionGroup):
 
         *is_owed*: Celery has not been told of the failure yet; the sweeper sees to it.
         """
-        return self._bury(
+        return self._free(
             _BURY,
-            claim.task_id,
-            reason,
-            exception=exception,
-            traceback=traceback,
-            claim=claim,
-            is_owed=is_owed,
+            [
+                self.keys.record(claim.task_id),
+                self.keys.due,
+                self.keys.claims(claim.worker),
+                self.keys.dead,
+            ],
+            [
+                claim.task_id,
+                claim.attempt,
+                reason.value,
+                exception,
+                traceback,
+                "",
+                "",
+                claim.token,
+                "1" if is_owed else "",
+                "",
+                "",
+            ],
+            claim,
+            next_up=claim.next_up,
             patience_seconds=patience_seconds,
         )
 
@@ -88,54 +103,22 @@ class Burials(TransitionGroup):
         *epoch*: that of the message.  *is_unproved*: a missing record does not prove that the task
         has ended.  Without it the answer is then Unrecorded, and `has_ended` tells.
         """
-        return self._bury(
-            _BURY_MESSAGE,
-            task_id,
-            reason,
-            exception=exception,
-            traceback=traceback,
-            message=message,
-            name=name,
-            epoch=epoch,
-            is_unproved=is_unproved,
-            patience_seconds=patience_seconds,
-        )
-
-    def _bury(
-        self,
-        transition: Transition[A],
-        task_id: str,
-        reason: Reason,
-        *,
-        exception: str,
-        traceback: str,
-        claim: Claim | None = None,
-        is_owed: bool = False,
-        message: str = "",
-        name: str = "",
-        epoch: str = "",
-        is_unproved: bool = False,
-        patience_seconds: float | None,
-    ) -> A:
-        worker = claim.worker if claim else ""
         return self._free(
-            transition,
-            [self.keys.record(task_id), self.keys.due, self.keys.claims(worker), self.keys.dead],
+            _BURY_MESSAGE,
+            [self.keys.record(task_id), self.keys.due, self.keys.claims(""), self.keys.dead],
             [
                 task_id,
-                claim.attempt if claim else "",
+                "",
                 reason.value,
                 exception,
                 traceback,
                 message,
                 name,
-                claim.token if claim else "",
-                "1" if is_owed else "",
+                "",
+                "",
                 epoch,
                 "1" if is_unproved else "",
             ],
-            claim,
-            next_up=claim.next_up if claim else None,
             patience_seconds=patience_seconds,
         )
 

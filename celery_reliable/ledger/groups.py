@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from celery_reliable.ledger import rows
-from celery_reliable.ledger.answers import GroupAnswer
+from celery_reliable.ledger.answers import Grouped
 from celery_reliable.ledger.caller import Part, ms_of, text_of
 from celery_reliable.ledger.indexes import entries_after
 from celery_reliable.ledger.transitions import Transition, encoded
@@ -66,12 +66,10 @@ class Death:
             # What follows is an exception's text, in which anything may stand.
             return cls(cause)
         parts = [part.strip() for part in detail.partition(";")[0].split(",")]
-        signal = next((found[1] for one in parts if (found := _SIGNAL.fullmatch(one))), "")
-        code = next((found[1] for one in parts if (found := _EXIT_CODE.fullmatch(one))), None)
-        pid = next((found[1] for one in parts if (found := _PID.fullmatch(one))), None)
+        signal, code, pid = (_first(one, parts) for one in (_SIGNAL, _EXIT_CODE, _PID))
         return cls(
             cause,
-            signal,
+            signal or "",
             None if code is None else int(code),
             "out of memory" in parts,
             None if pid is None else int(pid),
@@ -88,6 +86,10 @@ class Death:
         return ", ".join(part for part in parts if part)
 
 
+def _first(pattern: re.Pattern[str], parts: Sequence[str]) -> str | None:
+    return next((found[1] for one in parts if (found := pattern.fullmatch(one))), None)
+
+
 def last_death(history: Sequence[HistoryEntry], exception: str) -> Death:
     """Return what the last loss of a history was put down to; *exception*: what is said where the
     history says nothing.
@@ -96,7 +98,7 @@ def last_death(history: Sequence[HistoryEntry], exception: str) -> Death:
     return Death.of(next(lost, exception))
 
 
-_GROUP: Transition[GroupAnswer] = Transition("group", GroupAnswer)
+_GROUP: Transition[Grouped] = Transition("group", Grouped)
 
 #: How many letters one step looks at.
 _BATCH = 500

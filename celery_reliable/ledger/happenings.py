@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
-from celery_reliable.ledger.answers import AuditAnswer, NoteAnswer
+from celery_reliable.ledger.answers import Audited, Noted
 from celery_reliable.ledger.caller import Part, ms_of, text_of
 from celery_reliable.ledger.transitions import Transition
 
@@ -20,7 +20,7 @@ __all__ = [
     "NotedRow",
 ]
 
-_NOTE: Transition[NoteAnswer] = Transition("note", NoteAnswer)
+_NOTE: Transition[Noted] = Transition("note", Noted)
 #: So many are kept, and so many of a kind are noted in a minute.
 _MOST, _AT_ONCE = 10_000, 100
 #: A text of an entry is cut to so many characters.
@@ -137,7 +137,7 @@ def _row(id_: str, fields: Mapping[bytes, bytes]) -> NotedRow:
     return NotedRow(id_, at_ms, kind, about, fields.get(b"is_last") == b"1")
 
 
-_AUDIT: Transition[AuditAnswer] = Transition("audit", AuditAnswer)
+_AUDIT: Transition[Audited] = Transition("audit", Audited)
 #: So many are kept.
 _MOST_AUDITED = 10_000
 
@@ -145,7 +145,7 @@ _MOST_AUDITED = 10_000
 class Audits(Part):
     """What operators did."""
 
-    def note(self, about: Mapping[str, Any]) -> AuditAnswer:
+    def note(self, about: Mapping[str, Any]) -> Audited:
         """Note what is done, as JSON values, at the server's time."""
         return self._caller.call(
             _AUDIT,

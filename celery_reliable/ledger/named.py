@@ -12,7 +12,7 @@ from typing import Any
 from celery_reliable.ledger import rows
 from celery_reliable.ledger.answers import (
     AssignAnswer,
-    BeginRunAnswer,
+    BegunRun,
     DivertAnswer,
     EndRunAnswer,
     MoveAnswer,
@@ -180,7 +180,7 @@ class NamedTasks(Part):
 
 
 _ASSIGN: Transition[AssignAnswer] = Transition("assign", AssignAnswer)
-_BEGIN_RUN: Transition[BeginRunAnswer] = Transition("begin_run", BeginRunAnswer)
+_BEGIN_RUN: Transition[BegunRun] = Transition("begin_run", BegunRun)
 _END_RUN: Transition[EndRunAnswer] = Transition("end_run", EndRunAnswer)
 
 
@@ -206,7 +206,7 @@ class Runs(Part):
 
     def begin(
         self, run: str, members: Sequence[str], *, name: str, only: Sequence[str], due_in_ms: int
-    ) -> BeginRunAnswer:
+    ) -> BegunRun:
         """Note a run and the ids of its members, before they are published.
 
         In *due_in_ms* a pass looks whether it is over.

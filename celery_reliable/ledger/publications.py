@@ -305,9 +305,10 @@ class DueRecords(TransitionGroup):
 
         *message*: takes the place of the one in the record, as a worker was chosen.
         """
-        answer = self._resend(due, due_in_ms, stored, message)
+        step = self._resending(due, due_in_ms, stored, message)
+        answer = self._caller.run(step)
         if isinstance(answer, Held) and self.is_outlived(due.task_id, answer.owner):
-            answer = self._resend(due, due_in_ms, stored, message)
+            answer = self._caller.run(step)
         return answer
 
     def resend_all(self, dues: Sequence[Due], *, due_in_ms: int) -> list[ResendAnswer]:
@@ -316,9 +317,6 @@ class DueRecords(TransitionGroup):
         As `resend`; but what is Held was not looked at any further.
         """
         return self._caller.run_all([self._resending(due, due_in_ms) for due in dues])
-
-    def _resend(self, due: Due, due_in_ms: int, stored: str, message: Resent) -> ResendAnswer:
-        return self._caller.run(self._resending(due, due_in_ms, stored, message))
 
     def _resending(
         self, due: Due, due_in_ms: int, stored: str = "", message: Resent = AS_IT_IS

@@ -322,7 +322,7 @@ class _Whereabouts:
         queues = self._broker.reached(envelope.exchange, envelope.routing_key)
         seen = replace(seen, queue=queues[0])
         if not self._broker.is_redis:
-            found = self._broker.declared(queues[0])
+            found = self._broker.declared_all(queues[:1])[queues[0]]
             return seen if found is None else replace(seen, depth=found[0])
         # First the queue: who fetches it meanwhile has it when workers are looked at.
         in_queue = self._in_queue(queues[0], task_id, seen)

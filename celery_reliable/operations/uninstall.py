@@ -155,10 +155,7 @@ class _Release:
     def _may_be_waiting(self, record: Record) -> bool:
         if record.is_unsent:
             return False
-        envelope = Envelope.from_text(record.message)
-        if not self.broker.is_redis:
-            return self.broker.waiting(envelope) > 0
-        return any(self.broker.heads(envelope))
+        return any(self.broker.heads(Envelope.from_text(record.message)))
 
 
 def _message_at_home(ledger: Ledger, record: Record) -> Resent:

@@ -183,7 +183,7 @@ def store_revoked(app: Celery, record: Record) -> None:
         # It has just ended, or a worker that heard of the revocation has stored this.
         return
     error = TaskRevokedError("revoked")
-    if _stores_results(task, context):
+    if not _ignores_result(task, context):
         backend.store_result(record.task_id, error, celery_states.REVOKED, request=context)
     tell_chord(backend, context, celery_states.REVOKED, error)
 
@@ -204,10 +204,10 @@ def backend_of(app: Celery, task: Any) -> Any:
     return task.backend if task is not None else app.backend
 
 
-def _stores_results(task: Any, context: Context) -> bool:
-    """Whether the return value is stored; a publication's own ``ignore_result`` comes first."""
+def _ignores_result(task: Any, context: Context) -> bool:
+    """Whether a task's result is ignored; a publication's own ``ignore_result`` comes first."""
     ignored = context.get("ignore_result")
-    return not (getattr(task, "ignore_result", False) if ignored is None else ignored)
+    return bool(getattr(task, "ignore_result", False) if ignored is None else ignored)
 
 
 def _stored_of(app: Celery, record: Record) -> dict[str, Any] | None:
@@ -247,7 +247,11 @@ def announce(app: Celery, ledger: Ledger, task_id: str, due_ms: str = "") -> Non
         letter,
         context,
         error,
-        store_result=_stores_errors(task, context),
+        store_result=(
+            task is None
+            or not _ignores_result(task, context)
+            or bool(task.store_errors_even_if_ignored)
+        ),
     )
     if not is_stored:
         return
@@ -299,15 +303,6 @@ def _error_of(letter: DeadLetter) -> Exception:
     if letter.reason is Reason.TIME_LIMIT:
         error = TimeLimitExceeded(letter.exception)
     return error
-
-
-def _stores_errors(task: Any, context: Context) -> bool:
-    """Whether a task's failure is stored; a publication's own ``ignore_result`` comes first."""
-    if task is None:
-        return True
-    ignored = context.get("ignore_result")
-    ignored = task.ignore_result if ignored is None else ignored
-    return not ignored or bool(task.store_errors_even_if_ignored)
 
 
 def _tell_failure(task: Any, task_id: str, error: Exception, context: Context) -> None:

@@ -30,6 +30,7 @@ from celery_reliable.model import Record
 
 __all__ = [
     "BrokerView",
+    "Job",
     "Presence",
     "Step",
 ]
@@ -84,8 +85,7 @@ class Waiting:
 class BrokerView:
     """One connection to the broker, for one thread.
 
-    Unacked hashes and lists are those of a Redis.  For other brokers there are `waiting` and
-    `declared`.
+    Unacked hashes and lists are those of a Redis.  For other brokers there is `declared_all`.
     """
 
     def __init__(self, app: Celery) -> None:
@@ -169,30 +169,15 @@ class BrokerView:
         with channel.conn_or_acquire() as client:
             shared = channel.global_keyprefix + channel.unacked_key
             for _, value in client.hscan_iter(shared, count=50):
-                found.add(_task_id_of_unacked(value))
+                found.add(_task_id(value, is_unacked=True))
         return found - {""}
 
-    def waiting(self, envelope: Envelope) -> int:
-        """Return how many messages wait in the queue that a message was sent to.
-
-        For brokers other than Redis.  0 when the queue is not there, or when the message went to an
-        exchange whose queues only the broker knows.
-        """
-        if envelope.exchange:
-            return 0
-        found = self.declared(envelope.routing_key)
-        return 0 if found is None else found[0]
-
-    def declared(self, queue: str) -> tuple[int, int] | None:
-        """Return how many messages wait in a queue, and how many consumers it has, by what the
-        broker answers to a passive declaration; None for a queue that is not there.
+    def declared_all(self, queues: Iterable[str]) -> dict[str, tuple[int, int] | None]:
+        """Return how many messages wait in each of *queues*, and how many consumers it has, by what
+        the broker answers to a passive declaration; None for a queue that is not there.
 
         For brokers other than Redis: what those deliver and nobody has acknowledged is not counted.
         """
-        return self.declared_all([queue])[queue]
-
-    def declared_all(self, queues: Iterable[str]) -> dict[str, tuple[int, int] | None]:
-        """Return the same for each of *queues*, over one connection."""
         found: dict[str, tuple[int, int] | None] = {}
         with self._app.connection_for_read() as connection:
             errors = (*connection.channel_errors, *connection.connection_errors)
@@ -226,6 +211,7 @@ class BrokerView:
                 key = list_key(channel, queue, priority)
                 # kombu's client adds its prefix to the key of LLEN, but not to that of LINDEX.
                 pipe.llen(key)
+                # Not LRANGE: before Redis 7 it walks there from the other end of the list.
                 for index in range(1, looked_at + 1):
                     pipe.lindex(channel.global_keyprefix + key, -index)
             answers = pipe.execute()
@@ -264,37 +250,41 @@ class BrokerView:
         """Return, for each queue the message leads to, the task ids at the end that is popped next,
         the next one first.
 
-        A message without an id counts as "".  An empty list: nothing waits in that queue.
+        A message without an id counts as "".  An empty list: nothing waits in that queue.  Of a
+        broker other than Redis it is only known whether something waits; nothing is known of a
+        queue that is not there, or behind an exchange whose queues only the broker knows.
         """
+        if not self.is_redis:
+            queue = envelope.routing_key
+            found = None if envelope.exchange else self.declared_all([queue])[queue]
+            return [[""]] if found is not None and found[0] else []
         channel = self.channel
-        payload = {"properties": dict(envelope.properties)}
-        priority = priority_of(channel, payload)
-        heads = []
-        with channel.conn_or_acquire() as client:
-            for queue in queues_reached(channel, envelope.exchange, envelope.routing_key):
-                # kombu's client does not add its prefix to the key of LINDEX.
-                key = channel.global_keyprefix + list_key(channel, queue, priority)
-                # Not LRANGE: before Redis 7 it walks there from the other end of the list.
-                pipe = client.pipeline()
-                for index in range(1, _LOOKED_AT + 1):
-                    pipe.lindex(key, -index)
-                heads.append([_task_id(item) for item in pipe.execute() if item is not None])
-        return heads
+        priority = priority_of(channel, {"properties": dict(envelope.properties)})
+        return [
+            list(step.head)
+            for queue in queues_reached(channel, envelope.exchange, envelope.routing_key)
+            for step in self.steps(queue, _LOOKED_AT)
+            if list_key(channel, queue, step.priority) == list_key(channel, queue, priority)
+        ]
 
 
-def _task_id_of_unacked(value: bytes) -> str:
+def _task_id(item: bytes, *, is_unacked: bool = False) -> str:
     try:
-        return task_id_of(loads(bytes_to_str(value))[0])
-    except Exception:
-        return ""
-
-
-def _task_id(item: bytes) -> str:
-    try:
-        return task_id_of(loads(bytes_to_str(item)))
+        found = loads(bytes_to_str(item))
+        return task_id_of(found[0] if is_unacked else found)
     except Exception:
         # Decoding may raise anything; then it is no message of a task.
         return ""
+
+
+class Job:
+    """What the parts of a pass have: for one sweeper, and so for one thread."""
+
+    def __init__(self, app: Celery, ledger: Ledger, broker: BrokerView) -> None:
+        self.app = app
+        self.config = reliable_of(app).config
+        self.ledger = ledger
+        self.broker = broker
 
 
 #: What waits in a queue is looked at at least once in this many QUEUED_SECONDS.
@@ -363,9 +353,6 @@ class Presence:
         """Return, of each queue that a message leads to, the ids at the end that is popped next,
         and when the oldest of them was sent, in ms; 0 if that is not known.
         """
-        if not self._broker.is_redis:
-            # Such a broker keeps messages itself.
-            return [(set(), 0.0)] if self._broker.waiting(envelope) > 0 else []
         ends = []
         for head in self._broker.heads(envelope):
             found = self._ledger.find_each([task_id for task_id in head if task_id])

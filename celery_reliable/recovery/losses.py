@@ -22,7 +22,7 @@ from celery_reliable.recovery.announcements import (
     try_to_announce,
     try_to_tell_chord,
 )
-from celery_reliable.recovery.broker_view import BrokerView
+from celery_reliable.recovery.broker_view import BrokerView, Job
 from celery_reliable.recovery.lost_messages import MOST_BYTES, Returns, is_over, stamp_of
 
 __all__ = [
@@ -61,7 +61,7 @@ class Losses:
         """
         record = self.ledger.find(claim.task_id)
         is_current = record is not None and record.token == claim.token
-        if not due_ms and self._has_ended_as_stored(record, claim, report):
+        if is_current and not due_ms and self.has_ended_as_stored(claim, report, record):
             return 0
         answer = self.ledger.lose(
             claim,
@@ -81,16 +81,15 @@ class Losses:
         is_counted = verdict is None or verdict.charges(claim.task_id)
         return self._tell(record, answer, cause, claim.worker, report, is_counted=is_counted)
 
-    def has_ended_as_stored(self, claim: Claim, report: SweepReport) -> bool:
+    def has_ended_as_stored(
+        self, claim: Claim, report: SweepReport, record: Record | None = None
+    ) -> bool:
         """Whether Celery has stored an outcome of an attempt that was stopped; it ends with that.
 
-        Where not all can be told of it now, the claim stays, for a pass to try again.
+        Where not all can be told of it now, the claim stays, for a pass to try again.  *record*: as
+        it was just found.
         """
-        return self._has_ended_as_stored(self.ledger.find(claim.task_id), claim, report)
-
-    def _has_ended_as_stored(
-        self, record: Record | None, claim: Claim, report: SweepReport
-    ) -> bool:
+        record = record or self.ledger.find(claim.task_id)
         if record is None or record.token != claim.token:
             return False
         end = stored_end(self.app, record)
@@ -207,15 +206,13 @@ def how_it_died(lease: WorkerLease) -> str:
     return f"{lease.cause}, pid {lease.facts.get('pid', '?')}"
 
 
-class DeadWorkers:
+class DeadWorkers(Job):
     """Recovers what dead workers held, in bounded steps that may be repeated."""
 
     def __init__(self, app: Celery, ledger: Ledger, broker: BrokerView, losses: Losses) -> None:
-        self.config = reliable_of(app).config
-        self.ledger = ledger
-        self.broker = broker
+        super().__init__(app, ledger, broker)
         self.losses = losses
-        self.returns = Returns(app, ledger, lambda: broker.channel)
+        self.returns = Returns(app, ledger, broker)
         #: Unacked hashes that no lease names, and when that was first seen (monotonic seconds).
         self._ownerless: dict[str, float] = {}
 

@@ -9,21 +9,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
-from typing import Any
-
-from celery import Celery
+from typing import Any, NamedTuple
 
 from celery_reliable import events
-from celery_reliable.app import reliable_of
 from celery_reliable.broker import Entry, Unacked
 from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
 from celery_reliable.leases import WorkerLease
-from celery_reliable.ledger import Ledger, answers
+from celery_reliable.ledger import Ledger
 from celery_reliable.log import logger
 from celery_reliable.message import Envelope, Stamp
 from celery_reliable.model import Due, Reason, Record, State, SweepReport
 from celery_reliable.options import is_reliable
-from celery_reliable.recovery.broker_view import RAREST_LOOK, Presence
+from celery_reliable.recovery.broker_view import RAREST_LOOK, Job, Presence
 from celery_reliable.settings import ReliableConfig
 
 __all__ = [
@@ -43,21 +40,13 @@ _DOUBLINGS = 6
 _MOST_BATCHES = 4
 
 
-@dataclass(frozen=True)
-class Asked:
+class Asked(NamedTuple):
     """What passes are asked to look at before it is due."""
 
     #: Since when messages may have been lost, in ms of the server's clock.
     since_ms: int
     #: Grows with each request, so that a sweeper can settle only the requests that it knew of.
-    count: int
-
-    @classmethod
-    def of(cls, begun: answers.Begun) -> Asked | None:
-        """Return what the beginning of a pass was asked for; None if nothing."""
-        if begun.ahead_ms is None or begun.ahead_count is None:
-            return None
-        return cls(begun.ahead_ms, begun.ahead_count)
+    number: int
 
 
 @dataclass
@@ -150,17 +139,10 @@ def _is_sent(record: Record) -> bool:
     return is_sent and not record.is_revoked
 
 
-class Returns:
+class Returns(Job):
     """Gives messages of unacked hashes back to their queues, drops those of tasks that are over,
     and buries plain tasks that were lost too often.
     """
-
-    def __init__(self, app: Celery, ledger: Ledger, channel: Any) -> None:
-        self._app = app
-        self._config = reliable_of(app).config
-        self._ledger = ledger
-        #: Returns a channel of the broker.
-        self._channel = channel
 
     def give_back(
         self,
@@ -180,7 +162,7 @@ class Returns:
         # Each goes in front of the queue, so the newest is first and the oldest ends up foremost.
         newest = sorted(entries, key=lambda entry: entry.filed_ms, reverse=True)
         task_ids = [entry.task_id for entry in newest]
-        found = self._ledger.find_in_groups(task_ids, most_bytes=MOST_BYTES)
+        found = self.ledger.find_in_groups(task_ids, most_bytes=MOST_BYTES)
         for entry, one in zip(newest, found, strict=True):
             try:
                 done += self._give_back(unacked, lease, entry, one.record, last, report)
@@ -208,7 +190,7 @@ class Returns:
         report: SweepReport,
     ) -> bool:
         """Deal with one message; False when it has to stay for now."""
-        if is_over(self._ledger, entry, record):
+        if is_over(self.ledger, entry, record):
             unacked.discard(entry.tag)
             report.dropped += 1
             return True
@@ -227,18 +209,18 @@ class Returns:
             is_explained = lease is not None and lease.verdict.is_opening
             if was_opening or (may_have_run and not is_explained):
                 # The first return of a message that cannot have run counts for nothing.
-                if entry.returns >= self._config.max_losses + (not may_have_run):
+                if entry.returns >= self.config.max_losses + (not may_have_run):
                     self._bury(unacked, entry, "opened" if was_opening else "held")
                     report.buried += 1
                     return True
                 is_last, returns = is_last or entry.returns > 0, entry.returns + 1
         report.returned += unacked.give_back(
-            self._channel(), entry.tag, is_last=is_last, returns=returns
+            self.broker.channel, entry.tag, is_last=is_last, returns=returns
         )
         return True
 
     def _task_of(self, entry: Entry) -> Any:
-        return self._app.tasks.get(entry.task_name)
+        return self.app.tasks.get(entry.task_name)
 
     def _may_move(self, lease: WorkerLease | None, entry: Entry) -> bool:
         """Whether a plain task's message may go back although no claim would refuse a second run:
@@ -249,7 +231,7 @@ class Returns:
                 return True
             if lease.looks_again and not self._may_have_run(entry):
                 return True
-        options = self._app.conf.broker_transport_options or {}
+        options = self.app.conf.broker_transport_options or {}
         # Celery's own default on Redis is an hour.
         timeout_ms = float(options.get("visibility_timeout", 3600)) * 1000
         return time.time() * 1000 - entry.filed_ms > timeout_ms
@@ -267,7 +249,7 @@ class Returns:
             return
         task_id, losses = entry.task_id or f"lost-{entry.tag}", entry.returns + 1
         why = f"its worker died {losses} times while it {what} the message"
-        self._ledger.bury_message(
+        self.ledger.bury_message(
             task_id,
             Reason.LOST,
             exception=why,
@@ -278,7 +260,7 @@ class Returns:
         )
         unacked.discard(entry.tag)
         events.task_buried(
-            app=self._app,
+            app=self.app,
             name=entry.task_name,
             task_id=task_id,
             reason=Reason.LOST,

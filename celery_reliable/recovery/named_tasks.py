@@ -13,8 +13,8 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
+from typing import NamedTuple
 
 from celery import Celery
 from kombu.utils.encoding import bytes_to_str
@@ -33,18 +33,16 @@ from celery_reliable.publishing import (
     resend,
     send_stored,
 )
-from celery_reliable.recovery.broker_view import RAREST_LOOK, BrokerView, Waiting
+from celery_reliable.recovery.broker_view import RAREST_LOOK, BrokerView, Job, Waiting
 
 __all__ = [
     "Emptied",
-    "NamedTasks",
     "Sending",
     "empty_own_queue",
 ]
 
 
-@dataclass(frozen=True)
-class Emptied:
+class Emptied(NamedTuple):
     """What became of the messages of a queue.  Counts."""
 
     looked_at: int
@@ -102,16 +100,14 @@ _DAY_SECONDS = 86_400
 _LOOKED_AT_ONCE = 100
 
 
-class NamedTasks:
-    """Chooses workers for tasks on behalf of passes; for one sweeper."""
+class Sending(Job):
+    """Sends what a pass, or a limited task's moment, has found to be due, and chooses workers for
+    what only some may run; for one sweeper.
+    """
 
     def __init__(self, app: Celery, ledger: Ledger, broker: BrokerView) -> None:
-        reliable = reliable_of(app)
-        self._app = app
-        self._config = reliable.config
-        self._ledger = ledger
-        self._broker = broker
-        self._living = reliable.living_by(ledger)
+        super().__init__(app, ledger, broker)
+        self._living = reliable_of(app).living_by(ledger)
         #: The workers that the pass before has seen, of every app; and those that this one has
         #: seen whenever it looked.
         self._before: set[str] = set()
@@ -138,13 +134,13 @@ class NamedTasks:
         if not any(one.direct_queue for one in leases):
             return
         self._living.close()
-        if self._broker.is_redis:
+        if self.broker.is_redis:
             self._empty_orphans(leases, report)
         living = self._last_look = self._living.now()
         others = {one.worker for one in leases if self._is_of_another(one)}
         self._seen = {one.worker for one in living} | (self._before & others)
         new = [one for one in living if one.worker not in self._before]
-        if self._ledger.named.waiting():
+        if self.ledger.named.waiting():
             if new:
                 self._wake(new)
             self._forget_some()
@@ -164,7 +160,7 @@ class NamedTasks:
     def _is_of_another(self, lease: WorkerLease) -> bool:
         """Whether a worker is of another app that shares the ledger, whose passes look for it."""
         app = lease.project[0]
-        return bool(app) and app != str(self._app.main or "")
+        return bool(app) and app != str(self.app.main or "")
 
     # -- one record
 
@@ -185,7 +181,7 @@ class NamedTasks:
             place == ("", one.queue) and named.means(one.nodename) for one in self.living
         )
 
-    def message_for(self, record: Record) -> Resent | None:
+    def _message_for(self, record: Record) -> Resent | None:
         """Return the message of a task as it is to be sent now, to a worker that may run it; None
         while it has to wait for one.
         """
@@ -194,7 +190,7 @@ class NamedTasks:
         if named is None:
             return AS_IT_IS
         if named.run:
-            place = placed_member(self._ledger.runs, record.task_id, named, self.living)
+            place = placed_member(self.ledger.runs, record.task_id, named, self.living)
         else:
             place = placed(named, self.living)
         if place is None:
@@ -202,28 +198,28 @@ class NamedTasks:
         sent, epoch = place.readdressed(envelope), record.epoch
         if named.pin and place.named.pin != named.pin:
             # What was sent to the other worker must not begin there, should one of its name start.
-            sent, epoch = sent.published_anew(record.epoch, self._ledger.generation)
+            sent, epoch = sent.published_anew(record.epoch, self.ledger.generation)
         return Resent(sent.to_text(), record.epoch, epoch)
 
-    def sent(self, record: Record, message: str) -> None:
+    def _sent(self, record: Record, message: str) -> None:
         """Note that a task was sent by this message, and by none before it."""
         named = NamedWorkers.of(Envelope.from_text(message).headers)
         if named is not None and named.run:
-            self._ledger.runs.confirm(named.run, record.task_id, named.pin)
+            self.ledger.runs.confirm(named.run, record.task_id, named.pin)
 
-    def park(self, due: Due, record: Record) -> None:
+    def _park(self, due: Due, record: Record) -> None:
         """Let a task wait for a worker that may run it."""
         named = NamedWorkers.of(Envelope.from_text(record.message).headers)
         assert named is not None
-        answer = self._ledger.named.park(
-            due, named.to_text(), due_in_ms=RAREST_LOOK * self._config.queued_ms
+        answer = self.ledger.named.park(
+            due, named.to_text(), due_in_ms=RAREST_LOOK * self.config.queued_ms
         )
         if isinstance(answer, answers.Unplaced) and named.run:
             # Nothing of it begins before it is sent again.
-            self._ledger.runs.confirm(named.run, record.task_id, "")
+            self.ledger.runs.confirm(named.run, record.task_id, "")
         if isinstance(answer, answers.Unplaced) and answer.is_new:
             events.task_waits_for_worker(
-                app=self._app,
+                app=self.app,
                 name=record.name,
                 task_id=record.task_id,
                 workers=", ".join(named.only),
@@ -234,20 +230,20 @@ class NamedTasks:
     def _wake(self, new: list[LivingWorker]) -> None:
         """Let tasks be due that wait for one of the *new* workers."""
         means: dict[str, bool] = {}
-        for some in self._ledger.named.each_waiting():
+        for some in self.ledger.named.each_waiting():
             for _, text in some:
                 if text not in means:
                     named = NamedWorkers.from_text(text)
                     means[text] = any(named.means(one.nodename) for one in new)
-            self._ledger.named.wake_all([task_id for task_id, text in some if means[text]])
+            self.ledger.named.wake_all([task_id for task_id, text in some if means[text]])
 
     def _look_at_runs(self) -> None:
         """Forget runs that are over, some time after that."""
-        runs = self._ledger.runs
+        runs = self.ledger.runs
         for name, due_ms in runs.due(_RUNS_AT_ONCE):
             run = runs.find(name)
             members = {} if run is None else run.members
-            looks = self._ledger.look_all(list(members))
+            looks = self.ledger.look_all(list(members))
             living = [one.record for one in looks if one and one.record.state is not State.DEAD]
             if not living:
                 runs.end(name, due_ms, keep_ms=self._keep_ms)
@@ -255,18 +251,18 @@ class NamedTasks:
             for record in living:
                 if len(members[record.task_id]) > 1:
                     self._confirm(record.task_id)
-            runs.look_later(name, due_ms, due_in_ms=self._config.queued_ms)
+            runs.look_later(name, due_ms, due_in_ms=self.config.queued_ms)
 
     def _confirm(self, task_id: str) -> None:
         """Let a member have no other worker than the one that it was sent to."""
-        record = self._ledger.find(task_id)
+        record = self.ledger.find(task_id)
         if record is not None and record.state is not State.PARKED:
-            self.sent(record, record.message)
+            self._sent(record, record.message)
 
     @property
     def _keep_ms(self) -> int:
         """For how long results are kept, and runs with them."""
-        expires = self._app.conf.result_expires
+        expires = self.app.conf.result_expires
         seconds = expires.total_seconds() if isinstance(expires, timedelta) else expires
         return int(1000 * (seconds or _DAY_SECONDS))
 
@@ -274,58 +270,50 @@ class NamedTasks:
         """Take some off the index of what waits that do not wait any more: they were revoked."""
         some = next(self._walk, None)
         if some is None:
-            self._walk = self._ledger.named.each_waiting(_LOOKED_AT_ONCE)
+            self._walk = self.ledger.named.each_waiting(_LOOKED_AT_ONCE)
             return
-        self._ledger.named.wake_all([task_id for task_id, _ in some], is_there=False)
+        self.ledger.named.wake_all([task_id for task_id, _ in some], is_there=False)
 
     def _empty_orphans(self, leases: list[WorkerLease], report: SweepReport) -> None:
         """Have all sent to others that waits in the queues of workers that are gone or drained."""
         # Who was drained, or silent for a while, registers no more when it comes back.
         registered = {one.direct_queue for one in leases if not one.is_dead}
         consumed = {one.queue for one in self.living}
-        listed = dict(self._ledger.named.queues())
+        listed = dict(self.ledger.named.queues())
         now, orphans = time.monotonic(), self._orphans
         self._orphans = {one: orphans.get(one, now) for one in listed if one not in consumed}
         for queue, since in self._orphans.items():
-            done = empty_own_queue(self._app, self._ledger, self._broker, queue, _MOVED_AT_ONCE)
+            done = empty_own_queue(self.app, self.ledger, self.broker, queue, _MOVED_AT_ONCE)
             report.is_full = report.is_full or done.taken >= _MOVED_AT_ONCE
             # Who chose this worker just before it went may send there yet.
-            is_gone = now - since > self._config.lease_seconds and queue not in registered
+            is_gone = now - since > self.config.lease_seconds and queue not in registered
             if is_gone and not done.taken:
-                self._ledger.named.unlist(queue, listed[queue])
+                self.ledger.named.unlist(queue, listed[queue])
 
-
-class Sending:
-    """Sends what a pass, or a limited task's moment, has found to be due."""
-
-    def __init__(self, app: Celery, ledger: Ledger, named: NamedTasks) -> None:
-        self._app = app
-        self._config = reliable_of(app).config
-        self._ledger = ledger
-        self._named = named
+    # -- sending
 
     def send(self, due: Due, record: Record, report: SweepReport, stored: str = "") -> None:
         """Send a task that is due, unless somebody else has, or it has to wait yet."""
         message = AS_IT_IS
         if is_named(record.message):
-            sent = self._named.message_for(record)
+            sent = self._message_for(record)
             if sent is None:
-                self._named.park(due, record)
+                self._park(due, record)
                 return
             message = sent
-        answer = self._ledger.resend(
-            due, due_in_ms=self._config.queued_ms, stored=stored, message=message
+        answer = self.ledger.resend(
+            due, due_in_ms=self.config.queued_ms, stored=stored, message=message
         )
         if isinstance(answer, answers.Held):
             # The worker makes it due once it has stopped the attempt, or is dead within a lease.
-            self._ledger.postpone(due, due_in_ms=self._config.lease_ms)
+            self.ledger.postpone(due, due_in_ms=self.config.lease_ms)
         if not isinstance(answer, answers.Send):
             return
         if message.text:
-            self._named.sent(record, message.text)
+            self._sent(record, message.text)
         report.resent += send_stored(
-            self._app,
-            self._ledger,
+            self.app,
+            self.ledger,
             due.task_id,
             answer,
             # What was lost goes first once; a task that is lost again waits behind the others.
@@ -339,13 +327,13 @@ class Sending:
         behind it they would be late, and then too many at once.
         """
         plain = [one for one in found if one[1].is_limited and not is_named(one[1].message)]
-        told = self._ledger.resend_all([due for due, _ in plain], due_in_ms=self._config.queued_ms)
+        told = self.ledger.resend_all([due for due, _ in plain], due_in_ms=self.config.queued_ms)
         # Each goes in front of the one before.
         for (due, record), answer in reversed([*zip(plain, told, strict=True)]):
             if isinstance(answer, answers.Send):
                 send_stored(
-                    self._app,
-                    self._ledger,
+                    self.app,
+                    self.ledger,
                     due.task_id,
                     answer,
                     is_first=True,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from dataclasses import dataclass
 from typing import Any
 
 from celery import Celery
@@ -24,52 +23,34 @@ from celery_reliable.recovery.announcements import (
     store_revoked,
     stored_elsewhere,
 )
-from celery_reliable.recovery.broker_view import RAREST_LOOK, BrokerView, Presence
+from celery_reliable.recovery.broker_view import RAREST_LOOK, BrokerView, Job, Presence
 from celery_reliable.recovery.losses import Losses
 from celery_reliable.recovery.lost_messages import MOST_BYTES, Asked, LostMessages
-from celery_reliable.recovery.named_tasks import NamedTasks, Sending
+from celery_reliable.recovery.named_tasks import Sending
 
 __all__ = [
-    "ClockStep",
     "Overdue",
     "Pacing",
-    "left_ms",
 ]
 
 
-@dataclass(frozen=True)
-class ClockStep:
-    """The last step forward of the server's clock, in ms: when it was seen, and how far it went."""
-
-    seen_ms: int
-    by_ms: int
-
-    @classmethod
-    def of(cls, begun: answers.Begun) -> ClockStep | None:
-        """Return the step that the beginning of a pass was told of; None if there was none."""
-        if begun.stepped_ms is None or begun.stepped_by_ms is None:
-            return None
-        return cls(begun.stepped_ms, begun.stepped_by_ms)
-
-
-def left_ms(task: Any, record: Record, now_ms: int, step: ClockStep | None) -> int:
+def _left_ms(task: Any, record: Record, now_ms: int, begun: answers.Begun | None) -> int:
     """Return how many ms of its time to run a running attempt of *task* has left.
 
-    A *step* of the server's clock while it ran is taken off.  0 if it began in the future.
+    A step of the server's clock while it ran, of which the pass was told as it has *begun*, is
+    taken off.  0 if it began in the future.
     """
     ran_ms = now_ms - record.claimed_ms
-    if step is not None and record.claimed_ms + step.by_ms <= step.seen_ms:
-        ran_ms -= step.by_ms
-    return int(_time_to_run_seconds(task, record) * 1000) - ran_ms if ran_ms >= 0 else 0
-
-
-def _time_to_run_seconds(task: Any, record: Record) -> float:
-    """Return the seconds that an attempt may run without a touch; 0 for no limit."""
+    seen_ms, by_ms = (begun.stepped_ms, begun.stepped_by_ms) if begun is not None else (None, None)
+    if seen_ms is not None and by_ms is not None and record.claimed_ms + by_ms <= seen_ms:
+        ran_ms -= by_ms
     try:
         headers = Envelope.from_text(record.message).headers
     except ValueError:
         headers = {}
-    return float(in_force(task, "time_to_run_seconds", headers) or 0)
+    # 0: no limit.
+    limit_seconds = float(in_force(task, "time_to_run_seconds", headers) or 0)
+    return int(limit_seconds * 1000) - ran_ms if ran_ms >= 0 else 0
 
 
 #: For so long who looks after the lines is believed to do so; so often the others ask.
@@ -133,7 +114,7 @@ _LONGEST_WAITING_MS = 24 * 60 * 60 * 1000
 _UNCLAIMED = (State.QUEUED, State.PARKED)
 
 
-class Overdue:
+class Overdue(Job):
     """Looks at the records that are due."""
 
     def __init__(
@@ -142,17 +123,12 @@ class Overdue:
         ledger: Ledger,
         broker: BrokerView,
         losses: Losses,
-        named: NamedTasks,
         sending: Sending,
     ) -> None:
-        self.app = app
-        self.config = reliable_of(app).config
-        self.ledger = ledger
-        self.broker = broker
+        super().__init__(app, ledger, broker)
         self.losses = losses
-        #: The last step of the server's clock, if one is known.
-        self.step: ClockStep | None = None
-        self._named = named
+        #: What the pass was told as it began.
+        self.begun: answers.Begun | None = None
         self._sending = sending
         self.ahead = LostMessages(ledger, self.config, self._send_if_missing)
         #: Whether another app has workers in the namespace.
@@ -230,7 +206,7 @@ class Overdue:
 
     def _look_at_running(self, due: Due, record: Record, now_ms: int, report: SweepReport) -> None:
         """Take an attempt that is stuck from its worker."""
-        time_left_ms = left_ms(self.app.tasks.get(record.name), record, now_ms, self.step)
+        time_left_ms = _left_ms(self.app.tasks.get(record.name), record, now_ms, self.begun)
         if time_left_ms > 0:
             self._later.append((due, time_left_ms))
         else:
@@ -307,7 +283,7 @@ class Overdue:
         """Send a queued task again, unless its message can still be in its queue: then return after
         how many ms to look again.
         """
-        if not self._named.is_astray(record):
+        if not self._sending.is_astray(record):
             wait_ms = presence.wait_in_queue_ms(record, now_ms)
             if wait_ms:
                 return wait_ms

@@ -26,8 +26,8 @@ from celery_reliable.model import GroupOfLetters, SweepReport
 from celery_reliable.recovery.broker_view import BrokerView
 from celery_reliable.recovery.losses import DeadWorkers, Losses
 from celery_reliable.recovery.lost_messages import Asked
-from celery_reliable.recovery.named_tasks import NamedTasks, Sending
-from celery_reliable.recovery.overdue import ClockStep, Overdue
+from celery_reliable.recovery.named_tasks import Sending
+from celery_reliable.recovery.overdue import Overdue
 from celery_reliable.settings import ReliableConfig
 
 __all__ = [
@@ -208,9 +208,8 @@ class Sweeper:
         )
         self.losses = Losses(app, self.ledger)
         self.recovery = DeadWorkers(app, self.ledger, self.broker, self.losses)
-        self.named = NamedTasks(app, self.ledger, self.broker)
-        self.sending = Sending(app, self.ledger, self.named)
-        self.overdue = Overdue(app, self.ledger, self.broker, self.losses, self.named, self.sending)
+        self.sending = Sending(app, self.ledger, self.broker)
+        self.overdue = Overdue(app, self.ledger, self.broker, self.losses, self.sending)
         self._clock = _ServerClock()
         #: When something happened after which a pass is to begin at once, by the server's clock.
         self.wanted_ms = 0
@@ -255,16 +254,18 @@ class Sweeper:
                 return report, min(soon, config.sweep_seconds / 2)
             self.wanted_ms = 0
             server_clock.told(answer.now_ms)
-            asked = Asked.of(answer)
-            self.overdue.step = ClockStep.of(answer)
-            self.named.hear(answer.seen)
+            self.overdue.begun = answer
+            asked = None
+            if answer.ahead_ms is not None and answer.ahead_count is not None:
+                asked = Asked(answer.ahead_ms, answer.ahead_count)
+            self.sending.hear(answer.seen)
             report, has_looked = self._run(asked, is_behind=answer.behind_ms is not None)
             self.ledger.passes.end(
                 nonce,
                 asdict(report),
-                str(asked.count) if asked and has_looked else "",
+                str(asked.number) if asked and has_looked else "",
                 ended_ms=server_clock.expected_ms,
-                seen=self.named.seen,
+                seen=self.sending.seen,
             )
             events.pass_finished(app=self.app, report=report)
             if not report.is_full:
@@ -304,7 +305,7 @@ class Sweeper:
             self.recovery.recover_ownerless(leases, report)
             if self._has_queues_elsewhere:
                 self._recognize_broker(report)
-            self.named.begin(leases, report)
+            self.sending.begin(leases, report)
             gone = {lease.worker for lease in dead}
             alive = [lease for lease in leases if lease.worker not in gone]
             end_orders(self.app, self.ledger, report)

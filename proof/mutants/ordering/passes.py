@@ -32,7 +32,7 @@ TABLE: Table = {
         "Returns._bury": [
             (
                 "a plain message is thrown away before it is buried",
-                swap("self._ledger.bury_message(", "unacked.discard(entry.tag)"),
+                swap("self.ledger.bury_message(", "unacked.discard(entry.tag)"),
                 (),
             ),
         ],
