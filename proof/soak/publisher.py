@@ -32,6 +32,8 @@ REFUSED = "refused"
 _PER_SECOND = 4.0
 _LONGEST_PAUSE_SECONDS = 1.0
 _REPLAY_SECONDS = 3.0
+#: By then who listens to results has heard of a failure that was stored as its letter was buried.
+_HEARD_MS = 1_000
 
 
 def main() -> None:
@@ -64,12 +66,13 @@ def _kind(error: Exception) -> str:
 
 
 def replay(app: Any, log: Log) -> None:
-    """Have every dead letter run again of which Celery has been told: else the word of its failure
-    may come after the replay.
+    """Have every dead letter run again of whose failure everybody has heard: else the word of it
+    may come after the replay, from who has yet to tell Celery, or to who listens and is late.
     """
     with DeadLetters(app) as letters:
+        now_ms = reliable_of(app).ledger.workers.time_ms()
         for letter in letters.list():
-            if letter.is_owed:
+            if letter.is_owed or now_ms - letter.buried_ms < _HEARD_MS:
                 continue
             log.reopened(letter.task_id)
             try:
