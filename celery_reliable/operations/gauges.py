@@ -1,201 +1,215 @@
-"""The state of a namespace as metrics for Prometheus."""
+"""The state of a namespace as metrics for Prometheus: a table of what each metric reads."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 from celery_reliable.findings import OpenRows
 from celery_reliable.operations.views import FullStatus
 from celery_reliable.orders import OrderKind
 
-__all__ = ["counter", "encodable", "gauge", "gauges_of", "gauges_of_rows", "labelled"]
+__all__ = ["FLEET", "ROWS", "ROWS_UP", "UP", "Metric", "encodable"]
+
+T = TypeVar("T")
 
 
-def gauges_of(status: FullStatus) -> Iterator[Any]:
-    """Yield the metrics of a status."""
-    yield from _of_tasks(status)
-    yield from _of_waiting(status)
-    yield from _of_orders(status)
-    yield from _of_workers(status)
-    yield from _of_queues(status)
+@dataclass(frozen=True)
+class Metric(Generic[T]):
+    """A metric, and how its value is read.
 
+    Attributes:
+        name: without the ``_total`` of a counter.
+        text: what it says, for people.
+        read: returns the number, or None where there is none to report; with labels, a number for
+            each value of the label, or for each tuple of values.
+        labels: names of its labels; empty: it is one number.
+        is_counter: it only grows.
+    """
 
-def _of_tasks(status: FullStatus) -> Iterator[Any]:
-    states = {name: count for name, count in status.tasks.items() if name != "dead"}
-    yield labelled(
-        "reliable_tasks",
-        "Tasks that live, by state; estimated by a sample where there are very many.",
-        ("state",),
-        {(name,): float(count) for name, count in states.items()},
-    )
-    yield gauge("reliable_dead_letters", "Dead letters.", status.tasks["dead"])
-    yield labelled(
-        "reliable_dead_letters_by_reason",
-        "Dead letters by reason, as far as it is known where there are very many.",
-        ("reason",),
-        {(name,): float(count) for name, count in status.dead_by_reason.items()},
-    )
-    yield counter(
-        "reliable_dead_letters_trimmed",
-        "Dead letters that were deleted, since there were more than DEAD_LETTER_MAX.",
-        status.trimmed,
-    )
-    silent = status.last_pass.seconds_ago
-    if silent is not None:
-        yield gauge(
-            "reliable_sweeper_silence_seconds", "Since the sweeper's last pass ended.", silent
-        )
-    if status.saturation is not None:
-        yield gauge(
-            "reliable_saturation",
-            "Running and waiting tasks for each slot: for autoscalers.",
-            status.saturation,
-        )
-    yield gauge("reliable_slots", "How many tasks living workers run at once.", status.slots)
-    if status.ledger.used_bytes is not None:
-        yield gauge(
-            "reliable_ledger_used_bytes", "Memory of the ledger's Redis.", status.ledger.used_bytes
-        )
-    if status.ledger.maxmemory_bytes:
-        yield gauge(
-            "reliable_ledger_maxmemory_bytes",
-            "The limit of that.",
-            status.ledger.maxmemory_bytes,
-        )
+    name: str
+    text: str
+    read: Callable[[T], Any]
+    labels: tuple[str, ...] = ()
+    is_counter: bool = False
 
+    def families(self, source: T) -> Iterator[Any]:
+        """Yield the metric as prometheus_client has it; nothing where there is no number."""
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-def _of_waiting(status: FullStatus) -> Iterator[Any]:
-    yield gauge(
-        "reliable_waiting_for_worker",
-        "Tasks that wait as none of the workers that they name is alive.",
-        status.waiting_for_worker,
-    )
-    yield labelled(
-        "reliable_limited",
-        "Tasks that wait for their moment, as their rate is limited.",
-        ("task",),
-        {(name,): float(count) for name, count in status.limited.items()},
-    )
-    yield labelled(
-        "reliable_in_line",
-        "Tasks that stand in line for a place of their object; estimated by a sample where there "
-        "are very many.",
-        ("task",),
-        {(name,): float(count) for name, count in status.in_line.items()},
-    )
-    yield labelled(
-        "reliable_places",
-        "Places of a task of which so many run at a time in the whole fleet (`at_most`).",
-        ("task",),
-        {(one.task,): float(one.places) for one in status.places},
-    )
-    yield labelled(
-        "reliable_places_taken",
-        "How many of those are taken.",
-        ("task",),
-        {(one.task,): float(one.taken) for one in status.places},
-    )
-
-
-def _of_orders(status: FullStatus) -> Iterator[Any]:
-    counts = Counter(one.kind.value for one in status.orders if one.in_force)
-    yield labelled(
-        "reliable_orders",
-        "Orders of operators that hold: what is paused, struck and drained.",
-        ("kind",),
-        {(kind.value,): float(counts[kind.value]) for kind in OrderKind},
-    )
-    yield gauge(
-        "reliable_tasks_struck",
-        "Tasks that are parked as an operator has struck them.",
-        sum(one.parked for one in status.orders),
-    )
-
-
-def _of_workers(status: FullStatus) -> Iterator[Any]:
-    yield labelled(
-        "reliable_workers",
-        "Workers by state.",
-        ("state",),
-        {(name,): float(count) for name, count in status.workers_by_state.items()},
-    )
-    yield labelled(
-        "reliable_worker_lease_age_seconds",
-        "Since a worker renewed its lease last.",
-        ("worker",),
-        {(one.worker,): max(0.0, one.lease_age_seconds) for one in status.workers},
-    )
-    yield labelled(
-        "reliable_worker_running",
-        "Tasks that a worker runs.",
-        ("worker",),
-        {(one.worker,): float(one.busy) for one in status.workers},
-    )
-
-
-def _of_queues(status: FullStatus) -> Iterator[Any]:
-    yield labelled(
-        "reliable_queue_depth",
-        "Messages that wait in a queue.",
-        ("queue",),
-        {(one.name,): float(one.depth) for one in status.queues if one.depth is not None},
-    )
-    yield labelled(
-        "reliable_queue_oldest_seconds",
-        "For how long the oldest of those waits that are popped next.",
-        ("queue",),
-        {(one.name,): one.oldest_seconds or 0.0 for one in status.queues},
-    )
-
-
-def gauges_of_rows(rows: Sequence[OpenRows]) -> Iterator[Any]:
-    """Yield the metrics of rows with tasks."""
-    yield labelled(
-        "reliable_rows",
-        "Rows whose task waits or runs, by model and status; 10 000 of a model: so many, or more.",
-        ("model", "status"),
-        {
-            (one.model, status): float(count)
-            for one in rows
-            for status, count in (("waiting", one.waiting), ("running", one.running))
-        },
-    )
-    yield labelled(
-        "reliable_rows_unseen",
-        "Those at which nobody has looked for ten minutes.",
-        ("model",),
-        {(one.model,): float(one.unseen) for one in rows},
-    )
-
-
-def gauge(name: str, text: str, value: float) -> Any:
-    """Return a metric that is one number."""
-    from prometheus_client.core import GaugeMetricFamily
-
-    return GaugeMetricFamily(name, text, value=float(value))
-
-
-def counter(name: str, text: str, value: float) -> Any:
-    """Return a metric that is a number which only grows."""
-    from prometheus_client.core import CounterMetricFamily
-
-    return CounterMetricFamily(name, text, value=float(value))
-
-
-def labelled(
-    name: str, text: str, labels: tuple[str, ...], values: dict[tuple[str, ...], float]
-) -> Any:
-    """Return a metric that is a number for each value of its labels."""
-    from prometheus_client.core import GaugeMetricFamily
-
-    family = GaugeMetricFamily(name, text, labels=labels)
-    for words, value in values.items():
-        family.add_metric([encodable(word) for word in words], value)
-    return family
+        found = self.read(source)
+        if found is None:
+            return
+        family_of = CounterMetricFamily if self.is_counter else GaugeMetricFamily
+        family = family_of(self.name, self.text, labels=self.labels)
+        for words, value in (found if self.labels else {(): found}).items():
+            values = words if isinstance(words, tuple) else (words,)
+            family.add_metric([encodable(word) for word in values], float(value))
+        yield family
 
 
 def encodable(text: str) -> str:
     """Return a text as Prometheus can have it: anybody may name a task or a queue."""
     return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _orders(status: FullStatus) -> Mapping[str, int]:
+    found = Counter(one.kind for one in status.orders if one.in_force)
+    return {kind.value: found[kind] for kind in OrderKind}
+
+
+#: Whether the ledger could be reached; of a status, or None.
+UP: Metric[FullStatus | None] = Metric(
+    "reliable_up", "Whether the ledger could be reached.", lambda status: status is not None
+)
+
+#: Of a status.
+FLEET: tuple[Metric[FullStatus], ...] = (
+    Metric(
+        "reliable_tasks",
+        "Tasks that live, by state; estimated by a sample where there are very many.",
+        lambda status: {name: count for name, count in status.tasks.items() if name != "dead"},
+        ("state",),
+    ),
+    Metric("reliable_dead_letters", "Dead letters.", lambda status: status.tasks["dead"]),
+    Metric(
+        "reliable_dead_letters_by_reason",
+        "Dead letters by reason, as far as it is known where there are very many.",
+        lambda status: status.dead_by_reason,
+        ("reason",),
+    ),
+    Metric(
+        "reliable_dead_letters_trimmed",
+        "Dead letters that were deleted, since there were more than DEAD_LETTER_MAX.",
+        lambda status: status.trimmed,
+        is_counter=True,
+    ),
+    Metric(
+        "reliable_sweeper_silence_seconds",
+        "Since the sweeper's last pass ended.",
+        lambda status: status.last_pass.seconds_ago,
+    ),
+    Metric(
+        "reliable_saturation",
+        "Running and waiting tasks for each slot: for autoscalers.",
+        lambda status: status.saturation,
+    ),
+    Metric(
+        "reliable_slots",
+        "How many tasks living workers run at once.",
+        lambda status: status.slots,
+    ),
+    Metric(
+        "reliable_ledger_used_bytes",
+        "Memory of the ledger's Redis.",
+        lambda status: status.ledger.used_bytes,
+    ),
+    Metric(
+        "reliable_ledger_maxmemory_bytes",
+        "The limit of that.",
+        lambda status: status.ledger.maxmemory_bytes or None,
+    ),
+    Metric(
+        "reliable_waiting_for_worker",
+        "Tasks that wait as none of the workers that they name is alive.",
+        lambda status: status.waiting_for_worker,
+    ),
+    Metric(
+        "reliable_limited",
+        "Tasks that wait for their moment, as their rate is limited.",
+        lambda status: status.limited,
+        ("task",),
+    ),
+    Metric(
+        "reliable_in_line",
+        "Tasks that stand in line for a place of their object; estimated by a sample where there "
+        "are very many.",
+        lambda status: status.in_line,
+        ("task",),
+    ),
+    Metric(
+        "reliable_places",
+        "Places of a task of which so many run at a time in the whole fleet (`at_most`).",
+        lambda status: {one.task: one.places for one in status.places},
+        ("task",),
+    ),
+    Metric(
+        "reliable_places_taken",
+        "How many of those are taken.",
+        lambda status: {one.task: one.taken for one in status.places},
+        ("task",),
+    ),
+    Metric(
+        "reliable_orders",
+        "Orders of operators that hold: what is paused, struck and drained.",
+        _orders,
+        ("kind",),
+    ),
+    Metric(
+        "reliable_tasks_struck",
+        "Tasks that are parked as an operator has struck them.",
+        lambda status: sum(one.parked for one in status.orders),
+    ),
+    Metric(
+        "reliable_workers", "Workers by state.", lambda status: status.workers_by_state, ("state",)
+    ),
+    Metric(
+        "reliable_worker_lease_age_seconds",
+        "Since a worker renewed its lease last.",
+        lambda status: {one.worker: max(0.0, one.lease_age_seconds) for one in status.workers},
+        ("worker",),
+    ),
+    Metric(
+        "reliable_worker_running",
+        "Tasks that a worker runs.",
+        lambda status: {one.worker: one.busy for one in status.workers},
+        ("worker",),
+    ),
+    Metric(
+        "reliable_queue_depth",
+        "Messages that wait in a queue.",
+        lambda status: {one.name: one.depth for one in status.queues if one.depth is not None},
+        ("queue",),
+    ),
+    Metric(
+        "reliable_queue_oldest_seconds",
+        "For how long the oldest of those waits that are popped next.",
+        lambda status: {one.name: one.oldest_seconds or 0.0 for one in status.queues},
+        ("queue",),
+    ),
+    Metric(
+        "reliable_finding",
+        "What `reliable status --check` finds; 1 for each.",
+        lambda status: {(one.code, one.name, one.severity): 1 for one in status.findings},
+        ("code", "name", "severity"),
+    ),
+)
+
+#: Whether the databases of a Django project could be asked; of its open rows, or None.
+ROWS_UP: Metric[Sequence[OpenRows] | None] = Metric(
+    "reliable_rows_up",
+    "Whether the databases of rows with tasks could be asked.",
+    lambda rows: rows is not None,
+)
+
+#: Of the open rows of a Django project.
+ROWS: tuple[Metric[Sequence[OpenRows]], ...] = (
+    Metric(
+        "reliable_rows",
+        "Rows whose task waits or runs, by model and status; 10 000 of a model: so many, or more.",
+        lambda rows: {
+            (one.model, status): count
+            for one in rows
+            for status, count in (("waiting", one.waiting), ("running", one.running))
+        },
+        ("model", "status"),
+    ),
+    Metric(
+        "reliable_rows_unseen",
+        "Those at which nobody has looked for ten minutes.",
+        lambda rows: {one.model: one.unseen for one in rows},
+        ("model",),
+    ),
+)

@@ -8,7 +8,7 @@ from typing import Any
 
 from celery import Celery
 
-from celery_reliable.ledger import Held, Ledger, Look
+from celery_reliable.ledger import Ledger, Look
 from celery_reliable.message import Envelope, NamedWorkers
 from celery_reliable.model import HistoryEntry, Record, State
 from celery_reliable.operations.filters import Filter, Subject
@@ -181,7 +181,7 @@ class Tasks:
             publisher=publisher_of(envelope),
             eta_ms=eta_ms(envelope, now_ms),
             waits_for_object=_number(envelope.headers.get(_WAITS)) > 0,
-            named=NamedWorkers.of(envelope.headers),
+            named=NamedWorkers.of(envelope.headers) or NamedWorkers(),
             call=own_call_of(envelope),
             priority=_number(envelope.properties.get("priority")),
         )
@@ -212,25 +212,18 @@ class Tasks:
         seen = replace(seen, object_name=self._name_of(record, key))
         if record.in_line_of:
             holders, before = self._ledger.line_of(key, record.places, record.task_id)
-            return replace(
-                seen,
-                object_key=key,
-                holder=next(iter(holders), None),
-                holders=tuple(one.task_id for one in holders),
-                before=before,
-            )
+            return replace(seen, object_key=key, holders=holders, before=before)
         (held,) = self._ledger.holders([key])
-        return replace(seen, object_key=key, holder=held, holder_since_ms=self._since_ms(held))
+        holders = () if held is None else (held,)
+        since = 0
+        if held is not None and held.kept_ms is None:
+            (other,) = self._ledger.look_all([held.task_id])
+            since = since_ms(held, other)
+        return replace(seen, object_key=key, holders=holders, holder_since_ms=since)
 
     def _object_of(self, record: Record) -> str:
         envelope = envelope_of(record)
         return "" if envelope is None else object_of(self._app, envelope)
-
-    def _since_ms(self, held: Held | None) -> int:
-        if held is None or held.kept_ms is not None:
-            return 0
-        (look,) = self._ledger.look_all([held.task_id])
-        return since_ms(held, look)
 
 
 def _entry(one: HistoryEntry) -> Entry:
@@ -247,7 +240,7 @@ def _entry(one: HistoryEntry) -> Entry:
 
 def _facts(look: Look, seen: Seen, now_ms: int) -> dict[str, Any]:
     """Return what a list has of a task."""
-    record, named = look.record, seen.named or NamedWorkers()
+    record, named = look.record, seen.named
     is_dead = record.state is State.DEAD
     return {
         "task_id": record.task_id,
