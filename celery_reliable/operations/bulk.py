@@ -261,7 +261,12 @@ class Bulk:
         backlog = Backlog(self._broker, max_waiting)
 
         def admits(letter: DeadLetter, deadline: float | None) -> bool:
-            return backlog.admits(*self._letters.destination(letter, to_queue), deadline)
+            try:
+                envelope = self._letters.to_send(letter, to_queue)
+            except CannotReplay:
+                # The act itself says so.
+                return True
+            return backlog.admits(envelope.exchange, envelope.routing_key, deadline)
 
         return self._noted("replay", by, chosen, how, act, progress, each, admits)
 

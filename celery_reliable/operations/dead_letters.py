@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -119,27 +120,41 @@ class DeadLetters:
         self._ledger.groups.left([letter])
         return replayed
 
-    def destination(self, letter: DeadLetter, to_queue: str = "") -> tuple[str, str]:
-        """Return the exchange and the routing key that a replay would send it with; empty ones when
-        nobody can read it.
-        """
-        try:
-            envelope = self._to_send(letter, to_queue)
-        except CannotReplay:
-            return "", ""
-        return envelope.exchange, envelope.routing_key
+    def to_send(self, letter: DeadLetter, to_queue: str = "") -> Envelope:
+        """Return the message that a replay sends: the letter's, without what has passed.
 
-    def _to_send(self, letter: DeadLetter, to_queue: str) -> Envelope:
-        """Return the message that a replay sends.  Raises CannotReplay."""
-        envelope = _afresh(letter)
-        return _sent_to(self.app, envelope, to_queue) if to_queue else envelope
+        Raises CannotReplay.
+        """
+        envelope = envelope_of(letter)
+        if envelope is None or not envelope.task_name:
+            raise CannotReplay(
+                f"The dead letter {letter.task_id!r} is a message that no worker can read "
+                f"({letter.exception}): it would come back at once. Look at it with "
+                "`dead-letters show --with-arguments`, publish what was meant by it, and "
+                "`discard` it."
+            )
+        headers = dict(envelope.headers)
+        with suppress(ValueError):
+            if headers.get("expires") and seconds_until(headers["expires"]) == 0:
+                headers["expires"] = None
+        # The broker's own limit counted from the first publication; the header is what workers go
+        # by.  And it came back from no worker yet.
+        passed = ("expiration", RETURNS)
+        properties = {k: v for k, v in envelope.properties.items() if k not in passed}
+        envelope = replace(envelope, headers=headers, properties=properties)
+        if not to_queue:
+            return envelope
+        queue = self.check_queue(to_queue)
+        if queue.exchange is None or queue.exchange.type == "direct":
+            return replace(envelope, exchange="", routing_key=to_queue)
+        return replace(envelope, exchange=queue.exchange.name, routing_key=queue.routing_key)
 
     def replay_seen(self, letter: DeadLetter, *, to_queue: str = "", by: str = "") -> Replayed:
         """Do the same for a letter that was read; one that was buried again since is not meant.
         Whoever calls tells the groups.
         """
         task_id = letter.task_id
-        envelope = self._to_send(letter, to_queue)
+        envelope = self.to_send(letter, to_queue)
         if not self._is_ours(letter, envelope):
             return self._replay_plain(letter, envelope, by)
         epoch = new_epoch(letter.attempts, Stamp.of(envelope.headers).epoch)
@@ -159,7 +174,7 @@ class DeadLetters:
                 break
             ledger.generation = answer.current
         if not isinstance(answer, answers.Replayed):
-            raise _unknown(task_id, _state_in(answer))
+            raise _unknown(task_id, getattr(answer, "state", ""))
         problem = ""
         try:
             resend(self.app, stamped)
@@ -170,9 +185,14 @@ class DeadLetters:
         events.dead_letter_replayed(app=self.app, name=letter.name, task_id=task_id, by=by)
         return Replayed(task_id, letter.attempts + 1, not problem, problem)
 
-    def check_queue(self, name: str) -> None:
-        """Raise CannotReplay when there is no queue *name* to send to."""
-        _queue_of(self.app, name)
+    def check_queue(self, name: str) -> Any:
+        """Return the queue *name* of the app.  Raises CannotReplay when there is none."""
+        try:
+            return self.app.amqp.queues[name]
+        except KeyError:
+            raise CannotReplay(
+                f"There is no queue {name!r} in task_queues, and task_create_missing_queues is off."
+            ) from None
 
     def _is_ours(self, letter: DeadLetter, envelope: Envelope) -> bool:
         """Whether who runs the task will claim it; the task itself may not be known here."""
@@ -209,75 +229,17 @@ class DeadLetters:
         """
         answer = self._ledger.discard(letter.task_id, buried_ms=letter.buried_ms, by=by)
         if not isinstance(answer, answers.Discarded):
-            raise _unknown(letter.task_id, _state_in(answer))
+            raise _unknown(letter.task_id, getattr(answer, "state", ""))
         events.dead_letter_discarded(app=self.app, name=letter.name, task_id=letter.task_id, by=by)
 
 
-def _state_in(answer: answers.Absent | answers.NotDead) -> str:
-    return answer.state if isinstance(answer, answers.NotDead) else ""
-
-
 def _unknown(task_id: str, state: str = "") -> UnknownDeadLetter:
-    why = (
-        f"the task is {state} now"
-        if state
-        else "it was replayed, discarded, or removed by age or count, or it never was one"
-    )
+    why = "it was replayed, discarded, or removed by age or count, or it never was one"
     return UnknownDeadLetter(
-        f"There is no dead letter {task_id!r}: {why}. "
+        f"There is no dead letter {task_id!r}: {f'the task is {state} now' if state else why}. "
         "`celery -A … reliable dead-letters list` shows those that there are.",
         task_id=task_id,
     )
-
-
-def _afresh(letter: DeadLetter) -> Envelope:
-    """Return the letter's message without what has passed."""
-    envelope = envelope_of(letter)
-    if envelope is None or not envelope.task_name:
-        raise CannotReplay(
-            f"The dead letter {letter.task_id!r} is a message that no worker can read "
-            f"({letter.exception}): it would come back at once. Look at it with "
-            "`dead-letters show --with-arguments`, publish what was meant by it, and `discard` it."
-        )
-    headers = dict(envelope.headers)
-    if headers.get("expires") and _has_passed(headers["expires"]):
-        headers["expires"] = None
-    # The broker's own limit counted from the first publication; the header is what workers go by.
-    # And it came back from no worker yet.
-    properties = {k: v for k, v in envelope.properties.items() if k not in ("expiration", RETURNS)}
-    return Envelope(
-        envelope.body,
-        envelope.content_type,
-        envelope.content_encoding,
-        headers,
-        properties,
-        envelope.exchange,
-        envelope.routing_key,
-    )
-
-
-def _queue_of(app: Celery, name: str) -> Any:
-    try:
-        return app.amqp.queues[name]
-    except KeyError:
-        raise CannotReplay(
-            f"There is no queue {name!r} in task_queues, and task_create_missing_queues is off."
-        ) from None
-
-
-def _sent_to(app: Celery, envelope: Envelope, name: str) -> Envelope:
-    """Return the message as Celery would send it to the queue *name*."""
-    queue = _queue_of(app, name)
-    if queue.exchange is None or queue.exchange.type == "direct":
-        return replace(envelope, exchange="", routing_key=name)
-    return replace(envelope, exchange=queue.exchange.name, routing_key=queue.routing_key)
-
-
-def _has_passed(expires: object) -> bool:
-    try:
-        return seconds_until(expires) == 0
-    except ValueError:
-        return False
 
 
 def publish_edited(
@@ -311,18 +273,27 @@ def publish_edited(
             "publish what was meant by it, and discard it."
         )
     envelope, old_args, old_kwargs, embed = _read(letter)
+    # What the call said in place of its task's options.
+    call = call_of(envelope.headers)
     new_args = list(old_args if args is None else args)
     new_kwargs = dict(old_kwargs if kwargs is None else kwargs)
+    if to_queue:
+        letters.check_queue(to_queue)
+        place = {"queue": to_queue}
+    elif envelope.exchange:
+        place = {"exchange": envelope.exchange, "routing_key": envelope.routing_key}
+    else:
+        place = {"queue": envelope.routing_key} if envelope.routing_key else {}
     result = task.apply_async(
         new_args,
         new_kwargs,
         task_id=_new_id(letter, new_args, new_kwargs),
-        headers={ORIGIN: task_id, **_call_in(envelope)},
+        headers={ORIGIN: task_id, **({CALL: dict(call)} if call else {})},
         link=embed.get("callbacks"),
         link_error=embed.get("errbacks"),
         chain=embed.get("chain"),
         priority=envelope.properties.get("priority"),
-        **_place(app, envelope, to_queue, letters),
+        **place,
     )
     letters.discard_seen(letter, by=f"{by}, who published {result.id} in its place")
     return str(result.id)
@@ -364,23 +335,8 @@ def _read(letter: DeadLetter) -> tuple[Envelope, Any, Any, Any]:
         ) from exc
 
 
-def _call_in(envelope: Envelope) -> dict[str, Any]:
-    """Return the header of what the call said in place of its task's options, if it has one."""
-    told = call_of(envelope.headers)
-    return {CALL: dict(told)} if told else {}
-
-
 def _new_id(letter: DeadLetter, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
     meant = json.dumps(
         [letter.task_id, letter.buried_ms, args, kwargs], sort_keys=True, default=repr
     )
     return str(uuid.uuid5(uuid.NAMESPACE_OID, meant.encode("utf-8", "backslashreplace").hex()))
-
-
-def _place(app: Celery, envelope: Envelope, to_queue: str, letters: DeadLetters) -> dict[str, Any]:
-    if to_queue:
-        letters.check_queue(to_queue)
-        return {"queue": to_queue}
-    if envelope.exchange:
-        return {"exchange": envelope.exchange, "routing_key": envelope.routing_key}
-    return {"queue": envelope.routing_key} if envelope.routing_key else {}

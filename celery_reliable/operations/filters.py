@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from fnmatch import fnmatchcase
 from typing import Annotated
 
@@ -121,14 +121,7 @@ class Filter:
 
     def fits_group(self, group: Group) -> bool:
         """Whether letters of *group* may fit, by what they have in common."""
-        common = replace(
-            self,
-            queue=None,
-            object_id=None,
-            worker=None,
-            older_than_seconds=None,
-            newer_than_seconds=None,
-        )
+        common = Filter(**{name: getattr(self, name) for name in OF_GROUPS_ONLY})
         subject = Subject("", group.task, "", group.reason, group.exception, group.cause)
         return common.matches(subject, 0)
 

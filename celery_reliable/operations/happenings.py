@@ -74,39 +74,34 @@ class Happenings:
         *,
         kinds: Sequence[str] = (),
         task: str = "",
-        wait_ms: int = _WAIT_MS,
-        patience_seconds: float | None = None,
         on_away: Callable[[LedgerUnavailable], None] | None = None,
     ) -> Iterator[Happened]:
         """Yield what happens after a cursor, without one from now on, for as long as it is asked.
 
-        Every *wait_ms* at the latest something is yielded, though nothing has happened.  While the
-        ledger cannot be reached nothing is, and it is tried again: for *patience_seconds*, then
-        LedgerUnavailable is raised; None: for ever.  *on_away* is told when that begins.
+        Every half second at the latest something is yielded, though nothing has happened.  While
+        the ledger cannot be reached nothing is, and it is tried again, for ever.  *on_away* is
+        told when that begins.
         """
         wanted = self._wanted(kinds, task, None)
         cursor = _checked(after) if after else self._notes.last_id()
-        away_since: float | None = None
+        is_away = False
         compared_at = time.monotonic()
         while True:
             try:
-                found = self._after(cursor, _BATCH, wanted, wait_ms=wait_ms)
+                found = self._after(cursor, _BATCH, wanted, wait_ms=_WAIT_MS)
                 if found.cursor == cursor and time.monotonic() - compared_at > _COMPARE_SECONDS:
                     compared_at = time.monotonic()
                     # A server that lost its notes, with a clock that is behind, has lower ids.
                     cursor = min(cursor, self._notes.last_id(), key=_order)
                     found = replace(found, cursor=cursor)
             except LedgerUnavailable as exc:
-                now = time.monotonic()
-                if away_since is None and on_away is not None:
+                if not is_away and on_away is not None:
                     on_away(exc)
-                away_since = away_since or now
-                if patience_seconds is not None and now - away_since >= patience_seconds:
-                    raise
+                is_away = True
                 time.sleep(_AWAY_SECONDS)
-                continue
-            away_since, cursor = None, found.cursor
-            yield found
+            else:
+                is_away, cursor = False, found.cursor
+                yield found
 
     def _after(
         self, after: str, limit: int, wanted: Callable[[Happening], bool], *, wait_ms: int = 0

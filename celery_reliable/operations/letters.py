@@ -19,7 +19,7 @@ from celery_reliable.operations import views
 from celery_reliable.operations.filters import OF_GROUPS, Filter, Subject
 from celery_reliable.operations.messages import arguments_of, envelope_of, object_of
 from celery_reliable.operations.pages import Page, Position, Walk
-from celery_reliable.operations.words import moment
+from celery_reliable.operations.words import moment, printable
 from celery_reliable.recovery import MOST_BYTES
 
 __all__ = [
@@ -162,19 +162,10 @@ class LetterPages:
         return found
 
     def groups(self, wanted: Filter | None = None) -> views.Groups:
-        """Return the groups that fit, by task, reason, exception, cause and text.
-
-        Raises BadFilter for the rest of a filter, which is about single letters.
+        """Return the groups that fit, by task, reason, exception, cause and text; the rest of a
+        filter is about single letters.
         """
         filter_ = wanted or Filter()
-        filter_.check(
-            "queue",
-            "object_id",
-            "worker",
-            "older_than_seconds",
-            "newer_than_seconds",
-            why="the letters of a group do not have this in common. A list of letters has them.",
-        )
         state = self._ledger.groups.catch_up(_CAUGHT_UP_AT_ONCE)
         found = [
             views.Group(
@@ -398,13 +389,9 @@ def _arguments_of(envelope: Envelope) -> tuple[Any, Any, Any]:
         args, kwargs, embed = arguments_of(envelope)
     except Exception:
         found = envelope.headers
-        return found.get("argsrepr"), found.get("kwargsrepr"), "".join(_readable(envelope.body))
+        body = envelope.body.decode("utf-8", "backslashreplace")
+        return found.get("argsrepr"), found.get("kwargsrepr"), printable(body, keeps="\n\t")
     return _plain(args), _plain(kwargs), _plain([args, kwargs, embed])
-
-
-def _readable(data: bytes) -> Iterator[str]:
-    for char in data.decode("utf-8", "backslashreplace"):
-        yield char if char.isprintable() or char in "\n\t" else repr(char)[1:-1]
 
 
 def _plain(value: Any) -> Any:

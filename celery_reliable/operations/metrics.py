@@ -9,7 +9,6 @@ The package prometheus_client is imported only when it is needed: the extra ``me
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 import time
@@ -30,13 +29,7 @@ from celery_reliable.findings import Limits
 from celery_reliable.leases import nodename_of
 from celery_reliable.message import HEADER
 from celery_reliable.operations.desk import Desk
-from celery_reliable.operations.gauges import (
-    encodable,
-    gauge,
-    gauges_of,
-    gauges_of_rows,
-    labelled,
-)
+from celery_reliable.operations.gauges import FLEET, ROWS, ROWS_UP, UP, encodable
 from celery_reliable.options import is_reliable
 
 __all__ = ["FleetCollector", "RowsCollector", "install", "registry_of"]
@@ -113,22 +106,14 @@ class FleetCollector:
 
     def collect(self) -> Iterator[Any]:
         """Yield the metrics of the fleet."""
-        with self._mutex:
-            try:
-                # A desk is one thread's, and scrapes come from any.
-                with Desk(self._app, patience_seconds=1.0) as desk:
-                    status = desk.status(self._limits)
-            except ReliableError:
-                yield gauge("reliable_up", "Whether the ledger could be reached.", 0)
-                return
-        yield gauge("reliable_up", "Whether the ledger could be reached.", 1)
-        yield from gauges_of(status)
-        yield labelled(
-            "reliable_finding",
-            "What `reliable status --check` finds; 1 for each.",
-            ("code", "name", "severity"),
-            {(one.code, one.name, one.severity): 1.0 for one in status.findings},
-        )
+        status = None
+        # A desk is one thread's, and scrapes come from any.
+        with self._mutex, suppress(ReliableError), Desk(self._app, patience_seconds=1.0) as desk:
+            status = desk.status(self._limits)
+        yield from UP.families(status)
+        if status is not None:
+            for one in FLEET:
+                yield from one.families(status)
 
 
 class RowsCollector:
@@ -143,17 +128,13 @@ class RowsCollector:
 
     def collect(self) -> Iterator[Any]:
         """Yield the metrics of rows."""
-        try:
+        rows = None
+        # A database's driver raises what it likes, and the fleet's metrics are not to miss.
+        with suppress(Exception):
             rows = Reliable.framework.open_rows()
-        except Exception:
-            # A database's driver raises what it likes, and the fleet's metrics are not to miss.
-            rows = None
-        yield gauge(
-            "reliable_rows_up",
-            "Whether the databases of rows with tasks could be asked.",
-            rows is not None,
-        )
-        yield from gauges_of_rows(rows or ())
+        yield from ROWS_UP.families(rows)
+        for one in ROWS:
+            yield from one.families(rows or ())
 
 
 #: What is counted by a signal of ours: how it is called, what it says, its labels, and when.
@@ -266,18 +247,12 @@ class _Counts:
         """Return how long ago a task was lost last, by the server's clock.  Recoveries are rare
         enough to ask.
         """
-        ledger = reliable_of(self._app).ledger
-        keys = ledger.keys
-
-        def read(client: Any) -> tuple[Any, Any]:
-            return client.hget(keys.record(task_id), "history"), client.time()
-
         with suppress(ReliableError, ValueError):
-            history, (seconds, micros) = ledger.ask("history", read)
-            lost = [one for one in json.loads(history or "[]") if one["what"] in ("lost", "spared")]
-            if lost:
-                now_ms = int(seconds) * 1000 + int(micros) // 1000
-                return float(max(0, now_ms - int(lost[-1]["at_ms"]))) / 1000
+            look, now_ms = reliable_of(self._app).ledger.look(task_id)
+            history = look.history if look is not None else ()
+            for one in reversed(history):
+                if one.what in ("lost", "spared"):
+                    return max(0, now_ms - one.at_ms) / 1000
         return None
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 
 from celery import Celery
@@ -13,7 +14,7 @@ from celery_reliable.app import reliable_of
 from celery_reliable.ledger import Ledger, Look, answers
 from celery_reliable.log import logger
 from celery_reliable.message import Stamp
-from celery_reliable.model import Record, State
+from celery_reliable.model import State
 from celery_reliable.operations.messages import envelope_of
 from celery_reliable.operations.views import Queue, Worker
 from celery_reliable.operations.words import moment
@@ -54,20 +55,22 @@ class Queues:
         names.update(queue for one in alive for queue in one.queues)
         now_ms = self._ledger.numbers().now_ms
         if self._broker.is_redis:
-            views = [self._view(name, alive, now_ms) for name in sorted(names)]
+            views = [self._view(name, now_ms) for name in sorted(names)]
         else:
             views = [
-                Queue(
-                    name=name,
-                    depth=depth,
-                    workers=_consumed_by(name, alive),
-                    consumers=consumers,
-                )
+                Queue(name=name, depth=depth, consumers=consumers)
                 for name, declared in self._broker.declared_all(sorted(names)).items()
                 for depth, consumers in [declared or (None, None)]
             ]
         orders = self._ledger.orders.read()
-        return [replace(one, paused=orders.is_paused(one.name, now_ms)) for one in views]
+        return [
+            replace(
+                one,
+                workers=tuple(each.nodename for each in alive if one.name in each.queues),
+                paused=orders.is_paused(one.name, now_ms),
+            )
+            for one in views
+        ]
 
     def states(self) -> tuple[dict[str, int], bool]:
         """Return how many records are "queued", "parked", "waiting" and "owed", and whether all
@@ -101,22 +104,23 @@ class Queues:
             self._sampled = total, looks
         return self._sampled
 
-    def _queues_of(self, looks: Sequence[Look]) -> tuple[str, ...]:
+    def _queues_of(self, looks: Sequence[Look]) -> Iterator[str]:
         waiting = [look.record.task_id for look in looks if look.record.state is State.QUEUED]
         step = max(1, len(waiting) // _MESSAGES)
         found: set[tuple[str, str]] = set()
         n_bytes = 0
         for one in self._ledger.find_in_groups(waiting[::step], most_bytes=MOST_BYTES):
             record = one.record if one.is_readable else None
-            if record is None:
-                continue
-            found |= _address_of(record)
-            n_bytes += len(record.message)
+            envelope = envelope_of(record) if record is not None else None
+            if envelope is not None and envelope.routing_key:
+                found.add((envelope.exchange, envelope.routing_key))
+            n_bytes += len(record.message) if record is not None else 0
             if n_bytes > MOST_BYTES:
                 break
-        return tuple(sorted({name for where in found for name in self._broker.reached(*where)}))
+        for where in found:
+            yield from self._broker.reached(*where)
 
-    def _view(self, name: str, alive: Sequence[Worker], now_ms: int) -> Queue:
+    def _view(self, name: str, now_ms: int) -> Queue:
         steps = self._broker.steps(name, _LOOKED_AT)
         heads = [task_id for step in steps for task_id in step.head if task_id]
         since = [
@@ -131,19 +135,7 @@ class Queues:
             by_priority={str(step.priority): step.depth for step in steps if step.depth},
             oldest_since=moment(oldest_ms),
             oldest_seconds=max(0.0, round((now_ms - oldest_ms) / 1000, 3)) if oldest_ms else None,
-            workers=_consumed_by(name, alive),
         )
-
-
-def _consumed_by(queue: str, alive: Sequence[Worker]) -> tuple[str, ...]:
-    return tuple(one.nodename for one in alive if queue in one.queues)
-
-
-def _address_of(record: Record) -> set[tuple[str, str]]:
-    envelope = envelope_of(record)
-    if envelope is None or not envelope.routing_key:
-        return set()
-    return {(envelope.exchange, envelope.routing_key)}
 
 
 @dataclass
@@ -162,26 +154,24 @@ def purge(app: Celery, queues: Iterable[str]) -> Purged:
     cancelled, so this may be killed and repeated at any point.  Raises ReliableError, and kombu's
     errors when the broker cannot be reached.
     """
-    reliable = reliable_of(app)
     done = Purged()
-    ledger = reliable.own_ledger(
+    own_ledger = reliable_of(app).own_ledger(
         reply_timeout_seconds=5.0, patience_seconds=5.0, is_for_operators=True
     )
-    try:
-        with app.connection_for_read() as connection, connection.channel() as channel:
-            for queue in queues:
-                while (message := channel.basic_get(queue)) is not None:
-                    headers = message.headers if isinstance(message.headers, dict) else {}
-                    epoch = Stamp.of(headers).epoch
-                    if epoch:
-                        answer = ledger.cancel(
-                            str(headers.get("id")), epoch=epoch, by="its queue was purged"
-                        )
-                        done.records += isinstance(answer, answers.Cancelled)
-                    channel.basic_ack(message.delivery_tag)
-                    done.messages += 1
-    finally:
-        ledger.close()
+    with (
+        closing(own_ledger) as ledger,
+        app.connection_for_read() as connection,
+        connection.channel() as channel,
+    ):
+        for queue in queues:
+            while (message := channel.basic_get(queue)) is not None:
+                headers = message.headers if isinstance(message.headers, dict) else {}
+                if epoch := Stamp.of(headers).epoch:
+                    task_id = str(headers.get("id"))
+                    answer = ledger.cancel(task_id, epoch=epoch, by="its queue was purged")
+                    done.records += isinstance(answer, answers.Cancelled)
+                channel.basic_ack(message.delivery_tag)
+                done.messages += 1
     logger.warning("queues_purged messages=%s records=%s", done.messages, done.records)
     return done
 

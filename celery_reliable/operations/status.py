@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Literal
 
 from celery import Celery
@@ -202,25 +202,23 @@ def _places(ledger: Ledger, tasks: Mapping[str, object]) -> tuple[TaskPlaces, ..
 
 
 def _nobody_alive(ledger: Ledger, workers: Sequence[Worker]) -> tuple[NobodyAlive, ...]:
-    counts: Counter[tuple[tuple[str, ...], bool]] = Counter()
-    examples: dict[tuple[tuple[str, ...], bool], list[str]] = {}
-    entries = (one for some in ledger.named.each_waiting() for one in some)
+    ids: defaultdict[tuple[tuple[str, ...], bool], list[str]] = defaultdict(list)
+    entries = chain.from_iterable(ledger.named.each_waiting())
     for task_id, text in islice(entries, _LOOKED_AT):
         named = NamedWorkers.from_text(text)
-        kind = named.only, bool(named.run)
-        counts[kind] += 1
-        some = examples.setdefault(kind, [])
-        if len(some) < _MOST_EXAMPLES:
-            some.append(task_id)
+        ids[named.only, bool(named.run)].append(task_id)
     drained = {one.nodename: one.drained for one in sorted(workers, key=lambda one: one.nodename)}
     found = []
-    for (only, is_run), count in counts.most_common(_MOST_KINDS):
+    kinds = sorted(ids, key=lambda kind: len(ids[kind]), reverse=True)
+    for only, is_run in kinds[:_MOST_KINDS]:
+        waiting = ids[only, is_run]
         meant = {name: drained[name] for name in drained if NamedWorkers(only).means(name)}
-        looks = filter(None, ledger.look_all(examples[only, is_run]))
-        since = [max(one.record.published_ms, one.record.sent_ms) for one in looks]
-        since_ms = min(filter(None, since), default=0)
-        said = _sentence(only, is_run, count, meant)
-        found.append(NobodyAlive(only, is_run, count, tuple(meant), said, moment(since_ms)))
+        looks = filter(None, ledger.look_all(waiting[:_MOST_EXAMPLES]))
+        times = [max(one.record.published_ms, one.record.sent_ms) for one in looks]
+        since_ms = min(filter(None, times), default=0)
+        said = _sentence(only, is_run, len(waiting), meant)
+        since = moment(since_ms)
+        found.append(NobodyAlive(only, is_run, len(waiting), tuple(meant), said, since))
     return tuple(found)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from celery import Celery
 
-from celery_reliable.ledger import Held, Ledger, Look
+from celery_reliable.ledger import Ledger, Look
 from celery_reliable.message import Envelope, NamedWorkers
 from celery_reliable.model import HistoryEntry, Record, State
 from celery_reliable.operations.filters import Filter, Subject
@@ -195,7 +195,7 @@ class Tasks:
             publisher=publisher_of(envelope),
             eta_ms=eta_ms(envelope, now_ms),
             waits_for_object=_number(envelope.headers.get(_WAITS)) > 0,
-            named=NamedWorkers.of(envelope.headers),
+            named=NamedWorkers.of(envelope.headers) or NamedWorkers(),
             call=own_call_of(envelope),
             priority=_number(envelope.properties.get("priority")),
         )
@@ -215,8 +215,34 @@ class Tasks:
             return self._with_holder(look, seen)
         envelope = envelope_of(record)
         if record.state is State.QUEUED and not record.is_unsent and envelope is not None:
-            return _Whereabouts(self._ledger, self._broker).of(envelope, record.task_id, seen)
+            return self._whereabouts(envelope, record.task_id, seen)
         return seen
+
+    def _whereabouts(self, envelope: Envelope, task_id: str, seen: Seen) -> Seen:
+        """Return *seen* with where the message is, as far as the broker tells."""
+        queue = self._broker.reached(envelope.exchange, envelope.routing_key)[0]
+        seen = replace(seen, queue=queue)
+        if not self._broker.is_redis:
+            declared = self._broker.declared(queue)
+            return seen if declared is None else replace(seen, depth=declared[0])
+        # First the queue: who fetches it meanwhile has it when workers are looked at.
+        steps = self._broker.steps(queue, _LOOKED_AT)
+        seen = replace(seen, depth=sum(step.depth for step in steps))
+        before = 0
+        for step in steps:
+            if task_id in step.head:
+                return replace(seen, before=before + step.head.index(task_id))
+            before += step.depth
+        left = _MOST_DELIVERED
+        for lease in self._ledger.workers.leases():
+            if lease.unacked and left > 0:
+                entries = self._broker.unacked(lease.unacked).heads(left)
+                left -= len(entries)
+                if any(entry.task_id == task_id for entry in entries):
+                    return replace(seen, fetched_by=lease.worker)
+        # As far as all was looked at, absence is known; what was not looked at may have it.
+        is_in_queue = left <= 0 or any(step.depth > _LOOKED_AT for step in steps)
+        return replace(seen, is_in_queue=is_in_queue)
 
     def _with_holder(self, look: Look, seen: Seen) -> Seen:
         key = look.waiting_for or self._object_of(look.record)
@@ -226,25 +252,18 @@ class Tasks:
         seen = replace(seen, object_name=self._name_of(record, key))
         if record.in_line_of:
             holders, before = self._ledger.line_of(key, record.places, record.task_id)
-            return replace(
-                seen,
-                object_key=key,
-                holder=next(iter(holders), None),
-                holders=tuple(one.task_id for one in holders),
-                before=before,
-            )
+            return replace(seen, object_key=key, holders=holders, before=before)
         (held,) = self._ledger.holders([key])
-        return replace(seen, object_key=key, holder=held, holder_since_ms=self._since_ms(held))
+        holders = () if held is None else (held,)
+        since = 0
+        if held is not None and held.kept_ms is None:
+            (other,) = self._ledger.look_all([held.task_id])
+            since = since_ms(held, other)
+        return replace(seen, object_key=key, holders=holders, holder_since_ms=since)
 
     def _object_of(self, record: Record) -> str:
         envelope = envelope_of(record)
         return "" if envelope is None else object_of(self._app, envelope)
-
-    def _since_ms(self, held: Held | None) -> int:
-        if held is None or held.kept_ms is not None:
-            return 0
-        (look,) = self._ledger.look_all([held.task_id])
-        return since_ms(held, look)
 
 
 def _history(published_ms: int, noted: Iterable[HistoryEntry]) -> list[Entry]:
@@ -266,7 +285,7 @@ def _entry(
 
 def _facts(look: Look, seen: Seen, now_ms: int) -> dict[str, Any]:
     """Return what a list has of a task."""
-    record, named = look.record, seen.named or NamedWorkers()
+    record, named = look.record, seen.named
     is_dead = record.state is State.DEAD
     return {
         "task_id": record.task_id,
@@ -308,49 +327,3 @@ def _subject(look: Look, view: Task) -> Subject:
 
 def _number(value: object) -> int:
     return value if isinstance(value, int) else 0
-
-
-class _Whereabouts:
-    """Looks for messages at the broker.  Raises kombu's errors."""
-
-    def __init__(self, ledger: Ledger, broker: BrokerView) -> None:
-        self._ledger = ledger
-        self._broker = broker
-
-    def of(self, envelope: Envelope, task_id: str, seen: Seen) -> Seen:
-        """Return *seen* with where the message is, as far as that was found."""
-        queues = self._broker.reached(envelope.exchange, envelope.routing_key)
-        seen = replace(seen, queue=queues[0])
-        if not self._broker.is_redis:
-            found = self._broker.declared_all(queues[:1])[queues[0]]
-            return seen if found is None else replace(seen, depth=found[0])
-        # First the queue: who fetches it meanwhile has it when workers are looked at.
-        in_queue = self._in_queue(queues[0], task_id, seen)
-        if in_queue.before is not None:
-            return in_queue
-        return self._with_worker(task_id, in_queue)
-
-    def _in_queue(self, queue: str, task_id: str, seen: Seen) -> Seen:
-        steps = self._broker.steps(queue, _LOOKED_AT)
-        depth = sum(step.depth for step in steps)
-        # As far as all was looked at, absence is known.
-        is_in_queue = any(step.depth > _LOOKED_AT for step in steps)
-        before = 0
-        for step in steps:
-            if task_id in step.head:
-                before += step.head.index(task_id)
-                return replace(seen, before=before, depth=depth)
-            before += step.depth
-        return replace(seen, depth=depth, is_in_queue=is_in_queue)
-
-    def _with_worker(self, task_id: str, seen: Seen) -> Seen:
-        left = _MOST_DELIVERED
-        for lease in self._ledger.workers.leases():
-            if not lease.unacked or left <= 0:
-                continue
-            entries = self._broker.unacked(lease.unacked).heads(left)
-            left -= len(entries)
-            if any(entry.task_id == task_id for entry in entries):
-                return replace(seen, fetched_by=lease.worker)
-        # What was not looked at may have it.
-        return seen if left > 0 else replace(seen, is_in_queue=True)

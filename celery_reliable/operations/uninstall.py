@@ -6,6 +6,7 @@ workers with the package alone.
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass
 
 from celery import Celery
@@ -41,24 +42,19 @@ def release(app: Celery) -> Released:
     Raises ReliableError while a worker with the package is alive: stop it first.  May be repeated.
     Records and dead letters stay, so that workers with the package can take over again.
     """
-    reliable = reliable_of(app)
-    ledger = reliable.own_ledger(
+    own_ledger = reliable_of(app).own_ledger(
         reply_timeout_seconds=5.0, patience_seconds=5.0, is_for_operators=True
     )
-    broker = BrokerView(app)
-    try:
-        return _Release(app, ledger, broker, reliable.config.queued_ms).run()
-    finally:
-        broker.close()
-        ledger.close()
+    with closing(own_ledger) as ledger, closing(BrokerView(app)) as broker:
+        return _Release(app, ledger, broker).run()
 
 
 class _Release:
-    def __init__(self, app: Celery, ledger: Ledger, broker: BrokerView, queued_ms: int) -> None:
+    def __init__(self, app: Celery, ledger: Ledger, broker: BrokerView) -> None:
         self.app = app
         self.ledger = ledger
         self.broker = broker
-        self.queued_ms = queued_ms
+        self.queued_ms = reliable_of(app).config.queued_ms
         self.done = Released()
 
     def run(self) -> Released:
@@ -91,16 +87,15 @@ class _Release:
             unacked = self.broker.unacked(name)
             # The newest first, as each goes in front of the others.
             entries = sorted(unacked.heads(), key=lambda entry: entry.filed_ms, reverse=True)
-            known = self.ledger.find_in_groups(
-                [entry.task_id for entry in entries], most_bytes=MOST_BYTES
-            )
+            ids = [entry.task_id for entry in entries]
+            known = self.ledger.find_in_groups(ids, most_bytes=MOST_BYTES)
             for entry, found in zip(entries, known, strict=True):
                 if is_over(self.ledger, entry, found.record):
                     unacked.discard(entry.tag)
-                    continue
-                self.done.messages += unacked.give_back(
-                    self.broker.channel, entry.tag, is_last=False
-                )
+                else:
+                    self.done.messages += unacked.give_back(
+                        self.broker.channel, entry.tag, is_last=False
+                    )
             unacked.strike_off(reliable_of(self.app).config.namespace)
         self.broker.forget()
 
@@ -126,12 +121,11 @@ class _Release:
             dues += page
             if len(page) < _BATCH:
                 break
-        for start in range(0, len(dues), _BATCH):
-            page = dues[start : start + _BATCH]
-            records = self.ledger.find_all([due.task_id for due in page])
-            for due, record in zip(page, records, strict=True):
-                if record is not None:
-                    self._send(due, record)
+        ids = [due.task_id for due in dues]
+        records = self.ledger.find_in_groups(ids, most_bytes=MOST_BYTES)
+        for due, found in zip(dues, records, strict=True):
+            if (record := found.record) is not None:
+                self._send(due, record)
 
     def _send(self, due: Due, record: Record) -> None:
         is_parked = record.state is State.PARKED

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-import inspect
 from collections.abc import Iterator
 from typing import Any
 
@@ -38,8 +36,6 @@ def commands() -> str:
             pieces = " ".join(command.collect_usage_pieces(context))
             usage = f"reliable {' '.join(words)} {pieces}"
             text = f".. code-block:: text\n\n    {usage}\n\n{prose(command.help)}"
-            if command.epilog:
-                text += f"\n{prose(command.epilog)}"
             rows = [_option(context, one) for one in command.params if _is_option(one)]
         if rows:
             text += "\n" + table(["option", "meaning"], rows, "35 65")
@@ -96,8 +92,13 @@ def metrics() -> str:
         for one in _counts()
     ]
     fleet = [
-        [f"``{name}``", "gauge", _code(labels), one_line(text)]
-        for name, text, labels in fleet_metrics()
+        [
+            f"``{one.name}_total``" if one.is_counter else f"``{one.name}``",
+            "counter" if one.is_counter else "gauge",
+            _code(one.labels),
+            one_line(one.text),
+        ]
+        for one in fleet_metrics()
     ]
     columns, widths = ["name", "type", "labels", "meaning"], "30 12 18 40"
     return (
@@ -122,23 +123,15 @@ def metrics() -> str:
     ).rstrip("\n") + "\n"
 
 
-def fleet_metrics() -> list[tuple[str, str, tuple[str, ...]]]:
-    """Name, meaning and labels of what the collector yields, each once."""
-    found = {name: (text, (label,) if label else ()) for name, label, text, _ in gauges.GAUGES}
-    source = inspect.getsource(declared) + inspect.getsource(gauges)
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("gauge", "labelled"):
-            name, text, third = node.args[:3]
-            if not isinstance(name, ast.Constant):
-                continue
-            labels = ast.literal_eval(third) if ast.unparse(node.func) == "labelled" else ()
-            found[ast.literal_eval(name)] = (ast.literal_eval(text), tuple(labels))
-    return [(name, *rest) for name, rest in found.items()]
+def fleet_metrics() -> list[gauges.Metric[Any]]:
+    """What the collectors yield, each once."""
+    return [gauges.UP, *gauges.FLEET, gauges.ROWS_UP, *gauges.ROWS]
 
 
 def metric_names() -> set[str]:
     """The names of all metrics, as Prometheus has them."""
-    return {name for name, _, _ in fleet_metrics()} | {_total(one) for one in _counts()}
+    fleet = {f"{one.name}_total" if one.is_counter else one.name for one in fleet_metrics()}
+    return fleet | {_total(one) for one in _counts()}
 
 
 def _counts() -> list[Any]:

@@ -62,7 +62,7 @@ def test_every_state_is_a_word_that_is_explained() -> None:
 
 def test_every_metric_of_the_fleet_is_found() -> None:
     assert {"reliable_up", "reliable_finding", "reliable_tasks"} <= {
-        name for name, *_ in fleet_metrics()
+        one.name for one in fleet_metrics()
     }
 
 

@@ -19,7 +19,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 import celery_reliable_probe as probe
 from celery_reliable.findings import RUNNING, SERVER, OpenRows
 from celery_reliable.operations import Desk, metrics, registry_of
-from celery_reliable.operations.gauges import gauges_of_rows
+from celery_reliable.operations.gauges import ROWS
 from celery_reliable.worker.health import Signs
 from tests.integration.conftest import Project
 from tests.integration.desk.monitored import BOARD, RULES
@@ -50,8 +50,9 @@ def known(project: Project) -> dict[str, set[str]]:
         desk.ledger.workers.heartbeat("one@here/ab.0", lease_ms=60_000, client_id=0, doing=doing)
     scraped = generate_latest(registry_of(project.app, rows=True)).decode()
     # The databases of a Django project are no part of this one.
-    rows = gauges_of_rows([OpenRows("shop.Order", 1, 1, 1, (), is_all=True)])
-    of_rows = {one.name: set(one.samples[0].labels) for one in rows}
+    rows = [OpenRows("shop.Order", 1, 1, 1, (), is_all=True)]
+    families = [family for one in ROWS for family in one.families(rows)]
+    of_rows = {one.name: set(one.samples[0].labels) for one in families}
     # What processes count; the metrics of a real worker are compared with these elsewhere.
     own = CollectorRegistry()
     counts = metrics._Counts(project.app, prometheus_client, own)
