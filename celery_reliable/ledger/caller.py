@@ -28,7 +28,6 @@ __all__ = [
     "FOREVER",
     "FORMAT",
     "Asked",
-    "Call",
     "Caller",
     "Part",
     "is_forbidden",
@@ -136,7 +135,6 @@ def said(exc: BaseException) -> str:
 
 
 T = TypeVar("T")
-Call = tuple[Sequence[str], Sequence[Argument]]
 
 #: The patience of callers that cannot go on without the ledger.
 FOREVER = float("inf")
@@ -199,13 +197,6 @@ class Caller:
             undone_patience_seconds,
         )
         return step.transition.read(raw, is_repeated)
-
-    def call_all(self, transition: Transition[A], calls: Sequence[Call]) -> None:
-        """Run a script with the keys and arguments of each of *calls*, as `run_all` does.
-
-        The answers are thrown away.
-        """
-        self.run_all([Step(transition, keys, args) for keys, args in calls])
 
     def run_all(self, steps: Sequence[Step[A]]) -> list[A]:
         """Send steps of one script in two round trips, and return the answer of each.
@@ -370,7 +361,12 @@ class Part:
         self._keys = keys
 
 
-#: What this release reads and writes.
+#: The format that this release reads and writes.  All of a namespace has one format: its records,
+#: indexes and locks, and the stamps of its messages; the field ``format`` of ``meta`` has its
+#: number.  More fields, keys and answers are no other format, as releases ignore those that they do
+#: not know.  A format is another one when a release that does not know it would misread what stands
+#: there.  The number is raised only when every worker knows the new format (its facts say so), and
+#: in one step with a new generation: publishers learn of a format with the generation.
 FORMAT = 1
 
 

@@ -51,7 +51,9 @@ _TLS_NAMES = {
 
 @dataclass(frozen=True)
 class Address:
-    """One server, with everything unquoted."""
+    """One server, with everything unquoted.  No error about a URL shows its password, nor a part of
+    it.
+    """
 
     scheme: str
     #: The URL without user and password, for messages to people.
@@ -166,7 +168,9 @@ def _unreadable(shown: str, why: str) -> ConfigurationError:
 
 
 class KeptOpenConnection:
-    """Mixed into a class of redis-py's connections.
+    """Mixed into a class of redis-py's connections, for the heartbeat's.  redis-py closes a
+    connection after a timeout.  The server would see it end, and the sweeper would take that for
+    the end of the worker.
 
     When a reply does not come in time, the socket is put aside and not closed.  The next command
     goes over a new one.

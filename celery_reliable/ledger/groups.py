@@ -45,7 +45,9 @@ _WORDS = frozenset(cause.value for cause in Cause)
 
 @dataclass(frozen=True)
 class Death:
-    """How an attempt was lost, as far as it is known."""
+    """How an attempt was lost, as far as the line tells that its history has of it.  That line is
+    written for people; what cannot be read of it is left out.
+    """
 
     #: One of `model.Cause`; empty where the line says none.
     cause: str = ""

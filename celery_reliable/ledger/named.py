@@ -118,27 +118,18 @@ class NamedTasks(Part):
             ],
         )
 
-    def wake(self, task_id: str, *, is_there: bool = True) -> WakeAnswer:
-        """Let a task that waits for a worker be due now; take one off the index that does not.
+    def wake_all(self, task_ids: Sequence[str], *, is_there: bool = True) -> list[WakeAnswer]:
+        """Let tasks that wait for a worker be due now; take those off the index that do not wait.
+        Returns the answers.
 
         *is_there*: without it only the latter.
         """
-        keys = self._keys
-        return self._caller.call(
-            _WAKE,
-            [keys.record(task_id), keys.due, keys.unplaced],
-            [task_id, "1" if is_there else ""],
-        )
-
-    def wake_all(self, task_ids: Sequence[str], *, is_there: bool = True) -> None:
-        """Do the same for many."""
         keys, there = self._keys, "1" if is_there else ""
-        self._caller.call_all(
-            _WAKE,
+        return self._caller.run_all(
             [
-                ([keys.record(task_id), keys.due, keys.unplaced], [task_id, there])
-                for task_id in task_ids
-            ],
+                Step(_WAKE, [keys.record(one), keys.due, keys.unplaced], [one, there])
+                for one in task_ids
+            ]
         )
 
     def unlist(self, queue: str, registered_ms: str) -> UnlistAnswer:
@@ -202,7 +193,7 @@ class Run:
 
 
 class Runs(Part):
-    """The runs of a namespace."""
+    """The runs of a namespace: each is one task on several workers, on each of them once."""
 
     def begin(
         self, run: str, members: Sequence[str], *, name: str, only: Sequence[str], due_in_ms: int
@@ -327,7 +318,11 @@ class LivingWorker:
 
 
 class LivingWorkers:
-    """Reads them when it is asked, at the most once in a second.  Any thread may ask.
+    """Reads the workers that live and consume a queue of their own when it is asked, at the most
+    once in a second.  Any thread may ask.
+
+    What is read may have changed by the time it is used: claims decide, and what was sent to a
+    worker that is gone is sent to another.
 
     Args:
         ledger: whose workers.

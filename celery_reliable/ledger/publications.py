@@ -50,7 +50,12 @@ _LONGEST_REMEMBERED_MS = 24 * _REMEMBERED_MS
 
 
 class Senders:
-    """The senders of one process, for any of its threads."""
+    """The senders of one process, for any of its threads.
+
+    A sender numbers its publications, and begins one only after the one before was answered.  So
+    if the ledger knows a sender's number 7, it has recorded the numbers 1 to 7, whatever it has
+    lost since.
+    """
 
     def __init__(self) -> None:
         self._pid = os.getpid()
@@ -349,13 +354,13 @@ class DueRecords(TransitionGroup):
 
     def postpone_all(self, later: Sequence[tuple[Due, int]]) -> None:
         """Let each of many records be due again after its own time, in ms."""
-        self._caller.call_all(
-            _POSTPONE,
+        self._caller.run_all(
             [
-                (
+                Step(
+                    _POSTPONE,
                     [self.keys.record(due.task_id), self.keys.due],
                     [due.task_id, due.due_ms, due_in_ms, 0],
                 )
                 for due, due_in_ms in later
-            ],
+            ]
         )

@@ -90,6 +90,9 @@ def ledger_commands(key: str) -> list[Command]:
 def denied(client: redis.Redis, commands: Iterable[Command]) -> list[str] | None:
     """Return what the client's user may not do of *commands*, such as "HSCAN" or "the key x"; None
     if the server does not answer.
+
+    The commands are queued in a transaction, which is discarded then: the server checks the rights
+    of each as it is queued.
     """
     line = Line(client.connection_pool)
     asked = list(dict.fromkeys(commands))

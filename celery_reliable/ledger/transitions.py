@@ -48,7 +48,6 @@ class Transition(Generic[A]):
         if keeps:
             self.kinds += (Troubled,)
         self._readers = {kind.word.encode(): _reader(kind) for kind in self.kinds}
-        self.repeated = repeated
         self._instead = {}
         if repeated:
             instead, done = repeated

@@ -63,7 +63,8 @@ _AT_ONCE = 100
 
 
 class Pacing:
-    """Sends an app's limited tasks when they may begin.  One worker does so at a time; when that is
+    """Sends an app's limited tasks when they may begin, which is too fine a time for passes of the
+    sweeper.  One worker does so at a time; when that is
     gone or too slow another one does.
     """
 

@@ -335,7 +335,7 @@ class Steps:
 
     def wake(self) -> Answer:
         """One is, and the task does not wait for it."""
-        return self._ledger.named.wake("task")
+        return self._ledger.named.wake_all(["task"])[0]
 
     def take_place(self) -> Answer:
         """My attempt takes a place, where there is one."""

@@ -56,9 +56,9 @@ def test_what_waits_for_a_worker_is_known_and_due_as_soon_as_one_is_there(scene:
     assert scene.ledger.due(9).dues == ()
     assert (named.waiting(), list(named.each_waiting())) == (1, [[("task", '{"only": ["gpu"]}')]])
     assert park(scene) == Unplaced(is_new=False)
-    assert named.wake("task", is_there=False) == StillWaiting()
+    assert named.wake_all(["task"], is_there=False) == [StillWaiting()]
     assert scene.ledger.due(9).dues == ()
-    assert named.wake("task") == Woken()
+    assert named.wake_all(["task"]) == [Woken()]
     (due,) = scene.ledger.due(9).dues
     record = scene.record_of()
     answer = scene.ledger.resend(
@@ -70,7 +70,7 @@ def test_what_waits_for_a_worker_is_known_and_due_as_soon_as_one_is_there(scene:
     assert (scene.record_of().message, scene.state()) == ("to gpu", "queued")
     assert scene.record_of().waiting_for == ""
     assert named.waiting() == 0
-    assert named.wake("task") == Changed()
+    assert named.wake_all(["task"]) == [Changed()]
 
 
 def test_a_message_takes_the_place_of_its_own_publication_only(scene: Scene) -> None:
