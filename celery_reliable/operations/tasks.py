@@ -223,7 +223,7 @@ class Tasks:
         queue = self._broker.reached(envelope.exchange, envelope.routing_key)[0]
         seen = replace(seen, queue=queue)
         if not self._broker.is_redis:
-            declared = self._broker.declared(queue)
+            declared = self._broker.declared_all([queue])[queue]
             return seen if declared is None else replace(seen, depth=declared[0])
         # First the queue: who fetches it meanwhile has it when workers are looked at.
         steps = self._broker.steps(queue, _LOOKED_AT)

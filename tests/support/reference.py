@@ -119,7 +119,7 @@ def findings() -> str:
 
 
 def _finding(one: Any) -> str:
-    texts = (one.sentence, f"*If ignored:* {one.ignored}", f"*To mend:* {one.remedy}")
+    texts = (one.message, f"*If ignored:* {one.ignored}", f"*To mend:* {one.hint}")
     said = fill(
         " ".join(map(_shown, texts)),
         100,
