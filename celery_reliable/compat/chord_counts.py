@@ -83,30 +83,33 @@ class _Keeping:
             raise
 
 
+#: What Celery counts, claims and removes by.
+_USED = (
+    "_chord_part_return_script",
+    "_chord_claim_extend_script",
+    "_chord_cleanup_script",
+    "chord_error_from_stack",
+    "client",
+)
+
+
 def _counts_by_script() -> bool:
     return hasattr(RedisBackend, "_chord_part_return_script")
-
-
-def _is_as_known() -> bool:
-    if not _counts_by_script():
-        # Celery 5.6 has no scripts.
-        return True
-    names = (
-        "_chord_part_return_script",
-        "_chord_claim_extend_script",
-        "_chord_cleanup_script",
-        "chord_error_from_stack",
-        "client",
-    )
-    return not any(
-        Name(f"{_REDIS}.{name}", used_by=f"{_REDIS}.on_chord_part_return").fault() for name in names
-    )
 
 
 @relies_on(
     Behaviour(
         f"{_REDIS}.on_chord_part_return, if it has scripts, counts, claims and removes by them",
-        _is_as_known,
+        # Celery 5.6 has no scripts.
+        lambda: (
+            not (
+                _counts_by_script()
+                and any(
+                    Name(f"{_REDIS}.{name}", used_by=f"{_REDIS}.on_chord_part_return").fault()
+                    for name in _USED
+                )
+            )
+        ),
     ),
     Name(
         f"{_BASE}._call_task_errbacks",

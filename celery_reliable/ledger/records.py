@@ -206,10 +206,6 @@ class Records(TransitionGroup):
             for task_id, got in zip(task_ids, found, strict=True)
         ]
 
-    def reasons_of(self, task_ids: Sequence[str]) -> list[str]:
-        """Return why each of the dead letters *task_ids* was buried; empty for what is none."""
-        return [got.get("reason", "") for got in self._rows("reasons", task_ids, ("reason",))]
-
     def look(self, task_id: str) -> tuple[Look | None, int]:
         """Return the record of *task_id* with its message, None when there is none, and the
         server's time in ms.  Raises ValueError for one that cannot be read.

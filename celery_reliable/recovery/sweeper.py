@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import takewhile
 
@@ -67,8 +66,8 @@ def end_orders(app: Celery, ledger: Ledger, report: SweepReport) -> None:
 #: New letters whose group is noted by one pass.
 _GROUPED_AT_ONCE = 1_000
 
-#: A letter: its id, when it was buried in ms, and its reason.
-_Entry = tuple[str, int, str]
+#: A letter: its id, and when it was buried in ms.
+_Entry = tuple[str, int]
 
 
 class Retention:
@@ -89,12 +88,12 @@ class Retention:
         others.
         """
         batch = self._config.sweep_batch
-        trimmed: Counter[str] = Counter()
+        trimmed = 0
         oldest, old = self._ledger.letters_after(None, batch), []
         if oldest:
             before_ms = self._ledger.workers.time_ms() - self._config.dead_letter_ms
             old = list(takewhile(lambda entry: entry[1] <= before_ms, oldest))
-            self._discard(self._with_reasons(old), trimmed, "older than DEAD_LETTER_SECONDS")
+            trimmed += self._discard(old, "older than DEAD_LETTER_SECONDS")
             report.is_full = report.is_full or len(old) == batch
         if oldest or self._may_be_grouped:
             known = self._ledger.groups.catch_up(_GROUPED_AT_ONCE)
@@ -104,14 +103,14 @@ class Retention:
             # behind is waited for, until there are twice as many letters as there may be.
             is_known = known.letters - known.grouped <= _GROUPED_AT_ONCE
             if over > 0 and (is_known or over > self._config.dead_letter_max):
-                over -= self._trim_surplus(min(over, batch - len(old)), trimmed, is_known)
+                surplus = self._trim_surplus(min(over, batch - len(old)), is_known)
+                over, trimmed = over - surplus, trimmed + surplus
             report.is_full = report.is_full or over > 0
-        report.trimmed += sum(trimmed.values())
+        report.trimmed += trimmed
         if trimmed:
-            reasons = " ".join(f"{reason}={count}" for reason, count in sorted(trimmed.items()))
-            logger.warning("dead_letters_trimmed count=%s %s", report.trimmed, reasons)
+            logger.warning("dead_letters_trimmed count=%s", trimmed)
 
-    def _trim_surplus(self, count: int, trimmed: Counter[str], is_known: bool) -> int:
+    def _trim_surplus(self, count: int, is_known: bool) -> int:
         """Discard up to *count* letters of the largest groups; return how many."""
         entries: list[_Entry] = []
         groups = self._ledger.groups.counts() if is_known else []
@@ -121,33 +120,21 @@ class Retention:
             surplus = min(one.count - level, count - len(entries))
             if surplus <= 0:
                 break
-            found = self._ledger.groups.letters_of(one.group.id, None, surplus)
-            entries += [(task_id, ms, one.group.reason) for task_id, ms in found]
+            entries += self._ledger.groups.letters_of(one.group.id, None, surplus)
         if not is_known and count > 0:
-            entries = self._with_reasons(self._ledger.letters_after(None, count))
-        return self._discard(entries, trimmed, "more than DEAD_LETTER_MAX", is_surplus=True)
+            entries = self._ledger.letters_after(None, count)
+        return self._discard(entries, "more than DEAD_LETTER_MAX", is_surplus=True)
 
-    def _with_reasons(self, entries: list[tuple[str, int]]) -> list[_Entry]:
-        reasons = self._ledger.reasons_of([task_id for task_id, _ in entries])
-        return [(*entry, reason) for entry, reason in zip(entries, reasons, strict=True)]
-
-    def _discard(
-        self,
-        entries: Iterable[_Entry],
-        trimmed: Counter[str],
-        why: str,
-        *,
-        is_surplus: bool = False,
-    ) -> int:
-        entries, before = list(entries), trimmed.total()
-        members = self._ledger.groups.members_of([(task_id, ms) for task_id, ms, _ in entries])
-        for task_id, buried_ms, reason in entries:
-            answer = self._ledger.discard(
+    def _discard(self, entries: Sequence[_Entry], why: str, *, is_surplus: bool = False) -> int:
+        members = self._ledger.groups.members_of(entries)
+        found = [
+            self._ledger.discard(
                 task_id, buried_ms=buried_ms, by=why, outcome="TRIMMED", is_surplus=is_surplus
             )
-            trimmed[reason] += isinstance(answer, answers.Discarded)
+            for task_id, buried_ms in entries
+        ]
         self._ledger.groups.look_at(members)
-        return trimmed.total() - before
+        return sum(isinstance(answer, answers.Discarded) for answer in found)
 
 
 def _level(groups: Sequence[GroupOfLetters], count: int) -> int:
@@ -173,25 +160,6 @@ _MOST_SET_BACK = 200
 _SOON_SECONDS = 0.2
 
 
-class _ServerClock:
-    """Predicts the server's clock: what it said last, and the time that has passed since."""
-
-    def __init__(self) -> None:
-        self._said_ms: int | None = None
-        self._at = 0.0
-
-    def told(self, now_ms: int) -> None:
-        """Take the server's time from an answer that has just come."""
-        self._said_ms, self._at = now_ms, clock.now()
-
-    @property
-    def expected_ms(self) -> int | str:
-        """The time in ms; empty while nothing is known."""
-        if self._said_ms is None:
-            return ""
-        return self._said_ms + int(1000 * (clock.now() - self._at))
-
-
 class Sweeper:
     """Runs passes for one app; for one thread, with connections of its own."""
 
@@ -210,7 +178,8 @@ class Sweeper:
         self.recovery = DeadWorkers(app, self.ledger, self.broker, self.losses)
         self.sending = Sending(app, self.ledger, self.broker)
         self.overdue = Overdue(app, self.ledger, self.broker, self.losses, self.sending)
-        self._clock = _ServerClock()
+        #: What the server's clock said last, in ms, and when that was by this process's clock.
+        self._said: tuple[int, float] | None = None
         #: When something happened after which a pass is to begin at once, by the server's clock.
         self.wanted_ms = 0
         self.retention = Retention(self.config, self.ledger)
@@ -230,8 +199,7 @@ class Sweeper:
         LedgerUnavailable and LedgerRefused.
         """
         config = self.config
-        nonce, server_clock = secrets.token_hex(8), self._clock
-        report = None
+        nonce, report = secrets.token_hex(8), None
         for turn in range(most_passes):
             answer = self.ledger.passes.begin(
                 nonce,
@@ -240,11 +208,11 @@ class Sweeper:
                 ttl_ms=config.sweep_ms,
                 interruption_ms=int(max(0.6 * config.lease_ms, 2.5 * config.sweep_ms)),
                 lease_ms=config.lease_ms,
-                expected_ms=server_clock.expected_ms,
+                expected_ms=self._expected_ms,
             )
             if isinstance(answer, answers.NotDue):
                 self.wanted_ms = 0
-                server_clock.told(answer.now_ms)
+                self._said = answer.now_ms, clock.now()
                 # After a step of its clock the server's answer may be far too long.
                 wait_seconds = min(answer.wait_ms / 1000, config.sweep_seconds)
                 return report, max(0.05, wait_seconds)
@@ -253,7 +221,7 @@ class Sweeper:
                 soon = _SOON_SECONDS if self.wanted_ms else config.sweep_seconds
                 return report, min(soon, config.sweep_seconds / 2)
             self.wanted_ms = 0
-            server_clock.told(answer.now_ms)
+            self._said = answer.now_ms, clock.now()
             self.overdue.begun = answer
             asked = None
             if answer.ahead_ms is not None and answer.ahead_count is not None:
@@ -264,7 +232,7 @@ class Sweeper:
                 nonce,
                 asdict(report),
                 str(asked.number) if asked and has_looked else "",
-                ended_ms=server_clock.expected_ms,
+                ended_ms=self._expected_ms,
                 seen=self.sending.seen,
             )
             events.pass_finished(app=self.app, report=report)
@@ -272,9 +240,17 @@ class Sweeper:
                 break
         return report, config.sweep_seconds
 
+    @property
+    def _expected_ms(self) -> int | str:
+        """The server's time as it has to be by now, in ms; empty while nothing is known."""
+        if self._said is None:
+            return ""
+        said_ms, at = self._said
+        return said_ms + int(1000 * (clock.now() - at))
+
     def _interval_ms(self) -> int:
         """How long ago a pass may have begun that is enough."""
-        now_ms = self._clock.expected_ms
+        now_ms = self._expected_ms
         if not self.wanted_ms or not isinstance(now_ms, int):
             return self.config.sweep_ms
         return min(self.config.sweep_ms, max(0, now_ms - self.wanted_ms))
@@ -353,7 +329,7 @@ class Sweeper:
                     lease,
                     cause,
                     witness_ms=config.witness_ms,
-                    expected_ms=self._clock.expected_ms,
+                    expected_ms=self._expected_ms,
                 )
                 if isinstance(answer, answers.Declared):
                     report.declared += 1
