@@ -519,7 +519,7 @@ MUTANTS = {
                 ("return named is None or named.may_run(self._process.nodename)", "return True"),
             ),
             "attempt/claiming.py": (
-                ("return worker is None or named.may_run(worker.nodename)", "return True"),
+                ("if named is not None and not named.may_run(worker.nodename):", "if False:"),
             ),
         },
         "it is for",
