@@ -6,7 +6,7 @@ import importlib.util
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -153,31 +153,37 @@ def _ask(
     """
     found, is_away = [], False
     try:
-        ledger = reliable.own_ledger(reply_timeout_seconds=5.0, patience_seconds=patience_seconds)
+        own = reliable.own_ledger(reply_timeout_seconds=5.0, patience_seconds=patience_seconds)
+        with closing(own) as ledger:
+            of_ledger, facts = ask_ledger(reliable, ledger)
+            found += [*of_ledger, *look([NOT_LOOKED_AT], facts)]
+            if not _has_error(of_ledger):
+                setup = _with_workers(setup, ledger)
     except ConfigurationError as exc:
         entry = CACHE_UNUSABLE if reliable.config.cache is not None else NO_REDIS
         return [entry.found(problem=str(exc))], setup, False
-    try:
-        of_ledger, facts = ask_ledger(reliable, ledger)
-        found += [*of_ledger, *look([NOT_LOOKED_AT], facts)]
-        if all(one.severity != "error" for one in of_ledger):
-            now_ms = ledger.workers.time_ms()
-            alive = [
-                stored_setup(one)
-                for one in ledger.worker_looks()
-                if not one.lease.is_dead and one.lease.until_ms > now_ms
-            ]
-            ahead = time.time() - ledger.workers.time_ms() / 1000
-            here = replace(setup.here, clock_ahead_seconds=ahead)
-            setup = replace(setup, here=here, workers=alive or setup.workers)
     except (LedgerUnavailable, LedgerRefused) as exc:
         is_away = isinstance(exc, LedgerUnavailable)
         found.append(_unseen("The ledger's Redis, with all workers,", str(exc)))
-    finally:
-        ledger.close()
     found += _tried("The rights at the broker's Redis", lambda: ask_broker(reliable))
     found += _tried("The rights at the result backend's Redis", lambda: ask_results(reliable))
     return found, setup, is_away
+
+
+def _with_workers(setup: Setup, ledger: Ledger) -> Setup:
+    now_ms = ledger.workers.time_ms()
+    alive = [
+        stored_setup(one)
+        for one in ledger.worker_looks()
+        if not one.lease.is_dead and one.lease.until_ms > now_ms
+    ]
+    ahead = time.time() - ledger.workers.time_ms() / 1000
+    here = replace(setup.here, clock_ahead_seconds=ahead)
+    return replace(setup, here=here, workers=alive or setup.workers)
+
+
+def _has_error(found: Sequence[Finding]) -> bool:
+    return any(one.severity == "error" for one in found)
 
 
 def ask_ledger(reliable: Reliable, ledger: Ledger) -> tuple[list[Finding], ServerFacts]:
@@ -187,26 +193,25 @@ def ask_ledger(reliable: Reliable, ledger: Ledger) -> tuple[list[Finding], Serve
     """
     facts = ServerFacts.from_info(ledger.server_facts(), has_sentinel=ledger.connector.has_sentinel)
     found = [*look(SERVER, facts), *look(DURABILITY, facts)]
-    if any(one.severity == "error" for one in found):
+    if _has_error(found):
         return found, facts
     lacks = ledger.ask("rights", lambda c: denied(c, ledger_commands(ledger.keys.none)))
     what = f"The ledger's Redis at {ledger.connector.shown}"
     found += rights(what, lacks or (), _rule(reliable, ledger.connector.key_prefix))
-    if any(one.severity == "error" for one in found):
+    if _has_error(found):
         return found, facts
     # This reads the format of the namespace first, so the right to read it was checked before.
     careful = reliable.own_ledger(
         reply_timeout_seconds=5.0, patience_seconds=3.0, is_for_operators=True
     )
     entry = NAMESPACE_TOO_NEW
-    try:
-        leases = careful.workers.leases()
-        entry = REDIS_UNFIT
-        self_test(careful)
-    except LedgerRefused as exc:
-        return [*found, entry.found(problem=str(exc))], facts
-    finally:
-        careful.close()
+    with closing(careful):
+        try:
+            leases = careful.workers.leases()
+            entry = REDIS_UNFIT
+            self_test(careful)
+        except LedgerRefused as exc:
+            return [*found, entry.found(problem=str(exc))], facts
     others = [one.project for one in leases if not one.is_dead]
     return [*found, *neighbours(reliable.project, others, reliable.config.namespace)], facts
 
@@ -218,11 +223,8 @@ def ask_broker(reliable: Reliable) -> list[Finding] | None:
         return []
     options = conf.broker_transport_options or {}
     there = connect(reliable.broker_url, transport_options=options, ssl=conf.broker_use_ssl)
-    client = there.client()
-    try:
+    with closing(there.client()) as client:
         lacks = denied(client, _of_broker(reliable.app, options, reliable.config.namespace))
-    finally:
-        client.close()
     return _rights(reliable, f"The broker's Redis at {there.shown}", lacks)
 
 

@@ -50,11 +50,6 @@ def _plain(
     )
 
 
-def _unprotected(setup: Setup) -> Seen:
-    is_one = setup.is_unprotected and not setup.is_eager
-    return {"scheme": setup.scheme} if is_one else None
-
-
 def _no_redis(setup: Setup) -> Seen:
     problem = f"the broker is {setup.scheme!r}, and no setting names a Redis."
     has_one = setup.config.redis_url or setup.config.cache or setup.is_redis or setup.is_unprotected
@@ -143,18 +138,6 @@ def _expire_early(setup: Setup) -> Seen:
     return _by(short * bool(setup.ours), expire=f"{expire or 0:g}", most=f"{needs[longer[0]]:g}")
 
 
-def _visibility(setup: Setup) -> Seen:
-    horizon = setup.config.eta_horizon_seconds
-    return _by(
-        (
-            f"{one.where} ({one.visibility_seconds:g} s)"
-            for one in setup.workers
-            if one.visibility_seconds is not None and one.visibility_seconds < horizon
-        ),
-        horizon=f"{horizon:g}",
-    )
-
-
 def _grace(setup: Setup) -> Iterator[dict[str, Any]]:
     grace = setup.config.grace_seconds
     if grace is None:
@@ -185,14 +168,6 @@ def _grace(setup: Setup) -> Iterator[dict[str, Any]]:
         }
 
 
-def _misnamed(setup: Setup) -> Seen:
-    return _by(
-        f"{name} ({task})"
-        for name, task in sorted(setup.schedule.items())
-        if task.startswith("celery_reliable.") and task not in (_SWEEP, _ROWS)
-    )
-
-
 def _sweeps(setup: Setup) -> list[str]:
     return sorted(name for name, task in setup.schedule.items() if task == _SWEEP)
 
@@ -201,12 +176,6 @@ def _unswept(setup: Setup) -> Seen:
     pools = {one.pool for one in setup.workers}
     is_needed = pools and pools == {"gevent"} and not _sweeps(setup)
     return _by(sorted(pools)) if is_needed and not setup.is_schedule_elsewhere else None
-
-
-def _rows(setup: Setup) -> Seen:
-    if setup.is_schedule_elsewhere or _ROWS in setup.schedule.values():
-        return None
-    return _by(one.name for one in setup.tasks if one.has_row)
 
 
 SETTINGS_WRONG: Final[Entry[None]] = Entry("E001", "settings_wrong", "error",
@@ -239,7 +208,8 @@ UNPROTECTED: Final[Entry[Setup]] = Entry("W002", "unprotected", "warning",
     "by Celery alone.",
     "This is for tests. Give the tasks a Redis (as the broker or by REDIS_URL) everywhere else.",
     "No promise holds: a killed process takes its tasks along.",
-    _unprotected)  # fmt: skip
+    lambda setup: setup.is_unprotected and not setup.is_eager and {"scheme": setup.scheme},
+)  # fmt: skip
 CACHE_CAN_BE_CLEARED: Final[Entry[Setup]] = Entry("W001", "cache_can_be_cleared", "warning",
     "The ledger is in the database of the cache {cache!r}: cache.clear() empties it.",
     "Set REDIS_URL instead of CACHE, at least with another database number.",
@@ -256,7 +226,10 @@ ROWS_UNSCHEDULED: Final[Entry[Setup]] = Entry("W031", "rows_unscheduled", "warni
     f"Rows have tasks ({{names}}), and the beat schedule has no {_ROWS}.",
     f'Add {{{{"task": "{_ROWS}", "schedule": 60.0}}}} to beat_schedule.',
     "A row whose publisher is killed between commit and publication waits for ever, and the "
-    "row of a dead task says for ever that it runs.", _rows)  # fmt: skip
+    "row of a dead task says for ever that it runs.",
+    lambda setup: not setup.is_schedule_elsewhere
+    and _ROWS not in setup.schedule.values()
+    and _by(one.name for one in setup.tasks if one.has_row))  # fmt: skip
 
 #: What a worker looks at before it starts.
 START: Final[tuple[Entry[Setup], ...]] = (
@@ -302,7 +275,16 @@ SETUP: Final[tuple[Entry[Setup], ...]] = (
         "Leave visibility_timeout out of broker_transport_options. Workers with the package need "
         "none, and for others Celery's hour is right.",
         "Workers without the package receive a task with an ETA again and again, and run it many "
-        "times.", _visibility),
+        "times.",
+        lambda setup: _by(
+            (
+                f"{one.where} ({one.visibility_seconds:g} s)"
+                for one in setup.workers
+                if one.visibility_seconds is not None
+                and one.visibility_seconds < setup.config.eta_horizon_seconds
+            ),
+            horizon=f"{setup.config.eta_horizon_seconds:g}",
+        )),
     Entry("W017", "prefetch_holds_work", "warning",
         "{names} fetches {what}, and keeps it waiting behind long tasks: {why}.",
         "Set worker_prefetch_multiplier = 1 (or --prefetch-multiplier 1).",
@@ -352,7 +334,12 @@ SETUP: Final[tuple[Entry[Setup], ...]] = (
     Entry("W028", "sweep_misnamed", "warning",
         "The beat schedule names tasks of the package that do not exist: {names}.",
         f"The sweeper's task is {_SWEEP}. A Django project has {_ROWS} too.",
-        "Each message that beat sends becomes a dead letter.", _misnamed),
+        "Each message that beat sends becomes a dead letter.",
+        lambda setup: _by(
+            f"{name} ({task})"
+            for name, task in sorted(setup.schedule.items())
+            if task.startswith("celery_reliable.") and task not in (_SWEEP, _ROWS)
+        )),
     Entry("W030", "plain_tasks", "info",
         "Tasks of the app have another base than ReliableTask: {names}.",
         "Give those that must not be lost base=ReliableTask.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from datetime import timedelta
 from typing import Any
 
@@ -155,26 +156,22 @@ class TaskRow(models.Model):
         On `RowTask.row`, while its attempt runs, raises RowTaken when a later attempt or another
         task has the row.
         """
+        is_here = using in (None, self._state.db)
         if update_fields is not None:
             # Django itself names some of ours, in `update_or_create`.
             update_fields = [one for one in update_fields if one not in TASK_FIELDS]
-        elif self._is_there(using) and not force_insert:
+        elif is_here and not self._state.adding and not force_insert:
             update_fields = self._fields_of_the_user()
-        given: dict[str, Any] = {
-            "force_insert": force_insert,
-            "force_update": force_update,
-            "using": using,
-            "update_fields": update_fields,
-        }
-        if self.task_hold is None or using not in (None, self._state.db):
-            super().save(**given)
-            return
-        with transaction.atomic(using=self._state.db):
-            self.task_hold()
-            super().save(**given)
-
-    def _is_there(self, using: str | None) -> bool:
-        return not self._state.adding and using in (None, self._state.db)
+        hold = self.task_hold if is_here else None
+        with transaction.atomic(using=self._state.db) if hold else nullcontext():
+            if hold is not None:
+                hold()
+            super().save(
+                force_insert=force_insert,
+                force_update=force_update,
+                using=using,
+                update_fields=update_fields,
+            )
 
     def _fields_of_the_user(self) -> list[str]:
         without = TASK_FIELDS | self.get_deferred_fields()
