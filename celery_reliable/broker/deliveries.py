@@ -48,7 +48,7 @@ class Taken:
     n_waiting: int
 
 
-@dataclass(frozen=True)
+@dataclass
 class Queues:
     """Where a process of a worker takes messages by itself.  Keys are whole."""
 

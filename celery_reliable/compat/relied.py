@@ -83,10 +83,10 @@ class Name:
     def fault(self) -> str:
         """Return what is wrong with it: it is not there, is another, or nobody asks for it."""
         try:
-            found = _raw(self.path)
+            _raw(self.path)
         except (ImportError, AttributeError):
             return f"there is no {_dotted(self.path)}"
-        if self.takes and not _takes(found, self.path, self.takes):
+        if self.takes and not _takes(self.path, self.takes):
             return f"there is no {_dotted(self.path)} that takes ({', '.join(self.takes)})"
         name = self.path.replace(":", ".").rpartition(".")[2]
         if self.used_by and not _is_used(name, self.used_by):
@@ -233,27 +233,14 @@ def _raw(path: str) -> Any:
     return found
 
 
-def _takes(found: Any, path: str, names: tuple[str, ...]) -> bool:
-    """Whether a function takes these arguments first, as it stands there or as it is installed."""
-    try:
-        signatures = [list(inspect.signature(_function_of(found)).parameters)]
-    except (TypeError, ValueError):
-        signatures = []
-    for code in _code_at(path) or ():
-        if code.co_flags & inspect.CO_VARARGS:
-            return True
-        signatures.append(list(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]))
-    own = ([name for name in one if name not in ("self", "cls")] for one in signatures)
+def _takes(path: str, names: tuple[str, ...]) -> bool:
+    """Whether a function takes these arguments first; True of code that cannot be read."""
+    codes = _code_at(path)
+    if codes is None or any(code.co_flags & inspect.CO_VARARGS for code in codes):
+        return True
+    taken = (code.co_varnames[: code.co_argcount + code.co_kwonlyargcount] for code in codes)
+    own = ([name for name in one if name not in ("self", "cls")] for one in taken)
     return any(tuple(one[: len(names)]) == names for one in own)
-
-
-def _function_of(member: Any) -> Any:
-    """Return the function behind a property, a class method and the like."""
-    for name in ("fget", "__func__", "func"):
-        inner = getattr(member, name, None)
-        if callable(inner):
-            return inner
-    return member
 
 
 def _is_used(name: str, path: str) -> bool:

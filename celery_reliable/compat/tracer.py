@@ -38,7 +38,11 @@ _STRATEGY = "celery.worker.strategy:default"
 
 
 @relies_on(
-    Name(f"{_TRACE}:TraceInfo", takes=("state", "retval")),
+    Name(f"{_TRACE}:TraceInfo"),
+    Behaviour(
+        "a TraceInfo is made of a state and a value",
+        lambda: TraceInfo("state", "value").retval == "value",
+    ),
     Behaviour(
         "a tracer returns what it was, how it ended, its runtime and its text",
         lambda: trace_ok_t._fields == ("retval", "info", "runtime", "retstr"),

@@ -146,29 +146,17 @@ _N_KEYS = 6
 class Filing(Protocol):
     """Where messages are taken from, and where they are filed.  Keys are whole."""
 
-    @property
-    def unacked(self) -> str:
-        """The key of the unacked hash."""
-
-    @property
-    def listed(self) -> str:
-        """The key of the list of unacked hashes."""
-
-    @property
-    def name(self) -> str:
-        """The name that the hash has there."""
-
-    @property
-    def names(self) -> Sequence[str]:
-        """The names of the queues, as an unacked hash has them."""
-
-    @property
-    def lists(self) -> Sequence[str]:
-        """Their lists: all of the first priority, then all of the next."""
-
-    @property
-    def cold(self) -> Sequence[str]:
-        """Names of tasks whose messages are not claimed as they are taken."""
+    #: The key of the unacked hash.
+    unacked: str
+    #: The key of the list of unacked hashes, and the name that the hash has there.
+    listed: str
+    name: str
+    #: The names of the queues, as an unacked hash has them.
+    names: Sequence[str]
+    #: Their lists: all of the first priority, then all of the next.
+    lists: Sequence[str]
+    #: Names of tasks whose messages are not claimed as they are taken.
+    cold: Sequence[str]
 
 
 @dataclass(frozen=True)

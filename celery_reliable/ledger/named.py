@@ -236,17 +236,14 @@ class Runs(Part):
 
     def look_later(self, run: str, due_ms: str, *, due_in_ms: int) -> EndRunAnswer:
         """Look at a run again in *due_in_ms*, as it goes on."""
-        return self._ended(run, due_ms, "", due_in_ms)
+        return self._caller.call(
+            _END_RUN, [self._keys.run(run), self._keys.runs], [run, due_ms, "", due_in_ms]
+        )
 
     def end(self, run: str, due_ms: str, *, keep_ms: int) -> EndRunAnswer:
         """Forget a run that is over, in *keep_ms*."""
-        return self._ended(run, due_ms, str(keep_ms), 0)
-
-    def _ended(self, run: str, due_ms: str, keep_ms: str, due_in_ms: int) -> EndRunAnswer:
         return self._caller.call(
-            _END_RUN,
-            [self._keys.run(run), self._keys.runs],
-            [run, due_ms, keep_ms, due_in_ms],
+            _END_RUN, [self._keys.run(run), self._keys.runs], [run, due_ms, keep_ms, 0]
         )
 
     def find(self, run: str) -> Run | None:
