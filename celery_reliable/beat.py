@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from celery import Task, shared_task
@@ -66,4 +67,4 @@ def sweep(self: Any) -> dict[str, Any] | None:
     except LedgerUnavailable as exc:
         logger.warning("pass_failed error=%s", exc, exc_info=exc)
         return None
-    return report.as_dict() if report is not None else None
+    return asdict(report) if report is not None else None

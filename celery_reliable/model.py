@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import Enum
 
 __all__ = [
@@ -365,10 +365,6 @@ class SweepReport:
     duration_seconds: float = 0.0
     is_full: bool = False
 
-    def as_dict(self) -> dict[str, float | int | bool]:
-        """The counts, for logs and programs."""
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
-
     def done(self) -> dict[str, float | int | bool]:
         """The counts that are not 0."""
-        return {name: value for name, value in self.as_dict().items() if value}
+        return {name: value for name, value in asdict(self).items() if value}

@@ -19,7 +19,15 @@ from celery_reliable.operations.queues import Purged
 from celery_reliable.operations.queues import purge as remove_messages
 from celery_reliable.operations.uninstall import Released
 from celery_reliable.operations.uninstall import release as give_back
-from celery_reliable.operations.views import Done, IfRunning, Moved, Order, Replayed, Revoked
+from celery_reliable.operations.views import (
+    Done,
+    IfRunning,
+    Moved,
+    Order,
+    Replayed,
+    Revoked,
+    as_json,
+)
 from celery_reliable.orders import OrderKind
 from celery_reliable.recovery import MOST_PASSES_IN_A_ROW
 
@@ -372,7 +380,7 @@ def sweep(
     Workers run passes by themselves; this is for when none lives.
     """
     report = desk.sweep(by, most_passes=passes)
-    return Swept(report is not None, report.as_dict() if report else None)
+    return Swept(report is not None, as_json(report))
 
 
 def purge(

@@ -11,6 +11,7 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from itertools import takewhile
 
 from celery import Celery
@@ -260,7 +261,7 @@ class Sweeper:
             report, has_looked = self._run(asked, is_behind=answer.behind_ms is not None)
             self.ledger.passes.end(
                 nonce,
-                report.as_dict(),
+                asdict(report),
                 str(asked.count) if asked and has_looked else "",
                 ended_ms=server_clock.expected_ms,
                 seen=self.named.seen,

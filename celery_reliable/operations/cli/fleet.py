@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from dataclasses import asdict
 
 import click
 from celery.bin.base import CeleryCommand
@@ -206,7 +207,7 @@ def sweep(ctx: click.Context, as_json: bool) -> None:
             "needed."
         )
     else:
-        for name, value in report.as_dict().items():
+        for name, value in asdict(report).items():
             click.echo(f"{name.replace('_', ' ')}: {value}")
 
 
