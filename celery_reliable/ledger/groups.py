@@ -55,7 +55,7 @@ class Death:
     signal: str = ""
     exit_code: int | None = None
     #: The kernel had killed for want of memory just then.
-    is_out_of_memory: bool = False
+    out_of_memory: bool = False
     pid: int | None = None
 
     @classmethod
@@ -83,7 +83,7 @@ class Death:
             self.cause,
             self.signal,
             "" if self.exit_code is None else f"exit code {self.exit_code}",
-            "out of memory" if self.is_out_of_memory else "",
+            "out of memory" if self.out_of_memory else "",
         ]
         return ", ".join(part for part in parts if part)
 

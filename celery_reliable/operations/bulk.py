@@ -209,7 +209,7 @@ class Bulk:
         seconds: float | None = None,
     ) -> Done:
         """Return how many are meant, as a dry run; nothing is changed."""
-        done = replace(self.begun(chosen, seconds), is_dry_run=True)
+        done = replace(self._begun(chosen, seconds), is_dry_run=True)
         pace = Pace(None, limit, seconds)
         return self._run(chosen, done, lambda letter: "", pace, lambda now: None)
 
@@ -253,14 +253,11 @@ class Bulk:
         def act(letter: DeadLetter) -> str:
             return self._letters.replay_seen(letter, to_queue=to_queue, by=by).problem
 
-        how: dict[str, Any] = {"rate": rate, "limit": limit, "seconds": seconds}
-        how["to_queue"] = to_queue
-        if max_waiting is None:
-            return self._noted("replay", by, chosen, how, act, progress, each)
-        how["max_waiting"] = max_waiting
-        backlog = Backlog(self._broker, max_waiting)
+        backlog = None if max_waiting is None else Backlog(self._broker, max_waiting)
 
         def admits(letter: DeadLetter, deadline: float | None) -> bool:
+            if backlog is None:
+                return True
             try:
                 envelope = self._letters.to_send(letter, to_queue)
             except CannotReplay:
@@ -268,7 +265,9 @@ class Bulk:
                 return True
             return backlog.admits(envelope.exchange, envelope.routing_key, deadline)
 
-        return self._noted("replay", by, chosen, how, act, progress, each, admits)
+        how = {"rate": rate, "limit": limit, "seconds": seconds}
+        more = {"to_queue": to_queue, "max_waiting": max_waiting}
+        return self._noted("replay", by, chosen, {**how, **more}, act, progress, each, admits)
 
     def discard(
         self,
@@ -290,7 +289,7 @@ class Bulk:
         how = {"rate": rate, "limit": limit, "seconds": seconds}
         return self._noted("discard", by, chosen, how, act, progress, each)
 
-    def begun(self, chosen: Chosen, seconds: float | None) -> Done:
+    def _begun(self, chosen: Chosen, seconds: float | None) -> Done:
         """Return an act that has done nothing yet, when all that it needs is there."""
         problem = ""
         Position.of(chosen.cursor)
@@ -315,7 +314,7 @@ class Bulk:
         admits: Admits | None = None,
     ) -> Done:
         pace = Pace(how["rate"], how["limit"], how["seconds"])
-        done = self.begun(chosen, how["seconds"])
+        done = self._begun(chosen, how["seconds"])
         about = {**chosen.as_dict(), **how, "before": as_json(done.before)}
         with noted(self._ledger, name, by, about, done.run) as outcome:
 
@@ -394,12 +393,9 @@ class Bulk:
 
 def _with(ledger: Ledger, given: tuple[str, ...], before_ms: int | None) -> Iterator[DeadLetter]:
     """Give the letters with these ids that are meant."""
-    ids = list(dict.fromkeys(given))
-    for start in range(0, len(ids), _AT_ONCE):
-        found = ledger.letters_in_groups(ids[start : start + _AT_ONCE], most_bytes=MOST_BYTES)
-        for letter in found:
-            if letter is not None and (before_ms is None or letter.buried_ms < before_ms):
-                yield letter
+    for letter in ledger.letters_in_groups(list(dict.fromkeys(given)), most_bytes=MOST_BYTES):
+        if letter is not None and (before_ms is None or letter.buried_ms < before_ms):
+            yield letter
 
 
 def _tell(ledger: Ledger, over: list[DeadLetter], done: Done) -> None:

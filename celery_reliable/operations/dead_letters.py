@@ -155,13 +155,14 @@ class DeadLetters:
         """
         task_id = letter.task_id
         envelope = self.to_send(letter, to_queue)
-        if not self._is_ours(letter, envelope):
+        # Who runs the task will claim it; the task itself may not be known here.
+        has_record = letter.attempts > 0 or bool(Stamp.of(envelope.headers).epoch)
+        if not has_record and not is_reliable(self.app.tasks.get(envelope.task_name)):
             return self._replay_plain(letter, envelope, by)
         epoch = new_epoch(letter.attempts, Stamp.of(envelope.headers).epoch)
         ledger = self._ledger
         while True:
-            headers = {"retries": 0, "eta": None}
-            stamped = envelope.stamped(Stamp(ledger.generation, epoch), **headers)
+            stamped = envelope.stamped(Stamp(ledger.generation, epoch), retries=0, eta=None)
             answer = ledger.replay(
                 task_id,
                 epoch=epoch,
@@ -193,11 +194,6 @@ class DeadLetters:
             raise CannotReplay(
                 f"There is no queue {name!r} in task_queues, and task_create_missing_queues is off."
             ) from None
-
-    def _is_ours(self, letter: DeadLetter, envelope: Envelope) -> bool:
-        """Whether who runs the task will claim it; the task itself may not be known here."""
-        has_record = letter.attempts > 0 or bool(Stamp.of(envelope.headers).epoch)
-        return has_record or is_reliable(self.app.tasks.get(envelope.task_name))
 
     def _replay_plain(self, letter: DeadLetter, envelope: Envelope, by: str) -> Replayed:
         """Send the message of a task that nobody would settle, and forget it.
@@ -306,16 +302,13 @@ def editable_arguments(letter: DeadLetter) -> tuple[list[Any], dict[str, Any]]:
     """
     _, args, kwargs, _ = _read(letter)
     found: tuple[list[Any], dict[str, Any]] = (list(args), dict(kwargs))
-    try:
-        is_json = json.loads(json.dumps(found)) == [*found]
-    except (TypeError, ValueError, RecursionError):
-        is_json = False
-    if not is_json:
-        raise CannotReplay(
-            f"The arguments of {letter.task_id!r} hold what JSON has not (such as dates): publish "
-            "what was meant by it, and discard it."
-        )
-    return found
+    with suppress(TypeError, ValueError, RecursionError):
+        if json.loads(json.dumps(found)) == [*found]:
+            return found
+    raise CannotReplay(
+        f"The arguments of {letter.task_id!r} hold what JSON has not (such as dates): publish "
+        "what was meant by it, and discard it."
+    )
 
 
 def _read(letter: DeadLetter) -> tuple[Envelope, Any, Any, Any]:

@@ -345,11 +345,7 @@ def full_view(letter: DeadLetter, *, with_arguments: bool = False) -> views.Dead
     properties = envelope.properties if envelope else {}
     return views.DeadLetterInFull(
         **_short(letter, envelope),
-        death=views.Killed(
-            death.cause, death.signal, death.exit_code, death.is_out_of_memory, death.pid
-        )
-        if death.cause
-        else None,
+        death=death if death.cause else None,
         traceback=letter.traceback,
         history=tuple(
             views.LetterEntry(moment(one.at_ms), one.what, one.attempt, one.cause, one.owner)

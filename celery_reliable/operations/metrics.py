@@ -14,11 +14,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from datetime import datetime, timezone
 from typing import Any
 
 from celery import Celery
 from celery.signals import after_task_publish, before_task_publish, task_postrun, task_prerun
+from celery.utils.time import maybe_iso8601, maybe_make_aware
 
 from celery_reliable import signals as our_signals
 from celery_reliable.app import Reliable, reliable_of
@@ -258,10 +258,7 @@ class _Counts:
 
 def _seconds_of(eta: Any) -> float:
     """Return an ETA of a message as seconds since the epoch; 0 for none."""
-    if not eta:
-        return 0.0
-    try:
-        found = eta if isinstance(eta, datetime) else datetime.fromisoformat(str(eta))
-    except ValueError:
-        return 0.0
-    return (found if found.tzinfo else found.replace(tzinfo=timezone.utc)).timestamp()
+    with suppress(ValueError):
+        if eta:
+            return float(maybe_make_aware(maybe_iso8601(eta)).timestamp())
+    return 0.0

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
 from celery import Celery
 
 from celery_reliable.exceptions import ObjectIdError
-from celery_reliable.ledger import Held, Ledger, Look, ObjectLook, line_of
-from celery_reliable.model import MOST_PLACES, Record
+from celery_reliable.ledger import Held, Ledger, Look, line_of
+from celery_reliable.model import MOST_PLACES
 from celery_reliable.operations.messages import object_name
 from celery_reliable.operations.pages import Page, TaskWalk
 from celery_reliable.operations.views import Holder, Object
@@ -58,23 +58,17 @@ class Objects:
         has, and what it is called, depends on them.
         """
         key = line_of(key)
-        found = self._ledger.object_look(key, places=MOST_PLACES, most_in_line=_MOST_WAITERS)
-        in_line = [look for look in self._ledger.look_all(found.line) if _is_in_line(look, key)]
-        found = _without(found, in_line)
-        view = self._view(key, found, self._holders_of(found), in_line[0] if in_line else None)
-        waiters = tuple(look.record.task_id for look in in_line if look is not None)
-        if view.is_free and not waiters:
+        view, line, _ = self._look_at(key, MOST_PLACES)
+        if view.is_free and not line:
             view = replace(view, places=self._places_of(task_name))
-        others, has_more = self._others(key, _MOST_WAITERS - len(waiters))
-        waiters += others
-        asked = " ".join([task_name, *([repr(object_id)] if object_id is not None else [])])
-        (view,) = self._named([view], [next(iter((*waiters, view.holder)))])
-        return replace(
-            view,
-            object_name=asked if task_name else view.object_name,
-            waiters=waiters,
-            has_more=has_more or found.in_line > len(found.line),
-        )
+        others, has_more = self._others(key, _MOST_WAITERS - len(line))
+        waiters = (*line, *others)
+        if task_name:
+            name = task_name if object_id is None else f"{task_name} {object_id!r}"
+        else:
+            name = self._names({key: next(iter((*waiters, view.holder)))})[key]
+        has_more = has_more or view.in_line > len(line)
+        return replace(view, object_name=name, waiters=waiters, has_more=has_more)
 
     def page(self, cursor: str = "", *, limit: int = 100) -> Page[Object]:
         """Return objects that tasks have, by their tasks: those that run, then those that wait.
@@ -84,75 +78,89 @@ class Objects:
         list; `get` tells of it, too.  Raises BadCursor.
         """
         walk = TaskWalk(self._ledger, None, cursor)
-        found: list[Object] = []
-        tasks: list[str] = []
+        found: dict[str, str] = {}
         #: Many may stand in one line.
-        seen: dict[str, tuple[str, Object]] = {}
+        seen: dict[str, tuple[Object, str]] = {}
         for look in walk:
             if not look.object_key:
                 continue
             key = line_of(look.object_key)
             if key not in seen:
-                seen[key] = self._listed(key, look)
-            whose, view = seen[key]
-            if whose == look.record.task_id:
-                found.append(view)
-                tasks.append(whose)
+                task = self._app.tasks.get(look.record.name)
+                is_one = task is not None and not getattr(type(task), "at_most", None)
+                places = 1 if is_one and key == look.object_key else MOST_PLACES
+                view, _, first = self._look_at(key, places, look)
+                seen[key] = view, first
+            if seen[key][1] == look.record.task_id:
+                found[key] = look.record.task_id
             if len(found) >= limit:
                 break
-        return Page(tuple(self._named(found, tasks)), walk.cursor, walk.looked_at)
+        names = self._names(found)
+        items = tuple(replace(seen[key][0], object_name=names[key]) for key in found)
+        return Page(items, walk.cursor, walk.looked_at)
 
-    def _named(self, views: list[Object], task_ids: list[str]) -> list[Object]:
-        """Return objects with their names; *task_ids*: of each a task that has it or waits."""
-        found = self._ledger.find_in_groups(task_ids, most_bytes=MOST_BYTES)
-        return [
-            replace(view, object_name=self._name(one.record if one.is_readable else None, view))
-            for view, one in zip(views, found, strict=True)
-        ]
+    def _names(self, tasks: Mapping[str, str]) -> dict[str, str]:
+        """Return what people call objects, by their keys; *tasks*: the id of a task for each, that
+        has it or waits for it.
+        """
+        names = {}
+        records = self._ledger.find_in_groups([*tasks.values()], most_bytes=MOST_BYTES)
+        for key, one in zip(tasks, records, strict=True):
+            record = one.record if one.is_readable else None
+            names[key] = key
+            if record is not None:
+                names[key] = object_name(
+                    self._app, record, key, sees_arguments=self._sees_arguments
+                )
+        return names
 
-    def _name(self, record: Record | None, view: Object) -> str:
-        if record is None:
-            return view.object_key
-        return object_name(self._app, record, view.object_key, sees_arguments=self._sees_arguments)
+    def _look_at(
+        self, key: str, places: int, listed: Look | None = None
+    ) -> tuple[Object, tuple[str, ...], str]:
+        """Return an object without its name and those that wait for it; the ids of those that stand
+        in its line first; and the id of the first of all its tasks, by which lists have it.
 
-    def _listed(self, key: str, look: Look) -> tuple[str, Object]:
-        """Return an object as lists have it, and by whose record it is listed."""
-        task = self._app.tasks.get(look.record.name)
-        is_one = task is not None and not getattr(type(task), "at_most", None)
-        places = 1 if is_one and key == look.object_key else MOST_PLACES
+        *listed*: a task that has it or waits for it, if one was read already.
+        """
         found = self._ledger.object_look(key, places=places, most_in_line=_MOST_WAITERS)
         ids = [*(held.task_id for _, held in found.held), *found.line]
-        looks: list[Look | None] = [look]
-        if ids != [look.record.task_id]:
+        looks: list[Look | None] = [listed]
+        if listed is None or ids != [listed.record.task_id]:
             looks = self._ledger.look_all(ids)
-        whose = next((one.record.task_id for one in looks if one is not None), "")
-        holders, waits = looks[: len(found.held)], looks[len(found.held) :]
-        in_line = [one for one in waits if _is_in_line(one, key)]
-        found, about = _without(found, in_line), next(iter(in_line), look)
-        return whose, self._view(key, found, holders, about)
-
-    def _holders_of(self, found: ObjectLook) -> list[Look | None]:
-        """Return the records of those that have the places; None for one that has ended."""
-        return self._ledger.look_all([held.task_id for _, held in found.held])
-
-    def _view(
-        self, key: str, found: ObjectLook, looks: list[Look | None], about: Look | None
-    ) -> Object:
-        """Return an object; *about*: a task that has it, or waits for it, if one is known."""
-        kept = next((held for _, held in found.held if held.kept_ms is not None), None)
-        if kept is not None:
-            holder = Holder(1, kept.task_id)
-            return _object(key, (holder,), found.in_line, kept_seconds=(kept.kept_ms or 0) / 1000)
-        holders = tuple(
-            _holder(place, held, look)
-            for (place, held), look in zip(found.held, looks, strict=True)
-        )
-        known = [one for one in [about, *looks] if one is not None]
+        owners = looks[: len(found.held)]
+        # Those in the line that have ended are removed as their turn comes.
+        line = [one for one in looks[len(owners) :] if one and one.record.in_line_of == key]
+        first_waiter = line[0] if line else listed
+        known = [one for one in (first_waiter, *owners) if one is not None]
         # A call may have said another number than its task; who stands in line has noted it.
         told = max((one.record.places for one in known), default=0)
         told = told or max((self._places_of(one.record.name) for one in known), default=1)
-        places = max([told, *(one.place for one in holders)])
-        return _object(key, holders, found.in_line, places)
+        kept = next((held for _, held in found.held if held.kept_ms is not None), None)
+        holders = tuple(
+            _holder(place, held, look)
+            for (place, held), look in zip(found.held, owners, strict=True)
+        )
+        if kept is not None:
+            told, holders = 1, (Holder(1, kept.task_id),)
+        first = holders[0] if holders else Holder(0, "")
+        view = Object(
+            object_key=key,
+            object_name="",
+            holder=first.task_id,
+            name=first.name,
+            attempt=first.attempt,
+            state=first.state,
+            since=first.since,
+            worker=first.worker,
+            kept_seconds=(kept.kept_ms or 0) / 1000 if kept is not None else None,
+            places=max([told, *(one.place for one in holders)]),
+            holders=holders,
+            in_line=found.in_line - len(found.line) + len(line),
+            waiters=(),
+            has_more=False,
+        )
+        whose = next((one.record.task_id for one in looks if one is not None), "")
+        return view, tuple(one.record.task_id for one in line), whose
 
     def _places_of(self, name: str) -> int:
         task = self._app.tasks.get(name)
@@ -170,33 +178,6 @@ class Objects:
         return tuple(found[:most]), has_more
 
 
-def _object(
-    key: str,
-    holders: tuple[Holder, ...],
-    in_line: int,
-    places: int = 1,
-    kept_seconds: float | None = None,
-) -> Object:
-    """Return an object that nobody has named yet."""
-    first = holders[0] if holders else Holder(0, "")
-    return Object(
-        object_key=key,
-        object_name="",
-        holder=first.task_id,
-        name=first.name,
-        attempt=first.attempt,
-        state=first.state,
-        since=first.since,
-        worker=first.worker,
-        kept_seconds=kept_seconds,
-        places=places,
-        holders=holders,
-        in_line=in_line,
-        waiters=(),
-        has_more=False,
-    )
-
-
 def since_ms(held: Held, look: Look | None) -> int:
     """Return since when a holder can have an object; 0: not known."""
     if look is None:
@@ -205,15 +186,6 @@ def since_ms(held: Held, look: Look | None) -> int:
     if held.attempt == 0:
         return record.published_ms
     return record.claimed_ms if record.attempt == held.attempt else 0
-
-
-def _is_in_line(look: Look | None, key: str) -> bool:
-    return look is not None and look.record.in_line_of == key
-
-
-def _without(found: ObjectLook, in_line: Sequence[Look | None]) -> ObjectLook:
-    """Return it without those in the line that have ended: they are removed as their turn comes."""
-    return replace(found, in_line=found.in_line - len(found.line) + len(in_line))
 
 
 def _holder(place: int, held: Held, look: Look | None) -> Holder:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from celery import Celery
 from kombu.exceptions import OperationalError
@@ -38,8 +39,6 @@ class Queues:
         self._app = app
         self._ledger = ledger
         self._broker = broker
-        #: What was looked at; once.
-        self._sampled: tuple[int, list[Look]] | None = None
 
     def all(self) -> list[Queue]:
         """Return the queues that the app declares, that workers consume, or that recorded tasks
@@ -50,7 +49,7 @@ class Queues:
     def of(self, workers: Sequence[Worker]) -> list[Queue]:
         """Return the same; *workers* were looked at before."""
         alive = [one for one in workers if one.state == "alive"]
-        _, looks = self._sample()
+        _, looks = self._sample
         names = {*self._app.amqp.queues, *self._queues_of(looks)}
         names.update(queue for one in alive for queue in one.queues)
         now_ms = self._ledger.numbers().now_ms
@@ -76,33 +75,29 @@ class Queues:
         """Return how many records are "queued", "parked", "waiting" and "owed", and whether all
         were looked at; else these are estimates, by a sample evenly over all times.
         """
-        total, looks = self._sample()
+        scale, looks = self._sample
         counts = dict.fromkeys(("queued", "parked", "waiting", "owed"), 0)
         for look in looks:
             kind = "owed" if look.record.state is State.DEAD else look.record.state.value
             # What runs is counted by its claim.
             if kind in counts:
                 counts[kind] += 1
-        if total <= _SAMPLED:
-            return counts, True
-        scale = total / max(1, len(looks))
-        return {kind: round(count * scale) for kind, count in counts.items()}, False
+        return {kind: round(count * (scale or 1)) for kind, count in counts.items()}, not scale
 
     def in_line(self) -> dict[str, int]:
         """Return how many tasks stand in line for a place, by their names: of those looked at, or
         an estimate by them.
         """
-        total, looks = self._sample()
+        scale, looks = self._sample
         counts = Counter(look.record.name for look in looks if look.record.in_line_of)
-        scale = 1.0 if total <= _SAMPLED else total / max(1, len(looks))
-        return {name: round(count * scale) for name, count in counts.items()}
+        return {name: round(count * (scale or 1)) for name, count in counts.items()}
 
-    def _sample(self) -> tuple[int, list[Look]]:
-        if self._sampled is None:
-            total, ids = self._ledger.sample_due(_SAMPLED)
-            looks = [look for look in self._ledger.look_all(ids) if look is not None]
-            self._sampled = total, looks
-        return self._sampled
+    @cached_property
+    def _sample(self) -> tuple[float, list[Look]]:
+        """Records, looked at once, and how many stand for each of them; 0: these are all."""
+        total, ids = self._ledger.sample_due(_SAMPLED)
+        looks = [look for look in self._ledger.look_all(ids) if look is not None]
+        return total / max(1, len(looks)) if total > _SAMPLED else 0, looks
 
     def _queues_of(self, looks: Sequence[Look]) -> Iterator[str]:
         waiting = [look.record.task_id for look in looks if look.record.state is State.QUEUED]

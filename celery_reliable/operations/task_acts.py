@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -27,6 +28,8 @@ __all__ = ["CannotMove", "Moves", "Revocations"]
 _MOST_EXAMPLES = 5
 #: How often a task may change its worker while it is looked at.
 _MOST_OWNERS = 5
+#: What becomes of a task that is to be revoked, by its state; of any other: it ends.
+_FATES = {State.RUNNING: "running", State.DEAD: "dead", State.WAITING: "replaced"}
 
 
 class CannotMove(ReliableError, ValueError):
@@ -66,7 +69,9 @@ class _Acts:
         ids, run = list(dict.fromkeys(task_ids)), secrets.token_hex(4)
         found: dict[str, list[str]] = {one: [] for one in (*self.done, *self.failed, "gone")}
 
-        def act(outcome: Outcome) -> None:
+        given = {"ids": ids[:_MOST_EXAMPLES], "ids_given": len(ids), **about}
+        note = noted(self._ledger, self.name, by, given, run)
+        with nullcontext(Outcome()) if dry_run else note as outcome:
             for number, task_id in enumerate(ids, 1):
                 fate = fate_of(task_id)
                 found[fate].append(task_id)
@@ -75,14 +80,6 @@ class _Acts:
                 progress(number)
             if finish is not None:
                 finish(found["running"])
-
-        outcome = Outcome()
-        if dry_run:
-            act(outcome)
-        else:
-            given = {"ids": ids[:_MOST_EXAMPLES], "ids_given": len(ids), **about}
-            with noted(self._ledger, self.name, by, given, run) as outcome:
-                act(outcome)
         fates = {name: tuple(ids) for name, ids in found.items()}
         return {"run": run, "done": outcome.done, "is_dry_run": dry_run, **fates}
 
@@ -131,22 +128,13 @@ class Revocations(_Acts):
         record = self._ledger.find(task_id)
         if record is None:
             return "gone"
-        if record.state is State.RUNNING or record.is_called_off:
-            # Of what was called off before, an attempt is still to be stopped.
-            fate = "running"
-        elif record.state is State.DEAD:
-            fate = "dead"
-        else:
-            fate = "replaced" if record.state is State.WAITING else "ended"
         if dry_run or record.state not in REVOCABLE:
-            return fate
+            # Of what was called off before, an attempt is still to be stopped.
+            return "running" if record.is_called_off else _FATES.get(record.state, "ended")
         answer = call_off_task(self._app, self._ledger, record, by=f"by {by}")
-        if isinstance(answer, answers.Cancelled):
-            return "ended"
-        if isinstance(answer, answers.Running):
-            return "running"
-        # It went on meanwhile.
-        return "dead" if isinstance(answer, answers.Dead) else "gone"
+        # It may have gone on meanwhile.
+        fates = {answers.Cancelled: "ended", answers.Running: "running", answers.Dead: "dead"}
+        return fates.get(type(answer), "gone")
 
     def _tell(self, task_ids: Iterable[str], if_running: IfRunning) -> None:
         """Tell the workers that run these tasks to stop them."""

@@ -64,7 +64,24 @@ class Tasks:
         Looks at its queue and at what workers were delivered, as far as that is cheap: a message
         deep in a long queue is only known to be in it.  Raises kombu's errors, too.
         """
-        return self._with_refusals(self._get(task_id))
+        view = self._get(task_id)
+        # What was refused changes no record, and so stands in none.
+        found = Happenings(self._ledger).page(
+            kinds=tuple(_REFUSALS), task=task_id, limit=_MOST_REFUSALS
+        )
+        refused = [
+            Entry(
+                at=one.at,
+                what=_REFUSALS[one.kind],
+                attempt=int(one.about.get("attempt") or 0),
+                cause=one.sentence,
+                worker="",
+            )
+            for one in found.items
+            if one.task_id == task_id
+        ]
+        entries = sorted((*view.history, *refused), key=lambda one: one.at or utc(0))
+        return replace(view, history=tuple(entries))
 
     def _get(self, task_id: str) -> TaskInFull:
         look, now_ms = self._ledger.look(task_id)
@@ -110,25 +127,6 @@ class Tasks:
             outcome=kept.outcome,
             history=tuple(history),
         )
-
-    def _with_refusals(self, view: TaskInFull) -> TaskInFull:
-        """Return it with what was refused, which changes no record and so stands in none."""
-        found = Happenings(self._ledger).page(
-            kinds=tuple(_REFUSALS), task=view.task_id, limit=_MOST_REFUSALS
-        )
-        refused = [
-            Entry(
-                at=one.at,
-                what=_REFUSALS[one.kind],
-                attempt=int(one.about.get("attempt") or 0),
-                cause=one.sentence,
-                worker="",
-            )
-            for one in found.items
-            if one.task_id == view.task_id
-        ]
-        entries = sorted((*view.history, *refused), key=lambda one: one.at or utc(0))
-        return replace(view, history=tuple(entries))
 
     def arguments(self, task_id: str) -> dict[str, Any] | None:
         """Return the arguments of a task that lives or is dead, unredacted: for whoever may see

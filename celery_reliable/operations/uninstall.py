@@ -104,14 +104,12 @@ class _Release:
         without the package consumes them.
         """
         for queue, _ in self.ledger.named.queues():
-            looked_at = _BATCH
-            while True:
-                done = empty_own_queue(self.app, self.ledger, self.broker, queue, looked_at)
-                if done.looked_at < looked_at:
-                    break
-                if not done.taken:
-                    # All of these are somebody else's; ours may be behind them.
-                    looked_at *= 2
+            most = _BATCH
+            done = empty_own_queue(self.app, self.ledger, self.broker, queue, most)
+            while done.looked_at >= most:
+                # If all of these are somebody else's, ours may be behind them.
+                most *= 1 if done.taken else 2
+                done = empty_own_queue(self.app, self.ledger, self.broker, queue, most)
 
     def _send_what_is_in_no_queue(self) -> None:
         # All of them first: sending moves them within the index.

@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 
 from celery_reliable import orders
 from celery_reliable.findings import Finding, ServerFacts
+from celery_reliable.ledger import Death
 from celery_reliable.model import GroupOfLetters
 from celery_reliable.operations.words import at, moment
 from celery_reliable.orders import OrderKind
@@ -34,7 +35,6 @@ __all__ = [
     "Happening",
     "Holder",
     "IfRunning",
-    "Killed",
     "LastPass",
     "LetterEntry",
     "Moved",
@@ -258,22 +258,11 @@ class DeadLetter:
 
 
 @dataclass(frozen=True)
-class Killed:
-    """What killed the last attempt."""
-
-    cause: str
-    signal: str
-    exit_code: int | None
-    out_of_memory: bool
-    pid: int | None
-
-
-@dataclass(frozen=True)
 class DeadLetterInFull(DeadLetter):
     """A dead letter; what may repeat an argument is redacted unless it was asked for."""
 
-    #: None: nothing did, or nobody knows.
-    death: Killed | None
+    #: What killed the last attempt; None: nothing did, or nobody knows.
+    death: Death | None
     traceback: str
     history: tuple[LetterEntry, ...]
     args: Any

@@ -68,7 +68,6 @@ def _view(
         run = Running(task_id, name, claim.attempt, child, moment(since_ms))
         runs.append((since_ms or now_ms, run))
     facts, doing = lease.facts, look.doing
-    pid = facts.get("pid")
     return Worker(
         worker=lease.worker,
         nodename=lease.nodename,
@@ -85,7 +84,7 @@ def _view(
         opening=lease.opening_id or lease.opening,
         witness=lease.has_witness,
         no_witness=lease.no_witness,
-        pid=pid if isinstance(pid, int) else 0,
+        pid=_number(facts.get("pid")) or 0,
         pool=str(facts.get("pool") or ""),
         queues=tuple(map(str, doing.get("queues") or ())),
         own_queue=lease.direct_queue,
