@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
 __all__ = ["Verdict", "WorkerLease", "matches", "nodename_of", "too_long_seconds"]
@@ -58,10 +58,6 @@ class Verdict:
     def names_suspect(self) -> bool:
         """Whether a suspect is charged: what ran beside it may have been charged wrongly before."""
         return self.word == "suspect"
-
-    def sparing_all(self) -> Verdict:
-        """Return the same with nobody charged."""
-        return replace(self, charged="")
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ import select
 import socket
 import sys
 import threading
+from functools import cache
 from typing import Any
 
 from celery_reliable.compat.logging import lock_by
@@ -41,9 +42,6 @@ __all__ = [
 #: A fork waits no longer for a thread, as the main loop stands still meanwhile.  A thread that
 #: takes longer between two steps is waiting for a server.
 _LONGEST_WAIT_FOR_FORK_SECONDS = 2.0
-
-#: Native threads and greenlets can write to the log.
-_shares_locks = False
 
 
 def is_patched() -> bool:
@@ -221,15 +219,6 @@ class NativeThread:
             self._end.release()
 
 
-class _Within:
-    """The lock that greenlets of one thread take before the lock that all threads share."""
-
-    def __init__(self) -> None:
-        self.lock = threading.RLock()
-        #: How often the greenlet that has it has taken it.
-        self.depth = 0
-
-
 class SharedLock:
     """A reentrant lock for the greenlets of several native threads.
 
@@ -242,24 +231,29 @@ class SharedLock:
 
     def _renew(self) -> None:
         self._between = native_lock()
-        self._within: dict[int, _Within] = {}
+        #: The locks that greenlets of one thread take before the one between threads.
+        self._within: dict[int, Any] = {}
+        #: The thread that has the lock, and how often its greenlet has taken it.
+        self._owner = self._depth = 0
 
     def acquire(self) -> bool:
         """Take the lock; waits until it is free."""
-        within = self._within.setdefault(_ident(), _Within())
-        within.lock.acquire()
-        if not within.depth:
+        ident = _ident()
+        self._within.setdefault(ident, threading.RLock()).acquire()
+        # If its own thread has it, it is this greenlet.
+        if self._owner != ident:
             self._between.acquire()
-        within.depth += 1
+            self._owner = ident
+        self._depth += 1
         return True
 
     def release(self) -> None:
         """Give it back, as often as it was taken."""
-        within = self._within[_ident()]
-        within.depth -= 1
-        if not within.depth:
+        self._depth -= 1
+        if not self._depth:
+            self._owner = 0
             self._between.release()
-        within.lock.release()
+        self._within[_ident()].release()
 
     def __enter__(self) -> None:
         self.acquire()
@@ -272,12 +266,10 @@ class SharedLock:
         self._renew()
 
 
+@cache
 def _share_locks_of_logging() -> None:
-    """Let native threads write to the log, or connect to a server, which logs too."""
-    global _shares_locks
-    if not _shares_locks:
-        _shares_locks = True
-        lock_by(SharedLock)
+    """Let native threads write to the log, or connect to a server, which logs too.  Once."""
+    lock_by(SharedLock)
 
 
 def _original(name: str, module: str = "_thread") -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from celery.exceptions import Ignore, Reject, Retry
 from celery.utils.serialization import get_pickled_exception
@@ -15,6 +15,7 @@ from celery_reliable.compat.notes import note, noted
 from celery_reliable.compat.relied import Kept, Name, Part, Used, relies_on
 
 __all__ = [
+    "ProcessLife",
     "count_also",
     "event_of_end",
     "fields_of_received",
@@ -148,25 +149,27 @@ _HANDED = ("_write_to", "_scheduled_for")
 _KEPT = "kept"
 
 
-class Life(Protocol):
-    """How much a process has done, and may do."""
+class ProcessLife:
+    """How many tasks one process has begun, and may begin, and its way to the main process.  A job
+    that is no shift counts as one task.
+    """
 
-    def begin(self, most: int | None) -> None:
-        """It runs so many tasks at most; None: any number."""
-
-    def has_job(self) -> None:
-        """It has been handed a job."""
+    def __init__(self) -> None:
+        self.begun = 0
+        #: It begins no more than so many; None: any number.
+        self.most: int | None = None
+        #: Takes something to the main process, in the order of the calls.  Waits while that hears
+        #: nothing.
+        self.tell: Callable[[Any], None] = _unheard
 
     @property
     def is_over(self) -> bool:
-        """Whether it is to be replaced."""
+        """Whether the process is to be replaced."""
+        return self.most is not None and self.begun >= self.most
 
 
-class Line(Protocol):
-    """On which a process tells its main process something."""
-
-    def open(self, send: Callable[[Any], None]) -> None:
-        """*send* takes it to the main process, in the order in which it is called."""
+def _unheard(told: Any) -> None:
+    """Tell nobody: this is no process of a pool."""
 
 
 @relies_on(
@@ -195,9 +198,9 @@ class Line(Protocol):
     Kept("billiard.pool:ApplyResult._job"),
     part=Part.PREFORK,
 )
-def pool_of_lives(life: Life, line: Line) -> Any:
+def pool_of_lives(life: ProcessLife) -> Any:
     """Return Celery's pool of processes as a class, of which each process asks its *life* before it
-    waits for a job whether it is to be replaced, and has a *line* to the main process.
+    waits for a job whether it is to be replaced, and tells the main process something by it.
 
     Billiard counts jobs, and in a job a process may run many tasks.  What a process tells comes by
     the pipe of its results, and so in its order with these, and after its death too.  A pool that
@@ -221,10 +224,10 @@ def pool_of_lives(life: Life, line: Line) -> Any:
             receive: Callable[[], Any] = super()._make_protected_receive(conn)
             if conn is not self.inq:
                 return receive
-            line.open(lambda told: self.outq.put((_TOLD, (told,))))
-            most, self.maxtasks = self.maxtasks, None
-            life.begin(most)
-            if most is None:
+            life.tell = lambda told: self.outq.put((_TOLD, (told,)))
+            life.begun, life.most = 0, self.maxtasks
+            self.maxtasks = None
+            if life.most is None:
                 return receive
 
             def receive_or_end() -> Any:
@@ -233,7 +236,7 @@ def pool_of_lives(life: Life, line: Line) -> Any:
                     sys.exit(EX_RECYCLE)
                 request = receive()
                 if request:
-                    life.has_job()
+                    life.begun += 1
                 return request
 
             return receive_or_end
@@ -269,7 +272,7 @@ def _flush(jobs: dict[int, Any], flush: Callable[[], None]) -> None:
     part=Part.PREFORK,
 )
 def hear_processes(processes: Any, hear: Callable[[Any], None]) -> None:
-    """Call *hear* in the main process with what a process of `pool_of_lives` tells on its line.
+    """Call *hear* in the main process with what a process of `pool_of_lives` tells.
 
     Adds to ``state_handlers`` of the pool's ``ResultHandler``, as Celery does for its own message
     of that kind.  Checked on Celery 5.6.3 and 5.7.0 with billiard 4.3.2.  Without it nobody sends

@@ -13,11 +13,8 @@ from celery_reliable.pool.shift import (
     Report,
     Shift,
     call_off_shifts,
-    clear_slot,
-    how_far,
-    limited,
-    means,
     shifts_called_off,
+    slots,
 )
 from celery_reliable.pool.task_pool import TaskPool, Told, kind_of
 
@@ -31,11 +28,8 @@ __all__ = [
     "TaskPool",
     "Told",
     "call_off_shifts",
-    "clear_slot",
-    "how_far",
     "kind_of",
-    "limited",
-    "means",
     "shifts_called_off",
+    "slots",
     "work",
 ]

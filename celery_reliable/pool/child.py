@@ -42,12 +42,9 @@ from celery_reliable.pool.shift import (
     Limited,
     Report,
     Shift,
-    begin_limited,
-    come_to,
-    end_limited,
-    limited,
-    meant,
+    Slot,
     shifts_called_off,
+    slots,
 )
 from celery_reliable.pool.takings import Takings
 from celery_reliable.pool.task_pool import Telling, own_life
@@ -68,10 +65,12 @@ def limits_heard(shift: Shift) -> Iterator[None]:
         yield
         return
     heard: Any = signal.getsignal(signal.SIGUSR1)
+    slot = slots[shift.slot]
 
     def hear(number: int, frame: Any) -> None:
         # A signal that the main process has not sent for a limit is for whatever runs.
-        since, task = meant(shift.slot), limited(shift.slot)
+        since, task = slot.meant, slot.limited
+        slot.meant = 0.0
         if not since or (task is not None and task.since == since):
             heard(number, frame)
 
@@ -82,18 +81,19 @@ def limits_heard(shift: Shift) -> Iterator[None]:
         signal.signal(signal.SIGUSR1, heard)
 
 
-def run_limited(slot: int, number: int, limits: tuple[float, float], run: Callable[[], _T]) -> _T:
+def run_limited(slot: Slot, number: int, limits: tuple[float, float], run: Callable[[], _T]) -> _T:
     """Run a task, and let the main process know since when."""
-    begin_limited(slot, Limited(time.monotonic(), number, *limits))
+    slot.begin_limited(Limited(time.monotonic(), number, *limits))
     outcome = run()
     # Not where the process is being stopped: the main process looks what it was about.
-    end_limited(slot)
+    slot.end_limited()
     return outcome
 
 
 def work(shift: Shift) -> Report:
     """Take messages and run their tasks, until one of the shift's ends is reached."""
-    own_life.begin_shift()
+    # The tasks of a shift are counted one by one, and the job itself is none.
+    own_life.begun -= 1
     put_off.may_wait = _nothing_between
     put_off.is_on = not is_heard_after()
     try:
@@ -129,6 +129,7 @@ class _Working:
         process = current_worker()
         assert process is not None
         self._shift = shift
+        self._slot = slots[shift.slot]
         self._process = process
         self._app, reliable, self._accept = _app()
         self._ledger = reliable.ledger
@@ -151,7 +152,7 @@ class _Working:
                 return report
             number += 1
             self._number = number
-            come_to(self._shift.slot, number - 1, number)
+            self._slot.first, self._slot.last = number - 1, number
             tag = f"{self._shift.token}.{number}"
             asked_at, worker = clock.now(), self._process.id
             try:
@@ -163,7 +164,7 @@ class _Working:
                 # Nothing was to be settled.  What it may have taken is seen by the main process.
                 report.unsure = tag
                 return report
-            come_to(self._shift.slot, number, number)
+            self._slot.first = number
             if found.message is None:
                 report.found_nothing = not is_over and found.has_lease
                 return report
@@ -228,13 +229,13 @@ class _Working:
         }
         self.telling.begins(self._app.tasks[name], found, headers)
         self._report.begun[name] = self._report.begun.get(name, 0) + 1
-        own_life.has_task()
+        own_life.begun += 1
         limits = self._shift.limits.get(name)
         if limits is None:
             outcome = run_as_prefork(name, task_id, request, arguments)
         else:
             run = partial(run_as_prefork, name, task_id, request, arguments)
-            outcome = run_limited(self._shift.slot, self._number, limits, run)
+            outcome = run_limited(self._slot, self._number, limits, run)
         if outcome[0] and not self._has_ended(found, outcome, outcome[1]):
             return False
         self.telling.has_ended(self._app.tasks[name], task_id, found.tag, outcome)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
 import mmap
-import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -17,16 +17,10 @@ __all__ = [
     "Limited",
     "Report",
     "Shift",
-    "begin_limited",
+    "Slot",
     "call_off_shifts",
-    "clear_slot",
-    "come_to",
-    "end_limited",
-    "how_far",
-    "limited",
-    "means",
-    "meant",
     "shifts_called_off",
+    "slots",
 ]
 
 
@@ -98,39 +92,8 @@ class Report:
         return sum(self.begun.values())
 
 
-_NUMBER = struct.Struct("=Q")
-_RANGE = struct.Struct("=QQ")
 #: So many shifts may run at once; a pool of more processes has no more of them.
 N_SLOTS = 1024
-# Anonymous and shared: made before the children are forked.
-_memory = mmap.mmap(-1, _NUMBER.size + N_SLOTS * _RANGE.size)
-_SECONDS = struct.Struct("=d")
-_LIMITS = struct.Struct("=Qdd")
-#: Of a slot: when its task began, the task's number and limits, and whom the last signal was for.
-_EACH = 2 * _SECONDS.size + _LIMITS.size
-_limited = mmap.mmap(-1, N_SLOTS * _EACH)
-
-
-def shifts_called_off() -> int:
-    """Return how often all shifts were called off."""
-    (number,) = _NUMBER.unpack_from(_memory)
-    return int(number)
-
-
-def call_off_shifts() -> None:
-    """Let every shift that has begun end after the task that it runs.  For the main process."""
-    _NUMBER.pack_into(_memory, 0, shifts_called_off() + 1)
-
-
-def come_to(slot: int, first: int, last: int) -> None:
-    """Note in a shift's slot which of its messages are not done with, by their numbers."""
-    _RANGE.pack_into(_memory, _NUMBER.size + slot * _RANGE.size, first, last)
-
-
-def how_far(slot: int) -> tuple[int, int]:
-    """Return what `come_to` has noted."""
-    first, last = _RANGE.unpack_from(_memory, _NUMBER.size + slot * _RANGE.size)
-    return int(first), int(last)
 
 
 class Limited(NamedTuple):
@@ -145,43 +108,65 @@ class Limited(NamedTuple):
     hard: float
 
 
-def begin_limited(slot: int, task: Limited) -> None:
-    """Note that a shift begins a task with a limit."""
-    at = slot * _EACH
-    _LIMITS.pack_into(_limited, at + _SECONDS.size, task.number, task.soft, task.hard)
-    # Last: whoever reads this reads the rest as well.
-    _SECONDS.pack_into(_limited, at, task.since)
+class Slot(ctypes.Structure):
+    """What the process of a shift and the main process tell each other, in shared memory."""
+
+    #: The shift's messages that are not done with, by their numbers: the first and the last.
+    first: int
+    last: int
+    #: For which task the last signal of a soft limit is, by when that task began; 0: for none.
+    meant: float
+    _since: float
+    _number: int
+    _soft: float
+    _hard: float
+    _fields_ = [
+        ("first", ctypes.c_uint64),
+        ("last", ctypes.c_uint64),
+        ("meant", ctypes.c_double),
+        ("_since", ctypes.c_double),
+        ("_number", ctypes.c_uint64),
+        ("_soft", ctypes.c_double),
+        ("_hard", ctypes.c_double),
+    ]
+
+    @property
+    def limited(self) -> Limited | None:
+        """The task with a limit that runs; None if none does."""
+        task = Limited(self._since, self._number, self._soft, self._hard)
+        return task if task.since and task.since == self._since else None
+
+    def begin_limited(self, task: Limited) -> None:
+        """Note that a task with a limit begins."""
+        self._number, self._soft, self._hard = task.number, task.soft, task.hard
+        # Last: whoever reads this reads the rest as well.
+        self._since = task.since
+
+    def end_limited(self) -> None:
+        """Note that it has ended."""
+        self._since = 0.0
+
+    def clear(self) -> None:
+        """Forget all, for another shift."""
+        self.first = self.last = 0
+        self.meant = self._since = 0.0
 
 
-def end_limited(slot: int) -> None:
-    """Note that it has ended."""
-    _SECONDS.pack_into(_limited, slot * _EACH, 0.0)
+class _Memory(ctypes.Structure):
+    called_off: int
+    _fields_ = [("called_off", ctypes.c_uint64), ("slots", Slot * N_SLOTS)]
 
 
-def limited(slot: int) -> Limited | None:
-    """Return the task with a limit that a shift runs; None if it runs none."""
-    at = slot * _EACH
-    (since,) = _SECONDS.unpack_from(_limited, at)
-    number, soft, hard = _LIMITS.unpack_from(_limited, at + _SECONDS.size)
-    (again,) = _SECONDS.unpack_from(_limited, at)
-    return Limited(since, number, soft, hard) if since and since == again else None
+# Anonymous and shared: made before the children are forked.
+_memory = _Memory.from_buffer(mmap.mmap(-1, ctypes.sizeof(_Memory)))
+slots = _memory.slots
 
 
-def means(slot: int, since: float) -> None:
-    """Note for which task the signal is that follows, by its begin.  For the main process."""
-    _SECONDS.pack_into(_limited, (slot + 1) * _EACH - _SECONDS.size, since)
+def shifts_called_off() -> int:
+    """Return how often all shifts were called off."""
+    return _memory.called_off
 
 
-def meant(slot: int) -> float:
-    """Return for which task the main process has sent a signal, and forget it; 0: it sent none."""
-    at = (slot + 1) * _EACH - _SECONDS.size
-    (since,) = _SECONDS.unpack_from(_limited, at)
-    _SECONDS.pack_into(_limited, at, 0.0)
-    return float(since)
-
-
-def clear_slot(slot: int) -> None:
-    """Forget all of a slot, for another shift."""
-    come_to(slot, 0, 0)
-    end_limited(slot)
-    means(slot, 0.0)
+def call_off_shifts() -> None:
+    """Let every shift that has begun end after the task that it runs.  For the main process."""
+    _memory.called_off += 1

@@ -3,54 +3,27 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from celery.concurrency.prefork import TaskPool as PreforkPool
 
-from celery_reliable.compat.processes import event_of_end, fields_of_received, pool_of_lives
+from celery_reliable.compat.processes import (
+    ProcessLife,
+    event_of_end,
+    fields_of_received,
+    pool_of_lives,
+)
 from celery_reliable.context import WorkerProcess
 from celery_reliable.pool.shift import Left, Shift
 
 __all__ = [
-    "Line",
-    "ProcessLife",
     "TaskPool",
     "Telling",
     "Told",
     "kind_of",
     "own_life",
-    "own_line",
 ]
-
-
-class ProcessLife:
-    """That of one process.  A job that is no shift counts as one task."""
-
-    def __init__(self) -> None:
-        self._most: int | None = None
-        self._done = 0
-
-    def begin(self, most: int | None) -> None:
-        """It runs so many tasks at most; None: any number."""
-        self._most, self._done = most, 0
-
-    def has_job(self) -> None:
-        """It has been handed a job."""
-        self._done += 1
-
-    def begin_shift(self) -> None:
-        """The job is a shift, whose tasks are counted one by one."""
-        self._done -= 1
-
-    def has_task(self) -> None:
-        """It begins a task of a shift."""
-        self._done += 1
-
-    @property
-    def is_over(self) -> bool:
-        """Whether it is to be replaced."""
-        return self._most is not None and self._done >= self._most
 
 
 #: That of this process.
@@ -72,26 +45,6 @@ class Told(NamedTuple):
     begun: Left | None
     #: In their order.
     events: list[_Event]
-
-
-class Line:
-    """The way from a process of the pool to the main process."""
-
-    def __init__(self) -> None:
-        self._send: Callable[[Any], None] | None = None
-
-    def open(self, send: Callable[[Any], None]) -> None:
-        """Tell by *send* from now on."""
-        self._send = send
-
-    def tell(self, told: Told) -> None:
-        """Tell something.  Waits while the main process hears nothing."""
-        if self._send is not None:
-            self._send(told)
-
-
-#: That of this process.
-own_line = Line()
 
 
 class Telling:
@@ -142,7 +95,7 @@ class Telling:
     def _tell(self, begun: Left | None, events: list[_Event]) -> None:
         told = Told(self._shift.token, self._ended, begun, events)
         self._ended, self._event = "", None
-        own_line.tell(told)
+        own_life.tell(told)
 
 
 class TaskPool(PreforkPool):
@@ -162,7 +115,7 @@ class TaskPool(PreforkPool):
 
     def on_start(self) -> None:
         """Start the processes: each knows how many tasks it has run, and can tell of them."""
-        self.Pool = pool_of_lives(own_life, own_line)
+        self.Pool = pool_of_lives(own_life)
         super().on_start()
 
 

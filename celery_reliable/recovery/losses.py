@@ -231,7 +231,7 @@ class DeadWorkers(Job):
             self.losses.blame(lease, report)
         if lease.verdict.word == "only" and self._has_unopened(entries, lease.verdict.charged):
             # It may have died of opening one of those, so the task that it ran is not charged.
-            lease = replace(lease, verdict=lease.verdict.sparing_all())
+            lease = replace(lease, verdict=replace(lease.verdict, charged=""))
         last: set[str] = set()
         for claim, _ in claims[:batch]:
             losses = self._lose(lease, claim, claim.task_id in in_unacked, report)

@@ -12,7 +12,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 from celery_reliable import clock
 from celery_reliable.app import Reliable
@@ -27,85 +27,7 @@ from celery_reliable.redis_io import refuses_writes
 from celery_reliable.worker.claims import PATIENCE_SECONDS
 from celery_reliable.worker.early_claims import EarlyClaim, EarlyClaims, Watched
 
-__all__ = [
-    "ArrivalClaims",
-    "Arrivals",
-    "AwaitedClaim",
-]
-
-
-class AwaitedClaim(Protocol):
-    """The claim of a message that was waited for.  Its token is the message's tag, too."""
-
-    token: str
-    #: The lease under which it was asked for.
-    worker: str
-    is_under_way: bool
-    is_given_up: bool
-
-    @property
-    def answer(self) -> Any:
-        """What its claim was answered; None while nothing is known."""
-
-    def give_up(self) -> None:
-        """Note that nobody will begin by its claim."""
-
-
-class ArrivalClaims:
-    """Begins by the claims of one worker, or releases them.  For the main loop."""
-
-    def __init__(self, reliable: Reliable, process: WorkerProcess, early: EarlyClaims) -> None:
-        self._ledger = reliable.ledger
-        self._due_in_ms = reliable.config.sweep_ms
-        self._process = process
-        self._early = early
-
-    def arrival(
-        self, awaited: AwaitedClaim, task: NextTask, is_consumed: Callable[[str], bool]
-    ) -> Arrival:
-        """Return what has come, with its claim if its task begins at once.
-
-        *is_consumed*: whether what is in a queue may begin here.
-        """
-        assert task.message is not None
-        queue = unquoted(task.queue)
-        delivery = Delivery(awaited.token, queue, task.message, awaited.worker)
-        try:
-            payload = payload_of(task.message)
-        except Exception:
-            # Whatever decoding raises; who delivers it decodes it again, and handles the error.
-            payload = None
-        if not isinstance(task.answer, answers.Claimed):
-            awaited.is_under_way = False
-            return Arrival(delivery, payload, None)
-        is_free = is_consumed(queue) and self._process.id == awaited.worker
-        if payload is None or not is_free or not self._early.may_begin(payload):
-            # A claim was made by the id that the headers have as they are written.
-            headers = payload["headers"] if payload else headers_as_written(task.message)
-            self._release(awaited, task.answer, headers.get("id", ""))
-            return Arrival(delivery, payload, None)
-        early = EarlyClaim(
-            self._early.request(payload, awaited.token), clock.now(), awaited, task.place
-        )
-        self._early.watch(awaited.token, early)
-        return Arrival(delivery, payload, early)
-
-    def _release(self, awaited: AwaitedClaim, answer: answers.Claimed, task_id: str) -> None:
-        """Release a claim by which nothing begins.  Its message stays filed."""
-        awaited.give_up()
-        if not task_id:
-            # Whoever looks at the worker's claims releases it.
-            return
-        claim = Claim(task_id, answer.attempt, awaited.worker, awaited.token, answer.losses)
-        try:
-            self._ledger.release(
-                claim, due_in_ms=self._due_in_ms, patience_seconds=PATIENCE_SECONDS
-            )
-        except (LedgerUnavailable, LedgerRefused) as error:
-            logger.warning("claim_not_released id=%s error=%s", claim.task_id, error)
-            return
-        # There is nothing any more of which somebody could ask.
-        awaited.is_given_up = False
+__all__ = ["Arrivals"]
 
 
 #: So much later than it should a server may end the wait of a client that is gone.
@@ -125,14 +47,14 @@ class Arrivals:
         self._ledger = reliable.ledger
         self._process = process
         self._early = early
-        self._claims = ArrivalClaims(reliable, process, early)
+        self._due_in_ms = reliable.config.sweep_ms
         #: By what they are made of; of one worker there are few.
         self._steps: dict[tuple[Any, ...], NextSteps] = {}
         self._awaited: _Awaited | None = None
         #: Those whose connection was lost, and who have not been found.
         self._lost: list[_Awaited] = []
         #: Whether the server knows the script.
-        self._is_known = False
+        self.is_known = False
         self._has_priorities = False
         self._is_forbidden = False
         self._not_before = 0.0
@@ -152,7 +74,7 @@ class Arrivals:
 
     def next(self, where: Queues) -> _Awaited | None:
         """Return the next message to wait for; None when that cannot be now."""
-        if not self._is_known and not self._teach(where):
+        if not self.is_known and not self._teach(where):
             return None
         steps = self._steps_for(where, claims=self._early.has_idle_child())
         self._awaited = self._new(steps)
@@ -166,7 +88,7 @@ class Arrivals:
         except (LedgerUnavailable, LedgerRefused) as error:
             logger.info("arrivals_not_looked_for error=%s", error)
             return False
-        self._is_known = True
+        self.is_known = True
         return True
 
     @property
@@ -195,7 +117,7 @@ class Arrivals:
                 task = one.step.answer = self._ledger.take_next(one.step, PATIENCE_SECONDS)
                 if task.message is not None:
                     lost.remove(one)
-                    yield self._claims.arrival(one, task, is_consumed)
+                    yield self.arrival(one, task, is_consumed)
                 elif now >= one.late_at:
                     lost.remove(one)
                     # What was sent may yet arrive, after however long.
@@ -219,7 +141,7 @@ class Arrivals:
 
     def begin_connection(self) -> None:
         """Note that the worker has connected anew: maybe to another server."""
-        self._is_known = False
+        self.is_known = False
         if self._awaited is not None:
             self._awaited.lose(0)
 
@@ -264,31 +186,58 @@ class Arrivals:
         if self._awaited is awaited:
             self._awaited = None
 
-    def note_failure(self, awaited: _Awaited, *, is_unknown: bool) -> None:
-        """Note that a wait's message was not filed, or nobody knows."""
-        self.note_end(awaited)
-        self._is_known = not is_unknown
-        if is_unknown:
-            awaited.is_under_way = False
-        else:
-            # If it was, it is given back, as the worker does not hold it.
-            awaited.give_up()
-
     def note_lost(self, awaited: _Awaited) -> None:
         """Note that a wait's connection was lost."""
         self.note_end(awaited)
         self._lost.append(awaited)
 
-    def heard(
-        self, awaited: _Awaited, raw: Any, is_consumed: Callable[[str], bool]
-    ) -> Arrival | None:
-        """Return what came with a reply of the server's, if anything."""
-        awaited.step.hear(raw)
-        task = awaited.step.answer
-        if task is None or task.message is None:
+    def arrival(
+        self, awaited: _Awaited, task: NextTask, is_consumed: Callable[[str], bool]
+    ) -> Arrival:
+        """Return what has come, with its claim if its task begins at once; otherwise the claim is
+        released.
+
+        *is_consumed*: whether what is in a queue may begin here.
+        """
+        assert task.message is not None
+        queue = unquoted(task.queue)
+        delivery = Delivery(awaited.token, queue, task.message, awaited.worker)
+        try:
+            payload = payload_of(task.message)
+        except Exception:
+            # Whatever decoding raises; who delivers it decodes it again, and handles the error.
+            payload = None
+        if not isinstance(task.answer, answers.Claimed):
             awaited.is_under_way = False
-            return None
-        return self._claims.arrival(awaited, task, is_consumed)
+            return Arrival(delivery, payload, None)
+        is_free = is_consumed(queue) and self._process.id == awaited.worker
+        if payload is None or not is_free or not self._early.may_begin(payload):
+            # A claim was made by the id that the headers have as they are written.
+            headers = payload["headers"] if payload else headers_as_written(task.message)
+            self._release(awaited, task.answer, headers.get("id", ""))
+            return Arrival(delivery, payload, None)
+        early = EarlyClaim(
+            self._early.request(payload, awaited.token), clock.now(), awaited, task.place
+        )
+        self._early.watch(awaited.token, early)
+        return Arrival(delivery, payload, early)
+
+    def _release(self, awaited: _Awaited, answer: answers.Claimed, task_id: str) -> None:
+        """Release a claim by which nothing begins.  Its message stays filed."""
+        awaited.give_up()
+        if not task_id:
+            # Whoever looks at the worker's claims releases it.
+            return
+        claim = Claim(task_id, answer.attempt, awaited.worker, awaited.token, answer.losses)
+        try:
+            self._ledger.release(
+                claim, due_in_ms=self._due_in_ms, patience_seconds=PATIENCE_SECONDS
+            )
+        except (LedgerUnavailable, LedgerRefused) as error:
+            logger.warning("claim_not_released id=%s error=%s", claim.task_id, error)
+            return
+        # There is nothing any more of which somebody could ask.
+        awaited.is_given_up = False
 
 
 @dataclass
@@ -319,11 +268,22 @@ class _Awaited(Watched):
     def hear(self, raw: Any, is_consumed: Callable[[str], bool]) -> Arrival | None:
         """Take the script's reply; return what has come, if anything."""
         self.arrivals.note_end(self)
-        return self.arrivals.heard(self, raw, is_consumed)
+        self.step.hear(raw)
+        task = self.step.answer
+        if task is None or task.message is None:
+            self.is_under_way = False
+            return None
+        return self.arrivals.arrival(self, task, is_consumed)
 
     def fail(self, *, is_unknown: bool) -> None:
         """Note that the script was not run, as the server does not know it, or has failed."""
-        self.arrivals.note_failure(self, is_unknown=is_unknown)
+        self.arrivals.note_end(self)
+        self.arrivals.is_known = not is_unknown
+        if is_unknown:
+            self.is_under_way = False
+        else:
+            # If the message was filed, it is given back, as the worker does not hold it.
+            self.give_up()
 
     def lose(self, seconds: float) -> None:
         """Note that the connection was lost: nobody knows whether a message was filed, or is for so

@@ -27,6 +27,7 @@ from celery_reliable.message import task_id_of
 from celery_reliable.worker import claims
 from celery_reliable.worker.arrivals import Arrivals
 from celery_reliable.worker.early_claims import EarlyClaims, EarlyMoments
+from celery_reliable.worker.shifts import Shifts
 from celery_reliable.worker.unbegun import LongDeliveries, Unbegun
 from celery_reliable.worker.unprocessable import Openings
 from celery_reliable.worker.worker_step import WorkerStep, step_of
@@ -90,7 +91,7 @@ class ConsumerStep(bootsteps.StartStopStep):
         command_by(c, "revoke", partial(_revoke, step))
         if step.shifts is not None:
             for name in ("active", "query_task"):
-                command_by(c, name, partial(_shown, step))
+                command_by(c, name, partial(_shown, step.shifts))
             step.shifts.heed_limits()
         for name in ("rate_limit", "time_limit"):
             command_by(c, name, partial(_limited, c, step))
@@ -117,7 +118,7 @@ class ConsumerStep(bootsteps.StartStopStep):
             unacked.open(step.reliable.config.namespace)
             c.timer.call_repeatedly(_RECONCILE_SECONDS, self._reconcile, (c, unacked))
             if step.unbegun is not None:
-                c.timer.call_repeatedly(step.unbegun.every_seconds, self._look, (c, step, unacked))
+                c.timer.call_repeatedly(step.unbegun.every_seconds, step.unbegun.look, (c, unacked))
         if not step.reliable.is_redis_broker:
             # By the main loop, whose channel it is; the timer may be a thread.
             long = LongDeliveries(c)
@@ -158,10 +159,6 @@ class ConsumerStep(bootsteps.StartStopStep):
         if over_ms and step.passes is not None:
             # What was struck need not wait for the time of the next pass.
             step.passes.hurry(over_ms)
-
-    def _look(self, c: Any, step: WorkerStep, unacked: WorkerUnacked) -> None:
-        if c.task_consumer is not None and step.unbegun is not None:
-            step.unbegun.look(c, unacked)
 
     def _reconcile(self, c: Any, unacked: WorkerUnacked) -> None:
         step = step_of(c.controller)
@@ -223,13 +220,14 @@ def _hooks(c: Any, step: WorkerStep) -> WorkerHooks:
             c.controller, step.process, seconds, is_blocking=step.pool_name == "solo"
         )
         hooks = replace(hooks, room=step.unbegun.room)
-    if step.shifts is not None:
+    early, shifts = step.claims.early, step.shifts
+    if early is not None and shifts is not None:
         hooks = replace(
             hooks,
-            room=partial(_room, c.pool, step, hooks.room),
-            work_off=partial(_work_off, c, step),
-            begin_with=partial(_begin_with, step),
-            is_taken_by_pool=step.shifts.is_running,
+            room=partial(_room, c.pool, step, shifts, hooks.room),
+            work_off=partial(_work_off, c, step, shifts),
+            begin_with=partial(_begin_with, shifts, early),
+            is_taken_by_pool=shifts.is_running,
         )
     return replace(
         hooks,
@@ -272,31 +270,29 @@ def _is_supplied(pool: Any) -> bool:
     return len(state.reserved_requests) >= 2 * int(pool.num_processes)
 
 
-def _room(pool: Any, step: WorkerStep, otherwise: Callable[[], int | None]) -> int | None:
+def _room(
+    pool: Any, step: WorkerStep, shifts: Shifts, otherwise: Callable[[], int | None]
+) -> int | None:
     """Where processes take their own messages, nothing waits in the main process."""
-    if step.shifts is not None and step.shifts.may_begin():
+    if shifts.may_begin():
         return _idle_slots(pool, step)
     return otherwise()
 
 
-def _work_off(c: Any, step: WorkerStep, channel: Any, n_waiting: int) -> None:
-    assert step.shifts is not None
-    step.shifts.work_off(channel, n_waiting, _idle_slots(c.pool, step))
+def _work_off(c: Any, step: WorkerStep, shifts: Shifts, channel: Any, n_waiting: int) -> None:
+    shifts.work_off(channel, n_waiting, _idle_slots(c.pool, step))
     write_now(c.pool, c.hub)
 
 
-def _begin_with(step: WorkerStep, channel: Any, key: str, queue: str, message: bytes) -> bool:
-    assert step.shifts is not None
-    assert step.claims.early is not None
-    if not step.claims.early.has_idle_child():
-        return False
-    return step.shifts.begin_with(channel, key, queue, message)
+def _begin_with(
+    shifts: Shifts, early: EarlyClaims, channel: Any, key: str, queue: str, message: bytes
+) -> bool:
+    return early.has_idle_child() and shifts.begin_with(channel, key, queue, message)
 
 
-def _shown(step: WorkerStep, command: Any, state_: Any, *args: Any, **kwargs: Any) -> Any:
+def _shown(shifts: Shifts, command: Any, state_: Any, *args: Any, **kwargs: Any) -> Any:
     """Celery's remote command, which sees also what the pool's processes took by themselves."""
-    if step.shifts is not None:
-        step.shifts.show()
+    shifts.show()
     return command(state_, *args, **kwargs)
 
 

@@ -21,6 +21,7 @@ from celery_reliable.leases import too_long_seconds
 from celery_reliable.log import logger
 from celery_reliable.native_threads import NativeThread
 from celery_reliable.recovery import BrokerView
+from celery_reliable.worker.shifts import Shifts
 from celery_reliable_probe import SUFFIX, identity_of, is_there, name_of
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "Health",
     "Signs",
     "Unserved",
+    "Worker",
 ]
 
 _EVERY_SECONDS = 1.0
@@ -131,12 +133,6 @@ def _clear(directory: str) -> None:
 _MOST_QUEUES = 100
 
 
-class _Unseen(Protocol):
-    @property
-    def n_unseen(self) -> int:
-        """How many run of which Celery's state has no request."""
-
-
 class Doing:
     """What the main loop saw last; any thread may ask."""
 
@@ -145,7 +141,7 @@ class Doing:
         self._begun = -1
         self._moved_at = time.monotonic()
         #: What processes of the pool run by themselves, of which Celery does not know.
-        self.shifts: _Unseen | None = None
+        self.shifts: Shifts | None = None
 
     def look(self, c: Any) -> None:
         """Note what Celery's consumer *c* consumes, and whether tasks begin; by the main loop."""
@@ -271,6 +267,7 @@ class Worker(Protocol):
     process: WorkerProcess
     seen: Doing
     is_connecting: bool
+    #: Whether its shutdown has begun.
     is_leaving: bool
 
     @property

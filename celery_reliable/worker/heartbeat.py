@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Protocol
 
@@ -16,12 +15,11 @@ from celery_reliable import clock, events
 from celery_reliable.app import Reliable
 from celery_reliable.broker import WorkerUnacked
 from celery_reliable.compat.redis import socket_of
-from celery_reliable.context import WorkerProcess
 from celery_reliable.exceptions import LedgerForbidden, LedgerRefused, LedgerUnavailable
 from celery_reliable.ledger import Ledger, answers
 from celery_reliable.log import logger
 from celery_reliable.native_threads import NativeThread, is_patched, native_lock, wait_readable
-from celery_reliable.worker.health import Health
+from celery_reliable.worker.health import Health, Worker
 from celery_reliable.worker.order_keeping import OrderKeeping
 from celery_reliable.worker.running_claims import RunningClaims
 from celery_reliable.worker.throughput import Throughput
@@ -185,34 +183,23 @@ _WARN_EVERY_SECONDS = 10.0
 _ORDERS_SECONDS = 2.0
 
 
-class Host(Protocol):
+class Host(Worker, Protocol):
     """What the threads ask of the worker they belong to."""
 
     app: Celery
-    reliable: Reliable
-    process: WorkerProcess
     claims: RunningClaims
     health: Health
     orders: OrderKeeping
-    #: Whether its shutdown has begun.
-    is_leaving: bool
 
     @property
     def unacked(self) -> WorkerUnacked | None:
         """The worker's unacked hash, once it consumes."""
-
-    @property
-    def is_stalled(self) -> bool:
-        """Whether the main loop has not turned for STALL_SECONDS."""
 
     def facts(self) -> dict[str, Any]:
         """What others may want to know of the worker."""
 
     def doing(self) -> str:
         """What the worker does just now, as JSON; empty when nothing is known."""
-
-    def counted(self) -> Mapping[str, int]:
-        """What it has counted since its process started."""
 
 
 class Heartbeat(NativeThread):
@@ -230,7 +217,7 @@ class Heartbeat(NativeThread):
         self.connection = LeaseConnection(host.reliable)
         self._workers = self.connection.ledger.workers
         self._warned_at = 0.0
-        self._throughput = Throughput(host.counted)
+        self._throughput = Throughput(host.app)
         self._every_seconds = min(self._config.heartbeat_seconds, _ORDERS_SECONDS)
         #: Why the end of the connection would prove nothing; empty when it proves a death.
         self._no_witness = ""

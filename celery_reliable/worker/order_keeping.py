@@ -28,34 +28,11 @@ from celery_reliable.orders import NO_ORDERS, Order
 __all__ = [
     "LOOKING_POOLS",
     "OrderKeeping",
-    "install",
 ]
 
 #: The pools that are handed only what they begin at once, so that the look comes just before.
 #: Threads and greenlets are handed all that is fetched.
 LOOKING_POOLS = frozenset({"prefork", "solo"})
-
-
-def install(w: Any, process: WorkerProcess) -> None:
-    """Look at each request before it is handed to the worker's pool, and never after.
-
-    To be called after the pool is made, and before the consumer is.
-    """
-
-    def around(hand_over: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        def process_task(request: Any) -> None:
-            if _is_ours(request, process):
-                hand_over(request)
-                return
-            logger.info("delivery_dropped name=%s id=%s reply=taken", request.name, request.id)
-            state.task_ready(request)
-            request.acknowledged = True
-            request.message.channel.qos.forget(request.message.delivery_tag)
-            free_slot(w)
-
-        return process_task
-
-    hand_over_by(w, around)
 
 
 def _is_ours(request: Any, process: WorkerProcess) -> bool:
@@ -90,8 +67,9 @@ class OrderKeeping:
         self._before = NO_ORDERS
 
     def install(self) -> None:
-        """Look at each request before it is handed to the pool.  After the pool is made, and before
-        the consumer is.
+        """Look at each request before it is handed to the pool, and never after.
+
+        To be called after the pool is made, and before the consumer is.
         """
 
         def around(hand_over: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -103,11 +81,22 @@ class OrderKeeping:
                     free_slot(self._worker)
                 else:
                     note(request.message, "handed", True)
-                    hand_over(request)
+                    if _is_ours(request, self._process):
+                        hand_over(request)
+                    else:
+                        self._drop(request)
 
             return process_task
 
         hand_over_by(self._worker, around)
+
+    def _drop(self, request: Any) -> None:
+        """Forget a request whose message was taken from this worker."""
+        logger.info("delivery_dropped name=%s id=%s reply=taken", request.name, request.id)
+        state.task_ready(request)
+        request.acknowledged = True
+        request.message.channel.qos.forget(request.message.delivery_tag)
+        free_slot(self._worker)
 
     def run_in(self, pool_name: str) -> None:
         """Note what kind of pool the worker has."""

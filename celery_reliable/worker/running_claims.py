@@ -54,7 +54,7 @@ class RunningClaims:
         early = self.early
         if is_ending(claim.token) or (early is not None and early.is_under_way(claim.token)):
             return True
-        if self.shifts is not None and self.shifts.running.holds(claim.token):
+        if self.shifts is not None and self.shifts.running.holding(claim.token) is not None:
             return True
         # Celery keeps `requests` by id: a copy of the message takes the place of what runs.
         for request in [*state.requests.values(), *running_requests()]:
@@ -75,14 +75,9 @@ class RunningClaims:
 
         Only prefork can stop a task.  In other pools it runs to its end, and its successor waits.
         """
-        if self.shifts is not None and self.shifts.running.holds(claim.token):
-            self.shifts.running.stop(claim.token)
-            logger.warning(
-                "taken_claim_stopped id=%s attempt=%s pid=%s",
-                claim.task_id,
-                claim.attempt,
-                self.shifts.running.pid_of(claim.token),
-            )
+        shift = self.shifts.running.holding(claim.token) if self.shifts is not None else None
+        if shift is not None:
+            _kill(shift.pid, claim)
             return not self.runs(claim)
         for request in running_requests():
             if getattr(request, "reliable_token", None) != claim.token:
@@ -91,15 +86,8 @@ class RunningClaims:
                 break
             request.reliable_is_taken = True
             pid = request.worker_pid
-            if pid and pid != os.getpid() and self._is_prefork:
-                logger.warning(
-                    "taken_claim_stopped id=%s attempt=%s pid=%s", claim.task_id, claim.attempt, pid
-                )
-                try:
-                    os.kill(pid, signal.SIGKILL)
-                except ProcessLookupError:
-                    # It had ended.
-                    pass
+            if pid != os.getpid() and self._is_prefork:
+                _kill(pid, claim)
         return not self.runs(claim)
 
     def release(self) -> None:
@@ -125,6 +113,17 @@ class RunningClaims:
             )
             if isinstance(released, answers.Released):
                 logger.info("attempt_released id=%s attempt=%s", claim.task_id, claim.attempt)
+
+
+def _kill(pid: int | None, claim: Claim) -> None:
+    """Kill the process that runs a claim which was taken from this worker, if one has begun."""
+    if pid:
+        logger.warning(
+            "taken_claim_stopped id=%s attempt=%s pid=%s", claim.task_id, claim.attempt, pid
+        )
+        # It may have ended.
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 #: Threads and greenlets, of which a stop waits for what runs.

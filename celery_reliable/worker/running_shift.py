@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import secrets
-import signal
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +21,7 @@ from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
 from celery_reliable.log import logger
 from celery_reliable.message import payload_of
 from celery_reliable.options import is_reliable
-from celery_reliable.pool import N_SLOTS, Left, clear_slot, how_far
+from celery_reliable.pool import N_SLOTS, Left, slots
 from celery_reliable.worker.claims import PATIENCE_SECONDS
 
 __all__ = [
@@ -51,8 +48,8 @@ class RunningShift:
     def holds(self, tag: str) -> bool:
         """Whether it is not done with this message, or claim."""
         number = tag.rpartition(".")[2]
-        earliest, latest = how_far(self.slot)
-        return number.isdecimal() and earliest <= int(number) <= latest
+        slot = slots[self.slot]
+        return number.isdecimal() and slot.first <= int(number) <= slot.last
 
     def has(self, tag: str) -> bool:
         """Whether it has taken the message with this tag."""
@@ -65,7 +62,7 @@ class RunningShift:
     @property
     def unfiled(self) -> tuple[str, Delivery] | None:
         """The message that it was given, and has not been seen to file."""
-        return self.given if how_far(self.slot)[0] == 0 else None
+        return self.given if slots[self.slot].first == 0 else None
 
 
 class RunningShifts:
@@ -91,15 +88,10 @@ class RunningShifts:
     def add(self) -> RunningShift:
         """Return a new one."""
         slot = self._slots.popleft()
-        clear_slot(slot)
+        slots[slot].clear()
         running = RunningShift(secrets.token_hex(8), slot)
         self._running[running.token] = running
         return running
-
-    def accepted(self, token: str, pid: int) -> None:
-        """Note which process has it."""
-        if token in self._running:
-            self._running[token].pid = pid
 
     def of_token(self, token: str) -> RunningShift | None:
         """Return the one with this token; None if it has ended."""
@@ -112,25 +104,10 @@ class RunningShifts:
             self._slots.append(running.slot)
         return running
 
-    def holds(self, tag: str) -> bool:
-        """Whether a message or a claim is that of a shift which has not ended."""
-        running = self._of(tag)
-        return running is not None and running.holds(tag)
-
-    def _of(self, tag: str) -> RunningShift | None:
-        return self._running.get(tag.rpartition(".")[0])
-
-    def stop(self, token: str) -> None:
-        """Kill the process that runs a claim which was taken from this worker."""
-        running = self._of(token)
-        if running is not None and running.pid is not None and running.holds(token):
-            with suppress(ProcessLookupError):
-                os.kill(running.pid, signal.SIGKILL)
-
-    def pid_of(self, token: str) -> int:
-        """Return the process that runs a claim; 0 if nobody knows."""
-        running = self._of(token)
-        return (running.pid or 0) if running is not None else 0
+    def holding(self, tag: str) -> RunningShift | None:
+        """Return the one that is not done with a message, or a claim; None if there is none."""
+        running = self._running.get(tag.rpartition(".")[0])
+        return running if running is not None and running.holds(tag) else None
 
 
 class ShiftRequests:
@@ -161,15 +138,13 @@ class ShiftRequests:
                 self.hide(tag)
         for running in shifts:
             for left in self.filed(running):
-                if left.tag not in self._shown:
-                    self._show_one(left, running)
-
-    def _show_one(self, left: Left, running: RunningShift) -> None:
-        try:
-            self._keep(left.tag, self.request(left, running))
-        except Exception as exc:
-            # The others are shown all the same.
-            logger.warning("shifts_not_seen error=%s", exc)
+                if left.tag in self._shown:
+                    continue
+                try:
+                    self._keep(left.tag, self.request(left, running))
+                except Exception as exc:
+                    # The others are shown all the same.
+                    logger.warning("shifts_not_seen error=%s", exc)
 
     def show_begun(self, left: Left, running: RunningShift) -> Any:
         """Let Celery's state have a request of a task that a process begins, and return it; None
@@ -211,16 +186,14 @@ class ShiftRequests:
         for tag in [tag for tag in self._shown if running.has(tag)]:
             self.hide(tag)
 
-    def hide_if_shown(self, tag: str) -> None:
-        """Forget the request of a message, whose task has ended, if there is one."""
-        if tag in self._shown:
-            self.hide(tag)
-
     def hide(self, tag: str) -> None:
-        """Forget a request that was shown, as its task has ended without the main process."""
-        request = self._shown.pop(tag)
-        state.task_ready(request)
-        request.message.channel.qos.forget(tag)
+        """Forget the request of a message, if one is shown: its task has ended without the main
+        process.
+        """
+        request = self._shown.pop(tag, None)
+        if request is not None:
+            state.task_ready(request)
+            request.message.channel.qos.forget(tag)
 
     def filed(self, running: RunningShift) -> Iterator[Left]:
         """Yield the messages that a shift has taken, and that are still in the unacked hash."""

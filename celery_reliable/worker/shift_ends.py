@@ -21,7 +21,7 @@ from celery_reliable.compat.processes import hear_processes, limit_job
 from celery_reliable.compat.request import lost_worker, over_limit
 from celery_reliable.context import WorkerProcess
 from celery_reliable.log import logger
-from celery_reliable.pool import Left, Limited, Told, how_far, limited, means
+from celery_reliable.pool import Left, Limited, Told, slots
 from celery_reliable.worker.claims import end_child, ending
 from celery_reliable.worker.running_shift import RunningShift, RunningShifts, ShiftRequests
 
@@ -59,7 +59,7 @@ class ShiftHearing:
 
     def _heard(self, told: Told) -> None:
         c, running = self._worker.consumer, self._running.of_token(told.shift)
-        self._requests.hide_if_shown(told.ended)
+        self._requests.hide(told.ended)
         if told.begun is not None and running is not None:
             request = self._requests.show_begun(told.begun, running)
             if request is not None:
@@ -93,7 +93,7 @@ class ShiftLimits:
     def look(self) -> None:
         """Stop what has run for too long, and see to what soon will have."""
         for running in self._shifts:
-            task = limited(running.slot)
+            task = slots[running.slot].limited
             if task is None or running.pid is None:
                 continue
             for limit, act in ((task.soft, self._tell), (task.hard, self._stop)):
@@ -106,12 +106,12 @@ class ShiftLimits:
     def leave(self) -> None:
         """Let the pool keep the limits, as it does while it is stopped."""
         for running in self._shifts:
-            task = limited(running.slot)
+            task = slots[running.slot].limited
             if task is not None and running.job is not None:
                 limit_job(running.job, task.soft or None, task.hard or None, task.since)
 
     def _runs(self, running: RunningShift, task: Limited) -> bool:
-        return running in self._shifts and limited(running.slot) == task
+        return running in self._shifts and slots[running.slot].limited == task
 
     def _tell(self, running: RunningShift, task: Limited) -> None:
         """The soft limit is up."""
@@ -122,7 +122,7 @@ class ShiftLimits:
         request = self._requests.shown(running.tag_of(task.number))
         if request is not None:
             request.on_timeout(True, task.soft)
-        means(running.slot, task.since)
+        slots[running.slot].meant = task.since
         if running.pid is not None and self._runs(running, task):
             with suppress(ProcessLookupError):
                 os.kill(running.pid, signal.SIGUSR1)
@@ -132,11 +132,11 @@ class ShiftLimits:
         # While the pool is stopped this is a thread, beside which the main loop hears of the death.
         if not self._runs(running, task) or self._shifts.remove(running.token) is None:
             return
-        slot, number = running.slot, task.number
+        slot, number = slots[running.slot], task.number
         with ending(running.tag_of(number)):
             end_child(running.pid)
             # It may have ended just before, and its process run another by then.
-            is_it = limited(slot) == task and how_far(slot) == (number, number)
+            is_it = slot.limited == task and slot.first == slot.last == number
             too_late = RuntimeError("its time limit was another task's")
             self._lose(running, over_limit(task.hard) if is_it else lost_worker(too_late))
 

@@ -26,8 +26,8 @@ from celery_reliable.pool import (
     Shift,
     TaskPool,
     call_off_shifts,
-    how_far,
     shifts_called_off,
+    slots,
     work,
 )
 from celery_reliable.worker import throughput
@@ -70,15 +70,6 @@ class ShiftRules:
     def forget(self) -> None:
         """Look at time limits anew: a remote command has changed one, or Celery began anew."""
         self._limits = None
-
-    def allow_any(self) -> bool:
-        """Whether processes may take their own messages now."""
-        w = self._worker
-        return not (
-            not w.app.use_fast_trace_task
-            or len(state.revoked) > _MOST_REVOKED
-            or waiting_for_slots(w)
-        )
 
     def cold(self) -> list[str] | None:
         """Return the names of the reliable tasks that go by the main process; None if all do."""
@@ -164,7 +155,7 @@ class ShiftScaling:
         if channel is not None and w.pool.num_processes <= busy:
             self._n_waiting = channel.count_waiting()
         # One shift may run a task for long, and another hundreds.
-        numbers = {one.token: how_far(one.slot)[1] for one in self._running}
+        numbers = {one.token: slots[one.slot].last for one in self._running}
         has_begun = self._has_begun or any(
             number != self._numbers.get(token) for token, number in numbers.items()
         )
@@ -220,7 +211,7 @@ class Shifts:
 
     def is_running(self, tag: str) -> bool:
         """Whether the process that has taken a message goes on with it as the worker leaves."""
-        return self.running.holds(tag) and not state.should_terminate
+        return self.running.holding(tag) is not None and not state.should_terminate
 
     def has_given_up(self, token: str) -> bool:
         """Whether nobody has begun by a claim, as its process did not hear of it."""
@@ -234,9 +225,15 @@ class Shifts:
 
     def may_begin(self) -> bool:
         """Whether processes may take their own messages now."""
-        is_early = time.monotonic() < self._not_before
-        return not (self._ends.is_leaving or is_early or self.running.is_full) and (
-            self._rules.allow_any() and self._scaling.is_possible
+        w = self._worker
+        return not (
+            self._ends.is_leaving
+            or time.monotonic() < self._not_before
+            or self.running.is_full
+            or not w.app.use_fast_trace_task
+            or len(state.revoked) > _MOST_REVOKED
+            or waiting_for_slots(w)
+            or not self._scaling.is_possible
         )
 
     def work_off(self, channel: Any, n_waiting: int, n_idle: int) -> None:
@@ -289,16 +286,13 @@ class Shifts:
         running.job = self._worker.pool.apply_async(
             work,
             (shift,),
-            accept_callback=partial(self._accepted, shift.token),
+            accept_callback=partial(_accepted, running),
             callback=partial(self._ended, shift.token),
             error_callback=partial(self._lost, shift.token),
         )
         if running.job is not None:
             limit_job(running.job)
             keep_job(running.job, partial(self._dropped, shift.token))
-
-    def _accepted(self, token: str, pid: int, accepted_at: float) -> None:
-        self.running.accepted(token, pid)
 
     # -- ending
 
@@ -375,3 +369,7 @@ class Shifts:
         running = self.running.remove(token)
         if running is not None:
             self._ends.end_lost(running, exc_info)
+
+
+def _accepted(running: RunningShift, pid: int, accepted_at: float) -> None:
+    running.pid = pid

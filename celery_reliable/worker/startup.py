@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, TypeVar
 
 from celery import Celery
 from celery.utils.nodenames import worker_direct
+from kombu.utils.functional import retry_over_time
 
 from celery_reliable.app import Reliable, scheme_of
 from celery_reliable.broker import UNACKED_PREFIX, transport_for
@@ -32,10 +32,6 @@ __all__ = [
 ]
 
 T = TypeVar("T")
-
-#: As Celery does while it waits for its broker.
-_FIRST_PAUSE_SECONDS = 2.0
-_LONGEST_PAUSE_SECONDS = 30.0
 
 
 def check_start(w: Any, reliable: Reliable) -> None:
@@ -66,7 +62,7 @@ def _of_ledger(reliable: Reliable) -> list[Finding]:
 def _when_there(app: Celery, look: Callable[[], T]) -> T:
     """Return what *look* returns as soon as the ledger answers.
 
-    It is asked as often as Celery would try to connect to its broker: the settings
+    It is asked when, and as often as, Celery would try to connect to its broker: the settings
     `broker_connection_retry_on_startup` and `broker_connection_max_retries` say so.  Raises
     LedgerUnavailable after that, and at once whatever else *look* raises.
     """
@@ -74,20 +70,23 @@ def _when_there(app: Celery, look: Callable[[], T]) -> T:
     is_patient = conf.broker_connection_retry_on_startup
     if is_patient is None:
         is_patient = conf.broker_connection_retry
-    most, done = conf.broker_connection_max_retries or 0, 0
-    pause = _FIRST_PAUSE_SECONDS
-    while True:
-        try:
-            return look()
-        except LedgerUnavailable as exc:
-            done += 1
-            if not is_patient or (most and done > most):
-                raise
-            logger.error(
-                "ledger_awaited seconds=%s retry=%s of=%s error=%s", pause, done, most or "all", exc
-            )
-        time.sleep(pause)
-        pause = min(pause + _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
+    most = conf.broker_connection_max_retries or None
+
+    def log(exc: Exception, pauses: Iterator[float], n_before: int) -> float:
+        pause = next(pauses)
+        logger.error(
+            "ledger_awaited seconds=%s retry=%s of=%s error=%s",
+            pause,
+            n_before + 1,
+            most or "all",
+            exc,
+        )
+        return pause
+
+    found: T = retry_over_time(
+        look, LedgerUnavailable, errback=log, max_retries=most if is_patient else 0
+    )
+    return found
 
 
 def consume_apart(

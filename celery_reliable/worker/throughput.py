@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from celery import Celery
 from celery.worker import state
 
 from celery_reliable.options import is_reliable
 
-__all__ = ["Counts", "Throughput", "failed", "not_ended"]
+__all__ = ["Throughput", "failed", "not_ended"]
 
 _counted: Counter[str] = Counter()
 #: Pools call from threads of their own.
@@ -37,18 +37,23 @@ def not_ended(count: int = 1) -> None:
         _counted["not_ended"] += count
 
 
-class Counts:
-    """What this process has counted of the reliable tasks of one app, since it was started."""
+class Throughput:
+    """What this process has counted of one app's reliable tasks, and what of that the ledger has
+    been told.  For the thread of the heartbeat.
+    """
 
     def __init__(self, app: Celery) -> None:
         # Not `app.tasks` with each count: Celery takes a lock there, and this is asked by a thread
         # that no fork waits for.  A child would find the lock taken, and hang as it starts.
         self._tasks = app.tasks
         self._last: dict[str, int] = {}
+        #: When the worker registered under its name; and as the ledger has answered last.
+        self._base: Mapping[str, int] | None = None
+        self._heard: dict[str, int] = {}
 
-    def totals(self) -> Mapping[str, int]:
-        """Return how many attempts were processed, and how many of them failed.  Never less than
-        before; for one thread.
+    def _totals(self) -> Mapping[str, int]:
+        """Return how many attempts were processed since this process was started, and how many of
+        them failed.  Never less than before.
         """
         begun = sum(
             count
@@ -66,16 +71,6 @@ class Counts:
         # What is counted in more than one step may be between two of them.
         self._last = {name: max(total, self._last.get(name, 0)) for name, total in found.items()}
         return self._last
-
-
-class Throughput:
-    """Which counts the ledger has been told of.  For the thread of the heartbeat."""
-
-    def __init__(self, totals: Callable[[], Mapping[str, int]]) -> None:
-        self._totals = totals
-        #: When the worker registered under its name; and as the ledger has answered last.
-        self._base: Mapping[str, int] | None = None
-        self._heard: dict[str, int] = {}
 
     def begin(self) -> None:
         """The worker has registered: what was told before was told under another name."""

@@ -83,6 +83,9 @@ class Unbegun:
 
     def look(self, c: Any, unacked: WorkerUnacked) -> None:
         """Give back what has waited for too long at consumer *c*, and all that came after it."""
+        if c.task_consumer is None:
+            # It connects.
+            return
         now = time.monotonic()
         self._begun.append((now, _begun()))
         while now - self._begun[1][0] >= self._seconds:

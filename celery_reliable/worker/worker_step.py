@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import os
 import time
-from collections.abc import Mapping
 from typing import Any
 
 from celery import bootsteps
@@ -30,10 +29,9 @@ from celery_reliable.ledger import FORMAT
 from celery_reliable.log import logger
 from celery_reliable.pool import kind_of
 from celery_reliable.version import __version__
-from celery_reliable.worker import order_keeping
 from celery_reliable.worker.health import Doing, Health
 from celery_reliable.worker.heartbeat import Heartbeat
-from celery_reliable.worker.order_keeping import OrderKeeping
+from celery_reliable.worker.order_keeping import LOOKING_POOLS, OrderKeeping
 from celery_reliable.worker.passes import Passes
 from celery_reliable.worker.running_claims import PoolStop, RunningClaims
 from celery_reliable.worker.shifts import Shifts, shifts_of
@@ -43,7 +41,6 @@ from celery_reliable.worker.startup import (
     consume_own_queue,
     finish_when_embedded,
 )
-from celery_reliable.worker.throughput import Counts
 from celery_reliable.worker.unbegun import Unbegun
 from celery_reliable.worker.unprocessable import Openings, Unprocessable
 
@@ -72,7 +69,6 @@ class WorkerStep(bootsteps.StartStopStep):
         #: When the main loop turned last, by the monotonic clock.
         self.turned_at = time.monotonic()
         self.seen = Doing()
-        self.counts = Counts(w.app)
         self.is_connecting, self.is_leaving = True, False
         try:
             if self.reliable.is_unprotected:
@@ -113,7 +109,6 @@ class WorkerStep(bootsteps.StartStopStep):
 
     def create(self, w: Any) -> None:
         """Look at plain tasks before they reach the pool, which is made by now."""
-        order_keeping.install(w, self.process)
         self.orders.install()
 
     def start(self, w: Any) -> None:
@@ -121,7 +116,8 @@ class WorkerStep(bootsteps.StartStopStep):
         self.pool_name = kind_of(w.pool)
         self.claims.run_in(w.pool, self.pool_name)
         self.orders.run_in(self.pool_name)
-        _keep_what_runs(w.pool)
+        flush_before_reassigning(w.pool)
+        keep_handed_jobs(w.pool)
         self.shifts = shifts_of(w, self.reliable, self.process, self.unacked_name)
         self.claims.shifts = self.seen.shifts = self.shifts
         if not self.reliable.is_redis_broker:
@@ -243,7 +239,7 @@ class WorkerStep(bootsteps.StartStopStep):
             "pool": self.pool_name,
             "unacked": self.unacked_name,
             "direct": self._direct_queue,
-            "looks_again": self.pool_name in order_keeping.LOOKING_POOLS,
+            "looks_again": self.pool_name in LOOKING_POOLS,
             **self._setup,
         }
 
@@ -253,19 +249,9 @@ class WorkerStep(bootsteps.StartStopStep):
             self.turned_at, is_leaving=self.is_leaving, orders=self.process.orders.version
         )
 
-    def counted(self) -> Mapping[str, int]:
-        """What it has counted since its process started."""
-        return self.counts.totals()
-
 
 def _end_arrivals(w: Any, step: WorkerStep) -> None:
     """Let nothing come any more that nobody would read until the worker's tasks have ended."""
     consumer = getattr(getattr(w, "consumer", None), "task_consumer", None)
     if step.unacked_name and consumer is not None:
         consumer.channel.end_arrivals()
-
-
-def _keep_what_runs(pool: Any) -> None:
-    """Let a pool of processes forget nothing that a process has begun, or is about to begin."""
-    flush_before_reassigning(pool)
-    keep_handed_jobs(pool)

@@ -11,12 +11,20 @@ from typing import Any
 import pytest
 
 from celery_reliable.broker import Queues
-from celery_reliable.pool import Limited, Shift, limited, means
+from celery_reliable.pool import Limited, Shift, slots
 from celery_reliable.pool.child import limits_heard, run_limited
 
-SLOT = 7
+NUMBER = 7
+SLOT = slots[NUMBER]
 SHIFT = Shift(
-    "token", SLOT, Queues("", "", "", (), ()), False, 0, 1.0, frozenset(), limits={"it": (1.0, 2.0)}
+    "token",
+    NUMBER,
+    Queues("", "", "", (), ()),
+    False,
+    0,
+    1.0,
+    frozenset(),
+    limits={"it": (1.0, 2.0)},
 )
 
 
@@ -38,10 +46,10 @@ def told_of(which: float) -> bool:
     """Whether a task is interrupted when a signal is for that which began then."""
 
     def body() -> bool:
-        task = limited(SLOT)
+        task = SLOT.limited
         assert isinstance(task, Limited)
         assert task[1:] == (3, 1.0, 2.0)
-        means(SLOT, which and task.since + which - 1)
+        SLOT.meant = which and task.since + which - 1
         os.kill(os.getpid(), signal.SIGUSR1)
         time.sleep(0)
         return False
@@ -64,5 +72,5 @@ def test_it_does_not_interrupt_the_next_one() -> None:
 
 
 def test_a_task_that_has_ended_is_not_there_any_more() -> None:
-    assert run_limited(SLOT, 3, (1.0, 2.0), lambda: limited(SLOT)) is not None
-    assert limited(SLOT) is None
+    assert run_limited(SLOT, 3, (1.0, 2.0), lambda: SLOT.limited) is not None
+    assert SLOT.limited is None

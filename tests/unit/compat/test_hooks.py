@@ -31,7 +31,7 @@ from celery_reliable.compat.relied import (
 )
 
 #: What belongs to another function of its module, and types.
-_BESIDE = {"SUCCESS_BEGINS", "Traced", "Tracer", "kept_connection", "noted"}
+_BESIDE = {"ProcessLife", "SUCCESS_BEGINS", "Traced", "Tracer", "kept_connection", "noted"}
 
 EACH = [
     pytest.param(hook, one, id=f"{hook.name.removeprefix('celery_reliable.compat.')}-{n}")
