@@ -30,7 +30,7 @@ def test_a_letter_is_found_read_and_replayed(visitor: Visitor, night: Night) -> 
     assert "failed" in visitor.find("#desk-history").text
     night.mend()
     visitor.follow(visitor.find("#desk-replay"))
-    assert "1 dead letter?" in visitor.main
+    assert "1 dead letter" in visitor.main
     visitor.follow(visitor.find("#desk-yes"))
     visitor.wait_for_text("1 dead letter replayed")
     wait_for(lambda: night.charged() == {7}, RUN_SECONDS, "the order to be charged")
@@ -46,7 +46,7 @@ def test_some_are_discarded_and_no_means_no(visitor: Visitor, night: Night) -> N
         for task_id in (first, third):
             visitor.press(visitor.find(f"input[value='{task_id}']"))
         visitor.follow(visitor.find("#desk-discard"))
-        assert "2 dead letters for good?" in visitor.main
+        assert "2 dead letters" in visitor.main
         visitor.follow(visitor.find(answer))
         wait_for(lambda: visitor.path == LIST, RUN_SECONDS, "the list")
         assert {one.task_id for one in night.desk.letters.list()} == left
@@ -62,7 +62,7 @@ def test_all_of_it_can_be_done_by_keyboard(visitor: Visitor, night: Night) -> No
     visitor.type(SPACE)
     visitor.tab_to("Replay")
     visitor.enter()
-    visitor.wait_for_text("1 dead letter?")
+    visitor.wait_for_text("1 dead letter")
     visitor.tab_to("Yes")
     visitor.enter()
 

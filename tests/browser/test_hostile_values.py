@@ -55,16 +55,18 @@ def test_what_is_asked_for_comes_back_as_text(visitor: Visitor) -> None:
     visitor.log_in("root")
     here = f"{DESK}deadletter/"
     asked = urlencode({"text": MARKUP, "task": MARKUP, "worker": MARKUP})
-    words = urlencode({"text": MARKUP, "reason": MARKUP, "state": MARKUP, "older_than": MARKUP})
+    words = urlencode(
+        {"text": MARKUP, "reason": MARKUP, "state": MARKUP, "older_than_seconds": MARKUP}
+    )
 
     for path, status in (
         (f"?{asked}", 200),
         (f"groups/?{asked}", 200),
         (f"tasks/?{asked}", 200),
-        (f"run/?act=discard&before=1&{asked}", 200),
+        (f"act/discard_dead_letters/?done=1&{asked}", 200),
         (f"?{words}", 400),
         (f"tasks/?{words}", 400),
-        (f"run/?act=discard&before=1&to_queue={quote(MARKUP)}&{words}", 400),
+        (f"act/replay_dead_letters/?to_queue={quote(MARKUP)}&{words}", 400),
         (f"?cursor={quote(MARKUP)}", 400),
         (f"?group={quote(MARKUP)}", 404),
         (f"tasks/task/{quote(MARKUP, safe='')}/", 404),

@@ -16,11 +16,11 @@ MOST_CLICKS = 5
 
 
 def over(visitor: Visitor) -> bool:
-    return visitor.find("#desk-run").get_attribute("data-over") == "yes"
+    return visitor.attributes("#desk-run", "data-over") == ["yes"]
 
 
 def done(visitor: Visitor) -> int:
-    return int(visitor.find("#run-done").text)
+    return int(visitor.read("#run-done"))
 
 
 def test_from_the_desk_to_the_replay_of_a_group_in_five_clicks(
@@ -57,7 +57,7 @@ def test_a_long_replay_is_watched_paused_and_gone_on_with(visitor: Visitor, nigh
     visitor.log_in("replayer")
     visitor.open(LIST)
     visitor.follow(visitor.find("#desk-replay-all"))
-    rate = visitor.find("#filter-rate")
+    rate = visitor.find("#act-rate")
     rate.clear()
     rate.send_keys(str(RATE))
     visitor.follow(visitor.find("#desk-yes"))
@@ -90,7 +90,7 @@ def test_all_that_fit_a_filter_are_discarded(visitor: Visitor, night: Night) -> 
     visitor.follow(visitor.find("#filter-apply"))
 
     visitor.follow(visitor.find("#desk-discard-all"))
-    assert "3 dead letters for good?" in visitor.main
+    assert "3 dead letters" in visitor.main
     assert "billing.re*" in visitor.find("#desk-said").text
     visitor.follow(visitor.find("#desk-yes"))
 
@@ -108,13 +108,13 @@ def test_a_letter_is_replayed_with_other_arguments(visitor: Visitor, night: Nigh
     assert "[5, " in visitor.find("#desk-letter").text
 
     visitor.follow(visitor.find("#desk-edit-link"))
-    field = visitor.find("#edit-args")
+    field = visitor.find("#act-args")
     assert json.loads(field.get_property("value")) == [5, "12,50"]
     field.clear()
     field.send_keys('[5, "12.50"')
     visitor.follow(visitor.find("#desk-yes"))
     assert "a JSON list" in visitor.find("#desk-problem").text
-    visitor.find("#edit-args").send_keys("]")
+    visitor.find("#act-args").send_keys("]")
     visitor.follow(visitor.find("#desk-yes"))
 
     visitor.wait_for_text("Published as ")

@@ -21,17 +21,16 @@ ACTS = ("replay", "discard", "edit", "revoke", "sweep")
 
 def forged(task_id: str, act: str) -> list[tuple[str, dict[str, str]]]:
     """What no page sends for who may not: addresses with their forms, by every door to an act."""
+    yes = {"confirmed": "Yes"}
     if act == "edit":
-        return [(f"{LIST}{task_id}/edit/", {"args": "[1]", "kwargs": "{}"})]
+        edited = {"id": task_id, "args": "[1]", "kwargs": "{}"}
+        return [(f"{ACT}replay_dead_letter_edited/", {**edited, **yes})]
     if act == "revoke":
-        return [(f"{LIST}tasks/revoke/", {"quoted_id": task_id, "confirmed": "Yes"})]
+        return [(f"{ACT}revoke_tasks/", {"ids": task_id, **yes})]
     if act == "sweep":
-        return [(f"{LIST}desk/sweep/", {})]
-    return [
-        (ACT, {"task_id": task_id, "action": act, "confirmed": "Yes"}),
-        (ACT, {"all": act}),
-        (f"{LIST}run/", {"act": act, "before": "9999999999999", "go": "1"}),
-    ]
+        return [(f"{ACT}sweep/", yes)]
+    many = f"{ACT}{act}_dead_letters/"
+    return [(many, {"ids": task_id, **yes}), (many, {"all": "on"}), (many, {"all": "on", **yes})]
 
 
 def send(visitor: Visitor, task_id: str, *acts: str, with_token: bool = True) -> set[int]:
@@ -89,14 +88,14 @@ def test_who_may_operate_ends_what_lives_and_no_letter(visitor: Visitor, night: 
     visitor.follow(visitor.find("#desk-tab-tasks"))
     visitor.press(visitor.find(f"input[value='{parked}']"))
     visitor.follow(visitor.find("#desk-revoke"))
-    assert "Revoke 1 task?" in visitor.main
+    assert "Revoke 1 task for good?" in visitor.main
     assert night.desk.tasks.get(parked).state == "parked"
     visitor.follow(visitor.find("#desk-yes"))
     visitor.wait_for_text("1 task revoked.")
     assert night.desk.tasks.get(parked).outcome == "REVOKED"
     visitor.follow(visitor.find("#desk-tab-overview"))
     visitor.follow(visitor.find("#desk-sweep"))
-    visitor.wait_for_text("pass")
+    visitor.wait_for_text("Sweep: ")
     assert night.desk.letters.count() == 1
     visitor.refused()
 

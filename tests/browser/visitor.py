@@ -153,6 +153,11 @@ class Visitor:
         """What can be read below the breadcrumbs."""
         return str(self._still(lambda: self.find("#content").text))
 
+    def read(self, css: str) -> str:
+        """The text of what fits, also while the page goes on to the next one."""
+        wait_for(lambda: bool(self.all(css)), LOOK_SECONDS, css)
+        return str(self._still(lambda: self.find(css).text))
+
     def all(self, css: str) -> list[WebElement]:
         """What fits, if anything."""
         return list(self.driver.find_elements("css selector", css))

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from typing import Any
 
-__all__ = ["ACT", "DESK", "LIST", "listed", "page"]
+__all__ = ["ACT", "DESK", "DISCARD", "EDIT", "LIST", "REPLAY", "listed", "page"]
 
 LIST = "/admin/celery_reliable/deadletter/"
 ACT = f"{LIST}act/"
+REPLAY, DISCARD = f"{ACT}replay_dead_letters/", f"{ACT}discard_dead_letters/"
+EDIT = f"{ACT}replay_dead_letter_edited/"
 DESK = "/admin/celery_reliable/desk/"
 
 

@@ -14,25 +14,24 @@ from celery import Celery
 from celery_reliable import ReliableTask
 from celery_reliable.operations import Desk
 from celery_reliable.operations.dead_letters import DeadLetters
-from tests.contrib.shown import ACT, LIST, page
+from tests.contrib.shown import ACT, DISCARD, EDIT, LIST, REPLAY, page
 
-RUN = f"{LIST}run/"
 #: Imported when Django is set up.
-RUNS = "celery_reliable.contrib.django.desk.letter_acts"
+ACTING = "celery_reliable.contrib.django.desk.acting"
 _INPUT = re.compile(r'<input type="(?:hidden|number|text)" name="(\w+)"[^>]*?value="([^"]*)"')
 
 
 def fields(shown: str) -> dict[str, str]:
     """What the form of a page would post, without a browser."""
-    found = _INPUT.findall(shown)
-    given = {name: unescape(value) for name, value in found if name != "csrfmiddlewaretoken"}
-    # As the button without a script.
-    return {name: value for name, value in given.items() if name != "go"}
+    form = shown.partition('class="desk"')[2].partition("<!-- END Content -->")[0]
+    given = {name: unescape(value) for name, value in _INPUT.findall(form)}
+    given.pop("csrfmiddlewaretoken", None)
+    return {**given, "confirmed": "yes"}
 
 
 def asked(client: Any, act: str, **given: str) -> dict[str, str]:
     """What is posted by whoever says yes."""
-    return fields(page(client.post(ACT, {"all": act, **given})))
+    return fields(page(client.post(act, given or {"all": "on"})))
 
 
 def total(shown: str) -> tuple[str, str]:
@@ -42,7 +41,7 @@ def total(shown: str) -> tuple[str, str]:
 
 @pytest.fixture
 def one_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(f"{RUNS}._STEP_SECONDS", 0.0)
+    monkeypatch.setattr(f"{ACTING}._STEP_SECONDS", 0.0)
 
 
 @pytest.fixture
@@ -58,18 +57,19 @@ def test_the_question_says_how_many(log_in: Any, monkeypatch: pytest.MonkeyPatch
     group = re.findall(r'data-group="(\w+)"', page(client.get(f"{LIST}groups/")))[0]
 
     for given, count in (
-        ({}, "4"),
+        ({"all": "on"}, "4"),
         ({"task": "shop.bill"}, "3"),
         ({"group": group}, "3"),
-        ({"text": "x", "group": group}, "0"),
     ):
-        shown = page(client.post(ACT, {"all": "replay", **given}))
+        shown = page(client.post(REPLAY, given))
         assert total(shown) == (count, "yes"), given
-    monkeypatch.setattr(f"{RUNS}._MOST_COUNTED", 2)
-    shown = page(client.post(ACT, {"all": "replay", "task": "shop.*"}))
-    assert total(shown) == ("2", "no")
-    assert "Replay at least 2 dead letters?" in shown
-    assert client.post(ACT, {"all": "replay", "older_than": "x"}).status_code == 400
+    assert "Replay 0 dead letters?" in page(client.post(REPLAY, {"text": "x", "group": group}))
+    monkeypatch.setattr(f"{ACTING}._COUNT_SECONDS", 0.0)
+    shown = page(client.post(REPLAY, {"task": "shop.*"}))
+    counted, is_exact = total(shown)
+    assert (int(counted) < 4, is_exact) == (True, "no")
+    assert f"Replay at least {counted} dead letter" in shown
+    assert client.post(REPLAY, {"older_than_seconds": "x"}).status_code == 400
 
 
 @pytest.mark.usefixtures("some", "one_a_step")
@@ -77,47 +77,50 @@ def test_all_that_fit_are_done_once_step_by_step(
     put: Callable[..., None], log_in: Any, letters: DeadLetters, shared_redis: redis.Redis
 ) -> None:
     client = log_in("view", "change")
-    given = asked(client, "replay", task="shop.bill", rate="1000")
+    given = asked(client, REPLAY, task="shop.bill", rate="1000")
     before = shared_redis.llen("celery")
     # It comes after the question.
     put("bill-late")
 
-    first = client.post(RUN, given)
+    first = page(client.post(REPLAY, given))
     assert letters.count() == 4
-    # The same step again, as by somebody who pressed twice, does no letter twice.
-    client.post(RUN, given)
+    # The same portion again, as by somebody who pressed twice, does no letter twice.
+    client.post(REPLAY, given)
     assert letters.count() == 3
     # Whoever only looks does nothing.
-    shown = page(client.get(first["Location"]))
+    shown = page(client.get(address(first)))
     assert letters.count() == 3
     for _ in range(5):
         if 'data-over="yes"' in shown:
             break
-        shown = page(client.post(RUN, fields(shown), follow=True))
+        shown = page(client.post(REPLAY, fields(shown)))
 
     assert 'data-over="yes"' in shown
     assert {one.task_id for one in letters.list()} == {"mail", "bill-late"}
     assert shared_redis.llen("celery") - before == 3
-    # It is over.
-    page(client.post(RUN, fields(shown), follow=True))
-    assert letters.count() == 2
+
+
+def address(shown: str) -> str:
+    """Where the act goes on."""
+    (found,) = re.findall(r'data-address="([^"]+)"', shown)
+    return unescape(found)
 
 
 @pytest.mark.usefixtures("some", "one_a_step")
-def test_a_script_does_the_steps_too(log_in: Any, letters: DeadLetters) -> None:
+def test_the_page_counts_what_is_done_and_goes_on(log_in: Any, letters: DeadLetters) -> None:
     client = log_in("view", "delete")
-    given = asked(client, "discard")
+    shown = page(client.post(DISCARD, asked(client, DISCARD)))
 
     done = []
-    while not done or not done[-1]["over"]:
-        found = client.post(RUN, given, headers={"Accept": "application/json"}).json()
-        given.update(found["fields"])
-        done.append(found)
+    while 'data-over="yes"' not in shown:
+        assert 'data-go="yes"' in shown
+        done.append(int(re.findall(r'id="run-done">(\d+)<', shown)[0]))
+        shown = page(client.post(DISCARD, fields(shown)))
         assert len(done) < 10
 
-    assert [one["done"] for one in done][:4] == [1, 2, 3, 4]
+    assert done[:3] == [1, 2, 3]
     assert letters.count() == 0
-    assert 'data-over="yes"' in page(client.get(done[-1]["address"]))
+    assert 'id="run-done">4<' in shown
 
 
 @pytest.mark.usefixtures("some")
@@ -126,17 +129,17 @@ def test_a_limit_and_a_queue_are_kept_to(
 ) -> None:
     client = log_in("view", "change")
     queue = f"spare-{namespace}"
-    given = {**asked(client, "replay"), "limit": "2", "to_queue": queue, "rate": "1000"}
+    given = {**asked(client, REPLAY), "limit": "2", "to_queue": queue, "rate": "1000"}
 
-    shown = page(client.post(RUN, given, follow=True))
+    shown = page(client.post(REPLAY, given))
 
     assert 'data-over="yes"' in shown
     assert letters.count() == 2
     assert shared_redis.llen(queue) == 2
     for name, value in (("limit", "x"), ("rate", "0"), ("rate", "nan"), ("before", "-1")):
-        refused = client.post(RUN, {**given, name: value})
+        refused = client.post(REPLAY, {**given, name: value})
         assert refused.status_code == 400, name
-    assert client.post(RUN, {**given, "cursor": "x", "limit": ""}).status_code == 400
+    assert client.post(REPLAY, {**given, "cursor": "x", "limit": ""}).status_code == 400
     assert letters.count() == 2
     shared_redis.delete(queue)
 
@@ -149,21 +152,21 @@ def test_what_waits_in_the_queue_stops_a_replay_from_step_to_step(
     shared_redis: redis.Redis,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(f"{RUNS}._STEP_SECONDS", 0.2)
+    monkeypatch.setattr(f"{ACTING}._STEP_SECONDS", 0.2)
     client = log_in("view", "change")
     queue = f"spare-{namespace}"
-    given = {**asked(client, "replay"), "to_queue": queue, "max_waiting": "1", "rate": "1000"}
+    given = {**asked(client, REPLAY), "to_queue": queue, "max_waiting": "1", "rate": "1000"}
 
-    shown = page(client.post(RUN, given, follow=True))
-    again = dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)">', shown))
-    still = page(client.post(RUN, {**given, **again}, follow=True))
+    shown = page(client.post(REPLAY, given))
+    still = page(client.post(REPLAY, fields(shown)))
 
-    assert ("<dt>Max waiting</dt><dd>1</dd>" in shown, 'data-over="no"' in shown) == (True, True)
+    assert fields(shown)["max_waiting"] == "1"
+    assert 'data-over="no"' in shown
     assert 'data-over="no"' in still
     assert letters.count() == 3
     assert shared_redis.llen(queue) == 1
     shared_redis.delete(queue)
-    assert client.post(RUN, {**given, "max_waiting": "0"}).status_code == 400
+    assert client.post(REPLAY, {**given, "max_waiting": "0"}).status_code == 400
     assert letters.count() == 3
 
 
@@ -171,29 +174,30 @@ def test_what_waits_in_the_queue_stops_a_replay_from_step_to_step(
 def test_a_group_is_over_when_nothing_is_left_of_it(log_in: Any, letters: DeadLetters) -> None:
     client = log_in("view", "delete")
     group = re.findall(r'data-group="(\w+)"', page(client.get(f"{LIST}groups/")))[0]
-    given = asked(client, "discard", group=group)
+    given = asked(client, DISCARD, group=group)
 
-    assert 'data-over="yes"' in page(client.post(RUN, given, follow=True))
+    assert 'data-over="yes"' in page(client.post(DISCARD, given))
     assert letters.count() == 1
-    assert 'data-over="yes"' in page(client.post(RUN, given, follow=True))
+    again = client.post(DISCARD, given)
+    assert (again.status_code, 'id="desk-problem"' in again.content.decode()) == (400, True)
+    assert letters.count() == 1
 
 
 @pytest.mark.usefixtures("some", "one_a_step")
 def test_what_was_cut_off_is_found_again(log_in: Any, letters: DeadLetters) -> None:
     """In the audit: by whoever has the permission."""
     client = log_in("view", "change")
-    client.post(RUN, {**asked(client, "replay", task="shop.bill"), "rate": "50"})
+    client.post(REPLAY, {**asked(client, REPLAY, task="shop.bill"), "rate": "50"})
     other = log_in("view", "change")
 
     notes = page(other.get(f"{LIST}audit/"))
-    address = unescape(re.findall(rf'<a href="({RUN}[^"]+)"', notes)[0])
-    shown = page(other.get(address))
+    shown = page(other.get(unescape(re.findall(rf'<a href="({REPLAY}[^"]+)"', notes)[0])))
 
     assert "django:user-0" in notes
     assert 'name="task" value="shop.bill"' in shown
-    assert 'name="rate" value="50"' in shown
-    for _ in range(4):
-        shown = page(other.post(RUN, fields(shown), follow=True))
+    assert fields(shown)["rate"] == "50.0"
+    while 'data-over="yes"' not in shown:
+        shown = page(other.post(REPLAY, fields(shown)))
     assert {one.task_id for one in letters.list()} == {"mail"}
 
 
@@ -202,10 +206,11 @@ def test_acts_on_many_are_in_the_log_and_in_the_audit(log_in: Any, celery_projec
     from django.contrib.admin.models import LogEntry
 
     client = log_in("view", "delete")
-    client.post(RUN, asked(client, "discard", task="shop.bill"))
+    client.post(DISCARD, asked(client, DISCARD, task="shop.bill"))
 
     entry = LogEntry.objects.latest("action_time")
-    assert entry.change_message == "3 dead letters discarded"
+    assert entry.change_message.startswith("Discard dead letters: ")
+    assert "done 3" in entry.change_message
     assert "shop.bill" in entry.object_repr
     with Desk(celery_project) as desk:
         end, begin = desk.audit()
@@ -218,15 +223,16 @@ def test_acts_on_many_are_in_the_log_and_in_the_audit(log_in: Any, celery_projec
 def test_each_act_on_many_needs_its_permission_and_a_token(
     log_in: Any, letters: DeadLetters
 ) -> None:
-    given = asked(log_in(is_superuser=True), "discard")
+    given = asked(log_in(is_superuser=True), DISCARD)
     only_replays = log_in("view", "change", "operate", "see_arguments")
 
-    assert only_replays.post(ACT, {"all": "discard"}).status_code == 403
-    assert only_replays.post(RUN, given).status_code == 403
-    assert only_replays.get(RUN, given).status_code == 403
-    assert log_in("view", "delete").post(RUN, {**given, "act": "replay"}).status_code == 403
-    assert log_in(is_superuser=True, csrf=True).post(RUN, given).status_code == 403
-    assert log_in(is_superuser=True).post(RUN, {**given, "act": "get"}).status_code == 400
+    for client in (only_replays, log_in("view", "operate")):
+        assert client.post(DISCARD, {"all": "on"}).status_code == 403
+        assert client.post(DISCARD, given).status_code == 403
+        assert client.get(DISCARD, given).status_code == 403
+    assert log_in("view", "delete").post(REPLAY, given).status_code == 403
+    assert log_in(is_superuser=True, csrf=True).post(DISCARD, given).status_code == 403
+    assert log_in(is_superuser=True).post(f"{ACT}get/", given).status_code == 404
     assert letters.count() == 4
 
 
@@ -243,14 +249,14 @@ def test_a_letter_runs_with_other_arguments_as_a_new_task(
     log_in: Any, letters: DeadLetters, celery_project: Celery
 ) -> None:
     client = log_in("view", "change", "see_arguments")
-    address = f"{LIST}bill-0/edit/"
+    address, one = EDIT, {"id": "bill-0", "confirmed": "yes"}
 
-    assert "secret-1" in page(client.get(address))
+    assert "secret-1" in page(client.get(address, {"id": "bill-0"}))
     for args in ("no JSON", "{}", "secret-3", "[" * 100_000):
-        refused = client.post(address, {"args": args, "kwargs": "{}"})
+        refused = client.post(address, {**one, "args": args, "kwargs": "{}"})
         assert refused.status_code == 400
     assert letters.count() == 4
-    done = client.post(address, {"args": '["other"]', "kwargs": '{"pin": 1}'})
+    done = client.post(address, {**one, "args": '["other"]', "kwargs": '{"pin": 1}'})
 
     assert letters.count() == 3
     told = page(client.get(done["Location"]))
@@ -261,7 +267,7 @@ def test_a_letter_runs_with_other_arguments_as_a_new_task(
         assert (found["args"], found["kwargs"]) == (["other"], {"pin": 1})
         assert desk.audit()[0].act == "replay edited"
         assert "other" not in str(desk.audit())
-    assert client.post(address, {"args": "[]", "kwargs": "{}"}, follow=True).status_code == 200
+    assert client.post(address, {**one, "args": "[]", "kwargs": "{}"}).status_code == 400
 
 
 def test_arguments_that_json_would_change_are_not_edited(
@@ -274,23 +280,25 @@ def test_arguments_that_json_would_change_are_not_edited(
     client = log_in(is_superuser=True)
 
     for task_id in ("dated", "broken"):
-        shown = page(client.get(f"{LIST}{task_id}/edit/"))
+        shown = page(client.get(EDIT, {"id": task_id}))
         assert 'id="desk-problem"' in shown
         assert "<textarea" not in shown
-        posted = client.post(f"{LIST}{task_id}/edit/", {"args": "[]", "kwargs": "{}"})
+        posted = client.post(
+            EDIT, {"id": task_id, "args": "[]", "kwargs": "{}", "confirmed": "yes"}
+        )
         assert posted.status_code == 400
     assert letters.count() == 2
 
 
 @pytest.mark.usefixtures("some")
 def test_only_who_replays_and_sees_arguments_may_change_them(log_in: Any) -> None:
-    address = f"{LIST}bill-0/edit/"
+    address = f"{EDIT}?id=bill-0"
     for permissions in (("view", "change"), ("view", "see_arguments"), ("view",)):
         assert log_in(*permissions).get(address).status_code == 403
-        assert log_in(*permissions).post(address, {"args": "[]"}).status_code == 403
+        assert log_in(*permissions).post(EDIT, {"id": "bill-0", "args": "[]"}).status_code == 403
     assert log_in(is_superuser=True, csrf=True).post(address).status_code == 403
     # A task that this process does not know.
     sees = log_in(is_superuser=True)
-    unknown = sees.post(f"{LIST}mail/edit/", {"args": "[]", "kwargs": "{}"})
+    unknown = sees.post(EDIT, {"id": "mail", "args": "[]", "kwargs": "{}", "confirmed": "yes"})
     assert unknown.status_code == 400
     assert "not known to this app" in unknown.content.decode()

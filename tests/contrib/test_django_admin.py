@@ -14,7 +14,7 @@ from celery_reliable.app import reliable_of
 from celery_reliable.message.envelope import Envelope
 from celery_reliable.model import Reason, State
 from celery_reliable.operations.dead_letters import DeadLetters
-from tests.contrib.shown import ACT, LIST, listed, page
+from tests.contrib.shown import ACT, DISCARD, LIST, REPLAY, listed, page
 
 
 def test_the_list_and_a_letter_are_shown_without_arguments(
@@ -66,20 +66,21 @@ def test_replay_asks_first_and_is_written_to_the_log(
     put("one")
     put("two")
     client = log_in("view", "change")
-    chosen = {"action": "replay", "quoted_id": ["one", "two"]}
+    chosen = {"ids": ["one", "two"]}
 
-    asked = page(client.post(ACT, chosen))
+    asked = page(client.post(REPLAY, chosen))
 
     assert "Replay 2 dead letters?" in asked
     assert letters.count() == 2
-    told = page(client.post(ACT, {**chosen, "confirmed": "Yes"}, follow=True))
+    told = page(client.post(REPLAY, {**chosen, "confirmed": "Yes"}, follow=True))
     assert "2 dead letters replayed." in told
     assert "There are no dead letters." in told
     records = reliable_of(celery_project).ledger.find_all(["one", "two"])
     assert [record and record.state for record in records] == [State.QUEUED] * 2
     assert shared_redis.llen("celery") == 2
-    logged = LogEntry.objects.filter(object_id__in=["one", "two"])
-    assert {entry.change_message for entry in logged} == {"Replayed"}
+    logged = LogEntry.objects.get(object_id="one, two")
+    assert logged.change_message.startswith("Replay dead letters: ")
+    assert "done 2" in logged.change_message
     assert page(client.get("/admin/"))
 
 
@@ -87,11 +88,11 @@ def test_discard_needs_its_own_permission(
     put: Callable[..., None], log_in: Any, letters: DeadLetters
 ) -> None:
     put("one")
-    chosen = {"action": "discard", "quoted_id": "one", "confirmed": "Yes"}
+    chosen = {"ids": "one", "confirmed": "Yes"}
 
-    assert log_in("view", "change").post(ACT, chosen).status_code == 403
+    assert log_in("view", "change").post(DISCARD, chosen).status_code == 403
     assert letters.count() == 1
-    told = page(log_in("view", "delete").post(ACT, chosen, follow=True))
+    told = page(log_in("view", "delete").post(DISCARD, chosen, follow=True))
     assert "1 dead letter discarded." in told
     assert letters.count() == 0
 
@@ -100,11 +101,12 @@ def test_nothing_happens_by_a_get_or_without_a_token(
     put: Callable[..., None], log_in: Any, letters: DeadLetters
 ) -> None:
     put("one")
-    chosen = {"action": "discard", "quoted_id": "one", "confirmed": "Yes"}
+    chosen = {"ids": "one", "confirmed": "Yes"}
 
-    assert log_in(is_superuser=True).get(ACT, chosen).status_code == 405
-    assert log_in(is_superuser=True, csrf=True).post(ACT, chosen).status_code == 403
-    assert log_in(is_superuser=True).post(ACT, {**chosen, "action": "get"}).status_code == 400
+    assert "Discard 1 dead letter for good?" in page(log_in(is_superuser=True).get(DISCARD, chosen))
+    assert log_in(is_superuser=True).put(DISCARD, chosen).status_code == 405
+    assert log_in(is_superuser=True, csrf=True).post(DISCARD, chosen).status_code == 403
+    assert log_in(is_superuser=True).post(f"{ACT}purge/", chosen).status_code == 404
     assert letters.count() == 1
 
 
@@ -123,11 +125,12 @@ def test_whoever_has_no_permission_sees_nothing(put: Callable[..., None], log_in
 
 def test_letters_that_are_gone_are_said_to_be(put: Callable[..., None], log_in: Any) -> None:
     client = log_in(is_superuser=True)
-    chosen = {"action": "replay", "quoted_id": "gone", "confirmed": "Yes"}
+    chosen = {"ids": "gone", "confirmed": "Yes"}
 
     assert client.get(f"{LIST}gone/change/").status_code == 404
-    assert "There is no dead letter" in page(client.post(ACT, chosen, follow=True))
-    assert "No dead letter was chosen" in page(client.post(ACT, {"action": "replay"}, follow=True))
+    assert "Gone already: 1" in page(client.post(REPLAY, chosen, follow=True))
+    nothing = client.post(REPLAY, {})
+    assert (nothing.status_code, "Which dead letters?" in nothing.content.decode()) == (400, True)
 
 
 def test_a_ledger_that_is_away_is_told_on_the_page(celery_project: Celery, log_in: Any) -> None:

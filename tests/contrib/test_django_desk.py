@@ -14,7 +14,7 @@ from celery_reliable import ReliableTask
 from celery_reliable.app import reliable_of
 from celery_reliable.contrib.django.desk import visits
 from celery_reliable.operations import Desk, OrderKind
-from tests.contrib.shown import ACT, DESK, LIST, page
+from tests.contrib.shown import DESK, DISCARD, EDIT, LIST, REPLAY, page
 
 #: By the name of a page: an address of it, and what is needed, as a superuser has it.
 ADDRESSES = {
@@ -28,17 +28,12 @@ ADDRESSES = {
     "objects": "objects/",
     "find_object": "objects/find/",
     "object": "objects/object/abc/",
-    "revoke": "tasks/revoke/",
-    "move": "tasks/move/",
-    "sweep": "desk/sweep/",
     "workers": "workers/",
     "orders": "orders/",
-    "order": "orders/give/",
-    "resume": "orders/resume/",
     "audit": "audit/",
 }
 #: That are posted.
-ACTS = {"find_object", "revoke", "move", "sweep", "order", "resume"}
+ACTS = {"find_object"}
 
 
 @pytest.fixture
@@ -65,8 +60,8 @@ def pages() -> dict[str, Any]:
 
 
 def test_there_is_an_address_for_each_page() -> None:
-    # Those two have tests of their own: they ask for two permissions.
-    assert set(pages()) == {*ADDRESSES, "run", "edit"}
+    # These have tests of their own.
+    assert set(pages()) == {*ADDRESSES, "act", "changelist", "change"}
 
 
 @pytest.mark.parametrize("name", sorted(ADDRESSES))
@@ -240,9 +235,7 @@ def test_a_dead_and_an_ended_task_are_shown_with_what_happened(
     dead = page(client.get(f"{LIST}tasks/task/one/"))
     assert "&lt;i&gt;here&lt;/i&gt;" in dead
     assert "desk-to-letter" in dead
-    page(
-        client.post(ACT, {"action": "discard", "quoted_id": "one", "confirmed": "yes"}, follow=True)
-    )
+    page(client.post(DISCARD, {"ids": "one", "confirmed": "yes"}, follow=True))
 
     ended = page(client.get(f"{LIST}tasks/task/one/"))
     assert "django:user-0" in ended
@@ -380,9 +373,10 @@ def test_no_page_needs_more_than_its_own_origin(
     publish()
     client = log_in(is_superuser=True)
     addresses = [one for name, one in ADDRESSES.items() if name not in {"find", *ACTS}]
-    shown = [page(client.get(f"{LIST}{one}")) for one in (*addresses, "", "one/edit/")]
-    shown.append(page(client.post(ACT, {"all": "discard"})))
-    shown.append(page(client.get(f"{LIST}run/?act=discard&before=1&go=1")))
+    shown = [page(client.get(f"{LIST}{one}")) for one in (*addresses, "")]
+    shown.append(page(client.get(f"{EDIT}?id=one")))
+    shown.append(page(client.post(DISCARD, {"all": "on"})))
+    shown.append(page(client.get(f"{DISCARD}?all=on&done=1&total=2")))
 
     for one in shown:
         own = one.partition('class="desk"')[2].partition("<!-- END Content -->")[0]
@@ -398,10 +392,10 @@ def test_numbers_in_attributes_are_numbers_in_every_language(
 ) -> None:
     put("one")
     client = log_in(is_superuser=True)
-    given = {"act": "discard", "before": "1", "done": "1234", "total": "5678", "rate": "0.5"}
+    given = {"all": "on", "done": "1234", "total": "5678", "rate": "0.5"}
 
     with override_settings(LANGUAGE_CODE="de", USE_THOUSAND_SEPARATOR=True):
-        shown = page(client.get(f"{LIST}run/", given))
+        shown = page(client.get(DISCARD, given))
 
     assert 'max="5678" value="1234"' in shown
     assert 'name="rate" value="0.5"' in shown
@@ -412,7 +406,7 @@ def test_the_audit_says_who_did_what(put: Callable[..., None], log_in: Any) -> N
     client = log_in("view", "change")
     assert "Nobody has done anything" in page(client.get(f"{LIST}audit/"))
 
-    client.post(ACT, {"action": "replay", "quoted_id": "one", "confirmed": "yes"})
+    client.post(REPLAY, {"ids": "one", "confirmed": "yes"})
 
     notes = page(client.get(f"{LIST}audit/"))
     assert notes.count(">django:user-") == 2

@@ -12,7 +12,7 @@ from celery import Celery
 
 from celery_reliable.model import Reason
 from celery_reliable.operations import Desk
-from tests.contrib.shown import ACT, LIST, listed, page
+from tests.contrib.shown import DISCARD, LIST, listed, page
 
 #: By a query: which of the letters below fit.
 FILTERS = [
@@ -23,8 +23,8 @@ FILTERS = [
     ("exception=Key*", {"mail"}),
     ("text=no+such", {"mail"}),
     ("text=PAY", {"pay"}),
-    ("newer_than=1h", {"bill", "mail", "pay"}),
-    ("older_than=1h", set()),
+    ("newer_than_seconds=1h", {"bill", "mail", "pay"}),
+    ("older_than_seconds=1h", set()),
     ("task=shop.*&exception=ValueError", {"bill"}),
 ]
 
@@ -47,7 +47,7 @@ def test_what_is_no_filter_is_said_and_finds_nothing(some: None, log_in: Any) ->
     client = log_in("view")
 
     for query, said in (
-        ("older_than=soon", "is no length of time"),
+        ("older_than_seconds=soon", "is no length of time"),
         ("reason=x", "Reason: Select a valid choice"),
     ):
         answer = client.get(f"{LIST}?{query}")
@@ -132,10 +132,8 @@ def test_hostile_values_are_only_text(kind: str, put: Callable[..., None], log_i
         assert not set(one) & set("\x00\x1b\x07\u202e\u2066\udcff")
     # Whatever its id is, it can be chosen.
     client = log_in("view", "delete")
-    chosen = re.findall(r'name="quoted_id" value="([^"]+)"', page(client.get(LIST)))
-    asked = page(client.post(ACT, {"action": "discard", "quoted_id": chosen}))
-    chosen = re.findall(r'name="quoted_id" value="([^"]+)"', asked)
-    done = client.post(
-        ACT, {"action": "discard", "quoted_id": chosen, "confirmed": "yes"}, follow=True
-    )
+    chosen = re.findall(r'name="ids" value="([^"]+)"', page(client.get(LIST)))
+    asked = page(client.post(DISCARD, {"ids": chosen}))
+    chosen = re.findall(r'name="ids" value="([^"]+)"', asked)
+    done = client.post(DISCARD, {"ids": chosen, "confirmed": "yes"}, follow=True)
     assert "2 dead letters discarded." in page(done)

@@ -11,9 +11,9 @@ from celery import Celery
 
 from celery_reliable import ReliableTask
 from celery_reliable.operations import Desk
-from tests.contrib.shown import LIST, page
+from tests.contrib.shown import ACT, LIST, page
 
-REVOKE, SWEEP, MOVE = (f"{LIST}{one}/" for one in ("tasks/revoke", "desk/sweep", "tasks/move"))
+REVOKE, SWEEP, MOVE = (f"{ACT}{one}/" for one in ("revoke_tasks", "sweep", "move_tasks"))
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def live(celery_project: Celery) -> Callable[[], set[str]]:
 
 
 def chosen(shown: str) -> list[str]:
-    return re.findall(r'type="hidden" name="quoted_id" value="([^"]+)"', shown)
+    return re.findall(r'type="hidden" name="ids" value="([^"]+)"', shown)
 
 
 def test_those_chosen_are_revoked_when_somebody_says_yes(
@@ -47,20 +47,22 @@ def test_those_chosen_are_revoked_when_somebody_says_yes(
     bill.apply_async(task_id=third)
     client = log_in("view", "operate")
     shown = page(client.get(f"{LIST}tasks/"))
-    assert shown.count('type="checkbox" name="quoted_id"') == 3
+    assert shown.count('type="checkbox" name="ids"') == 3
 
-    asked = page(client.post(REVOKE, {"quoted_id": [queued, "a%2Fb%20c", "dead", "nobody"]}))
+    asked = page(client.post(REVOKE, {"ids": [queued, "a%2Fb%20c", "dead", "nobody"]}))
 
-    assert "Revoke 2 tasks?" in asked
-    assert chosen(asked) == [queued, "a%2Fb%20c"]
+    assert "Revoke 2 tasks for good?" in asked
+    assert chosen(asked) == [queued, "a%2Fb%20c", "dead", "nobody"]
+    for fate in ("Nobody runs these", "These are dead letters, and stay", "Gone already"):
+        assert fate in asked
     assert "secret" not in asked
     assert live() == {queued, parked, third}
-    given = {"quoted_id": chosen(asked), "if_running": "stop", "confirmed": "Yes"}
+    given = {"ids": chosen(asked), "if_running": "stop", "confirmed": "Yes"}
     told = page(client.post(REVOKE, given, follow=True))
     assert "2 tasks revoked." in told
     assert live() == {parked}
     again = page(client.post(REVOKE, given, follow=True))
-    assert "2 tasks gone already." in again
+    assert "Gone already: 3." in again
     assert "by django:user-0" in page(client.get(f"{LIST}tasks/task/{queued}/"))
 
 
@@ -71,14 +73,16 @@ def test_one_is_revoked_from_its_page(
 
     task_id = bill.delay().id
     client = log_in("view", "operate")
-    found, again = chosen(page(client.get(f"{LIST}tasks/task/{task_id}/")))
-    # One form for each thing that can be done.
-    assert found == again
+    shown = page(client.get(f"{LIST}tasks/task/{task_id}/"))
+    (address,) = re.findall(r'href="([^"]+)" class="button" id="desk-revoke"', shown)
+    (found,) = chosen(page(client.get(address)))
 
-    page(client.post(REVOKE, {"quoted_id": found, "confirmed": "Yes"}, follow=True))
+    page(client.post(REVOKE, {"ids": found, "confirmed": "Yes"}, follow=True))
 
     assert live() == set()
-    assert LogEntry.objects.latest("action_time").change_message == "Revoked"
+    logged = LogEntry.objects.latest("action_time")
+    assert logged.object_id == task_id
+    assert logged.change_message.startswith("Revoke tasks: ")
     with Desk(celery_project) as desk:
         end, begin = desk.audit()
     assert (begin.act, begin.by, begin.phase) == ("revoke", "django:user-0", "begin")
@@ -91,14 +95,14 @@ def test_one_is_moved_from_its_page(bill: Any, log_in: Any, celery_project: Cele
 
     def move(**how: str) -> str:
         """What is asked, and what is told when somebody says yes to it."""
-        asked = page(client.post(MOVE, {"quoted_id": task_id, **how}, follow=True))
+        asked = client.post(MOVE, {"ids": task_id, **how}).content.decode()
         form = asked.partition('id="desk-confirm"')[2].partition("</form>")[0]
-        if 'id="desk-yes"' not in form:
+        if 'id="desk-problem"' in asked:
             return asked
         with Desk(celery_project) as desk:
             assert desk.audit() == before, "nothing is done before the answer"
-        given = dict(re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', form))
-        told = page(client.post(MOVE, {**given, "confirmed": "Yes"}, follow=True))
+        assert 'id="desk-yes"' in form
+        told = page(client.post(MOVE, {"ids": task_id, **how, "confirmed": "Yes"}, follow=True))
         assert "secret" not in asked + told
         return f"{asked} {told}"
 
@@ -108,6 +112,7 @@ def test_one_is_moved_from_its_page(bill: Any, log_in: Any, celery_project: Cele
     assert "Move 1 task?" in told
     assert "gpu-*, alpha@host" in told
     # Its usual queue is not where it goes.
+    told = page(client.get(f"{LIST}tasks/task/{task_id}/"))
     assert "It was moved, and waits to be sent to a worker of " in told
     with Desk(celery_project) as desk:
         moved = desk.tasks.get(task_id)
@@ -116,12 +121,12 @@ def test_one_is_moved_from_its_page(bill: Any, log_in: Any, celery_project: Cele
     assert moved.prefer_workers == ("gpu-big",)
     assert (begin.act, begin.by, end.done) == ("move", "django:user-0", 1)
     # Nobody means any worker by saying nothing.
-    assert "No worker was named" in move()
-    assert "No task was chosen" in page(client.post(MOVE, {"workers": "x"}, follow=True))
+    assert "Workers: Name one, or say anywhere." in move()
+    assert client.post(MOVE, {"workers": "x", "confirmed": "Yes"}).status_code == 400
     assert "is not" in move(workers="x" * 1001)
     with Desk(celery_project) as desk:
         assert desk.tasks.get(task_id) == moved
-    assert "Any worker that consumes its queue" in move(anywhere="yes")
+    assert "1 task moved." in move(anywhere="yes")
     with Desk(celery_project) as desk:
         assert desk.tasks.get(task_id).only_workers == ()
 
@@ -141,7 +146,7 @@ def test_nobody_revokes_without_the_right_and_a_token(
     bill: Any, log_in: Any, live: Callable[[], set[str]]
 ) -> None:
     task_id = bill.delay().id
-    given = {"quoted_id": task_id, "confirmed": "Yes"}
+    given = {"ids": task_id, "confirmed": "Yes"}
     viewer = log_in("view", "change", "delete", "see_arguments")
 
     for address in (f"{LIST}tasks/", f"{LIST}tasks/task/{task_id}/", f"{LIST}desk/"):
@@ -151,7 +156,7 @@ def test_nobody_revokes_without_the_right_and_a_token(
     for address in (REVOKE, SWEEP, MOVE):
         assert viewer.post(address, given).status_code == 403
         assert log_in(is_superuser=True, csrf=True).post(address, given).status_code == 403
-        assert log_in(is_superuser=True).get(address).status_code == 405
+        assert log_in(is_superuser=True).get(address, given).status_code == 200
     assert live() == {task_id}
 
 
@@ -161,11 +166,11 @@ def test_what_makes_no_sense_is_refused(
     task_id = bill.delay().id
     client = log_in("view", "operate")
 
-    assert "No task was chosen" in page(client.post(REVOKE, {}, follow=True))
-    many = [f"id-{number}" for number in range(101)]
+    many = [f"id-{number}" for number in range(501)]
     for given in (
-        {"quoted_id": many, "confirmed": "Yes"},
-        {"quoted_id": task_id, "if_running": "x", "confirmed": "Yes"},
+        {},
+        {"ids": many, "confirmed": "Yes"},
+        {"ids": task_id, "if_running": "x", "confirmed": "Yes"},
     ):
         assert client.post(REVOKE, given).status_code == 400
     assert live() == {task_id}
@@ -175,8 +180,9 @@ def test_a_pass_is_run_by_a_button(log_in: Any, celery_project: Celery) -> None:
     client = log_in("view", "operate")
     assert 'id="desk-sweep"' in page(client.get(f"{LIST}desk/"))
 
-    assert "A pass was run" in page(client.post(SWEEP, follow=True))
-    assert "none was needed" in page(client.post(SWEEP, follow=True))
+    yes = {"confirmed": "yes"}
+    assert "Sweep: ran True" in page(client.post(SWEEP, yes, follow=True))
+    assert "Sweep: nothing was to be done." in page(client.post(SWEEP, yes, follow=True))
 
     with Desk(celery_project) as desk:
         assert [one.act for one in desk.audit()] == ["sweep"] * 4

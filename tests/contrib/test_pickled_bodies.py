@@ -25,7 +25,7 @@ from celery_reliable.model import Reason
 from celery_reliable.operations import DeadLetters
 from celery_reliable.operations.cli import reliable as command
 from celery_reliable.recovery.sweeper import Sweeper
-from tests.contrib.shown import ACT, LIST
+from tests.contrib.shown import EDIT, LIST, REPLAY
 from tests.contrib.test_django_desk import ADDRESSES, pages
 
 PICKLE = "application/x-python-serialize"
@@ -92,10 +92,13 @@ def test_no_page_of_the_admin_opens_it(log_in: Callable[..., Any]) -> None:
     for name, address in ADDRESSES.items():
         ask = client.post if "POST" in pages()[name].methods else client.get
         assert ask(f"{LIST}{address}").status_code in (200, 302), address
-    for address in ("one/change/", "one/edit/", "run/?act=replay&before=1"):
-        assert client.get(f"{LIST}{address}").status_code == 200, address
-    client.post(f"{LIST}one/edit/", {"args": "[1]", "kwargs": "{}"})
-    client.post(ACT, {"action": "replay", "quoted_id": "one", "confirmed": "yes"})
+    for address in (f"{LIST}one/change/", f"{EDIT}?id=one", f"{REPLAY}?all=on"):
+        assert client.get(address).status_code == 200, address
+    for act, given in (
+        (EDIT, {"id": "one", "args": "[1]", "kwargs": "{}", "confirmed": "yes"}),
+        (REPLAY, {"ids": "one", "confirmed": "yes"}),
+    ):
+        assert client.post(act, given).status_code in (200, 302, 400)
     assert client.get(f"{LIST}tasks/task/one/").status_code == 200
 
 

@@ -1,153 +1,285 @@
-"""Forms made of what operations declare of their parameters."""
+"""Forms made from what an operation declares: filters of lists, and what an act is given."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Mapping
+from datetime import datetime
 from enum import Enum
-from typing import Any
-from urllib.parse import urlencode
+from typing import Any, get_origin
+from urllib.parse import unquote, urlencode
 
 from django import forms
+from django.core.validators import MaxLengthValidator
 
 from celery_reliable.operations import (
-    ACTS,
     QUERIES,
-    Filter,
+    Desk,
     Operation,
+    Page,
     Parameter,
+    gathered,
     parse_age,
 )
 
-__all__ = ["OPERATIONS", "AskForm", "parameters_of"]
+__all__ = ["OperationForm", "filter_of", "pages_of"]
 
-OPERATIONS: dict[str, Operation] = {one.name: one for one in (*QUERIES, *ACTS)}
+_QUERIES = {one.name: one for one in QUERIES}
+_PAGE = 50
+#: A list of what fits looks for so long; then it says where it goes on.
+_LOOK_SECONDS = 2.0
 #: Nobody's name is so long.
 _LONGEST = 1_000
-#: What one input is called for people, where its name does not say it.
-_LABELS = {"exception": "Exception", "cause": "Killed by"}
+
+#: What a page sets itself.
+_OURS = ("dry_run", "seconds")
+#: What is meant, and where it goes on: a page keeps these, and nobody types them.
+_KEPT = ("id", "ids", "all", "group", "before", "cursor")
+
+
+class _Ids(forms.Field):
+    """Ids as a browser keeps them, which changes line ends and drops NUL: quoted."""
+
+    widget = forms.MultipleHiddenInput
+
+    def __init__(self, most: int | None, **how: Any) -> None:
+        super().__init__(**how)
+        self._most = most
+
+    def to_python(self, value: Any) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(map(unquote, value or ())))
+
+    def validate(self, value: Any) -> None:
+        super().validate(value)
+        if self._most is not None and len(value) > self._most:
+            raise forms.ValidationError(f"At most {self._most} at once.")
+
+
+class _Id(forms.Field):
+    def to_python(self, value: Any) -> str:
+        return unquote(value or "")
 
 
 class _Text(forms.Field):
-    """Text as it is: names of tasks may have what Django refuses in a form, such as NUL."""
-
-    widget = forms.TextInput
+    """A text with whatever characters: somebody's task may be called so."""
 
     def to_python(self, value: Any) -> str:
-        """Return it, cut to what a name may have."""
-        return str(value or "").strip()[:_LONGEST]
+        return str(value or "").strip()
 
 
-class _Age(_Text):
-    """A length of time: 90, 15m, 2h, 3d."""
+class _Names(forms.CharField):
+    """Several names, with spaces or commas between them."""
 
-    def clean(self, value: Any) -> float | None:
-        """Return seconds; None for nothing."""
-        text = super().clean(value)
+    def to_python(self, value: Any) -> Any:
+        return tuple(super().to_python(value).replace(",", " ").split())
+
+
+class _Duration(forms.CharField):
+    def to_python(self, value: Any) -> Any:
+        text = super().to_python(value)
         try:
             return parse_age(text) if text else None
         except ValueError as exc:
-            raise forms.ValidationError(str(exc)) from None
+            raise forms.ValidationError(str(exc)) from exc
 
 
-class AskForm(forms.Form):
-    """What somebody asks for, by parameters of an operation; nothing is required.
+class _Json(forms.CharField):
+    """A JSON list or object.  An error says what is wrong, and not what is there."""
 
-    An input has the name of its parameter, without ``_seconds``.  A filter's parts are inputs of
-    their own, but for an object's id: that may be an argument, and what is asked for is in the
-    address.
+    widget = forms.Textarea
+
+    def __init__(self, kind: type, **how: Any) -> None:
+        super().__init__(**how)
+        self._kind = kind
+
+    def to_python(self, value: Any) -> Any:
+        text = super().to_python(value)
+        if not text:
+            return None
+        try:
+            found = json.loads(text)
+        except (ValueError, RecursionError):
+            found = None
+        if not isinstance(found, self._kind):
+            raise forms.ValidationError(f"a JSON {'list' if self._kind is list else 'object'}.")
+        return found
+
+
+class OperationForm(forms.Form):
+    """What somebody gives to an operation.  An id of an object is in no filter: it may be an
+    argument, and a filter is in the address.
 
     Args:
-        parameters: the operation's.
-        given: the query of a GET, or what was posted.
-        extra: inputs that go with them.
+        operation: a query, or an act.
+        data: what was given.  An empty form is bound, too: nothing has to be given.
     """
 
-    def __init__(
-        self,
-        parameters: Iterable[Parameter],
-        given: Mapping[str, Any],
-        extra: Mapping[str, forms.Field] | None = None,
-    ) -> None:
-        super().__init__(given, auto_id="filter-%s", use_required_attribute=False)
-        self._parameters = {
-            _name(part): part
-            for one in parameters
-            for part in one.parts or (one,)
-            if part.name != "object_id"
+    data: Any
+
+    def __init__(self, operation: Operation, data: Mapping[str, Any]) -> None:
+        super().__init__(data, auto_id=f"{'act' if operation.is_act else 'filter'}-%s")
+        self._parameters = operation.parameters
+        for one in self._parameters:
+            if one.name in _OURS or (one.name == "limit" and not operation.is_act):
+                continue
+            for part in one.parts or (one,):
+                if one.parts and part.name == "object_id":
+                    continue
+                field = self.fields[part.name] = _field(part)
+                is_kept = part.name in _KEPT or (operation.is_act and one.parts)
+                if is_kept and not isinstance(field, _Ids):
+                    field.widget = forms.HiddenInput()
+            if one.param.none_option:
+                name = one.param.none_option[0].strip("-")
+                self.fields[name] = forms.BooleanField(required=False)
+
+    def clean(self) -> dict[str, Any]:
+        """Refuse a list that is needed and empty, unless somebody has said that none is meant."""
+        for one in self._parameters:
+            option = "".join(one.param.none_option[:1]).strip("-")
+            if option and not (self.cleaned_data.get(option) or self.cleaned_data.get(one.name)):
+                self.add_error(one.name, f"Name one, or say {option}.")
+        return dict(self.cleaned_data)
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """What was given, as `Operation.run` takes it."""
+        found: dict[str, Any] = {}
+        for one in self._parameters:
+            if one.parts:
+                found[one.name] = one.type(**self._given(one.parts))
+            elif one.is_required and one.name in self.cleaned_data:
+                found[one.name] = self.cleaned_data[one.name]
+            else:
+                found |= self._given((one,))
+        return found
+
+    def _given(self, among: tuple[Parameter, ...]) -> dict[str, Any]:
+        values = {one.name: self.cleaned_data.get(one.name) for one in among}
+        return {
+            name: one
+            for name, one in values.items()
+            if one is not None and one != "" and one != () and one is not False
         }
-        self.fields.update({name: _field(name, one) for name, one in self._parameters.items()})
-        self.fields.update(extra or {})
 
     @property
-    def values(self) -> dict[str, str]:
-        """What was given, as it was typed."""
-        found = {name: str(self.data.get(name, "")).strip()[:_LONGEST] for name in self.fields}
-        return {name: value for name, value in found.items() if value}
-
-    @property
-    def asked(self) -> dict[str, Any]:
-        """What was given, by the names of the parameters; of what is wrong nothing."""
-        self.is_valid()
-        found = {one.name: self.cleaned_data.get(name) for name, one in self._parameters.items()}
-        return {name: value for name, value in found.items() if value not in (None, "")}
-
-    @property
-    def filter(self) -> Filter:
-        """The parts of a filter that were given."""
-        names = Filter.__dataclass_fields__
-        return Filter(**{name: one for name, one in self.asked.items() if name in names})
-
-    @property
-    def problems(self) -> list[str]:
-        """What is wrong with what was given."""
+    def said(self) -> list[tuple[str, str]]:
+        """Which are meant, as it was given: with the labels of the inputs."""
         return [
-            f"{self.label(name)}: {message}"
-            for name, messages in self.errors.items()
-            for message in messages
+            (str(self[name].label), text)
+            for name, text in self._texts.items()
+            if name == "group" or (name not in _KEPT and (self.is_filter or self[name].is_hidden))
         ]
 
-    def label(self, name: str) -> str:
-        """Return what an input is called for people."""
-        return str(self.fields[name].label)
+    @property
+    def about(self) -> tuple[str, ...]:
+        """What is meant by its name."""
+        texts = (self.data.get(name, "") for name in ("id", "target", "order"))
+        ids = self.cleaned_data.get("ids", ()) if self.is_valid() else ()
+        return (*ids, *(unquote(one) for one in texts if one))
 
-    def said(self, without: Iterable[str] = ()) -> list[tuple[str, str]]:
-        """Return what is asked for, in words."""
-        values = self.values
-        names = [one for one in self._parameters if one in values and one not in without]
-        return [(self.label(name), values[name]) for name in names]
+    def put(self, values: Mapping[str, object]) -> None:
+        """Have the form show these values."""
+        self.data = self.data.copy()
+        for name, one in values.items():
+            self.data[name] = str(one)
 
-    def query(self, **more: str) -> str:
-        """Return the query of a link that asks for the same, and for more."""
-        return urlencode({**self.values, **{k: v for k, v in more.items() if v}})
+    def count(self, name: str) -> int:
+        """Return how many there were so far, of what a page keeps beside the form."""
+        text = str(self.data.get(name, ""))
+        return int(text) if text.isascii() and text.isdecimal() and len(text) < 16 else 0
+
+    @property
+    def is_filter(self) -> bool:
+        """Whether it is of a list."""
+        return bool(self.auto_id == "filter-%s")
+
+    @property
+    def _texts(self) -> dict[str, str]:
+        texts = {name: str(self.data.get(name) or "").strip() for name in self.fields}
+        return {name: text for name, text in texts.items() if text and name != "ids"}
+
+    def query(self, **more: object) -> str:
+        """Return the query of an address that gives the same, and more; ids are in none."""
+        asked = {**self._texts, **more}
+        if self.is_filter and "cursor" not in more:
+            asked.pop("cursor", None)
+        return urlencode({name: one for name, one in asked.items() if one or one == 0})
+
+    @property
+    def problem(self) -> str:
+        """What is wrong, in words."""
+        return " ".join(
+            f"{self[name].label if name in self.fields else ''}: {' '.join(found)}"
+            for name, found in self.errors.items()
+        )
 
 
-def parameters_of(operation: str, *names: str) -> list[Parameter]:
-    """Return parameters of an operation by their names; all without any."""
-    found = OPERATIONS[operation].parameters
-    return [one for one in found if not names or one.name in names]
+def filter_of(query: str, given: Mapping[str, Any]) -> OperationForm:
+    """Return what a list is asked for."""
+    return OperationForm(_QUERIES[query], given)
 
 
-def _name(one: Parameter) -> str:
-    return one.name.removesuffix("_seconds") if one.param.is_duration else one.name
+def pages_of(query: str, desk: Desk, form: OperationForm) -> Page[Any]:
+    """Return what fits, as far as it is found in time; nothing of a wrong form."""
+    if not form.is_valid():
+        return Page((), "", 0)
+    return gathered(
+        lambda cursor, limit: _QUERIES[query].run(
+            desk, {**form.given, "cursor": cursor, "limit": limit}
+        ),
+        form.cleaned_data["cursor"],
+        _PAGE,
+        _LOOK_SECONDS,
+    )
 
 
-def _field(name: str, one: Parameter) -> forms.Field:
-    param = one.param
-    label = _LABELS.get(name, name.replace("_", " ").capitalize())
-    how: dict[str, Any] = {"label": label, "required": False}
-    choices = param.choices
-    if isinstance(one.type, type) and issubclass(one.type, Enum):
-        choices = tuple(each.value for each in one.type)
-    if choices:
-        return forms.ChoiceField(choices=[("", "any"), *((each, each) for each in choices)], **how)
-    how["widget"] = forms.TextInput(attrs={"placeholder": param.help.rstrip(".")})
-    if name == "group":
-        # Links lead to it, and nobody types one.
-        return _Text(**{**how, "widget": forms.HiddenInput()})
-    if param.is_duration:
-        return _Age(**how)
-    if one.type not in (int, float):
-        return _Text(**how)
-    number = forms.IntegerField if one.type is int else forms.FloatField
-    how["widget"] = forms.NumberInput(attrs={"step": 1 if one.type is int else "any"})
-    return number(min_value=param.ge, max_value=param.le, **how)
+def _field(one: Parameter) -> forms.Field:
+    param, kind, origin = one.param, one.type, get_origin(one.type)
+    how: dict[str, Any] = {
+        "required": one.is_required and not param.none_option,
+        "label": one.name.removesuffix("_seconds").replace("_", " ").capitalize(),
+        "help_text": param.help,
+    }
+    if param.choices or (origin is None and issubclass(kind, Enum)):
+        return _choice(one, how)
+    if one.name == "ids":
+        return _Ids(param.most, **how)
+    if origin is tuple:
+        return _Names(**how)
+    if origin is not None:
+        return _Json(origin, **how)
+    if kind is str and one.name != "id":
+        most = param.max_length or _LONGEST
+        how["validators"] = [MaxLengthValidator(most)]
+        return _Text(widget=forms.TextInput({"maxlength": most}), **how)
+    if kind in (int, float):
+        return _number(one, how)
+    others = {bool: forms.BooleanField, datetime: forms.DateTimeField, str: _Id}
+    return others[kind](**how)
+
+
+def _choice(one: Parameter, how: dict[str, Any]) -> forms.Field:
+    choices, kind = one.param.choices, one.type
+    if not choices:
+        choices = tuple(str(item.value) for item in kind)
+    default = getattr(one.default, "value", one.default)
+    options = [(name, name) for name in choices]
+    if default in choices:
+        # A browser gives the first.
+        options.sort(key=lambda option: option[0] != default)
+    elif not one.is_required:
+        options.insert(0, ("", "any"))
+    return forms.TypedChoiceField(coerce=kind, choices=options, empty_value=None, **how)
+
+
+def _number(one: Parameter, how: dict[str, Any]) -> forms.Field:
+    if one.param.is_duration:
+        words = forms.TextInput({"placeholder": "90, 15m, 2h, 3d", "maxlength": 20})
+        return _Duration(widget=words, **how)
+    shows = {"step": "any" if one.type is float else "1"}
+    if isinstance(one.default, (int, float)):
+        shows["placeholder"] = f"{one.default:g}"
+    kind = forms.IntegerField if one.type is int else forms.FloatField
+    number = forms.NumberInput(shows)
+    return kind(min_value=one.param.ge, max_value=one.param.le, widget=number, **how)

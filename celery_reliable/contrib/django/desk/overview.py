@@ -54,7 +54,6 @@ def overview_page(visit: Visit) -> HttpResponse:
             name: visit.link(name)
             for name in ("groups", "workers", "tasks", "changelist", "objects", "orders")
         },
-        "sweep_link": visit.link("sweep"),
         "find_link": visit.link("find"),
     }
     return visit.render("overview", context, "overview")

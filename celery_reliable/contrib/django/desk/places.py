@@ -11,15 +11,21 @@ from django.http import HttpResponse
 from django.shortcuts import redirect
 from django.views.decorators.debug import sensitive_variables
 
-from celery_reliable.contrib.django.desk.letter_acts import address_of
+from celery_reliable.contrib.django.desk.acting import address_of
+from celery_reliable.contrib.django.desk.forms import filter_of, pages_of
 from celery_reliable.contrib.django.desk.visits import Visit, shown
 from celery_reliable.exceptions import ObjectIdError
-from celery_reliable.operations import Object, Worker, gathered
+from celery_reliable.operations import Object, Worker
 
-__all__ = ["audit_page", "find_object_page", "object_page", "objects_page", "workers_page"]
+__all__ = [
+    "audit_page",
+    "find_object_page",
+    "object_page",
+    "objects_page",
+    "orders_page",
+    "workers_page",
+]
 
-_PAGE = 50
-_LOOK_SECONDS = 0.1
 _LONGEST = 300
 #: Tasks that are named of what one worker runs.
 _MOST_RUNS = 50
@@ -29,12 +35,8 @@ _MOST_NOTES = 200
 def objects_page(visit: Visit) -> HttpResponse:
     """List the objects that tasks have."""
     given = visit.request.GET
-    page = gathered(
-        lambda cursor, limit: visit.desk.objects.page(cursor, limit=limit),
-        given.get("cursor", ""),
-        _PAGE,
-        _LOOK_SECONDS,
-    )
+    asked = filter_of("objects", given)
+    page = pages_of("objects", visit.desk, asked)
     context = {
         "title": "Objects",
         "objects": [_object(visit, one) for one in page.items],
@@ -121,3 +123,9 @@ def audit_page(visit: Visit) -> HttpResponse:
             }
         )
     return visit.render("audit", {"title": "Audit", "notes": notes}, "audit")
+
+
+def orders_page(visit: Visit) -> HttpResponse:
+    """List what is paused, struck and drained."""
+    found = [shown(one, _LONGEST) for one in visit.desk.orders.all()]
+    return visit.render("orders", {"title": "Orders", "orders": found}, "orders")

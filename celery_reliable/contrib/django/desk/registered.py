@@ -11,18 +11,16 @@ from django.shortcuts import redirect
 from django.urls import path, reverse
 from django.views.decorators.debug import sensitive_post_parameters
 
-from celery_reliable.contrib.django.desk.edits import edit_page
+from celery_reliable.contrib.django.desk.acting import act_page
 from celery_reliable.contrib.django.desk.fleet_runs import fleet_run_page, fleet_runs_page
-from celery_reliable.contrib.django.desk.letter_acts import act_page, run_page
 from celery_reliable.contrib.django.desk.letters import groups_page, letter_page, letters_page
-from celery_reliable.contrib.django.desk.operating import move_page, revoke_page, sweep_page
-from celery_reliable.contrib.django.desk.ordering import order_page, orders_page, resume_page
 from celery_reliable.contrib.django.desk.overview import overview_page
 from celery_reliable.contrib.django.desk.places import (
     audit_page,
     find_object_page,
     object_page,
     objects_page,
+    orders_page,
     workers_page,
 )
 from celery_reliable.contrib.django.desk.tasks import find_page, task_page, tasks_page
@@ -35,18 +33,16 @@ from celery_reliable.operations import BadCursor, Right, UnknownGroup, broker_er
 
 __all__ = ["PAGES", "DeadLetterAdmin", "DeskAdmin"]
 
-_LETTERS = Page("changelist", "", letters_page)
-_ACT = Page("act", "act/", act_page, None, ("POST",))
-_LETTER = Page("change", "<path:object_id>/change/", letter_page)
-#: The three that Django's own views link to are methods of the class.
+#: The names of the first two are those that the admin links to.
 PAGES = (
+    Page("changelist", "", letters_page),
+    Page("change", "<path:object_id>/change/", letter_page),
     Page("groups", "groups/", groups_page),
-    Page("run", "run/", run_page, None, ("GET", "HEAD", "POST")),
     Page(
-        "edit",
-        "<path:object_id>/edit/",
-        edit_page,
-        Right.SEE_ARGUMENTS,
+        "act",
+        "act/<slug:name>/",
+        act_page,
+        None,
         ("GET", "HEAD", "POST"),
         sensitive=("args", "kwargs"),
     ),
@@ -54,9 +50,6 @@ PAGES = (
     Page("tasks", "tasks/", tasks_page),
     Page("find", "tasks/find/", find_page),
     Page("task", "tasks/task/<path:task_id>/", task_page),
-    Page("revoke", "tasks/revoke/", revoke_page, Right.OPERATE, ("POST",)),
-    Page("move", "tasks/move/", move_page, Right.OPERATE, ("POST",)),
-    Page("sweep", "desk/sweep/", sweep_page, Right.OPERATE, ("POST",)),
     Page("objects", "objects/", objects_page),
     Page(
         "find_object",
@@ -70,8 +63,6 @@ PAGES = (
     Page("fleet_runs", "runs/", fleet_runs_page),
     Page("fleet_run", "runs/run/<path:run>/", fleet_run_page),
     Page("orders", "orders/", orders_page),
-    Page("order", "orders/give/", order_page, Right.OPERATE, ("POST",)),
-    Page("resume", "orders/resume/", resume_page, Right.OPERATE, ("POST",)),
     Page("audit", "audit/", audit_page),
 )
 
@@ -81,14 +72,9 @@ class DeadLetterAdmin(admin.ModelAdmin):
     """Pages over the ledger. They replace Django's own views, as the model has no rows."""
 
     def get_urls(self) -> list[Any]:
-        """Return the pages; the names of the first three are those that the admin links to."""
+        """Return the pages."""
         view = self.admin_site.admin_view
-        return [
-            path(_LETTERS.route, view(self.changelist_view), name=f"{NAME}changelist"),
-            path(_ACT.route, view(self.act_view), name=f"{NAME}act"),
-            path(_LETTER.route, view(self.change_view), name=f"{NAME}change"),
-            *(path(one.route, view(self._view(one)), name=NAME + one.name) for one in PAGES),
-        ]
+        return [path(one.route, view(self._view(one)), name=NAME + one.name) for one in PAGES]
 
     def may(self, request: HttpRequest, right: Right) -> bool:
         """Whether who asks may do it; what is overridden of the admin's own methods counts."""
@@ -114,26 +100,6 @@ class DeadLetterAdmin(admin.ModelAdmin):
     def has_delete_permission(self, request: HttpRequest, obj: object = None) -> bool:
         """Whether who asks may discard."""
         return may(request.user, Right.DISCARD)
-
-    def changelist_view(
-        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
-    ) -> HttpResponse:
-        """List dead letters, the latest first."""
-        return self._answer(_LETTERS, request, extra_context=extra_context)
-
-    def change_view(
-        self,
-        request: HttpRequest,
-        object_id: str,
-        form_url: str = "",
-        extra_context: dict[str, Any] | None = None,
-    ) -> HttpResponse:
-        """Show one dead letter."""
-        return self._answer(_LETTER, request, object_id=object_id, extra_context=extra_context)
-
-    def act_view(self, request: HttpRequest) -> HttpResponse:
-        """Replay or discard dead letters: ask first, then do it."""
-        return self._answer(_ACT, request)
 
     def _view(self, page: Page) -> Any:
         def view(request: HttpRequest, **given: Any) -> HttpResponse:

@@ -10,17 +10,14 @@ from django.http import HttpResponse
 from django.shortcuts import redirect
 from django.views.decorators.debug import sensitive_variables
 
-from celery_reliable.contrib.django.desk.forms import AskForm, parameters_of
+from celery_reliable.contrib.django.desk.forms import filter_of, pages_of
 from celery_reliable.contrib.django.desk.rows import row_of
 from celery_reliable.contrib.django.desk.visits import Visit, quoted, shown
 from celery_reliable.exceptions import UnknownDeadLetter
-from celery_reliable.operations import Kind, Right, Task, TaskInFull, gathered
+from celery_reliable.operations import Right, Task, TaskInFull
 
 __all__ = ["find_page", "task_page", "tasks_page"]
 
-_PAGE = 50
-#: A list of what fits looks for so long; then it says where it goes on.
-_LOOK_SECONDS = 2.0
 #: Characters of a value in a list.
 _LONGEST = 300
 
@@ -28,20 +25,9 @@ _LONGEST = 300
 def tasks_page(visit: Visit) -> HttpResponse:
     """List tasks that live and fit: those that run, then those that wait."""
     given = visit.request.GET
-    asked = AskForm(parameters_of("tasks", "state", "filter"), given)
-    state = asked.values.get("state", "")
-    views: list[dict[str, Any]] = []
-    cursor = ""
-    if not asked.problems:
-        page = gathered(
-            lambda cursor, limit: visit.desk.tasks.page(
-                asked.filter, kind=Kind(state) if state else None, cursor=cursor, limit=limit
-            ),
-            given.get("cursor", ""),
-            _PAGE,
-            _LOOK_SECONDS,
-        )
-        views, cursor = [_row(visit, one) for one in page.items], page.cursor
+    asked = filter_of("tasks", given)
+    page = pages_of("tasks", visit.desk, asked)
+    views, cursor = [_row(visit, one) for one in page.items], page.cursor
     context = {
         "title": "Tasks",
         "tasks": views,
@@ -50,9 +36,9 @@ def tasks_page(visit: Visit) -> HttpResponse:
         "is_first": not given.get("cursor"),
         "find_link": visit.link("find"),
         "runs_link": visit.link("fleet_runs"),
-        "problem": " ".join(asked.problems),
+        "problem": shown(asked.problem),
     }
-    return visit.render("tasks", context, "tasks", 400 if asked.problems else 200)
+    return visit.render("tasks", context, "tasks", 400 if asked.problem else 200)
 
 
 def _row(visit: Visit, one: Task) -> dict[str, Any]:

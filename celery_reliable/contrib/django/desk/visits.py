@@ -16,9 +16,9 @@ from django.template.response import TemplateResponse
 from django.urls import reverse
 
 from celery_reliable.contrib.django.project import desk_app
-from celery_reliable.operations import Desk, Right, as_json, printable
+from celery_reliable.operations import ACTS, Desk, Right, as_json, printable
 
-__all__ = ["NAME", "Page", "Visit", "quoted", "shown"]
+__all__ = ["ACT_PAGES", "NAME", "Page", "Visit", "quoted", "shown"]
 
 #: What the names of the pages' URLs begin with.
 NAME = "celery_reliable_deadletter_"
@@ -29,6 +29,17 @@ _TEMPLATES = "admin/celery_reliable"
 _LONGEST = 20_000
 #: A page may have lines within a value.
 _KEPT = "\n\t"
+#: The acts that the admin has, each with the page of what it is about.
+ACT_PAGES = {
+    "replay_dead_letters": "changelist",
+    "discard_dead_letters": "changelist",
+    "replay_dead_letter_edited": "changelist",
+    "revoke_tasks": "tasks",
+    "move_tasks": "tasks",
+    "give_order": "orders",
+    "resume": "orders",
+    "sweep": "overview",
+}
 _TABS = (
     ("overview", "Desk"),
     ("tasks", "Tasks"),
@@ -106,9 +117,15 @@ class Visit:
         asked = {name: _encodable(value) for name, value in query.items()}
         return f"{found}?{urlencode(asked)}" if asked else found
 
-    def log(self, about: str, message: str) -> None:
-        """Note what was done in the admin's log, beside the audit: to one thing, or to many."""
-        self.admin.log_change(self.request, self.admin.model(task_id=shown(about, 200)), message)
+    @cached_property
+    def acts(self) -> dict[str, str]:
+        """The addresses of the acts that whoever asks may do, by the names of the operations."""
+        site = self.admin.admin_site.name
+        return {
+            one.name: reverse(f"admin:{NAME}act", args=[one.name], current_app=site)
+            for one in ACTS
+            if one.name in ACT_PAGES and all(map(self.may, one.needs))
+        }
 
     def render(
         self, name: str, context: Mapping[str, Any], page: str = "", status: int = 200
@@ -126,9 +143,7 @@ class Visit:
                     for tab, label in _TABS
                     if self.may(Right.VIEW)
                 ],
-                "may_replay": self.may(Right.REPLAY),
-                "may_discard": self.may(Right.DISCARD),
-                "may_operate": self.may(Right.OPERATE),
+                "acts": self.acts,
                 "may_see_arguments": self.may(Right.SEE_ARGUMENTS),
                 **context,
             },

@@ -1,0 +1,245 @@
+"""The page of an act: it asks, says what would become of what is meant, does it, and goes on.
+
+A long act is done in bounded portions, one a request.  All that is known of it is in its address:
+what is meant, how, and how far it has come.  So whoever closes the browser goes on by the address,
+from the browser's history or from the audit.  A portion that is repeated does nothing twice.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from django.contrib import messages
+from django.http import Http404, HttpResponse
+from django.shortcuts import redirect
+from django.utils.html import format_html
+from django.views.decorators.debug import sensitive_variables
+
+from celery_reliable.contrib.django.desk.forms import OperationForm
+from celery_reliable.contrib.django.desk.visits import ACT_PAGES, Visit, shown
+from celery_reliable.contrib.django.models import DeadLetter
+from celery_reliable.exceptions import ReliableError
+from celery_reliable.operations import (
+    ACTS,
+    CannotReplay,
+    Done,
+    Operation,
+    as_json,
+    counted,
+    editable_arguments,
+)
+
+__all__ = ["act_page", "address_of"]
+
+_ACTS = {one.name: one for one in ACTS if one.name in ACT_PAGES}
+#: A browser and a thread of the web server wait for a portion.
+_STEP_SECONDS = 2.0
+#: For so long things are counted before somebody is asked.
+_COUNT_SECONDS = 0.15
+_LONGEST = 300
+#: How far it has come.
+_TALLY = ("done", "gone", "failed")
+#: What a letter is run with anew.
+_EDITED = ("args", "kwargs")
+#: What becomes of tasks and letters, by the fields of results.
+_FATES = {
+    "ended": "Nobody runs these",
+    "running": "These run",
+    "sent": "Nobody runs these: they go to a worker that may run them, or wait for one",
+    "stopped": "These are stopped where they run, and run elsewhere; it is no loss",
+    "stays": "These run on such a worker, and go on",
+    "dead": "These are dead letters, and stay",
+    "replaced": "These replaced themselves by a canvas, and stay: revoke its members",
+    "refused": "These are dead letters, or a canvas took their place: they stay",
+    "failed": "Could not be",
+    "gone": "Gone already",
+}
+
+
+@sensitive_variables()
+def act_page(visit: Visit, name: str) -> HttpResponse:
+    """Ask whether an act is meant; when somebody has said so, do it, or a portion of it."""
+    operation = _ACTS.get(name)
+    if operation is None:
+        raise Http404(f"There is no act {name!r}.")
+    for right in operation.needs:
+        visit.require(right)
+    request = visit.request
+    is_posted = request.method == "POST"
+    form = OperationForm(operation, (request.POST if is_posted else request.GET).copy())
+    shows: dict[str, Any] = {"is_possible": True}
+    try:
+        if {*_EDITED} <= form.fields.keys() and not is_posted:
+            shows["is_possible"] = False
+            _fill_in(visit, form)
+            shows["is_possible"] = True
+        if form.is_valid():
+            if is_posted and "confirmed" in form.data:
+                return _do(visit, operation, form)
+            if "dry_run" in _names(operation) and "done" not in form.data:
+                shows["meant"] = _run(visit, operation, {"dry_run": True}, form, _COUNT_SECONDS)
+        # What nobody has typed yet is not wrong.
+        elif is_posted or any(form.data.get(name) for name in form.errors):
+            shows |= {"problem": form.problem, "status": 400}
+    except ReliableError as exc:
+        is_wrong = isinstance(exc, (ValueError, LookupError, CannotReplay))
+        shows |= {"problem": str(exc), "status": 400 if is_wrong and is_posted else 200}
+    return _render(visit, operation, form, **shows)
+
+
+def _names(operation: Operation) -> set[str]:
+    return {one.name for one in operation.parameters}
+
+
+def _run(
+    visit: Visit, operation: Operation, more: dict[str, Any], form: OperationForm, seconds: float
+) -> Any:
+    given = {**form.given, **more}
+    if "seconds" in _names(operation):
+        given["seconds"] = seconds
+    return operation.run(visit.desk, given, by=visit.by)
+
+
+def _fill_in(visit: Visit, form: OperationForm) -> None:
+    """Put a letter's arguments into the form.  Raises CannotReplay."""
+    if form.is_valid():
+        found = editable_arguments(visit.desk.letters.get(form.cleaned_data["id"]))
+        form.put(
+            {name: json.dumps(one, indent=2) for name, one in zip(_EDITED, found, strict=True)}
+        )
+
+
+def _do(visit: Visit, operation: Operation, form: OperationForm) -> HttpResponse:
+    result = _run(visit, operation, {}, form, _STEP_SECONDS)
+    ids, limit = form.given.get("ids", ()), form.given.get("limit")
+    about = ", ".join([*form.about, *(f"{name}: {value}" for name, value in form.said)]) or "all"
+    message = f"{_words(operation)}: {_sentence(as_json(result))}"
+    visit.admin.log_change(visit.request, DeadLetter(task_id=shown(about, 200)), shown(message))
+    is_over = not isinstance(result, Done) or result.is_whole or result.done == limit
+    if not isinstance(result, Done) or (is_over and ids and "done" not in form.data):
+        _tell(visit, operation, result)
+        return redirect(visit.link(ACT_PAGES[operation.name]))
+    total = form.count("total")
+    form.put(
+        {
+            **{name: form.count(name) + getattr(result, name) for name in _TALLY},
+            "total": min(total, form.count("done") + limit) if limit else total,
+            "before": as_json(result.before),
+            "cursor": result.cursor,
+            "limit": limit - result.done if limit else "",
+        }
+    )
+    stops = result.unsent or (
+        result.problem and not (result.done or result.failed or result.cursor)
+    )
+    return _render(
+        visit,
+        operation,
+        form,
+        problem=result.problem if stops else "",
+        is_over=is_over,
+        goes=not (is_over or stops),
+    )
+
+
+def _render(
+    visit: Visit,
+    operation: Operation,
+    form: OperationForm,
+    *,
+    meant: Any = None,
+    problem: str = "",
+    status: int = 200,
+    is_possible: bool = True,
+    is_over: bool = False,
+    goes: bool = False,
+) -> HttpResponse:
+    facts = {} if meant is None else as_json(meant)
+    at_least = ""
+    if isinstance(meant, Done):
+        form.put({"before": facts["before"], "total": meant.done})
+        at_least = "" if meant.is_whole else "at least "
+    tally = {name: form.count(name) for name in (*_TALLY, "total")}
+    context = {
+        "title": _title(visit, operation, form, meant),
+        "operation": operation,
+        "said": [(name, shown(value, _LONGEST)) for name, value in form.said],
+        "fates": [
+            (words, [shown(one, _LONGEST) for one in facts[name]])
+            for name, words in _FATES.items()
+            if isinstance(facts.get(name), list) and facts[name]
+        ],
+        "chosen": [shown(one, _LONGEST) for one in form.about] if isinstance(meant, Done) else [],
+        "form": form,
+        "is_possible": is_possible,
+        "is_exact": not at_least,
+        "is_begun": "done" in form.data,
+        "is_over": is_over,
+        "goes": goes,
+        "tally": tally,
+        "address": f"{visit.acts[operation.name]}?{form.query(**tally)}",
+        "back": visit.link(ACT_PAGES[operation.name]),
+        "problem": shown(problem, 2_000),
+    }
+    return visit.render("act", context, ACT_PAGES[operation.name], status)
+
+
+def _title(visit: Visit, operation: Operation, form: OperationForm, meant: Any) -> str:
+    if meant is None:
+        return f"{_words(operation)}?"
+    if operation.asks is None:
+        return f"{_words(operation).split()[0]} {counted(meant.done, operation.noun)}?"
+    return str(shown(operation.asks(visit.desk, form.given, meant), _LONGEST))
+
+
+def _words(operation: Operation) -> str:
+    return operation.name.replace("_", " ").capitalize()
+
+
+def _sentence(facts: Any) -> str:
+    """Return what a result says in words, without what it has not."""
+    if isinstance(facts, Mapping):
+        found = {name.replace("_", " "): _sentence(one) for name, one in facts.items()}
+        return ", ".join(f"{name} {one}" for name, one in found.items() if one)
+    if isinstance(facts, list):
+        return ", ".join(map(_sentence, facts))
+    return str(facts) if facts else ""
+
+
+def _tell(visit: Visit, operation: Operation, result: Any) -> None:
+    request, facts = visit.request, as_json(result)
+    if "new_task_id" in facts:
+        # Not there at once: a short task has ended by then, and is not known any more.
+        new_id = facts["new_task_id"]
+        link = visit.link("task", new_id)
+        told = 'Published as <a href="{}">{}</a>; the dead letter is discarded.'
+        messages.success(request, format_html(told, link, new_id))
+    elif not operation.noun:
+        said = _sentence(facts) or "nothing was to be done"
+        messages.success(request, shown(f"{_words(operation)}: {said}.", 2_000))
+    elif number := facts["done"]:
+        things = f"{number} {operation.noun}{'' if number == 1 else 's'}"
+        messages.success(request, f"{things} {operation.verb}.")
+    for name, words in _FATES.items():
+        found = facts.get(name)
+        if found:
+            number = len(found) if isinstance(found, list) else found
+            messages.info(request, f"{words}: {number}.")
+    if facts.get("problem"):
+        messages.warning(request, shown(facts["problem"], 2_000))
+
+
+def address_of(visit: Visit, act: str, about: Mapping[str, Any]) -> str:
+    """Return where an act of the audit goes on; empty for one of single letters, by what no form
+    has, and for who may not do it.
+    """
+    name = f"{act}_dead_letters"
+    wanted = about.get("filter") or {}
+    if not visit.acts.get(name) or "before" not in about or "ids" in about or "object_id" in wanted:
+        return ""
+    given = {**about, **wanted}
+    given.pop("filter", None)
+    form = OperationForm(_ACTS[name], {name: str(value) for name, value in given.items()})
+    return f"{visit.acts[name]}?{form.query(done=0)}"
