@@ -224,7 +224,6 @@ class Bulk:
         to_queue: str = "",
         max_waiting: int | None = None,
         progress: Progress | None = None,
-        each: Callable[[str], None] | None = None,
     ) -> Done:
         """Return letters to the back of their queues, the oldest first, under their ids, with
         counters at zero.
@@ -242,7 +241,6 @@ class Bulk:
             max_waiting: go on only while fewer messages than that wait in the letter's queue, of
                 whoever published them.  None: whatever waits there.
             progress: is told at the beginning and after each letter.
-            each: is told the id of each letter to which it was done.
 
         Raises:
             CannotReplay: there is no such queue.
@@ -267,7 +265,7 @@ class Bulk:
 
         how = {"rate": rate, "limit": limit, "seconds": seconds}
         more = {"to_queue": to_queue, "max_waiting": max_waiting}
-        return self._noted("replay", by, chosen, {**how, **more}, act, progress, each, admits)
+        return self._noted("replay", by, chosen, {**how, **more}, act, progress, admits)
 
     def discard(
         self,
@@ -278,7 +276,6 @@ class Bulk:
         limit: int | None = None,
         seconds: float | None = None,
         progress: Progress | None = None,
-        each: Callable[[str], None] | None = None,
     ) -> Done:
         """Remove letters for good, the oldest first; arguments as in `replay`."""
 
@@ -287,7 +284,7 @@ class Bulk:
             return ""
 
         how = {"rate": rate, "limit": limit, "seconds": seconds}
-        return self._noted("discard", by, chosen, how, act, progress, each)
+        return self._noted("discard", by, chosen, how, act, progress)
 
     def _begun(self, chosen: Chosen, seconds: float | None) -> Done:
         """Return an act that has done nothing yet, when all that it needs is there."""
@@ -310,7 +307,6 @@ class Bulk:
         how: dict[str, Any],
         act: Callable[[DeadLetter], str],
         progress: Progress | None,
-        each: Callable[[str], None] | None,
         admits: Admits | None = None,
     ) -> Done:
         pace = Pace(how["rate"], how["limit"], how["seconds"])
@@ -323,13 +319,7 @@ class Bulk:
                 if progress is not None:
                     progress(now)
 
-            def do(letter: DeadLetter) -> str:
-                problem = act(letter)
-                if each is not None:
-                    each(letter.task_id)
-                return problem
-
-            return self._run(chosen, done, do, pace, told, admits)
+            return self._run(chosen, done, act, pace, told, admits)
 
     def _run(
         self,
