@@ -104,7 +104,7 @@ def its_commands_tell_of(declared: Celery) -> None:
     assert (refused.exit_code, "Give its id" in " ".join(refused.output.split())) == (2, True)
     for name in ("reliable_in_line", "reliable_places", "reliable_places_taken"):
         assert f"``{name}``" in GUIDE.text
-        assert name in {metric for metric, _, _ in fleet_metrics()}
+        assert name in {metric.name for metric in fleet_metrics()}
     assert "object_held" in lines()
 
 

@@ -690,8 +690,8 @@ MUTANTS = {
         {
             "worker/running_shift.py": (
                 (
-                    "number.isdecimal() and earliest <= int(number) <= latest",
-                    "number.isdecimal() and earliest > int(number) > latest",
+                    "number.isdecimal() and slot.first <= int(number) <= slot.last",
+                    "number.isdecimal() and slot.first > int(number) > slot.last",
                 ),
             ),
         },
