@@ -26,6 +26,7 @@ from celery_reliable.message.envelope import Envelope
 from celery_reliable.model import Reason, SweepReport
 from celery_reliable.operations import DeadLetters, Desk
 from celery_reliable.recovery.sweeper import Retention
+from tests.support.waiting import wait_for
 
 V1 = "/reliable/v1"
 ALL = ("view", "change", "delete", "operate", "see_arguments")
