@@ -159,7 +159,15 @@ def purge(app: Celery, queues: Iterable[str]) -> Purged:
         connection.channel() as channel,
     ):
         for queue in queues:
-            while (message := channel.basic_get(queue)) is not None:
+            while True:
+                try:
+                    message = channel.basic_get(queue)
+                except (KeyError, TypeError, ValueError):
+                    # kombu cannot read what anybody may have put there, and has removed it.
+                    done.messages += 1
+                    continue
+                if message is None:
+                    break
                 headers = message.headers if isinstance(message.headers, dict) else {}
                 if epoch := Stamp.of(headers).epoch:
                     task_id = str(headers.get("id"))

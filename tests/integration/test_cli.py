@@ -276,10 +276,12 @@ def test_what_is_purged_is_not_sent_again(project: Project, run: Run) -> None:
     kept = hasty.send("work", 0, queue="kept")
     gone = [hasty.send(name, 0) for name in ("work", "plain_work", "work")]
     client = project.redis.client()
+    # Anybody may have put it there; kombu cannot read either.
+    client.rpush("celery", "no message", '{"body": "", "properties": {}}')
     asked = run("purge", "-Q", "celery", project=hasty)
-    assert (asked.code, client.llen("celery")) == (1, 3)
+    assert (asked.code, client.llen("celery")) == (1, 5)
     done = run("purge", "-Q", "celery,other", "--force", "--json", project=hasty)
-    assert (done.code, done.json) == (0, {"messages": 3, "records": 2})
+    assert (done.code, done.json) == (0, {"messages": 5, "records": 2})
     assert client.llen("celery") == 0
     assert not client.keys("unacked*")
     assert client.keys(RECORD + "*") == [(RECORD + kept.id).encode()]
