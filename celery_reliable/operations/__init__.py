@@ -6,7 +6,7 @@ from celery_reliable.clock import span
 from celery_reliable.findings import Limits, check
 from celery_reliable.operations.acts import ACTS, NothingEdited, replay_dead_letter_edited
 from celery_reliable.operations.audit import somebody
-from celery_reliable.operations.bulk import DEFAULT_RATE, Bulk, Chosen, Unclear
+from celery_reliable.operations.bulk import Bulk, Chosen, Unclear
 from celery_reliable.operations.catalog import Operation, Param, Parameter, Right
 from celery_reliable.operations.dead_letters import (
     CannotReplay,
@@ -63,12 +63,11 @@ from celery_reliable.operations.views import (
     WorkerDeath,
     as_json,
 )
-from celery_reliable.operations.words import counted, parse_age, parse_time, printable, utc
+from celery_reliable.operations.words import counted, parse_age, printable, utc
 from celery_reliable.orders import OrderKind
 
 __all__ = [
     "ACTS",
-    "DEFAULT_RATE",
     "KINDS",
     "QUERIES",
     "RATES",
@@ -144,7 +143,6 @@ __all__ = [
     "gathered",
     "install_metrics",
     "parse_age",
-    "parse_time",
     "printable",
     "purge",
     "registry_of",

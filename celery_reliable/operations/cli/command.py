@@ -236,7 +236,11 @@ def command_of(
                 call = Call(ctx, operation, {**taken, **command.preset}, more)
                 break
         else:
-            said = (f"--{one.replace('_', '-')}" for one in given)
+            said = (
+                str(one.metavar) if isinstance(one, click.Argument) else one.opts[0]
+                for one in parameters
+                if one.name in given
+            )
             raise click.UsageError(f"These do not go together: {', '.join(said)}.")
         (carry_out or partial(_carry_out, tell))(call)
 
@@ -258,8 +262,6 @@ def _carry_out(tell: Callable[[Any, Call], None], call: Call) -> None:
     for given in several:
         try:
             found.append(replace(call, given={**call.given, **given}).run())
-        except click.UsageError:
-            raise
         except click.ClickException as exc:
             if not names or exc.exit_code != 1:
                 raise
@@ -272,7 +274,7 @@ def _carry_out(tell: Callable[[Any, Call], None], call: Call) -> None:
         print_json({"items": [one for each in found for one in each.items]} if names else found[0])
     if problems:
         raise click.ClickException("\n".join(problems))
-    if any(_IS_WRONG.get(type(one), bool)(one) for one in found if type(one) in _IS_WRONG):
+    if any(_IS_WRONG[type(one)](one) for one in found if type(one) in _IS_WRONG):
         call.ctx.exit(1)
 
 

@@ -220,8 +220,7 @@ def _tell(visit: Visit, operation: Operation, result: Any) -> None:
         said = _sentence(facts) or "nothing was to be done"
         messages.success(request, shown(f"{_words(operation)}: {said}.", 2_000))
     elif number := facts["done"]:
-        things = f"{number} {operation.noun}{'' if number == 1 else 's'}"
-        messages.success(request, f"{things} {operation.verb}.")
+        messages.success(request, f"{counted(number, operation.noun)} {operation.verb}.")
     for name, words in _FATES.items():
         found = facts.get(name)
         if found:
