@@ -89,12 +89,16 @@ class AwaitedConsumer(ResultConsumer):
         return any(waiting.get(task_id) for waiting in self._pending_results)
 
     def _subscribe(self) -> None:
+        if not self._left:
+            return
+        # Results that are awaited already do not wait longer for those that come after them.
+        ask_at = time.monotonic() + _FIRST_PAUSE_SECONDS
+        self._ask_at = min(ask_at, self._ask_at) if self.subscribed_to else ask_at
+        self._pause = _FIRST_PAUSE_SECONDS
         # Another thread may take one of them.
         with suppress(KeyError):
             while self._left:
                 super().consume_from(self._left.pop())
-                self._pause = _FIRST_PAUSE_SECONDS
-                self._ask_at = time.monotonic() + self._pause
 
     def cancel_for(self, task_id: Any) -> None:
         """Subscribe to the result of a task no longer."""
