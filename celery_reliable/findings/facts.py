@@ -32,8 +32,10 @@ class ServerFacts:
     """What is known of the Redis that holds the ledger.
 
     Attributes:
+        url: where it is, without a password.
         version: such as "6.2.14".
         role: "master" or "slave", in Redis's words.
+        used_memory: in bytes.
         maxmemory: the limit in bytes; 0 for none.
         maxmemory_policy: what happens at the limit.
         appendonly: whether an append-only file is written.
@@ -45,8 +47,10 @@ class ServerFacts:
         has_sentinel: whether Sentinels say which server it is.
     """
 
+    url: str = ""
     version: str | None = None
     role: str | None = None
+    used_memory: int | None = None
     maxmemory: int | None = None
     maxmemory_policy: str | None = None
     appendonly: bool | None = None
@@ -57,16 +61,27 @@ class ServerFacts:
     min_replicas: int | None = None
     has_sentinel: bool = False
 
+    @property
+    def fill(self) -> float | None:
+        """How much of its memory it has used, from 0 to 1; None without a limit."""
+        if not self.maxmemory or self.used_memory is None:
+            return None
+        return self.used_memory / self.maxmemory
+
     @classmethod
-    def from_info(cls, info: Mapping[str, object], *, has_sentinel: bool = False) -> ServerFacts:
+    def from_info(
+        cls, info: Mapping[str, object], *, url: str = "", has_sentinel: bool = False
+    ) -> ServerFacts:
         """Read the facts from `INFO`, and from `CONFIG GET`, which not every server allows."""
         told = {name: str(value) for name, value in info.items() if value is not None}
         number = {name: int(value) for name, value in told.items() if value.isdecimal()}
         append = told.get("aof_enabled", told.get("appendonly"))
         cluster = told.get("cluster_enabled")
         return cls(
+            url=url,
             version=told.get("redis_version"),
             role=told.get("role"),
+            used_memory=number.get("used_memory"),
             maxmemory=number.get("maxmemory"),
             maxmemory_policy=told.get("maxmemory_policy") or told.get("maxmemory-policy"),
             appendonly=None if append is None else append in ("1", "yes"),

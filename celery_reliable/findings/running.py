@@ -41,7 +41,7 @@ _LOGS: Final = "The logs of living workers say why: not_recovered, not_lost, not
 def check(status: Any, limits: Limits | None = None) -> list[Finding]:
     """Return what is wrong by a status (`operations.Status`), errors first."""
     running = Running(status, limits or Limits())
-    return worst_first([*look(RUNNING, running), *look(SERVER, status.facts)])
+    return worst_first([*look(RUNNING, running), *look(SERVER, status.ledger)])
 
 
 def _silent(run: Running) -> Seen:

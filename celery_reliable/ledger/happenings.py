@@ -85,24 +85,6 @@ class Happenings(Part):
         )
         return _rows(found)
 
-    def after(self, id_: str, limit: int, *, wait_ms: int = 0) -> list[NotedRow]:
-        """Return at most *limit* that came after the one with this id, the oldest first.
-
-        *wait_ms*: if there is none, wait for one, at most so long.
-        """
-        found = self._caller.read(
-            "events",
-            lambda client: client.xread(
-                {self._keys.happened: id_ or "0"}, count=limit, block=wait_ms or None
-            ),
-        )
-        return _rows([entry for _, entries in found for entry in entries])
-
-    def last_id(self) -> str:
-        """Return the id of the latest; "0-0" where there is none."""
-        found = self.latest(1)
-        return found[0].id if found else "0-0"
-
     def minutes(self, count: int) -> tuple[int, list[dict[str, int]]]:
         """Return the server's time in ms, and what was counted in each of the last *count* minutes,
         the one that runs now at the end.

@@ -20,14 +20,13 @@ from celery_reliable.operations.queues import Purged
 from celery_reliable.operations.queues import purge as remove_messages
 from celery_reliable.operations.uninstall import Released
 from celery_reliable.operations.uninstall import release as give_back
-from celery_reliable.operations.views import Done, IfRunning, Moved, Order, Replayed, Revoked
+from celery_reliable.operations.views import Done, IfRunning, Moved, Order, Revoked
 from celery_reliable.operations.words import counted
 from celery_reliable.orders import OrderKind
 from celery_reliable.recovery import MOST_PASSES_IN_A_ROW
 
 __all__ = [
     "ACTS",
-    "Discarded",
     "NothingEdited",
     "ReplayedEdited",
     "Swept",
@@ -64,13 +63,6 @@ class NothingEdited(ReliableError, ValueError):
 
 
 @dataclass(frozen=True)
-class Discarded:
-    """A dead letter that is removed for good."""
-
-    task_id: str
-
-
-@dataclass(frozen=True)
 class ReplayedEdited:
     """A dead letter that is discarded, and the task that is published in its place."""
 
@@ -101,10 +93,6 @@ def replay_dead_letters(
     before: Before = None,
     cursor: Cursor = "",
     to_queue: ToQueue = "",
-    max_waiting: Annotated[
-        int | None,
-        Param("Go on only while fewer messages wait in a letter's queue.", ge=1, le=10**9),
-    ] = None,
     progress: Progress | None = None,
 ) -> Done:
     """Return many dead letters to the back of their queues, the oldest first.
@@ -124,7 +112,6 @@ def replay_dead_letters(
         limit=limit,
         seconds=seconds,
         to_queue=to_queue,
-        max_waiting=max_waiting,
         progress=_reported(progress, limit),
     )
 
@@ -194,19 +181,6 @@ def _reported(progress: Progress | None, limit: int | None) -> Any:
         progress(done.done + done.gone + done.failed, more)
 
     return report
-
-
-def replay_dead_letter(desk: Desk, by: str, *, id_: Id, to_queue: ToQueue = "") -> Replayed:
-    """Return one dead letter to its queue, under its id, with its counters at zero."""
-    with desk.noted("replay", by, {"ids": [id_], "to_queue": to_queue}):
-        return desk.letters.replay(id_, to_queue=to_queue, by=by)
-
-
-def discard_dead_letter(desk: Desk, by: str, *, id_: Id) -> Discarded:
-    """Remove one dead letter for good."""
-    with desk.noted("discard", by, {"ids": [id_]}):
-        desk.letters.discard(id_, by=by)
-    return Discarded(id_)
 
 
 def replay_dead_letter_edited(
@@ -418,11 +392,6 @@ def _so_many(meant: Done) -> str:
     return f"{at_least}{counted(meant.done, 'dead letter')}"
 
 
-def _discard_one(desk: Desk, given: Mapping[str, Any], meant: None) -> str:
-    name = desk.letters.get(given["id"]).name or "the message"
-    return f"Discard {name}[{given['id']}] for good?"
-
-
 def _revoke(desk: Desk, given: Mapping[str, Any], meant: Revoked) -> str:
     how = meant.if_running.value
     running = f" ({len(meant.running)} running: {how})" if meant.running else ""
@@ -476,27 +445,6 @@ ACTS = (
         ),
         is_act=True,
         asks=_discard_many,
-        noun="dead letter",
-        verb="discarded",
-        problems=(_UNKNOWN,),
-    ),
-    Operation(
-        replay_dead_letter,
-        (Right.REPLAY,),
-        "dead-letter/replay",
-        (Command("dead-letters replay"),),
-        is_act=True,
-        noun="dead letter",
-        verb="replayed",
-        problems=(_UNKNOWN, _CONFLICT),
-    ),
-    Operation(
-        discard_dead_letter,
-        (Right.DISCARD,),
-        "dead-letter/discard",
-        (Command("dead-letters discard"),),
-        is_act=True,
-        asks=_discard_one,
         noun="dead letter",
         verb="discarded",
         problems=(_UNKNOWN,),
@@ -566,6 +514,7 @@ ACTS = (
         "orders/resume",
         (Command("resume"),),
         is_act=True,
+        noun="order",
         problems=(_UNKNOWN,),
     ),
     Operation(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -21,7 +21,7 @@ from celery_reliable.operations.letters import LetterPages, LetterWalk
 from celery_reliable.operations.pages import Position
 from celery_reliable.operations.views import Done, as_json
 from celery_reliable.operations.words import moment
-from celery_reliable.recovery import MOST_BYTES, BrokerView
+from celery_reliable.recovery import MOST_BYTES
 
 __all__ = ["DEFAULT_RATE", "Bulk", "Chosen", "Unclear"]
 
@@ -39,12 +39,8 @@ _MOST_EXAMPLES = 5
 _MOST_BEHIND_SECONDS = 1.0
 #: A rate is kept to from one act to the next that goes on with it, unless it is slower than this.
 _LONGEST_REST_SECONDS = 5.0
-#: Between two looks at a queue that is too full.
-_BACKLOG_SECONDS = 0.2
 
 Progress = Callable[[Done], None]
-#: Whether a letter may be acted on now; it waits until it may, or until the time is over.
-Admits = Callable[[DeadLetter, "float | None"], bool]
 
 
 class Unclear(ReliableError, ValueError):
@@ -104,48 +100,6 @@ class Chosen:
         return found or {"all": True}
 
 
-class Backlog:
-    """Lets messages into a queue only while fewer than *most* wait there.
-
-    So whatever else is published there waits behind about so many, and not behind all letters.
-    Messages that workers have fetched and not begun are not counted.  A broker that does not tell
-    how many wait holds nothing up.  Raises kombu's errors, and those of redis-py.
-    """
-
-    def __init__(self, broker: BrokerView, most: int) -> None:
-        self._broker = broker
-        self._most = most
-        #: How many more may go to a queue before somebody looks again.
-        self._left: dict[tuple[str, str], int] = {}
-
-    def admits(self, exchange: str, routing_key: str, deadline: float | None) -> bool:
-        """Return True when one more may be sent there; False when the time is over before, by
-        `time.monotonic`.
-        """
-        where = exchange, routing_key
-        while self._left.get(where, 0) < 1:
-            self._left[where] = self._most - self._waiting(self._broker.reached(*where))
-            if self._left[where] >= 1:
-                break
-            rest = _BACKLOG_SECONDS
-            if deadline is not None:
-                rest = min(rest, deadline - time.monotonic())
-            if rest <= 0:
-                return False
-            time.sleep(rest)
-        self._left[where] -= 1
-        return True
-
-    def _waiting(self, queues: Iterable[str]) -> int:
-        if self._broker.is_redis:
-            return max(
-                (sum(step.depth for step in self._broker.steps(name, 0)) for name in queues),
-                default=0,
-            )
-        found = self._broker.declared_all(queues).values()
-        return max((one[0] for one in found if one is not None), default=0)
-
-
 class Pace:
     """How many of them, how fast, and until when; reckoned from now on.
 
@@ -192,11 +146,8 @@ class Bulk:
     written.
     """
 
-    def __init__(
-        self, app: Celery, ledger: Ledger, letters: DeadLetters, broker: BrokerView
-    ) -> None:
+    def __init__(self, app: Celery, ledger: Ledger, letters: DeadLetters) -> None:
         self._app = app
-        self._broker = broker
         self._ledger = ledger
         self._letters = letters
         self._pages = LetterPages(app, ledger)
@@ -222,7 +173,6 @@ class Bulk:
         limit: int | None = None,
         seconds: float | None = None,
         to_queue: str = "",
-        max_waiting: int | None = None,
         progress: Progress | None = None,
     ) -> Done:
         """Return letters to the back of their queues, the oldest first, under their ids, with
@@ -238,8 +188,6 @@ class Bulk:
             limit: at most so many.
             seconds: for so long, about; one is done anyway.  None: until it is whole.
             to_queue: send them there instead of where they were sent before.
-            max_waiting: go on only while fewer messages than that wait in the letter's queue, of
-                whoever published them.  None: whatever waits there.
             progress: is told at the beginning and after each letter.
 
         Raises:
@@ -249,23 +197,10 @@ class Bulk:
             self._letters.check_queue(to_queue)
 
         def act(letter: DeadLetter) -> str:
-            return self._letters.replay_seen(letter, to_queue=to_queue, by=by).problem
+            return self._letters.replay_seen(letter, to_queue=to_queue, by=by)
 
-        backlog = None if max_waiting is None else Backlog(self._broker, max_waiting)
-
-        def admits(letter: DeadLetter, deadline: float | None) -> bool:
-            if backlog is None:
-                return True
-            try:
-                envelope = self._letters.to_send(letter, to_queue)
-            except CannotReplay:
-                # The act itself says so.
-                return True
-            return backlog.admits(envelope.exchange, envelope.routing_key, deadline)
-
-        how = {"rate": rate, "limit": limit, "seconds": seconds}
-        more = {"to_queue": to_queue, "max_waiting": max_waiting}
-        return self._noted("replay", by, chosen, {**how, **more}, act, progress, admits)
+        how = {"rate": rate, "limit": limit, "seconds": seconds, "to_queue": to_queue}
+        return self._noted("replay", by, chosen, how, act, progress)
 
     def discard(
         self,
@@ -307,7 +242,6 @@ class Bulk:
         how: dict[str, Any],
         act: Callable[[DeadLetter], str],
         progress: Progress | None,
-        admits: Admits | None = None,
     ) -> Done:
         pace = Pace(how["rate"], how["limit"], how["seconds"])
         done = self._begun(chosen, how["seconds"])
@@ -319,7 +253,7 @@ class Bulk:
                 if progress is not None:
                     progress(now)
 
-            return self._run(chosen, done, act, pace, told, admits)
+            return self._run(chosen, done, act, pace, told)
 
     def _run(
         self,
@@ -328,7 +262,6 @@ class Bulk:
         act: Callable[[DeadLetter], str],
         pace: Pace,
         progress: Progress,
-        admits: Admits | None = None,
     ) -> Done:
         """Do it to each letter that is meant."""
         walk = None if chosen.ids else self._walk(chosen, done.before_ms, pace.deadline)
@@ -341,11 +274,8 @@ class Bulk:
                 _with(self._ledger, chosen.ids, chosen.before_ms) if walk is None else walk
             ):
                 is_enough = pace.most is not None and done.done >= pace.most
-                is_late = not is_enough and (
-                    pace.is_over() or not (admits is None or admits(letter, pace.deadline))
-                )
-                if is_enough or is_late:
-                    if is_late:
+                if is_enough or pace.is_over():
+                    if not is_enough:
                         pace.rest()
                     before = walk.before if walk is not None and has_place else None
                     return replace(done, is_whole=False, cursor=before.cursor if before else "")

@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from celery import Celery
 
@@ -21,12 +21,8 @@ from celery_reliable.log import logger
 from celery_reliable.message import HEADER, RETURNS, Envelope, Stamp, new_epoch, seconds_until
 from celery_reliable.model import DeadLetter
 from celery_reliable.operations.messages import ORIGIN, arguments_of, envelope_of
-from celery_reliable.operations.views import Replayed
 from celery_reliable.options import CALL, call_of, is_reliable
 from celery_reliable.publishing import resend
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 __all__ = ["CannotReplay", "DeadLetters", "editable_arguments", "publish_edited"]
 
@@ -43,40 +39,12 @@ class DeadLetters:
 
     Args:
         app: the Celery app whose settings say where the ledger is.
-        patience_seconds: how long to go on asking a Redis that does not answer; with it, the
-            connections are this object's own, and `close` ends them.  None: as the app's tasks do.
-        ledger: one that is open already, and that somebody else closes.
+        ledger: by whose connections; None: by those of the app's tasks.
     """
 
-    def __init__(
-        self,
-        app: Celery,
-        *,
-        patience_seconds: float | None = None,
-        ledger: Ledger | None = None,
-    ) -> None:
+    def __init__(self, app: Celery, *, ledger: Ledger | None = None) -> None:
         self.app = app
-        self._reliable = reliable_of(app)
-        self._is_own = ledger is None and patience_seconds is not None
-        if ledger is not None:
-            self._ledger = ledger
-        elif patience_seconds is None:
-            self._ledger = self._reliable.ledger
-        else:
-            self._ledger = self._reliable.own_ledger(
-                reply_timeout_seconds=5.0, patience_seconds=patience_seconds
-            )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the connections, if they are this object's own."""
-        if self._is_own:
-            self._ledger.close()
+        self._ledger = ledger or reliable_of(app).ledger
 
     def count(self) -> int:
         """Return how many dead letters there are."""
@@ -98,8 +66,9 @@ class DeadLetters:
             raise _unknown(task_id, record.state.value if record is not None else "")
         return letter
 
-    def replay(self, task_id: str, *, to_queue: str = "", by: str = "") -> Replayed:
+    def replay(self, task_id: str, *, to_queue: str = "", by: str = "") -> str:
         """Return a dead letter to its queue, under its id, with its losses and its retries at zero.
+        Returns why its message could not be sent at once; empty: it was.
 
         It runs as soon as a worker takes it: its ETA is dropped, and its expiry if that has passed.
         The record comes first; a message that cannot be sent then is sent by the sweeper, and that
@@ -116,11 +85,11 @@ class DeadLetters:
                 base, which nobody would send later, and the broker is away.
         """
         letter = self.get(task_id)
-        replayed = self.replay_seen(letter, to_queue=to_queue, by=by)
+        problem = self.replay_seen(letter, to_queue=to_queue, by=by)
         self._ledger.groups.left([letter])
-        return replayed
+        return problem
 
-    def to_send(self, letter: DeadLetter, to_queue: str = "") -> Envelope:
+    def _to_send(self, letter: DeadLetter, to_queue: str = "") -> Envelope:
         """Return the message that a replay sends: the letter's, without what has passed.
 
         Raises CannotReplay.
@@ -149,12 +118,12 @@ class DeadLetters:
             return replace(envelope, exchange="", routing_key=to_queue)
         return replace(envelope, exchange=queue.exchange.name, routing_key=queue.routing_key)
 
-    def replay_seen(self, letter: DeadLetter, *, to_queue: str = "", by: str = "") -> Replayed:
+    def replay_seen(self, letter: DeadLetter, *, to_queue: str = "", by: str = "") -> str:
         """Do the same for a letter that was read; one that was buried again since is not meant.
         Whoever calls tells the groups.
         """
         task_id = letter.task_id
-        envelope = self.to_send(letter, to_queue)
+        envelope = self._to_send(letter, to_queue)
         # Who runs the task will claim it; the task itself may not be known here.
         has_record = letter.attempts > 0 or bool(Stamp.of(envelope.headers).epoch)
         if not has_record and not is_reliable(self.app.tasks.get(envelope.task_name)):
@@ -167,7 +136,7 @@ class DeadLetters:
                 task_id,
                 epoch=epoch,
                 message=stamped.to_text(),
-                due_in_ms=self._reliable.config.queued_ms,
+                due_in_ms=reliable_of(self.app).config.queued_ms,
                 buried_ms=letter.buried_ms,
                 by=by,
             )
@@ -184,7 +153,7 @@ class DeadLetters:
             problem = f"{type(exc).__name__}: {exc}"
             logger.warning("send_left_to_sweeper name=%s id=%s error=%s", letter.name, task_id, exc)
         events.dead_letter_replayed(app=self.app, name=letter.name, task_id=task_id, by=by)
-        return Replayed(task_id, letter.attempts + 1, not problem, problem)
+        return problem
 
     def check_queue(self, name: str) -> Any:
         """Return the queue *name* of the app.  Raises CannotReplay when there is none."""
@@ -195,7 +164,7 @@ class DeadLetters:
                 f"There is no queue {name!r} in task_queues, and task_create_missing_queues is off."
             ) from None
 
-    def _replay_plain(self, letter: DeadLetter, envelope: Envelope, by: str) -> Replayed:
+    def _replay_plain(self, letter: DeadLetter, envelope: Envelope, by: str) -> str:
         """Send the message of a task that nobody would settle, and forget it.
 
         One that is of ours all the same gets its record when it is claimed.
@@ -211,7 +180,7 @@ class DeadLetters:
             ) from exc
         self._ledger.discard(letter.task_id, buried_ms=letter.buried_ms)
         events.dead_letter_replayed(app=self.app, name=letter.name, task_id=letter.task_id, by=by)
-        return Replayed(letter.task_id, 1)
+        return ""
 
     def discard(self, task_id: str, *, by: str = "") -> None:
         """Remove a dead letter for good.  Raises UnknownDeadLetter."""

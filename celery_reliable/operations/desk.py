@@ -69,7 +69,7 @@ class Desk:
         self._broker = broker = BrokerView(app)
         self.letters = DeadLetters(app, ledger=ledger)
         self.letter_pages = LetterPages(app, ledger)
-        self.bulk = Bulk(app, ledger, self.letters, broker)
+        self.bulk = Bulk(app, ledger, self.letters)
         self.tasks = Tasks(app, ledger, broker, sees_arguments=sees_arguments)
         self.revocations = Revocations(app, ledger)
         self.moves = Moves(app, ledger)

@@ -104,12 +104,12 @@ FLEET: tuple[Metric[FullStatus], ...] = (
     Metric(
         "reliable_ledger_used_bytes",
         "Memory of the ledger's Redis.",
-        lambda status: status.ledger.used_bytes,
+        lambda status: status.ledger.used_memory,
     ),
     Metric(
         "reliable_ledger_maxmemory_bytes",
         "The limit of that.",
-        lambda status: status.ledger.maxmemory_bytes or None,
+        lambda status: status.ledger.maxmemory or None,
     ),
     Metric(
         "reliable_waiting_for_worker",

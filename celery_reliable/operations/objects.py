@@ -62,11 +62,11 @@ class Objects:
         if view.is_free and not line:
             view = replace(view, places=self._places_of(task_name))
         others, has_more = self._others(key, _MOST_WAITERS - len(line))
-        waiters = (*line, *others)
+        waiters, holders = (*line, *others), [one.task_id for one in view.holders]
         if task_name:
             name = task_name if object_id is None else f"{task_name} {object_id!r}"
         else:
-            name = self._names({key: next(iter((*waiters, view.holder)))})[key]
+            name = self._names({key: next(iter((*waiters, *holders)), "")})[key]
         has_more = has_more or view.in_line > len(line)
         return replace(view, object_name=name, waiters=waiters, has_more=has_more)
 
@@ -142,16 +142,9 @@ class Objects:
         )
         if kept is not None:
             told, holders = 1, (Holder(1, kept.task_id),)
-        first = holders[0] if holders else Holder(0, "")
         view = Object(
             object_key=key,
             object_name="",
-            holder=first.task_id,
-            name=first.name,
-            attempt=first.attempt,
-            state=first.state,
-            since=first.since,
-            worker=first.worker,
             kept_seconds=(kept.kept_ms or 0) / 1000 if kept is not None else None,
             places=max([told, *(one.place for one in holders)]),
             holders=holders,

@@ -21,7 +21,7 @@ from celery_reliable.operations.views import (
     DeadLetter,
     DeadLetterInFull,
     Groups,
-    Happened,
+    Happening,
     Object,
     Order,
     Queue,
@@ -127,13 +127,13 @@ def events(
         Param("Only so old.", ge=0, le=1e10, is_duration=True),
     ] = None,
     limit: Limit = 50,
-) -> Happened:
+) -> Items[Happening]:
     """List what happened to tasks and workers off the straight way, the latest at the end.
 
     What goes well is not among it.
     """
-    return desk.happenings.page(
-        limit=limit, kinds=kinds, task=task, newer_than_seconds=since_seconds
+    return Items(
+        desk.happenings.page(limit=limit, kinds=kinds, task=task, newer_than_seconds=since_seconds)
     )
 
 
@@ -300,8 +300,8 @@ _UNKNOWN = (404,)
 QUERIES = (
     Operation(status, _VIEW, "status", (Command("status"),)),
     Operation(doctor, _VIEW, "", (Command("doctor"),)),
-    Operation(events, _VIEW, "", (Command("events"),)),
-    Operation(tasks, _VIEW, "tasks", (Command("tasks"),)),
+    Operation(events, _VIEW, "", (Command("events"),), noun="event"),
+    Operation(tasks, _VIEW, "tasks", (Command("tasks"),), noun="task"),
     Operation(task, _VIEW, "task", (Command("show"),), problems=_UNKNOWN),
     Operation(
         run,
@@ -316,8 +316,8 @@ QUERIES = (
         ),
         problems=_UNKNOWN,
     ),
-    Operation(runs, _VIEW, "runs", (Command("run"),)),
-    Operation(objects, _VIEW, "objects", (Command("objects"),)),
+    Operation(runs, _VIEW, "runs", (Command("run"),), noun="run"),
+    Operation(objects, _VIEW, "objects", (Command("objects"),), noun="object"),
     Operation(
         one_object,
         _VIEW,
@@ -332,15 +332,20 @@ QUERIES = (
             ),
         ),
     ),
-    Operation(workers, _VIEW, "workers", (Command("workers"),)),
-    Operation(queues, _VIEW, "queues", (Command("queues"),)),
-    Operation(orders, _VIEW, "orders", (Command("orders"),)),
+    Operation(workers, _VIEW, "workers", (Command("workers"),), noun="worker"),
+    Operation(queues, _VIEW, "queues", (Command("queues"),), noun="queue"),
+    Operation(orders, _VIEW, "orders", (Command("orders"),), noun="order"),
     Operation(
-        dead_letters, _VIEW, "dead-letters", (Command("dead-letters list"),), problems=_UNKNOWN
+        dead_letters,
+        _VIEW,
+        "dead-letters",
+        (Command("dead-letters list"),),
+        noun="dead letter",
+        problems=_UNKNOWN,
     ),
     Operation(dead_letter_groups, _VIEW, "dead-letters/groups", (Command("dead-letters groups"),)),
     Operation(
         dead_letter, _VIEW, "dead-letter", (Command("dead-letters show"),), problems=_UNKNOWN
     ),
-    Operation(audit, _VIEW, "audit", (Command("audit"),)),
+    Operation(audit, _VIEW, "audit", (Command("audit"),), noun="entry"),
 )

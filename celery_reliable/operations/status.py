@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain, islice
-from typing import Any, Literal
+from typing import Literal
 
 from celery import Celery
 
@@ -26,7 +26,6 @@ from celery_reliable.operations.views import (
     LastPass,
     NobodyAlive,
     Queue,
-    Server,
     TaskPlaces,
     Throughput,
     Worker,
@@ -44,7 +43,6 @@ _CAUGHT_UP_AT_ONCE = 2_000
 #: Of those that wait for workers so many are looked at, and so many kinds of them are reported.
 _LOOKED_AT = 1_000
 _MOST_KINDS = 20
-_MOST_NAMED = 5
 #: So many of a kind are asked since when they wait.
 _MOST_EXAMPLES = 20
 #: Tasks in line whose code this app has not.
@@ -69,8 +67,6 @@ def look_at_status(
     numbers = ledger.numbers()
     now_ms = numbers.now_ms
     meta = ledger.passes.meta()
-    info = ledger.server_facts()
-    facts = ServerFacts.from_info(info, has_sentinel=ledger.connector.has_sentinel)
     workers = tuple(Workers(ledger, broker).all(with_broker=False))
     alive = [one for one in workers if one.state == "alive"]
     looked_at = Queues(app, ledger, broker)
@@ -88,7 +84,11 @@ def look_at_status(
         at=utc(now_ms),
         app=reliable.project[0],
         namespace=ledger.namespace,
-        ledger=_server(ledger, info, facts),
+        ledger=ServerFacts.from_info(
+            ledger.server_facts(),
+            url=ledger.connector.shown,
+            has_sentinel=ledger.connector.has_sentinel,
+        ),
         last_pass=_last_pass(meta, now_ms),
         orders=obeyed_by(ledger, ledger.orders.read()),
         tasks={**states, "running": sum(one.claims for one in workers), "dead": numbers.dead},
@@ -107,7 +107,6 @@ def look_at_status(
         places=_places(ledger, tasks),
         broker_problem=problem,
         throughput=Throughputs.of(ledger).lately(),
-        facts=facts,
         groups=groups,
         recent_seconds=limits.recent_seconds,
         sweep_seconds=config.sweep_seconds,
@@ -132,21 +131,6 @@ def _queues(
     except broker_errors(app) as exc:
         # Without the password that may be in what it says.
         return (), as_shown(exc)
-
-
-def _server(ledger: Ledger, info: Mapping[str, Any], facts: ServerFacts) -> Server:
-    used = info.get("used_memory")
-    return Server(
-        url=ledger.connector.shown,
-        version=facts.version,
-        role=facts.role,
-        used_bytes=int(used) if used is not None else None,
-        maxmemory_bytes=facts.maxmemory,
-        maxmemory_policy=facts.maxmemory_policy,
-        appendonly=facts.appendonly,
-        appendfsync=facts.appendfsync,
-        save=facts.save,
-    )
 
 
 def _last_pass(meta: Mapping[str, str], now_ms: int) -> LastPass:
@@ -207,33 +191,17 @@ def _nobody_alive(ledger: Ledger, workers: Sequence[Worker]) -> tuple[NobodyAliv
     for task_id, text in islice(entries, _LOOKED_AT):
         named = NamedWorkers.from_text(text)
         ids[named.only, bool(named.run)].append(task_id)
-    drained = {one.nodename: one.drained for one in sorted(workers, key=lambda one: one.nodename)}
+    names = sorted(one.nodename for one in workers)
     found = []
     kinds = sorted(ids, key=lambda kind: len(ids[kind]), reverse=True)
     for only, is_run in kinds[:_MOST_KINDS]:
         waiting = ids[only, is_run]
-        meant = {name: drained[name] for name in drained if NamedWorkers(only).means(name)}
+        alive = tuple(name for name in names if NamedWorkers(only).means(name))
         looks = filter(None, ledger.look_all(waiting[:_MOST_EXAMPLES]))
         times = [max(one.record.published_ms, one.record.sent_ms) for one in looks]
-        since_ms = min(filter(None, times), default=0)
-        said = _sentence(only, is_run, len(waiting), meant)
-        since = moment(since_ms)
-        found.append(NobodyAlive(only, is_run, len(waiting), tuple(meant), said, since))
+        since = moment(min(filter(None, times), default=0))
+        found.append(NobodyAlive(only, is_run, len(waiting), alive, since))
     return tuple(found)
-
-
-def _sentence(only: tuple[str, ...], is_run: bool, count: int, alive: Mapping[str, bool]) -> str:
-    """Say for which workers tasks wait; *alive*: names of those that live, and whether each is
-    drained.
-    """
-    named = ", ".join(only) or "any worker"
-    told = [f"{one} (drained)" if is_drained else one for one, is_drained in alive.items()]
-    said = f"alive: {', '.join(told[:_MOST_NAMED])}" if told else "none alive"
-    if is_run:
-        return f"{count} for {named} that no other member of a run has ({said})"
-    if all(alive.values()):
-        return f"{count} for {named}: {said}"
-    return f"{count} for {named}: {said}, with no queue of its own (worker_direct)?"
 
 
 @dataclass(frozen=True)

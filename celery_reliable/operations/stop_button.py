@@ -13,17 +13,14 @@ from celery_reliable import events, orders
 from celery_reliable.exceptions import ReliableError
 from celery_reliable.ledger import Ledger, WorkerLook, answers
 from celery_reliable.operations.audit import noted
-from celery_reliable.operations.views import NOUNS, Order
+from celery_reliable.operations.views import Order
 from celery_reliable.options import is_reliable, object_of
 from celery_reliable.orders import OrderKind
 
 __all__ = ["BadOrder", "StopButton", "UnknownOrder", "obeyed_by"]
 
-_LONGEST = 500
 #: Living workers that a refusal names.
 _MOST_NAMED = 10
-#: A year; who means longer gives no time at all.
-_LONGEST_SECONDS = 366 * 24 * 3600.0
 
 
 class BadOrder(ReliableError, ValueError):
@@ -88,7 +85,7 @@ class StopButton:
         resumed.  *stop*: what runs there is stopped, too, where the pool can; that is no loss.
         *later*: it may name what nobody knows yet; else that is refused.
         """
-        self.check(kind, target, why=why, object_id=object_id, for_seconds=for_seconds, later=later)
+        self._check(orders.Order("", kind, target), object_id, later=later)
         about = {
             "target": target,
             "object_id": object_id,
@@ -145,26 +142,11 @@ class StopButton:
                 )
         return tuple(Order.of(one, in_force=False) for one in meant)
 
-    def check(
-        self,
-        kind: OrderKind,
-        target: str,
-        *,
-        why: str = "",
-        object_id: str | None = None,
-        for_seconds: float | None = None,
-        later: bool = False,
-    ) -> None:
-        """Raise BadOrder for what `give` refuses."""
-        if not target or len(target) > _LONGEST:
-            raise BadOrder(f"Name the {NOUNS[kind]}, in at most {_LONGEST} characters.")
-        if len(why) > _LONGEST or len(object_id or "") > _LONGEST:
-            raise BadOrder(f"A reason and an object's id have at most {_LONGEST} characters.")
-        if for_seconds is not None and not 0 < for_seconds <= _LONGEST_SECONDS:
-            raise BadOrder("An order holds for more than 0 seconds, and for a year at the most.")
+    def _check(self, order: orders.Order, object_id: str | None, *, later: bool) -> None:
+        """Raise BadOrder for what nobody would obey."""
+        kind, target = order.kind, order.target
         if object_id is not None and kind is not OrderKind.STRIKE:
             raise BadOrder("Only a strike is about one object.")
-        order = orders.Order("", kind, target)
         tasks = self._tasks(order)
         if tasks and not any(map(is_reliable, tasks)):
             raise BadOrder(

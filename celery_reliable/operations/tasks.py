@@ -77,7 +77,7 @@ class Tasks:
                 cause=one.sentence,
                 worker="",
             )
-            for one in found.items
+            for one in found
             if one.task_id == task_id
         ]
         entries = sorted((*view.history, *refused), key=lambda one: one.at or utc(0))

@@ -15,6 +15,7 @@ from enum import Enum
 from typing import Any, ClassVar
 
 from celery_reliable import orders
+from celery_reliable.clock import span
 from celery_reliable.findings import Finding, ServerFacts
 from celery_reliable.ledger import Death
 from celery_reliable.model import GroupOfLetters
@@ -22,6 +23,7 @@ from celery_reliable.operations.words import at, moment
 from celery_reliable.orders import OrderKind
 
 __all__ = [
+    "FATES",
     "NOUNS",
     "Audited",
     "DeadLetter",
@@ -31,7 +33,6 @@ __all__ = [
     "FullStatus",
     "Group",
     "Groups",
-    "Happened",
     "Happening",
     "Holder",
     "IfRunning",
@@ -42,12 +43,10 @@ __all__ = [
     "Object",
     "Order",
     "Queue",
-    "Replayed",
     "Revoked",
     "Run",
     "RunMember",
     "Running",
-    "Server",
     "Status",
     "Task",
     "TaskInFull",
@@ -306,17 +305,20 @@ class Groups:
         return self.grouped == self.letters
 
 
-@dataclass(frozen=True)
-class Replayed:
-    """A dead letter that is queued again, under the id that it always had."""
-
-    task_id: str
-    #: The number that its next attempt will have.
-    next_attempt: int
-    #: Whether its message is in its queue already; else the sweeper sends it.
-    sent: bool = True
-    #: Why it could not be sent at once.
-    problem: str = ""
+#: What became of tasks and letters, by the fields of `Done`, `Moved` and `Revoked`.
+FATES = {
+    "ended": "Nobody runs these",
+    "running": "These run",
+    "sent": "Nobody runs these: they go to a worker that may run them, or wait for one",
+    "stopped": "These are stopped where they run, and run elsewhere; it is no loss",
+    "stays": "These run on such a worker, and go on",
+    "dead": "These are dead letters, and stay: discard them",
+    "replaced": "These replaced themselves by a canvas, and stay: revoke its members",
+    "refused": "These are dead letters, or a canvas took their place: they stay",
+    "failed": "Could not be",
+    "unsent": "Not sent yet: the sweeper sends these",
+    "gone": "Gone already, or never known",
+}
 
 
 @dataclass(frozen=True)
@@ -453,8 +455,6 @@ class Happening:
     about: Mapping[str, Any]
     #: More of this kind in the same minute are not noted.
     is_last: bool
-    #: Leads to what comes behind it.
-    cursor: str
 
     @property
     def sentence(self) -> str:
@@ -481,17 +481,6 @@ def _say(name: str, value: Any) -> str:
 
 
 @dataclass(frozen=True)
-class Happened:
-    """Some of what happened, the oldest first."""
-
-    items: tuple[Happening, ...]
-    #: What comes later is after this; never empty.
-    cursor: str
-    #: Whether nothing else had come by then.
-    is_all: bool
-
-
-@dataclass(frozen=True)
 class Holder:
     """A task that has a place of an object, or for which that is kept."""
 
@@ -512,8 +501,7 @@ class Holder:
 @dataclass(frozen=True, kw_only=True)
 class Object:
     """An object that one task, or as many as it has places, have at a time; without a holder it is
-    free.  ``holder``, ``name``, ``attempt``, ``state``, ``since`` and ``worker`` are of the first
-    of the holders.
+    free.
     """
 
     #: The name of its lock: a digest of the task's name and the object's id.
@@ -521,12 +509,6 @@ class Object:
     #: What people call it: its task, and its id for those who may see arguments; the key where
     #: nobody knows.
     object_name: str
-    holder: str
-    name: str
-    attempt: int
-    state: str
-    since: datetime | None
-    worker: str
     #: For how long the object is kept yet after a success; None: tasks have it.
     kept_seconds: float | None
     #: How many tasks may have it at a time, as far as is known.
@@ -668,6 +650,17 @@ class Queue:
         depth = "?" if self.depth is None else str(self.depth)
         return f"{depth}, paused" if self.paused else depth
 
+    @property
+    def oldest(self) -> str:
+        """For how long the oldest waits, for people; empty where that is not known."""
+        return "" if self.oldest_seconds is None else span(self.oldest_seconds)
+
+    @property
+    def consumed_by(self) -> str:
+        """Who consumes it, for people: names, or how many."""
+        names = ", ".join(self.workers)
+        return names or ("" if self.consumers is None else f"{self.consumers} consumers")
+
 
 _ORDERED = {OrderKind.PAUSE: "paused", OrderKind.STRIKE: "struck", OrderKind.DRAIN: "drained"}
 #: What an order names.
@@ -795,9 +788,15 @@ class NobodyAlive:
     #: Names of such workers that live nevertheless: they are drained, have no queue of their own,
     #: are leaving, or have only just started.
     alive: tuple[str, ...]
-    sentence: str
     #: Since when the longest of some of them waits; None: not known.
     since: datetime | None
+
+    @property
+    def sentence(self) -> str:
+        """How many wait for whom, as a part of a sentence."""
+        named = ", ".join(self.only_workers) or "any worker"
+        run = " that no other member of a run has" if self.is_run else ""
+        return f"{self.count} for {named}{run} (alive: {', '.join(self.alive) or 'none'})"
 
 
 @dataclass(frozen=True)
@@ -824,29 +823,6 @@ class WorkerDeath:
 
 
 @dataclass(frozen=True)
-class Server:
-    """The Redis that holds the ledger; None for what it does not tell."""
-
-    url: str
-    version: str | None
-    role: str | None
-    used_bytes: int | None
-    #: 0: no limit.
-    maxmemory_bytes: int | None
-    maxmemory_policy: str | None
-    appendonly: bool | None
-    appendfsync: str | None
-    save: str | None
-
-    @property
-    def fill(self) -> float | None:
-        """How much of its memory it has used, from 0 to 1; None without a limit."""
-        if not self.maxmemory_bytes or self.used_bytes is None:
-            return None
-        return self.used_bytes / self.maxmemory_bytes
-
-
-@dataclass(frozen=True)
 class Throughput:
     """How many attempts a minute were processed (they ended, in whatever state), failed (in
     FAILURE) and were lost, in so many minutes.  Of a worker that is killed, what it did since its
@@ -867,7 +843,7 @@ class Status:
     at: datetime
     app: str
     namespace: str
-    ledger: Server
+    ledger: ServerFacts
     last_pass: LastPass
     #: In force, or over while what waits for them is sent.
     orders: tuple[Order, ...]
@@ -923,7 +899,6 @@ _HIDDEN = {"json": False}
 class FullStatus(Status):
     """A status with what findings and metrics look at besides, which is no part of the JSON."""
 
-    facts: ServerFacts = field(metadata=_HIDDEN)
     #: The dead letters by what they died of, as far as that is known, with how many of each are
     #: recent: buried at most *recent_seconds* ago.
     groups: tuple[GroupOfLetters, ...] = field(metadata=_HIDDEN)

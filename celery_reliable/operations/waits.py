@@ -217,17 +217,14 @@ class _Task:
         if drains:
             told = "; ".join(one.sentence for one in drains)
             said += f" Of those that are alive, some are drained: {told}. `resume` ends that."
-        left = [one.nodename for one in may if not any(each.names(one.nodename) for each in drains)]
-        if left:
+        elif may:
+            names = ", ".join(one.nodename for one in may[:_MOST_NAMED])
             said += (
-                f" Of those {', '.join(left)} is alive, and has no queue of its own, or is "
-                "leaving: set worker_direct, or wait for the next pass."
+                f" Of those {names} is alive, and has no queue of its own, or is leaving: set "
+                "worker_direct, or wait for the next pass."
             )
-        others = [one.nodename for one in alive if one not in may]
-        if others:
-            said += f" Alive, and not named: {', '.join(others[:_MOST_NAMED])}"
-            more = len(others) - _MOST_NAMED
-            said += f" and {more} more." if more > 0 else "."
+        if others := [one.nodename for one in alive if one not in may]:
+            said += f" Alive, and not named: {', '.join(others[:_MOST_NAMED])}."
         said += " It is sent as soon as one starts; `move` names others."
         return WaitsFor(Wait.WORKER, said, since=self._sent, until=self._due, workers=only)
 

@@ -47,13 +47,13 @@ def main() -> None:
 
 
 def _replay(app: Any, log: Log) -> None:
-    with DeadLetters(app) as letters:
-        for letter in letters.list():
-            log.reopened(letter.task_id)
-            try:
-                letters.replay(letter.task_id, by="the proof")
-            except UnknownDeadLetter:
-                continue
+    letters = DeadLetters(app)
+    for letter in letters.list():
+        log.reopened(letter.task_id)
+        try:
+            letters.replay(letter.task_id, by="the proof")
+        except UnknownDeadLetter:
+            continue
 
 
 if __name__ == "__main__":

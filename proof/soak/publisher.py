@@ -69,17 +69,17 @@ def replay(app: Any, log: Log) -> None:
     """Have every dead letter run again of whose failure everybody has heard: else the word of it
     may come after the replay, from who has yet to tell Celery, or to who listens and is late.
     """
-    with DeadLetters(app) as letters:
-        now_ms = reliable_of(app).ledger.workers.time_ms()
-        for letter in letters.list():
-            # By a clock that was set back since, it lies in the future.
-            if letter.is_owed or 0 <= now_ms - letter.buried_ms < _HEARD_MS:
-                continue
-            log.reopened(letter.task_id)
-            try:
-                letters.replay(letter.task_id, by="the soak")
-            except UnknownDeadLetter:
-                continue
+    letters = DeadLetters(app)
+    now_ms = reliable_of(app).ledger.workers.time_ms()
+    for letter in letters.list():
+        # By a clock that was set back since, it lies in the future.
+        if letter.is_owed or 0 <= now_ms - letter.buried_ms < _HEARD_MS:
+            continue
+        log.reopened(letter.task_id)
+        try:
+            letters.replay(letter.task_id, by="the soak")
+        except UnknownDeadLetter:
+            continue
 
 
 if __name__ == "__main__":

@@ -89,10 +89,8 @@ class Scenario:
         with pytest.raises(Exception, match="lost 2 times"):
             poison.get(timeout=90)
         assert len(self.effects.runs(poison.id)) == 2
-        with DeadLetters(self.project.app) as letters:
-            assert [(one.task_id, one.reason.value) for one in letters.list()] == [
-                (poison.id, "lost")
-            ]
+        letters = DeadLetters(self.project.app)
+        assert [(one.task_id, one.reason.value) for one in letters.list()] == [(poison.id, "lost")]
 
     def task(self, name: str) -> Any:
         return self.project.task(name)

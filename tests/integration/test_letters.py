@@ -52,9 +52,9 @@ def test_a_task_that_fails_for_good_is_kept_and_runs_again_when_replayed(
     assert view.headers["id"] == result.id
     assert view.queue == "celery"
 
-    replayed = letters.replay(result.id)
+    problem = letters.replay(result.id)
 
-    assert (replayed.sent, replayed.next_attempt) == (True, 2)
+    assert not problem
     wait_for(lambda: project.effects.finished(result.id), 20, "the replayed task")
     assert [run.attempt for run in project.effects.runs(result.id)] == [1, 2]
     wait_for(lambda: project.app.AsyncResult(result.id).state == "SUCCESS", 10, "its result")
@@ -97,10 +97,9 @@ def test_a_replay_while_the_broker_is_away_is_left_to_the_sweeper(
     put(split, "patient")
     letters = DeadLetters(split.app)
 
-    replayed = letters.replay("patient")
+    problem = letters.replay("patient")
 
-    assert not replayed.sent
-    assert "127.0.0.1:1" in replayed.problem
+    assert "127.0.0.1:1" in problem
     record = reliable_of(split.app).ledger.find("patient")
     assert record is not None
     assert record.state.value == "queued"

@@ -31,8 +31,8 @@ FACTS = {"reason", "attempt", "losses", "exception"}
 
 def letters(project: Project) -> list[DeadLetter]:
     """The dead letters that there are."""
-    with DeadLetters(project.app) as found:
-        return found.list(limit=100)
+    found = DeadLetters(project.app)
+    return found.list(limit=100)
 
 
 @pytest.fixture
@@ -235,10 +235,10 @@ def test_all_else_that_has_a_signal_is_told(project: Project, told: Told, monito
     failing, unknown = project.send("failing"), project.app.send_task("project.nobody_knows")
     # That is told where the operator is.
     signals.dead_letter_replayed.connect(note)
-    with DeadLetters(project.app) as desk:
-        for dead in (failing, unknown):
-            wait_for(lambda i=dead.id: i in told(events.task_buried).by_task, 20, "it is buried")
-            desk.replay(dead.id)
+    desk = DeadLetters(project.app)
+    for dead in (failing, unknown):
+        wait_for(lambda i=dead.id: i in told(events.task_buried).by_task, 20, "it is buried")
+        desk.replay(dead.id)
     signals.dead_letter_replayed.disconnect(note)
     cut = project.send("gate", "cut")
     beside = project.send("gate", "cut")

@@ -271,8 +271,8 @@ def test_who_announces_a_letter_that_is_replayed_meanwhile_tells_nobody(
     def postponed(*args: Any, **kwargs: Any) -> Any:
         answer = postpone(*args, **kwargs)
         # An operator is quicker than who has just taken it upon himself to announce.
-        with DeadLetters(attempt.app) as letters:
-            letters.replay(attempt.id)
+        letters = DeadLetters(attempt.app)
+        letters.replay(attempt.id)
         return answer
 
     def heard(task_id: str, **_: Any) -> None:

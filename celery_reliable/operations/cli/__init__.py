@@ -14,7 +14,6 @@ from celery.bin.base import handle_preload_options
 
 from celery_reliable.operations.acts import ACTS
 from celery_reliable.operations.cli.command import command_of
-from celery_reliable.operations.cli.events import FOLLOW, events
 from celery_reliable.operations.cli.layouts import tell
 from celery_reliable.operations.cli.metrics import metrics
 from celery_reliable.operations.cli.status import CHECK, EXIT_CODES, FAIL_LEVEL, doctor, status
@@ -43,7 +42,6 @@ def dead_letters() -> None:
 _MORE: dict[str, dict[str, Any]] = {
     "status": {"carry_out": status, "options": CHECK, "epilog": EXIT_CODES["status"]},
     "doctor": {"carry_out": doctor, "options": FAIL_LEVEL, "epilog": EXIT_CODES["doctor"]},
-    "events": {"carry_out": events, "options": FOLLOW},
 }
 
 _operations = [*QUERIES, *ACTS]

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import math
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
@@ -25,7 +24,7 @@ from celery_reliable.operations.cli.calling import app_of, desk_of, errors_told
 from celery_reliable.operations.cli.printing import print_json
 from celery_reliable.operations.cli.progress import Progress, interruptible
 from celery_reliable.operations.pages import Page, gathered
-from celery_reliable.operations.views import Done, Groups, Moved, Revoked
+from celery_reliable.operations.views import Done, Moved, Revoked
 from celery_reliable.operations.words import parse_age, parse_time, printable
 
 __all__ = ["Call", "Duration", "Moment", "command_of"]
@@ -138,12 +137,6 @@ class Call:
     def _look(self, opened: Any) -> Any:
         """Return what is found while a person waits; None where it is found at once."""
         kind = self.operation.result
-        if kind is Groups:
-            until = time.monotonic() + _LOOK_SECONDS
-            found: Groups = self._do(opened, {})
-            while not found.is_complete and time.monotonic() < until:
-                found = self._do(opened, {})
-            return found
         if not issubclass(get_origin(kind) or kind, Page):
             return None
         defaults = {one.name: one.default for one in self.operation.parameters}

@@ -12,14 +12,7 @@ import click
 from celery_reliable.operations.views import as_json
 from celery_reliable.operations.words import printable
 
-__all__ = [
-    "console_of",
-    "print_json",
-    "print_list",
-    "print_pairs",
-    "shown",
-    "to_second",
-]
+__all__ = ["console_of", "print_json", "print_list", "print_pairs", "shown", "table", "to_second"]
 
 _GAP = 2
 _INDENT = 4
@@ -56,17 +49,21 @@ def shown(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def print_pairs(console: Any, pairs: Sequence[tuple[str, str]]) -> None:
-    """Print names and what they are; that is folded, the names are not."""
+def table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> Any:
+    """Return a table; without titles its first column has names, which are not folded."""
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
-    for pair in pairs:
-        table.add_row(*[Text(printable(cell)) for cell in pair])
-    console.print(table)
+    drawn = Table(*titles, box=None, show_header=bool(titles), pad_edge=False)
+    for row in rows:
+        name = Text(printable(row[0]), "" if titles else "bold", no_wrap=not titles)
+        drawn.add_row(name, *[Text(printable(cell), overflow="fold") for cell in row[1:]])
+    return drawn
+
+
+def print_pairs(console: Any, pairs: Sequence[tuple[str, str]]) -> None:
+    """Print names and what they are."""
+    console.print(table((), pairs))
 
 
 def print_list(
@@ -88,10 +85,10 @@ def print_list(
     rest = sum(widths[1:]) + _GAP * len(widths[1:])
     widths[0] = min(widths[0], max(_LEAST_WIDTH, console.width - rest))
     for row, about in zip(cells, [[], *abouts], strict=True):
-        table = Table(box=None, show_header=False, pad_edge=False, padding=(0, _GAP, 0, 0))
+        line = Table(box=None, show_header=False, pad_edge=False, padding=(0, _GAP, 0, 0))
         for width in widths:
-            table.add_column(min_width=width, max_width=width, overflow="fold")
-        table.add_row(*[Text(cell, "bold" if row is titles else "") for cell in row])
-        console.print(table)
-        for line in filter(None, about):
-            console.print(Padding(Text(printable(line)), (0, 0, 0, _INDENT)))
+            line.add_column(min_width=width, max_width=width, overflow="fold")
+        line.add_row(*[Text(cell, "bold" if row is titles else "") for cell in row])
+        console.print(line)
+        for said in filter(None, about):
+            console.print(Padding(Text(printable(said)), (0, 0, 0, _INDENT)))

@@ -23,7 +23,7 @@ _INTERRUPTED = 130
 
 
 class Progress:
-    """Says each second on stderr how far an act is: a bar at a terminal, else a line.
+    """Says each second on stderr how far an act is.
 
     *total*: how many letters, or tasks, are meant; None: not known.
     """
@@ -36,7 +36,6 @@ class Progress:
         self._total = total
         self._began = time.monotonic()
         self._is_over = threading.Event()
-        self._bar: Any = _bar() if sys.stderr.isatty() else None
 
     def __call__(self, count: int, more: Mapping[str, Any]) -> None:
         """Take how many the act has dealt with so far, and what leads on from there."""
@@ -45,19 +44,14 @@ class Progress:
     @contextmanager
     def shown(self) -> Iterator[None]:
         """Say it until this is over."""
-        task = None if self._bar is None else self._bar.add_task("", total=self._total)
         # The act itself may sleep for long between two letters.
-        thread = threading.Thread(target=self._say, args=(task,), daemon=True)
-        if self._bar is not None:
-            self._bar.start()
+        thread = threading.Thread(target=self._say, daemon=True)
         thread.start()
         try:
             yield
         finally:
             self._is_over.set()
             thread.join()
-            if self._bar is not None:
-                self._bar.stop()
 
     @property
     def line(self) -> str:
@@ -80,12 +74,9 @@ class Progress:
         ]
         return f"celery {shlex.join([*sys.argv[1:], *more])}"
 
-    def _say(self, task: Any) -> None:
+    def _say(self) -> None:
         while not self._is_over.wait(_EVERY_SECONDS):
-            if self._bar is None:
-                click.echo(self.line, err=True)
-            else:
-                self._bar.update(task, completed=self._count, description=self.line)
+            click.echo(self.line, err=True)
 
 
 @contextmanager
@@ -103,19 +94,3 @@ def interruptible(verb: str, total: int | None) -> Iterator[Progress]:
             err=True,
         )
         sys.exit(_INTERRUPTED)
-
-
-def _bar() -> Any:
-    """Return a bar; None where the package that draws it is not installed."""
-    try:
-        from rich.console import Console
-        from rich.progress import BarColumn, TextColumn
-        from rich.progress import Progress as Bar
-    except ImportError:
-        return None
-    return Bar(
-        BarColumn(),
-        TextColumn("{task.description}", markup=False),
-        console=Console(stderr=True),
-        transient=True,
-    )

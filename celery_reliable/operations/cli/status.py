@@ -12,15 +12,14 @@ from typing import Any
 import click
 
 from celery_reliable.clock import span
-from celery_reliable.doctor import Examination
 from celery_reliable.exceptions import ReliableError
 from celery_reliable.findings import Finding
 from celery_reliable.operations.cli.calling import errors_told
 from celery_reliable.operations.cli.command import Call, Duration
-from celery_reliable.operations.cli.printing import console_of, print_json
+from celery_reliable.operations.cli.printing import console_of, print_json, table
 from celery_reliable.operations.status import RATES
 from celery_reliable.operations.views import FullStatus
-from celery_reliable.operations.words import at, counted, printable
+from celery_reliable.operations.words import at, printable
 
 __all__ = ["CHECK", "EXIT_CODES", "FAIL_LEVEL", "doctor", "status"]
 
@@ -71,7 +70,7 @@ def status(call: Call) -> None:
     console = None if call.is_json or is_check else console_of(call.ctx)
     found = call.run()
     if is_check:
-        _print_findings(found.findings, is_json=call.is_json)
+        _print_findings(call, found.findings)
         call.ctx.exit(_FOUND if any(one.severity != "info" for one in found.findings) else 0)
     if console is None:
         print_json(found)
@@ -79,15 +78,16 @@ def status(call: Call) -> None:
         console.print(_drawn(found))
 
 
-def _print_findings(findings: Sequence[Finding], *, is_json: bool) -> None:
-    if is_json:
+def _print_findings(call: Call, findings: Sequence[Finding]) -> None:
+    if call.is_json:
         print_json({"findings": findings})
         return
     for one in findings:
         click.echo(f"{one.severity}: {one.code} {one.name}")
-        click.echo(printable(f"  {one.message}"))
-        click.echo(printable(f"  {one.hint}"))
-    if not findings:
+        told = {"Seen": one.message, "If ignored": one.ignored, "To mend": one.hint}
+        for label, text in told.items():
+            click.echo(printable(f"  {label + ':':<12}{text}"))
+    if all(one.severity == "info" for one in findings):
         click.echo("Nothing is wrong.")
 
 
@@ -111,71 +111,43 @@ def _watch(call: Call) -> None:
 
 
 def _drawn(found: FullStatus) -> Any:
-    """Return the screen."""
+    """Return the screen.  A terminal that is too low cuts its end off."""
     from rich.console import Group
     from rich.text import Text
 
-    parts: list[Any] = []
-    for order in found.orders:
-        # First of all: it explains the rest.
-        parts.append(Text(printable(f"{order.kind.value}: {order.sentence}"), "bold"))
-    parts += [_pairs(found), Text()]
-    # A terminal that is too low cuts the end off.
-    if not found.findings:
-        parts.append(Text("Nothing is wrong."))
+    def bold(text: str) -> Text:
+        return Text(printable(text), "bold")
+
+    parts: list[Any] = [bold(f"{one.kind.value}: {one.sentence}") for one in found.orders]
+    parts += [table((), _pairs(found)), ""]
     for finding in found.findings:
-        parts.append(Text(f"{finding.severity}: {finding.code} {finding.name}", "bold"))
+        parts.append(bold(f"{finding.severity}: {finding.code} {finding.name}"))
         parts.append(Text(printable(f"{finding.message} {finding.hint}")))
-    parts.append(Text())
-    parts.append(
-        _table(
-            ("queue", "waiting", "oldest", "consumed by"),
-            [
-                (
-                    one.name,
-                    one.waiting,
-                    "" if one.oldest_seconds is None else span(one.oldest_seconds),
-                    ", ".join(one.workers)
-                    or ("" if one.consumers is None else f"{one.consumers} consumers"),
-                )
-                for one in found.queues
-            ],
+    parts += [] if found.findings else ["Nothing is wrong."]
+    queues = [(one.name, one.waiting, one.oldest, one.consumed_by) for one in found.queues]
+    parts += ["", table(("queue", "waiting", "oldest", "consumed by"), queues)]
+    workers = [
+        (
+            one.nodename,
+            one.condition,
+            str(one.busy),
+            "" if one.slots is None else str(one.slots),
+            _since(found, one.runs[0].since if one.runs else None),
+            _since(found, one.begun_at),
         )
-    )
-    if found.workers:
-        parts.append(Text())
-        parts.append(
-            _table(
-                ("worker", "state", "runs", "of", "longest", "last began"),
-                [
-                    (
-                        one.nodename,
-                        one.condition,
-                        str(one.busy),
-                        "" if one.slots is None else str(one.slots),
-                        _since(found, one.runs[0].since if one.runs else None),
-                        _since(found, one.begun_at),
-                    )
-                    for one in found.workers
-                ],
-            )
-        )
+        for one in found.workers
+    ]
+    if workers:
+        titles = ("worker", "state", "runs", "of", "longest", "last began")
+        parts += ["", table(titles, workers)]
     windows = found.throughput
     if any(one.processed or one.lost for one in windows):
-        parts.append(Text())
-        parts.append(
-            _table(
-                ("a minute", "last 10 min", "last hour", "last day"),
-                [(name, *(f"{getattr(one, name):g}" for one in windows)) for name in RATES],
-            )
-        )
+        rates = [(name, *(f"{getattr(one, name):g}" for one in windows)) for name in RATES]
+        parts += ["", table(("a minute", "last 10 min", "last hour", "last day"), rates)]
     return Group(*parts)
 
 
-def _pairs(found: FullStatus) -> Any:
-    from rich.table import Table
-    from rich.text import Text
-
+def _pairs(found: FullStatus) -> list[tuple[str, str]]:
     about = "" if found.is_exact else "about "
     waits = ", ".join(f"{about}{found.tasks[name]} {name}" for name in ("queued", "parked"))
     more = [f"{found.tasks[name]} {name}" for name in ("waiting", "owed") if found.tasks[name]]
@@ -194,12 +166,7 @@ def _pairs(found: FullStatus) -> Any:
     pairs[3:3] = _waits(found)
     if found.broker_problem:
         pairs.append(("broker", found.broker_problem))
-    table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
-    for name, value in pairs:
-        table.add_row(Text(name, "bold"), Text(printable(value)))
-    return table
+    return pairs
 
 
 def _waits(found: FullStatus) -> list[tuple[str, str]]:
@@ -224,9 +191,9 @@ def _waits(found: FullStatus) -> list[tuple[str, str]]:
 def _server(found: FullStatus) -> str:
     server = found.ledger
     said = [server.url, f"Redis {server.version}" if server.version else ""]
-    if server.used_bytes is not None:
-        limit = server.maxmemory_bytes
-        said.append(f"{_size(server.used_bytes)}{f' of {_size(limit)}' if limit else ', no limit'}")
+    if server.used_memory is not None:
+        limit = f" of {_size(server.maxmemory)}" if server.maxmemory else ", no limit"
+        said.append(f"{_size(server.used_memory)}{limit}")
     said.append(server.maxmemory_policy or "")
     if server.appendonly is not None:
         said.append(f"AOF {server.appendfsync or 'on'}" if server.appendonly else "no AOF")
@@ -245,43 +212,13 @@ def _in_brackets(counts: Mapping[str, int]) -> str:
     return f" ({', '.join(f'{n} {name}' for name, n in counts.items())})" if counts else ""
 
 
-def _table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> Any:
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, pad_edge=False)
-    for title in titles:
-        table.add_column(title, overflow="fold")
-    for row in rows:
-        table.add_row(*[Text(printable(cell)) for cell in row])
-    return table
-
-
 def doctor(call: Call) -> None:
     """Print what the doctor finds."""
     with errors_told(call.ctx):
         # It imports the app's modules itself: that they cannot be imported is a finding.
         found = call.operation.run(call.ctx.obj.app, call.given)
-    if call.is_json:
-        print_json({"findings": found.findings})
-    else:
-        _print_examined(found)
+    _print_findings(call, found.findings)
     failing = _FAILING[call.more["fail_level"]]
     if found.is_ledger_away and failing:
         call.ctx.exit(_AWAY)
     call.ctx.exit(_FOUND if any(one.severity in failing for one in found.findings) else 0)
-
-
-def _print_examined(found: Examination) -> None:
-    for one in found.findings:
-        click.echo(f"{one.severity}: {one.code} {one.name}")
-        for label, text in (
-            ("Seen", one.message),
-            ("If ignored", one.ignored),
-            ("To mend", one.hint),
-        ):
-            click.echo(printable(f"  {label + ':':<12}{text}"))
-    wrong = [one for one in found.findings if one.severity != "info"]
-    told = f"{counted(len(wrong), 'finding')}" if wrong else "Nothing is wrong"
-    infos = len(found.findings) - len(wrong)
-    click.echo(f"{told}, {infos} for information." if infos else f"{told}.")

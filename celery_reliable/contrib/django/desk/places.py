@@ -82,7 +82,7 @@ def _object(visit: Visit, one: Object) -> dict[str, Any]:
     return {
         **shown(one, _LONGEST),
         "link": visit.link("object", one.object_key),
-        "holder_link": visit.link("task", one.holder) if one.holder else "",
+        "holder_link": visit.link("task", one.holders[0].task_id) if one.holders else "",
         "has_places": one.has_places,
         "holders": [
             {**shown(holder, _LONGEST), "link": visit.link("task", holder.task_id)}
