@@ -34,6 +34,8 @@ ADDRESSES = {
 }
 #: That are posted.
 ACTS = {"find_object"}
+#: What else a page answers than 200, or 302: there is no such run.
+STATUSES = {"fleet_run": 404}
 
 
 @pytest.fixture
@@ -82,7 +84,8 @@ def test_each_page_asks_for_its_permission(
 
     assert "/admin/login/" in ask(Client())["Location"]
     assert ask(log_in(*others - {right.value})).status_code == 403
-    assert ask(log_in(right.value)).status_code in (200, 302)
+    answered = ask(log_in(right.value)).status_code
+    assert answered == STATUSES[name] if name in STATUSES else answered in (200, 302)
     # Nothing is done by a GET, and nothing else by another method.
     other = log_in(is_superuser=True)
     refused = other.get(address) if "POST" in one.methods else other.post(address)
@@ -337,7 +340,9 @@ def test_a_run_has_a_page_with_its_members(log_in: Any, celery_project: Celery) 
     assert "waits for one" in shown
     assert has.id in shown
     assert f"runs/run/{found.id}/" in page(client.get(f"{LIST}tasks/task/{waits.id}/"))
-    assert "There is no such run" in page(client.get(f"{LIST}runs/run/nobody/"))
+    nobody = client.get(f"{LIST}runs/run/nobody/")
+    assert nobody.status_code == 404
+    assert "There is no such run" in nobody.content.decode()
 
 
 def load() -> None:
@@ -372,7 +377,7 @@ def test_no_page_needs_more_than_its_own_origin(
     put("one")
     publish()
     client = log_in(is_superuser=True)
-    addresses = [one for name, one in ADDRESSES.items() if name not in {"find", *ACTS}]
+    addresses = [one for name, one in ADDRESSES.items() if name not in {"find", *ACTS, *STATUSES}]
     shown = [page(client.get(f"{LIST}{one}")) for one in (*addresses, "")]
     shown.append(page(client.get(f"{EDIT}?id=one")))
     shown.append(page(client.post(DISCARD, {"all": "on"})))

@@ -15,10 +15,9 @@ from django.contrib import messages
 from django.http import Http404, HttpResponse
 from django.shortcuts import redirect
 from django.utils.html import format_html
-from django.views.decorators.debug import sensitive_variables
 
 from celery_reliable.contrib.django.desk.forms import OperationForm
-from celery_reliable.contrib.django.desk.visits import ACT_PAGES, Visit, shown
+from celery_reliable.contrib.django.desk.visits import ACT_PAGES, Visit, raw, shown
 from celery_reliable.contrib.django.models import DeadLetter
 from celery_reliable.exceptions import ReliableError
 from celery_reliable.operations import (
@@ -58,12 +57,11 @@ _FATES = {
 }
 
 
-@sensitive_variables()
-def act_page(visit: Visit, name: str) -> HttpResponse:
+def act_page(visit: Visit, page: Any, path: Mapping[str, str]) -> HttpResponse:
     """Ask whether an act is meant; when somebody has said so, do it, or a portion of it."""
-    operation = _ACTS.get(name)
+    operation = _ACTS.get(path["name"])
     if operation is None:
-        raise Http404(f"There is no act {name!r}.")
+        raise Http404(f"There is no act {path['name']!r}.")
     for right in operation.needs:
         visit.require(right)
     request = visit.request
@@ -238,7 +236,6 @@ def address_of(visit: Visit, act: str, about: Mapping[str, Any]) -> str:
     wanted = about.get("filter") or {}
     if not visit.acts.get(name) or "before" not in about or "ids" in about or "object_id" in wanted:
         return ""
-    given = {**about, **wanted}
-    given.pop("filter", None)
-    form = OperationForm(_ACTS[name], {name: str(value) for name, value in given.items()})
+    given = {one: str(raw(value)) for one, value in {**about, **wanted}.items()}
+    form = OperationForm(_ACTS[name], given)
     return f"{visit.acts[name]}?{form.query(done=0)}"

@@ -12,22 +12,10 @@ from urllib.parse import unquote, urlencode
 from django import forms
 from django.core.validators import MaxLengthValidator
 
-from celery_reliable.operations import (
-    QUERIES,
-    Desk,
-    Operation,
-    Page,
-    Parameter,
-    gathered,
-    parse_age,
-)
+from celery_reliable.operations import Operation, Parameter, parse_age
 
-__all__ = ["OperationForm", "filter_of", "pages_of"]
+__all__ = ["OperationForm"]
 
-_QUERIES = {one.name: one for one in QUERIES}
-_PAGE = 50
-#: A list of what fits looks for so long; then it says where it goes on.
-_LOOK_SECONDS = 2.0
 #: Nobody's name is so long.
 _LONGEST = 1_000
 
@@ -213,25 +201,6 @@ class OperationForm(forms.Form):
             f"{self[name].label if name in self.fields else ''}: {' '.join(found)}"
             for name, found in self.errors.items()
         )
-
-
-def filter_of(query: str, given: Mapping[str, Any]) -> OperationForm:
-    """Return what a list is asked for."""
-    return OperationForm(_QUERIES[query], given)
-
-
-def pages_of(query: str, desk: Desk, form: OperationForm) -> Page[Any]:
-    """Return what fits, as far as it is found in time; nothing of a wrong form."""
-    if not form.is_valid():
-        return Page((), "", 0)
-    return gathered(
-        lambda cursor, limit: _QUERIES[query].run(
-            desk, {**form.given, "cursor": cursor, "limit": limit}
-        ),
-        form.cleaned_data["cursor"],
-        _PAGE,
-        _LOOK_SECONDS,
-    )
 
 
 def _field(one: Parameter) -> forms.Field:
