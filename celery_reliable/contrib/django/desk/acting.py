@@ -22,7 +22,6 @@ from celery_reliable.contrib.django.models import DeadLetter
 from celery_reliable.exceptions import ReliableError
 from celery_reliable.operations import (
     ACTS,
-    CannotReplay,
     Done,
     Operation,
     as_json,
@@ -38,8 +37,6 @@ _STEP_SECONDS = 2.0
 #: For so long things are counted before somebody is asked.
 _COUNT_SECONDS = 0.15
 _LONGEST = 300
-#: How far it has come.
-_TALLY = ("done", "gone", "failed")
 #: What a letter is run with anew.
 _EDITED = ("args", "kwargs")
 #: What becomes of tasks and letters, by the fields of results.
@@ -64,82 +61,61 @@ def act_page(visit: Visit, page: Any, path: Mapping[str, str]) -> HttpResponse:
         raise Http404(f"There is no act {path['name']!r}.")
     for right in operation.needs:
         visit.require(right)
-    request = visit.request
-    is_posted = request.method == "POST"
-    form = OperationForm(operation, (request.POST if is_posted else request.GET).copy())
-    shows: dict[str, Any] = {"is_possible": True}
+    is_posted = visit.request.method == "POST"
+    form = OperationForm(operation, visit.request.POST if is_posted else visit.request.GET)
+    shows: dict[str, Any] = {}
     try:
         if {*_EDITED} <= form.fields.keys() and not is_posted:
-            shows["is_possible"] = False
             _fill_in(visit, form)
-            shows["is_possible"] = True
         if form.is_valid():
             if is_posted and "confirmed" in form.data:
                 return _do(visit, operation, form)
-            if "dry_run" in _names(operation) and "done" not in form.data:
-                shows["meant"] = _run(visit, operation, {"dry_run": True}, form, _COUNT_SECONDS)
+            if form.takes("dry_run") and not form.is_begun:
+                shows["meant"] = _run(visit, form, _COUNT_SECONDS, dry_run=True)
         # What nobody has typed yet is not wrong.
         elif is_posted or any(form.data.get(name) for name in form.errors):
-            shows |= {"problem": form.problem, "status": 400}
+            shows = {"problem": form.problem, "status": 400}
     except ReliableError as exc:
-        is_wrong = isinstance(exc, (ValueError, LookupError, CannotReplay))
-        shows |= {"problem": str(exc), "status": 400 if is_wrong and is_posted else 200}
+        shows = {"problem": str(exc), "status": 400 if is_posted else 200, "is_possible": is_posted}
     return _render(visit, operation, form, **shows)
 
 
-def _names(operation: Operation) -> set[str]:
-    return {one.name for one in operation.parameters}
-
-
-def _run(
-    visit: Visit, operation: Operation, more: dict[str, Any], form: OperationForm, seconds: float
-) -> Any:
+def _run(visit: Visit, form: OperationForm, seconds: float, **more: Any) -> Any:
     given = {**form.given, **more}
-    if "seconds" in _names(operation):
+    if form.takes("seconds"):
         given["seconds"] = seconds
-    return operation.run(visit.desk, given, by=visit.by)
+    return form.operation.run(visit.desk, given, by=visit.by)
 
 
 def _fill_in(visit: Visit, form: OperationForm) -> None:
     """Put a letter's arguments into the form.  Raises CannotReplay."""
     if form.is_valid():
         found = editable_arguments(visit.desk.letters.get(form.cleaned_data["id"]))
-        form.put(
-            {name: json.dumps(one, indent=2) for name, one in zip(_EDITED, found, strict=True)}
-        )
+        for name, one in zip(_EDITED, found, strict=True):
+            form.put(name, json.dumps(one, indent=2))
 
 
 def _do(visit: Visit, operation: Operation, form: OperationForm) -> HttpResponse:
-    result = _run(visit, operation, {}, form, _STEP_SECONDS)
-    ids, limit = form.given.get("ids", ()), form.given.get("limit")
-    about = ", ".join([*form.about, *(f"{name}: {value}" for name, value in form.said)]) or "all"
-    message = f"{_words(operation)}: {_sentence(as_json(result))}"
+    result = _run(visit, form, _STEP_SECONDS)
+    facts, limit = as_json(result), form.given.get("limit")
+    about = ", ".join(text for _, text in form.meant) or "all"
+    message = f"{_words(operation)}: {_sentence(facts)}"
     visit.admin.log_change(visit.request, DeadLetter(task_id=shown(about, 200)), shown(message))
     is_over = not isinstance(result, Done) or result.is_whole or result.done == limit
-    if not isinstance(result, Done) or (is_over and ids and "done" not in form.data):
-        _tell(visit, operation, result)
+    if not isinstance(result, Done) or (is_over and form.given.get("ids") and not form.is_begun):
+        _tell(visit, operation, facts)
         return redirect(visit.link(ACT_PAGES[operation.name]))
-    total = form.count("total")
-    form.put(
-        {
-            **{name: form.count(name) + getattr(result, name) for name in _TALLY},
-            "total": min(total, form.count("done") + limit) if limit else total,
-            "before": as_json(result.before),
-            "cursor": result.cursor,
-            "limit": limit - result.done if limit else "",
-        }
-    )
+    if limit:
+        form.put("total", min(form.tally["total"], form.tally["done"] + limit))
+        form.put("limit", limit - result.done or "")
+    for name in ("done", "gone", "failed"):
+        form.put(name, form.tally[name] + facts[name])
+    for name in ("before", "cursor"):
+        form.put(name, facts[name])
     stops = result.unsent or (
         result.problem and not (result.done or result.failed or result.cursor)
     )
-    return _render(
-        visit,
-        operation,
-        form,
-        problem=result.problem if stops else "",
-        is_over=is_over,
-        goes=not (is_over or stops),
-    )
+    return _render(visit, operation, form, problem=result.problem if stops else "", is_over=is_over)
 
 
 def _render(
@@ -152,32 +128,24 @@ def _render(
     status: int = 200,
     is_possible: bool = True,
     is_over: bool = False,
-    goes: bool = False,
 ) -> HttpResponse:
     facts = {} if meant is None else as_json(meant)
-    at_least = ""
     if isinstance(meant, Done):
-        form.put({"before": facts["before"], "total": meant.done})
-        at_least = "" if meant.is_whole else "at least "
-    tally = {name: form.count(name) for name in (*_TALLY, "total")}
+        form.put("before", facts["before"])
+        form.put("total", meant.done)
     context = {
         "title": _title(visit, operation, form, meant),
         "operation": operation,
-        "said": [(name, shown(value, _LONGEST)) for name, value in form.said],
-        "fates": [
-            (words, [shown(one, _LONGEST) for one in facts[name]])
+        "fates": {
+            words: shown(facts[name], _LONGEST)
             for name, words in _FATES.items()
-            if isinstance(facts.get(name), list) and facts[name]
-        ],
-        "chosen": [shown(one, _LONGEST) for one in form.about] if isinstance(meant, Done) else [],
+            if isinstance(facts.get(name), list)
+        },
         "form": form,
+        "meant": shown(form.meant),
         "is_possible": is_possible,
-        "is_exact": not at_least,
-        "is_begun": "done" in form.data,
+        "is_exact": facts.get("is_whole", True),
         "is_over": is_over,
-        "goes": goes,
-        "tally": tally,
-        "address": f"{visit.acts[operation.name]}?{form.query(**tally)}",
         "back": visit.link(ACT_PAGES[operation.name]),
         "problem": shown(problem, 2_000),
     }
@@ -206,26 +174,21 @@ def _sentence(facts: Any) -> str:
     return str(facts) if facts else ""
 
 
-def _tell(visit: Visit, operation: Operation, result: Any) -> None:
-    request, facts = visit.request, as_json(result)
+def _tell(visit: Visit, operation: Operation, facts: Mapping[str, Any]) -> None:
     if "new_task_id" in facts:
         # Not there at once: a short task has ended by then, and is not known any more.
         new_id = facts["new_task_id"]
-        link = visit.link("task", new_id)
         told = 'Published as <a href="{}">{}</a>; the dead letter is discarded.'
-        messages.success(request, format_html(told, link, new_id))
-    elif not operation.noun:
-        said = _sentence(facts) or "nothing was to be done"
-        messages.success(request, shown(f"{_words(operation)}: {said}.", 2_000))
-    elif number := facts["done"]:
-        messages.success(request, f"{counted(number, operation.noun)} {operation.verb}.")
-    for name, words in _FATES.items():
-        found = facts.get(name)
-        if found:
-            number = len(found) if isinstance(found, list) else found
-            messages.info(request, f"{words}: {number}.")
+        messages.success(visit.request, format_html(told, visit.link("task", new_id), new_id))
+        return
+    said = [f"{_words(operation)}: {_sentence(facts) or 'nothing was to be done'}"]
+    if operation.noun:
+        counts = {name: len(one) if isinstance(one, list) else one for name, one in facts.items()}
+        said = [f"{counted(counts['done'], operation.noun)} {operation.verb}"]
+        said += [f"{words}: {counts[name]}" for name, words in _FATES.items() if counts.get(name)]
+    messages.success(visit.request, shown(f"{'. '.join(said)}.", 2_000))
     if facts.get("problem"):
-        messages.warning(request, shown(facts["problem"], 2_000))
+        messages.warning(visit.request, shown(facts["problem"], 2_000))
 
 
 def address_of(visit: Visit, act: str, about: Mapping[str, Any]) -> str:
@@ -237,5 +200,5 @@ def address_of(visit: Visit, act: str, about: Mapping[str, Any]) -> str:
     if not visit.acts.get(name) or "before" not in about or "ids" in about or "object_id" in wanted:
         return ""
     given = {one: str(raw(value)) for one, value in {**about, **wanted}.items()}
-    form = OperationForm(_ACTS[name], given)
-    return f"{visit.acts[name]}?{form.query(done=0)}"
+    form = OperationForm(_ACTS[name], {**given, "done": "0"})
+    return f"{visit.acts[name]}?{form.query()}"

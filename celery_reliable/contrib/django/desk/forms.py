@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from datetime import datetime
 from enum import Enum
 from typing import Any, get_origin
@@ -14,13 +13,16 @@ from django.core.validators import MaxLengthValidator
 
 from celery_reliable.operations import Operation, Parameter, parse_age
 
-__all__ = ["OperationForm"]
+__all__ = ["TALLY", "OperationForm"]
 
 #: Nobody's name is so long.
 _LONGEST = 1_000
 
-#: What a page sets itself.
+#: What a page sets itself, of an act and of a list.
 _OURS = ("dry_run", "seconds")
+_OF_PAGES = ("cursor", "limit")
+#: How far an act has come, and how far it goes: a page keeps these beside what is given.
+TALLY = ("done", "gone", "failed", "total")
 #: What is meant, and where it goes on: a page keeps these, and nobody types them.
 _KEPT = ("id", "ids", "all", "group", "before", "cursor")
 
@@ -104,12 +106,17 @@ class OperationForm(forms.Form):
 
     data: Any
 
-    def __init__(self, operation: Operation, data: Mapping[str, Any]) -> None:
-        super().__init__(data, auto_id=f"{'act' if operation.is_act else 'filter'}-%s")
+    def __init__(self, operation: Operation, data: Any) -> None:
+        super().__init__(data.copy(), auto_id=f"{'act' if operation.is_act else 'filter'}-%s")
+        self.operation = operation
         self._parameters = operation.parameters
+        #: Which are meant, and not what becomes of them.
+        self._meaning = {"group", "id", "ids", "order", "target"}
         for one in self._parameters:
-            if one.name in _OURS or (one.name == "limit" and not operation.is_act):
+            if one.name in (_OURS if operation.is_act else _OF_PAGES):
                 continue
+            if one.parts:
+                self._meaning |= {part.name for part in one.parts}
             for part in one.parts or (one,):
                 if one.parts and part.name == "object_id":
                     continue
@@ -120,6 +127,10 @@ class OperationForm(forms.Form):
             if one.param.none_option:
                 name = one.param.none_option[0].strip("-")
                 self.fields[name] = forms.BooleanField(required=False)
+        if operation.is_act:
+            for name in TALLY:
+                hidden = forms.HiddenInput()
+                self.fields[name] = forms.IntegerField(min_value=0, required=False, widget=hidden)
 
     def clean(self) -> dict[str, Any]:
         """Refuse a list that is needed and empty, unless somebody has said that none is meant."""
@@ -128,6 +139,10 @@ class OperationForm(forms.Form):
             if option and not (self.cleaned_data.get(option) or self.cleaned_data.get(one.name)):
                 self.add_error(one.name, f"Name one, or say {option}.")
         return dict(self.cleaned_data)
+
+    def takes(self, name: str) -> bool:
+        """Whether the operation has this parameter."""
+        return any(one.name == name for one in self._parameters)
 
     @property
     def given(self) -> dict[str, Any]:
@@ -151,48 +166,40 @@ class OperationForm(forms.Form):
         }
 
     @property
-    def said(self) -> list[tuple[str, str]]:
-        """Which are meant, as it was given: with the labels of the inputs."""
+    def meant(self) -> list[tuple[str, str]]:
+        """Which are meant, as it was given, with the labels of the inputs."""
+        ids = self.cleaned_data.get("ids", ()) if self.is_valid() else ()
+        texts = {**self._texts, "ids": ", ".join(ids)}
         return [
-            (str(self[name].label), text)
-            for name, text in self._texts.items()
-            if name == "group" or (name not in _KEPT and (self.is_filter or self[name].is_hidden))
+            (str(self[name].label), unquote(text) if name == "id" else text)
+            for name, text in texts.items()
+            if text and name in self._meaning
         ]
 
-    @property
-    def about(self) -> tuple[str, ...]:
-        """What is meant by its name."""
-        texts = (self.data.get(name, "") for name in ("id", "target", "order"))
-        ids = self.cleaned_data.get("ids", ()) if self.is_valid() else ()
-        return (*ids, *(unquote(one) for one in texts if one))
-
-    def put(self, values: Mapping[str, object]) -> None:
-        """Have the form show these values."""
-        self.data = self.data.copy()
-        for name, one in values.items():
-            self.data[name] = str(one)
-
-    def count(self, name: str) -> int:
-        """Return how many there were so far, of what a page keeps beside the form."""
-        text = str(self.data.get(name, ""))
-        return int(text) if text.isascii() and text.isdecimal() and len(text) < 16 else 0
+    def put(self, name: str, value: Any) -> None:
+        """Have the form show this value."""
+        self.data[name] = str(value)
+        self.cleaned_data[name] = value
 
     @property
-    def is_filter(self) -> bool:
-        """Whether it is of a list."""
-        return bool(self.auto_id == "filter-%s")
+    def tally(self) -> dict[str, int]:
+        """How far an act has come."""
+        self.is_valid()
+        return {name: self.cleaned_data.get(name) or 0 for name in TALLY}
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether a portion of an act is done, or somebody goes on with it."""
+        return bool(self.data.get("done"))
 
     @property
     def _texts(self) -> dict[str, str]:
         texts = {name: str(self.data.get(name) or "").strip() for name in self.fields}
         return {name: text for name, text in texts.items() if text and name != "ids"}
 
-    def query(self, **more: object) -> str:
+    def query(self, **more: str) -> str:
         """Return the query of an address that gives the same, and more; ids are in none."""
-        asked = {**self._texts, **more}
-        if self.is_filter and "cursor" not in more:
-            asked.pop("cursor", None)
-        return urlencode({name: one for name, one in asked.items() if one or one == 0})
+        return urlencode({**self._texts, **more})
 
     @property
     def problem(self) -> str:

@@ -46,12 +46,12 @@ def _read(visit: Visit, page: Page, path: Mapping[str, str]) -> HttpResponse:
     for one in operation.parameters:
         if one.param.needs is not None and given.get(one.name):
             visit.require(one.param.needs)
-    if "cursor" in asked.fields:
+    if asked.takes("cursor"):
         found = gathered(
             lambda cursor, limit: operation.run(
                 visit.desk, {**given, "cursor": cursor, "limit": limit}
             ),
-            asked.cleaned_data["cursor"],
+            visit.request.GET.get("cursor", ""),
             _PAGE,
             _LOOK_SECONDS,
         )
