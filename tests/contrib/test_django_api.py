@@ -633,7 +633,7 @@ def test_a_pass_is_run_on_demand(client: Any, document: Document, celery_project
         ("dead-letters", "cursor=x", "cursor"),
         ("dead-letters", "offset=1", "offset"),
         ("dead-letters/groups", "queue=x", "queue"),
-        ("dead-letter", "id=one&arguments=yes", "arguments"),
+        ("dead-letter", "id=one&arguments=perhaps", "arguments"),
         ("dead-letter", "", "id"),
         ("dead-letter", "id=", "id"),
         ("task", "id=" + "x" * 1001, "id"),
@@ -708,15 +708,12 @@ def test_a_body_is_bounded_and_a_query_has_no_place_beside_it(client: Any) -> No
 
 
 def test_other_methods_and_addresses_are_refused(client: Any) -> None:
-    from django.test import Client
-
     wrong = client.get(f"{V1}/dead-letter/discard")
     problem(wrong, 405, "method_not_allowed")
     assert wrong["Allow"] == "POST"
     problem(client.delete(f"{V1}/queues"), 405, "method_not_allowed")
     problem(client.get(f"{V1}/nothing"), 404, "unknown_address")
     problem(client.get(f"{V1}/queues/"), 404, "unknown_address")
-    problem(Client().get(f"{V1}/nothing"), 401, "not_authenticated")
     assert client.head(f"{V1}/queues").status_code == 200
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import parse_qsl
@@ -39,11 +40,10 @@ class ProblemDetails(BaseModel):
     parameter: str = ""
 
 
-@dataclass
 class Problem(Exception):
     """A request that cannot be answered.
 
-    Attributes:
+    Args:
         status: of HTTP.
         code: a name for programs, which stays.
         detail: for people.
@@ -51,46 +51,41 @@ class Problem(Exception):
         headers: of the answer.
     """
 
-    status: int
-    code: str
-    detail: str
-    parameter: str = ""
-    headers: Mapping[str, str] = field(default_factory=dict)
+    def __init__(
+        self, status: int, code: str, detail: str, parameter: str = "", **headers: str
+    ) -> None:
+        super().__init__(detail)
+        #: The answer, as RFC 9457 has it.
+        self.details = ProblemDetails(
+            type="about:blank",
+            title=HTTPStatus(status).phrase,
+            status=status,
+            detail=detail,
+            code=code,
+            parameter=parameter,
+        )
+        self.headers = headers
 
     @property
     def response(self) -> HttpResponse:
-        """The answer, as RFC 9457 has it."""
-        found = ProblemDetails(
-            type="about:blank",
-            title=HTTPStatus(self.status).phrase,
-            status=self.status,
-            detail=self.detail,
-            code=self.code,
-            parameter=self.parameter,
-        )
-        told = found.model_dump(exclude_defaults=True)
-        return response(told, found.status, "application/problem+json", self.headers)
+        """The answer."""
+        answer = response(self.details.model_dump(exclude_defaults=True), self.details.status)
+        answer["Content-Type"] = "application/problem+json"
+        for name, value in self.headers.items():
+            answer[name.replace("_", "-")] = value
+        return answer
 
 
-def response(
-    value: Any,
-    status: int = 200,
-    content_type: str = "application/json",
-    headers: Mapping[str, str] | None = None,
-) -> HttpResponse:
+def response(value: Any, status: int = 200) -> HttpResponse:
     """Return *value* as JSON that any client can read.  What JSON has not (NaN, infinity) is null;
     half a character is shown as the text of its escape.
     """
-    try:
-        text = json.dumps(value, allow_nan=False)
-    except ValueError:
-        known = json.loads(json.dumps(value), parse_constant=lambda _: None)
-        text = json.dumps(known, allow_nan=False)
-    content = _HALVES.sub(lambda found: ("\\" if found[1] else "") + found[0], text).encode()
-    always = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
-    return HttpResponse(
-        content, status=status, content_type=content_type, headers={**always, **(headers or {})}
-    )
+    known = json.loads(json.dumps(value), parse_constant=lambda _: None)
+    text = _HALVES.sub(lambda found: ("\\" if found[1] else "") + found[0], json.dumps(known))
+    answer = HttpResponse(text.encode(), status=status, content_type="application/json")
+    answer["Cache-Control"] = "no-store"
+    answer["X-Content-Type-Options"] = "nosniff"
+    return answer
 
 
 @dataclass(frozen=True)
@@ -126,7 +121,7 @@ def asker_of(request: HttpRequest) -> Asker:
         401,
         "not_authenticated",
         "It is not known who asks: log in, or send what the project's API asks for.",
-        headers={"WWW-Authenticate": challenges} if challenges else {},
+        **({"WWW_Authenticate": challenges} if challenges else {}),
     )
 
 
@@ -172,16 +167,10 @@ def _check_query(request: HttpRequest, names: frozenset[str]) -> None:
         )
     except ValueError as exc:
         raise Problem(400, "bad_query", "The query is none, or not in UTF-8.") from exc
-    given = [name for name, _ in pairs]
-    for name in given:
-        told = name[:50]
-        if name not in names:
-            said = f"There is no parameter {told!r}."
-        elif given.count(name) > 1:
-            said = f"{told!r} is given more than once."
-        else:
-            continue
-        raise Problem(400, "bad_parameter", said, told)
+    for name, count in Counter(name for name, _ in pairs).items():
+        if name not in names or count > 1:
+            said = "is given more than once" if name in names else "is no parameter of this address"
+            raise Problem(400, "bad_parameter", f"{name[:50]!r} {said}.", name[:50])
 
 
 def _check_body(request: HttpRequest) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from http import HTTPStatus
 from importlib.metadata import version
 from typing import Annotated, Any
@@ -16,7 +16,6 @@ from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.debug import sensitive_variables
 from ninja import Body, NinjaAPI, Query
 from ninja.errors import HttpError, ValidationError
-from ninja.parser import Parser
 
 from celery_reliable.contrib.django.api import Authentication, api_config
 from celery_reliable.contrib.django.api.models import model_of, values_of
@@ -24,7 +23,6 @@ from celery_reliable.contrib.django.api.requests import (
     Asker,
     Problem,
     ProblemDetails,
-    asker_of,
     checked,
     response,
 )
@@ -35,6 +33,7 @@ from celery_reliable.exceptions import (
     NotPublished,
     ObjectIdError,
     PublishUnknown,
+    ReliableError,
     UnknownDeadLetter,
 )
 from celery_reliable.log import as_shown
@@ -65,26 +64,29 @@ OPERATIONS = tuple(one for one in (*QUERIES, *ACTS) if one.path)
 #: Short, as a thread of the web server waits for the ledger.
 _PATIENCE_SECONDS = 2.0
 
-_PROBLEMS: tuple[tuple[type[Exception], int, str, str], ...] = (
-    (BadCursor, 400, "bad_parameter", "cursor"),
-    (BadFilter, 400, "bad_parameter", ""),
-    (BadObject, 400, "bad_parameter", ""),
-    (ObjectIdError, 400, "bad_parameter", "id"),
-    (CannotMove, 400, "bad_parameter", "workers"),
-    (NothingEdited, 400, "bad_parameter", "args"),
-    (Unclear, 400, "unclear_choice", ""),
-    (BadOrder, 400, "bad_order", ""),
-    (UnknownDeadLetter, 404, "unknown_dead_letter", ""),
-    (UnknownOrder, 404, "unknown_order", ""),
-    (UnknownGroup, 404, "unknown_group", ""),
-    (UnknownRun, 404, "unknown_run", ""),
-    (CannotReplay, 409, "cannot_replay", ""),
-    (LedgerUnavailable, 503, "ledger_unavailable", ""),
-    (LedgerRefused, 503, "ledger_refused", ""),
-    (NotPublished, 503, "not_published", ""),
-    (PublishUnknown, 503, "publish_unknown", ""),
-)
-
+#: With a code that is the name of the exception.
+_STATUSES: dict[type, int] = {
+    BadOrder: 400,
+    UnknownDeadLetter: 404,
+    UnknownOrder: 404,
+    UnknownGroup: 404,
+    UnknownRun: 404,
+    CannotReplay: 409,
+    LedgerUnavailable: 503,
+    LedgerRefused: 503,
+    NotPublished: 503,
+    PublishUnknown: 503,
+}
+#: Parameters that are wrong; some say themselves which one.
+_PARAMETERS: dict[type, str] = {
+    BadCursor: "cursor",
+    BadFilter: "",
+    BadObject: "",
+    ObjectIdError: "id",
+    CannotMove: "workers",
+    NothingEdited: "args",
+}
+_HUMP = re.compile(r"(?<!^)(?=[A-Z])")
 
 _PROBLEM = {
     "content": {
@@ -93,39 +95,28 @@ _PROBLEM = {
 }
 
 
-class _Json(Parser):
-    """JSON as its standard has it: without NaN, and without half a character."""
-
-    def parse_body(self, request: HttpRequest) -> Any:
-        """Return what the body says; whatever is raised is a body that is no JSON."""
-
-        def refuse(name: str) -> None:
-            raise ValueError(name)
-
-        found = json.loads(request.body.decode("utf-8"), parse_constant=refuse)
-        json.dumps(found, ensure_ascii=False).encode("utf-8")
-        return found
-
-
 api = NinjaAPI(
     title="celery_reliable",
     version=version("celery-reliable"),
     description="What an operator sees and does.",
     docs_url=None,
     openapi_url=None,
-    parser=_Json(),
     urls_namespace="celery_reliable_api",
 )
 
 
-def _known(request: HttpRequest, exc: Exception, row: tuple[Any, int, str, str]) -> HttpResponse:
-    _, status, code, parameter = row
-    parameter = getattr(exc, "parameter", parameter)
-    return Problem(status, code, as_shown(str(exc)), parameter).response
-
-
-for _row in _PROBLEMS:
-    api.add_exception_handler(_row[0], partial(_known, row=_row))
+@api.exception_handler(ReliableError)
+def _known(request: HttpRequest, exc: ReliableError) -> HttpResponse:
+    text = as_shown(str(exc))
+    if isinstance(exc, Unclear):
+        return Problem(400, "unclear_choice", text).response
+    for kind in type(exc).__mro__:
+        if kind in _PARAMETERS:
+            parameter = getattr(exc, "parameter", _PARAMETERS[kind])
+            return Problem(400, "bad_parameter", text, parameter).response
+        if kind in _STATUSES:
+            return Problem(_STATUSES[kind], _HUMP.sub("_", kind.__name__).lower(), text).response
+    raise exc
 
 
 @api.exception_handler(Problem)
@@ -147,17 +138,6 @@ def _invalid(request: HttpRequest, exc: ValidationError) -> HttpResponse:
     name = "".join(f"[{one}]" if isinstance(one, int) else f".{one}" for one in steps).lstrip(".")
     said = f"{first['msg']}."
     return Problem(400, "bad_parameter", said[:500], name[:500]).response
-
-
-@api.exception_handler(Exception)
-def _unknown(request: HttpRequest, exc: Exception) -> HttpResponse:
-    """Tell of a broker that is away.  Anything else is the project's to log."""
-    if isinstance(getattr(request, "auth", None), Asker) and isinstance(
-        exc, broker_errors(desk_app())
-    ):
-        said = f"The broker could not be reached: {as_shown(exc)}"
-        return Problem(503, "broker_unavailable", said).response
-    raise exc
 
 
 def _add(
@@ -202,23 +182,25 @@ def _view_of(operation: Operation, model: Any) -> Callable[..., HttpResponse]:
             if one.param.needs is not None and values.get(one.name):
                 asker.require(one.param.needs)
         sees = asker.permission(asker.user, Right.SEE_ARGUMENTS)
-        with Desk(desk_app(), patience_seconds=_PATIENCE_SECONDS, sees_arguments=sees) as desk:
-            found = operation.run(desk, values, by=f"api:{asker.name}")
+        app = desk_app()
+        with Desk(app, patience_seconds=_PATIENCE_SECONDS, sees_arguments=sees) as desk:
+            try:
+                found = operation.run(desk, values, by=f"api:{asker.name}")
+            except ReliableError:
+                raise
+            except broker_errors(app) as exc:
+                said = f"The broker could not be reached: {as_shown(exc)}"
+                raise Problem(503, "broker_unavailable", said) from exc
         if getattr(found, "state", "") == "absent":
             raise Problem(404, "unknown_task", found.why.sentence)
         return response(as_json(found))
 
-    def bare(request: HttpRequest) -> HttpResponse:
-        return view(request, None)
-
-    found = bare if model is None else view
-    found.__name__ = operation.name
-    if model is not None:
-        kind: Any = Body if operation.is_act else Query
-        # An act that needs nothing needs no body.
-        is_needed = not operation.is_act or any(one.is_required for one in operation.parameters)
-        view.__annotations__["given"] = Annotated[model, kind(... if is_needed else None)]
-    return found
+    view.__name__ = operation.name
+    # Who needs to say nothing needs no body.
+    is_needed = any(one.is_required for one in operation.parameters)
+    kind: Any = Body if operation.is_act else Query
+    view.__annotations__["given"] = Annotated[model, kind(... if is_needed else None)]
+    return view
 
 
 def document_of(server: str, ways: Sequence[Authentication]) -> dict[str, Any]:
@@ -244,16 +226,11 @@ def openapi(request: HttpRequest) -> HttpResponse:
 
 
 def _refused(request: HttpRequest, allowed: str = "") -> HttpResponse:
-    """Answer who asks what there is not: first of all who he is, as everywhere."""
-    problem = Problem(404, "unknown_address", "There is nothing at this address of the API.")
     if allowed:
-        said, headers = f"This address is asked by {allowed}.", {"Allow": allowed}
-        problem = Problem(405, "method_not_allowed", said, headers=headers)
-    try:
-        asker_of(request)
-    except Problem as unknown:
-        problem = unknown
-    return problem.response
+        said = f"This address is asked by {allowed}."
+        return Problem(405, "method_not_allowed", said, Allow=allowed).response
+    said = "There is nothing at this address of the API."
+    return Problem(404, "unknown_address", said).response
 
 
 def _door(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
@@ -285,7 +262,7 @@ def _routes() -> list[Any]:
             one.about,
             more="".join(more),
             needs=one.needs,
-            names=() if one.is_act or model is None else model.model_fields,
+            names=() if one.is_act else model.model_fields,
             is_act=one.is_act,
             problems=one.problems,
         )

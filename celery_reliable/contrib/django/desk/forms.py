@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from enum import Enum
+from functools import partial
 from typing import Any, get_origin
 from urllib.parse import unquote, urlencode
 
@@ -27,72 +29,39 @@ TALLY = ("done", "gone", "failed", "total")
 _KEPT = ("id", "ids", "all", "group", "before", "cursor")
 
 
-class _Ids(forms.Field):
-    """Ids as a browser keeps them, which changes line ends and drops NUL: quoted."""
+class _Field(forms.Field):
+    """A field of a text, or of several, that a function reads.  Nothing is None."""
 
-    widget = forms.MultipleHiddenInput
-
-    def __init__(self, most: int | None, **how: Any) -> None:
+    def __init__(self, read: Callable[[Any], Any], **how: Any) -> None:
         super().__init__(**how)
-        self._most = most
-
-    def to_python(self, value: Any) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(map(unquote, value or ())))
-
-    def validate(self, value: Any) -> None:
-        super().validate(value)
-        if self._most is not None and len(value) > self._most:
-            raise forms.ValidationError(f"At most {self._most} at once.")
-
-
-class _Id(forms.Field):
-    def to_python(self, value: Any) -> str:
-        return unquote(value or "")
-
-
-class _Text(forms.Field):
-    """A text with whatever characters: somebody's task may be called so."""
-
-    def to_python(self, value: Any) -> str:
-        return str(value or "").strip()
-
-
-class _Names(forms.CharField):
-    """Several names, with spaces or commas between them."""
+        self._read = read
 
     def to_python(self, value: Any) -> Any:
-        return tuple(super().to_python(value).replace(",", " ").split())
-
-
-class _Duration(forms.CharField):
-    def to_python(self, value: Any) -> Any:
-        text = super().to_python(value)
+        given = value.strip() if isinstance(value, str) else value
         try:
-            return parse_age(text) if text else None
+            return self._read(given) if given else None
         except ValueError as exc:
             raise forms.ValidationError(str(exc)) from exc
 
 
-class _Json(forms.CharField):
-    """A JSON list or object.  An error says what is wrong, and not what is there."""
+def _ids(quoted: Iterable[str]) -> tuple[str, ...]:
+    """Return ids that a browser kept, which changes line ends and drops NUL."""
+    return tuple(dict.fromkeys(map(unquote, quoted)))
 
-    widget = forms.Textarea
 
-    def __init__(self, kind: type, **how: Any) -> None:
-        super().__init__(**how)
-        self._kind = kind
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(text.replace(",", " ").split())
 
-    def to_python(self, value: Any) -> Any:
-        text = super().to_python(value)
-        if not text:
-            return None
-        try:
-            found = json.loads(text)
-        except (ValueError, RecursionError):
-            found = None
-        if not isinstance(found, self._kind):
-            raise forms.ValidationError(f"a JSON {'list' if self._kind is list else 'object'}.")
-        return found
+
+def _json(kind: type, text: str) -> Any:
+    """Return a list or an object.  An error says what is wrong, and not what is there."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, kind):
+        raise ValueError(f"a JSON {'list' if kind is list else 'object'}.")
+    return found
 
 
 class OperationForm(forms.Form):
@@ -122,7 +91,7 @@ class OperationForm(forms.Form):
                     continue
                 field = self.fields[part.name] = _field(part)
                 is_kept = part.name in _KEPT or (operation.is_act and one.parts)
-                if is_kept and not isinstance(field, _Ids):
+                if is_kept and part.name != "ids":
                     field.widget = forms.HiddenInput()
             if one.param.none_option:
                 name = one.param.none_option[0].strip("-")
@@ -152,24 +121,21 @@ class OperationForm(forms.Form):
             if one.parts:
                 found[one.name] = one.type(**self._given(one.parts))
             elif one.is_required and one.name in self.cleaned_data:
-                found[one.name] = self.cleaned_data[one.name]
+                # Of a list none may be meant.
+                found[one.name] = self.cleaned_data[one.name] or ()
             else:
                 found |= self._given((one,))
         return found
 
     def _given(self, among: tuple[Parameter, ...]) -> dict[str, Any]:
         values = {one.name: self.cleaned_data.get(one.name) for one in among}
-        return {
-            name: one
-            for name, one in values.items()
-            if one is not None and one != "" and one != () and one is not False
-        }
+        return {name: one for name, one in values.items() if one is not None and one is not False}
 
     @property
     def meant(self) -> list[tuple[str, str]]:
         """Which are meant, as it was given, with the labels of the inputs."""
-        ids = self.cleaned_data.get("ids", ()) if self.is_valid() else ()
-        texts = {**self._texts, "ids": ", ".join(ids)}
+        ids = self.cleaned_data.get("ids") if self.is_valid() else None
+        texts = {**self._texts, "ids": ", ".join(ids or ())}
         return [
             (str(self[name].label), unquote(text) if name == "id" else text)
             for name, text in texts.items()
@@ -220,42 +186,37 @@ def _field(one: Parameter) -> forms.Field:
     if param.choices or (origin is None and issubclass(kind, Enum)):
         return _choice(one, how)
     if one.name == "ids":
-        return _Ids(param.most, **how)
+        most = MaxLengthValidator(param.most, "At most %(limit_value)d at once.")
+        return _Field(_ids, widget=forms.MultipleHiddenInput, validators=[most], **how)
     if origin is tuple:
-        return _Names(**how)
+        return _Field(_names, **how)
     if origin is not None:
-        return _Json(origin, **how)
-    if kind is str and one.name != "id":
-        most = param.max_length or _LONGEST
-        how["validators"] = [MaxLengthValidator(most)]
-        return _Text(widget=forms.TextInput({"maxlength": most}), **how)
+        return _Field(partial(_json, origin), widget=forms.Textarea, **how)
+    if param.is_duration:
+        words = forms.TextInput({"placeholder": "90, 15m, 2h, 3d", "maxlength": 20})
+        return _Field(parse_age, widget=words, **how)
     if kind in (int, float):
-        return _number(one, how)
-    others = {bool: forms.BooleanField, datetime: forms.DateTimeField, str: _Id}
-    return others[kind](**how)
+        default = one.default if isinstance(one.default, (int, float)) else None
+        number = forms.NumberInput({} if default is None else {"placeholder": f"{default:g}"})
+        numbers = forms.IntegerField if kind is int else forms.FloatField
+        return numbers(min_value=param.ge, max_value=param.le, widget=number, **how)
+    if kind is bool:
+        return forms.BooleanField(**how)
+    if kind is datetime:
+        return forms.DateTimeField(**how)
+    if one.name == "id":
+        return _Field(unquote, **how)
+    longest = param.max_length or _LONGEST
+    # With whatever characters: somebody's task may be called so.
+    text = forms.TextInput({"maxlength": longest})
+    return _Field(str, widget=text, validators=[MaxLengthValidator(longest)], **how)
 
 
 def _choice(one: Parameter, how: dict[str, Any]) -> forms.Field:
-    choices, kind = one.param.choices, one.type
-    if not choices:
-        choices = tuple(str(item.value) for item in kind)
-    default = getattr(one.default, "value", one.default)
-    options = [(name, name) for name in choices]
-    if default in choices:
-        # A browser gives the first.
-        options.sort(key=lambda option: option[0] != default)
-    elif not one.is_required:
+    names = one.param.choices or [item.value for item in one.type]
+    # A browser gives the first.
+    first = getattr(one.default, "value", one.default)
+    options = [(name, name) for name in sorted(names, key=lambda name: name != first)]
+    if first not in names and not one.is_required:
         options.insert(0, ("", "any"))
-    return forms.TypedChoiceField(coerce=kind, choices=options, empty_value=None, **how)
-
-
-def _number(one: Parameter, how: dict[str, Any]) -> forms.Field:
-    if one.param.is_duration:
-        words = forms.TextInput({"placeholder": "90, 15m, 2h, 3d", "maxlength": 20})
-        return _Duration(widget=words, **how)
-    shows = {"step": "any" if one.type is float else "1"}
-    if isinstance(one.default, (int, float)):
-        shows["placeholder"] = f"{one.default:g}"
-    kind = forms.IntegerField if one.type is int else forms.FloatField
-    number = forms.NumberInput(shows)
-    return kind(min_value=one.param.ge, max_value=one.param.le, widget=number, **how)
+    return forms.TypedChoiceField(coerce=one.type, choices=options, empty_value=None, **how)
