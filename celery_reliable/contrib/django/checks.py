@@ -19,7 +19,6 @@ from django.core.checks import CheckMessage, Error, Info
 from django.core.checks import Warning as WarningMessage
 
 from celery_reliable.app import reliable_of
-from celery_reliable.contrib.django.api import api_config
 from celery_reliable.contrib.django.caches import connector_of
 from celery_reliable.contrib.django.project import project_app
 from celery_reliable.doctor import examine, setup_of
@@ -104,13 +103,17 @@ def _rows(app: Any) -> list[Finding]:
 
 
 def _about_api() -> list[Finding]:
+    if not hasattr(settings, "CELERY_RELIABLE_API"):
+        return []
+    if importlib.util.find_spec("ninja") is None:
+        need = "CELERY_RELIABLE_API is set, and the API needs it"
+        return [EXTRA_MISSING.found(package="django-ninja", need=need, extra="api")]
+    from celery_reliable.contrib.django.api import api_config
+
     try:
         api_config()
     except ConfigurationError as exc:
         return [API_SETTINGS_WRONG.found(problem=str(exc))]
-    if hasattr(settings, "CELERY_RELIABLE_API") and importlib.util.find_spec("ninja") is None:
-        need = "CELERY_RELIABLE_API is set, and the API needs it"
-        return [EXTRA_MISSING.found(package="django-ninja", need=need, extra="api")]
     return []
 
 

@@ -1,7 +1,7 @@
 """The JSON API: what an operator sees and does, for programs, below ``v1/``.
 
-``celery_reliable.contrib.django.urls`` has its addresses.  Who asks, and what he may do, is said by
-classes of the project's own, if it has such::
+``celery_reliable.contrib.django.urls`` has its addresses.  Who asks is said by classes of
+django-ninja's (`ninja.security`), and what he may do by a function, if a project has such::
 
     CELERY_RELIABLE_API = {
         "AUTHENTICATION": ["shop.desk.TokenAuthentication"],
@@ -18,58 +18,46 @@ from typing import Any
 from django.conf import settings
 from django.http import HttpRequest
 from django.utils.module_loading import import_string
+from ninja.errors import HttpError
+from ninja.security import SessionAuth
+from ninja.security.base import AuthBase
 
+from celery_reliable.contrib.django.api.requests import Problem
 from celery_reliable.contrib.django.permissions import may
 from celery_reliable.exceptions import ConfigurationError
 from celery_reliable.operations import Right
 
-__all__ = ["ApiConfig", "Authentication", "Right", "SessionAuthentication", "api_config"]
+__all__ = ["ApiConfig", "SessionAuthentication", "api_config"]
 
 _NAMES = ("AUTHENTICATION", "PERMISSION")
 
 
-class Authentication:
-    """How a request says who sends it.  A project's own is a subclass; one is made for each
-    request.
+class SessionAuthentication(SessionAuth):
+    """The user who is logged in to Django; the default.  With what changes anything he sends
+    Django's CSRF token, too: a browser sends a cookie also when another site asks it to.
     """
 
-    #: A browser sends a cookie also when another site asks it to, so whoever is known by one has to
-    #: send Django's CSRF token, too, with what changes anything.  A header that only the client
-    #: itself can set needs none.
-    is_csrf_exempt: bool = False
-    #: For the ``WWW-Authenticate`` of a request that nobody could be found for.
-    challenge: str = ""
-
-    def authenticate(self, request: HttpRequest) -> Any:
-        """Return who sends it; None if this one cannot tell, and the next is asked."""
-        raise NotImplementedError
-
-    def scheme(self) -> dict[str, Any]:
-        """Return the security scheme of OpenAPI that describes it."""
-        raise NotImplementedError
-
-
-class SessionAuthentication(Authentication):
-    """The user who is logged in to Django; the default."""
-
-    challenge = 'Session realm="celery_reliable"'
-
-    def authenticate(self, request: HttpRequest) -> Any:
-        """Return the session's user, or None."""
-        user = getattr(request, "user", None)
-        return user if user is not None and user.is_authenticated else None
-
-    def scheme(self) -> dict[str, Any]:
-        """Return a cookie's scheme."""
-        return {"type": "apiKey", "in": "cookie", "name": settings.SESSION_COOKIE_NAME}
+    def __call__(self, request: HttpRequest) -> Any:
+        """Return the session's user, or None.  Raises Problem."""
+        if self.authenticate(request, None) is None:
+            return None
+        try:
+            return super().__call__(request)
+        except HttpError as exc:
+            raise Problem(
+                403,
+                "csrf_failed",
+                "Who is known by a session has to send Django's CSRF token, too: the cookie, and "
+                "the same in X-CSRFToken.",
+            ) from exc
 
 
 @dataclass(frozen=True)
 class ApiConfig:
     """Who is asked, in turn, who sends a request, and who is asked what he may do."""
 
-    authentication: tuple[type[Authentication], ...]
-    permission: Callable[[Any, Any], bool]
+    authentication: tuple[Any, ...]
+    permission: Callable[[Any, Right], bool]
 
 
 def api_config() -> ApiConfig:
@@ -88,12 +76,12 @@ def api_config() -> ApiConfig:
             "AUTHENTICATION in CELERY_RELIABLE_API has to be a list of dotted paths, with one at "
             "least."
         )
-    classes = tuple(_loaded("AUTHENTICATION", path) for path in paths)
+    classes = [_loaded("AUTHENTICATION", path) for path in paths] or [SessionAuthentication]
     for one in classes:
-        if not (isinstance(one, type) and issubclass(one, Authentication)):
+        if not (isinstance(one, type) and issubclass(one, AuthBase)):
             raise ConfigurationError(
-                f"AUTHENTICATION in CELERY_RELIABLE_API names {one!r}, which is no subclass of "
-                "celery_reliable.contrib.django.api.Authentication."
+                f"AUTHENTICATION in CELERY_RELIABLE_API names {one!r}, which is no subclass of one "
+                "in ninja.security."
             )
     permission = _loaded("PERMISSION", given["PERMISSION"]) if "PERMISSION" in given else may
     if not callable(permission):
@@ -101,7 +89,7 @@ def api_config() -> ApiConfig:
             f"PERMISSION in CELERY_RELIABLE_API names {permission!r}, which is no function of a "
             "user and a right."
         )
-    return ApiConfig(classes or (SessionAuthentication,), permission)
+    return ApiConfig(tuple(one() for one in classes), permission)
 
 
 def _loaded(name: str, path: object) -> Any:

@@ -1,24 +1,18 @@
-"""A request before it comes to an operation, what is wrong with it, and how it is answered."""
+"""What is wrong with a request before it comes to an operation, and how it is answered."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import parse_qsl
 
-from django.core.exceptions import RequestDataTooBig
-from django.http import HttpRequest, HttpResponse, RawPostDataException, UnreadablePostError
-from django.views.decorators.csrf import csrf_protect
+from django.http import HttpRequest, HttpResponse
 from pydantic import BaseModel
 
-from celery_reliable.contrib.django.api import Authentication, Right, api_config
-
-__all__ = ["Asker", "Problem", "ProblemDetails", "asker_of", "checked", "response"]
+__all__ = ["Problem", "ProblemDetails", "check_request", "response"]
 
 _MOST_BYTES = 1_000_000
 #: In a query; more than any operation has.
@@ -88,74 +82,11 @@ def response(value: Any, status: int = 200) -> HttpResponse:
     return answer
 
 
-@dataclass(frozen=True)
-class Asker:
-    """Who sends a request, how that is known, and who says what he may do."""
-
-    user: Any
-    way: Authentication
-    permission: Callable[[Any, Any], bool]
-
-    @property
-    def name(self) -> str:
-        """His name, for the audit."""
-        named = hasattr(self.user, "get_username")
-        return str(self.user.get_username() if named else self.user)[:200]
-
-    def require(self, right: Right) -> None:
-        """Raise Problem unless he has a right."""
-        if not self.permission(self.user, right):
-            raise Problem(403, "not_permitted", f"This needs the right {right.value!r}.")
-
-
-def asker_of(request: HttpRequest) -> Asker:
-    """Return who sends a request.  Raises Problem, and ConfigurationError."""
-    config = api_config()
-    ways = [kind() for kind in config.authentication]
-    for way in ways:
-        user = way.authenticate(request)
-        if user is not None:
-            return Asker(user, way, config.permission)
-    challenges = ", ".join(way.challenge for way in ways if way.challenge)
-    raise Problem(
-        401,
-        "not_authenticated",
-        "It is not known who asks: log in, or send what the project's API asks for.",
-        **({"WWW_Authenticate": challenges} if challenges else {}),
-    )
-
-
-def checked(request: HttpRequest, needs: tuple[Right, ...], names: frozenset[str]) -> Asker:
-    """Return who sends a request that may go on.  Raises Problem.
+def check_request(request: HttpRequest, names: frozenset[str]) -> None:
+    """Raise Problem for what is no request, whoever sends it.
 
     *names*: the parameters that its query may have; each may stand once.
     """
-    asker = asker_of(request)
-    if request.method == "POST":
-        # A page of another site can send forms and plain text, and JSON only by leave.
-        if request.content_type != "application/json":
-            raise Problem(
-                415,
-                "not_json",
-                "The body has to be JSON, with Content-Type: application/json.",
-            )
-        passed = HttpResponse()
-        if not asker.way.is_csrf_exempt and csrf_protect(lambda _: passed)(request) is not passed:
-            raise Problem(
-                403,
-                "csrf_failed",
-                "Who is known by a session has to send Django's CSRF token, too: the cookie, and "
-                "the same in X-CSRFToken.",
-            )
-    for right in needs:
-        asker.require(right)
-    _check_query(request, names)
-    if request.method == "POST":
-        _check_body(request)
-    return asker
-
-
-def _check_query(request: HttpRequest, names: frozenset[str]) -> None:
     query = request.META.get("QUERY_STRING", "")
     try:
         pairs = parse_qsl(
@@ -171,17 +102,5 @@ def _check_query(request: HttpRequest, names: frozenset[str]) -> None:
         if name not in names or count > 1:
             said = "is given more than once" if name in names else "is no parameter of this address"
             raise Problem(400, "bad_parameter", f"{name[:50]!r} {said}.", name[:50])
-
-
-def _check_body(request: HttpRequest) -> None:
-    too_large = Problem(413, "body_too_large", f"A body has {_MOST_BYTES} bytes at the most.")
     if int(request.META.get("CONTENT_LENGTH") or 0) > _MOST_BYTES:
-        raise too_large
-    try:
-        size = len(request.body)
-    except RequestDataTooBig:
-        raise too_large from None
-    except (UnreadablePostError, RawPostDataException) as exc:
-        raise Problem(400, "bad_body", "The body could not be read to its end.") from exc
-    if size > _MOST_BYTES:
-        raise too_large
+        raise Problem(413, "body_too_large", f"A body has {_MOST_BYTES} bytes at the most.")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
 from importlib.metadata import version
 from typing import Annotated, Any
@@ -17,13 +19,12 @@ from django.views.decorators.debug import sensitive_variables
 from ninja import Body, NinjaAPI, Query
 from ninja.errors import HttpError, ValidationError
 
-from celery_reliable.contrib.django.api import Authentication, api_config
+from celery_reliable.contrib.django.api import api_config
 from celery_reliable.contrib.django.api.models import model_of, values_of
 from celery_reliable.contrib.django.api.requests import (
-    Asker,
     Problem,
     ProblemDetails,
-    checked,
+    check_request,
     response,
 )
 from celery_reliable.contrib.django.project import desk_app
@@ -140,6 +141,40 @@ def _invalid(request: HttpRequest, exc: ValidationError) -> HttpResponse:
     return Problem(400, "bad_parameter", said[:500], name[:500]).response
 
 
+@dataclass(frozen=True)
+class _Asker:
+    """Who sends a request, and who says what he may do."""
+
+    user: Any
+    permission: Callable[[Any, Right], bool]
+
+    def require(self, *rights: Right) -> None:
+        """Raise Problem unless he has these rights."""
+        for right in rights:
+            if not self.permission(self.user, right):
+                raise Problem(403, "not_permitted", f"This needs the right {right.value!r}.")
+
+
+def _asker_of(request: HttpRequest, *, needs: tuple[Right, ...], names: frozenset[str]) -> _Asker:
+    """Return who sends a request that may go on.  Raises Problem, and ConfigurationError."""
+    # A page of another site can send forms and plain text, and JSON only by leave.
+    if request.method == "POST" and request.content_type != "application/json":
+        said = "The body has to be JSON, with Content-Type: application/json."
+        raise Problem(415, "not_json", said)
+    config = api_config()
+    user = next(filter(None, (way(request) for way in config.authentication)), None)
+    if user is None:
+        said = "It is not known who asks: log in, or send what the project's API asks for."
+        schemes = [one.openapi_security_schema for one in config.authentication]
+        named = [one["scheme"].capitalize() for one in schemes if "scheme" in one]
+        told = {"WWW_Authenticate": ", ".join(named)} if named else {}
+        raise Problem(401, "not_authenticated", said, **told)
+    asker = _Asker(user, config.permission)
+    asker.require(*needs)
+    check_request(request, names)
+    return asker
+
+
 def _add(
     address: str,
     view: Callable[..., HttpResponse],
@@ -153,13 +188,13 @@ def _add(
     more: str = "",
 ) -> None:
     summary, _, rest = " ".join(about.split()).partition(". ")
-    allowed, needed = frozenset(names), [one.value for one in needs]
+    needed = [one.value for one in needs]
     statuses = sorted({400, 401, 403, 503, *problems, *((413, 415) if is_act else ())})
     api.default_router.add_api_operation(
         f"/{address}",
         ["POST"] if is_act else ["GET", "HEAD"],
         view,
-        auth=lambda request: checked(request, needs, allowed),
+        auth=partial(_asker_of, needs=needs, names=frozenset(names)),
         response={200: result},
         operation_id=view.__name__,
         summary=summary.rstrip("."),
@@ -176,16 +211,17 @@ def _add(
 
 def _view_of(operation: Operation, model: Any) -> Callable[..., HttpResponse]:
     def view(request: HttpRequest, given: Any) -> HttpResponse:
-        asker: Asker = request.auth
+        asker: _Asker = request.auth
         values = values_of(operation, given)
         for one in operation.parameters:
             if one.param.needs is not None and values.get(one.name):
                 asker.require(one.param.needs)
+        named = getattr(asker.user, "get_username", asker.user.__str__)
         sees = asker.permission(asker.user, Right.SEE_ARGUMENTS)
         app = desk_app()
         with Desk(app, patience_seconds=_PATIENCE_SECONDS, sees_arguments=sees) as desk:
             try:
-                found = operation.run(desk, values, by=f"api:{asker.name}")
+                found = operation.run(desk, values, by=f"api:{named()}"[:200])
             except ReliableError:
                 raise
             except broker_errors(app) as exc:
@@ -203,7 +239,7 @@ def _view_of(operation: Operation, model: Any) -> Callable[..., HttpResponse]:
     return view
 
 
-def document_of(server: str, ways: Sequence[Authentication]) -> dict[str, Any]:
+def document_of(server: str, ways: Sequence[Any]) -> dict[str, Any]:
     """Return the OpenAPI document of the API below *server*, asked in these *ways*."""
     found: dict[str, Any] = json.loads(json.dumps(api.get_openapi_schema(path_prefix="")))
     for methods in found["paths"].values():
@@ -213,7 +249,7 @@ def document_of(server: str, ways: Sequence[Authentication]) -> dict[str, Any]:
     found["components"]["schemas"] = {
         name: one for name, one in schemas.items() if not name.endswith("_query")
     } | {"ProblemDetails": ProblemDetails.model_json_schema()}
-    schemes = {type(one).__name__: one.scheme() for one in ways}
+    schemes = {type(one).__name__: one.openapi_security_schema for one in ways}
     found["servers"] = [{"url": server}]
     found["components"]["securitySchemes"] = schemes
     found["security"] = [{name: []} for name in schemes]
@@ -221,8 +257,8 @@ def document_of(server: str, ways: Sequence[Authentication]) -> dict[str, Any]:
 
 
 def openapi(request: HttpRequest) -> HttpResponse:
-    ways = [kind() for kind in api_config().authentication]
-    return response(document_of(request.path.removesuffix("/openapi.json"), ways))
+    server = request.path.removesuffix("/openapi.json")
+    return response(document_of(server, api_config().authentication))
 
 
 def _refused(request: HttpRequest, allowed: str = "") -> HttpResponse:
