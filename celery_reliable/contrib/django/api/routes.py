@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 from django.contrib.auth import decorators
 from django.http import HttpRequest, HttpResponse
-from django.urls import include, path, re_path
+from django.urls import include, path, re_path, reverse
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.debug import sensitive_variables
 from ninja import Body, NinjaAPI, Query
@@ -175,35 +175,31 @@ def _asker_of(request: HttpRequest, *, needs: tuple[Right, ...], names: frozense
     return asker
 
 
-def _add(
-    address: str,
-    view: Callable[..., HttpResponse],
-    result: Any,
-    about: str,
-    *,
-    needs: tuple[Right, ...] = (Right.VIEW,),
-    names: Iterable[str] = (),
-    is_act: bool = False,
-    problems: Iterable[int] = (),
-    more: str = "",
-) -> None:
-    summary, _, rest = " ".join(about.split()).partition(". ")
-    needed = [one.value for one in needs]
-    statuses = sorted({400, 401, 403, 503, *problems, *((413, 415) if is_act else ())})
+def _add(operation: Operation) -> None:
+    model = model_of(operation)
+    summary, _, rest = " ".join(operation.about.split()).partition(". ")
+    needed = [one.value for one in operation.needs]
+    more = "".join(
+        f" With {one.name}: {one.param.needs.value}."
+        for one in operation.parameters
+        if one.param.needs is not None
+    )
+    statuses = {400, 401, 403, 503, *operation.problems, *((413, 415) if operation.is_act else ())}
+    names = frozenset(() if operation.is_act else model.model_fields)
     api.default_router.add_api_operation(
-        f"/{address}",
-        ["POST"] if is_act else ["GET", "HEAD"],
-        view,
-        auth=partial(_asker_of, needs=needs, names=frozenset(names)),
-        response={200: result},
-        operation_id=view.__name__,
+        f"/{operation.path}",
+        ["POST"] if operation.is_act else ["GET", "HEAD"],
+        _view_of(operation, model),
+        auth=partial(_asker_of, needs=operation.needs, names=names),
+        response={200: operation.result},
+        operation_id=operation.name,
         summary=summary.rstrip("."),
         description=f"{rest}\n\nNeeds: {', '.join(needed)}.{more}".strip(),
-        url_name=view.__name__,
+        url_name=operation.name,
         openapi_extra={
             "x-needs": needed,
             "responses": {
-                one: _PROBLEM | {"description": HTTPStatus(one).phrase} for one in statuses
+                one: _PROBLEM | {"description": HTTPStatus(one).phrase} for one in sorted(statuses)
             },
         },
     )
@@ -256,9 +252,10 @@ def document_of(server: str, ways: Sequence[Any]) -> dict[str, Any]:
     return found
 
 
-def openapi(request: HttpRequest) -> HttpResponse:
-    server = request.path.removesuffix("/openapi.json")
-    return response(document_of(server, api_config().authentication))
+def openapi(desk: Desk) -> dict[str, Any]:
+    """Show this document."""
+    server = reverse("celery_reliable:openapi").removesuffix("/openapi.json")
+    return document_of(server, api_config().authentication)
 
 
 def _refused(request: HttpRequest, allowed: str = "") -> HttpResponse:
@@ -287,22 +284,8 @@ def _door(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
 
 
 def _routes() -> list[Any]:
-    for one in OPERATIONS:
-        model = model_of(one)
-        rights = [(each.name, each.param.needs) for each in one.parameters]
-        more = [f" With {name}: {right.value}." for name, right in rights if right is not None]
-        _add(
-            one.path,
-            _view_of(one, model),
-            one.result,
-            one.about,
-            more="".join(more),
-            needs=one.needs,
-            names=() if one.is_act else model.model_fields,
-            is_act=one.is_act,
-            problems=one.problems,
-        )
-    _add("openapi.json", openapi, dict[str, Any], "Show this document.")
+    for one in (*OPERATIONS, Operation(openapi, (Right.VIEW,), "openapi.json")):
+        _add(one)
     found, _, _ = api.urls
     # Not ninja's page of the root.
     routes = [

@@ -179,8 +179,7 @@ class RowTask(ReliableTask):
         Raises RowTaken when a later attempt, or another task, has the row, and ConfigurationError
         for a block that does not ask.
         """
-        attempt = self._current()
-        return attempt.named_effect(name) if name else attempt.effect()
+        return self._current().effect(name)
 
     def _current(self) -> RowAttempt:
         attempt = current.get()
