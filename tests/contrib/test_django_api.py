@@ -348,7 +348,7 @@ def test_a_project_says_by_its_own_classes_who_asks_and_what_he_may(
     ("wrong", "said"),
     [
         ([], "has to be a dictionary"),
-        ({"AUTH": []}, "has no 'AUTH'"),
+        ({"AUTH": []}, "has to be a dictionary with AUTHENTICATION or PERMISSION"),
         ({"AUTHENTICATION": "a.b"}, "list of dotted paths"),
         ({"AUTHENTICATION": []}, "list of dotted paths"),
         ({"AUTHENTICATION": ["no.where"]}, "cannot be imported"),

@@ -12,7 +12,6 @@ django-ninja's (`ninja.security`), and what he may do by a function, if a projec
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from django.conf import settings
@@ -27,7 +26,7 @@ from celery_reliable.contrib.django.permissions import may
 from celery_reliable.exceptions import ConfigurationError
 from celery_reliable.operations import Right
 
-__all__ = ["ApiConfig", "SessionAuthentication", "api_config"]
+__all__ = ["SessionAuthentication", "api_config"]
 
 _NAMES = ("AUTHENTICATION", "PERMISSION")
 
@@ -52,23 +51,15 @@ class SessionAuthentication(SessionAuth):
             ) from exc
 
 
-@dataclass(frozen=True)
-class ApiConfig:
-    """Who is asked, in turn, who sends a request, and who is asked what he may do."""
-
-    authentication: tuple[Any, ...]
-    permission: Callable[[Any, Right], bool]
-
-
-def api_config() -> ApiConfig:
-    """Return what the settings say.  Raises ConfigurationError."""
+def api_config() -> tuple[tuple[AuthBase, ...], Callable[[Any, Right], bool]]:
+    """Return who is asked, in turn, who sends a request, and what is asked what he may do, as the
+    settings say.  Raises ConfigurationError.
+    """
     given = getattr(settings, "CELERY_RELIABLE_API", {})
-    if not isinstance(given, Mapping):
-        raise ConfigurationError("CELERY_RELIABLE_API has to be a dictionary.")
-    unknown = sorted(map(str, set(given) - set(_NAMES)))
-    if unknown:
+    if not isinstance(given, Mapping) or given.keys() - set(_NAMES):
         raise ConfigurationError(
-            f"CELERY_RELIABLE_API has no {unknown[0]!r}. It has {' and '.join(_NAMES)}."
+            f"CELERY_RELIABLE_API has to be a dictionary with {' or '.join(_NAMES)} in it, not "
+            f"{given!r:.200}."
         )
     paths = given.get("AUTHENTICATION", ())
     if isinstance(paths, str) or ("AUTHENTICATION" in given and not paths):
@@ -89,7 +80,7 @@ def api_config() -> ApiConfig:
             f"PERMISSION in CELERY_RELIABLE_API names {permission!r}, which is no function of a "
             "user and a right."
         )
-    return ApiConfig(tuple(one() for one in classes), permission)
+    return tuple(one() for one in classes), permission
 
 
 def _loaded(name: str, path: object) -> Any:

@@ -12,6 +12,8 @@ from urllib.parse import parse_qsl
 from django.http import HttpRequest, HttpResponse
 from pydantic import BaseModel
 
+from celery_reliable.exceptions import ReliableError
+
 __all__ = ["Problem", "ProblemDetails", "check_request", "response"]
 
 _MOST_BYTES = 1_000_000
@@ -34,7 +36,7 @@ class ProblemDetails(BaseModel):
     parameter: str = ""
 
 
-class Problem(Exception):
+class Problem(ReliableError):
     """A request that cannot be answered.
 
     Args:

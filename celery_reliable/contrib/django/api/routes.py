@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
 from importlib.metadata import version
@@ -109,6 +108,8 @@ api = NinjaAPI(
 @api.exception_handler(ReliableError)
 def _known(request: HttpRequest, exc: ReliableError) -> HttpResponse:
     text = as_shown(str(exc))
+    if isinstance(exc, Problem):
+        return exc.response
     if isinstance(exc, Unclear):
         return Problem(400, "unclear_choice", text).response
     for kind in type(exc).__mro__:
@@ -118,11 +119,6 @@ def _known(request: HttpRequest, exc: ReliableError) -> HttpResponse:
         if kind in _STATUSES:
             return Problem(_STATUSES[kind], _HUMP.sub("_", kind.__name__).lower(), text).response
     raise exc
-
-
-@api.exception_handler(Problem)
-def _problem(request: HttpRequest, exc: Problem) -> HttpResponse:
-    return exc.response
 
 
 @api.exception_handler(HttpError)
@@ -141,38 +137,32 @@ def _invalid(request: HttpRequest, exc: ValidationError) -> HttpResponse:
     return Problem(400, "bad_parameter", said[:500], name[:500]).response
 
 
-@dataclass(frozen=True)
-class _Asker:
-    """Who sends a request, and who says what he may do."""
-
-    user: Any
-    permission: Callable[[Any, Right], bool]
-
-    def require(self, *rights: Right) -> None:
-        """Raise Problem unless he has these rights."""
-        for right in rights:
-            if not self.permission(self.user, right):
-                raise Problem(403, "not_permitted", f"This needs the right {right.value!r}.")
+def _require(user: Any, *rights: Right) -> None:
+    """Raise Problem unless who asks has these rights."""
+    _, may = api_config()
+    for right in rights:
+        if not may(user, right):
+            raise Problem(403, "not_permitted", f"This needs the right {right.value!r}.")
 
 
-def _asker_of(request: HttpRequest, *, needs: tuple[Right, ...], names: frozenset[str]) -> _Asker:
+def _user_of(request: HttpRequest, *, needs: tuple[Right, ...], names: frozenset[str]) -> Any:
     """Return who sends a request that may go on.  Raises Problem, and ConfigurationError."""
     # A page of another site can send forms and plain text, and JSON only by leave.
     if request.method == "POST" and request.content_type != "application/json":
         said = "The body has to be JSON, with Content-Type: application/json."
         raise Problem(415, "not_json", said)
-    config = api_config()
-    user = next(filter(None, (way(request) for way in config.authentication)), None)
+    ways, _ = api_config()
+    user = next(filter(None, (way(request) for way in ways)), None)
     if user is None:
         said = "It is not known who asks: log in, or send what the project's API asks for."
-        schemes = [one.openapi_security_schema for one in config.authentication]
-        named = [one["scheme"].capitalize() for one in schemes if "scheme" in one]
-        told = {"WWW_Authenticate": ", ".join(named)} if named else {}
+        schemes = [one.openapi_security_schema.get("scheme", "") for one in ways]
+        told = (
+            {"WWW_Authenticate": ", ".join(filter(None, schemes)).title()} if any(schemes) else {}
+        )
         raise Problem(401, "not_authenticated", said, **told)
-    asker = _Asker(user, config.permission)
-    asker.require(*needs)
+    _require(user, *needs)
     check_request(request, names)
-    return asker
+    return user
 
 
 def _add(operation: Operation) -> None:
@@ -190,7 +180,7 @@ def _add(operation: Operation) -> None:
         f"/{operation.path}",
         ["POST"] if operation.is_act else ["GET", "HEAD"],
         _view_of(operation, model),
-        auth=partial(_asker_of, needs=operation.needs, names=names),
+        auth=partial(_user_of, needs=operation.needs, names=names),
         response={200: operation.result},
         operation_id=operation.name,
         summary=summary.rstrip("."),
@@ -207,13 +197,14 @@ def _add(operation: Operation) -> None:
 
 def _view_of(operation: Operation, model: Any) -> Callable[..., HttpResponse]:
     def view(request: HttpRequest, given: Any) -> HttpResponse:
-        asker: _Asker = request.auth
+        user: Any = request.auth
         values = values_of(operation, given)
         for one in operation.parameters:
             if one.param.needs is not None and values.get(one.name):
-                asker.require(one.param.needs)
-        named = getattr(asker.user, "get_username", asker.user.__str__)
-        sees = asker.permission(asker.user, Right.SEE_ARGUMENTS)
+                _require(user, one.param.needs)
+        named = getattr(user, "get_username", user.__str__)
+        _, may = api_config()
+        sees = may(user, Right.SEE_ARGUMENTS)
         app = desk_app()
         with Desk(app, patience_seconds=_PATIENCE_SECONDS, sees_arguments=sees) as desk:
             try:
@@ -255,7 +246,8 @@ def document_of(server: str, ways: Sequence[Any]) -> dict[str, Any]:
 def openapi(desk: Desk) -> dict[str, Any]:
     """Show this document."""
     server = reverse("celery_reliable:openapi").removesuffix("/openapi.json")
-    return document_of(server, api_config().authentication)
+    ways, _ = api_config()
+    return document_of(server, ways)
 
 
 def _refused(request: HttpRequest, allowed: str = "") -> HttpResponse:

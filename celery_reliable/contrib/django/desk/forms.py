@@ -96,18 +96,14 @@ class OperationForm(forms.Form):
             if one.param.none_option:
                 name = one.param.none_option[0].strip("-")
                 self.fields[name] = forms.BooleanField(required=False)
+                # A list that is needed is empty only where somebody has said that none is meant.
+                needed = self.fields[one.name]
+                needed.required = not data.get(name)
+                needed.error_messages["required"] = f"Name one, or say {name}."
         if operation.is_act:
             for name in TALLY:
                 hidden = forms.HiddenInput()
                 self.fields[name] = forms.IntegerField(min_value=0, required=False, widget=hidden)
-
-    def clean(self) -> dict[str, Any]:
-        """Refuse a list that is needed and empty, unless somebody has said that none is meant."""
-        for one in self._parameters:
-            option = "".join(one.param.none_option[:1]).strip("-")
-            if option and not (self.cleaned_data.get(option) or self.cleaned_data.get(one.name)):
-                self.add_error(one.name, f"Name one, or say {option}.")
-        return dict(self.cleaned_data)
 
     def takes(self, name: str) -> bool:
         """Whether the operation has this parameter."""
@@ -118,18 +114,15 @@ class OperationForm(forms.Form):
         """What was given, as `Operation.run` takes it."""
         found: dict[str, Any] = {}
         for one in self._parameters:
-            if one.parts:
-                found[one.name] = one.type(**self._given(one.parts))
-            elif one.is_required and one.name in self.cleaned_data:
-                # Of a list none may be meant.
-                found[one.name] = self.cleaned_data[one.name] or ()
-            else:
-                found |= self._given((one,))
+            values = {
+                each.name: value
+                for each in (one.parts or (one,))
+                if (value := self.cleaned_data.get(each.name)) is not None and value is not False
+            }
+            found |= {one.name: one.type(**values)} if one.parts else values
+            if one.param.none_option:
+                found.setdefault(one.name, ())
         return found
-
-    def _given(self, among: tuple[Parameter, ...]) -> dict[str, Any]:
-        values = {one.name: self.cleaned_data.get(one.name) for one in among}
-        return {name: one for name, one in values.items() if one is not None and one is not False}
 
     @property
     def meant(self) -> list[tuple[str, str]]:
@@ -179,7 +172,7 @@ class OperationForm(forms.Form):
 def _field(one: Parameter) -> forms.Field:
     param, kind, origin = one.param, one.type, get_origin(one.type)
     how: dict[str, Any] = {
-        "required": one.is_required and not param.none_option,
+        "required": one.is_required,
         "label": one.name.removesuffix("_seconds").replace("_", " ").capitalize(),
         "help_text": param.help,
     }

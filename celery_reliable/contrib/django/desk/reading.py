@@ -15,7 +15,7 @@ from django.contrib.admin.utils import quote
 from django.contrib.auth import get_permission_codename
 from django.http import HttpResponse
 from django.shortcuts import redirect
-from django.urls import NoReverseMatch, reverse
+from django.urls import reverse
 
 from celery_reliable.contrib.django.desk.forms import OperationForm
 from celery_reliable.contrib.django.desk.visits import Visit, shown
@@ -92,19 +92,16 @@ def _row_of(visit: Visit, found: TaskInFull) -> dict[str, str]:
     task = visit.desk.app.tasks.get(found.name)
     if not isinstance(task, RowTask):
         return {}
-    place = task.row_place_of(None)
-    options = place.model._meta
+    place, site = task.row_place_of(None), visit.admin.admin_site
+    options, may = place.model._meta, visit.request.user.has_perm
     rights = [get_permission_codename(act, options) for act in ("view", "change")]
-    if not any(visit.request.user.has_perm(f"{options.app_label}.{one}") for one in rights):
+    if not any(may(f"{options.app_label}.{right}") for right in rights):
         return {}
     row = place.all_rows(place.model).filter(task_id=found.task_id).first()
-    if row is None:
+    if row is None or not site.is_registered(place.model):
         return {}
     name = f"admin:{options.app_label}_{options.model_name}_change"
-    try:
-        address = reverse(name, args=[quote(row.pk)], current_app=visit.admin.admin_site.name)
-    except NoReverseMatch:
-        return {}
+    address = reverse(name, args=[quote(row.pk)], current_app=site.name)
     return {"address": address, "name": f"{options.verbose_name} {row.pk}"}
 
 
