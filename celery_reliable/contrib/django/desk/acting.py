@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from html import unescape
 from typing import Any
 
 from django.contrib import messages
 from django.http import Http404, HttpResponse
 from django.shortcuts import redirect
-from django.utils.html import format_html
+from django.template.loader import render_to_string
+from django.utils.html import strip_tags
 
 from celery_reliable.contrib.django.desk.forms import OperationForm
 from celery_reliable.contrib.django.desk.visits import ACT_PAGES, Visit, raw, shown
@@ -39,19 +41,6 @@ _COUNT_SECONDS = 0.15
 _LONGEST = 300
 #: What a letter is run with anew.
 _EDITED = ("args", "kwargs")
-#: What becomes of tasks and letters, by the fields of results.
-_FATES = {
-    "ended": "Nobody runs these",
-    "running": "These run",
-    "sent": "Nobody runs these: they go to a worker that may run them, or wait for one",
-    "stopped": "These are stopped where they run, and run elsewhere; it is no loss",
-    "stays": "These run on such a worker, and go on",
-    "dead": "These are dead letters, and stay",
-    "replaced": "These replaced themselves by a canvas, and stay: revoke its members",
-    "refused": "These are dead letters, or a canvas took their place: they stay",
-    "failed": "Could not be",
-    "gone": "Gone already",
-}
 
 
 def act_page(visit: Visit, page: Any, path: Mapping[str, str]) -> HttpResponse:
@@ -99,11 +88,14 @@ def _do(visit: Visit, operation: Operation, form: OperationForm) -> HttpResponse
     result = _run(visit, form, _STEP_SECONDS)
     facts, limit = as_json(result), form.given.get("limit")
     about = ", ".join(text for _, text in form.meant) or "all"
-    message = f"{_words(operation)}: {_sentence(facts)}"
-    visit.admin.log_change(visit.request, DeadLetter(task_id=shown(about, 200)), shown(message))
+    context = {"visit": visit, "operation": operation, "facts": shown(facts, _LONGEST)}
+    outcome = render_to_string("admin/celery_reliable/outcome.html", context)
+    log = " ".join(unescape(strip_tags(f"{_words(operation)}: {outcome}")).split())
+    visit.admin.log_change(visit.request, DeadLetter(task_id=shown(about, 200)), log)
     is_over = not isinstance(result, Done) or result.is_whole or result.done == limit
     if not isinstance(result, Done) or (is_over and form.given.get("ids") and not form.is_begun):
-        _tell(visit, operation, facts)
+        tell = messages.warning if facts.get("problem") else messages.success
+        tell(visit.request, outcome)
         return redirect(visit.link(ACT_PAGES[operation.name]))
     if limit:
         form.put("total", min(form.tally["total"], form.tally["done"] + limit))
@@ -136,11 +128,7 @@ def _render(
     context = {
         "title": _title(visit, operation, form, meant),
         "operation": operation,
-        "fates": {
-            words: shown(facts[name], _LONGEST)
-            for name, words in _FATES.items()
-            if isinstance(facts.get(name), list)
-        },
+        "facts": shown(facts, _LONGEST),
         "form": form,
         "meant": shown(form.meant),
         "is_possible": is_possible,
@@ -162,33 +150,6 @@ def _title(visit: Visit, operation: Operation, form: OperationForm, meant: Any) 
 
 def _words(operation: Operation) -> str:
     return operation.name.replace("_", " ").capitalize()
-
-
-def _sentence(facts: Any) -> str:
-    """Return what a result says in words, without what it has not."""
-    if isinstance(facts, Mapping):
-        found = {name.replace("_", " "): _sentence(one) for name, one in facts.items()}
-        return ", ".join(f"{name} {one}" for name, one in found.items() if one)
-    if isinstance(facts, list):
-        return ", ".join(map(_sentence, facts))
-    return str(facts) if facts else ""
-
-
-def _tell(visit: Visit, operation: Operation, facts: Mapping[str, Any]) -> None:
-    if "new_task_id" in facts:
-        # Not there at once: a short task has ended by then, and is not known any more.
-        new_id = facts["new_task_id"]
-        told = 'Published as <a href="{}">{}</a>; the dead letter is discarded.'
-        messages.success(visit.request, format_html(told, visit.link("task", new_id), new_id))
-        return
-    said = [f"{_words(operation)}: {_sentence(facts) or 'nothing was to be done'}"]
-    if operation.noun:
-        counts = {name: len(one) if isinstance(one, list) else one for name, one in facts.items()}
-        said = [f"{counted(counts['done'], operation.noun)} {operation.verb}"]
-        said += [f"{words}: {counts[name]}" for name, words in _FATES.items() if counts.get(name)]
-    messages.success(visit.request, shown(f"{'. '.join(said)}.", 2_000))
-    if facts.get("problem"):
-        messages.warning(visit.request, shown(facts["problem"], 2_000))
 
 
 def address_of(visit: Visit, act: str, about: Mapping[str, Any]) -> str:
