@@ -23,7 +23,6 @@ from celery_reliable.exceptions import ConfigurationError
 from celery_reliable.ledger import connect
 from celery_reliable.model import SweepReport
 from celery_reliable.operations import DeadLetters, Desk, TaskInFull
-from celery_reliable.recovery import Sweeper
 from celery_reliable.settings import ReliableConfig
 
 if TYPE_CHECKING:
@@ -208,18 +207,14 @@ class PrivateLedger:
         whose lease is over is declared dead; return the report of the last.
         """
         workers = self.desk.ledger.workers
-        sweeper = Sweeper(self.app)
 
         def swept() -> SweepReport | None:
-            report, _ = sweeper.run_if_due()
+            report = self.desk.sweep("run_sweep", most_passes=1)
             now_ms = workers.time_ms()
             lapsed = [o for o in workers.leases() if not o.is_dead and o.until_ms < now_ms]
             return None if lapsed else report
 
-        try:
-            return self._wait(swept, timeout_seconds, "a pass")
-        finally:
-            sweeper.close()
+        return self._wait(swept, timeout_seconds, "a pass")
 
     def assert_settled_once(
         self, result: Any, *, outcome: str = "SUCCESS", timeout_seconds: float = 60.0

@@ -145,7 +145,7 @@ def _require(user: Any, *rights: Right) -> None:
             raise Problem(403, "not_permitted", f"This needs the right {right.value!r}.")
 
 
-def _user_of(request: HttpRequest, *, needs: tuple[Right, ...], names: frozenset[str]) -> Any:
+def _user_of(request: HttpRequest, *, needs: tuple[Right, ...], names: tuple[str, ...]) -> Any:
     """Return who sends a request that may go on.  Raises Problem, and ConfigurationError."""
     # A page of another site can send forms and plain text, and JSON only by leave.
     if request.method == "POST" and request.content_type != "application/json":
@@ -156,10 +156,9 @@ def _user_of(request: HttpRequest, *, needs: tuple[Right, ...], names: frozenset
     if user is None:
         said = "It is not known who asks: log in, or send what the project's API asks for."
         schemes = [one.openapi_security_schema.get("scheme", "") for one in ways]
-        told = (
-            {"WWW_Authenticate": ", ".join(filter(None, schemes)).title()} if any(schemes) else {}
-        )
-        raise Problem(401, "not_authenticated", said, **told)
+        challenge = ", ".join(filter(None, schemes)).title()
+        told = {"WWW-Authenticate": challenge} if challenge else {}
+        raise Problem(401, "not_authenticated", said, headers=told)
     _require(user, *needs)
     check_request(request, names)
     return user
@@ -175,7 +174,7 @@ def _add(operation: Operation) -> None:
         if one.param.needs is not None
     )
     statuses = {400, 401, 403, 503, *operation.problems, *((413, 415) if operation.is_act else ())}
-    names = frozenset(() if operation.is_act else model.model_fields)
+    names = () if operation.is_act else tuple(model.model_fields)
     api.default_router.add_api_operation(
         f"/{operation.path}",
         ["POST"] if operation.is_act else ["GET", "HEAD"],
@@ -253,7 +252,7 @@ def openapi(desk: Desk) -> dict[str, Any]:
 def _refused(request: HttpRequest, allowed: str = "") -> HttpResponse:
     if allowed:
         said = f"This address is asked by {allowed}."
-        return Problem(405, "method_not_allowed", said, Allow=allowed).response
+        return Problem(405, "method_not_allowed", said, headers={"Allow": allowed}).response
     said = "There is nothing at this address of the API."
     return Problem(404, "unknown_address", said).response
 
