@@ -19,7 +19,7 @@ from django.template.loader import render_to_string
 from django.utils.html import strip_tags
 
 from celery_reliable.contrib.django.desk.forms import OperationForm
-from celery_reliable.contrib.django.desk.visits import ACT_PAGES, Visit, raw, shown
+from celery_reliable.contrib.django.desk.visits import ACT_PAGES, Visit, shown
 from celery_reliable.contrib.django.models import DeadLetter
 from celery_reliable.exceptions import ReliableError
 from celery_reliable.operations import (
@@ -31,7 +31,7 @@ from celery_reliable.operations import (
     editable_arguments,
 )
 
-__all__ = ["act_page", "address_of"]
+__all__ = ["act_page"]
 
 _ACTS = {one.name: one for one in ACTS if one.name in ACT_PAGES}
 #: A browser and a thread of the web server wait for a portion.
@@ -150,16 +150,3 @@ def _title(visit: Visit, operation: Operation, form: OperationForm, meant: Any) 
 
 def _words(operation: Operation) -> str:
     return operation.name.replace("_", " ").capitalize()
-
-
-def address_of(visit: Visit, act: str, about: Mapping[str, Any]) -> str:
-    """Return where an act of the audit goes on; empty for one of single letters, by what no form
-    has, and for who may not do it.
-    """
-    name = f"{act}_dead_letters"
-    wanted = about.get("filter") or {}
-    if not visit.acts.get(name) or "before" not in about or "ids" in about or "object_id" in wanted:
-        return ""
-    given = {one: str(raw(value)) for one, value in {**about, **wanted}.items()}
-    form = OperationForm(_ACTS[name], {**given, "done": "0"})
-    return f"{visit.acts[name]}?{form.query()}"

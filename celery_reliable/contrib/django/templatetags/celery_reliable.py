@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from django import template
 from django.utils.html import format_html
 
-from celery_reliable.contrib.django.desk.acting import address_of
 from celery_reliable.contrib.django.desk.visits import encodable, raw
 from celery_reliable.operations import span
 
@@ -27,8 +26,16 @@ def link(context: Mapping[str, Any], page: str, *args: str, **query: str) -> str
 
 @register.simple_tag(takes_context=True)
 def goes_on(context: Mapping[str, Any], act: str, about: Mapping[str, Any]) -> str:
-    """Return where an act of the audit goes on; empty where it does not."""
-    return address_of(context["visit"], act, about)
+    """Return where an act of the audit goes on; empty for one of single letters, by what no form
+    has, and for who may not do it.
+    """
+    address = context["visit"].acts.get(f"{act}_dead_letters")
+    wanted = about.get("filter") or {}
+    if not address or "before" not in about or "ids" in about or "object_id" in wanted:
+        return ""
+    given = {**about, **wanted, "done": 0}
+    asked = {name: raw(one) for name, one in given.items() if name != "filter"}
+    return f"{address}?{urlencode(asked)}"
 
 
 @register.filter
