@@ -37,24 +37,34 @@ def values_of(operation: Operation, given: BaseModel | None) -> dict[str, Any]:
 
 
 def _model(name: str, parameters: Iterable[Parameter], *, is_strict: bool) -> type[BaseModel]:
-    fields: Mapping[str, Any] = {
-        one.name: (_type(one, is_strict), _field(one, is_strict)) for one in parameters
-    }
+    fields: Mapping[str, Any] = {one.name: _declared(one, is_strict) for one in parameters}
     return create_model(name, __config__=ConfigDict(extra="forbid"), **fields)
 
 
-def _type(one: Parameter, is_strict: bool) -> Any:
+def _declared(one: Parameter, is_strict: bool) -> tuple[Any, Any]:
+    """Return a parameter's type and field, as pydantic takes them."""
+    kind, more = one.type, _bounds(one.param)
     if one.parts:
-        return _model(one.type.__name__, one.parts, is_strict=is_strict)
-    if one.param.choices:
-        return Literal[one.param.choices]
-    if one.type is datetime:
-        return AwareDatetime
-    if get_origin(one.type) is tuple:
-        (item, _) = get_args(one.type)
+        kind = _model(kind.__name__, one.parts, is_strict=is_strict)
+    elif one.param.choices:
+        kind = Literal[one.param.choices]
+    elif kind is datetime:
+        kind = AwareDatetime
+    elif get_origin(kind) is tuple:
+        (item, _) = get_args(kind)
         param = next((each for each in get_args(item) if isinstance(each, Param)), Param())
-        return list[Annotated[str, Field(**_bounds(param))]]
-    return one.type
+        kind = list[Annotated[str, Field(**_bounds(param))]]
+    elif kind in (bool, int, float):
+        # JSON has types of its own; all of a query is text.
+        more["strict"] = is_strict
+    if kind is float:
+        more["allow_inf_nan"] = False
+    if one.default is None or one.parts:
+        # Left out is None, and nothing else is.
+        more["default_factory"] = lambda: None
+    elif not one.is_required:
+        more["default"] = one.default
+    return kind, Field(**more)
 
 
 def _bounds(param: Param) -> dict[str, Any]:
@@ -67,18 +77,3 @@ def _bounds(param: Param) -> dict[str, Any]:
         "description": param.help or None,
     }
     return {name: value for name, value in found.items() if value is not None}
-
-
-def _field(one: Parameter, is_strict: bool) -> Any:
-    more = _bounds(one.param)
-    if one.type is float:
-        more["allow_inf_nan"] = False
-    if is_strict and one.type in (bool, int, float):
-        # JSON has types of its own; all of a query is text.
-        more["strict"] = True
-    if one.is_required:
-        return Field(**more)
-    if one.default is None or one.parts:
-        # Left out is None, and nothing else is.
-        return Field(default_factory=lambda: None, **more)
-    return Field(default=one.default, **more)
