@@ -164,7 +164,7 @@ READING = (
     Page("objects", "objects/", "objects", "Objects"),
     Page("find_object", "objects/find/", answer=_find_object, methods=("POST",)),
     Page("object", "objects/object/<path:key>/", "one_object", "Object {object_name}", "objects"),
-    Page("workers", "workers/", "workers", "Workers"),
+    Page("workers", "workers/", "workers", "Workers", preset={"unacked": True}),
     Page("fleet_runs", "runs/", "runs", "Runs", "tasks"),
     Page("fleet_run", "runs/run/<path:id>/", "run", "Run {run}", "tasks"),
     Page("orders", "orders/", "orders", "Orders"),
