@@ -353,7 +353,10 @@ def test_workers_are_shown(log_in: Any, celery_project: Celery) -> None:
     client = log_in("view")
     assert "No worker has a lease" in page(client.get(f"{LIST}workers/"))
     reliable_of(celery_project).ledger.workers.register(
-        "w@<b>host</b>/1", lease_ms=60_000, client_id=1, facts={"pid": 17, "pool": "prefork"}
+        "w@<b>host</b>/1",
+        lease_ms=60_000,
+        client_id=1,
+        facts={"pid": 17, "pool": "prefork", "unacked": "unacked:w"},
     )
     with Desk(celery_project) as desk:
         desk.orders.give(OrderKind.DRAIN, "w", by="ann")
