@@ -59,7 +59,7 @@ def _read(visit: Visit, page: Page, path: Mapping[str, str]) -> HttpResponse:
         found = operation.run(visit.desk, given)
     if cursor := getattr(found, "cursor", ""):
         context["next"] = asked.query(cursor=cursor)
-    values = {"found": as_json(found), **page.more(visit, found)}
+    values = as_json({"found": found, **page.more(visit, found)})
     context |= shown(values) if path else shown(values, _LONGEST)
     context["title"] = shown(page.title.format_map(values["found"]), _LONGEST_TITLE)
     is_absent = getattr(found, "state", "") == "absent"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import is_dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 from urllib.parse import urlencode
@@ -15,7 +15,7 @@ from django.template.response import TemplateResponse
 from django.urls import reverse
 
 from celery_reliable.contrib.django.project import desk_app
-from celery_reliable.operations import ACTS, Desk, Right, as_json, printable
+from celery_reliable.operations import ACTS, Desk, Right, printable
 
 __all__ = ["ACT_PAGES", "NAME", "Visit", "encodable", "raw", "shown"]
 
@@ -53,12 +53,12 @@ _TABS = (
 )
 
 
+@dataclass
 class Visit:
     """A request to a page."""
 
-    def __init__(self, admin: Any, request: Any) -> None:
-        self.admin = admin
-        self.request = request
+    admin: Any
+    request: Any
 
     def may(self, right: Right) -> bool:
         """Whether who asks may do it."""
@@ -149,7 +149,7 @@ def encodable(text: str) -> str:
 
 
 def shown(value: Any, longest: int = _LONGEST) -> Any:
-    """Return a thing, or values, as a page can have it: no half characters, nothing that directs a
+    """Return values as a page can have them: no half characters, nothing that directs a
     terminal or turns the direction of a text, and nothing endless.  Links are made of it as of what
     it was.
     """
@@ -158,8 +158,6 @@ def shown(value: Any, longest: int = _LONGEST) -> Any:
         text = _Shown(f"{printable(value[:longest], keeps=_KEPT)}{more}")
         text.raw = value
         return text
-    if is_dataclass(value):
-        value = as_json(value)
     if isinstance(value, Mapping):
         return {shown(name): shown(item, longest) for name, item in value.items()}
     if isinstance(value, (list, tuple)):

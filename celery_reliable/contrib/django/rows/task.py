@@ -204,7 +204,8 @@ class RowTask(ReliableTask):
 
     def row_place_of(self, pk: Any) -> RowPlace:
         """Return where the row with this key is."""
-        return RowPlace(_model_of(type(self)), pk)
+        model = self.row_model
+        return RowPlace(apps.get_model(model) if isinstance(model, str) else model, pk)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the body with the row: around Celery's ``autoretry_for``, as Celery calls it."""
@@ -213,11 +214,6 @@ class RowTask(ReliableTask):
         if request.called_directly or is_own_call:
             return run(self, place, None, partial(super().__call__, *args, **kwargs))
         return run(self, place, request.id, partial(self.run, *args, **kwargs))
-
-
-def _model_of(cls: Any) -> Any:
-    model = cls.row_model
-    return apps.get_model(model) if isinstance(model, str) else model
 
 
 def _problems(cls: Any) -> Iterator[str]:
