@@ -11,7 +11,7 @@ django-ninja's (`ninja.security`), and what he may do by a function, if a projec
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from django.conf import settings
@@ -22,13 +22,15 @@ from ninja.security import SessionAuth
 from ninja.security.base import AuthBase
 
 from celery_reliable.contrib.django.api.requests import Problem
-from celery_reliable.contrib.django.permissions import may
 from celery_reliable.exceptions import ConfigurationError
 from celery_reliable.operations import Right
 
 __all__ = ["SessionAuthentication", "api_config"]
 
-_NAMES = ("AUTHENTICATION", "PERMISSION")
+_DEFAULTS: dict[str, Any] = {
+    "AUTHENTICATION": [f"{__name__}.SessionAuthentication"],
+    "PERMISSION": "celery_reliable.contrib.django.permissions.may",
+}
 
 
 class SessionAuthentication(SessionAuth):
@@ -56,37 +58,21 @@ def api_config() -> tuple[tuple[AuthBase, ...], Callable[[Any, Right], bool]]:
     settings say.  Raises ConfigurationError.
     """
     given = getattr(settings, "CELERY_RELIABLE_API", {})
-    if not isinstance(given, Mapping) or given.keys() - set(_NAMES):
-        raise ConfigurationError(
-            f"CELERY_RELIABLE_API has to be a dictionary with {' or '.join(_NAMES)} in it, not "
-            f"{given!r:.200}."
-        )
-    paths = given.get("AUTHENTICATION", ())
-    if isinstance(paths, str) or ("AUTHENTICATION" in given and not paths):
-        raise ConfigurationError(
-            "AUTHENTICATION in CELERY_RELIABLE_API has to be a list of dotted paths, with one at "
-            "least."
-        )
-    classes = [_loaded("AUTHENTICATION", path) for path in paths] or [SessionAuthentication]
-    for one in classes:
-        if not (isinstance(one, type) and issubclass(one, AuthBase)):
-            raise ConfigurationError(
-                f"AUTHENTICATION in CELERY_RELIABLE_API names {one!r}, which is no subclass of one "
-                "in ninja.security."
-            )
-    permission = _loaded("PERMISSION", given["PERMISSION"]) if "PERMISSION" in given else may
-    if not callable(permission):
-        raise ConfigurationError(
-            f"PERMISSION in CELERY_RELIABLE_API names {permission!r}, which is no function of a "
-            "user and a right."
-        )
-    return tuple(one() for one in classes), permission
-
-
-def _loaded(name: str, path: object) -> Any:
     try:
-        return import_string(str(path))
-    except ImportError as exc:
-        raise ConfigurationError(
-            f"{name} in CELERY_RELIABLE_API names {path!r}, which cannot be imported: {exc}."
-        ) from exc
+        config = {**_DEFAULTS, **given}
+        ways = tuple(import_string(path)() for path in config["AUTHENTICATION"])
+        permission = import_string(config["PERMISSION"])
+    except (ImportError, TypeError) as exc:
+        raise _refusal(f": {exc}") from exc
+    is_known = config.keys() == _DEFAULTS.keys() and callable(permission)
+    if not (is_known and ways and all(isinstance(way, AuthBase) for way in ways)):
+        raise _refusal(f" as it is {given!r:.500}")
+    return ways, permission
+
+
+def _refusal(why: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"CELERY_RELIABLE_API cannot be used{why}. It has to be a dictionary with AUTHENTICATION, "
+        "a list of dotted paths of classes that are in ninja.security or derived from one there, "
+        "and PERMISSION, the dotted path of a function of a user and a right; or with one of them."
+    )
