@@ -79,7 +79,7 @@ def _about_settings() -> list[Finding]:
         return [SETTINGS_WRONG.found(problem=problem) for problem in exc.problems]
     if app is not None:
         # Celery has Django's checks run in the middle of importing tasks: nothing is imported here.
-        found = [*examine(app, tasks=False, servers=False).findings, *_rows(app)]
+        found = [*examine(app, tasks=False, servers=False).findings, *_about_rows(app)]
     else:
         # A project without an app may publish by other means; its broker is not ours to judge.
         found = [] if config.cache is None else [CACHE_CAN_BE_CLEARED.found(cache=config.cache)]
@@ -94,7 +94,7 @@ def _about_settings() -> list[Finding]:
     return found
 
 
-def _rows(app: Any) -> list[Finding]:
+def _about_rows(app: Any) -> list[Finding]:
     # By their models, as the tasks are not there yet; imported when models can be.
     from celery_reliable.contrib.django.rows.reconciling import row_models
 

@@ -73,7 +73,8 @@ def _run(visit: Visit, form: OperationForm, seconds: float, **more: Any) -> Any:
     given = {**form.given, **more}
     if form.takes("seconds"):
         given["seconds"] = seconds
-    return form.operation.run(visit.desk, given, by=visit.by)
+    who = f"django:{visit.request.user.get_username()}"
+    return form.operation.run(visit.desk, given, by=who)
 
 
 def _fill_in(visit: Visit, form: OperationForm) -> None:

@@ -136,7 +136,6 @@ class Page:
         preset: parameters that nobody gives.
         more: returns what it shows besides.
         answer: makes the response, with the visit, the page, and what the path says.
-        right: what is needed to see it; None: the page itself says, by what is asked.
         methods: of HTTP.  What is done is done by a POST only.
     """
 
@@ -148,7 +147,6 @@ class Page:
     preset: Mapping[str, Any] = field(default_factory=dict)
     more: Callable[[Visit, Any], dict[str, Any]] = lambda visit, found: {}
     answer: Callable[[Visit, Page, Mapping[str, str]], HttpResponse] = _read
-    right: Right | None = Right.VIEW
     methods: tuple[str, ...] = ("GET", "HEAD")
 
 

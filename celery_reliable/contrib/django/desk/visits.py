@@ -69,11 +69,6 @@ class Visit:
         if not self.may(right):
             raise PermissionDenied
 
-    @property
-    def by(self) -> str:
-        """Who asks, for the audit."""
-        return f"django:{self.request.user.get_username()}"
-
     @cached_property
     def desk(self) -> Desk:
         """The desk; `close` closes it."""
