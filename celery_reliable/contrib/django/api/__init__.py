@@ -34,12 +34,13 @@ _DEFAULTS: dict[str, Any] = {
 
 
 class SessionAuthentication(SessionAuth):
-    """The user who is logged in to Django; the default.  With what changes anything he sends
-    Django's CSRF token, too: a browser sends a cookie also when another site asks it to.
+    """The user who is logged in to Django; the default.  A request that changes anything needs
+    Django's CSRF token, too, as a browser sends its cookie also when another site asks it to.
     """
 
     def __call__(self, request: HttpRequest) -> Any:
         """Return the session's user, or None.  Raises Problem."""
+        # Otherwise a request with a wrong bearer token would be told that a CSRF token is missing.
         if self.authenticate(request, None) is None:
             return None
         try:

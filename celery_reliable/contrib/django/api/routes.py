@@ -64,7 +64,7 @@ OPERATIONS = tuple(one for one in (*QUERIES, *ACTS) if one.path)
 #: Short, as a thread of the web server waits for the ledger.
 _PATIENCE_SECONDS = 2.0
 
-#: With a code that is the name of the exception.
+#: Statuses of HTTP.  The code of the problem is the name of the exception.
 _STATUSES: dict[type, int] = {
     BadOrder: 400,
     UnknownDeadLetter: 404,
@@ -77,7 +77,7 @@ _STATUSES: dict[type, int] = {
     NotPublished: 503,
     PublishUnknown: 503,
 }
-#: Parameters that are wrong; some say themselves which one.
+#: The parameter that is wrong, unless the exception names it.
 _PARAMETERS: dict[type, str] = {
     BadCursor: "cursor",
     BadFilter: "",

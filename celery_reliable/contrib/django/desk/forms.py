@@ -30,7 +30,7 @@ _KEPT = ("id", "ids", "all", "group", "before", "cursor")
 
 
 class _Field(forms.Field):
-    """A field of a text, or of several, that a function reads.  Nothing is None."""
+    """A field whose text, or list of texts, a function parses.  An empty one is None."""
 
     def __init__(self, read: Callable[[Any], Any], **how: Any) -> None:
         super().__init__(**how)
@@ -79,7 +79,7 @@ class OperationForm(forms.Form):
         super().__init__(data.copy(), auto_id=f"{'act' if operation.is_act else 'filter'}-%s")
         self.operation = operation
         self._parameters = operation.parameters
-        #: Which are meant, and not what becomes of them.
+        #: Fields that say which things are meant, and not what is done to them.
         self._meaning = {"group", "id", "ids", "order", "target"}
         for one in self._parameters:
             if one.name in (_OURS if operation.is_act else _OF_PAGES):
@@ -96,7 +96,7 @@ class OperationForm(forms.Form):
             if one.param.none_option:
                 name = one.param.none_option[0].strip("-")
                 self.fields[name] = forms.BooleanField(required=False)
-                # A list that is needed is empty only where somebody has said that none is meant.
+                # Otherwise a forgotten list would mean any worker.
                 needed = self.fields[one.name]
                 needed.required = not data.get(name)
                 needed.error_messages["required"] = f"Name one, or say {name}."
@@ -142,13 +142,13 @@ class OperationForm(forms.Form):
 
     @property
     def tally(self) -> dict[str, int]:
-        """How far an act has come."""
+        """The counts of the portions so far."""
         self.is_valid()
         return {name: self.cleaned_data.get(name) or 0 for name in TALLY}
 
     @property
     def is_begun(self) -> bool:
-        """Whether a portion of an act is done, or somebody goes on with it."""
+        """Whether a portion of the act is done already."""
         return bool(self.data.get("done"))
 
     @property

@@ -1,6 +1,6 @@
-"""The pages that show something.  Each is declared: the query that it asks, and its title.
+"""The pages that show something.  A page is declared: its query, its title and its address.
 
-Its template has its name, and finds in ``found`` what `as_json` makes of the query's result.
+Its template has the same name, and reads the query's result, as JSON has it, from ``found``.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ _LONGEST, _LONGEST_TITLE = 1_000, 300
 
 
 def _read(visit: Visit, page: Page, path: Mapping[str, str]) -> HttpResponse:
-    """Ask, and show what is found; of a filter that is wrong what is wrong with it."""
+    """Run the page's query, and show its result.  If the filter is wrong, say why instead."""
     operation, tab = _QUERIES[page.query], page.tab or page.name
     asked = OperationForm(operation, visit.request.GET)
     context: dict[str, Any] = {"asked": asked}
-    # What the path says is in no form.
+    # The id of a single thing comes from the path, so its form is never complete.
     if not asked.is_valid() and not path:
         problem = {"title": page.title, "problem": shown(asked.problem)}
         return visit.render(page.name, {**context, **problem}, tab, 400)
@@ -78,7 +78,7 @@ def _of_a_task(visit: Visit, task: TaskInFull) -> dict[str, Any]:
     if visit.request.GET.get("arguments"):
         visit.require(Right.SEE_ARGUMENTS)
         more["arguments"] = visit.desk.tasks.arguments(task.task_id)
-    # It may have been replayed just now.
+    # Somebody may have replayed it since its state was read.
     with suppress(UnknownDeadLetter):
         if task.state == "dead":
             more["traceback"] = visit.desk.letters.get(task.task_id).traceback
@@ -129,14 +129,14 @@ class Page:
     Attributes:
         name: of its URL, and of its template.
         route: below that of the dead letters.
-        query: the name of the operation that it shows.  What stands in the address, in its path and
-            behind it, are that one's parameters.
-        title: may have fields of the result in braces.
+        query: the name of the operation that it shows.  The path and the query of the address give
+            the operation's parameters.
+        title: may name fields of the result in braces.
         tab: the page of the menu to which it belongs; empty: itself.
-        preset: parameters that nobody gives.
-        more: returns what it shows besides.
-        answer: makes the response, with the visit, the page, and what the path says.
-        methods: of HTTP.  What is done is done by a POST only.
+        preset: parameters that the page sets itself.
+        more: returns what the template needs beside the result.
+        answer: makes the response from the visit, the page, and the parameters in the path.
+        methods: of HTTP.  Only a POST changes anything.
     """
 
     name: str

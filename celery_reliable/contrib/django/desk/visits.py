@@ -128,13 +128,13 @@ class Visit:
 
 
 class _Shown(str):
-    """A text as a page can have it, which remembers what it stands for."""
+    """A text that is safe to show, with the original for links: `raw`."""
 
     raw = ""
 
 
 def raw(text: Any) -> Any:
-    """Return what a text stands for that was made `shown`, or another one as it is."""
+    """Return the original of a text that `shown` has made; any other text as it is."""
     return getattr(text, "raw", text)
 
 

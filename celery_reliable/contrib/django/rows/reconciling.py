@@ -161,7 +161,7 @@ def _look_at(app: Celery, rows: Sequence[TaskRow], report: dict[str, int]) -> No
             seen.append(row.pk)
             continue
         word, values = verdict
-        # Otherwise somebody else has written the row.
+        # If nothing was changed, somebody else has written the row since it was read.
         if not values or _change(row, **values):
             if word == "published" and not _is_published(app, row):
                 word = "failed"
@@ -172,18 +172,18 @@ def _look_at(app: Celery, rows: Sequence[TaskRow], report: dict[str, int]) -> No
 
 
 def _verdict(app: Celery, row: TaskRow, look: Look | None) -> tuple[str, dict[str, Any]] | None:
-    """Return what the report says of a row, and what is written into it; None where it says
-    already what is.
+    """Return the word that the report counts a row under, and the columns to write into it; None
+    if the row is right already.
     """
     state = None if look is None else look.record.state
     if row.task_status not in OPEN:
-        # A dead letter that was replayed lets it wait again.
+        # An operator may have replayed its dead letter: then it waits again.
         if state in (None, State.DEAD) or row.task_status == TaskStatus.SUCCEEDED:
             return None
         again = {"task_status": TaskStatus.WAITING, "task_ended_at": None}
         return "waiting", {**again, "task_seen_at": Now()}
     if look is None or (state is State.DEAD and not _is_of(row, look.record.published_ms)):
-        # The record of its id may be the dead letter of an earlier task, or another task's.
+        # The record, if there is one, is the dead letter of an earlier task with the same id.
         return _without_record(app, row)
     losses = {"task_losses": look.record.losses}
     if state is State.DEAD:
@@ -198,7 +198,9 @@ def _verdict(app: Celery, row: TaskRow, look: Look | None) -> tuple[str, dict[st
 
 
 def _without_record(app: Celery, row: TaskRow) -> tuple[str, dict[str, Any]]:
-    """Return the same of a row whose task has ended, or of which nobody knows."""
+    """Return the same for a row whose task the ledger does not know: it has ended, or was never
+    published.
+    """
     task = app.tasks.get(row.task_name)
     if not isinstance(task, RowTask):
         logger.warning("row_task_unknown name=%s id=%s", row.task_name, row.task_id)
@@ -208,7 +210,7 @@ def _without_record(app: Celery, row: TaskRow) -> tuple[str, dict[str, Any]]:
         return "ended", _ended(TaskStatus.SUCCEEDED, result=result)
     if outcome in _STATUS_OF:
         return "ended", _ended(_STATUS_OF[outcome], error=one_line(result) if result else outcome)
-    # The numbers of its attempts begin anew; what an attempt of before writes is refused.
+    # Attempts are counted from 1 again, and an earlier attempt can no longer write the row.
     return "published", {
         "task_status": TaskStatus.WAITING,
         "task_attempt": 0,
@@ -218,7 +220,7 @@ def _without_record(app: Celery, row: TaskRow) -> tuple[str, dict[str, Any]]:
 
 
 def _is_published(app: Celery, row: TaskRow) -> bool:
-    """Publish a row's task, and return whether that went well."""
+    """Publish a row's task, and return whether it was published."""
     try:
         app.tasks[row.task_name].publish_missed(row.pk, row.task_id)
     except (ReliableError, OperationalError) as exc:
