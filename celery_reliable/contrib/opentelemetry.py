@@ -109,9 +109,9 @@ class _Spans:
 
     def lost(
         self,
-        sender: str = "",
-        task_id: str = "",
-        attempt: int = 0,
+        sender: str,
+        task_id: str,
+        attempt: int,
         cause: str = "",
         is_counted: bool = True,
         **_: Any,
@@ -119,35 +119,32 @@ class _Spans:
         context, loss = self._ask(task_id, attempt)
         if loss is None:
             return
-        cause = loss.cause or cause
-        attributes = _attributes(sender, task_id, attempt)
-        attributes["celery_reliable.cause"] = cause
-        attributes["celery_reliable.is_counted"] = is_counted
-        attributes["celery_reliable.worker"] = loss.owner
         tracer = self._provider.get_tracer("celery_reliable")
         tracer.id_generator = _Ids(task_id, loss)
+        about = _about(sender, task_id, attempt, cause=loss.cause or cause, worker=loss.owner)
         span = tracer.start_span(
             f"lost/{sender}",
             context=context,
             kind=trace.SpanKind.CONSUMER,
-            attributes=attributes,
+            attributes={**about, "celery_reliable.is_counted": is_counted},
             start_time=_ns(loss.claimed_ms or loss.at_ms),
         )
-        span.set_status(trace.Status(trace.StatusCode.ERROR, f"lost: {cause}"))
+        span.set_status(trace.Status(trace.StatusCode.ERROR, f"lost: {loss.cause or cause}"))
         span.end(_ns(loss.at_ms))
 
-    def recovered(self, task_id: str = "", **_: Any) -> None:
+    def recovered(self, task_id: str, **_: Any) -> None:
         context, loss = self._ask(task_id)
         if loss is None:
             return
-        ids, trace_id, flags = _Ids(task_id, loss), 0, trace.TraceFlags(1)
+        ids = _Ids(task_id, loss)
         parent = trace.get_current_span(context).get_span_context()
-        if parent.is_valid:
-            trace_id, flags = parent.trace_id, parent.trace_flags
         lost = trace.SpanContext(
-            trace_id or ids.generate_trace_id(), ids.generate_span_id(), True, flags
+            parent.trace_id or ids.generate_trace_id(),
+            ids.generate_span_id(),
+            is_remote=True,
+            trace_flags=parent.trace_flags if parent.is_valid else trace.TraceFlags(1),
         )
-        _link.set((task_id, trace.Link(lost, _attributes("", task_id, loss.attempt))))
+        _link.set((task_id, trace.Link(lost, _about("", task_id, loss.attempt))))
         # Behind the receiver that begins the span.
         task_prerun.disconnect(self._begun)
         task_prerun.connect(self._begun, weak=False)
@@ -160,30 +157,29 @@ class _Spans:
 
     def buried(
         self,
-        sender: str = "",
-        task_id: str = "",
+        sender: str,
+        task_id: str,
         reason: str = "",
         attempt: int = 0,
         exception: str = "",
         **_: Any,
     ) -> None:
         context, loss = self._ask(task_id, attempt)
-        attributes = _attributes(sender, task_id, attempt)
-        attributes["celery_reliable.reason"] = reason
-        if loss is not None:
-            attributes["celery_reliable.cause"] = loss.cause
+        cause = loss.cause if loss is not None else ""
+        about = _about(sender, task_id, attempt, reason=reason, cause=cause)
         tracer = self._provider.get_tracer("celery_reliable")
-        span = tracer.start_span(f"buried/{sender}", context=context, attributes=attributes)
+        span = tracer.start_span(f"buried/{sender}", context=context, attributes=about)
         # Not what was raised: it may quote an argument.
         span.set_status(trace.Status(trace.StatusCode.ERROR, exception.partition(":")[0]))
         span.end()
 
 
-def _attributes(name: str, task_id: str, attempt: int) -> dict[str, Any]:
+def _about(name: str, task_id: str, attempt: int, **more: str) -> dict[str, Any]:
     found: dict[str, Any] = {
         "celery.task_name": name,
         "messaging.message.id": task_id,
         "celery_reliable.attempt": attempt,
+        **{f"celery_reliable.{key}": value for key, value in more.items()},
     }
     return {key: value for key, value in found.items() if value}
 

@@ -210,7 +210,7 @@ def test_acts_on_many_are_in_the_log_and_in_the_audit(log_in: Any, celery_projec
 
     entry = LogEntry.objects.latest("action_time")
     assert entry.change_message.startswith("Discard dead letters: ")
-    assert "done 3" in entry.change_message
+    assert "3 dead letters discarded." in entry.change_message
     assert "shop.bill" in entry.object_repr
     with Desk(celery_project) as desk:
         end, begin = desk.audit()

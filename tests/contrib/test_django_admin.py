@@ -80,7 +80,7 @@ def test_replay_asks_first_and_is_written_to_the_log(
     assert shared_redis.llen("celery") == 2
     logged = LogEntry.objects.get(object_id="one, two")
     assert logged.change_message.startswith("Replay dead letters: ")
-    assert "done 2" in logged.change_message
+    assert "2 dead letters replayed." in logged.change_message
     assert page(client.get("/admin/"))
 
 

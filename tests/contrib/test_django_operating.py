@@ -181,8 +181,10 @@ def test_a_pass_is_run_by_a_button(log_in: Any, celery_project: Celery) -> None:
     assert 'id="desk-sweep"' in page(client.get(f"{LIST}desk/"))
 
     yes = {"confirmed": "yes"}
-    assert "Sweep: ran True" in page(client.post(SWEEP, yes, follow=True))
-    assert "Sweep: nothing was to be done." in page(client.post(SWEEP, yes, follow=True))
+    assert "A pass was run" in page(client.post(SWEEP, yes, follow=True))
+    assert "Nothing was to be done: a pass runs, or has just finished." in page(
+        client.post(SWEEP, yes, follow=True)
+    )
 
     with Desk(celery_project) as desk:
         assert [one.act for one in desk.audit()] == ["sweep"] * 4

@@ -106,7 +106,7 @@ def test_the_ledger_can_be_on_the_redis_of_a_cache_with_its_prefix(
 @pytest.mark.parametrize(
     ("entry", "expected"),
     [
-        (None, "which cannot be opened"),
+        (None, "no django-redis cache"),
         ({"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}, "no django-redis cache"),
         (
             {

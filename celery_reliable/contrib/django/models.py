@@ -44,16 +44,13 @@ class DeadLetter(models.Model):
         return str(self.task_id)
 
 
-class Desk(models.Model):
+class Desk(DeadLetter):
     """A name for the entry in the admin's menu."""
 
-    objects = _NoRows()
-
     class Meta:
-        """Unmanaged: no table, no migration, no permission."""
+        """No permission of its own."""
 
-        managed = False
+        proxy = True
         default_permissions = ()
-        base_manager_name = "objects"
         verbose_name = "desk"
         verbose_name_plural = "Desk"

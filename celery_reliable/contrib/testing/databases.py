@@ -92,27 +92,24 @@ def redis_program() -> str | None:
     return shutil.which("redis-server") or shutil.which("valkey-server")
 
 
-def _server(binary: str, folder: Path) -> Iterator[str]:
+def _server(program: str, folder: Path) -> Iterator[str]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    options = ["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", str(folder)]
-    log = folder / "redis.log"
+    url, log = f"redis://127.0.0.1:{port}/0", folder / "redis.log"
+    options = ["--bind", "127.0.0.1", "--port", str(port), "--save", "", "--dir", str(folder)]
     try:
-        process = subprocess.Popen(
-            [binary, "--port", str(port), *options, "--logfile", str(log)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                [program, *options], stdin=subprocess.DEVNULL, stdout=output, stderr=output
+            )
     except OSError as exc:
-        raise NoRedis(f"{binary} could not be started: {exc}. {_HOW}") from exc
+        raise NoRedis(f"{program} could not be started: {exc}. {_HOW}") from exc
     try:
-        url = f"redis://127.0.0.1:{port}/0"
         deadline = time.monotonic() + _START_SECONDS
         while why := _why_not(url):
             if process.poll() is not None or time.monotonic() > deadline:
-                raise NoRedis(f"{binary} did not start: {why}. Its log is {log}. {_HOW}")
+                raise NoRedis(f"{program} did not start: {why}. Its log is {log}. {_HOW}")
             time.sleep(0.02)
         yield url
     finally:

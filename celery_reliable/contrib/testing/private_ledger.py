@@ -23,7 +23,6 @@ from celery_reliable.exceptions import ConfigurationError
 from celery_reliable.ledger import connect
 from celery_reliable.model import SweepReport
 from celery_reliable.operations import DeadLetters, Desk, TaskInFull
-from celery_reliable.recovery import Sweeper
 from celery_reliable.settings import ReliableConfig
 
 if TYPE_CHECKING:
@@ -187,39 +186,28 @@ class PrivateLedger:
 
         A worker that lives renews its lease with its next beat.
         """
-        ledger = self.desk.ledger
         found = [
             one.worker
-            for one in ledger.workers.leases()
-            if not one.is_dead and str(one.facts.get("nodename") or "").startswith(nodename)
+            for one in self.desk.workers.all(with_broker=False)
+            if one.state != "dead" and one.nodename.startswith(nodename)
         ]
-        past_ms = ledger.workers.time_ms() - 1
+        ledger = self.desk.ledger
         if found:
-            ledger.ask(
-                "lapse",
-                lambda client: client.zadd(
-                    ledger.keys.workers, dict.fromkeys(found, past_ms), xx=True
-                ),
-            )
+            past = dict.fromkeys(found, ledger.workers.time_ms() - 1)
+            ledger.ask("lapse", lambda client: client.zadd(ledger.keys.workers, past, xx=True))
         return found
 
     def run_sweep(self, timeout_seconds: float = 15.0) -> SweepReport:
         """Run passes of the sweeper in this process, until one has looked at all and every worker
         whose lease is over is declared dead; return the report of the last.
         """
-        workers = self.desk.ledger.workers
-        sweeper = Sweeper(self.app)
 
         def swept() -> SweepReport | None:
-            report, _ = sweeper.run_if_due()
-            now_ms = workers.time_ms()
-            lapsed = [o for o in workers.leases() if not o.is_dead and o.until_ms < now_ms]
-            return None if lapsed else report
+            report = self.desk.sweep("run_sweep", most_passes=1)
+            views = self.desk.workers.all(with_broker=False)
+            return None if any(one.state == "lapsed" for one in views) else report
 
-        try:
-            return self._wait(swept, timeout_seconds, "a pass")
-        finally:
-            sweeper.close()
+        return self._wait(swept, timeout_seconds, "a pass")
 
     def assert_settled_once(
         self, result: Any, *, outcome: str = "SUCCESS", timeout_seconds: float = 60.0

@@ -1,7 +1,7 @@
 """The JSON API: what an operator sees and does, for programs, below ``v1/``.
 
-``celery_reliable.contrib.django.urls`` has its addresses.  Who asks, and what he may do, is said by
-classes of the project's own, if it has such::
+``celery_reliable.contrib.django.urls`` has its addresses.  Who asks is said by classes of
+django-ninja's (`ninja.security`), and what he may do by a function, if a project has such::
 
     CELERY_RELIABLE_API = {
         "AUTHENTICATION": ["shop.desk.TokenAuthentication"],
@@ -11,103 +11,69 @@ classes of the project's own, if it has such::
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
 from django.conf import settings
 from django.http import HttpRequest
 from django.utils.module_loading import import_string
+from ninja.errors import HttpError
+from ninja.security import SessionAuth
+from ninja.security.base import AuthBase
 
-from celery_reliable.contrib.django.permissions import may
+from celery_reliable.contrib.django.api.requests import Problem
 from celery_reliable.exceptions import ConfigurationError
 from celery_reliable.operations import Right
 
-__all__ = ["ApiConfig", "Authentication", "Right", "SessionAuthentication", "api_config"]
+__all__ = ["SessionAuthentication", "api_config"]
 
-_NAMES = ("AUTHENTICATION", "PERMISSION")
+_DEFAULTS: dict[str, Any] = {
+    "AUTHENTICATION": [f"{__name__}.SessionAuthentication"],
+    "PERMISSION": "celery_reliable.contrib.django.permissions.may",
+}
 
 
-class Authentication:
-    """How a request says who sends it.  A project's own is a subclass; one is made for each
-    request.
+class SessionAuthentication(SessionAuth):
+    """The user who is logged in to Django; the default.  A request that changes anything needs
+    Django's CSRF token, too, as a browser sends its cookie also when another site asks it to.
     """
 
-    #: A browser sends a cookie also when another site asks it to, so whoever is known by one has to
-    #: send Django's CSRF token, too, with what changes anything.  A header that only the client
-    #: itself can set needs none.
-    is_csrf_exempt: bool = False
-    #: For the ``WWW-Authenticate`` of a request that nobody could be found for.
-    challenge: str = ""
-
-    def authenticate(self, request: HttpRequest) -> Any:
-        """Return who sends it; None if this one cannot tell, and the next is asked."""
-        raise NotImplementedError
-
-    def scheme(self) -> dict[str, Any]:
-        """Return the security scheme of OpenAPI that describes it."""
-        raise NotImplementedError
-
-
-class SessionAuthentication(Authentication):
-    """The user who is logged in to Django; the default."""
-
-    challenge = 'Session realm="celery_reliable"'
-
-    def authenticate(self, request: HttpRequest) -> Any:
-        """Return the session's user, or None."""
-        user = getattr(request, "user", None)
-        return user if user is not None and user.is_authenticated else None
-
-    def scheme(self) -> dict[str, Any]:
-        """Return a cookie's scheme."""
-        return {"type": "apiKey", "in": "cookie", "name": settings.SESSION_COOKIE_NAME}
+    def __call__(self, request: HttpRequest) -> Any:
+        """Return the session's user, or None.  Raises Problem."""
+        # Otherwise a request with a wrong bearer token would be told that a CSRF token is missing.
+        if self.authenticate(request, None) is None:
+            return None
+        try:
+            return super().__call__(request)
+        except HttpError as exc:
+            raise Problem(
+                403,
+                "csrf_failed",
+                "Who is known by a session has to send Django's CSRF token, too: the cookie, and "
+                "the same in X-CSRFToken.",
+            ) from exc
 
 
-@dataclass(frozen=True)
-class ApiConfig:
-    """Who is asked, in turn, who sends a request, and who is asked what he may do."""
-
-    authentication: tuple[type[Authentication], ...]
-    permission: Callable[[Any, Any], bool]
-
-
-def api_config() -> ApiConfig:
-    """Return what the settings say.  Raises ConfigurationError."""
+def api_config() -> tuple[tuple[AuthBase, ...], Callable[[Any, Right], bool]]:
+    """Return who is asked, in turn, who sends a request, and what is asked what he may do, as the
+    settings say.  Raises ConfigurationError.
+    """
     given = getattr(settings, "CELERY_RELIABLE_API", {})
-    if not isinstance(given, Mapping):
-        raise ConfigurationError("CELERY_RELIABLE_API has to be a dictionary.")
-    unknown = sorted(map(str, set(given) - set(_NAMES)))
-    if unknown:
-        raise ConfigurationError(
-            f"CELERY_RELIABLE_API has no {unknown[0]!r}. It has {' and '.join(_NAMES)}."
-        )
-    paths = given.get("AUTHENTICATION", ())
-    if isinstance(paths, str) or ("AUTHENTICATION" in given and not paths):
-        raise ConfigurationError(
-            "AUTHENTICATION in CELERY_RELIABLE_API has to be a list of dotted paths, with one at "
-            "least."
-        )
-    classes = tuple(_loaded("AUTHENTICATION", path) for path in paths)
-    for one in classes:
-        if not (isinstance(one, type) and issubclass(one, Authentication)):
-            raise ConfigurationError(
-                f"AUTHENTICATION in CELERY_RELIABLE_API names {one!r}, which is no subclass of "
-                "celery_reliable.contrib.django.api.Authentication."
-            )
-    permission = _loaded("PERMISSION", given["PERMISSION"]) if "PERMISSION" in given else may
-    if not callable(permission):
-        raise ConfigurationError(
-            f"PERMISSION in CELERY_RELIABLE_API names {permission!r}, which is no function of a "
-            "user and a right."
-        )
-    return ApiConfig(classes or (SessionAuthentication,), permission)
-
-
-def _loaded(name: str, path: object) -> Any:
     try:
-        return import_string(str(path))
-    except ImportError as exc:
-        raise ConfigurationError(
-            f"{name} in CELERY_RELIABLE_API names {path!r}, which cannot be imported: {exc}."
-        ) from exc
+        config = {**_DEFAULTS, **given}
+        ways = tuple(import_string(path)() for path in config["AUTHENTICATION"])
+        permission = import_string(config["PERMISSION"])
+    except (ImportError, TypeError) as exc:
+        raise _refusal(f": {exc}") from exc
+    is_known = config.keys() == _DEFAULTS.keys() and callable(permission)
+    if not (is_known and ways and all(isinstance(way, AuthBase) for way in ways)):
+        raise _refusal(f" as it is {given!r:.500}")
+    return ways, permission
+
+
+def _refusal(why: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"CELERY_RELIABLE_API cannot be used{why}. It has to be a dictionary with AUTHENTICATION, "
+        "a list of dotted paths of classes that are in ninja.security or derived from one there, "
+        "and PERMISSION, the dotted path of a function of a user and a right; or with one of them."
+    )

@@ -1,27 +1,21 @@
-"""A request before it comes to an operation, what is wrong with it, and how it is answered."""
+"""What is wrong with a request before it comes to an operation, and how it is answered."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
 from http import HTTPStatus
 from typing import Any
-from urllib.parse import parse_qsl
 
-from django.core.exceptions import RequestDataTooBig
-from django.http import HttpRequest, HttpResponse, RawPostDataException, UnreadablePostError
-from django.views.decorators.csrf import csrf_protect
+from django.http import HttpRequest, HttpResponse
 from pydantic import BaseModel
 
-from celery_reliable.contrib.django.api import Authentication, Right, api_config
+from celery_reliable.exceptions import ReliableError
 
-__all__ = ["Asker", "Problem", "ProblemDetails", "asker_of", "checked", "response"]
+__all__ = ["Problem", "ProblemDetails", "check_request", "response"]
 
 _MOST_BYTES = 1_000_000
-#: In a query; more than any operation has.
-_MOST_PARAMETERS = 100
 #: An escaped backslash, or a pair of surrogates, or half of one, in JSON of ASCII only.
 _HALVES = re.compile(r"\\\\|\\ud[89ab]..\\ud[c-f]..|(\\ud[89a-f]..)")
 
@@ -39,11 +33,10 @@ class ProblemDetails(BaseModel):
     parameter: str = ""
 
 
-@dataclass
-class Problem(Exception):
+class Problem(ReliableError):
     """A request that cannot be answered.
 
-    Attributes:
+    Args:
         status: of HTTP.
         code: a name for programs, which stays.
         detail: for people.
@@ -51,25 +44,25 @@ class Problem(Exception):
         headers: of the answer.
     """
 
-    status: int
-    code: str
-    detail: str
-    parameter: str = ""
-    headers: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def response(self) -> HttpResponse:
-        """The answer, as RFC 9457 has it."""
-        found = ProblemDetails(
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        detail: str,
+        parameter: str = "",
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(detail)
+        told = ProblemDetails(
             type="about:blank",
-            title=HTTPStatus(self.status).phrase,
-            status=self.status,
-            detail=self.detail,
-            code=self.code,
-            parameter=self.parameter,
-        )
-        told = found.model_dump(exclude_defaults=True)
-        return response(told, found.status, "application/problem+json", self.headers)
+            title=HTTPStatus(status).phrase,
+            status=status,
+            detail=detail,
+            code=code,
+            parameter=parameter,
+        ).model_dump(exclude_defaults=True)
+        #: The answer, as RFC 9457 has it.
+        self.response = response(told, status, "application/problem+json", headers)
 
 
 def response(
@@ -81,118 +74,21 @@ def response(
     """Return *value* as JSON that any client can read.  What JSON has not (NaN, infinity) is null;
     half a character is shown as the text of its escape.
     """
-    try:
-        text = json.dumps(value, allow_nan=False)
-    except ValueError:
-        known = json.loads(json.dumps(value), parse_constant=lambda _: None)
-        text = json.dumps(known, allow_nan=False)
-    content = _HALVES.sub(lambda found: ("\\" if found[1] else "") + found[0], text).encode()
+    known = json.loads(json.dumps(value), parse_constant=lambda _: None)
+    text = _HALVES.sub(lambda found: ("\\" if found[1] else "") + found[0], json.dumps(known))
     always = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
-    return HttpResponse(
-        content, status=status, content_type=content_type, headers={**always, **(headers or {})}
-    )
+    told = {**always, **(headers or {})}
+    return HttpResponse(text.encode(), status=status, content_type=content_type, headers=told)
 
 
-@dataclass(frozen=True)
-class Asker:
-    """Who sends a request, how that is known, and who says what he may do."""
-
-    user: Any
-    way: Authentication
-    permission: Callable[[Any, Any], bool]
-
-    @property
-    def name(self) -> str:
-        """His name, for the audit."""
-        named = hasattr(self.user, "get_username")
-        return str(self.user.get_username() if named else self.user)[:200]
-
-    def require(self, right: Right) -> None:
-        """Raise Problem unless he has a right."""
-        if not self.permission(self.user, right):
-            raise Problem(403, "not_permitted", f"This needs the right {right.value!r}.")
-
-
-def asker_of(request: HttpRequest) -> Asker:
-    """Return who sends a request.  Raises Problem, and ConfigurationError."""
-    config = api_config()
-    ways = [kind() for kind in config.authentication]
-    for way in ways:
-        user = way.authenticate(request)
-        if user is not None:
-            return Asker(user, way, config.permission)
-    challenges = ", ".join(way.challenge for way in ways if way.challenge)
-    raise Problem(
-        401,
-        "not_authenticated",
-        "It is not known who asks: log in, or send what the project's API asks for.",
-        headers={"WWW-Authenticate": challenges} if challenges else {},
-    )
-
-
-def checked(request: HttpRequest, needs: tuple[Right, ...], names: frozenset[str]) -> Asker:
-    """Return who sends a request that may go on.  Raises Problem.
+def check_request(request: HttpRequest, names: Collection[str]) -> None:
+    """Raise Problem for what is no request, whoever sends it.
 
     *names*: the parameters that its query may have; each may stand once.
     """
-    asker = asker_of(request)
-    if request.method == "POST":
-        # A page of another site can send forms and plain text, and JSON only by leave.
-        if request.content_type != "application/json":
-            raise Problem(
-                415,
-                "not_json",
-                "The body has to be JSON, with Content-Type: application/json.",
-            )
-        passed = HttpResponse()
-        if not asker.way.is_csrf_exempt and csrf_protect(lambda _: passed)(request) is not passed:
-            raise Problem(
-                403,
-                "csrf_failed",
-                "Who is known by a session has to send Django's CSRF token, too: the cookie, and "
-                "the same in X-CSRFToken.",
-            )
-    for right in needs:
-        asker.require(right)
-    _check_query(request, names)
-    if request.method == "POST":
-        _check_body(request)
-    return asker
-
-
-def _check_query(request: HttpRequest, names: frozenset[str]) -> None:
-    query = request.META.get("QUERY_STRING", "")
-    try:
-        pairs = parse_qsl(
-            query,
-            keep_blank_values=True,
-            strict_parsing=bool(query),
-            errors="strict",
-            max_num_fields=_MOST_PARAMETERS,
-        )
-    except ValueError as exc:
-        raise Problem(400, "bad_query", "The query is none, or not in UTF-8.") from exc
-    given = [name for name, _ in pairs]
-    for name in given:
-        told = name[:50]
-        if name not in names:
-            said = f"There is no parameter {told!r}."
-        elif given.count(name) > 1:
-            said = f"{told!r} is given more than once."
-        else:
-            continue
-        raise Problem(400, "bad_parameter", said, told)
-
-
-def _check_body(request: HttpRequest) -> None:
-    too_large = Problem(413, "body_too_large", f"A body has {_MOST_BYTES} bytes at the most.")
+    for name, given in request.GET.lists():
+        if name not in names or len(given) > 1:
+            said = "is given more than once" if name in names else "is no parameter of this address"
+            raise Problem(400, "bad_parameter", f"{name[:50]!r} {said}.", name[:50])
     if int(request.META.get("CONTENT_LENGTH") or 0) > _MOST_BYTES:
-        raise too_large
-    try:
-        size = len(request.body)
-    except RequestDataTooBig:
-        raise too_large from None
-    except (UnreadablePostError, RawPostDataException) as exc:
-        raise Problem(400, "bad_body", "The body could not be read to its end.") from exc
-    if size > _MOST_BYTES:
-        raise too_large
+        raise Problem(413, "body_too_large", f"A body has {_MOST_BYTES} bytes at the most.")

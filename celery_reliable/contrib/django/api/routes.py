@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+import re
+from collections.abc import Callable, Sequence
 from functools import partial
 from http import HTTPStatus
 from importlib.metadata import version
@@ -11,21 +12,18 @@ from typing import Annotated, Any
 
 from django.contrib.auth import decorators
 from django.http import HttpRequest, HttpResponse
-from django.urls import include, path, re_path
+from django.urls import include, path, re_path, reverse
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.debug import sensitive_variables
 from ninja import Body, NinjaAPI, Query
 from ninja.errors import HttpError, ValidationError
-from ninja.parser import Parser
 
-from celery_reliable.contrib.django.api import Authentication, api_config
+from celery_reliable.contrib.django.api import api_config
 from celery_reliable.contrib.django.api.models import model_of, values_of
 from celery_reliable.contrib.django.api.requests import (
-    Asker,
     Problem,
     ProblemDetails,
-    asker_of,
-    checked,
+    check_request,
     response,
 )
 from celery_reliable.contrib.django.project import desk_app
@@ -35,6 +33,7 @@ from celery_reliable.exceptions import (
     NotPublished,
     ObjectIdError,
     PublishUnknown,
+    ReliableError,
     UnknownDeadLetter,
 )
 from celery_reliable.log import as_shown
@@ -65,26 +64,29 @@ OPERATIONS = tuple(one for one in (*QUERIES, *ACTS) if one.path)
 #: Short, as a thread of the web server waits for the ledger.
 _PATIENCE_SECONDS = 2.0
 
-_PROBLEMS: tuple[tuple[type[Exception], int, str, str], ...] = (
-    (BadCursor, 400, "bad_parameter", "cursor"),
-    (BadFilter, 400, "bad_parameter", ""),
-    (BadObject, 400, "bad_parameter", ""),
-    (ObjectIdError, 400, "bad_parameter", "id"),
-    (CannotMove, 400, "bad_parameter", "workers"),
-    (NothingEdited, 400, "bad_parameter", "args"),
-    (Unclear, 400, "unclear_choice", ""),
-    (BadOrder, 400, "bad_order", ""),
-    (UnknownDeadLetter, 404, "unknown_dead_letter", ""),
-    (UnknownOrder, 404, "unknown_order", ""),
-    (UnknownGroup, 404, "unknown_group", ""),
-    (UnknownRun, 404, "unknown_run", ""),
-    (CannotReplay, 409, "cannot_replay", ""),
-    (LedgerUnavailable, 503, "ledger_unavailable", ""),
-    (LedgerRefused, 503, "ledger_refused", ""),
-    (NotPublished, 503, "not_published", ""),
-    (PublishUnknown, 503, "publish_unknown", ""),
-)
-
+#: Statuses of HTTP.  The code of the problem is the name of the exception.
+_STATUSES: dict[type, int] = {
+    BadOrder: 400,
+    UnknownDeadLetter: 404,
+    UnknownOrder: 404,
+    UnknownGroup: 404,
+    UnknownRun: 404,
+    CannotReplay: 409,
+    LedgerUnavailable: 503,
+    LedgerRefused: 503,
+    NotPublished: 503,
+    PublishUnknown: 503,
+}
+#: The parameter that is wrong, unless the exception names it.
+_PARAMETERS: dict[type, str] = {
+    BadCursor: "cursor",
+    BadFilter: "",
+    BadObject: "",
+    ObjectIdError: "id",
+    CannotMove: "workers",
+    NothingEdited: "args",
+}
+_HUMP = re.compile(r"(?<!^)(?=[A-Z])")
 
 _PROBLEM = {
     "content": {
@@ -93,44 +95,30 @@ _PROBLEM = {
 }
 
 
-class _Json(Parser):
-    """JSON as its standard has it: without NaN, and without half a character."""
-
-    def parse_body(self, request: HttpRequest) -> Any:
-        """Return what the body says; whatever is raised is a body that is no JSON."""
-
-        def refuse(name: str) -> None:
-            raise ValueError(name)
-
-        found = json.loads(request.body.decode("utf-8"), parse_constant=refuse)
-        json.dumps(found, ensure_ascii=False).encode("utf-8")
-        return found
-
-
 api = NinjaAPI(
     title="celery_reliable",
     version=version("celery-reliable"),
     description="What an operator sees and does.",
     docs_url=None,
     openapi_url=None,
-    parser=_Json(),
     urls_namespace="celery_reliable_api",
 )
 
 
-def _known(request: HttpRequest, exc: Exception, row: tuple[Any, int, str, str]) -> HttpResponse:
-    _, status, code, parameter = row
-    parameter = getattr(exc, "parameter", parameter)
-    return Problem(status, code, as_shown(str(exc)), parameter).response
-
-
-for _row in _PROBLEMS:
-    api.add_exception_handler(_row[0], partial(_known, row=_row))
-
-
-@api.exception_handler(Problem)
-def _problem(request: HttpRequest, exc: Problem) -> HttpResponse:
-    return exc.response
+@api.exception_handler(ReliableError)
+def _known(request: HttpRequest, exc: ReliableError) -> HttpResponse:
+    text = as_shown(str(exc))
+    if isinstance(exc, Problem):
+        return exc.response
+    if isinstance(exc, Unclear):
+        return Problem(400, "unclear_choice", text).response
+    for kind in type(exc).__mro__:
+        if kind in _PARAMETERS:
+            parameter = getattr(exc, "parameter", _PARAMETERS[kind])
+            return Problem(400, "bad_parameter", text, parameter).response
+        if kind in _STATUSES:
+            return Problem(_STATUSES[kind], _HUMP.sub("_", kind.__name__).lower(), text).response
+    raise exc
 
 
 @api.exception_handler(HttpError)
@@ -149,46 +137,58 @@ def _invalid(request: HttpRequest, exc: ValidationError) -> HttpResponse:
     return Problem(400, "bad_parameter", said[:500], name[:500]).response
 
 
-@api.exception_handler(Exception)
-def _unknown(request: HttpRequest, exc: Exception) -> HttpResponse:
-    """Tell of a broker that is away.  Anything else is the project's to log."""
-    if isinstance(getattr(request, "auth", None), Asker) and isinstance(
-        exc, broker_errors(desk_app())
-    ):
-        said = f"The broker could not be reached: {as_shown(exc)}"
-        return Problem(503, "broker_unavailable", said).response
-    raise exc
+def _require(user: Any, *rights: Right) -> None:
+    """Raise Problem unless who asks has these rights."""
+    _, may = api_config()
+    for right in rights:
+        if not may(user, right):
+            raise Problem(403, "not_permitted", f"This needs the right {right.value!r}.")
 
 
-def _add(
-    address: str,
-    view: Callable[..., HttpResponse],
-    result: Any,
-    about: str,
-    *,
-    needs: tuple[Right, ...] = (Right.VIEW,),
-    names: Iterable[str] = (),
-    is_act: bool = False,
-    problems: Iterable[int] = (),
-    more: str = "",
-) -> None:
-    summary, _, rest = " ".join(about.split()).partition(". ")
-    allowed, needed = frozenset(names), [one.value for one in needs]
-    statuses = sorted({400, 401, 403, 503, *problems, *((413, 415) if is_act else ())})
+def _user_of(request: HttpRequest, *, needs: tuple[Right, ...], names: tuple[str, ...]) -> Any:
+    """Return who sends a request that may go on.  Raises Problem, and ConfigurationError."""
+    # A page of another site can send forms and plain text, and JSON only by leave.
+    if request.method == "POST" and request.content_type != "application/json":
+        said = "The body has to be JSON, with Content-Type: application/json."
+        raise Problem(415, "not_json", said)
+    ways, _ = api_config()
+    user = next(filter(None, (way(request) for way in ways)), None)
+    if user is None:
+        said = "It is not known who asks: log in, or send what the project's API asks for."
+        schemes = [one.openapi_security_schema.get("scheme", "") for one in ways]
+        challenge = ", ".join(filter(None, schemes)).title()
+        told = {"WWW-Authenticate": challenge} if challenge else {}
+        raise Problem(401, "not_authenticated", said, headers=told)
+    _require(user, *needs)
+    check_request(request, names)
+    return user
+
+
+def _add(operation: Operation) -> None:
+    model = model_of(operation)
+    summary, _, rest = " ".join(operation.about.split()).partition(". ")
+    needed = [one.value for one in operation.needs]
+    more = "".join(
+        f" With {one.name}: {one.param.needs.value}."
+        for one in operation.parameters
+        if one.param.needs is not None
+    )
+    statuses = {400, 401, 403, 503, *operation.problems, *((413, 415) if operation.is_act else ())}
+    names = () if operation.is_act else tuple(model.model_fields)
     api.default_router.add_api_operation(
-        f"/{address}",
-        ["POST"] if is_act else ["GET", "HEAD"],
-        view,
-        auth=lambda request: checked(request, needs, allowed),
-        response={200: result},
-        operation_id=view.__name__,
+        f"/{operation.path}",
+        ["POST"] if operation.is_act else ["GET", "HEAD"],
+        _view_of(operation, model),
+        auth=partial(_user_of, needs=operation.needs, names=names),
+        response={200: operation.result},
+        operation_id=operation.name,
         summary=summary.rstrip("."),
         description=f"{rest}\n\nNeeds: {', '.join(needed)}.{more}".strip(),
-        url_name=view.__name__,
+        url_name=operation.name,
         openapi_extra={
             "x-needs": needed,
             "responses": {
-                one: _PROBLEM | {"description": HTTPStatus(one).phrase} for one in statuses
+                one: _PROBLEM | {"description": HTTPStatus(one).phrase} for one in sorted(statuses)
             },
         },
     )
@@ -196,32 +196,36 @@ def _add(
 
 def _view_of(operation: Operation, model: Any) -> Callable[..., HttpResponse]:
     def view(request: HttpRequest, given: Any) -> HttpResponse:
-        asker: Asker = request.auth
+        user: Any = request.auth
         values = values_of(operation, given)
         for one in operation.parameters:
             if one.param.needs is not None and values.get(one.name):
-                asker.require(one.param.needs)
-        sees = asker.permission(asker.user, Right.SEE_ARGUMENTS)
-        with Desk(desk_app(), patience_seconds=_PATIENCE_SECONDS, sees_arguments=sees) as desk:
-            found = operation.run(desk, values, by=f"api:{asker.name}")
+                _require(user, one.param.needs)
+        named = getattr(user, "get_username", user.__str__)
+        _, may = api_config()
+        sees = may(user, Right.SEE_ARGUMENTS)
+        app = desk_app()
+        with Desk(app, patience_seconds=_PATIENCE_SECONDS, sees_arguments=sees) as desk:
+            try:
+                found = operation.run(desk, values, by=f"api:{named()}"[:200])
+            except ReliableError:
+                raise
+            except broker_errors(app) as exc:
+                said = f"The broker could not be reached: {as_shown(exc)}"
+                raise Problem(503, "broker_unavailable", said) from exc
         if getattr(found, "state", "") == "absent":
             raise Problem(404, "unknown_task", found.why.sentence)
         return response(as_json(found))
 
-    def bare(request: HttpRequest) -> HttpResponse:
-        return view(request, None)
-
-    found = bare if model is None else view
-    found.__name__ = operation.name
-    if model is not None:
-        kind: Any = Body if operation.is_act else Query
-        # An act that needs nothing needs no body.
-        is_needed = not operation.is_act or any(one.is_required for one in operation.parameters)
-        view.__annotations__["given"] = Annotated[model, kind(... if is_needed else None)]
-    return found
+    view.__name__ = operation.name
+    # Who needs to say nothing needs no body.
+    is_needed = any(one.is_required for one in operation.parameters)
+    kind: Any = Body if operation.is_act else Query
+    view.__annotations__["given"] = Annotated[model, kind(... if is_needed else None)]
+    return view
 
 
-def document_of(server: str, ways: Sequence[Authentication]) -> dict[str, Any]:
+def document_of(server: str, ways: Sequence[Any]) -> dict[str, Any]:
     """Return the OpenAPI document of the API below *server*, asked in these *ways*."""
     found: dict[str, Any] = json.loads(json.dumps(api.get_openapi_schema(path_prefix="")))
     for methods in found["paths"].values():
@@ -231,29 +235,26 @@ def document_of(server: str, ways: Sequence[Authentication]) -> dict[str, Any]:
     found["components"]["schemas"] = {
         name: one for name, one in schemas.items() if not name.endswith("_query")
     } | {"ProblemDetails": ProblemDetails.model_json_schema()}
-    schemes = {type(one).__name__: one.scheme() for one in ways}
+    schemes = {type(one).__name__: one.openapi_security_schema for one in ways}
     found["servers"] = [{"url": server}]
     found["components"]["securitySchemes"] = schemes
     found["security"] = [{name: []} for name in schemes]
     return found
 
 
-def openapi(request: HttpRequest) -> HttpResponse:
-    ways = [kind() for kind in api_config().authentication]
-    return response(document_of(request.path.removesuffix("/openapi.json"), ways))
+def openapi(desk: Desk) -> dict[str, Any]:
+    """Show this document."""
+    server = reverse("celery_reliable:openapi").removesuffix("/openapi.json")
+    ways, _ = api_config()
+    return document_of(server, ways)
 
 
 def _refused(request: HttpRequest, allowed: str = "") -> HttpResponse:
-    """Answer who asks what there is not: first of all who he is, as everywhere."""
-    problem = Problem(404, "unknown_address", "There is nothing at this address of the API.")
     if allowed:
-        said, headers = f"This address is asked by {allowed}.", {"Allow": allowed}
-        problem = Problem(405, "method_not_allowed", said, headers=headers)
-    try:
-        asker_of(request)
-    except Problem as unknown:
-        problem = unknown
-    return problem.response
+        said = f"This address is asked by {allowed}."
+        return Problem(405, "method_not_allowed", said, headers={"Allow": allowed}).response
+    said = "There is nothing at this address of the API."
+    return Problem(404, "unknown_address", said).response
 
 
 def _door(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
@@ -274,22 +275,8 @@ def _door(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
 
 
 def _routes() -> list[Any]:
-    for one in OPERATIONS:
-        model = model_of(one)
-        rights = [(each.name, each.param.needs) for each in one.parameters]
-        more = [f" With {name}: {right.value}." for name, right in rights if right is not None]
-        _add(
-            one.path,
-            _view_of(one, model),
-            one.result,
-            one.about,
-            more="".join(more),
-            needs=one.needs,
-            names=() if one.is_act or model is None else model.model_fields,
-            is_act=one.is_act,
-            problems=one.problems,
-        )
-    _add("openapi.json", openapi, dict[str, Any], "Show this document.")
+    for one in (*OPERATIONS, Operation(openapi, (Right.VIEW,), "openapi.json")):
+        _add(one)
     found, _, _ = api.urls
     # Not ninja's page of the root.
     routes = [

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from html import unescape
 from typing import Any
 
 from django.contrib import messages
 from django.http import Http404, HttpResponse
 from django.shortcuts import redirect
-from django.utils.html import format_html
-from django.views.decorators.debug import sensitive_variables
+from django.template.loader import render_to_string
+from django.utils.html import strip_tags
 
 from celery_reliable.contrib.django.desk.forms import OperationForm
 from celery_reliable.contrib.django.desk.visits import ACT_PAGES, Visit, shown
@@ -23,7 +24,6 @@ from celery_reliable.contrib.django.models import DeadLetter
 from celery_reliable.exceptions import ReliableError
 from celery_reliable.operations import (
     ACTS,
-    CannotReplay,
     Done,
     Operation,
     as_json,
@@ -31,7 +31,7 @@ from celery_reliable.operations import (
     editable_arguments,
 )
 
-__all__ = ["act_page", "address_of"]
+__all__ = ["act_page"]
 
 _ACTS = {one.name: one for one in ACTS if one.name in ACT_PAGES}
 #: A browser and a thread of the web server wait for a portion.
@@ -39,109 +39,76 @@ _STEP_SECONDS = 2.0
 #: For so long things are counted before somebody is asked.
 _COUNT_SECONDS = 0.15
 _LONGEST = 300
-#: How far it has come.
-_TALLY = ("done", "gone", "failed")
 #: What a letter is run with anew.
 _EDITED = ("args", "kwargs")
-#: What becomes of tasks and letters, by the fields of results.
-_FATES = {
-    "ended": "Nobody runs these",
-    "running": "These run",
-    "sent": "Nobody runs these: they go to a worker that may run them, or wait for one",
-    "stopped": "These are stopped where they run, and run elsewhere; it is no loss",
-    "stays": "These run on such a worker, and go on",
-    "dead": "These are dead letters, and stay",
-    "replaced": "These replaced themselves by a canvas, and stay: revoke its members",
-    "refused": "These are dead letters, or a canvas took their place: they stay",
-    "failed": "Could not be",
-    "gone": "Gone already",
-}
 
 
-@sensitive_variables()
-def act_page(visit: Visit, name: str) -> HttpResponse:
+def act_page(visit: Visit, page: Any, path: Mapping[str, str]) -> HttpResponse:
     """Ask whether an act is meant; when somebody has said so, do it, or a portion of it."""
-    operation = _ACTS.get(name)
+    operation = _ACTS.get(path["name"])
     if operation is None:
-        raise Http404(f"There is no act {name!r}.")
+        raise Http404(f"There is no act {path['name']!r}.")
     for right in operation.needs:
         visit.require(right)
-    request = visit.request
-    is_posted = request.method == "POST"
-    form = OperationForm(operation, (request.POST if is_posted else request.GET).copy())
-    shows: dict[str, Any] = {"is_possible": True}
+    is_posted = visit.request.method == "POST"
+    form = OperationForm(operation, visit.request.POST if is_posted else visit.request.GET)
+    shows: dict[str, Any] = {}
     try:
         if {*_EDITED} <= form.fields.keys() and not is_posted:
-            shows["is_possible"] = False
             _fill_in(visit, form)
-            shows["is_possible"] = True
         if form.is_valid():
             if is_posted and "confirmed" in form.data:
                 return _do(visit, operation, form)
-            if "dry_run" in _names(operation) and "done" not in form.data:
-                shows["meant"] = _run(visit, operation, {"dry_run": True}, form, _COUNT_SECONDS)
+            if form.takes("dry_run") and not form.is_begun:
+                shows["meant"] = _run(visit, form, _COUNT_SECONDS, dry_run=True)
         # What nobody has typed yet is not wrong.
         elif is_posted or any(form.data.get(name) for name in form.errors):
-            shows |= {"problem": form.problem, "status": 400}
+            shows = {"problem": form.problem, "status": 400}
     except ReliableError as exc:
-        is_wrong = isinstance(exc, (ValueError, LookupError, CannotReplay))
-        shows |= {"problem": str(exc), "status": 400 if is_wrong and is_posted else 200}
+        shows = {"problem": str(exc), "status": 400 if is_posted else 200, "is_possible": is_posted}
     return _render(visit, operation, form, **shows)
 
 
-def _names(operation: Operation) -> set[str]:
-    return {one.name for one in operation.parameters}
-
-
-def _run(
-    visit: Visit, operation: Operation, more: dict[str, Any], form: OperationForm, seconds: float
-) -> Any:
+def _run(visit: Visit, form: OperationForm, seconds: float, **more: Any) -> Any:
     given = {**form.given, **more}
-    if "seconds" in _names(operation):
+    if form.takes("seconds"):
         given["seconds"] = seconds
-    return operation.run(visit.desk, given, by=visit.by)
+    who = f"django:{visit.request.user.get_username()}"
+    return form.operation.run(visit.desk, given, by=who)
 
 
 def _fill_in(visit: Visit, form: OperationForm) -> None:
     """Put a letter's arguments into the form.  Raises CannotReplay."""
     if form.is_valid():
         found = editable_arguments(visit.desk.letters.get(form.cleaned_data["id"]))
-        form.put(
-            {name: json.dumps(one, indent=2) for name, one in zip(_EDITED, found, strict=True)}
-        )
+        for name, one in zip(_EDITED, found, strict=True):
+            form.put(name, json.dumps(one, indent=2))
 
 
 def _do(visit: Visit, operation: Operation, form: OperationForm) -> HttpResponse:
-    result = _run(visit, operation, {}, form, _STEP_SECONDS)
-    ids, limit = form.given.get("ids", ()), form.given.get("limit")
-    about = ", ".join([*form.about, *(f"{name}: {value}" for name, value in form.said)]) or "all"
-    message = f"{_words(operation)}: {_sentence(as_json(result))}"
-    visit.admin.log_change(visit.request, DeadLetter(task_id=shown(about, 200)), shown(message))
+    result = _run(visit, form, _STEP_SECONDS)
+    facts, limit = as_json(result), form.given.get("limit")
+    about = ", ".join(text for _, text in form.meant) or "all"
+    context = {"visit": visit, "operation": operation, "facts": shown(facts, _LONGEST)}
+    outcome = render_to_string("admin/celery_reliable/outcome.html", context)
+    log = " ".join(unescape(strip_tags(f"{_words(operation)}: {outcome}")).split())
+    visit.admin.log_change(visit.request, DeadLetter(task_id=shown(about, 200)), log)
     is_over = not isinstance(result, Done) or result.is_whole or result.done == limit
-    if not isinstance(result, Done) or (is_over and ids and "done" not in form.data):
-        _tell(visit, operation, result)
+    if not isinstance(result, Done) or (is_over and form.given.get("ids") and not form.is_begun):
+        tell = messages.warning if facts.get("problem") else messages.success
+        tell(visit.request, outcome)
         return redirect(visit.link(ACT_PAGES[operation.name]))
-    total = form.count("total")
-    form.put(
-        {
-            **{name: form.count(name) + getattr(result, name) for name in _TALLY},
-            "total": min(total, form.count("done") + limit) if limit else total,
-            "before": as_json(result.before),
-            "cursor": result.cursor,
-            "limit": limit - result.done if limit else "",
-        }
-    )
+    if limit:
+        form.put("total", min(form.tally["total"], form.tally["done"] + limit))
+        form.put("limit", limit - result.done or "")
+    for name in ("done", "gone", "failed"):
+        form.put(name, form.tally[name] + facts[name])
+    for name in ("before", "cursor"):
+        form.put(name, facts[name])
     stops = result.unsent or (
         result.problem and not (result.done or result.failed or result.cursor)
     )
-    return _render(
-        visit,
-        operation,
-        form,
-        problem=result.problem if stops else "",
-        is_over=is_over,
-        goes=not (is_over or stops),
-    )
+    return _render(visit, operation, form, problem=result.problem if stops else "", is_over=is_over)
 
 
 def _render(
@@ -154,32 +121,20 @@ def _render(
     status: int = 200,
     is_possible: bool = True,
     is_over: bool = False,
-    goes: bool = False,
 ) -> HttpResponse:
     facts = {} if meant is None else as_json(meant)
-    at_least = ""
     if isinstance(meant, Done):
-        form.put({"before": facts["before"], "total": meant.done})
-        at_least = "" if meant.is_whole else "at least "
-    tally = {name: form.count(name) for name in (*_TALLY, "total")}
+        form.put("before", facts["before"])
+        form.put("total", meant.done)
     context = {
         "title": _title(visit, operation, form, meant),
         "operation": operation,
-        "said": [(name, shown(value, _LONGEST)) for name, value in form.said],
-        "fates": [
-            (words, [shown(one, _LONGEST) for one in facts[name]])
-            for name, words in _FATES.items()
-            if isinstance(facts.get(name), list) and facts[name]
-        ],
-        "chosen": [shown(one, _LONGEST) for one in form.about] if isinstance(meant, Done) else [],
+        "facts": shown(facts, _LONGEST),
         "form": form,
+        "meant": shown(form.meant),
         "is_possible": is_possible,
-        "is_exact": not at_least,
-        "is_begun": "done" in form.data,
+        "is_exact": facts.get("is_whole", True),
         "is_over": is_over,
-        "goes": goes,
-        "tally": tally,
-        "address": f"{visit.acts[operation.name]}?{form.query(**tally)}",
         "back": visit.link(ACT_PAGES[operation.name]),
         "problem": shown(problem, 2_000),
     }
@@ -196,49 +151,3 @@ def _title(visit: Visit, operation: Operation, form: OperationForm, meant: Any) 
 
 def _words(operation: Operation) -> str:
     return operation.name.replace("_", " ").capitalize()
-
-
-def _sentence(facts: Any) -> str:
-    """Return what a result says in words, without what it has not."""
-    if isinstance(facts, Mapping):
-        found = {name.replace("_", " "): _sentence(one) for name, one in facts.items()}
-        return ", ".join(f"{name} {one}" for name, one in found.items() if one)
-    if isinstance(facts, list):
-        return ", ".join(map(_sentence, facts))
-    return str(facts) if facts else ""
-
-
-def _tell(visit: Visit, operation: Operation, result: Any) -> None:
-    request, facts = visit.request, as_json(result)
-    if "new_task_id" in facts:
-        # Not there at once: a short task has ended by then, and is not known any more.
-        new_id = facts["new_task_id"]
-        link = visit.link("task", new_id)
-        told = 'Published as <a href="{}">{}</a>; the dead letter is discarded.'
-        messages.success(request, format_html(told, link, new_id))
-    elif not operation.noun:
-        said = _sentence(facts) or "nothing was to be done"
-        messages.success(request, shown(f"{_words(operation)}: {said}.", 2_000))
-    elif number := facts["done"]:
-        messages.success(request, f"{counted(number, operation.noun)} {operation.verb}.")
-    for name, words in _FATES.items():
-        found = facts.get(name)
-        if found:
-            number = len(found) if isinstance(found, list) else found
-            messages.info(request, f"{words}: {number}.")
-    if facts.get("problem"):
-        messages.warning(request, shown(facts["problem"], 2_000))
-
-
-def address_of(visit: Visit, act: str, about: Mapping[str, Any]) -> str:
-    """Return where an act of the audit goes on; empty for one of single letters, by what no form
-    has, and for who may not do it.
-    """
-    name = f"{act}_dead_letters"
-    wanted = about.get("filter") or {}
-    if not visit.acts.get(name) or "before" not in about or "ids" in about or "object_id" in wanted:
-        return ""
-    given = {**about, **wanted}
-    given.pop("filter", None)
-    form = OperationForm(_ACTS[name], {name: str(value) for name, value in given.items()})
-    return f"{visit.acts[name]}?{form.query(done=0)}"

@@ -4,77 +4,30 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.contrib import admin, messages
-from django.core.exceptions import PermissionDenied
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed
-from django.shortcuts import redirect
-from django.urls import path, reverse
-from django.views.decorators.debug import sensitive_post_parameters
+from django.contrib import admin
+from django.contrib.admin.utils import unquote
+from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
+from django.urls import path
+from django.views.decorators.debug import sensitive_post_parameters, sensitive_variables
 
 from celery_reliable.contrib.django.desk.acting import act_page
-from celery_reliable.contrib.django.desk.fleet_runs import fleet_run_page, fleet_runs_page
-from celery_reliable.contrib.django.desk.letters import groups_page, letter_page, letters_page
-from celery_reliable.contrib.django.desk.overview import overview_page
-from celery_reliable.contrib.django.desk.places import (
-    audit_page,
-    find_object_page,
-    object_page,
-    objects_page,
-    orders_page,
-    workers_page,
-)
-from celery_reliable.contrib.django.desk.tasks import find_page, task_page, tasks_page
-from celery_reliable.contrib.django.desk.visits import NAME, Page, Visit, shown
+from celery_reliable.contrib.django.desk.reading import READING, Page
+from celery_reliable.contrib.django.desk.visits import NAME, Visit, shown
 from celery_reliable.contrib.django.models import DeadLetter, Desk
 from celery_reliable.contrib.django.permissions import may
 from celery_reliable.exceptions import ReliableError, UnknownDeadLetter
 from celery_reliable.log import as_shown
-from celery_reliable.operations import BadCursor, Right, UnknownGroup, broker_errors
+from celery_reliable.operations import BadCursor, Right, UnknownGroup, UnknownRun, broker_errors
 
 __all__ = ["PAGES", "DeadLetterAdmin", "DeskAdmin"]
 
-#: The names of the first two are those that the admin links to.
-PAGES = (
-    Page("changelist", "", letters_page),
-    Page("change", "<path:object_id>/change/", letter_page),
-    Page("groups", "groups/", groups_page),
-    Page(
-        "act",
-        "act/<slug:name>/",
-        act_page,
-        None,
-        ("GET", "HEAD", "POST"),
-        sensitive=("args", "kwargs"),
-    ),
-    Page("overview", "desk/", overview_page),
-    Page("tasks", "tasks/", tasks_page),
-    Page("find", "tasks/find/", find_page),
-    Page("task", "tasks/task/<path:task_id>/", task_page),
-    Page("objects", "objects/", objects_page),
-    Page(
-        "find_object",
-        "objects/find/",
-        find_object_page,
-        methods=("POST",),
-        sensitive=("object_id",),
-    ),
-    Page("object", "objects/object/<path:key>/", object_page),
-    Page("workers", "workers/", workers_page),
-    Page("fleet_runs", "runs/", fleet_runs_page),
-    Page("fleet_run", "runs/run/<path:run>/", fleet_run_page),
-    Page("orders", "orders/", orders_page),
-    Page("audit", "audit/", audit_page),
-)
+_ACT = Page("act", "act/<slug:name>/", answer=act_page, methods=("GET", "HEAD", "POST"))
+PAGES = (*READING, _ACT)
+_OVERVIEW = next(one for one in PAGES if one.name == "overview")
 
 
-@admin.register(DeadLetter)
-class DeadLetterAdmin(admin.ModelAdmin):
-    """Pages over the ledger. They replace Django's own views, as the model has no rows."""
-
-    def get_urls(self) -> list[Any]:
-        """Return the pages."""
-        view = self.admin_site.admin_view
-        return [path(one.route, view(self._view(one)), name=NAME + one.name) for one in PAGES]
+class _Pages(admin.ModelAdmin):
+    """Pages over the ledger.  They replace Django's own views, as the model has no rows."""
 
     def may(self, request: HttpRequest, right: Right) -> bool:
         """Whether who asks may do it; what is overridden of the admin's own methods counts."""
@@ -101,71 +54,48 @@ class DeadLetterAdmin(admin.ModelAdmin):
         """Whether who asks may discard."""
         return may(request.user, Right.DISCARD)
 
-    def _view(self, page: Page) -> Any:
-        def view(request: HttpRequest, **given: Any) -> HttpResponse:
+    def _path(self, page: Page, route: str, name: str) -> Any:
+        @sensitive_post_parameters()
+        @sensitive_variables()
+        def view(request: HttpRequest, **given: str) -> HttpResponse:
             return self._answer(page, request, **given)
 
-        return sensitive_post_parameters(*page.sensitive)(view) if page.sensitive else view
+        return path(route, self.admin_site.admin_view(view), name=name)
 
-    def _answer(self, page: Page, request: HttpRequest, **given: Any) -> HttpResponse:
+    def _answer(self, page: Page, request: HttpRequest, **given: str) -> HttpResponse:
         if request.method not in page.methods:
             return HttpResponseNotAllowed(page.methods)
         visit = Visit(self, request)
-        if page.right is not None:
-            visit.require(page.right)
+        visit.require(Right.VIEW)
+        title, status = "Not now", 200
         try:
-            return page.answer(visit, **given)
+            return page.answer(visit, page, {name: unquote(one) for name, one in given.items()})
         except BadCursor as exc:
-            return visit.render(
-                "problem", {"title": "No such page", "problem": shown(str(exc))}, status=400
-            )
-        except (UnknownDeadLetter, UnknownGroup) as exc:
-            if request.method != "POST":
-                raise Http404(shown(str(exc))) from exc
-            messages.warning(request, shown(str(exc)))
-            return redirect(visit.link("changelist"))
+            title, status, problem = "No such page", 400, str(exc)
+        except (UnknownDeadLetter, UnknownGroup, UnknownRun) as exc:
+            title, status, problem = "Not found", 404, str(exc)
         except ReliableError as exc:
-            return visit.render("problem", {"title": "Not now", "problem": shown(str(exc))})
+            problem = str(exc)
         except broker_errors(visit.desk.app) as exc:
-            problem = f"The broker could not be reached: {shown(as_shown(exc))}"
-            return visit.render("problem", {"title": "Not now", "problem": problem})
+            problem = f"The broker could not be reached: {as_shown(exc)}"
         finally:
             visit.close()
+        return visit.render("problem", {"title": title, "problem": shown(problem)}, status=status)
+
+
+@admin.register(DeadLetter)
+class DeadLetterAdmin(_Pages):
+    """All pages of the desk."""
+
+    def get_urls(self) -> list[Any]:
+        """Return the pages."""
+        return [self._path(one, one.route, NAME + one.name) for one in PAGES]
 
 
 @admin.register(Desk)
-class DeskAdmin(admin.ModelAdmin):
+class DeskAdmin(_Pages):
     """The entry of the desk in the admin's menu."""
 
     def get_urls(self) -> list[Any]:
-        """Return the one page, which leads to the desk."""
-        view = self.admin_site.admin_view(self.changelist_view)
-        return [path("", view, name="celery_reliable_desk_changelist")]
-
-    def changelist_view(
-        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
-    ) -> HttpResponse:
-        """Lead to the desk, which is a page of the dead letters."""
-        if not self.has_view_permission(request):
-            raise PermissionDenied
-        return redirect(reverse(f"admin:{NAME}overview", current_app=self.admin_site.name))
-
-    def has_view_permission(self, request: HttpRequest, obj: object = None) -> bool:
-        """Whether who asks may see the desk."""
-        return may(request.user, Right.VIEW)
-
-    def has_module_permission(self, request: HttpRequest) -> bool:
-        """Whether it is in the menu."""
-        return self.has_view_permission(request)
-
-    def has_add_permission(self, request: HttpRequest, obj: object = None) -> bool:
-        """Nobody adds anything."""
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: object = None) -> bool:
-        """Nobody changes anything."""
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: object = None) -> bool:
-        """Nobody deletes anything."""
-        return False
+        """Return the one page, the first of the desk."""
+        return [self._path(_OVERVIEW, "", "celery_reliable_desk_changelist")]

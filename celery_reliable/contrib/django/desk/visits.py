@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, is_dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
-from urllib.parse import quote as urlquote
 from urllib.parse import urlencode
 
 from django.contrib.admin.utils import quote
@@ -16,9 +15,9 @@ from django.template.response import TemplateResponse
 from django.urls import reverse
 
 from celery_reliable.contrib.django.project import desk_app
-from celery_reliable.operations import ACTS, Desk, Right, as_json, printable
+from celery_reliable.operations import ACTS, Desk, Right, printable
 
-__all__ = ["ACT_PAGES", "NAME", "Page", "Visit", "quoted", "shown"]
+__all__ = ["ACT_PAGES", "NAME", "Visit", "encodable", "raw", "shown"]
 
 #: What the names of the pages' URLs begin with.
 NAME = "celery_reliable_deadletter_"
@@ -27,6 +26,8 @@ _PATIENCE_SECONDS = 2.0
 _TEMPLATES = "admin/celery_reliable"
 #: Characters of one value; what is longer is cut, and says so.
 _LONGEST = 20_000
+#: Of one in an address.
+_LONGEST_ASKED = 300
 #: A page may have lines within a value.
 _KEPT = "\n\t"
 #: The acts that the admin has, each with the page of what it is about.
@@ -52,33 +53,12 @@ _TABS = (
 )
 
 
-@dataclass(frozen=True)
-class Page:
-    """A page of the desk.
-
-    Attributes:
-        name: of its URL, after `NAME`.
-        route: below that of the dead letters.
-        answer: makes the response.
-        right: what is needed to see it; None: the page itself says, by what is asked.
-        methods: of HTTP.  What is done is done by a POST only.
-        sensitive: what is posted that no report of an error may show.
-    """
-
-    name: str
-    route: str
-    answer: Callable[..., HttpResponse]
-    right: Right | None = Right.VIEW
-    methods: tuple[str, ...] = ("GET", "HEAD")
-    sensitive: tuple[str, ...] = ()
-
-
+@dataclass
 class Visit:
     """A request to a page."""
 
-    def __init__(self, admin: Any, request: Any) -> None:
-        self.admin = admin
-        self.request = request
+    admin: Any
+    request: Any
 
     def may(self, right: Right) -> bool:
         """Whether who asks may do it."""
@@ -88,11 +68,6 @@ class Visit:
         """Raise PermissionDenied unless who asks may do it."""
         if not self.may(right):
             raise PermissionDenied
-
-    @property
-    def by(self) -> str:
-        """Who asks, for the audit."""
-        return f"django:{self.request.user.get_username()}"
 
     @cached_property
     def desk(self) -> Desk:
@@ -109,12 +84,12 @@ class Visit:
             self.desk.close()
 
     def link(self, page: str, *args: str, **query: str) -> str:
-        """Return the address of a page on this site."""
-        safe = [quote(_encodable(arg)) for arg in args]
+        """Return the address of a page on this site; of texts that were made `shown`, too."""
+        safe = [quote(encodable(raw(arg))) for arg in args]
         found: str = reverse(
             f"admin:{NAME}{page}", args=safe, current_app=self.admin.admin_site.name
         )
-        asked = {name: _encodable(value) for name, value in query.items()}
+        asked = {name: encodable(raw(value)[:_LONGEST_ASKED]) for name, value in query.items()}
         return f"{found}?{urlencode(asked)}" if asked else found
 
     @cached_property
@@ -143,6 +118,7 @@ class Visit:
                     for tab, label in _TABS
                     if self.may(Right.VIEW)
                 ],
+                "visit": self,
                 "acts": self.acts,
                 "may_see_arguments": self.may(Right.SEE_ARGUMENTS),
                 **context,
@@ -151,25 +127,32 @@ class Visit:
         )
 
 
-def _encodable(text: str) -> str:
+class _Shown(str):
+    """A text that is safe to show, with the original for links: `raw`."""
+
+    raw = ""
+
+
+def raw(text: Any) -> Any:
+    """Return the original of a text that `shown` has made; any other text as it is."""
+    return getattr(text, "raw", text)
+
+
+def encodable(text: str) -> str:
+    """Return a text with an escape in place of each half character."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-def quoted(task_id: str) -> str:
-    """Return an id as an input of a form keeps it: a browser changes line ends, and drops NUL."""
-    return urlquote(_encodable(task_id), safe="")
-
-
 def shown(value: Any, longest: int = _LONGEST) -> Any:
-    """Return a thing, or values, as a page can have it: no half characters, nothing that directs a
-    terminal or turns the direction of a text, and nothing endless.
+    """Return values as a page can have them: no half characters, nothing that directs a
+    terminal or turns the direction of a text, and nothing endless.  Links are made of it as of what
+    it was.
     """
     if isinstance(value, str):
-        if len(value) <= longest:
-            return printable(value, keeps=_KEPT)
-        return f"{printable(value[:longest], keeps=_KEPT)}… ({len(value)} characters)"
-    if is_dataclass(value):
-        value = as_json(value)
+        more = f"… ({len(value)} characters)" if len(value) > longest else ""
+        text = _Shown(f"{printable(value[:longest], keeps=_KEPT)}{more}")
+        text.raw = value
+        return text
     if isinstance(value, Mapping):
         return {shown(name): shown(item, longest) for name, item in value.items()}
     if isinstance(value, (list, tuple)):

@@ -88,42 +88,37 @@ class RowAttempt:
                 setattr(self.row, name, value)
 
     @contextmanager
-    def effect(self) -> Iterator[Effect]:
-        """The transaction that ends the task.  Raises RowTaken."""
+    def effect(self, name: str) -> Iterator[Effect]:
+        """The transaction of a step, or without a name the one that ends the task.  Raises
+        RowTaken.
+        """
         with transaction.atomic(using=self.place.using):
             self.hold()
             # The row tells, as its status is rolled back with what is around the block.
-            if self._mine().filter(task_status=TaskStatus.SUCCEEDED).exists():
+            if not name and self._mine().filter(task_status=TaskStatus.SUCCEEDED).exists():
                 raise ConfigurationError(
                     f"Task {self.task.name} has two effects without a name. Such an effect ends "
                     "the task, so there is one at most: name them, with self.effect('charge')."
                 )
-            effect = Effect(None)
-            yield effect
-            self._end(TaskStatus.SUCCEEDED, result=effect.result)
-            # A transaction around the block may still be rolled back.
-            transaction.on_commit(self._committed, using=self.place.using)
-
-    def _committed(self) -> None:
-        self._is_done = True
-
-    @contextmanager
-    def named_effect(self, name: str) -> Iterator[Effect]:
-        """The transaction of one step.  Raises RowTaken."""
-        with transaction.atomic(using=self.place.using):
-            self.hold()
             effect = Effect(self._effects().get(name))
             yield effect
-            if not effect.was_asked:
+            if not name:
+                self._end(TaskStatus.SUCCEEDED, result=effect.result)
+                # A transaction around the block may still be rolled back.
+                transaction.on_commit(self._committed, using=self.place.using)
+            elif not effect.was_asked:
                 raise ConfigurationError(
                     f"The block of self.effect({name!r}) in task {self.task.name} does not ask "
                     "whether it is the first, so a second attempt would do it again: "
                     f"`with self.effect({name!r}) as effect:` and, in it, `if effect.is_first:`."
                 )
-            if effect.is_first:
+            elif effect.is_first:
                 # Read again: the block may have noted effects of its own.
                 done = {"attempt": self.row.task_attempt, "result": effect.result}
                 self._mine().update(task_effects={**self._effects(), name: done})
+
+    def _committed(self) -> None:
+        self._is_done = True
 
     def _effects(self) -> dict[str, Any]:
         """Return the named effects that are committed, or of this transaction."""
@@ -142,8 +137,6 @@ class RowAttempt:
 
     def finish(self, value: Any) -> bool:
         """Note the success; False when the row is another's by now."""
-        if self._is_done and value is None:
-            return True
         return self._end(TaskStatus.SUCCEEDED, result=value) or self._is_done
 
     def give_up(self, error: BaseException) -> None:

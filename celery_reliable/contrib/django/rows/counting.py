@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
 
 from django.db import DatabaseError, connections, transaction
 from django.db.models import BooleanField, ExpressionWrapper
@@ -25,52 +22,41 @@ def open_rows() -> list[OpenRows]:
     """Return what is open, of each model of rows with tasks.  Raises what the databases raise."""
     found = []
     for place in row_places():
-        with _connected(place.using):
-            try:
-                # In a transaction of somebody's, a query that fails does not end that.
-                with transaction.atomic(using=place.using):
-                    found.append(_counted(place))
-            except DatabaseError:
-                # Before the first migration there are no rows.
-                if _has_table(place):
-                    raise
+        connection = connections[place.using]
+        is_ours = connection.connection is None
+        try:
+            # In a transaction of somebody's, a query that fails does not end that.
+            with transaction.atomic(using=place.using):
+                found.append(_counted(place))
+        except DatabaseError:
+            # Before the first migration there are no rows.
+            if _has_table(place):
+                raise
+        finally:
+            # The thread may be one of many, each for a scrape.
+            if is_ours:
+                connection.close()
     return found
 
 
-def _open(place: RowPlace) -> Any:
+def _counted(place: RowPlace) -> OpenRows:
     # Read from the index of task_seen_at, where rows without an open task are null.
     rows = place.all_rows().filter(task_seen_at__isnull=False, task_status__in=OPEN)
-    return rows.order_by("task_seen_at")
-
-
-def _counted(place: RowPlace) -> OpenRows:
     is_unseen = ExpressionWrapper(not_seen_for(UNSEEN_SECONDS), BooleanField())
-    columns = _open(place).annotate(is_unseen=is_unseen).values_list
-    rows = list(columns("task_status", "task_name", "is_unseen")[:MOST_ROWS])
-    counts = Counter(status for status, _, _ in rows)
-    unseen = [name for _, name, is_unseen in rows if is_unseen]
+    columns = rows.order_by("task_seen_at").annotate(is_unseen=is_unseen)
+    found = columns.values_list("task_status", "task_name", "is_unseen")[:MOST_ROWS]
+    counts = Counter(status for status, _, _ in found)
+    unseen = [name for _, name, is_unseen in found if is_unseen]
     return OpenRows(
         model=place.model._meta.label,
         waiting=counts[TaskStatus.WAITING],
         running=counts[TaskStatus.RUNNING],
         unseen=len(unseen),
         unseen_tasks=sorted(set(unseen)),
-        is_all=len(rows) < MOST_ROWS,
+        is_all=len(found) < MOST_ROWS,
     )
 
 
 def _has_table(place: RowPlace) -> bool:
     tables = connections[place.using].introspection.table_names()
     return place.owner._meta.db_table in tables
-
-
-@contextmanager
-def _connected(using: str) -> Iterator[None]:
-    """Close a connection that is opened here: the thread may be one of many, each for a scrape."""
-    connection = connections[using]
-    is_ours = connection.connection is None
-    try:
-        yield
-    finally:
-        if is_ours:
-            connection.close()

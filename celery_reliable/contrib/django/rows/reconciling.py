@@ -121,18 +121,16 @@ def _change(row: TaskRow, **values: Any) -> int:
     return int(_place_of(row).rows().filter(**read).update(**values))
 
 
-def _end(row: TaskRow, status: str, *, result: Any = None, error: str = "", losses: int = 0) -> int:
-    return _change(
-        row,
-        task_status=status,
-        task_seen_at=None,
-        task_ended_at=Now(),
-        task_result=as_json(result),
-        task_error=error,
-        task_losses=losses or row.task_losses,
+def _ended(status: str, *, result: Any = None, error: str = "") -> dict[str, Any]:
+    return {
+        "task_status": status,
+        "task_seen_at": None,
+        "task_ended_at": Now(),
+        "task_result": as_json(result),
+        "task_error": error,
         # An attempt that comes back late must not write into what has ended.
-        task_writer=F("task_writer") + 1,
-    )
+        "task_writer": F("task_writer") + 1,
+    }
 
 
 def _at_hand(place: RowPlace, rows: list[TaskRow]) -> list[TaskRow]:
@@ -154,86 +152,82 @@ def _at_hand(place: RowPlace, rows: list[TaskRow]) -> list[TaskRow]:
 def _look_at(app: Celery, rows: Sequence[TaskRow], report: dict[str, int]) -> None:
     report["looked_at"] += len(rows)
     looks = reliable_of(app).ledger.look_all([row.task_id for row in rows])
-    alive = []
+    seen = []
     for row, found in zip(rows, looks, strict=True):
         # While the id is another task's, the ledger knows nothing of the row's, and refuses it.
         look = found if found is not None and _has(row, found.record) else None
-        is_dead = look is not None and look.record.state is State.DEAD
-        if look is not None and not is_dead and row.task_published_ms is None:
-            _place_of(row).note_published(row.task_id, look.record.published_ms)
-        if row.task_status not in OPEN:
-            _reopen(row, look, report)
-        elif look is None or (is_dead and not _is_of(row, look.record.published_ms)):
-            _without_record(app, row, report)
-        elif is_dead:
-            status = TaskStatus.FAILED if look.reason == Reason.FAILED.value else TaskStatus.DEAD
-            error = look.exception or look.record.cause
-            report["ended"] += _end(row, status, error=error, losses=look.record.losses)
-        elif not _is_set_back(row, look, report):
-            alive.append(row)
-    if alive:
-        seen = _place_of(alive[0]).all_rows()
-        seen.filter(pk__in=[row.pk for row in alive], task_status__in=OPEN).update(
-            task_seen_at=Now()
-        )
+        verdict = _verdict(app, row, look)
+        if verdict is None:
+            seen.append(row.pk)
+            continue
+        word, values = verdict
+        # If nothing was changed, somebody else has written the row since it was read.
+        if not values or _change(row, **values):
+            if word == "published" and not _is_published(app, row):
+                word = "failed"
+            report[word] += 1
+    if seen:
+        open_rows = _place_of(rows[0]).all_rows().filter(pk__in=seen, task_status__in=OPEN)
+        open_rows.update(task_seen_at=Now())
 
 
-def _reopen(row: TaskRow, look: Look | None, report: dict[str, int]) -> None:
-    """Let a row wait again whose dead letter was replayed."""
-    is_alive = look is not None and look.record.state is not State.DEAD
-    if is_alive and row.task_status != TaskStatus.SUCCEEDED:
-        report["waiting"] += _change(
-            row, task_status=TaskStatus.WAITING, task_seen_at=Now(), task_ended_at=None
-        )
+def _verdict(app: Celery, row: TaskRow, look: Look | None) -> tuple[str, dict[str, Any]] | None:
+    """Return the word that the report counts a row under, and the columns to write into it; None
+    if the row is right already.
+    """
+    state = None if look is None else look.record.state
+    if row.task_status not in OPEN:
+        # An operator may have replayed its dead letter: then it waits again.
+        if state in (None, State.DEAD) or row.task_status == TaskStatus.SUCCEEDED:
+            return None
+        again = {"task_status": TaskStatus.WAITING, "task_ended_at": None}
+        return "waiting", {**again, "task_seen_at": Now()}
+    if look is None or (state is State.DEAD and not _is_of(row, look.record.published_ms)):
+        # The record, if there is one, is the dead letter of an earlier task with the same id.
+        return _without_record(app, row)
+    losses = {"task_losses": look.record.losses}
+    if state is State.DEAD:
+        status = TaskStatus.FAILED if look.reason == Reason.FAILED.value else TaskStatus.DEAD
+        return "ended", _ended(status, error=look.exception or look.record.cause) | losses
+    if row.task_published_ms is None:
+        _place_of(row).note_published(row.task_id, look.record.published_ms)
+    is_over = state is not State.RUNNING or look.record.attempt > row.task_attempt
+    if row.task_status == TaskStatus.RUNNING and is_over:
+        return "waiting", {"task_status": TaskStatus.WAITING, "task_seen_at": Now(), **losses}
+    return None
 
 
-def _is_set_back(row: TaskRow, look: Look, report: dict[str, int]) -> bool:
-    """Whether a row said that it runs, and its attempt is over: the task waits."""
-    is_over = look.record.state is not State.RUNNING or look.record.attempt > row.task_attempt
-    if row.task_status != TaskStatus.RUNNING or not is_over:
-        return False
-    changed = _change(
-        row, task_status=TaskStatus.WAITING, task_seen_at=Now(), task_losses=look.record.losses
-    )
-    report["waiting"] += changed
-    return bool(changed)
-
-
-def _without_record(app: Celery, row: TaskRow, report: dict[str, int]) -> None:
-    """Write what became of a task that has ended; publish one of which nobody knows.
-
-    The record of the row's id may be the dead letter of an earlier task, or another task's.
+def _without_record(app: Celery, row: TaskRow) -> tuple[str, dict[str, Any]]:
+    """Return the same for a row whose task the ledger does not know: it has ended, or was never
+    published.
     """
     task = app.tasks.get(row.task_name)
     if not isinstance(task, RowTask):
         logger.warning("row_task_unknown name=%s id=%s", row.task_name, row.task_id)
-        report["failed"] += 1
-        return
+        return "failed", {}
     outcome, result = _outcome(app, task, row)
+    if outcome == states.SUCCESS:
+        return "ended", _ended(TaskStatus.SUCCEEDED, result=result)
     if outcome in _STATUS_OF:
-        is_success = outcome == states.SUCCESS
-        error = "" if is_success else one_line(result) if result else outcome
-        report["ended"] += _end(
-            row, _STATUS_OF[outcome], result=result if is_success else None, error=error
-        )
-        return
-    # The numbers of its attempts begin anew; what an attempt of before writes is refused.
-    if not _change(
-        row,
-        task_status=TaskStatus.WAITING,
-        task_attempt=0,
-        task_writer=F("task_writer") + 1,
-        task_seen_at=Now(),
-    ):
-        return
+        return "ended", _ended(_STATUS_OF[outcome], error=one_line(result) if result else outcome)
+    # Attempts are counted from 1 again, and an earlier attempt can no longer write the row.
+    return "published", {
+        "task_status": TaskStatus.WAITING,
+        "task_attempt": 0,
+        "task_writer": F("task_writer") + 1,
+        "task_seen_at": Now(),
+    }
+
+
+def _is_published(app: Celery, row: TaskRow) -> bool:
+    """Publish a row's task, and return whether it was published."""
     try:
-        task.publish_missed(row.pk, row.task_id)
+        app.tasks[row.task_name].publish_missed(row.pk, row.task_id)
     except (ReliableError, OperationalError) as exc:
-        logger.warning("row_not_published name=%s id=%s error=%s", task.name, row.task_id, exc)
-        report["failed"] += 1
-    else:
-        logger.warning("row_published name=%s id=%s", row.task_name, row.task_id)
-        report["published"] += 1
+        logger.warning("row_not_published name=%s id=%s error=%s", row.task_name, row.task_id, exc)
+        return False
+    logger.warning("row_published name=%s id=%s", row.task_name, row.task_id)
+    return True
 
 
 def _outcome(app: Celery, task: RowTask, row: TaskRow) -> tuple[str, Any]:

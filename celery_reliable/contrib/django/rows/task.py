@@ -29,7 +29,13 @@ from celery_reliable.task import ReliableTask
 
 __all__ = ["RowTask"]
 
-_IF_OPEN = ("replace", "keep")
+
+#: A row would wait for ever for a task that is skipped, and says itself which one it waits for.
+_ALLOWED = {
+    "if_open": ("replace", "keep"),
+    "on_conflict": ("retry", "fail", "wait"),
+    "unique": ("running",),
+}
 
 
 class RowTask(ReliableTask):
@@ -65,7 +71,7 @@ class RowTask(ReliableTask):
         """
         bound: Celery = super().bind(app)
         if cls.name:
-            refuse(_problems(cls))
+            refuse(list(_problems(cls)))
             cls._row_signature = signature_of_run(cls)
             cls.row_id = cls.row_id or next(iter(cls._row_signature.parameters), None)
         return bound
@@ -173,8 +179,7 @@ class RowTask(ReliableTask):
         Raises RowTaken when a later attempt, or another task, has the row, and ConfigurationError
         for a block that does not ask.
         """
-        attempt = self._current()
-        return attempt.named_effect(name) if name else attempt.effect()
+        return self._current().effect(name)
 
     def _current(self) -> RowAttempt:
         attempt = current.get()
@@ -199,7 +204,8 @@ class RowTask(ReliableTask):
 
     def row_place_of(self, pk: Any) -> RowPlace:
         """Return where the row with this key is."""
-        return RowPlace(_model_of(type(self)), pk)
+        model = self.row_model
+        return RowPlace(apps.get_model(model) if isinstance(model, str) else model, pk)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the body with the row: around Celery's ``autoretry_for``, as Celery calls it."""
@@ -210,41 +216,9 @@ class RowTask(ReliableTask):
         return run(self, place, request.id, partial(self.run, *args, **kwargs))
 
 
-def _model_of(cls: Any) -> Any:
-    model = cls.row_model
-    return apps.get_model(model) if isinstance(model, str) else model
-
-
-def _problems(cls: Any) -> list[str]:
+def _problems(cls: Any) -> Iterator[str]:
     """What cannot work about the options of a task with a row."""
-    return [
-        *_of_model(cls),
-        *_of_arguments(cls),
-        *(
-            f"{option}={getattr(cls, option)!r} of task {cls.name} is not {expected}. Correct it."
-            for option, expected, is_right in (
-                (
-                    "if_open",
-                    f"one of {', '.join(map(repr, _IF_OPEN))}",
-                    cls.if_open in _IF_OPEN,
-                ),
-                (
-                    "on_conflict",
-                    "of use with a row, which would wait for a task that has ended",
-                    cls.on_conflict != "skip",
-                ),
-                (
-                    "unique",
-                    "of use with a row, which says itself what it waits for (if_open)",
-                    cls.unique == "running",
-                ),
-            )
-            if not is_right
-        ),
-    ]
-
-
-def _of_model(cls: Any) -> Iterator[str]:
+    name = cls.name
     found, said = cls.row_model, ""
     try:
         if isinstance(found, str):
@@ -254,17 +228,14 @@ def _of_model(cls: Any) -> Iterator[str]:
         said = f" ({exc})"
     if not (isinstance(found, type) and issubclass(found, TaskRow)):
         yield (
-            f"row_model={cls.row_model!r} of task {cls.name} is not a model that is derived from "
+            f"row_model={cls.row_model!r} of task {name} is not a model that is derived from "
             f"TaskRow{said}. Give it as 'app.Model', or the class."
         )
-
-
-def _of_arguments(cls: Any) -> Iterator[str]:
     parameters = signature_of_run(cls).parameters
     row_id = cls.row_id or next(iter(parameters), None)
     if row_id not in parameters:
         yield (
-            f"row_id={row_id!r} of task {cls.name} is not one of the task's arguments "
+            f"row_id={row_id!r} of task {name} is not one of the task's arguments "
             f"({', '.join(parameters) or 'it has none'}). Name the one that is the row's key."
         )
     needed = [
@@ -276,6 +247,13 @@ def _of_arguments(cls: Any) -> Iterator[str]:
     ]
     if needed:
         yield (
-            f"Task {cls.name} needs {', '.join(needed)} beside its row, and who publishes what was "
+            f"Task {name} needs {', '.join(needed)} beside its row, and who publishes what was "
             "missed knows the row alone. Keep it in the row, or give it a default."
         )
+    for option, allowed in _ALLOWED.items():
+        given = getattr(cls, option)
+        if given not in allowed:
+            yield (
+                f"{option}={given!r} of task {name}, which has a row, is not one of "
+                f"{', '.join(map(repr, allowed))}. Correct it (and see if_open)."
+            )

@@ -1,17 +1,47 @@
-"""Times and lengths as the pages of the desk show them."""
+"""Links, times and lengths as the pages of the desk show them."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
+from urllib.parse import quote, urlencode
 
 from django import template
 from django.utils.html import format_html
 
+from celery_reliable.contrib.django.desk.visits import encodable, raw
 from celery_reliable.operations import span
 
-__all__ = ["moment", "register"]
+__all__ = ["goes_on", "lasting", "link", "moment", "quoted", "register"]
 
 register = template.Library()
+
+
+@register.simple_tag(takes_context=True)
+def link(context: Mapping[str, Any], page: str, *args: str, **query: str) -> str:
+    """Return the address of a page of the desk."""
+    found: str = context["visit"].link(page, *args, **query)
+    return found
+
+
+@register.simple_tag(takes_context=True)
+def goes_on(context: Mapping[str, Any], act: str, about: Mapping[str, Any]) -> str:
+    """Return where an act of the audit goes on; empty for one of single letters, by what no form
+    has, and for who may not do it.
+    """
+    address = context["visit"].acts.get(f"{act}_dead_letters")
+    wanted = about.get("filter") or {}
+    if not address or "before" not in about or "ids" in about or "object_id" in wanted:
+        return ""
+    given = {**about, **wanted, "done": 0}
+    asked = {name: raw(one) for name, one in given.items() if name != "filter"}
+    return f"{address}?{urlencode(asked)}"
+
+
+@register.filter
+def quoted(task_id: str) -> str:
+    """Return an id as an input of a form keeps it: a browser changes line ends, and drops NUL."""
+    return quote(encodable(raw(task_id)), safe="")
 
 
 @register.filter

@@ -1,0 +1,170 @@
+"""The pages that show something.  A page is declared: its query, its title and its address.
+
+Its template has the same name, and reads the query's result, as JSON has it, from ``found``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.contrib import messages
+from django.contrib.admin.utils import quote
+from django.contrib.auth import get_permission_codename
+from django.http import HttpResponse
+from django.shortcuts import redirect
+from django.urls import reverse
+
+from celery_reliable.contrib.django.desk.forms import OperationForm
+from celery_reliable.contrib.django.desk.visits import Visit, shown
+from celery_reliable.contrib.django.rows import RowTask
+from celery_reliable.exceptions import ObjectIdError, UnknownDeadLetter
+from celery_reliable.operations import QUERIES, FullStatus, Right, TaskInFull, as_json, gathered
+
+__all__ = ["READING", "Page"]
+
+_QUERIES = {one.name: one for one in QUERIES}
+_PAGE = 50
+#: A list of what fits looks for so long; then it says where it goes on.
+_LOOK_SECONDS = 2.0
+#: Characters of a value in a list, and in a title.
+_LONGEST, _LONGEST_TITLE = 1_000, 300
+
+
+def _read(visit: Visit, page: Page, path: Mapping[str, str]) -> HttpResponse:
+    """Run the page's query, and show its result.  If the filter is wrong, say why instead."""
+    operation, tab = _QUERIES[page.query], page.tab or page.name
+    asked = OperationForm(operation, visit.request.GET)
+    context: dict[str, Any] = {"asked": asked}
+    # The id of a single thing comes from the path, so its form is never complete.
+    if not asked.is_valid() and not path:
+        problem = {"title": page.title, "problem": shown(asked.problem)}
+        return visit.render(page.name, {**context, **problem}, tab, 400)
+    given = {**asked.given, **page.preset, **path}
+    for one in operation.parameters:
+        if one.param.needs is not None and given.get(one.name):
+            visit.require(one.param.needs)
+    if asked.takes("cursor"):
+        found = gathered(
+            lambda cursor, limit: operation.run(
+                visit.desk, {**given, "cursor": cursor, "limit": limit}
+            ),
+            visit.request.GET.get("cursor", ""),
+            _PAGE,
+            _LOOK_SECONDS,
+        )
+    else:
+        found = operation.run(visit.desk, given)
+    if cursor := getattr(found, "cursor", ""):
+        context["next"] = asked.query(cursor=cursor)
+    values = as_json({"found": found, **page.more(visit, found)})
+    context |= shown(values) if path else shown(values, _LONGEST)
+    context["title"] = shown(page.title.format_map(values["found"]), _LONGEST_TITLE)
+    is_absent = getattr(found, "state", "") == "absent"
+    return visit.render(page.name, context, tab, 404 if is_absent else 200)
+
+
+def _of_the_overview(visit: Visit, found: FullStatus) -> dict[str, Any]:
+    throughputs = visit.desk.throughputs
+    pieces = [*throughputs.slices(10, 6), *throughputs.slices(180, 8)]
+    most = max(max(one.processed, one.lost) for one in pieces)
+    return {"groups": visit.desk.letter_pages.groups().groups, "pieces": pieces, "most": most}
+
+
+def _of_a_task(visit: Visit, task: TaskInFull) -> dict[str, Any]:
+    more: dict[str, Any] = {"row": _row_of(visit, task)}
+    if visit.request.GET.get("arguments"):
+        visit.require(Right.SEE_ARGUMENTS)
+        more["arguments"] = visit.desk.tasks.arguments(task.task_id)
+    # Somebody may have replayed it since its state was read.
+    with suppress(UnknownDeadLetter):
+        if task.state == "dead":
+            more["traceback"] = visit.desk.letters.get(task.task_id).traceback
+    return more
+
+
+def _row_of(visit: Visit, found: TaskInFull) -> dict[str, str]:
+    """Return the row that a task works on; nothing where there is none, it is not in this admin, or
+    who asks may not see it.
+    """
+    task = visit.desk.app.tasks.get(found.name)
+    if not isinstance(task, RowTask):
+        return {}
+    place, site = task.row_place_of(None), visit.admin.admin_site
+    options, may = place.model._meta, visit.request.user.has_perm
+    rights = [get_permission_codename(act, options) for act in ("view", "change")]
+    if not any(may(f"{options.app_label}.{right}") for right in rights):
+        return {}
+    row = place.all_rows(place.model).filter(task_id=found.task_id).first()
+    if row is None or not site.is_registered(place.model):
+        return {}
+    name = f"admin:{options.app_label}_{options.model_name}_change"
+    address = reverse(name, args=[quote(row.pk)], current_app=site.name)
+    return {"address": address, "name": f"{options.verbose_name} {row.pk}"}
+
+
+def _find(visit: Visit, page: Page, path: Mapping[str, str]) -> HttpResponse:
+    """Lead to the page of the task whose id is given."""
+    task_id = visit.request.GET.get("id", "").strip()
+    return redirect(visit.link("task", task_id) if task_id else visit.link("tasks"))
+
+
+def _find_object(visit: Visit, page: Page, path: Mapping[str, str]) -> HttpResponse:
+    """Lead to an object's page, by its task and its id: posted, so that it is in no address."""
+    given = visit.request.POST
+    name, object_id = given.get("task", "").strip(), given.get("object_id", "").strip()
+    try:
+        return redirect(visit.link("object", visit.desk.objects.key_of(name, object_id or None)))
+    except ObjectIdError as exc:
+        messages.warning(visit.request, shown(str(exc)))
+        return redirect(visit.link("objects"))
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page of the desk.
+
+    Attributes:
+        name: of its URL, and of its template.
+        route: below that of the dead letters.
+        query: the name of the operation that it shows.  The path and the query of the address give
+            the operation's parameters.
+        title: may name fields of the result in braces.
+        tab: the page of the menu to which it belongs; empty: itself.
+        preset: parameters that the page sets itself.
+        more: returns what the template needs beside the result.
+        answer: makes the response from the visit, the page, and the parameters in the path.
+        methods: of HTTP.  Only a POST changes anything.
+    """
+
+    name: str
+    route: str
+    query: str = ""
+    title: str = ""
+    tab: str = ""
+    preset: Mapping[str, Any] = field(default_factory=dict)
+    more: Callable[[Visit, Any], dict[str, Any]] = lambda visit, found: {}
+    answer: Callable[[Visit, Page, Mapping[str, str]], HttpResponse] = _read
+    methods: tuple[str, ...] = ("GET", "HEAD")
+
+
+#: The names of the first two are those that the admin links to.
+READING = (
+    Page("changelist", "", "dead_letters", "Dead letters"),
+    Page("change", "<path:id>/change/", "dead_letter", "Dead letter {task_id}", "changelist"),
+    Page("groups", "groups/", "dead_letter_groups", "Dead letters by group"),
+    Page("overview", "desk/", "status", "Desk", more=_of_the_overview),
+    Page("tasks", "tasks/", "tasks", "Tasks"),
+    Page("find", "tasks/find/", answer=_find),
+    Page("task", "tasks/task/<path:id>/", "task", "Task {task_id}", "tasks", more=_of_a_task),
+    Page("objects", "objects/", "objects", "Objects"),
+    Page("find_object", "objects/find/", answer=_find_object, methods=("POST",)),
+    Page("object", "objects/object/<path:key>/", "one_object", "Object {object_name}", "objects"),
+    Page("workers", "workers/", "workers", "Workers", preset={"unacked": True}),
+    Page("fleet_runs", "runs/", "runs", "Runs", "tasks"),
+    Page("fleet_run", "runs/run/<path:id>/", "run", "Run {run}", "tasks"),
+    Page("orders", "orders/", "orders", "Orders"),
+    Page("audit", "audit/", "audit", "Audit", preset={"limit": 200}),
+)
