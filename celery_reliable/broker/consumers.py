@@ -191,15 +191,3 @@ class ConsumingChannel(ConnectedChannel):
     def deliver(self, delivery: Delivery) -> None:
         """Deliver a message that is filed already."""
         self.deliver_all([delivery], None, None)
-
-    def begin_with(self, key: str, queue: str, message: bytes) -> bool:
-        """Hand a message that was popped to an idle process of the pool, which files it; False when
-        that is to be done here.
-        """
-        worker = self.qos.unacked.worker
-        if not self.is_consumed(queue) or not worker.begin_with(self, key, queue, message):
-            return False
-        self.has_had_its_turn(queue)
-        self._lets_begin = worker.hand_over()
-        worker.after_delivery()
-        return True

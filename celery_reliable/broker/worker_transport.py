@@ -115,8 +115,7 @@ class Channel(Arriving):
         # kombu's client has removed the channel's prefix.
         key, raw = bytes_to_str(popped[0]), popped[1]
         queue = key.rsplit(self.sep, 1)[0]
-        if not self.begin_with(key, queue, raw):
-            self._take((key, queue, raw))
+        self._take((key, queue, raw))
         return True
 
     def _take(self, popped: tuple[str, str, bytes] | None) -> int:

@@ -282,7 +282,7 @@ def hear_processes(processes: Any, hear: Callable[[Any], None]) -> None:
 
 
 @relies_on(Name("billiard.pool:ApplyResult"), part=Part.PREFORK)
-def keep_job(job: Any, dropped: Callable[[], None]) -> None:
+def keep_job(job: Any, dropped: Callable[[], object]) -> None:
     """Let a pool of `pool_of_lives` keep a job when it is flushed; *dropped* is called when no
     process had been handed it by then, and none will be.
 

@@ -144,22 +144,16 @@ class _Working:
 
     def work(self) -> Report:
         """Return what was done."""
-        report, done, number, given = self._report, "", 0, self._shift.given
+        report, done, number = self._report, "", 0
         while True:
             is_over = self._is_over(number)
-            if is_over and given is not None:
-                # The main process sees by the slot that it was not filed.
-                return report
             number += 1
             self._number = number
             self._slot.first, self._slot.last = number - 1, number
             tag = f"{self._shift.token}.{number}"
             asked_at, worker = clock.now(), self._process.id
             try:
-                if given is None:
-                    found = self._takings.next("" if is_over else tag, done, worker)
-                else:
-                    found, given = self._takings.begin(tag, worker, given), None
+                found = self._takings.next("" if is_over else tag, done, worker)
             except LedgerUnavailable:
                 # Nothing was to be settled.  What it may have taken is seen by the main process.
                 report.unsure = tag

@@ -11,7 +11,7 @@ from celery_reliable.attempt import free_object
 from celery_reliable.broker import Queues, take_next_text
 from celery_reliable.context import put_off
 from celery_reliable.ledger import FOREVER, NextStep, NextSteps, NextTask, answers
-from celery_reliable.pool.shift import Given, Shift
+from celery_reliable.pool.shift import Shift
 from celery_reliable.pool.task_pool import Telling
 
 __all__ = ["BusyWaits", "Takings"]
@@ -88,13 +88,6 @@ class Takings:
             return self._answer(step, done)
         finally:
             self._waits.was_answered()
-
-    def begin(self, tag: str, worker: str, given: Given) -> NextTask:
-        """File the message that the shift begins with, and claim its task."""
-        step = self._steps_for(self._queues, worker).step_with(
-            tag, given.queue, given.message, filed_ms=int(time.time() * 1000)
-        )
-        return self._ledger.take_next(step, self._lease_seconds)
 
     def _steps_for(self, queues: Queues, worker: str) -> NextSteps:
         where = (self._ledger, worker, self._pid, *queues.names, None, *queues.lists, *queues.cold)

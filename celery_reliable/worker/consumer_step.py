@@ -226,7 +226,6 @@ def _hooks(c: Any, step: WorkerStep) -> WorkerHooks:
             hooks,
             room=partial(_room, c.pool, step, shifts, hooks.room),
             work_off=partial(_work_off, c, step, shifts),
-            begin_with=partial(_begin_with, shifts, early),
             is_taken_by_pool=shifts.is_running,
         )
     return replace(
@@ -282,12 +281,6 @@ def _room(
 def _work_off(c: Any, step: WorkerStep, shifts: Shifts, channel: Any, n_waiting: int) -> None:
     shifts.work_off(channel, n_waiting, _idle_slots(c.pool, step))
     write_now(c.pool, c.hub)
-
-
-def _begin_with(
-    shifts: Shifts, early: EarlyClaims, channel: Any, key: str, queue: str, message: bytes
-) -> bool:
-    return early.has_idle_child() and shifts.begin_with(channel, key, queue, message)
 
 
 def _shown(shifts: Shifts, command: Any, state_: Any, *args: Any, **kwargs: Any) -> Any:

@@ -92,11 +92,9 @@ class RunningClaims:
 
     def release(self) -> None:
         """Give back what children claimed that were stopped with the worker: that costs the tasks
-        no loss.  So go messages that they were handed and have not filed.  An attempt whose outcome
-        is stored ends with that.  Raises LedgerUnavailable and LedgerRefused.
+        no loss.  An attempt whose outcome is stored ends with that.  Raises LedgerUnavailable and
+        LedgerRefused.
         """
-        if self.shifts is not None:
-            self.shifts.put_back_unfiled()
         ledger = self._reliable.ledger
         losses = Losses(self._reliable.app, ledger)
         for claim, _ in ledger.workers.claims(self._process.id).values():

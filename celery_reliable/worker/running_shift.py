@@ -13,7 +13,7 @@ from celery.worker import state
 
 from celery_reliable.app import Reliable
 from celery_reliable.attempt import DELIVERY
-from celery_reliable.broker import Delivery, WorkerUnacked, opened_unacked
+from celery_reliable.broker import WorkerUnacked, opened_unacked
 from celery_reliable.compat.notes import note
 from celery_reliable.compat.request import request_for
 from celery_reliable.context import WorkerProcess
@@ -37,8 +37,6 @@ class RunningShift:
 
     token: str
     slot: int
-    #: The message that it begins with and files, by the key of the list that it came from.
-    given: tuple[str, Delivery] | None = None
     pid: int | None = None
     #: That of the pool.
     job: Any = None
@@ -58,11 +56,6 @@ class RunningShift:
     def tag_of(self, number: int) -> str:
         """Return the tag of its message with this number; it is the token of its claim, too."""
         return f"{self.token}.{number}"
-
-    @property
-    def unfiled(self) -> tuple[str, Delivery] | None:
-        """The message that it was given, and has not been seen to file."""
-        return self.given if slots[self.slot].first == 0 else None
 
 
 class RunningShifts:
@@ -238,13 +231,6 @@ class ShiftRequests:
         request.reliable_token = token
         request.request_dict["properties"][DELIVERY] = token
         return request
-
-    def put_back_unfiled(self, running: RunningShift) -> None:
-        """Return to its queue what a shift was given and has not filed."""
-        if running.unfiled is not None and self.unacked is not None:
-            self.unacked.put_back_later(*running.unfiled)
-            running.given = None
-            self.unacked.catch_up()
 
     @property
     def channel(self) -> Any:

@@ -161,7 +161,6 @@ class ShiftEnds:
         if not isinstance(exc, _ENDED):
             # Of what it ran nobody knows more than if it had died.
             exc_info = lost_worker(exc)
-        self._requests.put_back_unfiled(running)
         # Without a look at the broker, which may be away.
         let_go = list(self._requests.let_go(running))
         for request in let_go:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from functools import partial
 from typing import Any
@@ -10,18 +9,15 @@ from typing import Any
 from celery.worker import state
 
 from celery_reliable.app import Reliable
-from celery_reliable.broker import Delivery, Queues, quoted
+from celery_reliable.broker import Queues
 from celery_reliable.compat.consumer import acquire_slot, has_rate_limit, waiting_for_slots
 from celery_reliable.compat.processes import count_also, keep_job, limit_job, scale
 from celery_reliable.compat.request import has_default_request
 from celery_reliable.compat.tracer import has_default_strategy
 from celery_reliable.context import WorkerProcess
-from celery_reliable.ledger import LONGEST
 from celery_reliable.log import logger
-from celery_reliable.message import NAMED, RETURNS
-from celery_reliable.options import CALL, is_limited, is_reliable
+from celery_reliable.options import is_limited, is_reliable
 from celery_reliable.pool import (
-    Given,
     Report,
     Shift,
     TaskPool,
@@ -44,10 +40,6 @@ __all__ = [
 
 #: A shift is handed so many revoked ids at most.
 _MOST_REVOKED = 200
-#: Within a JSON text quotes are escaped, so these are keys of a message's headers.
-_NAME = re.compile(rb'"task": "([^"\\]*)"')
-_OF_HOT = (b'"eta": null', b'"expires": null', b'"timelimit": [null, null]')
-_OF_COLD = tuple(b'"%b": ' % name.encode() for name in (CALL, NAMED, RETURNS, "compression"))
 
 
 class ShiftRules:
@@ -63,8 +55,6 @@ class ShiftRules:
         #: As it was when the rest was made of it.
         self._seen: list[str] | None = None
         self._cold: list[str] | None = None
-        #: The names of the others, as messages have them.
-        self._hot: frozenset[bytes] = frozenset()
         self._limits: dict[str, tuple[float, float]] | None = None
 
     def forget(self) -> None:
@@ -77,7 +67,6 @@ class ShiftRules:
         if cold is not self._seen:
             tasks = [one.name for one in self._worker.app.tasks.values() if is_reliable(one)]
             self._cold = cold if len(cold) < len(tasks) else None
-            self._hot = frozenset(name.encode() for name in {*tasks}.difference(cold))
             self._seen, self._limits = cold, None
         return self._cold
 
@@ -106,19 +95,6 @@ class ShiftRules:
             or is_limited(task)
             or has_rate_limit(self._worker.consumer, task.name)
             or self._process.orders.of_task(task.name)
-        )
-
-    def may_allow(self, message: bytes) -> bool:
-        """Whether a message is probably one that a process takes, as far as its text tells: the
-        script of the taking decides.
-        """
-        name = _NAME.search(message)
-        return (
-            len(message) <= LONGEST
-            and name is not None
-            and name[1] in self._hot
-            and all(one in message for one in _OF_HOT)
-            and not any(one in message for one in _OF_COLD)
         )
 
 
@@ -245,28 +221,11 @@ class Shifts:
         if queues is None:
             return
         for _ in range(min(n_idle, n_waiting)):
-            self._begin(channel, queues, self.running.add())
+            self._begin(channel, queues)
 
-    def begin_with(self, channel: Any, key: str, queue: str, message: bytes) -> bool:
-        """Give a shift to an idle process that begins with a message which was popped from the list
-        *key*; False when the main process has to file it.
-        """
-        cold = self._rules.cold() if self.may_begin() else None
-        if cold is None or not self._rules.may_allow(message):
-            return False
-        queues = channel.queues_for_shift(cold)
-        if queues is None:
-            return False
-        running = self.running.add()
-        delivery = Delivery(running.tag_of(1), queue, message, self._process.id)
-        running.given = channel.global_keyprefix + key, delivery
-        self._begin(channel, queues, running, Given(quoted(queue), message))
-        return True
-
-    def _begin(
-        self, channel: Any, queues: Queues, running: RunningShift, given: Given | None = None
-    ) -> None:
+    def _begin(self, channel: Any, queues: Queues) -> None:
         self._scaling.note_begun()
+        running = self.running.add()
         shift = Shift(
             running.token,
             running.slot,
@@ -276,7 +235,6 @@ class Shifts:
             _SHIFT_SECONDS,
             frozenset(state.revoked),
             int(self._worker.max_memory_per_child or 0),
-            given,
             self._hearing.wants_messages,
             self._rules.limits(),
         )
@@ -292,14 +250,9 @@ class Shifts:
         )
         if running.job is not None:
             limit_job(running.job)
-            keep_job(running.job, partial(self._dropped, shift.token))
+            keep_job(running.job, partial(self.running.remove, shift.token))
 
     # -- ending
-
-    def put_back_unfiled(self) -> None:
-        """Return to their queues the messages that were given to processes which have ended."""
-        for running in self.running:
-            self._requests.put_back_unfiled(running)
 
     def call_off(self) -> None:
         """Let all end after the tasks that they run."""
@@ -332,7 +285,6 @@ class Shifts:
         ended = self.running.remove(token)
         if ended is not None:
             self._requests.hide_all_of(ended)
-            self._requests.put_back_unfiled(ended)
         for name, count in report.begun.items():
             state.total_count[name] += count
             state.all_total_count[0] += count
@@ -356,13 +308,7 @@ class Shifts:
         """Forget shifts that waited for a slot: Celery does as it loses its connection."""
         for running in self.running:
             if running.job is None:
-                self._dropped(running.token)
-
-    def _dropped(self, token: str) -> None:
-        """No process was handed a shift, and none will be."""
-        running = self.running.remove(token)
-        if running is not None:
-            self._requests.put_back_unfiled(running)
+                self.running.remove(running.token)
 
     def _lost(self, token: str, exc_info: Any) -> None:
         """A process was lost in its shift, or stopped."""

@@ -201,13 +201,4 @@ TABLE: Table = {
             ),
         ],
     },
-    "worker/running_shift.py": {
-        "ShiftRequests.put_back_unfiled": [
-            (
-                "what a shift was given and has not filed is forgotten",
-                drop("self.unacked.put_back_later"),
-                ("tests/integration/test_given_messages.py",),
-            ),
-        ],
-    },
 }
