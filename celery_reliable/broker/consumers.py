@@ -120,28 +120,23 @@ class ConsumingChannel(ConnectedChannel):
         """Note that the queues were seen to be empty."""
         self._n_waiting, self._looked_at = 0, time.monotonic()
 
-    def deliver_all(self, deliveries: Iterable[Delivery], payload: Any, early: Any) -> None:
-        """Deal with what was taken.  *payload*: the first message as it was read already, if it
-        was; *early*: the claim that was made with its filing.
-        """
+    def deliver_all(self, deliveries: Iterable[Delivery]) -> None:
+        """Deal with what was taken."""
         unacked, kept_back = self.qos.unacked, []
         for delivery in deliveries:
             # A task that ran here meanwhile (with a solo pool) may have taken its time.
-            if early is None and unacked.worker.is_held_back(delivery.queue):
+            if unacked.worker.is_held_back(delivery.queue):
                 kept_back.append(delivery)
-                payload = None
-                continue
-            try:
-                self._deliver_one(delivery, payload, early)
-            finally:
-                if early is not None:
-                    early.is_under_way = False
-            payload, early = None, None
+            else:
+                self.deliver_one(delivery)
         # The newest first, as each goes in front of the others.
         for delivery in reversed(kept_back):
             unacked.give_back(self, delivery.tag, is_last=False)
 
-    def _deliver_one(self, delivery: Delivery, payload: Any, early: Any) -> None:
+    def deliver_one(self, delivery: Delivery, payload: Any = None, early: Any = None) -> None:
+        """Deliver a message that is filed.  *payload*: as it was read already, if it was; *early*:
+        the claim that was made with its filing.
+        """
         unacked = self.qos.unacked
         try:
             payload = payload_of(delivery.raw) if payload is None else payload
@@ -187,7 +182,3 @@ class ConsumingChannel(ConnectedChannel):
         unacked = self.qos.unacked
         if unacked.worker.on_unreadable(delivery, error):
             unacked.discard(delivery.tag)
-
-    def deliver(self, delivery: Delivery) -> None:
-        """Deliver a message that is filed already."""
-        self.deliver_all([delivery], None, None)

@@ -107,8 +107,6 @@ class WorkerHooks:
     work_off: Callable[[Any, int], None] = _nothing
     #: Whether a process of the pool that takes its own messages has taken this one, and goes on.
     is_taken_by_pool: Callable[[str], bool] = _no
-    #: Returns the claim that goes to the server with a message as it is filed; None for none.
-    early: Callable[[Any], Any] = _nothing
     #: Waits for messages that are filed as they leave their queue (`worker.arrivals`); None: the
     #: worker pops them.
     arrivals: Any = None

@@ -14,7 +14,6 @@ from kombu.utils.encoding import bytes_to_str
 
 from celery_reliable.broker.arriving import Arriving
 from celery_reliable.compat.kombu import list_key
-from celery_reliable.message import payload_of
 
 __all__ = ["Channel", "SentinelTransport", "Transport"]
 
@@ -51,8 +50,6 @@ class Channel(Arriving):
         if self._lets_begin:
             # To ask would wake the server, which takes a core from the process that begins.
             self._lets_begin = False
-            return
-        if self.find_lost_arrivals():
             return
         worker.hand_over()
         self._leave_out()
@@ -124,35 +121,19 @@ class Channel(Arriving):
         Delivers all of it.  Returns how many messages that was.
         """
         least, most = self._may_take()
-        payload, early = None, None
         if popped is None:
             least = max(least, 1)
         else:
-            if least and self.is_consumed(popped[1]):
-                payload, early = self._early(popped[2])
             least, most = max(0, least - 1), max(0, most - 1)
         queues = self.queues_in_turn()
         lists = [list_key(self, queue, p) for p in self.priority_steps for queue in queues]
-        try:
-            taken = self.qos.unacked.take(
-                queues,
-                lists,
-                least,
-                popped,
-                most=most,
-                plenty=_PLENTY,
-                in_turn=self.takes_turns,
-                beside=early and early.step,
-            )
-        except BaseException:
-            if early is not None:
-                early.give_up()
-            raise
+        taken = self.qos.unacked.take(
+            queues, lists, least, popped, most=most, plenty=_PLENTY, in_turn=self.takes_turns
+        )
         self._n_waiting, self._looked_at = taken.n_waiting, time.monotonic()
         for delivery in taken.deliveries:
             self.has_had_its_turn(delivery.queue)
-        # The message that was popped is the first, and the only one with an early claim.
-        self.deliver_all(taken.deliveries, payload, early)
+        self.deliver_all(taken.deliveries)
         was_handed = self.qos.unacked.worker.hand_over()
         self._lets_begin = was_handed and popped is not None and not self._n_waiting
         self.qos.unacked.worker.after_delivery()
@@ -174,19 +155,6 @@ class Channel(Arriving):
         if room is not None:
             most = min(most, room)
         return min(idle, most), most
-
-    def _early(self, raw: bytes) -> tuple[Any, Any]:
-        """Return the payload of a list element, and the claim that goes to the server with its
-        filing; (None, None) if it is not claimed early.
-
-        The body is not decoded before the message is filed, as that may kill this process.
-        """
-        try:
-            payload = payload_of(raw)
-        except Exception:
-            # The delivery decodes it again, and handles the error.
-            return None, None
-        return payload, self.qos.unacked.worker.early(payload)
 
     def close(self) -> None:
         """Close the channel; a connection that is already broken does not keep it open."""

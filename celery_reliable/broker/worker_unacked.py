@@ -97,15 +97,12 @@ class WorkerUnacked(Unacked):
         most: int = 0,
         plenty: int = 0,
         in_turn: bool = True,
-        beside: Any = None,
     ) -> Taken:
         """File *popped* (key of the list, queue and message), if given; pop and file up to *least*
         more messages, or up to *most* where at least *plenty* remain in the queues.
 
         *lists*: the keys of all *queues* for the first priority, then for the next, and so on.
         *in_turn*: queues of one priority take turns; else the first is emptied first.
-        *beside*: a script's call (a `Step` of the ledger) that goes to the server in the same round
-        trip.  It may be executed or not, whatever becomes of the rest.
 
         Acknowledged messages are removed in the same step.  Raises redis-py's errors; then
         *popped* is kept, and returned to its list when the broker is back.
@@ -124,7 +121,7 @@ class WorkerUnacked(Unacked):
             args += [quoted(popped[1]), popped[2]]
         keys = [self.key, self._listed_in, *(self.prefix + k for k in lists)]
         try:
-            reply = self._ask_to_take(keys, args, beside)
+            reply = self._ask_to_take(keys, args)
         except (redis.RedisError, OSError):
             if popped is not None:
                 self.put_back_later(self.prefix + popped[0], found[0])
@@ -144,21 +141,10 @@ class WorkerUnacked(Unacked):
             self._pid, self._own = os.getpid(), str(uuid.uuid4())
         return f"{self._own}-{next(self._numbers)}:"
 
-    def _ask_to_take(
-        self, keys: Sequence[str], args: Sequence[str | bytes | int], beside: Any
-    ) -> Any:
-        """Return what `take` answers; *beside* hears what its own call is answered."""
+    def _ask_to_take(self, keys: Sequence[str], args: Sequence[str | bytes | int]) -> Any:
+        """Return what `take` answers."""
         call = (len(keys), *keys, *args)
-        take = ("EVALSHA", self._take.sha, *call)
-        if beside is None:
-            (reply,) = self._line.ask(take)
-        else:
-            try:
-                reply, answer = self._line.ask(take, ("EVALSHA", *beside.call))
-                beside.hear(answer)
-            except (redis.ConnectionError, redis.TimeoutError, OSError):
-                # The other call is lost; whoever wanted it can ask again, and waits longer.
-                (reply,) = self._line.ask(take)
+        (reply,) = self._line.ask(("EVALSHA", self._take.sha, *call))
         if isinstance(reply, redis.exceptions.NoScriptError):
             (reply,) = self._line.ask(("EVAL", self._take.text, *call))
         if isinstance(reply, Exception):

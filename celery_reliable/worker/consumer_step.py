@@ -26,7 +26,7 @@ from celery_reliable.log import logger
 from celery_reliable.message import task_id_of
 from celery_reliable.worker import claims
 from celery_reliable.worker.arrivals import Arrivals
-from celery_reliable.worker.early_claims import EarlyClaims, EarlyMoments
+from celery_reliable.worker.early_moments import is_too_early
 from celery_reliable.worker.shifts import Shifts
 from celery_reliable.worker.unbegun import LongDeliveries, Unbegun
 from celery_reliable.worker.unprocessable import Openings
@@ -131,8 +131,8 @@ class ConsumerStep(bootsteps.StartStopStep):
         step.is_connecting = True
         if step.shifts is not None and not step.is_leaving:
             step.shifts.forget_waiting()
-        if step.claims.early is not None:
-            step.claims.early.forget(set(fetched_requests()) - set(running_requests()))
+        if step.claims.arrivals is not None:
+            step.claims.arrivals.forget(set(fetched_requests()) - set(running_requests()))
 
     def _turn(self, c: Any, step: WorkerStep) -> None:
         step.turned_at = time.monotonic()
@@ -162,8 +162,6 @@ class ConsumerStep(bootsteps.StartStopStep):
 
     def _reconcile(self, c: Any, unacked: WorkerUnacked) -> None:
         step = step_of(c.controller)
-        if step is not None and step.claims.arrivals is not None:
-            step.claims.arrivals.give_up_lost()
         consumer = c.task_consumer
         if consumer is None or unacked.is_leaving:
             unacked.catch_up()
@@ -198,7 +196,7 @@ def _hooks(c: Any, step: WorkerStep) -> WorkerHooks:
         holder=lambda: step.process.id,
         running_tags=_running_tags,
         is_held_back=lambda queue: step.process.order_against(queue) is not None,
-        is_too_early=EarlyMoments(c, step.process),
+        is_too_early=partial(is_too_early, c.app, step.process),
         opening=partial(_opening, step.openings),
         opened=step.openings.end,
         before_leaving=step.claims.release,
@@ -207,12 +205,13 @@ def _hooks(c: Any, step: WorkerStep) -> WorkerHooks:
     if c.hub is None:
         # Nothing would ask again once a slot is free.
         return hooks
-    if step.reliable.is_delivered_from_ledger:
+    # The tasks of other pools begin in the worker's own process.
+    if step.reliable.is_delivered_from_ledger and step.pool_name == "prefork":
         # Kept beyond a connection: it knows the claims that were given up with that.
-        step.claims.early = step.claims.early or EarlyClaims(
-            c, step.process, partial(_n_shifts, step)
-        )
-        hooks = replace(hooks, early=step.claims.early, arrivals=_arrivals(step, step.claims.early))
+        arrivals = step.claims.arrivals or Arrivals(c, step.process, partial(_n_shifts, step))
+        arrivals.begin_connection()
+        step.claims.arrivals = arrivals
+        hooks = replace(hooks, arrivals=arrivals)
     seconds = step.reliable.config.give_back_seconds
     if seconds:
         # Kept beyond a connection, as the pool is.
@@ -220,8 +219,8 @@ def _hooks(c: Any, step: WorkerStep) -> WorkerHooks:
             c.controller, step.process, seconds, is_blocking=step.pool_name == "solo"
         )
         hooks = replace(hooks, room=step.unbegun.room)
-    early, shifts = step.claims.early, step.shifts
-    if early is not None and shifts is not None:
+    shifts = step.shifts
+    if shifts is not None:
         hooks = replace(
             hooks,
             room=partial(_room, c.pool, step, shifts, hooks.room),
@@ -235,18 +234,6 @@ def _hooks(c: Any, step: WorkerStep) -> WorkerHooks:
         after_delivery=partial(raise_prefetch_count, c),
         hand_over=partial(write_now, c.pool, c.hub),
     )
-
-
-def _arrivals(step: WorkerStep, early: EarlyClaims) -> Arrivals | None:
-    """Return what waits for messages in a worker of processes; None in another, whose tasks begin
-    in its own process.
-    """
-    if step.pool_name != "prefork":
-        return None
-    claims = step.claims
-    claims.arrivals = claims.arrivals or Arrivals(step.reliable, step.process, early)
-    claims.arrivals.begin_connection()
-    return claims.arrivals
 
 
 def _opening(openings: Openings, delivery: Delivery, payload: dict[str, Any]) -> bool:

@@ -21,7 +21,6 @@ from celery_reliable.model import Claim, SweepReport
 from celery_reliable.recovery import Losses
 from celery_reliable.worker.arrivals import Arrivals
 from celery_reliable.worker.claims import is_ending, is_running_child
-from celery_reliable.worker.early_claims import EarlyClaims
 from celery_reliable.worker.shifts import Shifts
 
 __all__ = [
@@ -38,9 +37,7 @@ class RunningClaims:
         self._process = process
         self._pool: Any = None
         self._is_prefork = False
-        #: Those that the consumer makes; None while it makes none.
-        self.early: EarlyClaims | None = None
-        #: Those that it waits for; None where it pops them.
+        #: The messages that the consumer waits for; None where it pops them.
         self.arrivals: Arrivals | None = None
         #: None where no process of the pool takes messages by itself.
         self.shifts: Shifts | None = None
@@ -51,8 +48,9 @@ class RunningClaims:
 
     def runs(self, claim: Claim) -> bool:
         """Whether a request or a job of the pool stands behind a claim."""
-        early = self.early
-        if is_ending(claim.token) or (early is not None and early.is_under_way(claim.token)):
+        if is_ending(claim.token):
+            return True
+        if self.arrivals is not None and self.arrivals.is_under_way(claim.token):
             return True
         if self.shifts is not None and self.shifts.running.holding(claim.token) is not None:
             return True
@@ -67,7 +65,7 @@ class RunningClaims:
         """Whether nobody can have begun by a claim, as its message could not be filed."""
         if self.shifts is not None and self.shifts.has_given_up(claim.token):
             return True
-        return self.early is not None and self.early.is_given_up(claim.token)
+        return self.arrivals is not None and self.arrivals.is_given_up(claim.token)
 
     def stop(self, claim: Claim) -> bool:
         """Stop a claim that was taken from this worker, and let nothing of it be stored; True when

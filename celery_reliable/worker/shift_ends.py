@@ -196,7 +196,8 @@ class ShiftEnds:
                 unacked.give_back(channel, left.tag, is_last=False)
             return
         if left.outcome is None:
-            channel.deliver(Delivery(left.tag, left.queue, left.message, self._process.id))
+            delivery = Delivery(left.tag, left.queue, left.message, self._process.id)
+            channel.deliver_all([delivery])
             return
         request = self._requests.request(left, running, is_known=True)
         if request is not None:

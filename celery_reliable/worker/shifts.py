@@ -27,7 +27,7 @@ from celery_reliable.pool import (
     work,
 )
 from celery_reliable.worker import throughput
-from celery_reliable.worker.early_claims import LeftOut
+from celery_reliable.worker.arrivals import LeftOut
 from celery_reliable.worker.running_shift import RunningShift, RunningShifts, ShiftRequests
 from celery_reliable.worker.shift_ends import ShiftEnds, ShiftHearing, ShiftLimits
 

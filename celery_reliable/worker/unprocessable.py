@@ -32,8 +32,8 @@ from celery_reliable.message import (
     headers_as_written,
 )
 from celery_reliable.model import Claim, Reason
+from celery_reliable.worker.arrivals import Awaited
 from celery_reliable.worker.claims import PATIENCE_SECONDS
-from celery_reliable.worker.early_claims import EarlyClaim
 
 __all__ = [
     "Openings",
@@ -227,7 +227,7 @@ class Unprocessable:
         """
         told = _told(message)
         task_id, name = str(told.get("id") or _nameless_id()), str(told.get("task") or "")
-        early: EarlyClaim | None = noted(message, "early")
+        early: Awaited | None = noted(message, "early")
         claim = early.claim if early is not None else None
         try:
             is_buried = self._buried(
