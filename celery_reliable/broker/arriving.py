@@ -14,7 +14,6 @@ from kombu.transport import redis as kombu_redis
 
 from celery_reliable.broker.consumers import ConsumingChannel
 from celery_reliable.broker.deliveries import Arrival
-from celery_reliable.broker.worker_unacked import opened_unacked
 from celery_reliable.compat.kombu import list_key
 from celery_reliable.compat.redis import has_something_to_read
 from celery_reliable.log import logger
@@ -193,7 +192,7 @@ class Arriving(ConsumingChannel):
 
         Until it times out, the server may do that for a connection whose end it has not seen.
         """
-        unacked = opened_unacked(self.reliable_unacked)
+        unacked = self.reliable_unacked
         if self._awaits_pop and unacked is not None:
             unacked.note_lost_pop(float(self.brpop_timeout or 0))
         if self._awaited is not None:

@@ -81,10 +81,11 @@ class ConsumingChannel(ConnectedChannel):
 
     def is_consumed(self, queue: str) -> bool:
         """Whether somebody consumes from a queue, and goes on to."""
+        unacked = self.reliable_unacked
         return (
             self.has_consumer(queue)
             and not self._is_closing
-            and not (self.reliable_unacked and self.qos.unacked.worker.is_held_back(queue))
+            and not (unacked is not None and unacked.worker.is_held_back(queue))
         )
 
     def queues_for_shift(self, cold: Sequence[str]) -> Queues | None:

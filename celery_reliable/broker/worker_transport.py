@@ -42,7 +42,7 @@ class Channel(Arriving):
 
     def begin_to_wait(self, timeout: float | None) -> None:
         """Take what is in the queues; if they are empty, wait."""
-        if not self.reliable_unacked:
+        if self.reliable_unacked is None:
             super().begin_to_wait(timeout)
             return
         worker = self.qos.unacked.worker
@@ -96,7 +96,7 @@ class Channel(Arriving):
 
     def end_of_wait(self, **options: Any) -> bool:
         """File the message that came, take what else can be begun, and deliver all of it."""
-        if not self.reliable_unacked:
+        if self.reliable_unacked is None:
             return super().end_of_wait(**options)
         if self._awaited is not None:
             return self.end_of_arrival()

@@ -22,8 +22,6 @@ from celery_reliable.redis_io import Line, left_out_when_full
 
 __all__ = [
     "WorkerUnacked",
-    "opened_unacked",
-    "unacked_of",
 ]
 
 
@@ -67,9 +65,13 @@ class WorkerUnacked(Unacked):
         self._namespace = ""
         self._listed_in = self.list_key("")
 
-    def after_fork(self) -> None:
-        """Free the lock that another thread may have held at the fork."""
-        self._lock = threading.Lock()
+    @classmethod
+    def opened(cls, name: str, channel: Any) -> WorkerUnacked:
+        """Return the unacked hash called *name*, at the broker of *channel*."""
+        # A pool of its own, as `repeat_nothing` changes it for all who use it.
+        pool = new_pool(channel)
+        repeat_nothing(pool)
+        return cls(name, pool, channel.global_keyprefix)
 
     def open(self, namespace: str) -> None:
         """Put the hash on the namespace's list of unacked hashes.
@@ -266,38 +268,3 @@ class WorkerUnacked(Unacked):
         strangers = {tag for tag in self.tags() - set(held) if not taken(tag)}
         again, self._strangers = strangers & self._strangers, strangers
         return sum(self.give_back(channel, tag, is_last=False) for tag in again)
-
-
-_opened: dict[str, WorkerUnacked] = {}
-_opened_lock = threading.Lock()
-
-
-def _after_fork() -> None:
-    """Free the locks that another thread of the main process held at the fork."""
-    global _opened_lock
-    _opened_lock = threading.Lock()
-    for unacked in _opened.values():
-        unacked.after_fork()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
-
-
-def unacked_of(name: str, channel: Any) -> WorkerUnacked:
-    """Return this worker's unacked hash called *name*, at the broker of *channel*; each process has
-    one object for it.
-    """
-    with _opened_lock:
-        unacked = _opened.get(name)
-        if unacked is None:
-            # A pool of its own, as `repeat_nothing` changes it for all who use it.
-            pool = new_pool(channel)
-            repeat_nothing(pool)
-            unacked = _opened[name] = WorkerUnacked(name, pool, channel.global_keyprefix)
-        return unacked
-
-
-def opened_unacked(name: str | None) -> WorkerUnacked | None:
-    """Return this worker's unacked hash called *name*; None before `unacked_of` made it."""
-    return _opened.get(name) if name else None

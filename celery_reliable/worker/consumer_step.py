@@ -12,7 +12,7 @@ from celery import bootsteps
 from celery.utils.functional import maybe_list
 from celery.worker import state
 
-from celery_reliable.broker import Delivery, WorkerHooks, WorkerUnacked, unacked_of
+from celery_reliable.broker import Delivery, WorkerHooks, WorkerUnacked
 from celery_reliable.compat.consumer import (
     acknowledge_at_once,
     cancel_by,
@@ -110,12 +110,7 @@ class ConsumerStep(bootsteps.StartStopStep):
         if step.pool_name == "solo" or c.hub is not None:
             acknowledge_at_once(c)
         if step.unacked_name:
-            # On this channel alone: what user code consumes on others is none of ours.
-            c.task_consumer.channel.reliable_unacked = step.unacked_name
-            unacked = unacked_of(step.unacked_name, c.task_consumer.channel)
-            unacked.is_leaving = step.is_leaving
-            unacked.worker = _hooks(c, step)
-            unacked.open(step.reliable.config.namespace)
+            unacked = _unacked(c, step)
             c.timer.call_repeatedly(_RECONCILE_SECONDS, self._reconcile, (c, unacked))
             if step.unbegun is not None:
                 c.timer.call_repeatedly(step.unbegun.every_seconds, step.unbegun.look, (c, unacked))
@@ -188,6 +183,19 @@ def _let_run() -> None:
     moment (it may have popped a message and not yet filed it), or into a solo task's body.
     """
     logger.warning("tasks_run_to_their_end count=%s", len(state.active_requests))
+
+
+def _unacked(c: Any, step: WorkerStep) -> WorkerUnacked:
+    """Return the worker's unacked hash, which outlives connections, for a new one."""
+    channel = c.task_consumer.channel
+    if step.unacked is None:
+        step.unacked = WorkerUnacked.opened(step.unacked_name, channel)
+    # On this channel alone: what user code consumes on others is none of ours.
+    channel.reliable_unacked = step.unacked
+    step.unacked.is_leaving = step.is_leaving
+    step.unacked.worker = _hooks(c, step)
+    step.unacked.open(step.reliable.config.namespace)
+    return step.unacked
 
 
 def _hooks(c: Any, step: WorkerStep) -> WorkerHooks:

@@ -7,22 +7,23 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from celery.worker import state
 
-from celery_reliable.app import Reliable
 from celery_reliable.attempt import DELIVERY
-from celery_reliable.broker import WorkerUnacked, opened_unacked
+from celery_reliable.broker import WorkerUnacked
 from celery_reliable.compat.notes import note
 from celery_reliable.compat.request import request_for
-from celery_reliable.context import WorkerProcess
 from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
 from celery_reliable.log import logger
 from celery_reliable.message import payload_of
 from celery_reliable.options import is_reliable
 from celery_reliable.pool import N_SLOTS, Left, slots
 from celery_reliable.worker.claims import PATIENCE_SECONDS
+
+if TYPE_CHECKING:
+    from celery_reliable.worker.worker_step import WorkerStep
 
 __all__ = [
     "RunningShift",
@@ -106,11 +107,9 @@ class RunningShifts:
 class ShiftRequests:
     """Makes and keeps the requests of one worker.  For the main loop."""
 
-    def __init__(self, w: Any, reliable: Reliable, process: WorkerProcess, unacked: str) -> None:
+    def __init__(self, w: Any, step: WorkerStep) -> None:
         self._worker = w
-        self._reliable = reliable
-        self._process = process
-        self._unacked_name = unacked
+        self._step = step
         #: By the tags of their messages.
         self._shown: dict[str, Any] = {}
 
@@ -213,7 +212,7 @@ class ShiftRequests:
         claimed_ms, token = 0, left.tag
         if not is_known:
             try:
-                record = self._reliable.ledger.find(
+                record = self._step.reliable.ledger.find(
                     payload["headers"]["id"], patience_seconds=PATIENCE_SECONDS
                 )
             except (LedgerUnavailable, LedgerRefused):
@@ -225,7 +224,7 @@ class ShiftRequests:
         # What it may be decoded from, as Celery's consumer has it.
         message = channel.Message(payload, channel=channel, accept=c.task_consumer.accept)
         note(message, "queue", left.queue)
-        note(message, "holder", self._process.id)
+        note(message, "holder", self._step.process.id)
         channel.qos.append(message, left.tag)
         request = request_for(c, task, message, running.pid, claimed_ms / 1000 or time.time())
         request.reliable_token = token
@@ -241,4 +240,4 @@ class ShiftRequests:
     @property
     def unacked(self) -> WorkerUnacked | None:
         """The worker's unacked hash, once it consumes."""
-        return opened_unacked(self._unacked_name)
+        return self._step.unacked

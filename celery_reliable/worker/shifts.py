@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import time
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from celery.worker import state
 
-from celery_reliable.app import Reliable
 from celery_reliable.broker import Queues
 from celery_reliable.compat.consumer import acquire_slot, has_rate_limit, waiting_for_slots
 from celery_reliable.compat.processes import count_also, keep_job, limit_job, scale
@@ -30,6 +29,9 @@ from celery_reliable.worker import throughput
 from celery_reliable.worker.arrivals import LeftOut
 from celery_reliable.worker.running_shift import RunningShift, RunningShifts, ShiftRequests
 from celery_reliable.worker.shift_ends import ShiftEnds, ShiftHearing, ShiftLimits
+
+if TYPE_CHECKING:
+    from celery_reliable.worker.worker_step import WorkerStep
 
 __all__ = [
     "ShiftRules",
@@ -147,14 +149,14 @@ _IN_VAIN = 8
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.05, 2.0
 
 
-def shifts_of(w: Any, reliable: Reliable, process: WorkerProcess, unacked: str) -> Shifts | None:
+def shifts_of(w: Any, step: WorkerStep) -> Shifts | None:
     """Return what gives shifts to the processes of a worker's pool; None where they have none."""
     if not isinstance(w.pool, TaskPool):
         return None
-    if not (w.use_eventloop and unacked and reliable.is_delivered_from_ledger):
-        logger.warning("pool_is_prefork worker=%s", process.id)
+    if not (w.use_eventloop and step.unacked_name and step.reliable.is_delivered_from_ledger):
+        logger.warning("pool_is_prefork worker=%s", step.process.id)
         return None
-    return Shifts(w, reliable, process, unacked)
+    return Shifts(w, step)
 
 
 class Shifts:
@@ -162,14 +164,13 @@ class Shifts:
     loop.
     """
 
-    def __init__(self, w: Any, reliable: Reliable, process: WorkerProcess, unacked: str) -> None:
+    def __init__(self, w: Any, step: WorkerStep) -> None:
         self._worker = w
-        self._process = process
-        self._rules = ShiftRules(w, process)
-        self._requests = ShiftRequests(w, reliable, process, unacked)
+        self._rules = ShiftRules(w, step.process)
+        self._requests = ShiftRequests(w, step)
         #: Any thread may ask them whose a claim is.
         self.running = RunningShifts()
-        self._ends = ShiftEnds(process, self._requests)
+        self._ends = ShiftEnds(step.process, self._requests)
         self._hearing = ShiftHearing(w, self.running, self._requests)
         self._limits = ShiftLimits(w, self.running, self._requests, self._ends.end_lost)
         self._scaling = ShiftScaling(w, self.running)

@@ -171,7 +171,7 @@ class Unprocessable:
                     on_invalid_task(None, message, exc)
 
             # With an unacked hash the transport tells the ledger before it reads a message.
-            has_unacked = bool(getattr(c.task_consumer.channel, "reliable_unacked", None))
+            has_unacked = getattr(c.task_consumer.channel, "reliable_unacked", None) is not None
             return on_task_received if has_unacked else noting(self._openings, on_task_received)
 
         handle_by(

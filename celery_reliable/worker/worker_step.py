@@ -13,7 +13,7 @@ from celery.worker import state
 
 from celery_reliable import events
 from celery_reliable.app import reliable_of
-from celery_reliable.broker import WorkerUnacked, opened_unacked
+from celery_reliable.broker import WorkerUnacked
 from celery_reliable.compat.consumer import before_soft_shutdown
 from celery_reliable.compat.notes import note, noted
 from celery_reliable.compat.pool import (
@@ -94,6 +94,8 @@ class WorkerStep(bootsteps.StartStopStep):
         self.unacked_name, self._undo = consume_apart(self.reliable, self.process)
         self._direct_queue, undo = consume_own_queue(w, self.reliable)
         self._undo += undo
+        #: This worker's unacked hash, once it consumes.
+        self.unacked: WorkerUnacked | None = None
         self.claims = RunningClaims(self.reliable, self.process)
         self.orders = OrderKeeping(w, self.process)
         self.openings = Openings(self.reliable, self.process)
@@ -118,7 +120,7 @@ class WorkerStep(bootsteps.StartStopStep):
         self.orders.run_in(self.pool_name)
         flush_before_reassigning(w.pool)
         keep_handed_jobs(w.pool)
-        self.shifts = shifts_of(w, self.reliable, self.process, self.unacked_name)
+        self.shifts = shifts_of(w, self)
         self.claims.shifts = self.seen.shifts = self.shifts
         if not self.reliable.is_redis_broker:
             wait_aside(w.pool)
@@ -160,9 +162,8 @@ class WorkerStep(bootsteps.StartStopStep):
         self.is_leaving = True
         if self.shifts is not None:
             self.shifts.leave()
-        unacked = self.unacked
-        if unacked is not None:
-            unacked.is_leaving = True
+        if self.unacked is not None:
+            self.unacked.is_leaving = True
 
     def finish(self, **kwargs: Any) -> None:
         """Give back what is claimed, stop renewing and deregister.  Once; not in children."""
@@ -203,11 +204,6 @@ class WorkerStep(bootsteps.StartStopStep):
         events.worker_left(app=self.app, worker=self.process.id)
 
     # -- what the threads ask
-
-    @property
-    def unacked(self) -> WorkerUnacked | None:
-        """This worker's unacked hash, once it consumes."""
-        return opened_unacked(self.unacked_name)
 
     @property
     def is_stalled(self) -> bool:

@@ -17,7 +17,7 @@ from celery.worker import state
 from celery.worker.consumer import Consumer
 from kombu.asynchronous.semaphore import LaxBoundedSemaphore
 
-from celery_reliable.broker import transport_for, worker_unacked
+from celery_reliable.broker import transport_for
 from celery_reliable.compat.notes import noted
 from celery_reliable.context import WorkerProcess
 from celery_reliable.worker.consumer_step import ConsumerStep
@@ -582,7 +582,6 @@ class Host:
 
     def close(self) -> None:
         """Close what a process would have taken with it."""
-        worker_unacked._opened.pop(getattr(getattr(self, "step", None), "unacked_name", ""), None)
         step = getattr(self, "step", None)
         if step is not None and step.heartbeat is not None:
             step.heartbeat.connection.close()

@@ -26,7 +26,7 @@ _SLOTS_EACH = 16
 def give(host: Any) -> None:
     """Let the processes of a worker have shifts."""
     step = host.step
-    found = step.shifts = Shifts(host, step.reliable, step.process, step.unacked_name)
+    found = step.shifts = Shifts(host, step)
     step.claims.shifts = step.seen.shifts = found
     number = host.world.hosts.index(host) * _SLOTS_EACH % N_SLOTS
     found.running._slots = deque(range(number, number + _SLOTS_EACH))
