@@ -163,7 +163,7 @@ class Arriving(ConsumingChannel):
             return False
         self._awaited = awaited, inbox
         try:
-            self.wait_by(inbox.commands(awaited.call, WAIT_SECONDS))
+            self.wait_by(inbox.commands(awaited.step.call, WAIT_SECONDS))
         except BaseException:
             self.note_lost_wait()
             raise

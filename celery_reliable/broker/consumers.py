@@ -39,8 +39,6 @@ class ConsumingChannel(ConnectedChannel):
     _is_closing = False
     #: A process begins with what ended the wait before more is asked for; then the loop comes back.
     _lets_begin = False
-    #: What `queues_for_shift` was asked for last, and the answer.
-    _shared: tuple[Any, Queues] | None = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         #: What has the messages of a queue.
@@ -96,11 +94,9 @@ class ConsumingChannel(ConnectedChannel):
         queues = [queue for queue in self.queues_in_turn() if self.is_consumed(queue)]
         if not queues or self._is_closing:
             return None
-        where = (queues, cold)
-        if self._shared is None or self._shared[0] != where:
-            lists = [list_key(self, queue, p) for p in self.priority_steps for queue in queues]
-            self._shared = where, self.qos.unacked.queues(queues, lists, cold)
-        return self._shared[1]
+        lists = [list_key(self, queue, p) for p in self.priority_steps for queue in queues]
+        found: Queues = self.qos.unacked.queues(queues, lists, cold)
+        return found
 
     def count_waiting(self) -> int:
         """Return how many messages wait in the queues that the worker consumes; 0 while the broker

@@ -326,11 +326,6 @@ class Awaited:
     place: str = ""
 
     @property
-    def call(self) -> tuple[Any, ...]:
-        """The arguments of EVALSHA."""
-        return self.step.call
-
-    @property
     def told(self) -> tuple[int, int, str, float, str] | None:
         """The claim in plain values, for a property of the message, which user code can see."""
         claim = self.claim

@@ -92,6 +92,7 @@ class ConsumerStep(bootsteps.StartStopStep):
         if step.shifts is not None:
             for name in ("active", "query_task"):
                 command_by(c, name, partial(_shown, step.shifts))
+            step.shifts.forget_dropped()
             step.shifts.heed_limits()
         for name in ("rate_limit", "time_limit"):
             command_by(c, name, partial(_limited, c, step))
@@ -124,10 +125,8 @@ class ConsumerStep(bootsteps.StartStopStep):
         step = step_of(c.controller)
         assert step is not None
         step.is_connecting = True
-        if step.shifts is not None and not step.is_leaving:
-            step.shifts.forget_waiting()
-        if step.claims.arrivals is not None:
-            step.claims.arrivals.forget(set(fetched_requests()) - set(running_requests()))
+        if step.arrivals is not None:
+            step.arrivals.forget(set(fetched_requests()) - set(running_requests()))
 
     def _turn(self, c: Any, step: WorkerStep) -> None:
         step.turned_at = time.monotonic()
@@ -164,8 +163,8 @@ class ConsumerStep(bootsteps.StartStopStep):
         # A former connection's deliveries count while they run.  Celery has forgotten the others
         # (5.6 keeps them among its requests, and never runs them).
         held = held_tags(consumer.channel.qos) | _running_tags()
-        if step is not None and step.claims.arrivals is not None:
-            held |= step.claims.arrivals.tags
+        if step is not None and step.arrivals is not None:
+            held |= step.arrivals.tags
         try:
             consumer.channel.bring_back()
             given = unacked.reconcile(consumer.channel, held)
@@ -216,9 +215,9 @@ def _hooks(c: Any, step: WorkerStep) -> WorkerHooks:
     # The tasks of other pools begin in the worker's own process.
     if step.reliable.is_delivered_from_ledger and step.pool_name == "prefork":
         # Kept beyond a connection: it knows the claims that were given up with that.
-        arrivals = step.claims.arrivals or Arrivals(c, step.process, partial(_n_shifts, step))
+        arrivals = step.arrivals or Arrivals(c, step.process, partial(_n_shifts, step))
         arrivals.begin_connection()
-        step.claims.arrivals = arrivals
+        step.arrivals = arrivals
         hooks = replace(hooks, arrivals=arrivals)
     seconds = step.reliable.config.give_back_seconds
     if seconds:

@@ -19,7 +19,6 @@ from celery_reliable.leases import too_long_seconds
 from celery_reliable.log import logger
 from celery_reliable.native_threads import NativeThread
 from celery_reliable.recovery import BrokerView
-from celery_reliable.worker.shifts import Shifts
 from celery_reliable_probe import SUFFIX, identity_of, is_there, name_of
 
 if TYPE_CHECKING:
@@ -126,12 +125,11 @@ _MOST_QUEUES = 100
 class Doing:
     """What the main loop saw last; any thread may ask."""
 
-    def __init__(self) -> None:
+    def __init__(self, step: WorkerStep) -> None:
+        self._step = step
         self._consumer: dict[str, Any] = {}
         self._begun = -1
         self._moved_at = time.monotonic()
-        #: What processes of the pool run by themselves, of which Celery does not know.
-        self.shifts: Shifts | None = None
 
     def look(self, c: Any) -> None:
         """Note what Celery's consumer *c* consumes, and whether tasks begin; by the main loop."""
@@ -164,7 +162,8 @@ class Doing:
 
     @property
     def _n_shifts(self) -> int:
-        return self.shifts.n_unseen if self.shifts is not None else 0
+        # What processes of the pool run by themselves, of which Celery does not know.
+        return self._step.shifts.n_unseen if self._step.shifts is not None else 0
 
     def told(self, turned_at: float, *, is_leaving: bool, orders: int = 0) -> str:
         """Return it as JSON, with what runs, and when the main loop turned last and a task began

@@ -10,7 +10,8 @@ from celery.worker import state
 
 from celery_reliable.broker import Queues
 from celery_reliable.compat.consumer import acquire_slot, has_rate_limit, waiting_for_slots
-from celery_reliable.compat.processes import count_also, keep_job, limit_job, scale
+from celery_reliable.compat.pool import billiards
+from celery_reliable.compat.processes import count_also, has_job, limit_job, scale
 from celery_reliable.compat.request import has_default_request
 from celery_reliable.compat.tracer import has_default_strategy
 from celery_reliable.context import WorkerProcess
@@ -28,7 +29,7 @@ from celery_reliable.pool import (
 from celery_reliable.worker import throughput
 from celery_reliable.worker.arrivals import LeftOut
 from celery_reliable.worker.running_shift import RunningShift, RunningShifts, ShiftRequests
-from celery_reliable.worker.shift_ends import ShiftEnds, ShiftHearing, ShiftLimits
+from celery_reliable.worker.shift_limits import ShiftHearing, ShiftLimits
 
 if TYPE_CHECKING:
     from celery_reliable.worker.worker_step import WorkerStep
@@ -166,13 +167,13 @@ class Shifts:
 
     def __init__(self, w: Any, step: WorkerStep) -> None:
         self._worker = w
+        self._step = step
         self._rules = ShiftRules(w, step.process)
         self._requests = ShiftRequests(w, step)
         #: Any thread may ask them whose a claim is.
         self.running = RunningShifts()
-        self._ends = ShiftEnds(step.process, self._requests)
         self._hearing = ShiftHearing(w, self.running, self._requests)
-        self._limits = ShiftLimits(w, self.running, self._requests, self._ends.end_lost)
+        self._limits = ShiftLimits(w, self.running, self._requests, self._requests.end_lost)
         self._scaling = ShiftScaling(w, self.running)
         self._unsure: set[str] = set()
         self._not_before = 0.0
@@ -204,7 +205,7 @@ class Shifts:
         """Whether processes may take their own messages now."""
         w = self._worker
         return not (
-            self._ends.is_leaving
+            self._step.is_leaving
             or time.monotonic() < self._not_before
             or self.running.is_full
             or not w.app.use_fast_trace_task
@@ -251,7 +252,6 @@ class Shifts:
         )
         if running.job is not None:
             limit_job(running.job)
-            keep_job(running.job, partial(self.running.remove, shift.token))
 
     # -- ending
 
@@ -267,7 +267,6 @@ class Shifts:
 
     def leave(self) -> None:
         """The worker leaves: no shift begins any more."""
-        self._ends.is_leaving = True
         call_off_shifts()
         self._limits.leave()
         # Celery waits for what runs, or stops it.
@@ -303,19 +302,22 @@ class Shifts:
             self._pause = min(max(2 * self._pause, _FIRST_PAUSE_SECONDS), _LONGEST_PAUSE_SECONDS)
             self._not_before = time.monotonic() + self._pause
         if ended is not None:
-            self._ends.take_over(report.left, ended)
+            self._requests.take_over(report.left, ended)
 
-    def forget_waiting(self) -> None:
-        """Forget shifts that waited for a slot: Celery does as it loses its connection."""
+    def forget_dropped(self) -> None:
+        """Forget shifts that waited for a slot, or whose job no process was handed: Celery does as
+        it loses its connection.
+        """
+        processes = billiards(self._worker.pool)
         for running in self.running:
-            if running.job is None:
+            if running.job is None or not has_job(processes, running.job):
                 self.running.remove(running.token)
 
     def _lost(self, token: str, exc_info: Any) -> None:
         """A process was lost in its shift, or stopped."""
         running = self.running.remove(token)
         if running is not None:
-            self._ends.end_lost(running, exc_info)
+            self._requests.end_lost(running, exc_info)
 
 
 def _accepted(running: RunningShift, pid: int, accepted_at: float) -> None:

@@ -29,6 +29,7 @@ from celery_reliable.ledger import FORMAT
 from celery_reliable.log import logger
 from celery_reliable.pool import kind_of
 from celery_reliable.version import __version__
+from celery_reliable.worker.arrivals import Arrivals
 from celery_reliable.worker.health import Doing, Health
 from celery_reliable.worker.heartbeat import Heartbeat
 from celery_reliable.worker.order_keeping import LOOKING_POOLS, OrderKeeping
@@ -68,7 +69,7 @@ class WorkerStep(bootsteps.StartStopStep):
         self.pool_name = ""
         #: When the main loop turned last, by the monotonic clock.
         self.turned_at = time.monotonic()
-        self.seen = Doing()
+        self.seen = Doing(self)
         self.is_connecting, self.is_leaving = True, False
         try:
             if self.reliable.is_unprotected:
@@ -96,8 +97,8 @@ class WorkerStep(bootsteps.StartStopStep):
         self._undo += undo
         #: This worker's unacked hash, once it consumes.
         self.unacked: WorkerUnacked | None = None
-        self.claims = RunningClaims(self.reliable, self.process)
-        self.orders = OrderKeeping(w, self.process)
+        self.claims = RunningClaims(w, self)
+        self.orders = OrderKeeping(w, self)
         self.openings = Openings(self.reliable, self.process)
         self.unprocessable = Unprocessable(self.reliable, self.openings)
         note(w, _NOTED, self)
@@ -106,7 +107,10 @@ class WorkerStep(bootsteps.StartStopStep):
         self._pool_stop: PoolStop | None = None
         self.heartbeat: Heartbeat | None = None
         self.passes: Passes | None = None
+        #: None where no process of the pool takes messages by itself.
         self.shifts: Shifts | None = None
+        #: The messages that the consumer waits for; None where it pops them.
+        self.arrivals: Arrivals | None = None
         self._is_finished = False
 
     def create(self, w: Any) -> None:
@@ -116,12 +120,9 @@ class WorkerStep(bootsteps.StartStopStep):
     def start(self, w: Any) -> None:
         """Register, and start to renew."""
         self.pool_name = kind_of(w.pool)
-        self.claims.run_in(w.pool, self.pool_name)
-        self.orders.run_in(self.pool_name)
         flush_before_reassigning(w.pool)
         keep_handed_jobs(w.pool)
         self.shifts = shifts_of(w, self)
-        self.claims.shifts = self.seen.shifts = self.shifts
         if not self.reliable.is_redis_broker:
             wait_aside(w.pool)
         self._pool_stop = PoolStop(w.pool, self.pool_name)

@@ -85,7 +85,7 @@ TABLE: Table = {
         "ConsumerStep.stop": [
             (
                 "early claims are not forgotten with the connection",
-                drop("if step.claims.arrivals is not None:"),
+                drop("if step.arrivals is not None:"),
                 ("tests/unit/test_claiming.py",),
             ),
         ],

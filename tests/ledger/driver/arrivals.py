@@ -21,7 +21,7 @@ _SECONDS = 0.01
 
 def give(host: Any) -> None:
     """Let a worker claim what comes, as long as a process of the driver's pool is idle."""
-    found = host.step.claims.arrivals
+    found = host.step.arrivals
     if found is not None:
         found._has_idle_child = lambda: host.n_slots > len(host.jobs) + len(host.waiting)
 

@@ -9,6 +9,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable
 from functools import partial
 from threading import RLock
+from types import SimpleNamespace
 from typing import Any
 
 from billiard.einfo import ExceptionInfo
@@ -135,8 +136,7 @@ class _Claims(RunningClaims):
     """The package's own, which looks into the driver's pool."""
 
     def __init__(self, host: Host, step: WorkerStep) -> None:
-        super().__init__(step.reliable, step.process)
-        self.run_in(None, host.pool_name)
+        super().__init__(SimpleNamespace(pool=None), step)
         self._host = host
 
     def runs(self, claim: Any) -> bool:
@@ -362,7 +362,6 @@ class Host:
     def _start(self) -> None:
         self.step = self.reliable = _Step(self)
         self.step.orders.install()
-        self.step.orders.run_in(self.pool_name)
         self.step.heartbeat = Heartbeat(self.step)
         self.step.heartbeat.register()
         self.schedule.start(self.main, "heartbeat", self.step.heartbeat.run)
