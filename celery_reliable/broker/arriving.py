@@ -181,7 +181,7 @@ class Arriving(ConsumingChannel):
         if unacked is None or not self._can_bring_back:
             return
         try:
-            for inbox in [self._inbox_of(unacked, queue) for queue in self.popped_queues]:
+            for inbox in [self._inbox_of(unacked, queue) for queue in self.active_queues]:
                 bring_back(unacked.client, inbox.key, inbox.list_key)
         except redis.ResponseError:
             # It is not allowed, or not known: then nobody waits there either.

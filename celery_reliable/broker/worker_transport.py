@@ -88,7 +88,7 @@ class Channel(Arriving):
     def _leave_out(self) -> None:
         """Ask no queue that an order keeps the worker from."""
         is_held_back = self.qos.unacked.worker.is_held_back
-        left_out = frozenset(filter(is_held_back, self.popped_queues))
+        left_out = frozenset(filter(is_held_back, self.active_queues))
         if left_out or self._left_out:
             # Also when nothing changed: kombu asks all again when a queue is added or cancelled.
             self.leave_out(left_out)

@@ -32,7 +32,6 @@ from celery_reliable.compat.tracer import (
     run_as_prefork,
 )
 from celery_reliable.context import current_worker, put_off
-from celery_reliable.exceptions import LedgerUnavailable
 from celery_reliable.ledger import FOREVER, answers
 from celery_reliable.message import headers_as_written, payload_of
 from celery_reliable.model import Claim
@@ -152,12 +151,7 @@ class _Working:
             self._slot.first, self._slot.last = number - 1, number
             tag = f"{self._shift.token}.{number}"
             asked_at, worker = clock.now(), self._process.id
-            try:
-                found = self._takings.next("" if is_over else tag, done, worker)
-            except LedgerUnavailable:
-                # Nothing was to be settled.  What it may have taken is seen by the main process.
-                report.unsure = tag
-                return report
+            found = self._takings.next("" if is_over else tag, done, worker)
             self._slot.first = number
             if found.message is None:
                 report.found_nothing = not is_over and found.has_lease

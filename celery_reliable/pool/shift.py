@@ -72,9 +72,6 @@ class Report:
     #: It ended because nothing waits.
     found_nothing: bool = False
     left: Left | None = None
-    #: The tag under which a message may have been filed, and its task claimed, as the server has
-    #: not answered.
-    unsure: str = ""
 
     @property
     def total(self) -> int:

@@ -64,7 +64,6 @@ class Takings:
 
     def __init__(self, shift: Shift, reliable: Reliable, telling: Telling, pid: int) -> None:
         self._ledger = reliable.ledger
-        self._lease_seconds = reliable.config.lease_seconds
         self._telling = telling
         self._pid = pid
         self._queues = shift.queues
@@ -85,7 +84,7 @@ class Takings:
             busy_seconds=self._waits.seconds(),
         )
         try:
-            return self._answer(step, done)
+            return self._answer(step)
         finally:
             self._waits.was_answered()
 
@@ -100,11 +99,11 @@ class Takings:
             )
         return steps
 
-    def _answer(self, step: NextStep, done: str) -> NextTask:
+    def _answer(self, step: NextStep) -> NextTask:
         claim = put_off.claim
         if claim is None:
-            patience = FOREVER if done else self._lease_seconds
-            return self._ledger.take_next(step, patience)
+            # What it may have taken nobody else can run.
+            return self._ledger.take_next(step, FOREVER)
         task, result, outcome = put_off.task, put_off.result, put_off.outcome
         put_off.clear()
         answer = self._ledger.settle(

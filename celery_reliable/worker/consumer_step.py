@@ -105,14 +105,13 @@ class ConsumerStep(bootsteps.StartStopStep):
         step.orders.begin(c)
         c.timer.call_repeatedly(_ORDERS_SECONDS, self._heed, (c, step))
         step.unprocessable.install(c)
-        c.timer.call_repeatedly(_RECONCILE_SECONDS, step.unprocessable.catch_up)
         if step.pool_name in ("solo", "thread"):
             cancel_by(c, _let_run)
         if step.pool_name == "solo" or c.hub is not None:
             acknowledge_at_once(c)
         if step.unacked_name:
             unacked = _unacked(c, step)
-            c.timer.call_repeatedly(_RECONCILE_SECONDS, self._reconcile, (c, unacked))
+            c.timer.call_repeatedly(_RECONCILE_SECONDS, self._reconcile, (c, step, unacked))
             if step.unbegun is not None:
                 c.timer.call_repeatedly(step.unbegun.every_seconds, step.unbegun.look, (c, unacked))
         if not step.reliable.is_redis_broker:
@@ -154,8 +153,7 @@ class ConsumerStep(bootsteps.StartStopStep):
             # What was struck need not wait for the time of the next pass.
             step.passes.hurry(over_ms)
 
-    def _reconcile(self, c: Any, unacked: WorkerUnacked) -> None:
-        step = step_of(c.controller)
+    def _reconcile(self, c: Any, step: WorkerStep, unacked: WorkerUnacked) -> None:
         consumer = c.task_consumer
         if consumer is None or unacked.is_leaving:
             unacked.catch_up()
@@ -163,7 +161,7 @@ class ConsumerStep(bootsteps.StartStopStep):
         # A former connection's deliveries count while they run.  Celery has forgotten the others
         # (5.6 keeps them among its requests, and never runs them).
         held = held_tags(consumer.channel.qos) | _running_tags()
-        if step is not None and step.arrivals is not None:
+        if step.arrivals is not None:
             held |= step.arrivals.tags
         try:
             consumer.channel.bring_back()

@@ -53,9 +53,7 @@ class RunningClaims:
 
     def has_given_up(self, claim: Claim) -> bool:
         """Whether nobody can have begun by a claim, as its message could not be filed."""
-        arrivals, shifts = self._step.arrivals, self._step.shifts
-        if shifts is not None and shifts.has_given_up(claim.token):
-            return True
+        arrivals = self._step.arrivals
         return arrivals is not None and arrivals.is_given_up(claim.token)
 
     def stop(self, claim: Claim) -> bool:

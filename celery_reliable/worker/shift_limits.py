@@ -9,11 +9,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+from billiard.exceptions import TimeLimitExceeded
 from celery.signals import task_received
 
 from celery_reliable.compat.pool import billiards
 from celery_reliable.compat.processes import hear_processes, limit_job
-from celery_reliable.compat.request import lost_worker, over_limit
+from celery_reliable.compat.request import ended_by, lost_worker
 from celery_reliable.log import logger
 from celery_reliable.pool import Limited, Told, slots
 from celery_reliable.worker.claims import end_child, ending
@@ -131,4 +132,5 @@ class ShiftLimits:
             # It may have ended just before, and its process run another by then.
             is_it = slot.limited == task and slot.first == slot.last == number
             too_late = RuntimeError("its time limit was another task's")
-            self._lose(running, over_limit(task.hard) if is_it else lost_worker(too_late))
+            over = ended_by(TimeLimitExceeded(task.hard)) if is_it else lost_worker(too_late)
+            self._lose(running, over)

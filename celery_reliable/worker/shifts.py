@@ -175,7 +175,6 @@ class Shifts:
         self._hearing = ShiftHearing(w, self.running, self._requests)
         self._limits = ShiftLimits(w, self.running, self._requests, self._requests.end_lost)
         self._scaling = ShiftScaling(w, self.running)
-        self._unsure: set[str] = set()
         self._not_before = 0.0
         self._pause = 0.0
 
@@ -190,10 +189,6 @@ class Shifts:
     def is_running(self, tag: str) -> bool:
         """Whether the process that has taken a message goes on with it as the worker leaves."""
         return self.running.holding(tag) is not None and not state.should_terminate
-
-    def has_given_up(self, token: str) -> bool:
-        """Whether nobody has begun by a claim, as its process did not hear of it."""
-        return token in self._unsure
 
     def show(self) -> None:
         """Let Celery's state have a request of each task that runs in a shift."""
@@ -290,8 +285,6 @@ class Shifts:
             state.all_total_count[0] += count
         throughput.failed(report.failed)
         throughput.not_ended(report.not_begun)
-        if report.unsure:
-            self._unsure.add(report.unsure)
         channel = self._requests.channel
         if report.found_nothing and channel is not None:
             channel.note_empty()

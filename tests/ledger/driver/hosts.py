@@ -53,6 +53,9 @@ class _Timer:
         self._once.append((at, function, args))
         return object()
 
+    def call_after(self, seconds: float, function: Callable[..., Any]) -> object:
+        return self.call_at(self._host.wall() + seconds, function)
+
     def turn(self) -> None:
         for entry in self._repeated:
             if entry[0] <= self._host.now:
