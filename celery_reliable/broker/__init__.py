@@ -32,7 +32,7 @@ if TYPE_CHECKING:
         unquoted,
     )
     from celery_reliable.broker.worker_transport import SentinelTransport, Transport
-    from celery_reliable.broker.worker_unacked import WorkerUnacked, opened_unacked, unacked_of
+    from celery_reliable.broker.worker_unacked import WorkerUnacked
 else:
     __getattr__ = lazy_door(
         __name__,
@@ -70,11 +70,7 @@ else:
                 "SentinelTransport",
                 "Transport",
             ),
-            "worker_unacked": (
-                "WorkerUnacked",
-                "opened_unacked",
-                "unacked_of",
-            ),
+            "worker_unacked": ("WorkerUnacked",),
         },
     )
 
@@ -94,7 +90,6 @@ __all__ = [
     "bring_all_back",
     "forget_server",
     "keeping_transport",
-    "opened_unacked",
     "quoted",
     "sending_again",
     "sending_transport_for",
@@ -103,6 +98,5 @@ __all__ = [
     "take_next_text",
     "transport_for",
     "unacked_names",
-    "unacked_of",
     "unquoted",
 ]

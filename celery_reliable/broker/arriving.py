@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import redis
@@ -14,7 +14,6 @@ from kombu.transport import redis as kombu_redis
 
 from celery_reliable.broker.consumers import ConsumingChannel
 from celery_reliable.broker.deliveries import Arrival
-from celery_reliable.broker.worker_unacked import opened_unacked
 from celery_reliable.compat.kombu import list_key
 from celery_reliable.compat.redis import has_something_to_read
 from celery_reliable.log import logger
@@ -158,27 +157,17 @@ class Arriving(ConsumingChannel):
         if arrivals is None or len(queues) != 1 or not arrivals.may_wait or _has_priorities(self):
             return False
         inbox = self._inbox_of(unacked, queues[0])
-        where = unacked.queues(queues, [], arrivals.left_out())
-        awaited = arrivals.next(replace(where, lists=[inbox.key]))
+        inbox_key = inbox.key.removeprefix(unacked.prefix)
+        awaited = arrivals.next(unacked.queues(queues, [inbox_key], arrivals.left_out()))
         if awaited is None:
             return False
         self._awaited = awaited, inbox
         try:
-            self.wait_by(inbox.commands(awaited.call, WAIT_SECONDS))
+            self.wait_by(inbox.commands(awaited.step.call, WAIT_SECONDS))
         except BaseException:
             self.note_lost_wait()
             raise
         return True
-
-    def find_lost_arrivals(self) -> bool:
-        """Deliver what has come for waits whose connection was lost; False if nothing has."""
-        unacked, has_come = self.qos.unacked, False
-        arrivals = unacked.worker.arrivals if unacked is not None else None
-        if arrivals is not None and arrivals.has_lost:
-            for late in arrivals.look(unacked.queues([], [], arrivals.left_out()), self._may_begin):
-                self._note_delivery(self._hand_on(late))
-                has_come = True
-        return has_come
 
     def _inbox_of(self, unacked: Any, queue: str) -> Inbox:
         lists = [unacked.prefix + list_key(self, queue, step) for step in self.priority_steps]
@@ -192,7 +181,7 @@ class Arriving(ConsumingChannel):
         if unacked is None or not self._can_bring_back:
             return
         try:
-            for inbox in [self._inbox_of(unacked, queue) for queue in self.popped_queues]:
+            for inbox in [self._inbox_of(unacked, queue) for queue in self.active_queues]:
                 bring_back(unacked.client, inbox.key, inbox.list_key)
         except redis.ResponseError:
             # It is not allowed, or not known: then nobody waits there either.
@@ -203,11 +192,11 @@ class Arriving(ConsumingChannel):
 
         Until it times out, the server may do that for a connection whose end it has not seen.
         """
-        unacked = opened_unacked(self.reliable_unacked)
+        unacked = self.reliable_unacked
         if self._awaits_pop and unacked is not None:
             unacked.note_lost_pop(float(self.brpop_timeout or 0))
         if self._awaited is not None:
-            self._awaited[0].lose(WAIT_SECONDS)
+            self._awaited[0].give_up()
         self._awaits_pop, self._awaited = False, None
 
     def end_of_arrival(self) -> bool:
@@ -269,7 +258,11 @@ class Arriving(ConsumingChannel):
             self.qos.unacked.requeue([(delivery.tag, place)])
             return None
         self.has_had_its_turn(delivery.queue)
-        self.deliver_all([arrival.delivery], arrival.payload, arrival.early)
+        try:
+            self.deliver_one(delivery, arrival.payload, arrival.early)
+        finally:
+            if arrival.early is not None:
+                arrival.early.is_under_way = False
         return bool(self.qos.unacked.worker.hand_over())
 
     def _note_delivery(self, was_handed: bool | None) -> None:

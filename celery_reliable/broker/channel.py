@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import redis
 from kombu import Connection
@@ -14,6 +14,9 @@ from celery_reliable.compat.kombu import OpenChannel
 from celery_reliable.log import logger
 from celery_reliable.redis_io import losing
 from celery_reliable.settings import REDIS_SCHEMES
+
+if TYPE_CHECKING:
+    from celery_reliable.broker.worker_unacked import WorkerUnacked
 
 __all__ = [
     "ConnectedChannel",
@@ -29,8 +32,8 @@ class ConnectedChannel(OpenChannel):
     lost when their server takes no writes.
     """
 
-    #: The name of the unacked hash of the worker that consumes through this channel.
-    reliable_unacked: str | None = None
+    #: The unacked hash of the worker that consumes through this channel; None on others.
+    reliable_unacked: WorkerUnacked | None = None
 
     #: Whether a channel is only opened on a server that takes writes.
     has_to_write = True

@@ -39,8 +39,6 @@ class ConsumingChannel(ConnectedChannel):
     _is_closing = False
     #: A process begins with what ended the wait before more is asked for; then the loop comes back.
     _lets_begin = False
-    #: What `queues_for_shift` was asked for last, and the answer.
-    _shared: tuple[Any, Queues] | None = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         #: What has the messages of a queue.
@@ -81,10 +79,11 @@ class ConsumingChannel(ConnectedChannel):
 
     def is_consumed(self, queue: str) -> bool:
         """Whether somebody consumes from a queue, and goes on to."""
+        unacked = self.reliable_unacked
         return (
             self.has_consumer(queue)
             and not self._is_closing
-            and not (self.reliable_unacked and self.qos.unacked.worker.is_held_back(queue))
+            and not (unacked is not None and unacked.worker.is_held_back(queue))
         )
 
     def queues_for_shift(self, cold: Sequence[str]) -> Queues | None:
@@ -95,11 +94,9 @@ class ConsumingChannel(ConnectedChannel):
         queues = [queue for queue in self.queues_in_turn() if self.is_consumed(queue)]
         if not queues or self._is_closing:
             return None
-        where = (queues, cold)
-        if self._shared is None or self._shared[0] != where:
-            lists = [list_key(self, queue, p) for p in self.priority_steps for queue in queues]
-            self._shared = where, self.qos.unacked.queues(queues, lists, cold)
-        return self._shared[1]
+        lists = [list_key(self, queue, p) for p in self.priority_steps for queue in queues]
+        found: Queues = self.qos.unacked.queues(queues, lists, cold)
+        return found
 
     def count_waiting(self) -> int:
         """Return how many messages wait in the queues that the worker consumes; 0 while the broker
@@ -120,28 +117,23 @@ class ConsumingChannel(ConnectedChannel):
         """Note that the queues were seen to be empty."""
         self._n_waiting, self._looked_at = 0, time.monotonic()
 
-    def deliver_all(self, deliveries: Iterable[Delivery], payload: Any, early: Any) -> None:
-        """Deal with what was taken.  *payload*: the first message as it was read already, if it
-        was; *early*: the claim that was made with its filing.
-        """
+    def deliver_all(self, deliveries: Iterable[Delivery]) -> None:
+        """Deal with what was taken."""
         unacked, kept_back = self.qos.unacked, []
         for delivery in deliveries:
             # A task that ran here meanwhile (with a solo pool) may have taken its time.
-            if early is None and unacked.worker.is_held_back(delivery.queue):
+            if unacked.worker.is_held_back(delivery.queue):
                 kept_back.append(delivery)
-                payload = None
-                continue
-            try:
-                self._deliver_one(delivery, payload, early)
-            finally:
-                if early is not None:
-                    early.is_under_way = False
-            payload, early = None, None
+            else:
+                self.deliver_one(delivery)
         # The newest first, as each goes in front of the others.
         for delivery in reversed(kept_back):
             unacked.give_back(self, delivery.tag, is_last=False)
 
-    def _deliver_one(self, delivery: Delivery, payload: Any, early: Any) -> None:
+    def deliver_one(self, delivery: Delivery, payload: Any = None, early: Any = None) -> None:
+        """Deliver a message that is filed.  *payload*: as it was read already, if it was; *early*:
+        the claim that was made with its filing.
+        """
         unacked = self.qos.unacked
         try:
             payload = payload_of(delivery.raw) if payload is None else payload
@@ -187,19 +179,3 @@ class ConsumingChannel(ConnectedChannel):
         unacked = self.qos.unacked
         if unacked.worker.on_unreadable(delivery, error):
             unacked.discard(delivery.tag)
-
-    def deliver(self, delivery: Delivery) -> None:
-        """Deliver a message that is filed already."""
-        self.deliver_all([delivery], None, None)
-
-    def begin_with(self, key: str, queue: str, message: bytes) -> bool:
-        """Hand a message that was popped to an idle process of the pool, which files it; False when
-        that is to be done here.
-        """
-        worker = self.qos.unacked.worker
-        if not self.is_consumed(queue) or not worker.begin_with(self, key, queue, message):
-            return False
-        self.has_had_its_turn(queue)
-        self._lets_begin = worker.hand_over()
-        worker.after_delivery()
-        return True

@@ -105,13 +105,8 @@ class WorkerHooks:
     #: Called with the channel and with how many messages wait: processes of the worker's pool may
     #: take them by themselves from now on.
     work_off: Callable[[Any, int], None] = _nothing
-    #: Called with the channel and a message that was popped: its list's key without the prefix, its
-    #: queue, and itself.  True when a process of the pool files it, and takes others after it.
-    begin_with: Callable[[Any, str, str, bytes], bool] = _no
     #: Whether a process of the pool that takes its own messages has taken this one, and goes on.
     is_taken_by_pool: Callable[[str], bool] = _no
-    #: Returns the claim that goes to the server with a message as it is filed; None for none.
-    early: Callable[[Any], Any] = _nothing
     #: Waits for messages that are filed as they leave their queue (`worker.arrivals`); None: the
     #: worker pops them.
     arrivals: Any = None

@@ -6,7 +6,7 @@ from typing import Any
 
 import redis
 
-from celery_reliable.broker.worker_unacked import WorkerUnacked, opened_unacked, unacked_of
+from celery_reliable.broker.worker_unacked import WorkerUnacked
 from celery_reliable.compat.kombu import OpenQoS
 from celery_reliable.compat.notes import noted
 from celery_reliable.log import logger
@@ -25,8 +25,8 @@ class QoS(OpenQoS):
     @property
     def unacked(self) -> WorkerUnacked | None:
         """The unacked hash, or None for a channel without one (a producer's, say)."""
-        name = self.channel.reliable_unacked
-        return unacked_of(name, self.channel) if name else None
+        found: WorkerUnacked | None = self.channel.reliable_unacked
+        return found
 
     def append(self, message: Any, delivery_tag: str) -> None:
         """Count the message as delivered.
@@ -91,7 +91,7 @@ class QoS(OpenQoS):
         After a lost connection, what runs stays in the unacked hash: its task goes on and is
         acknowledged there.
         """
-        unacked = opened_unacked(self.channel.reliable_unacked)
+        unacked = self.unacked
         if unacked is None:
             if self.channel.connection is not None and self.channel.connection.client is not None:
                 super().restore_unacked_once(stderr)

@@ -14,7 +14,6 @@ from kombu.utils.encoding import bytes_to_str
 
 from celery_reliable.broker.arriving import Arriving
 from celery_reliable.compat.kombu import list_key
-from celery_reliable.message import payload_of
 
 __all__ = ["Channel", "SentinelTransport", "Transport"]
 
@@ -43,7 +42,7 @@ class Channel(Arriving):
 
     def begin_to_wait(self, timeout: float | None) -> None:
         """Take what is in the queues; if they are empty, wait."""
-        if not self.reliable_unacked:
+        if self.reliable_unacked is None:
             super().begin_to_wait(timeout)
             return
         worker = self.qos.unacked.worker
@@ -51,8 +50,6 @@ class Channel(Arriving):
         if self._lets_begin:
             # To ask would wake the server, which takes a core from the process that begins.
             self._lets_begin = False
-            return
-        if self.find_lost_arrivals():
             return
         worker.hand_over()
         self._leave_out()
@@ -91,7 +88,7 @@ class Channel(Arriving):
     def _leave_out(self) -> None:
         """Ask no queue that an order keeps the worker from."""
         is_held_back = self.qos.unacked.worker.is_held_back
-        left_out = frozenset(filter(is_held_back, self.popped_queues))
+        left_out = frozenset(filter(is_held_back, self.active_queues))
         if left_out or self._left_out:
             # Also when nothing changed: kombu asks all again when a queue is added or cancelled.
             self.leave_out(left_out)
@@ -99,7 +96,7 @@ class Channel(Arriving):
 
     def end_of_wait(self, **options: Any) -> bool:
         """File the message that came, take what else can be begun, and deliver all of it."""
-        if not self.reliable_unacked:
+        if self.reliable_unacked is None:
             return super().end_of_wait(**options)
         if self._awaited is not None:
             return self.end_of_arrival()
@@ -115,8 +112,7 @@ class Channel(Arriving):
         # kombu's client has removed the channel's prefix.
         key, raw = bytes_to_str(popped[0]), popped[1]
         queue = key.rsplit(self.sep, 1)[0]
-        if not self.begin_with(key, queue, raw):
-            self._take((key, queue, raw))
+        self._take((key, queue, raw))
         return True
 
     def _take(self, popped: tuple[str, str, bytes] | None) -> int:
@@ -125,35 +121,19 @@ class Channel(Arriving):
         Delivers all of it.  Returns how many messages that was.
         """
         least, most = self._may_take()
-        payload, early = None, None
         if popped is None:
             least = max(least, 1)
         else:
-            if least and self.is_consumed(popped[1]):
-                payload, early = self._early(popped[2])
             least, most = max(0, least - 1), max(0, most - 1)
         queues = self.queues_in_turn()
         lists = [list_key(self, queue, p) for p in self.priority_steps for queue in queues]
-        try:
-            taken = self.qos.unacked.take(
-                queues,
-                lists,
-                least,
-                popped,
-                most=most,
-                plenty=_PLENTY,
-                in_turn=self.takes_turns,
-                beside=early and early.step,
-            )
-        except BaseException:
-            if early is not None:
-                early.give_up()
-            raise
+        taken = self.qos.unacked.take(
+            queues, lists, least, popped, most=most, plenty=_PLENTY, in_turn=self.takes_turns
+        )
         self._n_waiting, self._looked_at = taken.n_waiting, time.monotonic()
         for delivery in taken.deliveries:
             self.has_had_its_turn(delivery.queue)
-        # The message that was popped is the first, and the only one with an early claim.
-        self.deliver_all(taken.deliveries, payload, early)
+        self.deliver_all(taken.deliveries)
         was_handed = self.qos.unacked.worker.hand_over()
         self._lets_begin = was_handed and popped is not None and not self._n_waiting
         self.qos.unacked.worker.after_delivery()
@@ -175,19 +155,6 @@ class Channel(Arriving):
         if room is not None:
             most = min(most, room)
         return min(idle, most), most
-
-    def _early(self, raw: bytes) -> tuple[Any, Any]:
-        """Return the payload of a list element, and the claim that goes to the server with its
-        filing; (None, None) if it is not claimed early.
-
-        The body is not decoded before the message is filed, as that may kill this process.
-        """
-        try:
-            payload = payload_of(raw)
-        except Exception:
-            # The delivery decodes it again, and handles the error.
-            return None, None
-        return payload, self.qos.unacked.worker.early(payload)
 
     def close(self) -> None:
         """Close the channel; a connection that is already broken does not keep it open."""

@@ -22,8 +22,6 @@ from celery_reliable.redis_io import Line, left_out_when_full
 
 __all__ = [
     "WorkerUnacked",
-    "opened_unacked",
-    "unacked_of",
 ]
 
 
@@ -67,9 +65,13 @@ class WorkerUnacked(Unacked):
         self._namespace = ""
         self._listed_in = self.list_key("")
 
-    def after_fork(self) -> None:
-        """Free the lock that another thread may have held at the fork."""
-        self._lock = threading.Lock()
+    @classmethod
+    def opened(cls, name: str, channel: Any) -> WorkerUnacked:
+        """Return the unacked hash called *name*, at the broker of *channel*."""
+        # A pool of its own, as `repeat_nothing` changes it for all who use it.
+        pool = new_pool(channel)
+        repeat_nothing(pool)
+        return cls(name, pool, channel.global_keyprefix)
 
     def open(self, namespace: str) -> None:
         """Put the hash on the namespace's list of unacked hashes.
@@ -97,15 +99,12 @@ class WorkerUnacked(Unacked):
         most: int = 0,
         plenty: int = 0,
         in_turn: bool = True,
-        beside: Any = None,
     ) -> Taken:
         """File *popped* (key of the list, queue and message), if given; pop and file up to *least*
         more messages, or up to *most* where at least *plenty* remain in the queues.
 
         *lists*: the keys of all *queues* for the first priority, then for the next, and so on.
         *in_turn*: queues of one priority take turns; else the first is emptied first.
-        *beside*: a script's call (a `Step` of the ledger) that goes to the server in the same round
-        trip.  It may be executed or not, whatever becomes of the rest.
 
         Acknowledged messages are removed in the same step.  Raises redis-py's errors; then
         *popped* is kept, and returned to its list when the broker is back.
@@ -124,7 +123,7 @@ class WorkerUnacked(Unacked):
             args += [quoted(popped[1]), popped[2]]
         keys = [self.key, self._listed_in, *(self.prefix + k for k in lists)]
         try:
-            reply = self._ask_to_take(keys, args, beside)
+            reply = self._ask_to_take(keys, args)
         except (redis.RedisError, OSError):
             if popped is not None:
                 self.put_back_later(self.prefix + popped[0], found[0])
@@ -144,21 +143,10 @@ class WorkerUnacked(Unacked):
             self._pid, self._own = os.getpid(), str(uuid.uuid4())
         return f"{self._own}-{next(self._numbers)}:"
 
-    def _ask_to_take(
-        self, keys: Sequence[str], args: Sequence[str | bytes | int], beside: Any
-    ) -> Any:
-        """Return what `take` answers; *beside* hears what its own call is answered."""
+    def _ask_to_take(self, keys: Sequence[str], args: Sequence[str | bytes | int]) -> Any:
+        """Return what `take` answers."""
         call = (len(keys), *keys, *args)
-        take = ("EVALSHA", self._take.sha, *call)
-        if beside is None:
-            (reply,) = self._line.ask(take)
-        else:
-            try:
-                reply, answer = self._line.ask(take, ("EVALSHA", *beside.call))
-                beside.hear(answer)
-            except (redis.ConnectionError, redis.TimeoutError, OSError):
-                # The other call is lost; whoever wanted it can ask again, and waits longer.
-                (reply,) = self._line.ask(take)
+        (reply,) = self._line.ask(("EVALSHA", self._take.sha, *call))
         if isinstance(reply, redis.exceptions.NoScriptError):
             (reply,) = self._line.ask(("EVAL", self._take.text, *call))
         if isinstance(reply, Exception):
@@ -280,38 +268,3 @@ class WorkerUnacked(Unacked):
         strangers = {tag for tag in self.tags() - set(held) if not taken(tag)}
         again, self._strangers = strangers & self._strangers, strangers
         return sum(self.give_back(channel, tag, is_last=False) for tag in again)
-
-
-_opened: dict[str, WorkerUnacked] = {}
-_opened_lock = threading.Lock()
-
-
-def _after_fork() -> None:
-    """Free the locks that another thread of the main process held at the fork."""
-    global _opened_lock
-    _opened_lock = threading.Lock()
-    for unacked in _opened.values():
-        unacked.after_fork()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
-
-
-def unacked_of(name: str, channel: Any) -> WorkerUnacked:
-    """Return this worker's unacked hash called *name*, at the broker of *channel*; each process has
-    one object for it.
-    """
-    with _opened_lock:
-        unacked = _opened.get(name)
-        if unacked is None:
-            # A pool of its own, as `repeat_nothing` changes it for all who use it.
-            pool = new_pool(channel)
-            repeat_nothing(pool)
-            unacked = _opened[name] = WorkerUnacked(name, pool, channel.global_keyprefix)
-        return unacked
-
-
-def opened_unacked(name: str | None) -> WorkerUnacked | None:
-    """Return this worker's unacked hash called *name*; None before `unacked_of` made it."""
-    return _opened.get(name) if name else None

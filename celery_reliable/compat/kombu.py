@@ -303,11 +303,6 @@ class OpenChannel(kombu_redis.Channel):
         queues: list[str] = self._queue_cycle.consume(len(self.active_queues))
         return queues
 
-    @property
-    def popped_queues(self) -> list[str]:
-        """All queues that are consumed, but for those of broadcasts."""
-        return list(self.active_queues)
-
     def leave_out(self, queues: frozenset[str]) -> None:
         """Ask all consumed queues but these, and keep whose turn it is."""
         asked = [one for one in self._queue_cycle.items if one not in queues]

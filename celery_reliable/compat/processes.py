@@ -11,7 +11,6 @@ from celery.utils.serialization import get_pickled_exception
 from celery.worker.autoscale import Autoscaler
 from kombu.utils.encoding import safe_repr, safe_str
 
-from celery_reliable.compat.notes import note, noted
 from celery_reliable.compat.relied import Kept, Name, Part, Used, relies_on
 
 __all__ = [
@@ -19,8 +18,8 @@ __all__ = [
     "count_also",
     "event_of_end",
     "fields_of_received",
+    "has_job",
     "hear_processes",
-    "keep_job",
     "limit_job",
     "pool_of_lives",
     "scale",
@@ -145,8 +144,6 @@ _RESULTS = "celery.concurrency.asynpool:ResultHandler"
 _TOLD = "celery_reliable"
 #: Where a job has the process to which it is, or was, written.
 _HANDED = ("_write_to", "_scheduled_for")
-#: The note on a job that the pool keeps, with what is called when it was dropped all the same.
-_KEPT = "kept"
 
 
 class ProcessLife:
@@ -192,10 +189,6 @@ def _unheard(told: Any) -> None:
     Kept("billiard.pool:Pool._cache"),
     Used(by=f"{_ASYNC}.on_job_process_down", name="_write_to"),
     Used(by=f"{_ASYNC}.on_job_process_down", name="_scheduled_for"),
-    Name(f"{_ASYNC}.flush", used_by="celery.concurrency.prefork:TaskPool.on_start"),
-    Used(by=f"{_ASYNC}.flush", name="_accepted"),
-    Kept("billiard.pool:ApplyResult._accepted"),
-    Kept("billiard.pool:ApplyResult._job"),
     part=Part.PREFORK,
 )
 def pool_of_lives(life: ProcessLife) -> Any:
@@ -204,15 +197,13 @@ def pool_of_lives(life: ProcessLife) -> Any:
 
     Billiard counts jobs, and in a job a process may run many tasks.  What a process tells comes by
     the pipe of its results, and so in its order with these, and after its death too.  A pool that
-    shrinks ends no process that was just handed a job.  And a pool that is flushed, as the worker
-    has lost its connection, tells of each job of `keep_job` that it drops.
+    shrinks ends no process that was just handed a job.
 
     Overrides ``Worker._make_protected_receive``, which makes the function that waits for a job,
     takes ``maxtasks`` away from billiard, and writes to ``outq``; overrides
-    ``Pool._worker_active`` and ``AsynPool.flush``, which know only the jobs that a process has
-    accepted.  Checked on Celery 5.6.3 and 5.7.0 with billiard 4.3.2.  Without it a process runs
-    more tasks than ``--max-tasks-per-child`` says, and one that has lost its connection at the
-    wrong moment counts as busy for ever.
+    ``Pool._worker_active``, which knows only the jobs that a process has accepted.  Checked on
+    Celery 5.6.3 and 5.7.0 with billiard 4.3.2.  Without it a process runs more tasks than
+    ``--max-tasks-per-child`` says.
     """
     from billiard.pool import EX_RECYCLE
     from celery.concurrency.asynpool import AsynPool
@@ -247,22 +238,8 @@ def pool_of_lives(life: ProcessLife) -> Any:
             handed = [getattr(job, name, None) for job in jobs for name in _HANDED]
             return any(one is worker for one in handed) or bool(super()._worker_active(worker))
 
-        def flush(self) -> None:
-            _flush(self._cache, super().flush)
-
     Pool.Worker = Worker
     return Pool
-
-
-def _flush(jobs: dict[int, Any], flush: Callable[[], None]) -> None:
-    """Flush a pool whose *jobs* these are, by Celery's own *flush*, and keep those of ours."""
-    kept = [job for job in jobs.values() if noted(job, _KEPT) and not job._accepted]
-    try:
-        flush()
-    finally:
-        for job in kept:
-            if job._job not in jobs:
-                noted(job, _KEPT)()
 
 
 @relies_on(
@@ -281,15 +258,17 @@ def hear_processes(processes: Any, hear: Callable[[Any], None]) -> None:
     processes._result_handler.state_handlers[_TOLD] = hear
 
 
-@relies_on(Name("billiard.pool:ApplyResult"), part=Part.PREFORK)
-def keep_job(job: Any, dropped: Callable[[], None]) -> None:
-    """Let a pool of `pool_of_lives` keep a job when it is flushed; *dropped* is called when no
-    process had been handed it by then, and none will be.
+@relies_on(
+    Kept("billiard.pool:Pool._cache"), Kept("billiard.pool:ApplyResult._job"), part=Part.PREFORK
+)
+def has_job(processes: Any, job: Any) -> bool:
+    """Whether billiard's pool has a job that has not ended.
 
-    Notes that on billiard's ``ApplyResult``, of which Celery makes no difference between jobs.
-    Checked on billiard 4.3.2.  Without it nobody hears of the end of such a job.
+    Reads ``Pool._cache``, and the number of a job in it: when the worker loses its connection, the
+    pool drops what it has not handed to a process, and tells nobody.  Checked on billiard 4.3.2.
+    Without it a process counts as busy for ever.
     """
-    note(job, _KEPT, dropped)
+    return job._job in processes._cache
 
 
 @relies_on(

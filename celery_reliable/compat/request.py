@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from billiard.einfo import ExceptionInfo
-from billiard.exceptions import TimeLimitExceeded, WorkerLostError
+from billiard.exceptions import WorkerLostError
 from celery.worker import state
 from celery.worker.request import Request, create_request_cls
 from kombu.utils.imports import symbol_by_name
@@ -15,6 +15,7 @@ from celery_reliable.compat.relied import Name, Part, Used, relies_on
 
 __all__ = [
     "OpenRequest",
+    "ended_by",
     "fetched_requests",
     "has_default_request",
     "lost_worker",
@@ -129,15 +130,16 @@ def request_for(c: Any, task: Any, message: Any, pid: int | None, started_at: fl
 
 
 @relies_on(Name("billiard.exceptions:TimeLimitExceeded"), part=Part.PREFORK)
-def over_limit(seconds: float) -> ExceptionInfo:
-    """Return what billiard tells of a job whose time limit was up.
+def ended_by(error: Exception) -> ExceptionInfo:
+    """Return what billiard tells of a job that has ended by an error of its own, such as
+    ``TimeLimitExceeded``.
 
-    Makes an ``ExceptionInfo`` with a ``TimeLimitExceeded``.  Checked on billiard 4.3.2.  Without it
-    nobody stores the failure of a task that ran for too long in a shift.
+    Makes an ``ExceptionInfo`` with that error.  Checked on billiard 4.3.2.  Without it nobody
+    stores the failure of a task that ran for too long in a shift.
     """
     try:
-        raise TimeLimitExceeded(seconds)
-    except TimeLimitExceeded:
+        raise error
+    except Exception:
         return ExceptionInfo()
 
 
@@ -148,10 +150,7 @@ def lost_worker(error: BaseException) -> ExceptionInfo:
     Makes an ``ExceptionInfo`` with a ``WorkerLostError``.  Checked on billiard 4.3.2.  Without it a
     task is taken for failed that was broken off.
     """
-    try:
-        raise WorkerLostError(f"Worker exited prematurely: {error!r}")
-    except WorkerLostError:
-        return ExceptionInfo()
+    return ended_by(WorkerLostError(f"Worker exited prematurely: {error!r}"))
 
 
 _STATE = "celery.worker.state"

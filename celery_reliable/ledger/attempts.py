@@ -139,8 +139,6 @@ class Attempts(TransitionGroup):
 
 #: Messages of more bytes are not looked into by the script, which would keep others waiting.
 LONGEST = 256 * 1024
-#: So many keys of the script are no queues' lists.
-_N_KEYS = 6
 
 
 class Filing(Protocol):
@@ -227,16 +225,8 @@ class NextSteps:
         without a sleep.
         """
         own = (tag.encode(), done.encode(), b"%d" % filed_ms)
-        call = (*self._keys, *own, *self._args, b"", *self._queues)
+        call = (*self._keys, *own, *self._args, *self._queues)
         return NextStep(self._code, call, busy_seconds)
-
-    def step_with(self, tag: str, queue: str, message: bytes, *, filed_ms: int) -> NextStep:
-        """Return the step that files a *message* which was popped from *queue* already; its name as
-        the unacked hash has it.
-        """
-        keys, own = self._keys[2 : 2 + _N_KEYS], (tag.encode(), b"", b"%d" % filed_ms)
-        given = (b"1", encoded(queue), message)
-        return NextStep(self._code, (self._code.sha, _N_KEYS, *keys, *own, *self._args, *given))
 
 
 class NextAttempts(TransitionGroup):

@@ -7,7 +7,6 @@ from __future__ import annotations
 from celery_reliable.pool.child import work
 from celery_reliable.pool.shift import (
     N_SLOTS,
-    Given,
     Left,
     Limited,
     Report,
@@ -20,7 +19,6 @@ from celery_reliable.pool.task_pool import TaskPool, Told, kind_of
 
 __all__ = [
     "N_SLOTS",
-    "Given",
     "Left",
     "Limited",
     "Report",

@@ -32,7 +32,6 @@ from celery_reliable.compat.tracer import (
     run_as_prefork,
 )
 from celery_reliable.context import current_worker, put_off
-from celery_reliable.exceptions import LedgerUnavailable
 from celery_reliable.ledger import FOREVER, answers
 from celery_reliable.message import headers_as_written, payload_of
 from celery_reliable.model import Claim
@@ -144,26 +143,15 @@ class _Working:
 
     def work(self) -> Report:
         """Return what was done."""
-        report, done, number, given = self._report, "", 0, self._shift.given
+        report, done, number = self._report, "", 0
         while True:
             is_over = self._is_over(number)
-            if is_over and given is not None:
-                # The main process sees by the slot that it was not filed.
-                return report
             number += 1
             self._number = number
             self._slot.first, self._slot.last = number - 1, number
             tag = f"{self._shift.token}.{number}"
             asked_at, worker = clock.now(), self._process.id
-            try:
-                if given is None:
-                    found = self._takings.next("" if is_over else tag, done, worker)
-                else:
-                    found, given = self._takings.begin(tag, worker, given), None
-            except LedgerUnavailable:
-                # Nothing was to be settled.  What it may have taken is seen by the main process.
-                report.unsure = tag
-                return report
+            found = self._takings.next("" if is_over else tag, done, worker)
             self._slot.first = number
             if found.message is None:
                 report.found_nothing = not is_over and found.has_lease

@@ -12,7 +12,6 @@ from celery_reliable.broker import Queues
 
 __all__ = [
     "N_SLOTS",
-    "Given",
     "Left",
     "Limited",
     "Report",
@@ -22,14 +21,6 @@ __all__ = [
     "shifts_called_off",
     "slots",
 ]
-
-
-class Given(NamedTuple):
-    """The message with which a shift begins: the main process has popped it, and not filed it."""
-
-    #: As the unacked hash has it.
-    queue: str
-    message: bytes
 
 
 @dataclass(frozen=True)
@@ -52,7 +43,6 @@ class Shift:
     revoked: frozenset[str]
     #: It ends when the process has more memory; 0: no limit.
     max_memory_kb: int = 0
-    given: Given | None = None
     #: Whether the main process wants the message of each task that begins.
     tells_messages: bool = False
     #: Soft and hard time limits by the names of tasks, in seconds; 0: none.
@@ -82,9 +72,6 @@ class Report:
     #: It ended because nothing waits.
     found_nothing: bool = False
     left: Left | None = None
-    #: The tag under which a message may have been filed, and its task claimed, as the server has
-    #: not answered.
-    unsure: str = ""
 
     @property
     def total(self) -> int:

@@ -11,7 +11,7 @@ from celery_reliable.attempt import free_object
 from celery_reliable.broker import Queues, take_next_text
 from celery_reliable.context import put_off
 from celery_reliable.ledger import FOREVER, NextStep, NextSteps, NextTask, answers
-from celery_reliable.pool.shift import Given, Shift
+from celery_reliable.pool.shift import Shift
 from celery_reliable.pool.task_pool import Telling
 
 __all__ = ["BusyWaits", "Takings"]
@@ -64,7 +64,6 @@ class Takings:
 
     def __init__(self, shift: Shift, reliable: Reliable, telling: Telling, pid: int) -> None:
         self._ledger = reliable.ledger
-        self._lease_seconds = reliable.config.lease_seconds
         self._telling = telling
         self._pid = pid
         self._queues = shift.queues
@@ -85,16 +84,9 @@ class Takings:
             busy_seconds=self._waits.seconds(),
         )
         try:
-            return self._answer(step, done)
+            return self._answer(step)
         finally:
             self._waits.was_answered()
-
-    def begin(self, tag: str, worker: str, given: Given) -> NextTask:
-        """File the message that the shift begins with, and claim its task."""
-        step = self._steps_for(self._queues, worker).step_with(
-            tag, given.queue, given.message, filed_ms=int(time.time() * 1000)
-        )
-        return self._ledger.take_next(step, self._lease_seconds)
 
     def _steps_for(self, queues: Queues, worker: str) -> NextSteps:
         where = (self._ledger, worker, self._pid, *queues.names, None, *queues.lists, *queues.cold)
@@ -107,11 +99,11 @@ class Takings:
             )
         return steps
 
-    def _answer(self, step: NextStep, done: str) -> NextTask:
+    def _answer(self, step: NextStep) -> NextTask:
         claim = put_off.claim
         if claim is None:
-            patience = FOREVER if done else self._lease_seconds
-            return self._ledger.take_next(step, patience)
+            # What it may have taken nobody else can run.
+            return self._ledger.take_next(step, FOREVER)
         task, result, outcome = put_off.task, put_off.result, put_off.outcome
         put_off.clear()
         answer = self._ledger.settle(

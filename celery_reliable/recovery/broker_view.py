@@ -117,17 +117,6 @@ class BrokerView:
             except Exception as exc:
                 logger.debug("broker_view_lost error=%s", exc)
 
-    def keep_fresh(self) -> None:
-        """Close a connection that does not answer, so that the next use opens another."""
-        if self._channel is None:
-            return
-        try:
-            with self._channel.conn_or_acquire() as client:
-                client.ping()
-        except Exception as exc:
-            logger.debug("broker_view_lost error=%s", exc)
-            self.close()
-
     def unacked(self, name: str) -> Unacked:
         """Return a worker's unacked hash, over this view's own connections."""
         channel = self.channel

@@ -150,13 +150,6 @@ class Losses:
             is_counted=lease.verdict.is_opening,
         )
 
-    def lose_orphan(self, claim: Claim) -> None:
-        """Lose a claim whose process is gone while its worker lives.  The next pass sends the task
-        from its record.
-        """
-        detail = "its process is gone"
-        self.lose(claim, Cause.CHILD_LOST, SweepReport(), has_message=False, detail=detail)
-
     def _tell(
         self,
         record: Record,

@@ -258,39 +258,32 @@ class Sweeper:
     def _run(self, asked: Asked | None, *, is_behind: bool) -> tuple[SweepReport, bool]:
         report = SweepReport()
         started = time.monotonic()
-        try:
-            if is_behind:
-                self._set_back(report)
-            leases = self.ledger.workers.leases()
-            dead = self._declare(leases, report)
-            living = {lease.project for lease in leases if not lease.is_dead}
-            for lease in dead:
-                if lease.project in living and lease.project not in (self.project, ("", "")):
-                    # Living workers of its own app know its tasks and its broker.
-                    continue
-                try:
-                    self.recovery.recover(lease, report)
-                except (LedgerUnavailable, LedgerRefused):
-                    raise
-                except Exception as exc:
-                    # A worker that cannot be recovered must not hold up the others.
-                    logger.error(
-                        "not_recovered worker=%s error=%s", lease.worker, exc, exc_info=exc
-                    )
-                    report.failed += 1
-            self.recovery.recover_ownerless(leases, report)
-            if self._has_queues_elsewhere:
-                self._recognize_broker(report)
-            self.sending.begin(leases, report)
-            gone = {lease.worker for lease in dead}
-            alive = [lease for lease in leases if lease.worker not in gone]
-            end_orders(self.app, self.ledger, report)
-            has_looked = self.overdue.look(alive, dead, report, asked)
-            self.retention.trim(report)
-        finally:
-            # After a failover the next pass has to connect anew.
-            if self.broker.is_redis:
-                self.broker.keep_fresh()
+        if is_behind:
+            self._set_back(report)
+        leases = self.ledger.workers.leases()
+        dead = self._declare(leases, report)
+        living = {lease.project for lease in leases if not lease.is_dead}
+        for lease in dead:
+            if lease.project in living and lease.project not in (self.project, ("", "")):
+                # Living workers of its own app know its tasks and its broker.
+                continue
+            try:
+                self.recovery.recover(lease, report)
+            except (LedgerUnavailable, LedgerRefused):
+                raise
+            except Exception as exc:
+                # A worker that cannot be recovered must not hold up the others.
+                logger.error("not_recovered worker=%s error=%s", lease.worker, exc, exc_info=exc)
+                report.failed += 1
+        self.recovery.recover_ownerless(leases, report)
+        if self._has_queues_elsewhere:
+            self._recognize_broker(report)
+        self.sending.begin(leases, report)
+        gone = {lease.worker for lease in dead}
+        alive = [lease for lease in leases if lease.worker not in gone]
+        end_orders(self.app, self.ledger, report)
+        has_looked = self.overdue.look(alive, dead, report, asked)
+        self.retention.trim(report)
         report.duration_seconds = round(time.monotonic() - started, 3)
         return report, has_looked
 

@@ -4,38 +4,80 @@ process is idle.
 The worker asks for the next one before it is there.  So the claim's token exists before the claim,
 and answers for it from then on; what was decided when it asked is looked at again when the message
 has come.  What cannot begin then is released, and waits as every other message that was fetched.
+
+A process may begin by such a claim without asking only while the lease surely holds and hardly any
+time has gone by.  Otherwise it asks, as it does for everything else: the claim's token gets it the
+same attempt.
 """
 
 from __future__ import annotations
 
 import os
+import secrets
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import Any
 
+from celery.worker import state
+
 from celery_reliable import clock
-from celery_reliable.app import Reliable
+from celery_reliable.app import reliable_of
 from celery_reliable.broker import Arrival, Delivery, Queues, take_next_text, unquoted
+from celery_reliable.compat.consumer import has_rate_limit
+from celery_reliable.compat.notes import noted
+from celery_reliable.compat.pool import n_processes_up
+from celery_reliable.compat.tracer import has_default_strategy
 from celery_reliable.context import WorkerProcess
 from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
 from celery_reliable.ledger import LONGEST, NextStep, NextSteps, NextTask, answers
 from celery_reliable.log import logger
 from celery_reliable.message import headers_as_written, payload_of
 from celery_reliable.model import Claim
+from celery_reliable.options import is_limited, is_reliable
+from celery_reliable.orders import Orders
+from celery_reliable.publishing import TWINS
 from celery_reliable.redis_io import refuses_writes
 from celery_reliable.worker.claims import PATIENCE_SECONDS
-from celery_reliable.worker.early_claims import EarlyClaim, EarlyClaims, Watched
 
-__all__ = ["Arrivals"]
+__all__ = ["Arrivals", "Awaited", "LeftOut"]
 
 
-#: So much later than it should a server may end the wait of a client that is gone.
-_LATE_SECONDS = 0.5
-#: So long after that nobody looks any more for what came to it: it is given back.
-_LOST_SECONDS = 15.0
 #: A server that is full lets nobody wait like that; for so long it is not asked.
 _FULL_SECONDS = 10.0
+#: More of those that were given up are not remembered: each is released within some seconds.
+_MOST_GIVEN_UP = 200
+
+
+class LeftOut:
+    """The names of the reliable tasks of a worker that *is_left_out* says true of, for the main
+    loop; among them Celery's own tasks whose twins are reliable.
+
+    They are asked for with each message that finds an idle process, so they are kept until an order
+    is made or ends, a task is added, or a rate limit is set.
+    """
+
+    def __init__(self, process: WorkerProcess, is_left_out: Callable[[Any], bool]) -> None:
+        self._process = process
+        self._is_left_out = is_left_out
+        #: By what the names were found: orders, how many tasks there are, and their rate limits.
+        self._seen: tuple[Orders, int, list[Any]] | None = None
+        self._names: list[str] = []
+
+    def names(self, c: Any) -> list[str]:
+        """Return the names, with the worker's consumer *c*; the same list while nothing changes."""
+        orders, tasks = self._process.orders, c.app.tasks
+        seen, now = self._seen, (orders, len(tasks), list(c.task_buckets.values()))
+        if seen is None or seen[0] is not orders or seen[1:] != now[1:]:
+            self._names = [
+                # The name that messages have.
+                TWINS.get(one.name, one.name)
+                for one in tasks.values()
+                if is_reliable(one) and (one.name in TWINS or self._is_left_out(one))
+            ]
+            self._seen = now
+        return self._names
 
 
 class Arrivals:
@@ -43,16 +85,21 @@ class Arrivals:
     loop.
     """
 
-    def __init__(self, reliable: Reliable, process: WorkerProcess, early: EarlyClaims) -> None:
-        self._ledger = reliable.ledger
+    def __init__(self, c: Any, process: WorkerProcess, n_shifts: Callable[[], int]) -> None:
+        reliable = reliable_of(c.app)
+        self._consumer = c
         self._process = process
-        self._early = early
-        self._due_in_ms = reliable.config.sweep_ms
+        self._n_shifts = n_shifts
+        self._ledger = reliable.ledger
+        self._config = reliable.config
+        self._left_out = LeftOut(process, self._is_left_out)
+        #: What the tokens of its claims begin with, and their numbers.
+        self._own, self._numbers = secrets.token_hex(8), count(1)
+        #: What is under way or was given up, by its token.
+        self._watched: dict[str, Awaited] = {}
         #: By what they are made of; of one worker there are few.
         self._steps: dict[tuple[Any, ...], NextSteps] = {}
-        self._awaited: _Awaited | None = None
-        #: Those whose connection was lost, and who have not been found.
-        self._lost: list[_Awaited] = []
+        self._awaited: Awaited | None = None
         #: Whether the server knows the script.
         self.is_known = False
         self._has_priorities = False
@@ -69,61 +116,38 @@ class Arrivals:
         )
 
     def left_out(self) -> Sequence[str]:
-        """Return the names of tasks whose messages are filed and not claimed."""
-        return self._early.left_out()
+        """Return the names of the reliable tasks that are filed and not claimed, whatever their
+        messages say.
 
-    def next(self, where: Queues) -> _Awaited | None:
+        One that may not be lost at all is among them: a worker that vanishes while it waits may
+        have it claimed for a second yet, and it would be a dead letter that nobody has begun.
+        """
+        return self._left_out.names(self._consumer)
+
+    def next(self, where: Queues) -> Awaited | None:
         """Return the next message to wait for; None when that cannot be now."""
         if not self.is_known and not self._teach(where):
             return None
-        steps = self._steps_for(where, claims=self._early.has_idle_child())
-        self._awaited = self._new(steps)
-        return self._awaited
+        awaited = self._awaited = self._new(where, claims=self._has_idle_child())
+        under_way = {t: one for t, one in self._watched.items() if one.is_under_way}
+        given_up = [(t, one) for t, one in self._watched.items() if one.is_given_up]
+        self._watched = {
+            **dict(given_up[-_MOST_GIVEN_UP:]),
+            **under_way,
+            awaited.token: awaited,
+        }
+        return awaited
 
     def _teach(self, where: Queues) -> bool:
         """Let the server know the script, by a call that takes nothing; whether it does now."""
-        nowhere = self._steps_for(replace(where, names=(), lists=()), claims=True)
+        nowhere = self._new(replace(where, names=(), lists=()), claims=True)
         try:
-            self._ledger.take_next(self._new(nowhere, watched=False).step, PATIENCE_SECONDS)
+            self._ledger.take_next(nowhere.step, PATIENCE_SECONDS)
         except (LedgerUnavailable, LedgerRefused) as error:
             logger.info("arrivals_not_looked_for error=%s", error)
             return False
         self.is_known = True
         return True
-
-    @property
-    def tags(self) -> set[str]:
-        """Those under which messages may be filed of which the worker has not heard."""
-        awaited = [self._awaited] if self._awaited is not None else []
-        return {one.token for one in [*awaited, *self._lost]}
-
-    @property
-    def has_lost(self) -> bool:
-        """Whether the connection of a wait was lost, and nobody knows whether something came."""
-        now = time.monotonic()
-        return any(one.is_to_be_looked_for(now) for one in self._lost)
-
-    def look(self, where: Queues, is_consumed: Callable[[str], bool]) -> Iterator[Arrival]:
-        """Yield what has come for waits whose connection was lost.
-
-        *is_consumed*: whether what is in a queue may begin here.
-        """
-        lost, now = self._lost, time.monotonic()
-        steps = self._steps_for(where, claims=True)
-        try:
-            for one in [one for one in lost if one.is_to_be_looked_for(now)]:
-                one.was_looked_for = True
-                one.step = steps.step(one.token, done="", filed_ms=int(time.time() * 1000))
-                task = one.step.answer = self._ledger.take_next(one.step, PATIENCE_SECONDS)
-                if task.message is not None:
-                    lost.remove(one)
-                    yield self.arrival(one, task, is_consumed)
-                elif now >= one.late_at:
-                    lost.remove(one)
-                    # What was sent may yet arrive, after however long.
-                    one.give_up()
-        except (LedgerUnavailable, LedgerRefused) as error:
-            logger.info("arrivals_not_looked_for error=%s", error)
 
     def note_priorities(self) -> None:
         """Note that messages wait in lists of other priorities, for which nobody can wait so."""
@@ -137,34 +161,42 @@ class Arrivals:
             self._is_forbidden = True
             logger.warning("arrivals_forbidden worker=%s error=%s", self._process.id, error)
 
-    # -- connections
-
     def begin_connection(self) -> None:
         """Note that the worker has connected anew: maybe to another server."""
         self.is_known = False
         if self._awaited is not None:
-            self._awaited.lose(0)
+            self._awaited.give_up()
 
-    def give_up_lost(self) -> None:
-        """Give up what has not been found for long: its message is given back, as the worker does
-        not hold it, and its claim is released.
+    # -- whose a claim is
+
+    @property
+    def tags(self) -> set[str]:
+        """That under which a message may be filed of which the worker has not heard."""
+        return {self._awaited.token} if self._awaited is not None else set()
+
+    def is_under_way(self, token: str) -> bool:
+        """Whether a claim's message is on its way to the pool."""
+        awaited = self._watched.get(token)
+        return awaited is not None and awaited.is_under_way
+
+    def is_given_up(self, token: str) -> bool:
+        """Whether nobody can have begun by this claim, if it was made at all."""
+        awaited = self._watched.get(token)
+        return awaited is not None and awaited.is_given_up
+
+    def forget(self, requests: Iterable[Any]) -> None:
+        """Note that the worker runs none of these *requests* any more, and has begun none: Celery
+        drops what waits for its pool when it loses its connection.
         """
-        now = time.monotonic()
-        for one in [one for one in self._lost if one.late_at + _LOST_SECONDS < now]:
-            self._lost.remove(one)
-            one.give_up()
+        for request in requests:
+            early: Awaited | None = noted(request.message, "early")
+            if early is not None:
+                early.give_up()
+                self._watched[early.token] = early
 
     # -- what has come
 
-    def _new(self, steps: NextSteps, *, watched: bool = True) -> _Awaited:
-        token = self._early.new_token()
-        step = steps.step(token, done="", filed_ms=int(time.time() * 1000))
-        awaited = _Awaited(token, self._process.id, step, self)
-        if watched:
-            self._early.watch(token, awaited)
-        return awaited
-
-    def _steps_for(self, where: Queues, *, claims: bool) -> NextSteps:
+    def _new(self, where: Queues, *, claims: bool) -> Awaited:
         worker, pid = self._process.id, os.getpid()
         of = (worker, claims, *where.names, None, *where.lists, None, *where.cold)
         if of not in self._steps:
@@ -179,20 +211,17 @@ class Arrivals:
                 # The other one is that of a worker that is busy, or was.
                 **dict(list(self._steps.items())[:1]),
             }
-        return self._steps[of]
+        token = f"{self._own}{next(self._numbers):x}"
+        step = self._steps[of].step(token, done="", filed_ms=int(time.time() * 1000))
+        return Awaited(token, worker, step, self)
 
-    def note_end(self, awaited: _Awaited) -> None:
+    def note_end(self, awaited: Awaited) -> None:
         """Note that a wait has ended."""
         if self._awaited is awaited:
             self._awaited = None
 
-    def note_lost(self, awaited: _Awaited) -> None:
-        """Note that a wait's connection was lost."""
-        self.note_end(awaited)
-        self._lost.append(awaited)
-
     def arrival(
-        self, awaited: _Awaited, task: NextTask, is_consumed: Callable[[str], bool]
+        self, awaited: Awaited, task: NextTask, is_consumed: Callable[[str], bool]
     ) -> Arrival:
         """Return what has come, with its claim if its task begins at once; otherwise the claim is
         released.
@@ -207,31 +236,64 @@ class Arrivals:
         except Exception:
             # Whatever decoding raises; who delivers it decodes it again, and handles the error.
             payload = None
-        if not isinstance(task.answer, answers.Claimed):
+        answer = task.answer
+        if not isinstance(answer, answers.Claimed):
             awaited.is_under_way = False
             return Arrival(delivery, payload, None)
-        is_free = is_consumed(queue) and self._process.id == awaited.worker
-        if payload is None or not is_free or not self._early.may_begin(payload):
-            # A claim was made by the id that the headers have as they are written.
-            headers = payload["headers"] if payload else headers_as_written(task.message)
-            self._release(awaited, task.answer, headers.get("id", ""))
-            return Arrival(delivery, payload, None)
-        early = EarlyClaim(
-            self._early.request(payload, awaited.token), clock.now(), awaited, task.place
+        # A claim was made by the id that the headers have as they are written.
+        headers = payload["headers"] if payload else headers_as_written(task.message)
+        claim = Claim(
+            headers.get("id", ""), answer.attempt, awaited.worker, awaited.token, answer.losses
         )
-        self._early.watch(awaited.token, early)
-        return Arrival(delivery, payload, early)
+        is_free = is_consumed(queue) and self._process.id == awaited.worker
+        if payload is None or not is_free or not self._may_begin(headers):
+            self._release(awaited, claim)
+            return Arrival(delivery, payload, None)
+        awaited.claim, awaited.place, awaited.came_at = claim, task.place, clock.now()
+        return Arrival(delivery, payload, awaited)
 
-    def _release(self, awaited: _Awaited, answer: answers.Claimed, task_id: str) -> None:
+    def _may_begin(self, headers: dict[str, Any]) -> bool:
+        """Whether a claimed task begins as soon as it is delivered: what the script has not seen in
+        its message, and what may have changed since the worker began to wait.
+        """
+        task = self._consumer.app.tasks.get(headers.get("task"))
+        return is_reliable(task) and not self._is_left_out(task) and self._has_idle_child()
+
+    def _is_left_out(self, task: Any) -> bool:
+        max_losses = type(task).max_losses
+        return bool(
+            # The ledger counts the time to run from the claim: the way to the pool is no part of
+            # it.
+            getattr(type(task), "time_to_run_seconds", None)
+            or (self._config.max_losses if max_losses is None else max_losses) == 0
+            # Which object a message is of says only its body.
+            or self._process.orders.of_task(task.name)
+            or has_rate_limit(self._consumer, task.name)
+            or not has_default_strategy(task)
+            # It asks for its moment first.
+            or is_limited(task)
+        )
+
+    def _has_idle_child(self) -> bool:
+        """Whether a process is up and idle: new ones take a while.
+
+        One that ends after so many tasks, or with so much memory, is not known to be gone at once.
+        """
+        worker = self._consumer.controller
+        if worker.max_tasks_per_child or worker.max_memory_per_child:
+            return False
+        n_up = n_processes_up(self._consumer.pool)
+        return n_up is None or n_up > len(state.reserved_requests) + self._n_shifts()
+
+    def _release(self, awaited: Awaited, claim: Claim) -> None:
         """Release a claim by which nothing begins.  Its message stays filed."""
         awaited.give_up()
-        if not task_id:
+        if not claim.task_id:
             # Whoever looks at the worker's claims releases it.
             return
-        claim = Claim(task_id, answer.attempt, awaited.worker, awaited.token, answer.losses)
         try:
             self._ledger.release(
-                claim, due_in_ms=self._due_in_ms, patience_seconds=PATIENCE_SECONDS
+                claim, due_in_ms=self._config.sweep_ms, patience_seconds=PATIENCE_SECONDS
             )
         except (LedgerUnavailable, LedgerRefused) as error:
             logger.warning("claim_not_released id=%s error=%s", claim.task_id, error)
@@ -240,30 +302,36 @@ class Arrivals:
         awaited.is_given_up = False
 
 
-@dataclass
-class _Awaited(Watched):
-    """A message that is waited for.  Its claim's token is its tag, too."""
+@dataclass(eq=False)
+class Awaited:
+    """A message that is waited for, and the claim that may be made as it comes: the token of that
+    is the message's tag, too.  While no request stands behind the claim, who looks whether somebody
+    runs it asks here.
+    """
 
     token: str
     #: The lease under which it is asked for.
     worker: str
     step: NextStep
     arrivals: Arrivals
-    #: After that the server serves the lost connection no more (monotonic seconds); 0 while it is
-    #: there.
-    late_at: float = 0.0
-    was_looked_for: bool = False
+    #: Its message is on the way to the pool.
+    is_under_way: bool = True
+    #: The message could not be filed, or was dropped: nobody begins by the claim, if it was made.
+    is_given_up: bool = False
+    #: What was claimed, if its task begins at once, and when that was heard (`clock.now`).
+    claim: Claim | None = None
+    came_at: float = 0.0
+    #: Which place of its object the task has since it was published, or its turn came; empty for
+    #: none.
+    place: str = ""
 
     @property
-    def call(self) -> tuple[Any, ...]:
-        """The arguments of EVALSHA."""
-        return self.step.call
-
-    @property
-    def answer(self) -> Any:
-        """What its claim was answered; None while nothing is known."""
-        task = self.step.answer
-        return task.answer if task is not None else None
+    def told(self) -> tuple[int, int, str, float, str] | None:
+        """The claim in plain values, for a property of the message, which user code can see."""
+        claim = self.claim
+        if claim is None:
+            return None
+        return claim.attempt, claim.losses, claim.worker, self.came_at, self.place
 
     def hear(self, raw: Any, is_consumed: Callable[[str], bool]) -> Arrival | None:
         """Take the script's reply; return what has come, if anything."""
@@ -277,21 +345,12 @@ class _Awaited(Watched):
 
     def fail(self, *, is_unknown: bool) -> None:
         """Note that the script was not run, as the server does not know it, or has failed."""
-        self.arrivals.note_end(self)
         self.arrivals.is_known = not is_unknown
-        if is_unknown:
-            self.is_under_way = False
-        else:
-            # If the message was filed, it is given back, as the worker does not hold it.
-            self.give_up()
+        self.give_up()
 
-    def lose(self, seconds: float) -> None:
-        """Note that the connection was lost: nobody knows whether a message was filed, or is for so
-        many seconds.
+    def give_up(self) -> None:
+        """Note that nobody will begin by it, whatever became of its message: if that was filed, or
+        is yet, it is given back, as the worker does not hold it, and a claim is released.
         """
-        self.late_at = time.monotonic() + seconds + _LATE_SECONDS
-        self.arrivals.note_lost(self)
-
-    def is_to_be_looked_for(self, now: float) -> bool:
-        """Whether it was never looked for, or could have come after that."""
-        return not self.was_looked_for or now >= self.late_at
+        self.arrivals.note_end(self)
+        self.is_under_way, self.is_given_up = False, True

@@ -12,7 +12,7 @@ from celery import bootsteps
 from celery.utils.functional import maybe_list
 from celery.worker import state
 
-from celery_reliable.broker import Delivery, WorkerHooks, WorkerUnacked, unacked_of
+from celery_reliable.broker import Delivery, WorkerHooks, WorkerUnacked
 from celery_reliable.compat.consumer import (
     acknowledge_at_once,
     cancel_by,
@@ -26,7 +26,7 @@ from celery_reliable.log import logger
 from celery_reliable.message import task_id_of
 from celery_reliable.worker import claims
 from celery_reliable.worker.arrivals import Arrivals
-from celery_reliable.worker.early_claims import EarlyClaims, EarlyMoments
+from celery_reliable.worker.early_moments import is_too_early
 from celery_reliable.worker.shifts import Shifts
 from celery_reliable.worker.unbegun import LongDeliveries, Unbegun
 from celery_reliable.worker.unprocessable import Openings
@@ -92,6 +92,7 @@ class ConsumerStep(bootsteps.StartStopStep):
         if step.shifts is not None:
             for name in ("active", "query_task"):
                 command_by(c, name, partial(_shown, step.shifts))
+            step.shifts.forget_dropped()
             step.shifts.heed_limits()
         for name in ("rate_limit", "time_limit"):
             command_by(c, name, partial(_limited, c, step))
@@ -104,19 +105,13 @@ class ConsumerStep(bootsteps.StartStopStep):
         step.orders.begin(c)
         c.timer.call_repeatedly(_ORDERS_SECONDS, self._heed, (c, step))
         step.unprocessable.install(c)
-        c.timer.call_repeatedly(_RECONCILE_SECONDS, step.unprocessable.catch_up)
         if step.pool_name in ("solo", "thread"):
             cancel_by(c, _let_run)
         if step.pool_name == "solo" or c.hub is not None:
             acknowledge_at_once(c)
         if step.unacked_name:
-            # On this channel alone: what user code consumes on others is none of ours.
-            c.task_consumer.channel.reliable_unacked = step.unacked_name
-            unacked = unacked_of(step.unacked_name, c.task_consumer.channel)
-            unacked.is_leaving = step.is_leaving
-            unacked.worker = _hooks(c, step)
-            unacked.open(step.reliable.config.namespace)
-            c.timer.call_repeatedly(_RECONCILE_SECONDS, self._reconcile, (c, unacked))
+            unacked = _unacked(c, step)
+            c.timer.call_repeatedly(_RECONCILE_SECONDS, self._reconcile, (c, step, unacked))
             if step.unbegun is not None:
                 c.timer.call_repeatedly(step.unbegun.every_seconds, step.unbegun.look, (c, unacked))
         if not step.reliable.is_redis_broker:
@@ -129,10 +124,8 @@ class ConsumerStep(bootsteps.StartStopStep):
         step = step_of(c.controller)
         assert step is not None
         step.is_connecting = True
-        if step.shifts is not None and not step.is_leaving:
-            step.shifts.forget_waiting()
-        if step.claims.early is not None:
-            step.claims.early.forget(set(fetched_requests()) - set(running_requests()))
+        if step.arrivals is not None:
+            step.arrivals.forget(set(fetched_requests()) - set(running_requests()))
 
     def _turn(self, c: Any, step: WorkerStep) -> None:
         step.turned_at = time.monotonic()
@@ -160,10 +153,7 @@ class ConsumerStep(bootsteps.StartStopStep):
             # What was struck need not wait for the time of the next pass.
             step.passes.hurry(over_ms)
 
-    def _reconcile(self, c: Any, unacked: WorkerUnacked) -> None:
-        step = step_of(c.controller)
-        if step is not None and step.claims.arrivals is not None:
-            step.claims.arrivals.give_up_lost()
+    def _reconcile(self, c: Any, step: WorkerStep, unacked: WorkerUnacked) -> None:
         consumer = c.task_consumer
         if consumer is None or unacked.is_leaving:
             unacked.catch_up()
@@ -171,8 +161,8 @@ class ConsumerStep(bootsteps.StartStopStep):
         # A former connection's deliveries count while they run.  Celery has forgotten the others
         # (5.6 keeps them among its requests, and never runs them).
         held = held_tags(consumer.channel.qos) | _running_tags()
-        if step is not None and step.claims.arrivals is not None:
-            held |= step.claims.arrivals.tags
+        if step.arrivals is not None:
+            held |= step.arrivals.tags
         try:
             consumer.channel.bring_back()
             given = unacked.reconcile(consumer.channel, held)
@@ -192,13 +182,26 @@ def _let_run() -> None:
     logger.warning("tasks_run_to_their_end count=%s", len(state.active_requests))
 
 
+def _unacked(c: Any, step: WorkerStep) -> WorkerUnacked:
+    """Return the worker's unacked hash, which outlives connections, for a new one."""
+    channel = c.task_consumer.channel
+    if step.unacked is None:
+        step.unacked = WorkerUnacked.opened(step.unacked_name, channel)
+    # On this channel alone: what user code consumes on others is none of ours.
+    channel.reliable_unacked = step.unacked
+    step.unacked.is_leaving = step.is_leaving
+    step.unacked.worker = _hooks(c, step)
+    step.unacked.open(step.reliable.config.namespace)
+    return step.unacked
+
+
 def _hooks(c: Any, step: WorkerStep) -> WorkerHooks:
     """Return what the channel of the worker's consumer asks and tells the worker."""
     hooks = WorkerHooks(
         holder=lambda: step.process.id,
         running_tags=_running_tags,
         is_held_back=lambda queue: step.process.order_against(queue) is not None,
-        is_too_early=EarlyMoments(c, step.process),
+        is_too_early=partial(is_too_early, c.app, step.process),
         opening=partial(_opening, step.openings),
         opened=step.openings.end,
         before_leaving=step.claims.release,
@@ -207,12 +210,13 @@ def _hooks(c: Any, step: WorkerStep) -> WorkerHooks:
     if c.hub is None:
         # Nothing would ask again once a slot is free.
         return hooks
-    if step.reliable.is_delivered_from_ledger:
+    # The tasks of other pools begin in the worker's own process.
+    if step.reliable.is_delivered_from_ledger and step.pool_name == "prefork":
         # Kept beyond a connection: it knows the claims that were given up with that.
-        step.claims.early = step.claims.early or EarlyClaims(
-            c, step.process, partial(_n_shifts, step)
-        )
-        hooks = replace(hooks, early=step.claims.early, arrivals=_arrivals(step, step.claims.early))
+        arrivals = step.arrivals or Arrivals(c, step.process, partial(_n_shifts, step))
+        arrivals.begin_connection()
+        step.arrivals = arrivals
+        hooks = replace(hooks, arrivals=arrivals)
     seconds = step.reliable.config.give_back_seconds
     if seconds:
         # Kept beyond a connection, as the pool is.
@@ -220,13 +224,12 @@ def _hooks(c: Any, step: WorkerStep) -> WorkerHooks:
             c.controller, step.process, seconds, is_blocking=step.pool_name == "solo"
         )
         hooks = replace(hooks, room=step.unbegun.room)
-    early, shifts = step.claims.early, step.shifts
-    if early is not None and shifts is not None:
+    shifts = step.shifts
+    if shifts is not None:
         hooks = replace(
             hooks,
             room=partial(_room, c.pool, step, shifts, hooks.room),
             work_off=partial(_work_off, c, step, shifts),
-            begin_with=partial(_begin_with, shifts, early),
             is_taken_by_pool=shifts.is_running,
         )
     return replace(
@@ -236,18 +239,6 @@ def _hooks(c: Any, step: WorkerStep) -> WorkerHooks:
         after_delivery=partial(raise_prefetch_count, c),
         hand_over=partial(write_now, c.pool, c.hub),
     )
-
-
-def _arrivals(step: WorkerStep, early: EarlyClaims) -> Arrivals | None:
-    """Return what waits for messages in a worker of processes; None in another, whose tasks begin
-    in its own process.
-    """
-    if step.pool_name != "prefork":
-        return None
-    claims = step.claims
-    claims.arrivals = claims.arrivals or Arrivals(step.reliable, step.process, early)
-    claims.arrivals.begin_connection()
-    return claims.arrivals
 
 
 def _opening(openings: Openings, delivery: Delivery, payload: dict[str, Any]) -> bool:
@@ -282,12 +273,6 @@ def _room(
 def _work_off(c: Any, step: WorkerStep, shifts: Shifts, channel: Any, n_waiting: int) -> None:
     shifts.work_off(channel, n_waiting, _idle_slots(c.pool, step))
     write_now(c.pool, c.hub)
-
-
-def _begin_with(
-    shifts: Shifts, early: EarlyClaims, channel: Any, key: str, queue: str, message: bytes
-) -> bool:
-    return early.has_idle_child() and shifts.begin_with(channel, key, queue, message)
 
 
 def _shown(shifts: Shifts, command: Any, state_: Any, *args: Any, **kwargs: Any) -> Any:

@@ -9,27 +9,26 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from celery.worker import state
 
 from celery_reliable import clock
-from celery_reliable.app import Reliable
-from celery_reliable.context import WorkerProcess
 from celery_reliable.exceptions import ConfigurationError
 from celery_reliable.leases import too_long_seconds
 from celery_reliable.log import logger
 from celery_reliable.native_threads import NativeThread
 from celery_reliable.recovery import BrokerView
-from celery_reliable.worker.shifts import Shifts
 from celery_reliable_probe import SUFFIX, identity_of, is_there, name_of
+
+if TYPE_CHECKING:
+    from celery_reliable.worker.worker_step import WorkerStep
 
 __all__ = [
     "Doing",
     "Health",
     "Signs",
     "Unserved",
-    "Worker",
 ]
 
 _EVERY_SECONDS = 1.0
@@ -39,16 +38,6 @@ _LEFT_SECONDS = 3600.0
 _STOP_SECONDS = 2.0
 
 
-class Told(Protocol):
-    """What is said of a worker."""
-
-    def why_not_alive(self) -> str:
-        """Why only a new start can help it; empty while it lives."""
-
-    def why_not_ready(self) -> str:
-        """Why it takes no task just now; empty when it would."""
-
-
 class Signs(NativeThread):
     """Writes one file a second, also while the main loop stands or waits for a server.
 
@@ -56,7 +45,7 @@ class Signs(NativeThread):
     """
 
     def __init__(
-        self, directory: str, *, nodename: str, pid: int, lease_seconds: float, told: Told
+        self, directory: str, *, nodename: str, pid: int, lease_seconds: float, told: Health
     ) -> None:
         """Say it for the first time.  Raises ConfigurationError where that cannot be written."""
         super().__init__("celery-reliable-signs")
@@ -136,12 +125,11 @@ _MOST_QUEUES = 100
 class Doing:
     """What the main loop saw last; any thread may ask."""
 
-    def __init__(self) -> None:
+    def __init__(self, step: WorkerStep) -> None:
+        self._step = step
         self._consumer: dict[str, Any] = {}
         self._begun = -1
         self._moved_at = time.monotonic()
-        #: What processes of the pool run by themselves, of which Celery does not know.
-        self.shifts: Shifts | None = None
 
     def look(self, c: Any) -> None:
         """Note what Celery's consumer *c* consumes, and whether tasks begin; by the main loop."""
@@ -174,7 +162,8 @@ class Doing:
 
     @property
     def _n_shifts(self) -> int:
-        return self.shifts.n_unseen if self.shifts is not None else 0
+        # What processes of the pool run by themselves, of which Celery does not know.
+        return self._step.shifts.n_unseen if self._step.shifts is not None else 0
 
     def told(self, turned_at: float, *, is_leaving: bool, orders: int = 0) -> str:
         """Return it as JSON, with what runs, and when the main loop turned last and a task began
@@ -260,29 +249,10 @@ def waits(broker: BrokerView, queues: Sequence[str]) -> bool:
     return any(one is not None and one[0] for one in found)
 
 
-class Worker(Protocol):
-    """What is asked of a worker."""
-
-    reliable: Reliable
-    process: WorkerProcess
-    seen: Doing
-    is_connecting: bool
-    #: Whether its shutdown has begun.
-    is_leaving: bool
-
-    @property
-    def is_stalled(self) -> bool:
-        """Whether the main loop has not turned for STALL_SECONDS."""
-
-    @property
-    def stands_seconds(self) -> float:
-        """For how long the main loop has not turned without an excuse."""
-
-
 class Health:
     """Begins to say it before the worker waits for its servers, and ends with its lease."""
 
-    def __init__(self, worker: Worker) -> None:
+    def __init__(self, worker: WorkerStep) -> None:
         self._worker = worker
         self._config = config = worker.reliable.config
         self._signs: Signs | None = None

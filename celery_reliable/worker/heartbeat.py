@@ -6,27 +6,24 @@ import os
 import socket
 import time
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from celery import Celery
 from celery.worker import state
 
 from celery_reliable import clock, events
 from celery_reliable.app import Reliable
-from celery_reliable.broker import WorkerUnacked
 from celery_reliable.compat.redis import socket_of
 from celery_reliable.exceptions import LedgerForbidden, LedgerRefused, LedgerUnavailable
 from celery_reliable.ledger import Ledger, answers
 from celery_reliable.log import logger
 from celery_reliable.native_threads import NativeThread, is_patched, native_lock, wait_readable
-from celery_reliable.worker.health import Health, Worker
-from celery_reliable.worker.order_keeping import OrderKeeping
-from celery_reliable.worker.running_claims import RunningClaims
 from celery_reliable.worker.throughput import Throughput
+
+if TYPE_CHECKING:
+    from celery_reliable.worker.worker_step import WorkerStep
 
 __all__ = [
     "Heartbeat",
-    "Host",
     "LeaseConnection",
     "why_no_witness",
 ]
@@ -183,25 +180,6 @@ _WARN_EVERY_SECONDS = 10.0
 _ORDERS_SECONDS = 2.0
 
 
-class Host(Worker, Protocol):
-    """What the threads ask of the worker they belong to."""
-
-    app: Celery
-    claims: RunningClaims
-    health: Health
-    orders: OrderKeeping
-
-    @property
-    def unacked(self) -> WorkerUnacked | None:
-        """The worker's unacked hash, once it consumes."""
-
-    def facts(self) -> dict[str, Any]:
-        """What others may want to know of the worker."""
-
-    def doing(self) -> str:
-        """What the worker does just now, as JSON; empty when nothing is known."""
-
-
 class Heartbeat(NativeThread):
     """Renews one worker's lease, on a connection of its own.
 
@@ -209,7 +187,7 @@ class Heartbeat(NativeThread):
     cut, and that never looks like a death.
     """
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: WorkerStep) -> None:
         super().__init__("celery-reliable-heartbeat")
         self._host = host
         self._process = host.process

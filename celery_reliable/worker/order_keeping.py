@@ -10,12 +10,11 @@ import os
 import signal
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from celery.worker import state
 
 from celery_reliable import events
-from celery_reliable.app import reliable_of
 from celery_reliable.compat.consumer import QueuesHeldBack, free_slot, hand_over_by
 from celery_reliable.compat.notes import note, noted
 from celery_reliable.compat.request import running_requests
@@ -24,6 +23,9 @@ from celery_reliable.log import logger
 from celery_reliable.model import Claim
 from celery_reliable.options import is_of_object, is_reliable
 from celery_reliable.orders import NO_ORDERS, Order
+
+if TYPE_CHECKING:
+    from celery_reliable.worker.worker_step import WorkerStep
 
 __all__ = [
     "LOOKING_POOLS",
@@ -53,11 +55,11 @@ def _is_ours(request: Any, process: WorkerProcess) -> bool:
 class OrderKeeping:
     """Keeps the orders that one worker has heard of."""
 
-    def __init__(self, w: Any, process: WorkerProcess) -> None:
+    def __init__(self, w: Any, step: WorkerStep) -> None:
         self._worker = w
-        self._process = process
-        self._is_redis = reliable_of(w.app).is_redis_broker
-        self._pool_name = ""
+        self._step = step
+        self._process = step.process
+        self._is_redis = step.reliable.is_redis_broker
         #: What is to be ended, as the last beat had it.
         self._to_end: list[tuple[Claim, str]] = []
         #: Requests that were told to end, by the token of their claim, and how.
@@ -97,10 +99,6 @@ class OrderKeeping:
         request.acknowledged = True
         request.message.channel.qos.forget(request.message.delivery_tag)
         free_slot(self._worker)
-
-    def run_in(self, pool_name: str) -> None:
-        """Note what kind of pool the worker has."""
-        self._pool_name = pool_name
 
     def begin(self, c: Any) -> None:
         """Begin anew with a connection of the consumer, before it consumes."""
@@ -174,7 +172,7 @@ class OrderKeeping:
             ):
                 continue
             if noted(message, "handed"):
-                if self._pool_name in LOOKING_POOLS or not is_reliable(request.task):
+                if self._step.pool_name in LOOKING_POOLS or not is_reliable(request.task):
                     # It begins in this moment; or nobody could take it back.
                     continue
                 self._process.given_back.add(request.reliable_token)
@@ -207,7 +205,7 @@ class OrderKeeping:
                 continue
             if request.reliable_is_cancelled or request.reliable_is_taken:
                 continue
-            if self._pool_name != "prefork" or request.worker_pid in (None, os.getpid()):
+            if self._step.pool_name != "prefork" or request.worker_pid in (None, os.getpid()):
                 continue
             events.stopped_by_order(task=request.task, task_id=request.id, order=order.id)
             # Its record is sent again, and waits like the others then.
@@ -258,5 +256,5 @@ class OrderKeeping:
         except NotImplementedError:
             # A pool of threads, or a solo one: it runs to its end, and not again.
             logger.warning(
-                "not_stopped name=%s id=%s pool=%s", request.name, request.id, self._pool_name
+                "not_stopped name=%s id=%s pool=%s", request.name, request.id, self._step.pool_name
             )

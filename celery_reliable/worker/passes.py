@@ -8,12 +8,16 @@ import os
 import time
 from collections import deque
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from celery_reliable.exceptions import ReliableError
 from celery_reliable.log import logger
+from celery_reliable.model import Cause, SweepReport
 from celery_reliable.native_threads import NativeThread, fork_gate
 from celery_reliable.recovery import Pacing, Sweeper, call_off
-from celery_reliable.worker.heartbeat import Host
+
+if TYPE_CHECKING:
+    from celery_reliable.worker.worker_step import WorkerStep
 
 __all__ = ["Passes"]
 
@@ -30,7 +34,7 @@ class Passes(NativeThread):
     # Passes publish, store results and call receivers, as tasks do.
     shares_locks = True
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: WorkerStep) -> None:
         super().__init__("celery-reliable-passes")
         self._host = host
         self._sweeper: Sweeper | None = None
@@ -163,7 +167,14 @@ class Passes(NativeThread):
             if self._host.claims.has_given_up(claim):
                 sweeper.ledger.release(claim, due_in_ms=0)
             else:
-                sweeper.losses.lose_orphan(claim)
+                # The next pass sends the task from its record.
+                sweeper.losses.lose(
+                    claim,
+                    Cause.CHILD_LOST,
+                    SweepReport(),
+                    has_message=False,
+                    detail="its process is gone",
+                )
             logger.warning("claim_without_process id=%s attempt=%s", task_id, attempt)
 
 

@@ -28,8 +28,8 @@ from celery_reliable.message import Stamp, text_as_sent
 from celery_reliable.options import is_reliable
 from celery_reliable.publishing import CARRIERS
 from celery_reliable.worker import claims, throughput
+from celery_reliable.worker.arrivals import Awaited
 from celery_reliable.worker.claims import end_child, end_lost
-from celery_reliable.worker.early_claims import EarlyClaim
 
 __all__ = [
     "ReliableRequest",
@@ -95,9 +95,9 @@ class ReliableRequest(OpenRequest):
             raise InvalidTaskError(f"no message of a task: {exc!r}") from exc
         #: By the clock of `clock`.
         self.reliable_received_at = clock.now()
-        early: EarlyClaim | None = noted(message, "early")
+        early: Awaited | None = noted(message, "early")
         #: The token of the claim, which this worker or the task's process makes.
-        self.reliable_token = early.request.token if early is not None else secrets.token_hex(8)
+        self.reliable_token = early.token if early is not None else secrets.token_hex(8)
         if not self.is_ours:
             return
         properties = {**(self.request_dict.get("properties") or {}), DELIVERY: self.reliable_token}

@@ -7,22 +7,20 @@ import signal
 import threading
 import time
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from celery.worker import state
 
-from celery_reliable.app import Reliable
 from celery_reliable.compat.pool import process_ids_of, stop_by, task_ids_of
 from celery_reliable.compat.request import running_requests
-from celery_reliable.context import WorkerProcess
 from celery_reliable.ledger import answers
 from celery_reliable.log import logger
 from celery_reliable.model import Claim, SweepReport
 from celery_reliable.recovery import Losses
-from celery_reliable.worker.arrivals import Arrivals
 from celery_reliable.worker.claims import is_ending, is_running_child
-from celery_reliable.worker.early_claims import EarlyClaims
-from celery_reliable.worker.shifts import Shifts
+
+if TYPE_CHECKING:
+    from celery_reliable.worker.worker_step import WorkerStep
 
 __all__ = [
     "PoolStop",
@@ -33,41 +31,30 @@ __all__ = [
 class RunningClaims:
     """Knows by Celery's requests and the pool's jobs which claims of this worker somebody runs."""
 
-    def __init__(self, reliable: Reliable, process: WorkerProcess) -> None:
-        self._reliable = reliable
-        self._process = process
-        self._pool: Any = None
-        self._is_prefork = False
-        #: Those that the consumer makes; None while it makes none.
-        self.early: EarlyClaims | None = None
-        #: Those that it waits for; None where it pops them.
-        self.arrivals: Arrivals | None = None
-        #: None where no process of the pool takes messages by itself.
-        self.shifts: Shifts | None = None
-
-    def run_in(self, pool: Any, name: str) -> None:
-        """Note the worker's pool, and what kind it is."""
-        self._pool, self._is_prefork = pool, name == "prefork"
+    def __init__(self, w: Any, step: WorkerStep) -> None:
+        self._worker = w
+        self._step = step
 
     def runs(self, claim: Claim) -> bool:
         """Whether a request or a job of the pool stands behind a claim."""
-        early = self.early
-        if is_ending(claim.token) or (early is not None and early.is_under_way(claim.token)):
+        if is_ending(claim.token):
             return True
-        if self.shifts is not None and self.shifts.running.holding(claim.token) is not None:
+        arrivals, shifts = self._step.arrivals, self._step.shifts
+        if arrivals is not None and arrivals.is_under_way(claim.token):
+            return True
+        if shifts is not None and shifts.running.holding(claim.token) is not None:
             return True
         # Celery keeps `requests` by id: a copy of the message takes the place of what runs.
         for request in [*state.requests.values(), *running_requests()]:
             if getattr(request, "reliable_token", None) == claim.token:
                 return True
         # Celery forgets requests when it loses its connection; the pool keeps what was accepted.
-        return claim.task_id in task_ids_of(self._pool)
+        return claim.task_id in task_ids_of(self._worker.pool)
 
     def has_given_up(self, claim: Claim) -> bool:
         """Whether nobody can have begun by a claim, as its message could not be filed."""
-        if self.shifts is not None and self.shifts.has_given_up(claim.token):
-            return True
-        return self.early is not None and self.early.is_given_up(claim.token)
+        arrivals = self._step.arrivals
+        return arrivals is not None and arrivals.is_given_up(claim.token)
 
     def stop(self, claim: Claim) -> bool:
         """Stop a claim that was taken from this worker, and let nothing of it be stored; True when
@@ -75,7 +62,8 @@ class RunningClaims:
 
         Only prefork can stop a task.  In other pools it runs to its end, and its successor waits.
         """
-        shift = self.shifts.running.holding(claim.token) if self.shifts is not None else None
+        shifts = self._step.shifts
+        shift = shifts.running.holding(claim.token) if shifts is not None else None
         if shift is not None:
             _kill(shift.pid, claim)
             return not self.runs(claim)
@@ -86,30 +74,28 @@ class RunningClaims:
                 break
             request.reliable_is_taken = True
             pid = request.worker_pid
-            if pid != os.getpid() and self._is_prefork:
+            if pid != os.getpid() and self._step.pool_name == "prefork":
                 _kill(pid, claim)
         return not self.runs(claim)
 
     def release(self) -> None:
         """Give back what children claimed that were stopped with the worker: that costs the tasks
-        no loss.  So go messages that they were handed and have not filed.  An attempt whose outcome
-        is stored ends with that.  Raises LedgerUnavailable and LedgerRefused.
+        no loss.  An attempt whose outcome is stored ends with that.  Raises LedgerUnavailable and
+        LedgerRefused.
         """
-        if self.shifts is not None:
-            self.shifts.put_back_unfiled()
-        ledger = self._reliable.ledger
-        losses = Losses(self._reliable.app, ledger)
-        for claim, _ in ledger.workers.claims(self._process.id).values():
+        step, ledger = self._step, self._step.reliable.ledger
+        losses = Losses(step.app, ledger)
+        for claim, _ in ledger.workers.claims(step.process.id).values():
             # A thread cannot be stopped: its task runs to its end, and settles by itself.
-            if not self._is_prefork and self.runs(claim):
+            if step.pool_name != "prefork" and self.runs(claim):
                 continue
             if losses.has_ended_as_stored(claim, SweepReport()):
                 continue
             released = ledger.release(
                 claim,
-                due_in_ms=self._reliable.config.sweep_ms,
+                due_in_ms=step.reliable.config.sweep_ms,
                 # Its message may have been acknowledged, as it ran for long.
-                is_unsent=not self._reliable.is_redis_broker,
+                is_unsent=not step.reliable.is_redis_broker,
             )
             if isinstance(released, answers.Released):
                 logger.info("attempt_released id=%s attempt=%s", claim.task_id, claim.attempt)

@@ -7,22 +7,24 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from billiard.exceptions import Terminated, TimeLimitExceeded, WorkerLostError
 from celery.worker import state
 
-from celery_reliable.app import Reliable
 from celery_reliable.attempt import DELIVERY
-from celery_reliable.broker import Delivery, WorkerUnacked, opened_unacked
+from celery_reliable.broker import Delivery
 from celery_reliable.compat.notes import note
-from celery_reliable.compat.request import request_for
-from celery_reliable.context import WorkerProcess
+from celery_reliable.compat.request import lost_worker, request_for
 from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
 from celery_reliable.log import logger
 from celery_reliable.message import payload_of
 from celery_reliable.options import is_reliable
 from celery_reliable.pool import N_SLOTS, Left, slots
 from celery_reliable.worker.claims import PATIENCE_SECONDS
+
+if TYPE_CHECKING:
+    from celery_reliable.worker.worker_step import WorkerStep
 
 __all__ = [
     "RunningShift",
@@ -37,8 +39,6 @@ class RunningShift:
 
     token: str
     slot: int
-    #: The message that it begins with and files, by the key of the list that it came from.
-    given: tuple[str, Delivery] | None = None
     pid: int | None = None
     #: That of the pool.
     job: Any = None
@@ -58,11 +58,6 @@ class RunningShift:
     def tag_of(self, number: int) -> str:
         """Return the tag of its message with this number; it is the token of its claim, too."""
         return f"{self.token}.{number}"
-
-    @property
-    def unfiled(self) -> tuple[str, Delivery] | None:
-        """The message that it was given, and has not been seen to file."""
-        return self.given if slots[self.slot].first == 0 else None
 
 
 class RunningShifts:
@@ -110,14 +105,18 @@ class RunningShifts:
         return running if running is not None and running.holds(tag) else None
 
 
-class ShiftRequests:
-    """Makes and keeps the requests of one worker.  For the main loop."""
+#: With what a process ends that died, or was stopped.
+_ENDED = (Terminated, TimeLimitExceeded, WorkerLostError, SystemExit, KeyboardInterrupt)
 
-    def __init__(self, w: Any, reliable: Reliable, process: WorkerProcess, unacked: str) -> None:
+
+class ShiftRequests:
+    """Makes and keeps the requests of one worker, and deals with what its shifts leave: a message
+    for the main process, or what a process ran that died.  For the main loop.
+    """
+
+    def __init__(self, w: Any, step: WorkerStep) -> None:
         self._worker = w
-        self._reliable = reliable
-        self._process = process
-        self._unacked_name = unacked
+        self._step = step
         #: By the tags of their messages.
         self._shown: dict[str, Any] = {}
 
@@ -130,7 +129,7 @@ class ShiftRequests:
             logger.warning("shifts_not_seen error=%s", exc)
 
     def _show(self, shifts: list[RunningShift]) -> None:
-        unacked = self.unacked
+        unacked = self._step.unacked
         filed = unacked.tags() if unacked is not None and self._shown else set()
         for tag in [tag for tag in self._shown if tag not in filed]:
             if not any(self._is_let_go(tag, running) for running in shifts):
@@ -197,7 +196,7 @@ class ShiftRequests:
 
     def filed(self, running: RunningShift) -> Iterator[Left]:
         """Yield the messages that a shift has taken, and that are still in the unacked hash."""
-        unacked = self.unacked
+        unacked = self._step.unacked
         if unacked is None or self.channel is None:
             return
         for tag in [tag for tag in unacked.tags() if running.has(tag)]:
@@ -220,7 +219,7 @@ class ShiftRequests:
         claimed_ms, token = 0, left.tag
         if not is_known:
             try:
-                record = self._reliable.ledger.find(
+                record = self._step.reliable.ledger.find(
                     payload["headers"]["id"], patience_seconds=PATIENCE_SECONDS
                 )
             except (LedgerUnavailable, LedgerRefused):
@@ -232,19 +231,63 @@ class ShiftRequests:
         # What it may be decoded from, as Celery's consumer has it.
         message = channel.Message(payload, channel=channel, accept=c.task_consumer.accept)
         note(message, "queue", left.queue)
-        note(message, "holder", self._process.id)
+        note(message, "holder", self._step.process.id)
         channel.qos.append(message, left.tag)
         request = request_for(c, task, message, running.pid, claimed_ms / 1000 or time.time())
         request.reliable_token = token
         request.request_dict["properties"][DELIVERY] = token
         return request
 
-    def put_back_unfiled(self, running: RunningShift) -> None:
-        """Return to its queue what a shift was given and has not filed."""
-        if running.unfiled is not None and self.unacked is not None:
-            self.unacked.put_back_later(*running.unfiled)
-            running.given = None
-            self.unacked.catch_up()
+    # -- what is left
+
+    def end_lost(self, running: RunningShift, exc_info: Any) -> None:
+        """Let end what a process ran that was lost in its shift, or stopped."""
+        # billiard wraps what a process has sent, and what it says of one that died.
+        exc = getattr(exc_info.exception, "exc", exc_info.exception)
+        if not isinstance(exc, _ENDED):
+            # Of what it ran nobody knows more than if it had died.
+            exc_info = lost_worker(exc)
+        # Without a look at the broker, which may be away.
+        let_go = list(self.let_go(running))
+        for request in let_go:
+            _end(request, exc_info)
+        ended = {request.message.delivery_tag for request in let_go}
+        try:
+            for left in self.filed(running):
+                if left.tag not in ended:
+                    self._end_left(left, running, exc_info)
+        except Exception as exc:
+            logger.warning("shift_not_ended error=%s", exc)
+        self.hide_all_of(running)
+
+    def _end_left(self, left: Left, running: RunningShift, exc_info: Any) -> None:
+        try:
+            request = self.request(left, running)
+        except Exception as exc:
+            logger.warning("shift_not_ended error=%s", exc)
+            return
+        if request is None:
+            self.take_over(left, running)
+        else:
+            _end(request, exc_info)
+
+    def take_over(self, left: Left, running: RunningShift) -> None:
+        """Deal with a message that a shift has left as if the main process had taken it."""
+        channel = self.channel
+        if channel is None:
+            # It goes back once the worker is connected again.
+            return
+        if self._step.is_leaving:
+            channel.reliable_unacked.give_back(channel, left.tag, is_last=False)
+            return
+        if left.outcome is None:
+            delivery = Delivery(left.tag, left.queue, left.message, self._step.process.id)
+            channel.deliver_all([delivery])
+            return
+        request = self.request(left, running, is_known=True)
+        if request is not None:
+            state.task_reserved(request)
+            request.on_success(left.outcome)
 
     @property
     def channel(self) -> Any:
@@ -252,7 +295,9 @@ class ShiftRequests:
         consumer = getattr(self._worker.consumer, "task_consumer", None)
         return consumer.channel if consumer is not None else None
 
-    @property
-    def unacked(self) -> WorkerUnacked | None:
-        """The worker's unacked hash, once it consumes."""
-        return opened_unacked(self._unacked_name)
+
+def _end(request: Any, exc_info: Any) -> None:
+    """Let a request end that its process cannot end, as the pool does."""
+    state.total_count[request.name] += 1
+    state.all_total_count[0] += 1
+    request.on_failure(exc_info)

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import re
 import time
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from celery.worker import state
 
-from celery_reliable.app import Reliable
-from celery_reliable.broker import Delivery, Queues, quoted
+from celery_reliable.broker import Queues
 from celery_reliable.compat.consumer import acquire_slot, has_rate_limit, waiting_for_slots
-from celery_reliable.compat.processes import count_also, keep_job, limit_job, scale
+from celery_reliable.compat.pool import billiards
+from celery_reliable.compat.processes import count_also, has_job, limit_job, scale
 from celery_reliable.compat.request import has_default_request
 from celery_reliable.compat.tracer import has_default_strategy
 from celery_reliable.context import WorkerProcess
-from celery_reliable.ledger import LONGEST
 from celery_reliable.log import logger
-from celery_reliable.message import NAMED, RETURNS
-from celery_reliable.options import CALL, is_limited, is_reliable
+from celery_reliable.options import is_limited, is_reliable
 from celery_reliable.pool import (
-    Given,
     Report,
     Shift,
     TaskPool,
@@ -31,9 +27,12 @@ from celery_reliable.pool import (
     work,
 )
 from celery_reliable.worker import throughput
-from celery_reliable.worker.early_claims import LeftOut
+from celery_reliable.worker.arrivals import LeftOut
 from celery_reliable.worker.running_shift import RunningShift, RunningShifts, ShiftRequests
-from celery_reliable.worker.shift_ends import ShiftEnds, ShiftHearing, ShiftLimits
+from celery_reliable.worker.shift_limits import ShiftHearing, ShiftLimits
+
+if TYPE_CHECKING:
+    from celery_reliable.worker.worker_step import WorkerStep
 
 __all__ = [
     "ShiftRules",
@@ -44,10 +43,6 @@ __all__ = [
 
 #: A shift is handed so many revoked ids at most.
 _MOST_REVOKED = 200
-#: Within a JSON text quotes are escaped, so these are keys of a message's headers.
-_NAME = re.compile(rb'"task": "([^"\\]*)"')
-_OF_HOT = (b'"eta": null', b'"expires": null', b'"timelimit": [null, null]')
-_OF_COLD = tuple(b'"%b": ' % name.encode() for name in (CALL, NAMED, RETURNS, "compression"))
 
 
 class ShiftRules:
@@ -63,8 +58,6 @@ class ShiftRules:
         #: As it was when the rest was made of it.
         self._seen: list[str] | None = None
         self._cold: list[str] | None = None
-        #: The names of the others, as messages have them.
-        self._hot: frozenset[bytes] = frozenset()
         self._limits: dict[str, tuple[float, float]] | None = None
 
     def forget(self) -> None:
@@ -77,7 +70,6 @@ class ShiftRules:
         if cold is not self._seen:
             tasks = [one.name for one in self._worker.app.tasks.values() if is_reliable(one)]
             self._cold = cold if len(cold) < len(tasks) else None
-            self._hot = frozenset(name.encode() for name in {*tasks}.difference(cold))
             self._seen, self._limits = cold, None
         return self._cold
 
@@ -106,19 +98,6 @@ class ShiftRules:
             or is_limited(task)
             or has_rate_limit(self._worker.consumer, task.name)
             or self._process.orders.of_task(task.name)
-        )
-
-    def may_allow(self, message: bytes) -> bool:
-        """Whether a message is probably one that a process takes, as far as its text tells: the
-        script of the taking decides.
-        """
-        name = _NAME.search(message)
-        return (
-            len(message) <= LONGEST
-            and name is not None
-            and name[1] in self._hot
-            and all(one in message for one in _OF_HOT)
-            and not any(one in message for one in _OF_COLD)
         )
 
 
@@ -171,14 +150,14 @@ _IN_VAIN = 8
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.05, 2.0
 
 
-def shifts_of(w: Any, reliable: Reliable, process: WorkerProcess, unacked: str) -> Shifts | None:
+def shifts_of(w: Any, step: WorkerStep) -> Shifts | None:
     """Return what gives shifts to the processes of a worker's pool; None where they have none."""
     if not isinstance(w.pool, TaskPool):
         return None
-    if not (w.use_eventloop and unacked and reliable.is_delivered_from_ledger):
-        logger.warning("pool_is_prefork worker=%s", process.id)
+    if not (w.use_eventloop and step.unacked_name and step.reliable.is_delivered_from_ledger):
+        logger.warning("pool_is_prefork worker=%s", step.process.id)
         return None
-    return Shifts(w, reliable, process, unacked)
+    return Shifts(w, step)
 
 
 class Shifts:
@@ -186,18 +165,16 @@ class Shifts:
     loop.
     """
 
-    def __init__(self, w: Any, reliable: Reliable, process: WorkerProcess, unacked: str) -> None:
+    def __init__(self, w: Any, step: WorkerStep) -> None:
         self._worker = w
-        self._process = process
-        self._rules = ShiftRules(w, process)
-        self._requests = ShiftRequests(w, reliable, process, unacked)
+        self._step = step
+        self._rules = ShiftRules(w, step.process)
+        self._requests = ShiftRequests(w, step)
         #: Any thread may ask them whose a claim is.
         self.running = RunningShifts()
-        self._ends = ShiftEnds(process, self._requests)
         self._hearing = ShiftHearing(w, self.running, self._requests)
-        self._limits = ShiftLimits(w, self.running, self._requests, self._ends.end_lost)
+        self._limits = ShiftLimits(w, self.running, self._requests, self._requests.end_lost)
         self._scaling = ShiftScaling(w, self.running)
-        self._unsure: set[str] = set()
         self._not_before = 0.0
         self._pause = 0.0
 
@@ -213,10 +190,6 @@ class Shifts:
         """Whether the process that has taken a message goes on with it as the worker leaves."""
         return self.running.holding(tag) is not None and not state.should_terminate
 
-    def has_given_up(self, token: str) -> bool:
-        """Whether nobody has begun by a claim, as its process did not hear of it."""
-        return token in self._unsure
-
     def show(self) -> None:
         """Let Celery's state have a request of each task that runs in a shift."""
         self._requests.show(self.running)
@@ -227,7 +200,7 @@ class Shifts:
         """Whether processes may take their own messages now."""
         w = self._worker
         return not (
-            self._ends.is_leaving
+            self._step.is_leaving
             or time.monotonic() < self._not_before
             or self.running.is_full
             or not w.app.use_fast_trace_task
@@ -245,28 +218,11 @@ class Shifts:
         if queues is None:
             return
         for _ in range(min(n_idle, n_waiting)):
-            self._begin(channel, queues, self.running.add())
+            self._begin(channel, queues)
 
-    def begin_with(self, channel: Any, key: str, queue: str, message: bytes) -> bool:
-        """Give a shift to an idle process that begins with a message which was popped from the list
-        *key*; False when the main process has to file it.
-        """
-        cold = self._rules.cold() if self.may_begin() else None
-        if cold is None or not self._rules.may_allow(message):
-            return False
-        queues = channel.queues_for_shift(cold)
-        if queues is None:
-            return False
-        running = self.running.add()
-        delivery = Delivery(running.tag_of(1), queue, message, self._process.id)
-        running.given = channel.global_keyprefix + key, delivery
-        self._begin(channel, queues, running, Given(quoted(queue), message))
-        return True
-
-    def _begin(
-        self, channel: Any, queues: Queues, running: RunningShift, given: Given | None = None
-    ) -> None:
+    def _begin(self, channel: Any, queues: Queues) -> None:
         self._scaling.note_begun()
+        running = self.running.add()
         shift = Shift(
             running.token,
             running.slot,
@@ -276,7 +232,6 @@ class Shifts:
             _SHIFT_SECONDS,
             frozenset(state.revoked),
             int(self._worker.max_memory_per_child or 0),
-            given,
             self._hearing.wants_messages,
             self._rules.limits(),
         )
@@ -292,14 +247,8 @@ class Shifts:
         )
         if running.job is not None:
             limit_job(running.job)
-            keep_job(running.job, partial(self._dropped, shift.token))
 
     # -- ending
-
-    def put_back_unfiled(self) -> None:
-        """Return to their queues the messages that were given to processes which have ended."""
-        for running in self.running:
-            self._requests.put_back_unfiled(running)
 
     def call_off(self) -> None:
         """Let all end after the tasks that they run."""
@@ -313,7 +262,6 @@ class Shifts:
 
     def leave(self) -> None:
         """The worker leaves: no shift begins any more."""
-        self._ends.is_leaving = True
         call_off_shifts()
         self._limits.leave()
         # Celery waits for what runs, or stops it.
@@ -332,14 +280,11 @@ class Shifts:
         ended = self.running.remove(token)
         if ended is not None:
             self._requests.hide_all_of(ended)
-            self._requests.put_back_unfiled(ended)
         for name, count in report.begun.items():
             state.total_count[name] += count
             state.all_total_count[0] += count
         throughput.failed(report.failed)
         throughput.not_ended(report.not_begun)
-        if report.unsure:
-            self._unsure.add(report.unsure)
         channel = self._requests.channel
         if report.found_nothing and channel is not None:
             channel.note_empty()
@@ -350,25 +295,22 @@ class Shifts:
             self._pause = min(max(2 * self._pause, _FIRST_PAUSE_SECONDS), _LONGEST_PAUSE_SECONDS)
             self._not_before = time.monotonic() + self._pause
         if ended is not None:
-            self._ends.take_over(report.left, ended)
+            self._requests.take_over(report.left, ended)
 
-    def forget_waiting(self) -> None:
-        """Forget shifts that waited for a slot: Celery does as it loses its connection."""
+    def forget_dropped(self) -> None:
+        """Forget shifts that waited for a slot, or whose job no process was handed: Celery does as
+        it loses its connection.
+        """
+        processes = billiards(self._worker.pool)
         for running in self.running:
-            if running.job is None:
-                self._dropped(running.token)
-
-    def _dropped(self, token: str) -> None:
-        """No process was handed a shift, and none will be."""
-        running = self.running.remove(token)
-        if running is not None:
-            self._requests.put_back_unfiled(running)
+            if running.job is None or not has_job(processes, running.job):
+                self.running.remove(running.token)
 
     def _lost(self, token: str, exc_info: Any) -> None:
         """A process was lost in its shift, or stopped."""
         running = self.running.remove(token)
         if running is not None:
-            self._ends.end_lost(running, exc_info)
+            self._requests.end_lost(running, exc_info)
 
 
 def _accepted(running: RunningShift, pid: int, accepted_at: float) -> None:

@@ -32,14 +32,18 @@ from celery_reliable.message import (
     headers_as_written,
 )
 from celery_reliable.model import Claim, Reason
+from celery_reliable.worker.arrivals import Awaited
 from celery_reliable.worker.claims import PATIENCE_SECONDS
-from celery_reliable.worker.early_claims import EarlyClaim
 
 __all__ = [
     "Openings",
     "Unprocessable",
     "noting",
 ]
+
+
+#: What could not be buried, as the ledger was away, is tried again after so long.
+_AGAIN_SECONDS = 5.0
 
 
 class Openings:
@@ -126,16 +130,12 @@ class Unprocessable:
         self._reliable = reliable
         self._consumer: Any = None
         self._openings = openings
-        #: Not yet buried, as the ledger was away: neither acknowledged nor rejected until then.
-        self._waiting: list[Callable[[], None]] = []
 
     def install(self, c: Any) -> None:
         """Take the place of the consumer's handlers; with every connection anew."""
         own = type(c)
         # kombu's Redis transport counts KeyError among them; what a message raises is not one.
         broken = tuple(one for one in c.connection_errors if one is not KeyError)
-        # What a former connection delivered is delivered again.
-        self._waiting.clear()
         self._consumer = c
 
         def on_unknown_message(body: Any, message: Any) -> None:
@@ -171,7 +171,7 @@ class Unprocessable:
                     on_invalid_task(None, message, exc)
 
             # With an unacked hash the transport tells the ledger before it reads a message.
-            has_unacked = bool(getattr(c.task_consumer.channel, "reliable_unacked", None))
+            has_unacked = getattr(c.task_consumer.channel, "reliable_unacked", None) is not None
             return on_task_received if has_unacked else noting(self._openings, on_task_received)
 
         handle_by(
@@ -182,13 +182,6 @@ class Unprocessable:
             on_invalid_task=on_invalid_task,
         )
         decode_errors_by(c, on_decode_error)
-
-    def catch_up(self) -> None:
-        """Bury what waits for the ledger."""
-        waiting, self._waiting = self._waiting, []
-        while waiting and not self._waiting:
-            waiting.pop(0)()
-        self._waiting += waiting
 
     def bury_unreadable(self, delivery: Delivery, error: Exception) -> bool:
         """Put a list element that is no message among the dead letters; False when the ledger is
@@ -227,7 +220,7 @@ class Unprocessable:
         """
         told = _told(message)
         task_id, name = str(told.get("id") or _nameless_id()), str(told.get("task") or "")
-        early: EarlyClaim | None = noted(message, "early")
+        early: Awaited | None = noted(message, "early")
         claim = early.claim if early is not None else None
         try:
             is_buried = self._buried(
@@ -238,7 +231,9 @@ class Unprocessable:
             again = partial(
                 self._bury, message, error, drop, broken, is_failure_told=is_failure_told
             )
-            self._waiting.append(again)
+            # Until then it is neither acknowledged nor rejected.  Celery cancels this as it loses
+            # its connection: what that has delivered is delivered again.
+            self._consumer.timer.call_after(_AGAIN_SECONDS, again)
             return
         if not is_buried:
             logger.info("delivery_dropped name=%s id=%s reply=late", name, task_id)

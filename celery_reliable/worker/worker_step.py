@@ -13,7 +13,7 @@ from celery.worker import state
 
 from celery_reliable import events
 from celery_reliable.app import reliable_of
-from celery_reliable.broker import WorkerUnacked, opened_unacked
+from celery_reliable.broker import WorkerUnacked
 from celery_reliable.compat.consumer import before_soft_shutdown
 from celery_reliable.compat.notes import note, noted
 from celery_reliable.compat.pool import (
@@ -29,6 +29,7 @@ from celery_reliable.ledger import FORMAT
 from celery_reliable.log import logger
 from celery_reliable.pool import kind_of
 from celery_reliable.version import __version__
+from celery_reliable.worker.arrivals import Arrivals
 from celery_reliable.worker.health import Doing, Health
 from celery_reliable.worker.heartbeat import Heartbeat
 from celery_reliable.worker.order_keeping import LOOKING_POOLS, OrderKeeping
@@ -68,7 +69,7 @@ class WorkerStep(bootsteps.StartStopStep):
         self.pool_name = ""
         #: When the main loop turned last, by the monotonic clock.
         self.turned_at = time.monotonic()
-        self.seen = Doing()
+        self.seen = Doing(self)
         self.is_connecting, self.is_leaving = True, False
         try:
             if self.reliable.is_unprotected:
@@ -94,8 +95,10 @@ class WorkerStep(bootsteps.StartStopStep):
         self.unacked_name, self._undo = consume_apart(self.reliable, self.process)
         self._direct_queue, undo = consume_own_queue(w, self.reliable)
         self._undo += undo
-        self.claims = RunningClaims(self.reliable, self.process)
-        self.orders = OrderKeeping(w, self.process)
+        #: This worker's unacked hash, once it consumes.
+        self.unacked: WorkerUnacked | None = None
+        self.claims = RunningClaims(w, self)
+        self.orders = OrderKeeping(w, self)
         self.openings = Openings(self.reliable, self.process)
         self.unprocessable = Unprocessable(self.reliable, self.openings)
         note(w, _NOTED, self)
@@ -104,7 +107,10 @@ class WorkerStep(bootsteps.StartStopStep):
         self._pool_stop: PoolStop | None = None
         self.heartbeat: Heartbeat | None = None
         self.passes: Passes | None = None
+        #: None where no process of the pool takes messages by itself.
         self.shifts: Shifts | None = None
+        #: The messages that the consumer waits for; None where it pops them.
+        self.arrivals: Arrivals | None = None
         self._is_finished = False
 
     def create(self, w: Any) -> None:
@@ -114,12 +120,9 @@ class WorkerStep(bootsteps.StartStopStep):
     def start(self, w: Any) -> None:
         """Register, and start to renew."""
         self.pool_name = kind_of(w.pool)
-        self.claims.run_in(w.pool, self.pool_name)
-        self.orders.run_in(self.pool_name)
         flush_before_reassigning(w.pool)
         keep_handed_jobs(w.pool)
-        self.shifts = shifts_of(w, self.reliable, self.process, self.unacked_name)
-        self.claims.shifts = self.seen.shifts = self.shifts
+        self.shifts = shifts_of(w, self)
         if not self.reliable.is_redis_broker:
             wait_aside(w.pool)
         self._pool_stop = PoolStop(w.pool, self.pool_name)
@@ -160,9 +163,8 @@ class WorkerStep(bootsteps.StartStopStep):
         self.is_leaving = True
         if self.shifts is not None:
             self.shifts.leave()
-        unacked = self.unacked
-        if unacked is not None:
-            unacked.is_leaving = True
+        if self.unacked is not None:
+            self.unacked.is_leaving = True
 
     def finish(self, **kwargs: Any) -> None:
         """Give back what is claimed, stop renewing and deregister.  Once; not in children."""
@@ -203,11 +205,6 @@ class WorkerStep(bootsteps.StartStopStep):
         events.worker_left(app=self.app, worker=self.process.id)
 
     # -- what the threads ask
-
-    @property
-    def unacked(self) -> WorkerUnacked | None:
-        """This worker's unacked hash, once it consumes."""
-        return opened_unacked(self.unacked_name)
 
     @property
     def is_stalled(self) -> bool:

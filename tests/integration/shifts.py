@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tests.integration.conftest import TWO_QUEUES, Project
+from tests.integration.conftest import Project
 from tests.integration.figures import record_of
 from tests.support.processes import Worker
 
@@ -18,14 +18,8 @@ def with_shifts(project: Project, celery: Mapping[str, Any] | None = None) -> Pr
 
 
 def start(pooled: Project, name: str = "one", concurrency: int = 1, **options: Any) -> Worker:
-    """Start a worker of a project with this pool.
-
-    It consumes two queues, so it pops what ends its wait, and has its process file it: each message
-    begins a shift, also where no other one waits.
-    """
-    words = options.pop("options", ())
-    words = words if "-Q" in words else (*words, *TWO_QUEUES)
-    return pooled.start_worker(name, pool="", concurrency=concurrency, options=words, **options)
+    """Start a worker of a project with this pool."""
+    return pooled.start_worker(name, pool="", concurrency=concurrency, **options)
 
 
 def token_of(pooled: Project, task_id: str) -> str:
@@ -41,10 +35,14 @@ def in_shift(
     """
     before, opened = pooled.send(*what, f"{of} 0"), f"{of} 0"
     # On a busy machine a shift may be over before its next task is there.
-    for gate in (f"{of} {n}" for n in range(1, 20)):
+    for number in range(1, 20):
         pooled.effects.run_of(before.id)
-        result = pooled.send(*what, gate)
+        # The main process waits for the first of two, and sees that another waits behind it.
+        first, gate = f"{of} {number}", f"{of} {number} in a shift"
+        between, result = pooled.send(*what, first), pooled.send(*what, gate)
         pooled.effects.open_gate(opened)
+        pooled.effects.run_of(between.id)
+        pooled.effects.open_gate(first)
         run = pooled.effects.run_of(result.id)
         if "." in token_of(pooled, result.id):
             return result, gate, run.pid

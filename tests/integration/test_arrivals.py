@@ -26,10 +26,9 @@ pytestmark = pytest.mark.skipif(
 )
 
 AWKWARD = "tests.integration.project.awkward"
-#: No pass comes to anybody's help before that.
-NO_PASSES = {"SWEEP_SECONDS": 60, "LEASE_SECONDS": 240, "QUEUED_SECONDS": 600}
-#: What came to a lost connection has begun by then: a server waits for one no longer than that.
-SOON_SECONDS = 5.0
+#: A worker compares what is filed for it with what it holds every 5 s, and gives back what it has
+#: found twice; a pass releases the claim of that.
+SOON_SECONDS = 15.0
 
 
 @pytest.fixture(params=["prefork", "shifts"])
@@ -119,11 +118,11 @@ def test_an_idle_process_begins_without_a_claim_of_its_own(
 
 
 @pytest.mark.parametrize("is_cut", [True, False])
-def test_what_came_to_a_lost_connection_begins_when_there_is_another(
+def test_what_came_to_a_lost_connection_begins_soon_after_that(
     project: Project, proxy: RedisProxy, is_cut: bool
 ) -> None:
     """*is_cut*: else the server believes that its client is there until the wait is over."""
-    far = project.with_settings(broker_url=proxy.url(), reliable=NO_PASSES)
+    far = project.with_settings(broker_url=proxy.url())
     start(far)
     project.send("work", 0).get(timeout=10)
     wait_until_idle(far)
@@ -137,8 +136,7 @@ def test_what_came_to_a_lost_connection_begins_when_there_is_another(
         proxy.sever()
     proxy.mend()
     assert result.get(timeout=SOON_SECONDS + 10) == "worked"
-    (run,) = far.effects.runs(result.id)
-    assert run.attempt == 1
+    assert len(far.effects.runs(result.id)) == 1
     wait_for(lambda: not client.keys("unacked:*"), 10, "it is acknowledged")
     assert not client.exists("celery")
     # And it goes on.

@@ -21,11 +21,10 @@ pytestmark = pytest.mark.skipif(
     bool(os.environ.get("TESTS_APART")), reason="where no two steps are one, no claim is early"
 )
 
-POPS = bool(os.environ.get("TESTS_POPS"))
-#: Of messages that the main process has popped, and hands over.
+#: Of messages that are claimed as they leave their queue.
 BY_MAIN = pytest.mark.skipif(
-    POPS and bool(os.environ.get("TESTS_SHIFTS")),
-    reason="in this pool their process files and claims them: test_given_messages",
+    bool(os.environ.get("TESTS_POPS")),
+    reason="what is popped is claimed by its process",
 )
 SLOW = "tests.integration.project.slow"
 
@@ -62,25 +61,6 @@ def frozen_child(worker: Worker) -> int:
     (child,) = worker.children()
     freeze(child)
     return child
-
-
-@BY_MAIN
-@pytest.mark.parametrize("pool", ["prefork", "threads", "solo"])
-def test_what_begins_at_once_is_claimed_by_the_main_process_alone(
-    pool: str, project: Project, proxy: RedisProxy
-) -> None:
-    behind = project.with_settings(broker_url=proxy.url())
-    one = behind.start_worker("one", pool=pool)
-    warm_up(project)
-    claims = proxy.watch(script=script("claim").sha)
-    result = project.send("gate", "open")
-    project.effects.run_of(result.id)
-    assert claimed(project.redis, result.id)["pid"] == str(one.pid)
-    project.effects.open_gate("open")
-    assert result.get(timeout=10) == "open"
-    # A worker of processes has its messages filed and claimed by one script.
-    assert claims.matched == int(POPS or pool != "prefork")
-    assert [run.attempt for run in project.effects.runs(result.id)] == [1]
 
 
 @BY_MAIN

@@ -46,14 +46,5 @@ class Taking:
         steps = self.scene.ledger.next_steps(take_next_text(), self.queues, worker=worker, pid=7)
         return steps.step(tag, done=done, filed_ms=1)
 
-    def take_given(self, tag: str, message: bytes, queue: str = "a") -> NextTask:
-        """Take a message that was popped before."""
-        steps = self.scene.ledger.next_steps(take_next_text(), self.queues, worker="me", pid=7)
-        return self.scene.ledger.take_next(steps.step_with(tag, queue, message, filed_ms=1))
-
-    def popped(self, queue: str = "a") -> bytes:
-        """Pop a message, as the main process does."""
-        return bytes(self.scene.client.rpop(f"{self.prefix}{queue}0"))
-
     def filed(self) -> set[bytes]:
         return set(self.scene.client.hkeys(self.unacked))

@@ -151,31 +151,11 @@ def test_what_was_popped_goes_back_into_a_full_redis(proxy: RedisProxy) -> None:
         assert client.llen("one") == 1
 
 
-class Beside:
-    """What is sent beside a take."""
-
-    def __init__(self, script: str, *keys_and_args: object) -> None:
-        self.call = (script, *keys_and_args)
-        self.heard: list[Any] = []
-
-    def hear(self, raw: Any) -> None:
-        self.heard.append(raw)
-
-
-def test_what_is_sent_beside_a_take_is_answered_beside_it(shared_redis: redis.Redis) -> None:
+def test_a_server_that_does_not_know_the_script_is_told_it(shared_redis: redis.Redis) -> None:
     shared_redis.lpush("one", message("it"))
     unacked = unacked_on(shared_redis)
     shared_redis.script_flush()
-    known = shared_redis.script_load("return {KEYS[1], ARGV[1]}")
-    # The server does not know the unacked hash's own script either.
-    unknown = Beside("0" * 40, 0)
-    assert len(unacked.take(QUEUES, LISTS, 1, beside=unknown).deliveries) == 1
-    assert [type(raw) for raw in unknown.heard] == [redis.exceptions.NoScriptError]
-    beside = Beside(known, 1, "key", "argument")
-    assert unacked.take(
-        QUEUES, LISTS, 0, ("one", "one", message("popped")), beside=beside
-    ).deliveries
-    assert beside.heard == [[b"key", b"argument"]]
+    assert len(unacked.take(QUEUES, LISTS, 1).deliveries) == 1
 
 
 @pytest.mark.parametrize("queue", ["two\nlines", "a\\nb", "a\\\\\n", "\n", "ü \t", "plain"])

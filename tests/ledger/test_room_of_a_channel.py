@@ -10,6 +10,7 @@ import redis
 from kombu import Connection
 
 from celery_reliable.broker.deliveries import WorkerHooks
+from celery_reliable.broker.worker_unacked import WorkerUnacked
 
 TRANSPORT = "celery_reliable.transport:Transport"
 
@@ -30,8 +31,7 @@ def test_a_worker_that_ends_gives_back_when_nobody_holds_a_claim_any_more(
         channel = connection.channel()
         channel.queue_declare("one")
         channel.basic_consume("one", False, lambda message: None, "tag")
-        channel.reliable_unacked = "unacked:it"
-        unacked = channel.qos.unacked
+        unacked = channel.reliable_unacked = WorkerUnacked.opened("unacked:it", channel)
         channel._take(("one", "one", sendable("it")))
         unacked.is_leaving = True
         # Whoever takes it before that is told that somebody runs it, and drops it.

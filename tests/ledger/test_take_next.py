@@ -36,28 +36,19 @@ def test_it_takes_by_priority_and_files_and_claims(taking: Taking) -> None:
     assert (record.state, record.token, record.owner) == (State.RUNNING, "shift.0", "me")
 
 
-def test_what_was_popped_already_is_filed_and_claimed_alone(taking: Taking) -> None:
+def test_a_call_that_is_repeated_takes_nothing_more(taking: Taking) -> None:
     taking.put("one")
     taking.put("two")
-    message = taking.popped()
 
-    found, again = [taking.take_given("shift.1", message) for _ in range(2)]
+    found, again = [taking.take("shift.1") for _ in range(2)]
 
-    assert (found.queue, found.message, found.answer) == ("a", message, answers.Claimed(1, 0))
-    assert (again.message, again.answer) == (found.message, found.answer)
+    assert (found.queue, found.answer) == ("a", answers.Claimed(1, 0))
+    assert (again.queue, again.message, again.answer) == ("a", found.message, found.answer)
     assert taking.filed() == {b"shift.1"}
-    assert taking.scene.client.smembers("listed") == {taking.unacked.encode()}
     assert taking.scene.client.llen(f"{taking.prefix}a0") == 1
-    # The next is popped again.
+    # What is done with goes with the next.
     assert taking.take("shift.2", "shift.1").answer == answers.Claimed(1, 0)
     assert taking.filed() == {b"shift.2"}
-
-
-def test_what_was_popped_may_be_anything(taking: Taking) -> None:
-    for n, message in enumerate([b"", b"no message", b"\xff\x00\n"]):
-        found = taking.take_given(f"shift.{n}", message, "b")
-        assert (found.queue, found.message, found.answer) == ("b", message, None)
-    assert len(taking.filed()) == 3
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,8 @@ def take(taking: Taking, text: str, raw: bytes, tag: str) -> NextTask:
     lists = [f"{taking.prefix}{queue}0" for queue in "ab"]
     queues = Queues(taking.unacked, "listed", taking.unacked, ["a", "b"], lists, ["app.cold"])
     steps = taking.scene.ledger.next_steps(text, queues, worker="me", pid=7)
-    return taking.scene.ledger.take_next(steps.step_with(tag, "a", raw, filed_ms=1))
+    taking.scene.client.rpush(lists[0], raw)
+    return taking.scene.ledger.take_next(steps.step(tag, done="", filed_ms=1))
 
 
 def found(scene: Scene, task_id: str) -> Record:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,13 +18,11 @@ from celery_reliable.attempt.claiming import _without_attempt, claimed_early
 from celery_reliable.attempt.delivery import DELIVERY, EARLY
 from celery_reliable.compat.notes import note
 from celery_reliable.context import WorkerProcess
-from celery_reliable.ledger.answers import ClaimAnswer
 from celery_reliable.ledger.answers.tasks import NoLease
-from celery_reliable.ledger.transitions import Step, Transition
 from celery_reliable.message import Stamp
-from celery_reliable.model import ClaimRequest, TaskRef
+from celery_reliable.model import Claim
+from celery_reliable.worker.arrivals import Arrivals, Awaited
 from celery_reliable.worker.consumer_step import ConsumerStep
-from celery_reliable.worker.early_claims import EarlyClaim, EarlyClaims
 
 LEASE_SECONDS = 10.0
 
@@ -44,19 +42,16 @@ def worker() -> WorkerProcess:
     return process
 
 
-def early(worker: WorkerProcess, reply: Any) -> EarlyClaim:
-    """A claim that was answered so, just now."""
-    step: Step[ClaimAnswer] = Step(Transition("claim", ClaimAnswer), [], [])
-    step.hear(reply)
-    request = ClaimRequest(TaskRef("id", "work"), "", "", worker.id, "token", os.getpid())
-    return EarlyClaim(request, clock.now(), step)
+def early(worker: WorkerProcess, arrivals: Any = None, token: str = "token") -> Awaited:
+    """A message that came and was claimed just now."""
+    claim = Claim("id", 1, worker.id, token)
+    step: Any = None
+    return Awaited(token, worker.id, step, arrivals, claim=claim, came_at=clock.now())
 
 
-def properties(claim: EarlyClaim) -> dict[str, Any]:
+def properties(awaited: Awaited) -> dict[str, Any]:
     """What the process that runs the task is told; nothing of it is more than JSON."""
-    told: dict[str, Any] = json.loads(
-        json.dumps({DELIVERY: claim.request.token, EARLY: claim.told})
-    )
+    told: dict[str, Any] = json.loads(json.dumps({DELIVERY: awaited.token, EARLY: awaited.told}))
     return told
 
 
@@ -86,7 +81,7 @@ def outlived(worker: WorkerProcess) -> None:
 def test_where_somebody_may_have_taken_it_the_ledger_is_asked(
     worker: WorkerProcess, what: Callable[[WorkerProcess], None]
 ) -> None:
-    told = properties(early(worker, [b"claimed", 1, 0]))
+    told = properties(early(worker))
     what(worker)
     assert claimed_early(worker, "id", told) is None
 
@@ -97,16 +92,15 @@ def test_nobody_has_begun_by_the_claim_of_what_is_dropped_with_the_connection(
     """It waited for the pool; what the pool has accepted is run."""
 
     def request(token: str) -> Any:
-        found = early(worker, [b"claimed", 1, 0])
         message = SimpleNamespace()
-        note(message, "early", replace(found, request=replace(found.request, token=token)))
+        note(message, "early", early(worker, arrivals, token))
         return _Request(message=message)
 
     app = Celery("claiming", broker="redis://127.0.0.1:1/0", set_as_current=False)
     controller = SimpleNamespace()
     consumer: Any = SimpleNamespace(app=app, controller=controller)
-    claims = EarlyClaims(consumer, worker)
-    step = SimpleNamespace(claims=SimpleNamespace(early=claims), shifts=None, is_connecting=False)
+    arrivals = Arrivals(consumer, worker, int)
+    step = SimpleNamespace(arrivals=arrivals, shifts=None, is_connecting=False)
     note(controller, "step", step)
     waiting, running = request("waiting"), request("running")
     monkeypatch.setattr(state, "reserved_requests", {waiting, running})
@@ -114,8 +108,8 @@ def test_nobody_has_begun_by_the_claim_of_what_is_dropped_with_the_connection(
 
     ConsumerStep(consumer).stop(consumer)
 
-    assert claims.is_given_up("waiting")
-    assert not claims.is_given_up("running")
+    assert arrivals.is_given_up("waiting")
+    assert not arrivals.is_given_up("running")
     assert step.is_connecting
 
 

@@ -1,6 +1,6 @@
 --[[
-take_next: remove the message that is done with; pop the next one, or take the one that is given, file it, and claim its
-task if nothing speaks against that. One step, for a process that takes its own messages. `claim` and `lock` are the
+take_next: remove the message that is done with; pop the next one, file it, and claim its task if nothing speaks against
+that. One step, for a process that takes its own messages. `claim` and `lock` are the
 ledger's scripts, as functions.
 
 The key of a record is made of what is popped. So this is for a queue in the ledger's own database, on a server that is no
@@ -12,8 +12,7 @@ KEYS[3]    due     ZSET   this and the next three as in claim
 KEYS[4]    meta    HASH
 KEYS[5]    worker  HASH
 KEYS[6]    claims  HASH
-KEYS[7..]  lists   LIST   the first to be popped first; those of one priority side by side, one a queue; none if a
-                          message is given
+KEYS[7..]  lists   LIST   the first to be popped first; those of one priority side by side, one a queue
 ARGV[1]    tag     of the message that is popped, and token of its claim
 ARGV[2]    done    tag of a message that is done with; "" for none
 ARGV[3]    time    in ms, by the worker's clock
@@ -25,8 +24,7 @@ ARGV[8]    pid     of this process
 ARGV[9]    alone_ms  as in claim
 ARGV[10]   cold    names of tasks that are not claimed here, each between line breaks
 ARGV[11]   longest message that is looked into, in bytes
-ARGV[12]   given   "1": a message that was popped before is the last argument, behind its queue; else ""
-ARGV[13..] queues  their names
+ARGV[12..] queues  their names
 Returns    one text, as the server writes each part of a nested reply by itself, and wakes who waits for it with the first
            empty | no_lease   nothing was taken; the second: the worker has been declared dead
            ["cold", queue] LF message   the worker has to look at this one, which may be anything
@@ -37,9 +35,7 @@ Cost       O(lists + size of the headers)
 local unacked, tag = KEYS[1], ARGV[1]
 -- This write comes first because a full Redis refuses HSET and SADD in a script that has not written before.
 redis.call('HDEL', unacked, '', ARGV[2])
-local is_given, has_lease = ARGV[12] == '1', redis.call('HGET', KEYS[5], 'state') == 'alive'
--- What is given is in no queue any more, so it is filed in any case.
-if not has_lease and not is_given then
+if redis.call('HGET', KEYS[5], 'state') ~= 'alive' then
   return 'no_lease'
 end
 local item, queue
@@ -49,13 +45,10 @@ if filed then
   local at = string.find(filed, '\n', 1, true)
   queue, item = string.match(string.sub(filed, 1, at - 1), ' (.*)$'), string.sub(filed, at + 1)
 else
-  if is_given then
-    queue, item = ARGV[13], ARGV[#ARGV]
-  end
   for n = 7, #KEYS do
     item = redis.call('RPOP', KEYS[n])
     if item then
-      queue = ARGV[13 + (n - 7) % (#ARGV - 12)]
+      queue = ARGV[12 + (n - 7) % (#ARGV - 11)]
       break
     end
   end
@@ -69,7 +62,7 @@ end
 local function told(...)
   return cjson.encode({...}) .. '\n' .. item
 end
-if not has_lease or #item > tonumber(ARGV[11]) or string.find(item, '"reliable_returns"', 1, true) then
+if #item > tonumber(ARGV[11]) or string.find(item, '"reliable_returns"', 1, true) then
   return told('cold', queue)
 end
 -- Within a JSON text quotes are escaped, so these are the keys themselves. What else looks like them cannot be decoded.

@@ -58,8 +58,8 @@ TABLE: Table = {
             ),
         ],
     },
-    "worker/early_claims.py": {
-        "EarlyClaims.forget": [
+    "worker/arrivals.py": {
+        "Arrivals.forget": [
             (
                 "what is dropped with the connection is under way for ever",
                 drop("early.give_up()"),
@@ -67,11 +67,11 @@ TABLE: Table = {
             ),
             (
                 "an early claim that was dropped is not remembered",
-                drop("self._watched[early.request.token] = early"),
+                drop("self._watched[early.token] = early"),
                 ("tests/unit/test_claiming.py",),
             ),
         ],
-        "EarlyClaims.watch": [
+        "Arrivals.next": [
             (
                 "an early claim that is under way is known to nobody",
                 drop("self._watched = {"),
@@ -85,7 +85,7 @@ TABLE: Table = {
         "ConsumerStep.stop": [
             (
                 "early claims are not forgotten with the connection",
-                drop("if step.claims.early is not None:"),
+                drop("if step.arrivals is not None:"),
                 ("tests/unit/test_claiming.py",),
             ),
         ],
@@ -191,22 +191,6 @@ TABLE: Table = {
                 "the list that the broker has lost is not made again",
                 drop("if self._namespace:"),
                 ("tests/ledger/test_room.py",),
-            ),
-        ],
-        "WorkerUnacked._ask_to_take": [
-            (
-                "what is answered beside a take is not heard",
-                drop("beside.hear(answer)"),
-                ("tests/ledger/test_room.py",),
-            ),
-        ],
-    },
-    "worker/running_shift.py": {
-        "ShiftRequests.put_back_unfiled": [
-            (
-                "what a shift was given and has not filed is forgotten",
-                drop("self.unacked.put_back_later"),
-                ("tests/integration/test_given_messages.py",),
             ),
         ],
     },

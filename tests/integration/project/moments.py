@@ -71,8 +71,8 @@ def quit_in_a_take(app: Any) -> None:
     """Let the main loop quit as messages are filed, while it has the lock of the log."""
     ask = WorkerUnacked._ask_to_take
 
-    def taking(self: Any, keys: Any, args: Any, beside: Any) -> Any:
-        reply = ask(self, keys, args, beside)
+    def taking(self: Any, keys: Any, args: Any) -> Any:
+        reply = ask(self, keys, args)
         if taken(app, QUIT) is not None:
             with logging.getLogger().handlers[0].lock or nullcontext():
                 signal.raise_signal(signal.SIGQUIT)

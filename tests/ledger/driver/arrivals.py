@@ -21,9 +21,9 @@ _SECONDS = 0.01
 
 def give(host: Any) -> None:
     """Let a worker claim what comes, as long as a process of the driver's pool is idle."""
-    early = host.step.claims.early
-    if early is not None:
-        early.has_idle_child = lambda: host.n_slots > len(host.jobs) + len(host.waiting)
+    found = host.step.arrivals
+    if found is not None:
+        found._has_idle_child = lambda: host.n_slots > len(host.jobs) + len(host.waiting)
 
 
 def patches(world: Any) -> Iterator[Any]:
@@ -43,8 +43,6 @@ def await_one(host: Any) -> bool:
         return True
     if channel.client.connection is None:
         channel.client.connection = channel.client.connection_pool.get_connection()
-    if channel.find_lost_arrivals():
-        return True
     if not channel.await_arrival():
         return False
     with suppress(Empty):

@@ -9,6 +9,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable
 from functools import partial
 from threading import RLock
+from types import SimpleNamespace
 from typing import Any
 
 from billiard.einfo import ExceptionInfo
@@ -17,7 +18,7 @@ from celery.worker import state
 from celery.worker.consumer import Consumer
 from kombu.asynchronous.semaphore import LaxBoundedSemaphore
 
-from celery_reliable.broker import transport_for, worker_unacked
+from celery_reliable.broker import transport_for
 from celery_reliable.compat.notes import noted
 from celery_reliable.context import WorkerProcess
 from celery_reliable.worker.consumer_step import ConsumerStep
@@ -51,6 +52,9 @@ class _Timer:
     ) -> object:
         self._once.append((at, function, args))
         return object()
+
+    def call_after(self, seconds: float, function: Callable[..., Any]) -> object:
+        return self.call_at(self._host.wall() + seconds, function)
 
     def turn(self) -> None:
         for entry in self._repeated:
@@ -135,8 +139,7 @@ class _Claims(RunningClaims):
     """The package's own, which looks into the driver's pool."""
 
     def __init__(self, host: Host, step: WorkerStep) -> None:
-        super().__init__(step.reliable, step.process)
-        self.run_in(None, host.pool_name)
+        super().__init__(SimpleNamespace(pool=None), step)
         self._host = host
 
     def runs(self, claim: Any) -> bool:
@@ -362,7 +365,6 @@ class Host:
     def _start(self) -> None:
         self.step = self.reliable = _Step(self)
         self.step.orders.install()
-        self.step.orders.run_in(self.pool_name)
         self.step.heartbeat = Heartbeat(self.step)
         self.step.heartbeat.register()
         self.schedule.start(self.main, "heartbeat", self.step.heartbeat.run)
@@ -582,7 +584,6 @@ class Host:
 
     def close(self) -> None:
         """Close what a process would have taken with it."""
-        worker_unacked._opened.pop(getattr(getattr(self, "step", None), "unacked_name", ""), None)
         step = getattr(self, "step", None)
         if step is not None and step.heartbeat is not None:
             step.heartbeat.connection.close()

@@ -515,9 +515,6 @@ MUTANTS = {
     "anybodys": Mutant(
         "a worker begins what its message says is for others",
         {
-            "worker/early_claims.py": (
-                ("return named is None or named.may_run(self._process.nodename)", "return True"),
-            ),
             "attempt/claiming.py": (
                 ("if named is not None and not named.may_run(worker.nodename):", "if False:"),
             ),

@@ -26,8 +26,7 @@ _SLOTS_EACH = 16
 def give(host: Any) -> None:
     """Let the processes of a worker have shifts."""
     step = host.step
-    found = step.shifts = Shifts(host, step.reliable, step.process, step.unacked_name)
-    step.claims.shifts = step.seen.shifts = found
+    found = step.shifts = Shifts(host, step)
     number = host.world.hosts.index(host) * _SLOTS_EACH % N_SLOTS
     found.running._slots = deque(range(number, number + _SLOTS_EACH))
 
@@ -51,6 +50,7 @@ def patches(world: Any) -> Iterator[Any]:
         yield mock.patch.object(module, "put_off", own)
     yield mock.patch.object(child, "app_or_default", return_value=world.app)
     yield mock.patch.object(shifts, "ShiftHearing", _Deaf)
+    yield mock.patch.object(shifts, "has_job", return_value=True)
     yield mock.patch.object(consumer_step, "state", world.state)
     yield mock.patch.object(world.app, "use_fast_trace_task", True)
     yield _tasks_known(world.app)

@@ -19,7 +19,6 @@ import redis
 from celery.worker import state
 from kombu.exceptions import OperationalError as KombuError
 
-from celery_reliable.broker import worker_unacked
 from celery_reliable.context import set_current_worker
 from celery_reliable.exceptions import ReliableError
 from tests.ledger.driver import arrivals, clock, quiet, shifts, tasks
@@ -271,7 +270,6 @@ class World:
         for host in self.hosts:
             host.close()
         self.people.close()
-        worker_unacked._opened.clear()
         state.reset_state()
         set_current_worker(None)
         self.stage.forget(self.app)
