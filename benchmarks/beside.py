@@ -1,6 +1,6 @@
 """What a replay costs the other tasks of its worker, and whether it is exact when it is killed.
 
-`python -m benchmarks.beside [--letters N] [--rate N] [--busy-ms N ...] [--max-waiting N]` starts a
+`python -m benchmarks.beside [--letters N] [--rate N] [--busy-ms N ...]` starts a
 Redis and a worker of two processes.  While nothing else happens, and then while the command line
 replays so many dead letters at that rate, a short task is published ten times a second to the queue
 of the letters, and one to another queue of the worker; their waits, from publication to start, are
@@ -100,7 +100,6 @@ def main() -> None:
     parser.add_argument("--letters", type=int, default=10_000)
     parser.add_argument("--rate", type=float, default=500)
     parser.add_argument("--busy-ms", type=float, nargs="+", default=[0, 10])
-    parser.add_argument("--max-waiting", type=int, help="as the command has it")
     parser.add_argument("--json", type=Path, help="a file for the figures")
     options = parser.parse_args()
     logging.getLogger("celery_reliable").setLevel(logging.ERROR)
@@ -112,8 +111,6 @@ def main() -> None:
             RedisServer(Path(folder), {"appendonly": "no", "save": ""}) as server,
         ):
             words = ["--rate", f"{options.rate:g}"]
-            if options.max_waiting:
-                words += ["--max-waiting", str(options.max_waiting)]
             found.append(_measure(server, Path(folder), options.letters, words, busy_ms))
         _print(found[-1])
     if options.json:

@@ -38,7 +38,7 @@ _COMMANDS: Final = """
     +get +set +setex +mget +del +exists +expire +pexpire +pttl
     +hget +hmget +hset +hdel +hgetall +hkeys +hlen +hstrlen +hexists +hincrby +hscan
     +zadd +zrem +zscore +zcard +zcount +zlexcount +zrank +zrange +zrevrange +zrangebyscore
-    +zrevrangebyscore +xadd +xread +xrevrange
+    +zrevrangebyscore +xadd +xrevrange
     +sadd +srem +smembers +sismember +llen +lindex +lrange +lpush +rpush +rpop +brpop
     +lmove +blmove
     +watch +unwatch +publish +subscribe +unsubscribe +psubscribe +punsubscribe

@@ -44,7 +44,7 @@ class Night:
         first = self._send("stock.count", shelf)
         # It runs before it has its object.
         wait_for(
-            lambda: first in {one.holder for one in self.desk.objects.page().items},
+            lambda: first in {one.holders[0].task_id for one in self.desk.objects.page().items},
             _NIGHT_SECONDS,
             "the first count to have the shelf",
         )

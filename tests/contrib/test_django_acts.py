@@ -145,32 +145,6 @@ def test_a_limit_and_a_queue_are_kept_to(
 
 
 @pytest.mark.usefixtures("some")
-def test_what_waits_in_the_queue_stops_a_replay_from_step_to_step(
-    log_in: Any,
-    letters: DeadLetters,
-    namespace: str,
-    shared_redis: redis.Redis,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(f"{ACTING}._STEP_SECONDS", 0.2)
-    client = log_in("view", "change")
-    queue = f"spare-{namespace}"
-    given = {**asked(client, REPLAY), "to_queue": queue, "max_waiting": "1", "rate": "1000"}
-
-    shown = page(client.post(REPLAY, given))
-    still = page(client.post(REPLAY, fields(shown)))
-
-    assert fields(shown)["max_waiting"] == "1"
-    assert 'data-over="no"' in shown
-    assert 'data-over="no"' in still
-    assert letters.count() == 3
-    assert shared_redis.llen(queue) == 1
-    shared_redis.delete(queue)
-    assert client.post(REPLAY, {**given, "max_waiting": "0"}).status_code == 400
-    assert letters.count() == 3
-
-
-@pytest.mark.usefixtures("some")
 def test_a_group_is_over_when_nothing_is_left_of_it(log_in: Any, letters: DeadLetters) -> None:
     client = log_in("view", "delete")
     group = re.findall(r'data-group="(\w+)"', page(client.get(f"{LIST}groups/")))[0]

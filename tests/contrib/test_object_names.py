@@ -57,7 +57,7 @@ def test_who_may_see_arguments_sees_what_an_object_is_called(
 ) -> None:
     name = "accounts.sync ('acme', 7)"
     with Desk(celery_project) as desk:
-        keys = {one.name: one.object_key for one in desk.objects.page().items}
+        keys = {one.holders[0].name: one.object_key for one in desk.objects.page().items}
     key = keys["accounts.sync"]
     for sees, client in ((True, log_in("view", "see_arguments")), (False, log_in("view"))):
         called = name if sees else f"accounts.sync {key}"

@@ -113,10 +113,11 @@ def test_no_answer_of_the_api_opens_it(log_in: Callable[..., Any]) -> None:
                 given = {"id": "one", "arguments": "true"}
             answer = client.get(f"/reliable/v1/{one.path}", given)
             assert answer.status_code in (200, 404), (one.path, answer.content)
-        for path, more in (("dead-letter/replay-edited", {"args": []}), ("dead-letter/replay", {})):
-            client.post(
-                f"/reliable/v1/{path}", {"id": "one", **more}, content_type="application/json"
-            )
+        for path, body in (
+            ("dead-letter/replay-edited", {"id": "one", "args": []}),
+            ("dead-letters/replay", {"ids": ["one"]}),
+        ):
+            client.post(f"/reliable/v1/{path}", body, content_type="application/json")
 
 
 def test_no_command_opens_it(project: Celery) -> None:

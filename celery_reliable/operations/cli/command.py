@@ -35,7 +35,7 @@ _LOOK_SECONDS, _COUNT_SECONDS = 2.0, 0.7
 _LEAST_SECONDS = 0.001
 #: What makes an act exit with 1, though it has ended: it could not do all, or had nothing to do.
 _IS_WRONG: Mapping[type, Callable[[Any], object]] = {
-    Done: lambda found: found.failed or found.unsent,
+    Done: lambda found: found.failed or found.unsent or (found.gone and not found.done),
     Revoked: lambda found: found.failed or not found.done,
     Moved: lambda found: found.refused or not found.done,
 }
@@ -201,8 +201,7 @@ def command_of(
 
     Args:
         name: as the list of operations has it.
-        operations: that it calls: of these the one with the fewest parameters that takes all that
-            is given.
+        operations: that it calls: of these the first that takes all that is given.
         tell: prints a result for people.
         carry_out: runs the call and prints, where that is more.
         options: that are no parameters of an operation.
@@ -210,7 +209,7 @@ def command_of(
     """
     known = [
         (operation, command)
-        for operation in sorted(operations, key=lambda one: len(one.parameters))
+        for operation in operations
         for command in operation.commands
         if command.name == name
     ]
@@ -283,7 +282,7 @@ def _common(known: Sequence[tuple[Operation, Command]]) -> list[click.Option]:
 def _offered(known: Sequence[tuple[Operation, Command]]) -> list[click.Parameter]:
     """Return an argument or an option for each parameter of any of these operations."""
     offered: dict[str, click.Parameter] = {}
-    for operation, command in reversed(known):
+    for operation, command in known:
         for one in operation.parameters:
             if one.name in command.preset or (one.name == "id" and "ids" in offered):
                 continue

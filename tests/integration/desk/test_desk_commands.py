@@ -77,7 +77,7 @@ def test_from_status_to_the_cause(project: Project, run: Run) -> None:
     assert (unknown.code, "knows no task" in unknown.out) == (0, True)
 
     by_name = run("objects", "--task", "project.locked_retry_gate", "--id", "contract 7", "--json")
-    assert by_name.json["holder"] == holder.id
+    assert by_name.json["holders"][0]["task_id"] == holder.id
     objects = run("objects")
     assert fits(objects.out)
     assert by_name.json["object_key"] in objects.out

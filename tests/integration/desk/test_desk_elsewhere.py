@@ -61,7 +61,10 @@ def test_the_readmes_user_of_redis_can_look(project: Project) -> None:
             1,
         )
         assert desk.tasks.get(queued.id).why.before == 0
-        assert {one.holder for one in desk.objects.page().items} == {holder.id, waits.id}
+        assert {one.holders[0].task_id for one in desk.objects.page().items} == {
+            holder.id,
+            waits.id,
+        }
         assert [one.unacked for one in desk.workers.all()] == [1]
         assert len(desk.tasks.page().items) == 3
     project.effects.open_gate("door")

@@ -139,7 +139,6 @@ def test_one_id_obeys_the_options_that_many_obey(project: Project, desk: Desk, r
     for act, *options in (
         ("replay", "--before", "2020-01-01"),
         ("discard", "--before", "2020-01-01", "--yes"),
-        ("replay", "--max-waiting", "1", "--before", "2020-01-01"),
     ):
         told = run("dead-letters", act, LETTERS[0], *options)
         assert told.exit_code == 0, told.output

@@ -21,7 +21,7 @@ def test_each_is_noted_once_and_what_goes_well_is_only_counted(
     for _ in range(5):
         project.send("work", 0).get(timeout=20)
     project.send("flaky", 2, 0).get(timeout=30)
-    assert {one.kind for one in desk.happenings.page().items} == {"worker_registered"}
+    assert {one.kind for one in desk.happenings.page()} == {"worker_registered"}
 
     # Its process dies, and it runs again; another task fails; another worker dies.
     killed = project.send("gate", "door")
@@ -34,7 +34,7 @@ def test_each_is_noted_once_and_what_goes_well_is_only_counted(
     wait_for(lambda: desk.ledger.dead_letter(failed.id), 20, "a dead letter")
     desk.letters.discard(failed.id, by="somebody")
     wait_for(
-        lambda: any(one.kind == "worker_declared_dead" for one in desk.happenings.page().items),
+        lambda: any(one.kind == "worker_declared_dead" for one in desk.happenings.page()),
         30,
         "a death is noticed",
     )

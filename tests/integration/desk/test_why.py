@@ -96,13 +96,13 @@ def test_what_workers_and_objects_tell(project: Project, desk: Desk) -> None:
     assert one.unacked is not None
     assert one.unacked >= 2
 
-    having = {view.holder: view for view in desk.objects.page().items}
+    having = {view.holders[0].task_id: view for view in desk.objects.page().items}
     assert having.keys() == {holder.id, unique.id}
     assert (having[holder.id].attempt, having[unique.id].attempt) == (1, 0)
     assert having[holder.id].worker == one.worker
     key = desk.objects.key_of("project.locked_retry_gate", "contract 7")
     found = desk.objects.get(key)
-    assert (found.holder, found.since) == (holder.id, one.runs[0].since)
+    assert (found.holders[0].task_id, found.holders[0].since) == (holder.id, one.runs[0].since)
     assert desk.objects.get(desk.objects.key_of("project.unique", "contract 9")).is_free
     project.effects.open_gate("door")
     holder.get(timeout=20)

@@ -70,7 +70,12 @@ def _of_the_overview(visit: Visit, found: FullStatus) -> dict[str, Any]:
     throughputs = visit.desk.throughputs
     pieces = [*throughputs.slices(10, 6), *throughputs.slices(180, 8)]
     most = max(max(one.processed, one.lost) for one in pieces)
-    return {"groups": visit.desk.letter_pages.groups().groups, "pieces": pieces, "most": most}
+    return {
+        "groups": visit.desk.letter_pages.groups().groups,
+        "nobody_alive": [one.sentence for one in found.nobody_alive],
+        "pieces": pieces,
+        "most": most,
+    }
 
 
 def _of_a_task(visit: Visit, task: TaskInFull) -> dict[str, Any]:
