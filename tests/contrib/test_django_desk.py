@@ -151,7 +151,9 @@ def test_the_desk_shows_what_waits_and_what_is_wrong(
 
 def test_how_fast_it_goes_is_drawn(log_in: Any, celery_project: Celery) -> None:
     client = log_in("view")
-    assert "Nothing was processed" in page(client.get(f"{LIST}desk/"))
+    nothing = page(client.get(f"{LIST}desk/"))
+    assert "Nothing was processed" in nothing
+    assert "No task lives, and there is no dead letter" in nothing
     ledger = reliable_of(celery_project).ledger
     ago = ledger.workers.time_ms() // 60_000 - 15
     with ledger.connector.client() as redis:

@@ -7,7 +7,6 @@ nobody could tell the row is written into it.  So no row says for ever that it r
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import islice
 from typing import Any
 
 from celery import Celery, states
@@ -77,9 +76,9 @@ def look_after_rows(
         if task_ids is not None:
             is_meant = Q(task_id__in=task_ids)
         rows = place.all_rows().filter(is_meant).only(*_COLUMNS)
-        found = iter(list(rows.order_by("task_seen_at")[:most]))
-        while chunk := list(islice(found, _AT_ONCE)):
-            _look_at(app, _at_hand(place, chunk), report)
+        found = list(rows.order_by("task_seen_at")[:most])
+        for first in range(0, len(found), _AT_ONCE):
+            _look_at(app, _at_hand(place, found[first : first + _AT_ONCE]), report)
     return report
 
 
