@@ -273,6 +273,9 @@ class Bulk:
             for letter in (
                 _with(self._ledger, chosen.ids, chosen.before_ms) if walk is None else walk
             ):
+                if letter is None:
+                    done = replace(done, gone=done.gone + 1)
+                    continue
                 is_enough = pace.most is not None and done.done >= pace.most
                 if is_enough or pace.is_over():
                     if not is_enough:
@@ -290,9 +293,7 @@ class Bulk:
         finally:
             _tell(self._ledger, over, done)
         if walk is None:
-            if done.unsent:
-                return replace(done, is_whole=False)
-            return replace(done, gone=len(set(chosen.ids)) - done.done - done.failed)
+            return replace(done, is_whole=not done.unsent)
         if not walk.is_over:
             return replace(done, is_whole=False, cursor=walk.cursor if has_place else "")
         return done
@@ -311,10 +312,12 @@ class Bulk:
         )
 
 
-def _with(ledger: Ledger, given: tuple[str, ...], before_ms: int | None) -> Iterator[DeadLetter]:
-    """Give the letters with these ids that are meant."""
+def _with(
+    ledger: Ledger, given: tuple[str, ...], before_ms: int | None
+) -> Iterator[DeadLetter | None]:
+    """Give the letters with these ids that are meant; None for each that is gone."""
     for letter in ledger.letters_in_groups(list(dict.fromkeys(given)), most_bytes=MOST_BYTES):
-        if letter is not None and (before_ms is None or letter.buried_ms < before_ms):
+        if letter is None or before_ms is None or letter.buried_ms < before_ms:
             yield letter
 
 

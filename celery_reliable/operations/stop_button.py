@@ -19,6 +19,8 @@ from celery_reliable.orders import OrderKind
 
 __all__ = ["BadOrder", "StopButton", "UnknownOrder", "obeyed_by"]
 
+#: A year; who means longer gives no time at all.
+_LONGEST_SECONDS = 366 * 24 * 3600.0
 #: Living workers that a refusal names.
 _MOST_NAMED = 10
 
@@ -85,6 +87,8 @@ class StopButton:
         resumed.  *stop*: what runs there is stopped, too, where the pool can; that is no loss.
         *later*: it may name what nobody knows yet; else that is refused.
         """
+        if for_seconds is not None and not 0 < for_seconds <= _LONGEST_SECONDS:
+            raise BadOrder("An order holds for more than 0 seconds, and for a year at the most.")
         self._check(orders.Order("", kind, target), object_id, later=later)
         about = {
             "target": target,

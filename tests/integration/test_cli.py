@@ -259,7 +259,7 @@ def test_workers_and_passes(project: Project, run: Run) -> None:
     # A worker runs passes all the time; either answer is one.
     swept = run("sweep")
     assert swept.code == 0
-    assert "looked at" in swept.out or "none was needed" in swept.out
+    assert re.match("ran +(true|false)", swept.out)
     project.effects.open_gate("door")
     result.get(timeout=10)
 
@@ -280,7 +280,7 @@ def test_what_is_purged_is_not_sent_again(project: Project, run: Run) -> None:
     assert not client.keys("unacked*")
     assert client.keys(RECORD + "*") == [(RECORD + kept.id).encode()]
     again = run("purge", "--force", "-Q", "celery", project=hasty)
-    assert again.out == "0 messages removed, 0 tasks cancelled\n"
+    assert again.out.split() == ["messages", "0", "records", "0"]
     hasty.start_worker("one", options=("-Q", "celery,kept"))
     assert kept.get(timeout=10) == "worked"
     assert not any(project.effects.runs(result.id) for result in gone)

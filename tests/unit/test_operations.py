@@ -29,7 +29,7 @@ def test_no_two_operations_have_a_name_or_an_address_in_common() -> None:
     paths = [one.path for one in ALL if one.path]
 
     assert len(names) == len(set(names)) == 26
-    assert len(paths) == len(set(paths)) == 24
+    assert len(paths) == len(set(paths)) == 22
 
 
 @each_operation

@@ -239,7 +239,7 @@ def _figures(found: Any, call: Call) -> None:
 
 
 def _task(found: TaskInFull, call: Call) -> None:
-    click.echo(printable(found.why.sentence))
+    console_of(call.ctx).print(printable(found.why.sentence))
     if found.state == "absent" and not found.history:
         return
     click.echo()
@@ -266,7 +266,7 @@ def _dead_letter(found: DeadLetterInFull, call: Call) -> None:
 
 
 def _run(found: Run, call: Call) -> None:
-    click.echo(printable(found.sentence))
+    console_of(call.ctx).print(printable(found.sentence))
     click.echo()
     _print(call, found.members)
 
@@ -287,7 +287,11 @@ def _acted(found: Done | Moved | Revoked, call: Call) -> None:
         if value := getattr(found, name, None):
             ids = ", ".join(value) if isinstance(value, tuple) else value
             click.echo(printable(f"{words}: {ids}"))
-    if isinstance(found, Done):
+    if not isinstance(found, Done):
+        with call.opened() as desk:
+            for task_id in found.gone:
+                click.echo(printable(desk.tasks.get(task_id).why.sentence))
+    else:
         if found.problem:
             click.echo(printable(found.problem), err=True)
         if not found.is_whole and not found.is_dry_run:

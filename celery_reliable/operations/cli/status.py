@@ -19,7 +19,7 @@ from celery_reliable.operations.cli.command import Call, Duration
 from celery_reliable.operations.cli.printing import console_of, print_json, table
 from celery_reliable.operations.status import RATES
 from celery_reliable.operations.views import FullStatus
-from celery_reliable.operations.words import at, printable
+from celery_reliable.operations.words import at, counted, printable
 
 __all__ = ["CHECK", "EXIT_CODES", "FAIL_LEVEL", "doctor", "status"]
 
@@ -87,8 +87,10 @@ def _print_findings(call: Call, findings: Sequence[Finding]) -> None:
         told = {"Seen": one.message, "If ignored": one.ignored, "To mend": one.hint}
         for label, text in told.items():
             click.echo(printable(f"  {label + ':':<12}{text}"))
-    if all(one.severity == "info" for one in findings):
-        click.echo("Nothing is wrong.")
+    wrong = sum(one.severity != "info" for one in findings)
+    told = counted(wrong, "finding") if wrong else "Nothing is wrong"
+    infos = len(findings) - wrong
+    click.echo(f"{told}, {infos} for information." if infos else f"{told}.")
 
 
 def _watch(call: Call) -> None:

@@ -43,7 +43,7 @@ def test_each_is_noted_once_and_what_goes_well_is_only_counted(
     found = desk.happenings.page()
     about = {
         (one.kind, one.task_id or str(one.about.get("worker")).partition("@")[0])
-        for one in found.items
+        for one in found
         if one.kind != "pass_finished"
     }
     assert about == {
@@ -56,11 +56,11 @@ def test_each_is_noted_once_and_what_goes_well_is_only_counted(
         ("worker_declared_dead", "two"),
         ("worker_left", "one"),
     }
-    (lost,) = (one for one in found.items if one.kind == "task_lost")
+    (lost,) = (one for one in found if one.kind == "task_lost")
     assert lost.name == "project.gate"
     assert lost.sentence.startswith("attempt 1, 1 loss, child_lost, on one@")
     assert "argument-7" not in str(found.items)
-    assert [one.at for one in found.items] == sorted(one.at for one in found.items if one.at)
+    assert [one.at for one in found] == sorted(one.at for one in found if one.at)
 
     # Its last beat told what it had not told before.
     counted: Counter[str] = Counter()

@@ -96,7 +96,8 @@ def test_what_workers_and_objects_tell(project: Project, desk: Desk) -> None:
     assert one.unacked is not None
     assert one.unacked >= 2
 
-    having = {view.holders[0].task_id: view for view in desk.objects.page().items}
+    listed = [view.holders[0] for view in desk.objects.page().items]
+    having = {view.task_id: view for view in listed}
     assert having.keys() == {holder.id, unique.id}
     assert (having[holder.id].attempt, having[unique.id].attempt) == (1, 0)
     assert having[holder.id].worker == one.worker
