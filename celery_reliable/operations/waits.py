@@ -116,6 +116,11 @@ class _Task:
         left_seconds = ((until_ms or 0) - self._now_ms) / 1000
         return f"{at(until_ms)} ({f'in {span(left_seconds)}' if left_seconds > 0 else 'now'})"
 
+    def _say(self, kind: Wait, sentence: str, **more: Any) -> WaitsFor:
+        """Say it of a task that waits: since it was sent, until somebody looks at it again."""
+        told = {"since": self._sent, "until": self._due, "queue": self._seen.queue, **more}
+        return WaitsFor(kind, sentence, **told)
+
     def running(self) -> WaitsFor:
         """Say who runs it."""
         record, worker = self._record, self._seen.worker
@@ -200,7 +205,7 @@ class _Task:
                 f"It is parked in the ledger until {self._until(look.due_ms)}, {what}; then it is "
                 f"sent to {self._queue}."
             )
-        return WaitsFor(kind, said, since=self._sent, until=self._due, queue=seen.queue)
+        return self._say(kind, said)
 
     def _for_worker(self) -> WaitsFor:
         seen, only = self._seen, self._seen.named.only
@@ -226,20 +231,18 @@ class _Task:
         if others := [one.nodename for one in alive if one not in may]:
             said += f" Alive, and not named: {', '.join(others[:_MOST_NAMED])}."
         said += " It is sent as soon as one starts; `move` names others."
-        return WaitsFor(Wait.WORKER, said, since=self._sent, until=self._due, workers=only)
+        return self._say(Wait.WORKER, said, workers=only)
 
     def _for_end_of_order(self) -> WaitsFor:
         order_id = self._look.waiting_for.removeprefix(_ORDER)
         order = next((one for one in self._seen.orders if one.id == order_id), None)
         # Lists do not look who has given it; or it has ended, and a pass is about to send it.
         by = f" (order {order_id})" if order is None else f": {order.sentence}"
-        return WaitsFor(
+        return self._say(
             Wait.ORDER,
             f"An operator has struck it{by}. It is parked, and sent to {self._queue} when that "
             "ends.",
-            since=self._sent,
-            until=order.until if order is not None else None,
-            queue=self._seen.queue,
+            until=None if order is None else order.until,
         )
 
     def _for_object(self) -> WaitsFor:
@@ -292,32 +295,25 @@ class _Task:
         """Say what a queued task waits for."""
         look, record, seen = self._look, self._record, self._seen
         if record.stopping_on:
-            return WaitsFor(
+            return self._say(
                 Wait.STOPPING,
                 f"An attempt of it was taken from {nodename_of(record.stopping_on)} "
                 f"({record.cause}), and the next one begins when that worker has stopped it or is "
                 "declared dead.",
-                since=self._sent,
-                until=self._due,
                 worker=record.stopping_on,
             )
         if record.is_revoked:
-            return WaitsFor(
+            return self._say(
                 Wait.CALLED_OFF,
                 "It was revoked as it ran, and its attempt had no outcome: the next pass of the "
                 "sweeper ends it.",
-                since=self._sent,
-                until=self._due,
             )
         if look.has_to_wait:
-            return WaitsFor(
+            return self._say(
                 Wait.ALONE,
                 "It ran in workers that died, with others, and nobody knows which of them it was: "
                 "it waits to be run by a worker that runs no other such task, and is sent to one "
                 f"at {self._until(look.due_ms)}.",
-                since=self._sent,
-                until=self._due,
-                queue=seen.queue,
             )
         waiting_for = "" if look.rate_key else look.waiting_for
         if not record.is_unsent and (waiting_for or (seen.waits_for_object and seen.eta_ms)):
@@ -340,7 +336,7 @@ class _Task:
                 f"Its message is neither in {self._queue} nor with a worker: a pass of the sweeper "
                 f"looks at it at {self._until(look.due_ms)}, and sends it again.{again}"
             )
-        return WaitsFor(Wait.RESEND, said, since=self._sent, until=self._due, queue=seen.queue)
+        return self._say(Wait.RESEND, said)
 
     def _sent_already(self, again: str) -> WaitsFor:
         """Say where its message is; *again*: how its last attempt was lost."""
@@ -370,7 +366,7 @@ class _Task:
             elif seen.depth is not None:
                 said += f", among {seen.depth} that wait there"
             said += "."
-        return WaitsFor(kind, said + again, since=self._sent, queue=seen.queue, **more)
+        return self._say(kind, said + again, **{"until": None, **more})
 
 
 def ended(kept: EndedTask) -> WaitsFor:

@@ -88,9 +88,9 @@ def _print_findings(call: Call, findings: Sequence[Finding]) -> None:
         for label, text in told.items():
             click.echo(printable(f"  {label + ':':<12}{text}"))
     wrong = sum(one.severity != "info" for one in findings)
-    told = counted(wrong, "finding") if wrong else "Nothing is wrong"
+    said = counted(wrong, "finding") if wrong else "Nothing is wrong"
     infos = len(findings) - wrong
-    click.echo(f"{told}, {infos} for information." if infos else f"{told}.")
+    click.echo(f"{said}, {infos} for information." if infos else f"{said}.")
 
 
 def _watch(call: Call) -> None:

@@ -59,7 +59,7 @@ def test_each_is_noted_once_and_what_goes_well_is_only_counted(
     (lost,) = (one for one in found if one.kind == "task_lost")
     assert lost.name == "project.gate"
     assert lost.sentence.startswith("attempt 1, 1 loss, child_lost, on one@")
-    assert "argument-7" not in str(found.items)
+    assert "argument-7" not in str(found)
     assert [one.at for one in found] == sorted(one.at for one in found if one.at)
 
     # Its last beat told what it had not told before.
