@@ -145,19 +145,13 @@ class WorkerStep(bootsteps.StartStopStep):
             self._pool_stop.begin()
 
     def stop(self, w: Any) -> None:
-        """Undo what was changed, but keep the lease: tasks run until the pool is joined."""
-        self._undo_all()
+        """Keep the lease: tasks run until the pool is joined."""
         end_what_does_not_start(w.pool)
 
     def terminate(self, w: Any) -> None:
         """Likewise; `close` was called."""
-        self._undo_all()
         if self._pool_stop is not None:
             self._pool_stop.end_what_stays()
-
-    def _undo_all(self) -> None:
-        while self._undo:
-            self._undo.pop()()
 
     def _leave(self, **kwargs: Any) -> None:
         self.is_leaving = True
@@ -172,7 +166,8 @@ class WorkerStep(bootsteps.StartStopStep):
             return
         self._is_finished = True
         atexit.unregister(self.finish)
-        self._undo_all()
+        while self._undo:
+            self._undo.pop()()
         if self.passes is not None:
             self.passes.stop()
         try:
