@@ -17,7 +17,6 @@ from celery_reliable.broker import WorkerUnacked
 from celery_reliable.compat.consumer import before_soft_shutdown
 from celery_reliable.compat.notes import note, noted
 from celery_reliable.compat.pool import (
-    end_what_does_not_start,
     flush_before_reassigning,
     keep_handed_jobs,
     wait_aside,
@@ -146,7 +145,8 @@ class WorkerStep(bootsteps.StartStopStep):
 
     def stop(self, w: Any) -> None:
         """Keep the lease: tasks run until the pool is joined."""
-        end_what_does_not_start(w.pool)
+        if self._pool_stop is not None:
+            self._pool_stop.end_what_does_not_start()
 
     def terminate(self, w: Any) -> None:
         """Likewise; `close` was called."""
