@@ -169,7 +169,7 @@ class WorkerStep(bootsteps.StartStopStep):
         while self._undo:
             self._undo.pop()()
         if self.passes is not None:
-            self.passes.stop()
+            self.passes.ask_to_stop()
         try:
             self.claims.release()
             # Before it is forgotten: a beat that came later would register it anew.
