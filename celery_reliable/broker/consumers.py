@@ -144,10 +144,7 @@ class ConsumingChannel(ConnectedChannel):
         if not self.is_consumed(delivery.queue):
             unacked.give_back(self, delivery.tag, is_last=False)
         elif not returns_of(payload):
-            if early is None and unacked.worker.is_too_early(payload):
-                unacked.remove_soon(delivery.tag)
-            else:
-                self._open(delivery, payload, early)
+            self._open(delivery, payload, early)
         elif unacked.worker.opening(delivery, payload):
             try:
                 self._open(delivery, payload, early)

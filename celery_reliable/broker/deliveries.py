@@ -110,8 +110,6 @@ class WorkerHooks:
     #: Waits for messages that are filed as they leave their queue (`worker.arrivals`); None: the
     #: worker pops them.
     arrivals: Any = None
-    #: Whether the task of a message is parked, as it comes too early: the message is dropped.
-    is_too_early: Callable[[dict[str, Any]], bool] = _no
     #: Called before a message is opened that came back from a dead worker.  False when it has to be
     #: dropped.
     opening: Callable[[Delivery, dict[str, Any]], bool] = _yes

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import threading
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 from celery_reliable.compat.relied import Kept, Name, Part, Used, relies_on
 
 __all__ = [
     "billiards",
-    "end_what_does_not_start",
     "flush_before_reassigning",
     "futures_of",
     "keep_handed_jobs",
     "n_processes_up",
     "process_ids_of",
+    "starting_ids_of",
     "stop_by",
     "task_ids_of",
     "wait_aside",
@@ -78,38 +74,16 @@ def process_ids_of(pool: Any) -> list[int]:
     return [one.pid for one in list(processes._pool) if one.pid] if processes is not None else []
 
 
-@relies_on(
-    Kept(f"{_ASYNC}._waiting_to_start"),
-    Kept(f"{_ASYNC}._proc_alive_timeout"),
-    Kept("billiard.process:BaseProcess._popen"),
-    part=Part.PREFORK,
-)
-def end_what_does_not_start(pool: Any) -> None:
-    """Have the processes killed that hang before they are up, now that the pool is being stopped.
+@relies_on(Kept(f"{_ASYNC}._waiting_to_start"), part=Part.PREFORK)
+def starting_ids_of(pool: Any) -> list[int]:
+    """Return the ids of the processes of a pool that are not up; none for other pools.
 
-    Reads ``AsynPool._waiting_to_start``: Celery kills such a process after
-    ``worker_proc_alive_timeout`` seconds (4) by a timer of its event loop, which nobody turns in a
-    stop after the connection was lost.  None of them has a job.  Checked on Celery 5.6.3 and 5.7.0,
-    and billiard 4.3.2.  Without it a warm stop does not end while a process hangs as it starts.
+    Reads ``AsynPool._waiting_to_start``: Celery kills such a process after some seconds by a timer
+    of its event loop, which nobody turns in a stop after the connection was lost.  Checked on
+    Celery 5.6.3 and 5.7.0.  Without it a warm stop does not end while a process hangs as it starts.
     """
-    from celery.concurrency.asynpool import AsynPool
-
-    processes = billiards(pool)
-    if not isinstance(processes, AsynPool) or not processes._waiting_to_start:
-        return
-
-    def end() -> None:
-        # Not who waited at first: one that has come up may have been given a job.
-        for process in list(processes._waiting_to_start):
-            # Who has ended meanwhile was waited for by the main thread.
-            popen = process._popen
-            if popen is not None and popen.returncode is None:
-                with suppress(OSError):
-                    os.kill(process.pid, signal.SIGKILL)
-
-    timer = threading.Timer(processes._proc_alive_timeout, end)
-    timer.daemon = True
-    timer.start()
+    waiting = getattr(billiards(pool), "_waiting_to_start", ())
+    return [one.pid for one in list(waiting) if one.pid]
 
 
 @relies_on(Kept(f"{_ASYNC}._fileno_to_inq"), part=Part.PREFORK)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import select
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -25,7 +23,6 @@ __all__ = [
     "send",
     "socket_of",
     "turn_into",
-    "wait_busily",
 ]
 
 _CONNECTION = "redis.connection:Connection"
@@ -127,25 +124,6 @@ def has_something_to_read(connection: Any, seconds: float = 0) -> bool:
     return bool(connection.can_read(seconds))
 
 
-@relies_on(Kept(f"{_CONNECTION}._sock"), part=Part.WORKER)
-def wait_busily(connection: Any, seconds: float) -> None:
-    """Return as soon as a connection has something to read, or after *seconds*, without a sleep.
-
-    Whoever else has something to do on this core is let through.  Reads ``Connection._sock``; does
-    nothing for a connection with TLS or of greenlets, or where the system has no ``sched_yield``.
-    Checked on redis-py 6.4.0 and 8.1.0.  Without it a process that takes its own messages is put to
-    sleep for each reply, and woken, which takes longer than the reply.
-    """
-    sock = connection._sock
-    if sock is None or type(sock).__module__ != _PLAIN or not hasattr(os, "sched_yield"):
-        return
-    poll = select.poll()
-    poll.register(sock, select.POLLIN)
-    until = time.perf_counter() + seconds
-    while not poll.poll(0) and time.perf_counter() < until:
-        os.sched_yield()
-
-
 @relies_on(
     Kept(f"{_CONNECTION}.encoder"),
     Kept("redis._parsers.encoders:Encoder.encoding"),
@@ -154,17 +132,15 @@ def wait_busily(connection: Any, seconds: float) -> None:
     Name(f"{_CONNECTION}.read_response"),
     part=Part.WORKER,
 )
-def ask(connection: Any, commands: Sequence[Sequence[Any]], busy_seconds: float = 0) -> list[Any]:
+def ask(connection: Any, commands: Sequence[Sequence[Any]]) -> list[Any]:
     """Send commands in one go, and return the reply to each. An error reply is an exception
-    object.  The first reply is waited for without a sleep, but for *busy_seconds* at most.
+    object.
 
     Calls what redis-py's pipelines call and its manual does not name: a pipeline takes a connection
     of the pool each time, and raises the first error.  Checked on redis-py 6.4.0 and 8.1.0.
     Without it messages can neither be taken from queues nor claimed as they are taken.
     """
     send(connection, commands)
-    if busy_seconds:
-        wait_busily(connection, busy_seconds)
     return [reply(connection) for _ in commands]
 
 

@@ -196,11 +196,10 @@ class NextStep(Step[Any]):
 
     answer: NextTask | None
 
-    def __init__(self, code: Script, call: tuple[Any, ...], busy_seconds: float = 0) -> None:
+    def __init__(self, code: Script, call: tuple[Any, ...]) -> None:
         self.transition: Any = _READING
         self.code = code
         self.call = call
-        self.busy_seconds = busy_seconds
         self.answer = None
 
 
@@ -217,16 +216,15 @@ class NextSteps:
         self._keys = (self._code.sha, len(keys), *map(encoded, keys))
         self._args = [encoded(one if isinstance(one, str) else str(one)) for one in args]
 
-    def step(self, tag: str, *, done: str, filed_ms: int, busy_seconds: float = 0) -> NextStep:
+    def step(self, tag: str, *, done: str, filed_ms: int) -> NextStep:
         """Return the step that files the next message under *tag*, which is the token of its claim
         as well, and removes the one that was filed under *done*.
 
-        *filed_ms*: by the worker's clock.  *busy_seconds*: for how long its reply is waited for
-        without a sleep.
+        *filed_ms*: by the worker's clock.
         """
         own = (tag.encode(), done.encode(), b"%d" % filed_ms)
         call = (*self._keys, *own, *self._args, *self._queues)
-        return NextStep(self._code, call, busy_seconds)
+        return NextStep(self._code, call)
 
 
 class NextAttempts(TransitionGroup):

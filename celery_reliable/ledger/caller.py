@@ -241,11 +241,11 @@ class Caller:
 
     def _sent(self, step: Step[A]) -> Any:
         try:
-            return self._asked("EVALSHA", *step.call, busy_seconds=step.busy_seconds)
+            return self._asked("EVALSHA", *step.call)
         except errors.NoScriptError:
             return self._asked("EVAL", step.code.text, *step.call[1:])
 
-    def _asked(self, *command: Any, busy_seconds: float = 0) -> Any:
+    def _asked(self, *command: Any) -> Any:
         if self._lines is None:
             return self.client.execute_command(*command)
         try:
@@ -253,7 +253,7 @@ class Caller:
         except IndexError:
             line = Line(self.client.connection_pool)
         try:
-            (reply,) = line.ask(command, busy_seconds=busy_seconds)
+            (reply,) = line.ask(command)
         finally:
             self._lines.append(line)
         if isinstance(reply, Exception):

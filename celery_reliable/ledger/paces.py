@@ -25,14 +25,10 @@ class Paces(Part):
         rate: Rate,
         *,
         epoch: str,
-        only_to_wait: bool = False,
         patience_seconds: float | None = None,
     ) -> ReserveAnswer:
-        """Ask for the moment of a publication: it is now, or the task is parked until then.
-
-        *only_to_wait*: one that is now is not taken, and has to be asked for again.
-        """
-        step = self.reserve_step(task_id, task_name, rate, epoch=epoch, only_to_wait=only_to_wait)
+        """Ask for the moment of a publication: it is now, or the task is parked until then."""
+        step = self.reserve_step(task_id, task_name, rate, epoch=epoch)
         return self._caller.run(step, patience_seconds)
 
     def reserve_step(
@@ -42,7 +38,6 @@ class Paces(Part):
         rate: Rate,
         *,
         epoch: str,
-        only_to_wait: bool = False,
     ) -> Step[ReserveAnswer]:
         """Return the call of `reserve` unsent: a claim may be made in one step with it."""
         return Step(
@@ -53,7 +48,7 @@ class Paces(Part):
                 self._keys.rate(rate.key),
                 self._keys.line(task_name),
             ],
-            [task_id, epoch, rate.interval_us, rate.key, "1" if only_to_wait else ""],
+            [task_id, epoch, rate.interval_us, rate.key],
         )
 
     def ripe(

@@ -64,9 +64,6 @@ class Transition(Generic[A]):
 class Step(Generic[A]):
     """One call of a script.  It may be sent beside other commands, by whoever sends those."""
 
-    #: For how long the reply is waited for without a sleep (`Line.ask`).
-    busy_seconds: float = 0
-
     def __init__(
         self, transition: Transition[A], keys: Sequence[str], args: Sequence[Argument]
     ) -> None:
@@ -107,7 +104,6 @@ class Together(Step[A]):
         keys, args = (*own[:n_keys], *more[:n_more]), (*own[n_keys:], *more[n_more:])
         #: The arguments of EVALSHA.
         self.call = (self.code.sha, len(keys), *keys, *args, n_keys, len(own) - n_keys)
-        self.busy_seconds = second.busy_seconds
         self.answer = None
 
 

@@ -14,49 +14,11 @@ from celery_reliable.ledger import FOREVER, NextStep, NextSteps, NextTask, answe
 from celery_reliable.pool.shift import Shift
 from celery_reliable.pool.task_pool import Telling
 
-__all__ = ["BusyWaits", "Takings"]
+__all__ = ["Takings"]
 
-#: A task that took less is over before a process that sleeps would be woken a few times.
-_SHORT_SECONDS = 0.001
-#: A server on the same machine, or nearly, answers within that.
-_BUSY_SECONDS = 0.0004
-#: After so many replies in a row that took longer, so many are not waited for like that.
-_IN_VAIN, _PAUSE = 8, 256
 #: By all that they are made of: the shifts of a process mostly have the same.
 _steps: dict[tuple[Any, ...], NextSteps] = {}
 _MOST_STEPS = 100
-
-
-class BusyWaits:
-    """Decides which replies a process waits for without a sleep.
-
-    A sleep costs more than the answer of a server nearby: the processor may be halted meanwhile.
-    That counts where tasks are short.  Other processes get the core as soon as they need it.
-    """
-
-    def __init__(self) -> None:
-        self._answered_at = self._asked_at = float("-inf")
-        self._is_busy = False
-        self._in_vain = self._pause = 0
-
-    def seconds(self) -> float:
-        """Return for how long the reply is waited for like that to what is asked now; 0: not at
-        all.
-        """
-        self._asked_at = time.perf_counter()
-        self._is_busy = not self._pause and self._asked_at - self._answered_at < _SHORT_SECONDS
-        self._pause = max(self._pause - 1, 0)
-        return _BUSY_SECONDS if self._is_busy else 0
-
-    def was_answered(self) -> None:
-        """Note that the reply is there."""
-        self._answered_at = time.perf_counter()
-        if not self._is_busy:
-            return
-        is_late = self._answered_at - self._asked_at > _BUSY_SECONDS
-        self._in_vain = self._in_vain + 1 if is_late else 0
-        if self._in_vain >= _IN_VAIN:
-            self._in_vain, self._pause = 0, _PAUSE
 
 
 class Takings:
@@ -68,7 +30,6 @@ class Takings:
         self._pid = pid
         self._queues = shift.queues
         self._takes_turns = shift.takes_turns
-        self._waits = BusyWaits()
 
     def next(self, tag: str, done: str, worker: str) -> NextTask:
         """Settle what is to be settled, remove *done*, and take the next; without a *tag* nothing
@@ -77,16 +38,8 @@ class Takings:
         queues = self._queues
         if not tag:
             queues = Queues(queues.unacked, queues.listed, queues.name, (), ())
-        step = self._steps_for(queues, worker).step(
-            tag,
-            done=done,
-            filed_ms=int(time.time() * 1000),
-            busy_seconds=self._waits.seconds(),
-        )
-        try:
-            return self._answer(step)
-        finally:
-            self._waits.was_answered()
+        filed_ms = int(time.time() * 1000)
+        return self._answer(self._steps_for(queues, worker).step(tag, done=done, filed_ms=filed_ms))
 
     def _steps_for(self, queues: Queues, worker: str) -> NextSteps:
         where = (self._ledger, worker, self._pid, *queues.names, None, *queues.lists, *queues.cold)

@@ -129,10 +129,8 @@ class Line:
         self._pool = pool
         self._connection: Any = None
 
-    def ask(self, *commands: Sequence[Any], busy_seconds: float = 0) -> list[Any]:
+    def ask(self, *commands: Sequence[Any]) -> list[Any]:
         """Return what each command is answered; an error reply is returned as its exception.
-
-        *busy_seconds*: for how long the thread waits without a sleep, before it waits as others do.
 
         Raises redis-py's errors when the connection fails: then nothing is known of any command,
         unless the error tells that nothing was sent (`is_undone`).
@@ -152,7 +150,7 @@ class Line:
             undone(exc)
             raise
         try:
-            return ask(connection, commands, busy_seconds)
+            return ask(connection, commands)
         except BaseException:
             # A reply that nobody has read would be taken for the next one.
             connection.disconnect()

@@ -234,7 +234,7 @@ def _logged(request: Any) -> Iterator[None]:
 
 
 #: The pool notices a death at most so long after it.
-_NOTICED_SECONDS = 15.0
+_NOTICED_SECONDS = 15
 #: What billiard and Celery write before and after how a lost process ended.
 _BEFORE, _AFTER = "Worker exited prematurely: ", " Job: "
 _LONGEST = 200
@@ -251,24 +251,20 @@ class MemoryWatch:
 
     def __init__(self, events: Path | None = None) -> None:
         self._events = _events_file() if events is None else events
-        #: When a count was read (monotonic clock), and the count.  The first is older than any
-        #: death that is noticed now.
-        self._seen: deque[tuple[float, int]] = deque()
+        #: The last counts, the oldest first.
+        self._seen: deque[int] = deque(maxlen=_NOTICED_SECONDS)
         self.look()
 
     def look(self) -> None:
-        """Note the count; to be called every few seconds."""
-        count, now = self._count(), time.monotonic()
-        if count is None:
-            return
-        while len(self._seen) > 1 and now - self._seen[1][0] > _NOTICED_SECONDS:
-            self._seen.popleft()
-        self._seen.append((now, count))
+        """Note the count; to be called every second."""
+        count = self._count()
+        if count is not None:
+            self._seen.append(count)
 
     def has_killed(self) -> bool:
         """Whether the kernel has killed a process within the last 15 seconds or so."""
-        self.look()
-        return bool(self._seen) and self._seen[-1][1] > self._seen[0][1]
+        count = self._count()
+        return count is not None and bool(self._seen) and count > self._seen[0]
 
     def _count(self) -> int | None:
         if self._events is None:

@@ -26,7 +26,6 @@ from celery_reliable.log import logger
 from celery_reliable.message import task_id_of
 from celery_reliable.worker import claims
 from celery_reliable.worker.arrivals import Arrivals
-from celery_reliable.worker.early_moments import is_too_early
 from celery_reliable.worker.shifts import Shifts
 from celery_reliable.worker.unbegun import LongDeliveries, Unbegun
 from celery_reliable.worker.unprocessable import Openings
@@ -201,7 +200,6 @@ def _hooks(c: Any, step: WorkerStep) -> WorkerHooks:
         holder=lambda: step.process.id,
         running_tags=_running_tags,
         is_held_back=lambda queue: step.process.order_against(queue) is not None,
-        is_too_early=partial(is_too_early, c.app, step.process),
         opening=partial(_opening, step.openings),
         opened=step.openings.end,
         before_leaving=step.claims.release,

@@ -123,7 +123,9 @@ _MOST_QUEUES = 100
 
 
 class Doing:
-    """What the main loop saw last; any thread may ask."""
+    """What the main loop saw last, told with each beat for operators; any thread may ask.  Nobody
+    decides by it.
+    """
 
     def __init__(self, step: WorkerStep) -> None:
         self._step = step
@@ -199,7 +201,8 @@ _LOOKS = 4
 
 
 class Unserved:
-    """Looks from time to time, by one thread; any other may ask.
+    """Whether work waits in what a worker consumes, while the worker is free and begins none of it.
+    One thread looks from time to time; any other may ask.
 
     All by this process's own clock.  A worker that is busy, or holds what it has not begun (for an
     ETA, or a rate limit), is not looked at; nor is a queue that an order of an operator holds back.

@@ -37,6 +37,9 @@ def why_no_witness(reliable: Reliable) -> str:
     """Return why a lost connection of this process would prove nothing, and what to change; empty
     when it proves a death.
 
+    Not every server tells who is connected.  And behind a proxy with a pool of connections the
+    server sees those of the proxy, which outlive the worker or end while it lives.
+
     Tries that with a connection which it opens and closes.  Of a server that does not answer now it
     assumes the best.
     """
@@ -80,7 +83,8 @@ _REPLIES_IN_A_LEASE = 5
 
 
 class LeaseConnection:
-    """One connection to the ledger's server, for one thread, which no child process inherits.
+    """One connection to the ledger's server, for one thread, which no child process inherits.  By
+    its end a pass sees the worker's death.
 
     A child that kept it open would hide the worker's death.  `ledger` goes over it, and raises
     LedgerUnavailable when a reply takes longer than a fifth of the lease.

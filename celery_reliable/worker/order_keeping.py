@@ -38,7 +38,11 @@ LOOKING_POOLS = frozenset({"prefork", "solo"})
 
 
 def _is_ours(request: Any, process: WorkerProcess) -> bool:
-    """Whether nobody else can have a request's message; in doubt the unacked hash is asked."""
+    """Whether nobody else can have a request's message; in doubt the unacked hash is asked.
+
+    The sweeper may have returned what a worker had been delivered that was away for longer than its
+    lease.  A reliable task's claim finds that out, and a plain task has none.
+    """
     message = request.message
     holder = noted(message, "holder")
     if holder is None or is_reliable(request.task):

@@ -125,10 +125,6 @@ class Passes(NativeThread):
         self._revoked.extend(task_ids)
         self.wake()
 
-    def stop(self) -> None:
-        """End the thread after the pass that runs."""
-        self.ask_to_stop()
-
     def _tell_of_lost_pop(self, sweeper: Sweeper) -> None:
         """Let passes look for messages that the worker may have popped on a connection which was
         lost before they arrived.

@@ -110,8 +110,11 @@ _ENDED = (Terminated, TimeLimitExceeded, WorkerLostError, SystemExit, KeyboardIn
 
 
 class ShiftRequests:
-    """Makes and keeps the requests of one worker, and deals with what its shifts leave: a message
-    for the main process, or what a process ran that died.  For the main loop.
+    """Makes and keeps Celery's requests for what processes of the pool have taken by themselves,
+    and deals with what their shifts leave: a message for the main process, or what a process ran
+    that died.  For the main loop.
+
+    A request is made only where somebody has to see the task, to stop it or to end it.
     """
 
     def __init__(self, w: Any, step: WorkerStep) -> None:

@@ -178,7 +178,13 @@ def _list_of(channel: Any, message: Any) -> str:
 
 
 class LongDeliveries:
-    """Lets go of what one consumer was delivered long ago; for its main loop."""
+    """Lets go of what one consumer was delivered long ago, on a broker without unacked hashes; for
+    its main loop.
+
+    RabbitMQ closes a channel whose consumer does not acknowledge within its ``consumer_timeout``,
+    which ends the worker.  A task's record has its message.  So what runs for long is acknowledged
+    before it has ended, and what waits for long behind it goes back to its queue.
+    """
 
     def __init__(self, c: Any) -> None:
         self._consumer = c

@@ -47,7 +47,13 @@ _AGAIN_SECONDS = 5.0
 
 
 class Openings:
-    """Tells the ledger what the main loop of one worker is about to open."""
+    """Tells the ledger which message the main loop of one worker is about to open, of those that
+    came back from a dead worker, and after that that the worker lives.
+
+    The main process decompresses and decodes a body before anybody has claimed its task.  If the
+    worker dies of it, its death is put down to that message, unless something ran there that may
+    have caused it.  A message that never came back costs none of this.
+    """
 
     def __init__(self, reliable: Reliable, process: WorkerProcess) -> None:
         self._reliable = reliable

@@ -17,7 +17,6 @@ from celery_reliable.broker import WorkerUnacked
 from celery_reliable.compat.consumer import before_soft_shutdown
 from celery_reliable.compat.notes import note, noted
 from celery_reliable.compat.pool import (
-    end_what_does_not_start,
     flush_before_reassigning,
     keep_handed_jobs,
     wait_aside,
@@ -145,19 +144,14 @@ class WorkerStep(bootsteps.StartStopStep):
             self._pool_stop.begin()
 
     def stop(self, w: Any) -> None:
-        """Undo what was changed, but keep the lease: tasks run until the pool is joined."""
-        self._undo_all()
-        end_what_does_not_start(w.pool)
+        """Keep the lease: tasks run until the pool is joined."""
+        if self._pool_stop is not None:
+            self._pool_stop.end_what_does_not_start()
 
     def terminate(self, w: Any) -> None:
         """Likewise; `close` was called."""
-        self._undo_all()
         if self._pool_stop is not None:
             self._pool_stop.end_what_stays()
-
-    def _undo_all(self) -> None:
-        while self._undo:
-            self._undo.pop()()
 
     def _leave(self, **kwargs: Any) -> None:
         self.is_leaving = True
@@ -172,9 +166,10 @@ class WorkerStep(bootsteps.StartStopStep):
             return
         self._is_finished = True
         atexit.unregister(self.finish)
-        self._undo_all()
+        while self._undo:
+            self._undo.pop()()
         if self.passes is not None:
-            self.passes.stop()
+            self.passes.ask_to_stop()
         try:
             self.claims.release()
             # Before it is forgotten: a beat that came later would register it anew.

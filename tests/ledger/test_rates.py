@@ -56,23 +56,6 @@ def test_the_first_may_begin_and_the_others_wait_an_interval_each(scene: Scene) 
     assert scene.index_faults() == []
 
 
-def test_who_asks_only_to_wait_is_given_no_moment_that_is_now(scene: Scene) -> None:
-    first, second = scene.publish("first"), scene.publish("second")
-
-    def reserve_to_wait(message: Published) -> Any:
-        return scene.ledger.paces.reserve(
-            message.task.id, message.task.name, RATE, epoch=message.epoch, only_to_wait=True
-        )
-
-    before = scene.snapshot()
-    assert isinstance(reserve_to_wait(first), Free)
-    assert isinstance(reserve_to_wait(second), Free)
-    assert scene.snapshot() == before
-    assert isinstance(reserve(scene, first), Free)
-    assert isinstance(reserve_to_wait(second), ParkedUntil)
-    assert scene.state("second") == "parked"
-
-
 def test_a_call_that_is_repeated_gets_the_same_moment(scene: Scene) -> None:
     first, second, third = (scene.publish(name) for name in ("first", "second", "third"))
     assert isinstance(reserve(scene, first), Free)

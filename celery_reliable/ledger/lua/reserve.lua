@@ -19,7 +19,6 @@ ARGV[1]   id
 ARGV[2]   epoch         of the message
 ARGV[3]   interval_us   between two moments
 ARGV[4]   key           whose rate it is, for people
-ARGV[5]   only_to_wait  "1": who may begin now is given no moment yet, and asks again when it is about to begin; else ""
 Returns   {"free"} | {"parked_until", due_ms}
           "free": it may ask for a claim now, or has no record in which to note a moment, or the claim has to say why
           it may not begin
@@ -58,9 +57,6 @@ if given > now_us then
   moment = moment - given + now_us
 end
 moment = math.max(moment, now_us)
-if moment == now_us and ARGV[5] == '1' then
-  return {'free'}
-end
 local following = moment + ARGV[3]
 local keep_ms = math.ceil((following - now_us) / 1000) + 1000
 local due_ms = string.format('%.0f', math.ceil(moment / 1000))
