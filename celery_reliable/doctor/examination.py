@@ -155,8 +155,8 @@ def _ask(
     try:
         own = reliable.own_ledger(reply_timeout_seconds=5.0, patience_seconds=patience_seconds)
         with closing(own) as ledger:
-            of_ledger, facts = ask_ledger(reliable, ledger)
-            found += [*of_ledger, *look([NOT_LOOKED_AT], facts)]
+            of_ledger = ask_ledger(reliable, ledger)
+            found += of_ledger
             if not _has_error(of_ledger):
                 setup = _with_workers(setup, ledger)
     except ConfigurationError as exc:
@@ -186,20 +186,20 @@ def _has_error(found: Sequence[Finding]) -> bool:
     return any(one.severity == "error" for one in found)
 
 
-def ask_ledger(reliable: Reliable, ledger: Ledger) -> tuple[list[Finding], ServerFacts]:
-    """Return what is wrong with the ledger's server, and its facts.
+def ask_ledger(reliable: Reliable, ledger: Ledger) -> list[Finding]:
+    """Return what is wrong with the ledger's server.
 
     After an error nothing more is looked at.  Raises LedgerUnavailable and LedgerRefused.
     """
     facts = ServerFacts.from_info(ledger.server_facts(), has_sentinel=ledger.connector.has_sentinel)
     found = [*look(SERVER, facts), *look(DURABILITY, facts)]
     if _has_error(found):
-        return found, facts
+        return found
     lacks = ledger.ask("rights", lambda c: denied(c, ledger_commands(ledger.keys.none)))
     what = f"The ledger's Redis at {ledger.connector.shown}"
     found += rights(what, lacks or (), _rule(reliable, ledger.connector.key_prefix))
     if _has_error(found):
-        return found, facts
+        return found
     # This reads the format of the namespace first, so the right to read it was checked before.
     careful = reliable.own_ledger(
         reply_timeout_seconds=5.0, patience_seconds=3.0, is_for_operators=True
@@ -211,9 +211,9 @@ def ask_ledger(reliable: Reliable, ledger: Ledger) -> tuple[list[Finding], Serve
             entry = REDIS_UNFIT
             self_test(careful)
         except LedgerRefused as exc:
-            return [*found, entry.found(problem=str(exc))], facts
+            return [*found, entry.found(problem=str(exc))]
     others = [one.project for one in leases if not one.is_dead]
-    return [*found, *neighbours(reliable.project, others, reliable.config.namespace)], facts
+    return [*found, *neighbours(reliable.project, others, reliable.config.namespace)]
 
 
 def ask_broker(reliable: Reliable) -> list[Finding] | None:

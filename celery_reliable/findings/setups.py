@@ -320,11 +320,6 @@ SETUP: Final[tuple[Entry[Setup], ...]] = (
         "Each deployment kills running tasks. They run again, but a task that was alone in its "
         "worker is charged with a loss, and after MAX_LOSSES deployments it is a dead letter.",
         _grace),
-    Entry("W026", "sweep_scheduled_twice", "warning",
-        f"The beat schedule has several entries for {_SWEEP}: {{names}}.",
-        "Leave one, or none: workers sweep by themselves.",
-        "Nothing breaks. Beat sends messages that do nothing.",
-        lambda setup: _by(_sweeps(setup)) if len(_sweeps(setup)) > 1 else None),
     Entry("W027", "sweep_unscheduled", "warning",
         f"All pools are of greenlets ({{names}}), and the beat schedule has no {_SWEEP}.",
         f'Add {{{{"task": "{_SWEEP}", "schedule": 30.0}}}} to beat_schedule, and a small prefork '

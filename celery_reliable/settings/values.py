@@ -146,12 +146,13 @@ def one_of(*known: object) -> Rule:
     return that(fits, f"one of {', '.join(map(repr, known))}")
 
 
-def url(value: Any) -> str:
-    """Check the URL of a Redis."""
-    if isinstance(value, str) and value.partition("://")[0] in REDIS_SCHEMES and "://" in value:
-        return ""
-    known = ", ".join(f"{name}://" for name in REDIS_SCHEMES)
-    return f"the URL of a Redis (beginning with one of {known})"
+#: The rule of the URL of a Redis.
+url: Final = that(
+    lambda value: (
+        isinstance(value, str) and "://" in value and value.partition("://")[0] in REDIS_SCHEMES
+    ),
+    f"the URL of a Redis (beginning with one of {', '.join(f'{n}://' for n in REDIS_SCHEMES)})",
+)
 
 
 def shown_value(name: str, value: object) -> str:
