@@ -26,7 +26,6 @@ from celery_reliable.exceptions import (
     one_line,
 )
 from celery_reliable.findings import (
-    CACHE_UNUSABLE,
     DURABILITY,
     EXTRA_MISSING,
     FLEET,
@@ -160,8 +159,7 @@ def _ask(
             if not _has_error(of_ledger):
                 setup = _with_workers(setup, ledger)
     except ConfigurationError as exc:
-        entry = CACHE_UNUSABLE if reliable.config.cache is not None else NO_REDIS
-        return [entry.found(problem=str(exc))], setup, False
+        return [NO_REDIS.found(problem=str(exc))], setup, False
     except (LedgerUnavailable, LedgerRefused) as exc:
         is_away = isinstance(exc, LedgerUnavailable)
         found.append(_unseen("The ledger's Redis, with all workers,", str(exc)))
@@ -216,8 +214,8 @@ def ask_ledger(reliable: Reliable, ledger: Ledger) -> list[Finding]:
     return [*found, *neighbours(reliable.project, others, reliable.config.namespace)]
 
 
-def ask_broker(reliable: Reliable) -> list[Finding] | None:
-    """Return what a worker may not do at a Redis that is its broker; None if it does not answer."""
+def ask_broker(reliable: Reliable) -> list[Finding]:
+    """Return what a worker may not do at a Redis that is its broker."""
     conf = reliable.app.conf
     if not reliable.is_redis_broker:
         return []
@@ -228,10 +226,8 @@ def ask_broker(reliable: Reliable) -> list[Finding] | None:
     return _rights(reliable, f"The broker's Redis at {there.shown}", lacks)
 
 
-def ask_results(reliable: Reliable) -> list[Finding] | None:
-    """Return what a worker may not do at a Redis that is its result backend; None if that does not
-    answer.
-    """
+def ask_results(reliable: Reliable) -> list[Finding]:
+    """Return what a worker may not do at a Redis that is its result backend."""
     backend: Any = reliable.app.backend
     if not is_celerys_redis(backend):
         return []
@@ -240,8 +236,10 @@ def ask_results(reliable: Reliable) -> list[Finding] | None:
     return _rights(reliable, "The result backend's Redis", lacks)
 
 
-def _rights(reliable: Reliable, what: str, lacks: Sequence[str] | None) -> list[Finding] | None:
-    return None if lacks is None else rights(what, lacks, _rule(reliable))
+def _rights(reliable: Reliable, what: str, lacks: Sequence[str] | None) -> list[Finding]:
+    if lacks is None:
+        return [_unseen(what, "it does not answer.")]
+    return rights(what, lacks, _rule(reliable))
 
 
 def _rule(reliable: Reliable, key_prefix: str = "") -> tuple[str, ...]:
@@ -265,13 +263,12 @@ def _look_at_rows(names: Sequence[str]) -> list[Finding]:
     return [finding for one in rows for finding in look(ROWS, one)]
 
 
-def _tried(what: str, ask: Callable[[], list[Finding] | None]) -> list[Finding]:
+def _tried(what: str, ask: Callable[[], list[Finding]]) -> list[Finding]:
     try:
-        found = ask()
+        return ask()
     except Exception as exc:
         # A backend whose packages are not installed, say.
         return [_unseen(what, f"{one_line(exc)}.")]
-    return [_unseen(what, "it does not answer.")] if found is None else found
 
 
 def _unseen(what: str, why: str) -> Finding:

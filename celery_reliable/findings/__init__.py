@@ -47,7 +47,6 @@ from celery_reliable.findings.servers import (
 from celery_reliable.findings.setups import (
     API_SETTINGS_WRONG,
     CACHE_CAN_BE_CLEARED,
-    CACHE_UNUSABLE,
     EXTRA_MISSING,
     NAME_MISSING,
     NO_REDIS,
@@ -62,7 +61,6 @@ from celery_reliable.findings.setups import (
 __all__ = [
     "API_SETTINGS_WRONG",
     "CACHE_CAN_BE_CLEARED",
-    "CACHE_UNUSABLE",
     "DURABILITY",
     "EXTRA_MISSING",
     "FLEET",
@@ -107,7 +105,6 @@ TABLE: Final[tuple[Entry[Any], ...]] = tuple(
     sorted(
         (
             API_SETTINGS_WRONG,
-            CACHE_UNUSABLE,
             EXTRA_MISSING,
             NAME_MISSING,
             NAMESPACE_SHARED,

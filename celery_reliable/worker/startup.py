@@ -47,7 +47,7 @@ def check_start(w: Any, reliable: Reliable) -> None:
     has_all(meta_at_once)
     findings += raise_for(_when_there(w.app, lambda: _of_ledger(reliable)))
     # What does not answer is waited for elsewhere.
-    findings += raise_for([*(ask_broker(reliable) or ()), *(ask_results(reliable) or ())])
+    findings += raise_for([*ask_broker(reliable), *ask_results(reliable)])
     for finding in findings:
         log_finding(finding)
 

@@ -28,8 +28,8 @@ from celery_reliable.exceptions import ConfigurationError
 from celery_reliable.findings import (
     API_SETTINGS_WRONG,
     CACHE_CAN_BE_CLEARED,
-    CACHE_UNUSABLE,
     EXTRA_MISSING,
+    NO_REDIS,
     ROWS_UNSCHEDULED,
     SETTINGS_UNREAD,
     SETTINGS_WRONG,
@@ -111,7 +111,7 @@ def _about_cache() -> list[Finding]:
         if cache is not None:
             connector_of(cache)
     except ConfigurationError as exc:
-        return [CACHE_UNUSABLE.found(problem=str(exc))]
+        return [NO_REDIS.found(problem=str(exc))]
     return []
 
 
