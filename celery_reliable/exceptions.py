@@ -11,6 +11,7 @@ answer of the ledger.
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterable
 from dataclasses import InitVar, dataclass
 from datetime import datetime
 
@@ -29,6 +30,7 @@ __all__ = [
     "TaskExists",
     "UnknownDeadLetter",
     "one_line",
+    "refuse",
     "said",
 ]
 
@@ -62,6 +64,13 @@ class ConfigurationError(ReliableError):
     def __post_init__(self, message: str | None) -> None:
         super().__post_init__(message)
         self.problems = self.problems or ((message,) if message else ())
+
+
+def refuse(problems: Iterable[str], where: str = "") -> None:
+    """Raise one ConfigurationError for all *problems*, if there are any; it begins with *where*."""
+    found = tuple(problems)
+    if found:
+        raise ConfigurationError(where + "\n\n".join(found), problems=found)
 
 
 class ConfigurationWarning(UserWarning):

@@ -24,7 +24,7 @@ from celery_reliable.compat.app import (
     tasks_so_far,
 )
 from celery_reliable.context import current_worker, running
-from celery_reliable.exceptions import ConfigurationWarning
+from celery_reliable.exceptions import ConfigurationWarning, refuse
 from celery_reliable.message import id_as_text
 from celery_reliable.options import (
     TaskObject,
@@ -90,7 +90,7 @@ def _make_reliable(cls: Any, app: Celery) -> None:
             "celery_reliable.request.ReliableRequest, which counts losses. Correct it, or "
             "leave it out."
         )
-    options.refuse(problems)
+    refuse(problems)
     cls._reliable_object = options.object_of(cls)
     for doubt in options.doubts(cls, ReliableTask):
         warnings.warn(doubt, ConfigurationWarning, stacklevel=2)

@@ -26,7 +26,6 @@ from celery_reliable.exceptions import (
     one_line,
 )
 from celery_reliable.findings import (
-    CACHE_UNUSABLE,
     DURABILITY,
     EXTRA_MISSING,
     FLEET,
@@ -155,13 +154,12 @@ def _ask(
     try:
         own = reliable.own_ledger(reply_timeout_seconds=5.0, patience_seconds=patience_seconds)
         with closing(own) as ledger:
-            of_ledger, facts = ask_ledger(reliable, ledger)
-            found += [*of_ledger, *look([NOT_LOOKED_AT], facts)]
+            of_ledger = ask_ledger(reliable, ledger)
+            found += of_ledger
             if not _has_error(of_ledger):
                 setup = _with_workers(setup, ledger)
     except ConfigurationError as exc:
-        entry = CACHE_UNUSABLE if reliable.config.cache is not None else NO_REDIS
-        return [entry.found(problem=str(exc))], setup, False
+        return [NO_REDIS.found(problem=str(exc))], setup, False
     except (LedgerUnavailable, LedgerRefused) as exc:
         is_away = isinstance(exc, LedgerUnavailable)
         found.append(_unseen("The ledger's Redis, with all workers,", str(exc)))
@@ -186,20 +184,20 @@ def _has_error(found: Sequence[Finding]) -> bool:
     return any(one.severity == "error" for one in found)
 
 
-def ask_ledger(reliable: Reliable, ledger: Ledger) -> tuple[list[Finding], ServerFacts]:
-    """Return what is wrong with the ledger's server, and its facts.
+def ask_ledger(reliable: Reliable, ledger: Ledger) -> list[Finding]:
+    """Return what is wrong with the ledger's server.
 
     After an error nothing more is looked at.  Raises LedgerUnavailable and LedgerRefused.
     """
     facts = ServerFacts.from_info(ledger.server_facts(), has_sentinel=ledger.connector.has_sentinel)
     found = [*look(SERVER, facts), *look(DURABILITY, facts)]
     if _has_error(found):
-        return found, facts
+        return found
     lacks = ledger.ask("rights", lambda c: denied(c, ledger_commands(ledger.keys.none)))
     what = f"The ledger's Redis at {ledger.connector.shown}"
     found += rights(what, lacks or (), _rule(reliable, ledger.connector.key_prefix))
     if _has_error(found):
-        return found, facts
+        return found
     # This reads the format of the namespace first, so the right to read it was checked before.
     careful = reliable.own_ledger(
         reply_timeout_seconds=5.0, patience_seconds=3.0, is_for_operators=True
@@ -211,13 +209,13 @@ def ask_ledger(reliable: Reliable, ledger: Ledger) -> tuple[list[Finding], Serve
             entry = REDIS_UNFIT
             self_test(careful)
         except LedgerRefused as exc:
-            return [*found, entry.found(problem=str(exc))], facts
+            return [*found, entry.found(problem=str(exc))]
     others = [one.project for one in leases if not one.is_dead]
-    return [*found, *neighbours(reliable.project, others, reliable.config.namespace)], facts
+    return [*found, *neighbours(reliable.project, others, reliable.config.namespace)]
 
 
-def ask_broker(reliable: Reliable) -> list[Finding] | None:
-    """Return what a worker may not do at a Redis that is its broker; None if it does not answer."""
+def ask_broker(reliable: Reliable) -> list[Finding]:
+    """Return what a worker may not do at a Redis that is its broker."""
     conf = reliable.app.conf
     if not reliable.is_redis_broker:
         return []
@@ -228,10 +226,8 @@ def ask_broker(reliable: Reliable) -> list[Finding] | None:
     return _rights(reliable, f"The broker's Redis at {there.shown}", lacks)
 
 
-def ask_results(reliable: Reliable) -> list[Finding] | None:
-    """Return what a worker may not do at a Redis that is its result backend; None if that does not
-    answer.
-    """
+def ask_results(reliable: Reliable) -> list[Finding]:
+    """Return what a worker may not do at a Redis that is its result backend."""
     backend: Any = reliable.app.backend
     if not is_celerys_redis(backend):
         return []
@@ -240,8 +236,10 @@ def ask_results(reliable: Reliable) -> list[Finding] | None:
     return _rights(reliable, "The result backend's Redis", lacks)
 
 
-def _rights(reliable: Reliable, what: str, lacks: Sequence[str] | None) -> list[Finding] | None:
-    return None if lacks is None else rights(what, lacks, _rule(reliable))
+def _rights(reliable: Reliable, what: str, lacks: Sequence[str] | None) -> list[Finding]:
+    if lacks is None:
+        return [_unseen(what, "it does not answer.")]
+    return rights(what, lacks, _rule(reliable))
 
 
 def _rule(reliable: Reliable, key_prefix: str = "") -> tuple[str, ...]:
@@ -265,13 +263,12 @@ def _look_at_rows(names: Sequence[str]) -> list[Finding]:
     return [finding for one in rows for finding in look(ROWS, one)]
 
 
-def _tried(what: str, ask: Callable[[], list[Finding] | None]) -> list[Finding]:
+def _tried(what: str, ask: Callable[[], list[Finding]]) -> list[Finding]:
     try:
-        found = ask()
+        return ask()
     except Exception as exc:
         # A backend whose packages are not installed, say.
         return [_unseen(what, f"{one_line(exc)}.")]
-    return [_unseen(what, "it does not answer.")] if found is None else found
 
 
 def _unseen(what: str, why: str) -> Finding:

@@ -21,8 +21,8 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from enum import Enum
 from typing import Any, Generic, ParamSpec, Protocol
@@ -32,6 +32,7 @@ from celery.utils.dispatch import Signal
 from celery_reliable.app import reliable_of
 from celery_reliable.leases import nodename_of
 from celery_reliable.log import logger
+from celery_reliable.scoped import scoped
 
 __all__ = [
     "DECLARED",
@@ -46,7 +47,6 @@ __all__ = [
     "Sender",
     "Values",
     "event",
-    "send",
     "set_sender",
     "through",
 ]
@@ -66,7 +66,7 @@ class Sender(Protocol):
     sends_events: bool
 
 
-_send: ContextVar[Send | None] = ContextVar("celery_reliable_send", default=None)
+_own_way: ContextVar[Send | None] = ContextVar("celery_reliable_send", default=None)
 _sender: Sender | None = None
 
 
@@ -76,36 +76,32 @@ def set_sender(worker: Sender | None) -> None:
     _sender = worker
 
 
-@contextmanager
-def through(send: Send) -> Iterator[None]:
+def through(send: Send) -> AbstractContextManager[None]:
     """Send the events of this thread by *send*, instead of over a connection of the app's."""
-    token = _send.set(send)
-    try:
-        yield
-    finally:
-        _send.reset(token)
+    return scoped(_own_way, send)
 
 
-def send(app: Any, kind: str, name: str, task_id: str, **fields: Any) -> None:
-    """Send an event, if somebody wants it; *task_id* is empty if it is about no task.  Raises
-    whatever connections raise.
+def _send(app: Any, name: str, task_id: str, kind: str, fields: Mapping[str, Any]) -> None:
+    """Send an event of Celery's, if somebody wants it; *task_id* is empty if it is about no task.
+
+    One that cannot be sent is logged, and not sent later.
     """
-    # A consumer keeps the worker of a task by that name.
-    assert "worker" not in fields
-    if task_id:
-        fields.update(uuid=task_id, name=name)
-    own, task = _send.get(), app.tasks.get(name)
+    own, task = _own_way.get(), app.tasks.get(name)
     if task is not None and not task.send_events:
         return
+    about = {**fields, "uuid": task_id, "name": name} if task_id else fields
     # Outside of workers a monitor would take what is about no task for one more worker's.
     is_set = bool(task_id) and app.conf.worker_send_task_events
-    if own is not None and task_id:
-        own(kind, **fields)
-    elif _sender.sends_events if _sender is not None else is_set:
-        _send_over_app(app, kind, **fields)
+    try:
+        if own is not None and task_id:
+            own(kind, **about)
+        elif _sender.sends_events if _sender is not None else is_set:
+            _send_over_app(app, kind, about)
+    except Exception as exc:
+        logger.info("event_not_sent event=%s id=%s error=%s", kind, task_id, exc)
 
 
-def _send_over_app(app: Any, kind: str, **fields: Any) -> None:
+def _send_over_app(app: Any, kind: str, fields: Mapping[str, Any]) -> None:
     with app.amqp.producer_pool.acquire(block=True) as producer:
         # Celery's own way waits for the broker for ever, and the task would wait with it.
         producer.connection.ensure_connection(max_retries=1, interval_start=0)
@@ -155,11 +151,7 @@ def event(
         is_noted: whether the ledger has a note of it.
     """
 
-    def declare(function: Callable[P, None]) -> Event[P]:
-        made = DECLARED[function.__name__] = Event(function, level, sender, celery_kind, is_noted)
-        return made
-
-    return declare
+    return lambda function: Event(function, level, sender, celery_kind, is_noted)
 
 
 class Event(Generic[P]):
@@ -196,6 +188,7 @@ class Event(Generic[P]):
         self.signal: Any = None
         if sender:
             self.signal = Signal(name=self.name, providing_args=set(self.of_signal))
+        DECLARED[self.name] = self
         self._defaults = {
             name: one.default for name, one in arguments.items() if one.default is not one.empty
         }
@@ -224,16 +217,12 @@ class Event(Generic[P]):
 
     def _send_celery_events(self, values: Values) -> None:
         app, name, task_id = values["app"], values.get("name", ""), values.get("task_id", "")
-        kinds = [(self.celery_kind, _told(values, self.of_celery_event, IN_CELERY_EVENT))]
         if values.get("is_failure_told") is False:
             # Celery's own, which says how the task ended.
-            kinds.insert(0, ("task-failed", {"exception": values["exception"], "traceback": ""}))
-        for kind, told in kinds:
-            try:
-                send(app, kind, name, task_id, **told)
-            except Exception as exc:
-                # It is not sent later.
-                logger.info("event_not_sent event=%s id=%s error=%s", kind, task_id, exc)
+            failure = {"exception": values["exception"], "traceback": ""}
+            _send(app, name, task_id, "task-failed", failure)
+        fields = _told(values, self.of_celery_event, IN_CELERY_EVENT)
+        _send(app, name, task_id, self.celery_kind, fields)
 
     def _note(self, app: Any, about: Values) -> None:
         try:

@@ -38,7 +38,6 @@ from celery_reliable.findings.servers import (
     NAMESPACE_TOO_NEW,
     NOT_LOOKED_AT,
     REDIS_FORBIDS,
-    REDIS_HIDES_INFO,
     REDIS_UNFIT,
     ROWS,
     SERVER,
@@ -48,7 +47,6 @@ from celery_reliable.findings.servers import (
 from celery_reliable.findings.setups import (
     API_SETTINGS_WRONG,
     CACHE_CAN_BE_CLEARED,
-    CACHE_UNUSABLE,
     EXTRA_MISSING,
     NAME_MISSING,
     NO_REDIS,
@@ -63,7 +61,6 @@ from celery_reliable.findings.setups import (
 __all__ = [
     "API_SETTINGS_WRONG",
     "CACHE_CAN_BE_CLEARED",
-    "CACHE_UNUSABLE",
     "DURABILITY",
     "EXTRA_MISSING",
     "FLEET",
@@ -108,14 +105,11 @@ TABLE: Final[tuple[Entry[Any], ...]] = tuple(
     sorted(
         (
             API_SETTINGS_WRONG,
-            CACHE_UNUSABLE,
             EXTRA_MISSING,
             NAME_MISSING,
             NAMESPACE_SHARED,
             NAMESPACE_TOO_NEW,
-            NOT_LOOKED_AT,
             REDIS_FORBIDS,
-            REDIS_HIDES_INFO,
             REDIS_UNFIT,
             SETTINGS_UNREAD,
             SETTINGS_WRONG,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 
-from celery_reliable.exceptions import ConfigurationError
+from celery_reliable.exceptions import refuse
 from celery_reliable.log import logger
 
 __all__ = [
@@ -93,9 +93,7 @@ def raise_for(findings: Iterable[Finding]) -> list[Finding]:
         ConfigurationError: with one paragraph per error.
     """
     found = list(findings)
-    problems = tuple(f"{item.message} {item.hint}" for item in found if item.severity == "error")
-    if problems:
-        raise ConfigurationError("\n\n".join(problems), problems=problems)
+    refuse(f"{item.message} {item.hint}" for item in found if item.severity == "error")
     return found
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from fnmatch import fnmatchcase
 from typing import Any, Final
 
 from celery_reliable.findings.entries import Entry, Finding, Seen, listed
@@ -25,11 +24,9 @@ __all__ = [
     "NAMESPACE_TOO_NEW",
     "NOT_LOOKED_AT",
     "REDIS_FORBIDS",
-    "REDIS_HIDES_INFO",
     "REDIS_UNFIT",
     "ROWS",
     "SERVER",
-    "acl_words",
     "neighbours",
     "rights",
 ]
@@ -48,28 +45,13 @@ _AOF: Final = (
 )
 
 
-def acl_words(missing: Iterable[str], rule: Iterable[str]) -> list[str]:
-    """Return the words of `ACL SETUSER` that give a user what is missing; for a key that is the
-    pattern of *rule* that fits it, where there is one.
-    """
-    patterns = [word[1:] for word in rule if word.startswith("~")]
-    return list(dict.fromkeys(_word(one, patterns) for one in missing))
-
-
-def _word(missing: str, patterns: Iterable[str]) -> str:
-    if missing.startswith("the channel "):
-        return "&*"
-    if not missing.startswith("the key "):
-        return f"+{missing.lower()}"
-    key = missing.removeprefix("the key ")
-    return "~" + next((one for one in patterns if fnmatchcase(key, one)), f"{key}*")
-
-
-def _evicts(facts: ServerFacts, *, has_limit: bool) -> Seen:
+def _evicts(facts: ServerFacts) -> Seen:
     policy, limit = facts.maxmemory_policy, facts.maxmemory
-    if policy in (None, "noeviction") or limit is None or bool(limit) != has_limit:
+    if policy in (None, "noeviction") or limit is None:
         return None
-    return {"policy": policy, "limit": limit}
+    if not limit:
+        return {"severity": "warning", "policy": policy, "limit": "no maxmemory yet"}
+    return {"policy": policy, "limit": f"maxmemory {limit}"}
 
 
 def _hidden(facts: ServerFacts) -> Seen:
@@ -89,25 +71,18 @@ def _hidden(facts: ServerFacts) -> Seen:
     return {"what": "The ledger's Redis", "why": why} if names else None
 
 
-def _snapshots(facts: ServerFacts) -> str | None:
-    """Return the rule of a server that writes no append-only file; None: it does, or hides it."""
-    return facts.save.strip(' "') if facts.appendonly is False and facts.save is not None else None
-
-
-def _snapshots_only(facts: ServerFacts) -> Seen:
-    save = _snapshots(facts)
-    if not save:
+def _not_durable(facts: ServerFacts) -> Seen:
+    if facts.appendonly is not False or facts.save is None:
         return None
-    # By a rule such as "3600 1 300 100": seconds, and the changes within them.
-    numbers = [int(word) for word in save.split() if word.isdecimal()]
-    rules = sorted(zip(numbers[1::2], numbers[::2], strict=False))
-    if not rules:
-        return {"save": save, "cost": "everything since the last one"}
-    changes, seconds = rules[0]
-    cost = f"publications of up to {seconds} seconds"
+    # A rule such as "3600 1 300 100": seconds, and the changes within them.
+    numbers = [int(word) for word in facts.save.split() if word.isdecimal()]
+    if not numbers:
+        return {"what": "nor snapshots", "cost": "any restart of it costs every task"}
+    changes, seconds = min(zip(numbers[1::2], numbers[::2], strict=False))
+    cost = f"a power cut or a kill of the server costs publications of up to {seconds} seconds"
     if changes > 1:
         cost += f", and of any time with fewer than {changes} changes"
-    return {"save": save, "cost": cost}
+    return {"what": f"but only snapshots (save {facts.save})", "cost": cost}
 
 
 def _loses_seconds(facts: ServerFacts) -> Seen:
@@ -132,15 +107,9 @@ def rights(what: str, missing: Sequence[str], rule: Sequence[str]) -> list[Findi
         missing: commands, keys and channels, in the words of `ledger.denied`.
         rule: the words of `ACL SETUSER` that give such a user all that is needed.
     """
-    found = [REDIS_HIDES_INFO.found(what=what)] if "INFO" in missing else []
-    needed = [one for one in missing if one != "INFO"]
-    if needed:
-        words = " ".join(acl_words(needed, rule))
-        all_of_it = " ".join(rule)
-        found.append(
-            REDIS_FORBIDS.found(what=what, missing=", ".join(needed), words=words, rule=all_of_it)
-        )
-    return found
+    # A worker does without INFO, and W004 says what the server hides.
+    needed = ", ".join(one for one in missing if one != "INFO")
+    return [REDIS_FORBIDS.found(what=what, missing=needed, rule=" ".join(rule))] if needed else []
 
 
 def neighbours(
@@ -223,11 +192,11 @@ def _unseen_rows(rows: OpenRows) -> Seen:
 
 SERVER: Final[tuple[Entry[ServerFacts], ...]] = (
     Entry("E005", "redis_evicts", "error",
-        "The ledger's Redis has maxmemory {limit} and maxmemory-policy {policy}: when its memory "
-        "is full, it deletes records.",
+        "The ledger's Redis has maxmemory-policy {policy}, and {limit}: when its memory is full, "
+        "it deletes records.",
         _NO_EVICTION,
-        "Tasks are lost without a trace. No worker starts.",
-        lambda facts: _evicts(facts, has_limit=True)),
+        "Tasks are lost without a trace. No worker starts, unless there is no maxmemory yet.",
+        _evicts),
     Entry("E006", "redis_too_old", "error",
         "The ledger's Redis is version {version}. The oldest that works is 6.2.",
         f"Upgrade it, or {_OWN_REDIS}",
@@ -246,38 +215,22 @@ SERVER: Final[tuple[Entry[ServerFacts], ...]] = (
         "Let the URL name the primary, or the Sentinels (sentinel://) that know it.",
         _NO_START,
         lambda facts: facts.role in ("slave", "replica")),
-    Entry("W005", "redis_would_evict", "warning",
-        "The ledger's Redis has maxmemory-policy {policy}. It has no maxmemory yet; with one, it "
-        "deletes records when its memory is full.",
-        _NO_EVICTION,
-        "Nothing happens until somebody sets maxmemory. Then tasks are lost, and no worker starts.",
-        lambda facts: _evicts(facts, has_limit=False)),
 )  # fmt: skip
 
 NOT_LOOKED_AT: Final[Entry[ServerFacts]] = Entry("W004", "not_looked_at", "warning",
     "{what} could not be checked: {why}",
     "Run the doctor where it can reach this, with a Redis user who may read it. What a managed "
     "server hides is in its provider's console.",
-    "Nobody knows whether it is right; this is no all-clear.", _hidden)  # fmt: skip
+    "Nobody knows whether it is right; this is no all-clear. A Redis that writes nothing to the "
+    "disk, or that has lost its last writes, looks like any other.", _hidden)  # fmt: skip
 
 DURABILITY: Final[tuple[Entry[ServerFacts], ...]] = (
-    Entry("W007", "redis_durability_unknown", "warning",
-        "The ledger's Redis hides whether it writes to the disk (INFO, CONFIG GET save): a power "
-        "cut may cost every task.",
-        f"{_AOF} Or allow CONFIG GET, so that this can be checked.",
-        "A power cut may lose every task.",
-        lambda facts: not facts.appendonly and None in (facts.appendonly, facts.save)),
+    NOT_LOOKED_AT,
     Entry("W008", "redis_not_durable", "warning",
-        "The ledger's Redis writes neither an append-only file nor snapshots: when it restarts, "
-        "every task is gone.",
+        "The ledger's Redis writes no append-only file {what}: {cost}.",
         _AOF,
-        "Any restart of the server loses every task.", lambda facts: _snapshots(facts) == ""),
-    Entry("W009", "redis_snapshots_only", "warning",
-        "The ledger's Redis writes snapshots only (save {save}): a power cut or a kill of the "
-        "server costs {cost}.",
-        _AOF,
-        "A power cut or a kill of the server loses all publications since the last snapshot.",
-        _snapshots_only),
+        "A power cut, a kill or a restart of the server loses tasks, up to all of them.",
+        _not_durable),
     Entry("W010", "redis_loses_seconds", "warning",
         "The ledger's Redis has appendfsync {fsync}: a power cut costs {cost}.",
         "Set `appendfsync always` if that is too much. It costs throughput.",
@@ -291,16 +244,9 @@ DURABILITY: Final[tuple[Entry[ServerFacts], ...]] = (
         lambda facts: facts.min_replicas == 0 and bool(facts.has_sentinel or facts.replicas)),
 )  # fmt: skip
 
-REDIS_HIDES_INFO: Final[Entry[None]] = Entry("W006", "redis_hides_info", "warning",
-    "{what} does not let its user run INFO, so a server that has lost records looks like one "
-    "that has not.",
-    "Allow it: ACL SETUSER … +info",
-    "After a restart of the server that lost its last writes, ended tasks may run again."
-)  # fmt: skip
-
 REDIS_FORBIDS: Final[Entry[None]] = Entry("E009", "redis_forbids", "error",
     "{what} does not let its user have {missing}.",
-    "Allow it: ACL SETUSER … {words}. All that such a user needs: {rule}",
+    "Allow it by ACL SETUSER. All that such a user needs: {rule}",
     "No worker starts. In running workers the steps that need the right fail, or wait for it."
 )  # fmt: skip
 

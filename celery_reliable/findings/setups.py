@@ -11,7 +11,6 @@ from celery_reliable.findings.facts import Setup, TaskSetup
 __all__ = [
     "API_SETTINGS_WRONG",
     "CACHE_CAN_BE_CLEARED",
-    "CACHE_UNUSABLE",
     "EXTRA_MISSING",
     "NAME_MISSING",
     "NO_REDIS",
@@ -181,10 +180,6 @@ def _unswept(setup: Setup) -> Seen:
 SETTINGS_WRONG: Final[Entry[None]] = Entry("E001", "settings_wrong", "error",
     "CELERY_RELIABLE is wrong: {problem}",
     "Change CELERY_RELIABLE (app.conf.reliable without Django).", _NO_START)  # fmt: skip
-CACHE_UNUSABLE: Final[Entry[None]] = Entry("E003", "cache_unusable", "error",
-    "{problem}",
-    "Let CACHE name a cache whose BACKEND is django_redis.cache.RedisCache, or give REDIS_URL.",
-    _NO_START)  # fmt: skip
 API_SETTINGS_WRONG: Final[Entry[None]] = Entry("E004", "api_settings_wrong", "error",
     "CELERY_RELIABLE_API is wrong: {problem}",
     "Change CELERY_RELIABLE_API.",
@@ -200,7 +195,7 @@ EXTRA_MISSING: Final[Entry[None]] = Entry("W029", "extra_missing", "warning",
 NO_REDIS: Final[Entry[Setup]] = Entry("E002", "no_redis", "error",
     "The ledger has no Redis: {problem}",
     "Set REDIS_URL in CELERY_RELIABLE (app.conf.reliable without Django), or CACHE to the alias of "
-    "a django-redis cache.",
+    "a cache whose BACKEND is django_redis.cache.RedisCache.",
     _NO_START,
     _no_redis)  # fmt: skip
 UNPROTECTED: Final[Entry[Setup]] = Entry("W002", "unprotected", "warning",
@@ -320,11 +315,6 @@ SETUP: Final[tuple[Entry[Setup], ...]] = (
         "Each deployment kills running tasks. They run again, but a task that was alone in its "
         "worker is charged with a loss, and after MAX_LOSSES deployments it is a dead letter.",
         _grace),
-    Entry("W026", "sweep_scheduled_twice", "warning",
-        f"The beat schedule has several entries for {_SWEEP}: {{names}}.",
-        "Leave one, or none: workers sweep by themselves.",
-        "Nothing breaks. Beat sends messages that do nothing.",
-        lambda setup: _by(_sweeps(setup)) if len(_sweeps(setup)) > 1 else None),
     Entry("W027", "sweep_unscheduled", "warning",
         f"All pools are of greenlets ({{names}}), and the beat schedule has no {_SWEEP}.",
         f'Add {{{{"task": "{_SWEEP}", "schedule": 30.0}}}} to beat_schedule, and a small prefork '

@@ -11,7 +11,6 @@ from celery_reliable.options.calls import (
     check_if_exists,
     in_force,
     patterns_of,
-    refuse,
     take_call,
     take_if_exists,
 )
@@ -72,7 +71,6 @@ __all__ = [
     "patterns_of",
     "problems",
     "rate_of",
-    "refuse",
     "resolve_object_id",
     "room_of",
     "signature_of_run",

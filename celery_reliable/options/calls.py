@@ -5,11 +5,11 @@ within the same bounds where its message arrives.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from celery_reliable.exceptions import ConfigurationError, ConfigurationWarning
+from celery_reliable.exceptions import ConfigurationError, ConfigurationWarning, refuse
 from celery_reliable.model import MOST_PLACES
 from celery_reliable.settings import Rule, did_you_mean, misfits, or_none, seconds, that, whole
 
@@ -26,7 +26,6 @@ __all__ = [
     "in_force",
     "may_have_more_places",
     "patterns_of",
-    "refuse",
     "take_call",
     "take_if_exists",
 ]
@@ -107,13 +106,6 @@ def _check_values(name: str, options: Mapping[str, Any]) -> None:
         "out: then the task's own counts."
         for option, value, expected in misfits(CALL_OPTIONS, options)
     )
-
-
-def refuse(found: Iterable[str]) -> None:
-    """Raise one ConfigurationError for all problems in *found*, if there are any."""
-    told = tuple(found)
-    if told:
-        raise ConfigurationError(" ".join(told), problems=told)
 
 
 def _check_places(task: Any, at_most: int) -> None:

@@ -20,7 +20,6 @@ from celery_reliable.options.object_id import (
 )
 from celery_reliable.settings import (
     Rule,
-    is_number,
     misfits,
     nearest,
     one_of,
@@ -234,23 +233,8 @@ def _taken_names(cls: Any) -> Iterator[tuple[str, str]]:
         yield "seconds_left", "it tells what is left of time_to_run_seconds"
 
 
-def doubts(cls: Any, base: Any) -> list[str]:
-    """Return warnings: misspelt options, and a time to run that a time limit cuts short."""
-    found = [
-        f"Task {cls.name} says {name}={value!r}, which is no option. Did you mean {near!r}?"
-        for name, value, near in _misspelt(cls, base)
-    ]
-    own, limit = cls.time_to_run_seconds, cls.time_limit
-    if is_number(own) and is_number(limit) and own >= limit:
-        found.append(
-            f"Task {cls.name} says time_to_run_seconds={own:g} with a time_limit of {limit:g}: "
-            "the limit ends it first, and touch() does not move the limit. Set time_to_run_seconds "
-            "below it, or leave one of them out."
-        )
-    return found
-
-
-def _misspelt(cls: Any, base: Any) -> Iterator[tuple[str, Any, str]]:
+def doubts(cls: Any, base: Any) -> Iterator[str]:
+    """Yield warnings of options that are probably misspelt."""
     # Only names are compared: to read the attribute `app` would bind the base to an app.
     known = set(dir(base))
     for owner in cls.__mro__[: cls.__mro__.index(base)]:
@@ -261,7 +245,10 @@ def _misspelt(cls: Any, base: Any) -> Iterator[tuple[str, Any, str]]:
             near = _near(name, _NEAR_OPTION if is_decorated else _NEAR_ATTRIBUTE)
             # A user's own attribute may be anything, so it also has to have a value that fits.
             if near and (is_decorated or _would_fit(near, value)):
-                yield name, value, near
+                yield (
+                    f"Task {cls.name} says {name}={value!r}, which is no option. "
+                    f"Did you mean {near!r}?"
+                )
 
 
 def _near(name: str, cutoff: float) -> str:

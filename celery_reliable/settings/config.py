@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
-from celery_reliable.exceptions import ConfigurationError
+from celery_reliable.exceptions import ConfigurationError, refuse
 from celery_reliable.settings.values import (
     Rule,
     did_you_mean,
@@ -27,6 +27,7 @@ from celery_reliable.settings.values import (
 
 __all__ = ["ReliableConfig"]
 
+_WHERE: Final = "CELERY_RELIABLE (app.conf.reliable without Django): "
 _DAY_SECONDS: Final = 24 * 60 * 60.0
 # A script hands a batch to `unpack`, which ends with an error at about 8 000 values.
 _MAX_BATCH: Final = 5_000
@@ -147,9 +148,7 @@ class ReliableConfig:
 
     def __post_init__(self) -> None:
         # Comparing values that are no numbers would hide the problem behind a TypeError.
-        problems = [*self._value_problems()] or [*_combination_problems(self)]
-        if problems:
-            raise _configuration_error(problems)
+        refuse([*self._value_problems()] or _combination_problems(self), _WHERE)
 
     @classmethod
     def from_mapping(
@@ -174,7 +173,7 @@ class ReliableConfig:
         if not isinstance(mapping, Mapping):
             # The settings are the user's, and untyped.
             kind = type(mapping).__name__  # type: ignore[unreachable]
-            raise _configuration_error([f"expected a dictionary of settings, got a {kind}."])
+            refuse([f"expected a dictionary of settings, got a {kind}."], _WHERE)
         names = {item.name.upper(): item.name for item in fields(cls)}
         known = f"The settings are {', '.join(names)}."
         problems += [
@@ -189,8 +188,7 @@ class ReliableConfig:
             config = cls(**given)
         except ConfigurationError as error:
             problems.extend(error.problems)
-        if problems:
-            raise _configuration_error(problems)
+        refuse(problems, _WHERE)
         return config
 
     @classmethod
@@ -252,13 +250,3 @@ def _combination_problems(config: ReliableConfig) -> Iterator[str]:
             f"{sweep:g}: a parked task would be sent after its ETA. Set ETA_HORIZON_SECONDS "
             f"to at least {sweep:g}."
         )
-
-
-def _configuration_error(problems: list[str]) -> ConfigurationError:
-    where = "CELERY_RELIABLE (app.conf.reliable without Django)"
-    if len(problems) == 1:
-        message = f"{where}: {problems[0]}"
-    else:
-        listed = "\n".join(f"- {problem}" for problem in problems)
-        message = f"{where} has {len(problems)} problems:\n{listed}"
-    return ConfigurationError(message, problems=tuple(problems))

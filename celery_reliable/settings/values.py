@@ -16,7 +16,6 @@ __all__ = [
     "Rule",
     "acl_rule",
     "did_you_mean",
-    "is_number",
     "misfits",
     "nearest",
     "one_of",
@@ -86,11 +85,6 @@ Rule = Callable[[Any], str]
 MAX_SECONDS: Final = 3650 * 24 * 60 * 60.0
 
 
-def is_number(value: Any) -> bool:
-    """Whether it is a number.  A bool is an int in Python; here it is a mistake."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
 def that(fits: Callable[[Any], object], expected: str) -> Rule:
     """Return the rule that a value fits."""
     return lambda value: "" if fits(value) else expected
@@ -116,8 +110,11 @@ def seconds(least: float = 0.0, *, above: bool = False) -> Rule:
     """Return the rule of a time of at least so many seconds, or *above* it."""
 
     def fits(value: Any) -> bool:
+        # A bool is an int in Python; here it is a mistake.
+        if not isinstance(value, (int, float)) or isinstance(value, bool):
+            return False
         # Comparisons also refuse NaN, infinity, and whole numbers too large for a float.
-        is_enough = is_number(value) and (value > least if above else value >= least)
+        is_enough = value > least if above else value >= least
         return bool(is_enough and value <= MAX_SECONDS)
 
     limit = f"more than {least:g}" if above else f"at least {least:g}"
@@ -146,12 +143,13 @@ def one_of(*known: object) -> Rule:
     return that(fits, f"one of {', '.join(map(repr, known))}")
 
 
-def url(value: Any) -> str:
-    """Check the URL of a Redis."""
-    if isinstance(value, str) and value.partition("://")[0] in REDIS_SCHEMES and "://" in value:
-        return ""
-    known = ", ".join(f"{name}://" for name in REDIS_SCHEMES)
-    return f"the URL of a Redis (beginning with one of {known})"
+#: The rule of the URL of a Redis.
+url: Final = that(
+    lambda value: (
+        isinstance(value, str) and "://" in value and value.partition("://")[0] in REDIS_SCHEMES
+    ),
+    f"the URL of a Redis (beginning with one of {', '.join(f'{n}://' for n in REDIS_SCHEMES)})",
+)
 
 
 def shown_value(name: str, value: object) -> str:

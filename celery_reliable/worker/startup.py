@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from functools import partial
 from typing import Any, TypeVar
 
@@ -46,17 +47,15 @@ def check_start(w: Any, reliable: Reliable) -> None:
     has_all(meta_at_once)
     findings += raise_for(_when_there(w.app, lambda: _of_ledger(reliable)))
     # What does not answer is waited for elsewhere.
-    findings += raise_for([*(ask_broker(reliable) or ()), *(ask_results(reliable) or ())])
+    findings += raise_for([*ask_broker(reliable), *ask_results(reliable)])
     for finding in findings:
         log_finding(finding)
 
 
 def _of_ledger(reliable: Reliable) -> list[Finding]:
-    ledger = reliable.own_ledger(reply_timeout_seconds=5.0, patience_seconds=3.0)
-    try:
-        return ask_ledger(reliable, ledger)[0]
-    finally:
-        ledger.close()
+    own = reliable.own_ledger(reply_timeout_seconds=5.0, patience_seconds=3.0)
+    with closing(own) as ledger:
+        return ask_ledger(reliable, ledger)
 
 
 def _when_there(app: Celery, look: Callable[[], T]) -> T:

@@ -136,7 +136,9 @@ def test_a_cache_that_cannot_hold_the_ledger_is_refused_with_a_way_out(
         reliable(app, CACHE="ledger").connector()
 
     assert expected in str(caught.value)
-    assert ("celery_reliable.E003", str(caught.value)) in found_with_cache("ledger")
+    assert ("celery_reliable.E002", f"The ledger has no Redis: {caught.value}") in found_with_cache(
+        "ledger"
+    )
 
 
 def found_with_cache(alias: str) -> list[tuple[str, str]]:

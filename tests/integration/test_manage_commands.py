@@ -81,7 +81,7 @@ class Project(DjangoProject):
         pytest.param("CELERY_BROKER_URL = 'redis://127.0.0.1:1/0'", "no issues", id="away"),
         pytest.param("CELERY_RELIABLE = {'MAX_LOSES': 3}", "celery_reliable.E001", id="misspelt"),
         pytest.param(
-            f"{AMQP}; CELERY_RELIABLE = {{'CACHE': 'default'}}", "celery_reliable.E003", id="cache"
+            f"{AMQP}; CELERY_RELIABLE = {{'CACHE': 'default'}}", "celery_reliable.E002", id="cache"
         ),
         pytest.param(
             "CELERY_BROKER_URL = 'redis://127.0.0.1:1/0'\n"

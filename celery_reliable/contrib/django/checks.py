@@ -26,8 +26,8 @@ from celery_reliable.exceptions import ConfigurationError
 from celery_reliable.findings import (
     API_SETTINGS_WRONG,
     CACHE_CAN_BE_CLEARED,
-    CACHE_UNUSABLE,
     EXTRA_MISSING,
+    NO_REDIS,
     ROWS_UNSCHEDULED,
     SETTINGS_UNREAD,
     SETTINGS_WRONG,
@@ -90,7 +90,7 @@ def _about_settings() -> list[Finding]:
         if config.cache is not None:
             connector_of(config.cache)
     except ConfigurationError as exc:
-        found.append(CACHE_UNUSABLE.found(problem=str(exc)))
+        found.append(NO_REDIS.found(problem=str(exc)))
     return found
 
 

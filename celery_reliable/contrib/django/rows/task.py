@@ -20,10 +20,10 @@ from celery_reliable.context import running
 from celery_reliable.contrib.django.rows.attempts import Effect, RowAttempt, current, run
 from celery_reliable.contrib.django.rows.model import TaskRow
 from celery_reliable.contrib.django.rows.places import RowPlace
-from celery_reliable.exceptions import ConfigurationError, ReliableError, TaskExists
+from celery_reliable.exceptions import ConfigurationError, ReliableError, TaskExists, refuse
 from celery_reliable.log import logger
 from celery_reliable.message import looks_used_once
-from celery_reliable.options import REFUSE, refuse, resolve_object_id, signature_of_run
+from celery_reliable.options import REFUSE, resolve_object_id, signature_of_run
 from celery_reliable.publishing import is_member
 from celery_reliable.task import ReliableTask
 
