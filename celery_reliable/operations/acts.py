@@ -234,9 +234,8 @@ def move_tasks(
     workers: Annotated[
         tuple[str, ...],
         Param(
-            "Only workers whose names fit these patterns; none: any that consumes its own queue.",
+            "Only workers whose names fit these patterns; *: any that consumes its own queue.",
             most=100,
-            none_option=("--anywhere", "Any worker that consumes the task's own queue."),
         ),
     ],
     prefer: Annotated[tuple[str, ...], Param("Workers that are to get it first.", most=100)] = (),

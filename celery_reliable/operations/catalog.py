@@ -56,7 +56,6 @@ class Param:
             without ``_seconds``.
         option: the option's name, where it is not the parameter's.
         metavar: what the command line's help calls its value.
-        none_option: the option that says "none" for a required list, and its help.
         is_repeated: the command line takes several, and does the act once for each.
         needs: the right that whoever gives it needs besides those of the operation.
         only: the fields of a filter that may be given; empty: all.
@@ -74,7 +73,6 @@ class Param:
     is_duration: bool = False
     option: str = ""
     metavar: str = ""
-    none_option: tuple[str, ...] = ()
     is_repeated: bool = False
     needs: Right | None = None
     only: tuple[str, ...] = ()

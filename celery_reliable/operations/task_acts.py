@@ -169,11 +169,13 @@ class Moves(_Acts):
         dry_run: bool = False,
         progress: Callable[[int], None] = lambda _: None,
     ) -> Moved:
-        """Let only *workers* (names, or patterns of names) run these tasks; none: any worker.
+        """Let only *workers* (names, or patterns of names) run these tasks; ``*``, or none: any
+        worker that consumes their own queues.
 
         *prefer*: those that get them first.  Raises CannotMove for what is no name.
         *progress* is called with how many tasks are done with, after each.
         """
+        workers = () if "*" in workers else workers
         given = {"only_workers": workers, "prefer_workers": prefer}
         named = {name: value for name, value in given.items() if value}
         for name, _, expected in misfits(NAMING, named):

@@ -289,10 +289,6 @@ def _offered(known: Sequence[tuple[Operation, Command]]) -> list[click.Parameter
             for part in one.parts or (one,):
                 is_required = part.is_required and len(known) == 1
                 offered.setdefault(part.name, _option(part, is_required))
-            if one.param.none_option:
-                option, about = one.param.none_option
-                flag = f"no_{one.name}"
-                offered[flag] = click.Option([option, flag], is_flag=True, help=about)
     return list(offered.values())
 
 
@@ -317,7 +313,7 @@ def _option(one: Parameter, is_required: bool) -> click.Parameter:
         multiple=is_several,
         default=default if has_default else None,
         show_default=has_default and one.default != "",
-        required=is_required and not param.none_option,
+        required=is_required,
         help=param.help.replace(".", ": 90, 15m, 2h.", 1) if param.is_duration else param.help,
     )
 
@@ -358,18 +354,12 @@ def _taken(
             continue
         if one.name == "id" and len(left.get("ids", ())) == 1:
             (left["id"],) = left.pop("ids")
-        none = left.pop(f"no_{one.name}", None)
         if one.parts:
             values = {part.name: left.pop(part.name) for part in one.parts if part.name in left}
             taken[one.name] = one.type(**values)
-        elif one.name in left and none is None:
+        elif one.name in left:
             value = left.pop(one.name)
             taken[one.name] = one.type(value) if _is_enum(one.type) else value
-        elif none:
-            taken[one.name] = ()
-        elif one.param.none_option:
-            option = f"--{one.name.replace('_', '-')}"
-            raise click.UsageError(f"Say {option}, or {one.param.none_option[0]}.")
         elif one.is_required:
             return None
     return None if left else taken

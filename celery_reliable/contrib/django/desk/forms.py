@@ -93,13 +93,6 @@ class OperationForm(forms.Form):
                 is_kept = part.name in _KEPT or (operation.is_act and one.parts)
                 if is_kept and part.name != "ids":
                     field.widget = forms.HiddenInput()
-            if one.param.none_option:
-                name = one.param.none_option[0].strip("-")
-                self.fields[name] = forms.BooleanField(required=False)
-                # Otherwise a forgotten list would mean any worker.
-                needed = self.fields[one.name]
-                needed.required = not data.get(name)
-                needed.error_messages["required"] = f"Name one, or say {name}."
         if operation.is_act:
             for name in TALLY:
                 hidden = forms.HiddenInput()
@@ -120,8 +113,6 @@ class OperationForm(forms.Form):
                 if (value := self.cleaned_data.get(each.name)) is not None and value is not False
             }
             found |= {one.name: one.type(**values)} if one.parts else values
-            if one.param.none_option:
-                found.setdefault(one.name, ())
         return found
 
     @property
