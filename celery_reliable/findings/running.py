@@ -344,7 +344,7 @@ RUNNING: Final[tuple[Entry[Running], ...]] = (
     Entry("W037", "named_worker_missing", "warning",
         "Tasks wait for named workers of which none is alive: {names}. The longest has waited for "
         "{since}.",
-        "Start such a worker, or let others run the tasks: `reliable move ID --workers \"*\"`.",
+        "Start such a worker, or let others run the tasks: `reliable move ID --workers '*'`.",
         "They wait for ever.", _nobody),
     Entry("W038", "long_run", "warning",
         "{runs} running for longer than {limit}, the first for {since}: {names}.",

@@ -48,7 +48,7 @@ def test_the_calls_wait_for_those_that_they_name_and_the_commands_name_others(
     said = " ".join(run(status, app).output.split())
     assert "2 waiting for workers: " in said
     assert "1 for alpha@host (alive: none)" in said
-    assert "1 for gpu-1, gpu-2: none alive" in said
+    assert "1 for gpu-1, gpu-2 (alive: none)" in said
     shown = run(show, app, known={"ID": first})
     assert "'alpha@host'" in shown.output
     assert run(show, app, known={"ID": second}).output.count("gpu-1") > 0
