@@ -58,7 +58,33 @@ class Attempts(TransitionGroup):
         *behind*: another step, which the claim follows in the same one.  *along*: one that follows
         the claim, where it follows none.  Each hears its own answer.
         """
-        claim = self.claim_step(request, message=message)
+        task, worker = request.task, request.worker
+        claim: Step[ClaimAnswer] = Step(
+            CLAIM,
+            [
+                self.keys.record(task.id),
+                self.keys.due,
+                self.keys.meta,
+                self.keys.worker(worker),
+                self.keys.claims(worker),
+                # Who knows of no strike on the task does not have them looked at.
+                *([self.keys.orders, self.keys.ordered] if request.strikes else []),
+            ],
+            [
+                task.id,
+                request.epoch,
+                request.generation,
+                worker,
+                request.token,
+                request.pid,
+                task.time_to_run_ms,
+                task.name,
+                "" if task.max_losses is None else task.max_losses,
+                message,
+                "" if request.is_over else ALONE_MS,
+                *request.strikes,
+            ],
+        )
         if behind is not None:
             behind.answer = self._caller.run(Together(behind, claim), patience_seconds)
             assert claim.answer is not None
@@ -94,36 +120,6 @@ class Attempts(TransitionGroup):
             patience_seconds,
         )
         return isinstance(answer, Ended)
-
-    def claim_step(self, request: ClaimRequest, *, message: str = "") -> Step[ClaimAnswer]:
-        """Return the call of `claim` unsent, for a caller that sends it beside another command."""
-        task, worker = request.task, request.worker
-        return Step(
-            CLAIM,
-            [
-                self.keys.record(task.id),
-                self.keys.due,
-                self.keys.meta,
-                self.keys.worker(worker),
-                self.keys.claims(worker),
-                # Who knows of no strike on the task does not have them looked at.
-                *([self.keys.orders, self.keys.ordered] if request.strikes else []),
-            ],
-            [
-                task.id,
-                request.epoch,
-                request.generation,
-                worker,
-                request.token,
-                request.pid,
-                task.time_to_run_ms,
-                task.name,
-                "" if task.max_losses is None else task.max_losses,
-                message,
-                "" if request.is_over else ALONE_MS,
-                *request.strikes,
-            ],
-        )
 
     def touch(
         self, claim: Claim, *, time_to_run_ms: int, patience_seconds: float | None = None

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from celery_reliable import events
@@ -49,16 +48,6 @@ class Asked(NamedTuple):
     number: int
 
 
-@dataclass
-class _Progress:
-    """How far this sweeper has come with what it was asked."""
-
-    asked: Asked
-    #: The due times that are still to be looked at: the first and the last of each range, in ms.
-    spans: list[tuple[int, int]]
-    seen: set[str] = field(default_factory=set)
-
-
 class LostMessages:
     """Looks ahead, a bounded number of records in each pass."""
 
@@ -71,7 +60,11 @@ class LostMessages:
         self._ledger = ledger
         self._config = config
         self._send_if_missing = send_if_missing
-        self._progress: _Progress | None = None
+        #: What is being looked at; the due times that are still to be looked at (the first and the
+        #: last of each range, in ms); and what was seen.
+        self._asked: Asked | None = None
+        self._ranges: list[tuple[int, int]] = []
+        self._seen: set[str] = set()
 
     def look(self, asked: Asked, presence: Presence, report: SweepReport) -> bool:
         """Send queued tasks again whose message is nowhere; False if the next pass has to go on.
@@ -80,28 +73,30 @@ class LostMessages:
         messages may have been lost: they come first, then those that have waited for longer.
         """
         now_ms, n_resent = self._ledger.workers.time_ms(), report.resent
-        progress = self._progress
-        if progress is None or progress.asked != asked:
-            progress = self._progress = _Progress(asked, self._spans(asked.since_ms, now_ms))
+        if self._asked != asked:
+            self._asked, self._seen = asked, set()
+            self._ranges = self._spans(asked.since_ms, now_ms)
         left = _MOST_BATCHES * self._config.sweep_batch
-        while progress.spans and left > 0:
-            first_ms, last_ms = progress.spans[0]
+        while self._ranges and left > 0:
+            first_ms, last_ms = self._ranges[0]
             batch = min(left, self._config.sweep_batch)
             dues = self._ledger.due_between(first_ms, last_ms, limit=batch)
             left -= len(dues)
-            new = [due for due in dues if due.task_id not in progress.seen]
-            progress.seen |= {due.task_id for due in new}
+            new = [due for due in dues if due.task_id not in self._seen]
+            self._seen |= {due.task_id for due in new}
             self._look_at([d for d in new if not presence.is_held(d.task_id)], presence, report)
             if len(dues) < batch:
-                progress.spans.pop(0)
+                self._ranges.pop(0)
             else:
                 # More than a batch may be due in one ms.  Those few are seen when they are due.
                 next_ms = int(dues[-1].due_ms)
-                progress.spans[0] = (next_ms if next_ms > first_ms else first_ms + 1, last_ms)
-        self._progress = progress if progress.spans else None
+                self._ranges[0] = (next_ms if next_ms > first_ms else first_ms + 1, last_ms)
+        if not self._ranges:
+            self._asked = None
+            return True
         # If none of so many is missing, the rest is a backlog.  What is lost of that is found when
         # it is due.
-        if self._progress is None or report.resent == n_resent:
+        if report.resent == n_resent:
             return True
         report.is_full = True
         return False

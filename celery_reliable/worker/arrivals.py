@@ -18,12 +18,11 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from celery.worker import state
 
 from celery_reliable import clock
-from celery_reliable.app import reliable_of
 from celery_reliable.broker import Arrival, Delivery, Queues, take_next_text, unquoted
 from celery_reliable.compat.consumer import has_rate_limit
 from celery_reliable.compat.notes import noted
@@ -40,6 +39,9 @@ from celery_reliable.orders import Orders
 from celery_reliable.publishing import TWINS
 from celery_reliable.redis_io import refuses_writes
 from celery_reliable.worker.claims import PATIENCE_SECONDS
+
+if TYPE_CHECKING:
+    from celery_reliable.worker.worker_step import WorkerStep
 
 __all__ = ["Arrivals", "Awaited", "LeftOut"]
 
@@ -85,14 +87,13 @@ class Arrivals:
     loop.
     """
 
-    def __init__(self, c: Any, process: WorkerProcess, n_shifts: Callable[[], int]) -> None:
-        reliable = reliable_of(c.app)
+    def __init__(self, c: Any, step: WorkerStep) -> None:
         self._consumer = c
-        self._process = process
-        self._n_shifts = n_shifts
-        self._ledger = reliable.ledger
-        self._config = reliable.config
-        self._left_out = LeftOut(process, self._is_left_out)
+        self._step = step
+        self._process = step.process
+        self._ledger = step.reliable.ledger
+        self._config = step.reliable.config
+        self._left_out = LeftOut(step.process, self._is_left_out)
         #: What the tokens of its claims begin with, and their numbers.
         self._own, self._numbers = secrets.token_hex(8), count(1)
         #: What is under way or was given up, by its token.
@@ -283,7 +284,8 @@ class Arrivals:
         if worker.max_tasks_per_child or worker.max_memory_per_child:
             return False
         n_up = n_processes_up(self._consumer.pool)
-        return n_up is None or n_up > len(state.reserved_requests) + self._n_shifts()
+        busy = len(state.reserved_requests) + len(self._step.shifts or ())
+        return n_up is None or n_up > busy
 
     def _release(self, awaited: Awaited, claim: Claim) -> None:
         """Release a claim by which nothing begins.  Its message stays filed."""

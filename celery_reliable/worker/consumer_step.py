@@ -211,7 +211,7 @@ def _hooks(c: Any, step: WorkerStep) -> WorkerHooks:
     # The tasks of other pools begin in the worker's own process.
     if step.reliable.is_delivered_from_ledger and step.pool_name == "prefork":
         # Kept beyond a connection: it knows the claims that were given up with that.
-        arrivals = step.arrivals or Arrivals(c, step.process, partial(_n_shifts, step))
+        arrivals = step.arrivals or Arrivals(c, step)
         arrivals.begin_connection()
         step.arrivals = arrivals
         hooks = replace(hooks, arrivals=arrivals)
@@ -243,12 +243,8 @@ def _opening(openings: Openings, delivery: Delivery, payload: dict[str, Any]) ->
     return openings.begin(delivery.tag, task_id_of(payload), payload.get("headers"))
 
 
-def _n_shifts(step: WorkerStep) -> int:
-    return len(step.shifts) if step.shifts is not None else 0
-
-
 def _idle_slots(pool: Any, step: WorkerStep) -> int:
-    busy = len(state.reserved_requests) + _n_shifts(step)
+    busy = len(state.reserved_requests) + len(step.shifts or ())
     return max(0, int(pool.num_processes) - busy)
 
 

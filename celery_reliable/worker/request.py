@@ -70,9 +70,9 @@ def _count(request: Any, exc: BaseException) -> None:
     if not request.is_ours or request.worker_pid is None:
         return
     if request.reliable_is_taken or isinstance(exc, (*_STOPPED, NotBegun)):
-        throughput.not_ended()
+        throughput.count("not_ended")
     elif not isinstance(exc, (Retry, Ignore, Reject)):
-        throughput.failed()
+        throughput.count("failed")
 
 
 class ReliableRequest(OpenRequest):

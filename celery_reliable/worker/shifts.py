@@ -283,8 +283,8 @@ class Shifts:
         for name, count in report.begun.items():
             state.total_count[name] += count
             state.all_total_count[0] += count
-        throughput.failed(report.failed)
-        throughput.not_ended(report.not_begun)
+        throughput.count("failed", report.failed)
+        throughput.count("not_ended", report.not_begun)
         channel = self._requests.channel
         if report.found_nothing and channel is not None:
             channel.note_empty()

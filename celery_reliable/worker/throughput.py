@@ -10,31 +10,27 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Mapping
+from typing import Literal
 
 from celery import Celery
 from celery.worker import state
 
 from celery_reliable.options import is_reliable
 
-__all__ = ["Throughput", "failed", "not_ended"]
+__all__ = ["Throughput", "count"]
 
 _counted: Counter[str] = Counter()
 #: Pools call from threads of their own.
 _lock = threading.Lock()
 
 
-def failed(count: int = 1) -> None:
-    """Count attempts of reliable tasks that ended in a failure."""
-    with _lock:
-        _counted["failed"] += count
-
-
-def not_ended(count: int = 1) -> None:
-    """Count what Celery counts as begun and is not processed: attempts that were lost, stopped or
-    taken, and deliveries that were not run.
+def count(what: Literal["failed", "not_ended"], n: int = 1) -> None:
+    """Count attempts of reliable tasks that ended in a failure ("failed"), or what Celery counts as
+    begun and is not processed ("not_ended"): attempts that were lost, stopped or taken, and
+    deliveries that were not run.
     """
     with _lock:
-        _counted["not_ended"] += count
+        _counted[what] += n
 
 
 class Throughput:

@@ -14,6 +14,7 @@ from celery import Celery, states
 from celery.worker import state
 
 from celery_reliable import clock
+from celery_reliable.app import reliable_of
 from celery_reliable.attempt.claiming import _without_attempt, claimed_early
 from celery_reliable.attempt.delivery import DELIVERY, EARLY
 from celery_reliable.compat.notes import note
@@ -99,8 +100,10 @@ def test_nobody_has_begun_by_the_claim_of_what_is_dropped_with_the_connection(
     app = Celery("claiming", broker="redis://127.0.0.1:1/0", set_as_current=False)
     controller = SimpleNamespace()
     consumer: Any = SimpleNamespace(app=app, controller=controller)
-    arrivals = Arrivals(consumer, worker, int)
-    step = SimpleNamespace(arrivals=arrivals, shifts=None, is_connecting=False)
+    step: Any = SimpleNamespace(
+        process=worker, reliable=reliable_of(app), shifts=None, is_connecting=False
+    )
+    arrivals = step.arrivals = Arrivals(consumer, step)
     note(controller, "step", step)
     waiting, running = request("waiting"), request("running")
     monkeypatch.setattr(state, "reserved_requests", {waiting, running})
