@@ -121,8 +121,7 @@ class WorkerProcess:
         self._memory[: _LAYOUT.size] = _LAYOUT.pack(incarnation, has_lease, until)
 
     def _read(self) -> tuple[int, bool, float]:
-        incarnation, has_lease, until = _LAYOUT.unpack(self._memory[: _LAYOUT.size])
-        return incarnation, has_lease, until
+        return _LAYOUT.unpack(self._memory[: _LAYOUT.size])
 
     @property
     def nodename(self) -> str:

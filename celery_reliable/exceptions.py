@@ -42,13 +42,9 @@ class ReliableError(Exception):
     message: InitVar[str | None] = None
 
     def __post_init__(self, message: str | None) -> None:
-        super().__init__(self._default_message() if message is None else message)
-
-    @classmethod
-    def _default_message(cls) -> str:
         # A subclass of the user's may have no docstring.
-        paragraph = (inspect.getdoc(cls) or cls.__name__).partition("\n\n")[0]
-        return " ".join(paragraph.split())
+        paragraph = (inspect.getdoc(type(self)) or type(self).__name__).partition("\n\n")[0]
+        super().__init__(" ".join(paragraph.split()) if message is None else message)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

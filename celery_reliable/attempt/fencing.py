@@ -170,33 +170,24 @@ def guarded(body: Any) -> Any:
     return staticmethod(run) if isinstance(body, staticmethod) else run
 
 
-def _holds_lease(attempt: RunningAttempt) -> bool:
-    """Whether an attempt's worker surely was not declared dead.
-
-    A fresh lease protects only the claims that were made under it: a worker that was declared dead
-    registers anew, while its old attempts may still run.
-    """
-    worker = current_worker()
-    if worker is None:
-        return False
-    return attempt.claim.worker == worker.id and clock.now() < worker.lease_until
-
-
 def _raise_if_late() -> None:
     """Let no body begin of an attempt that has stood still since it was claimed, and was taken."""
-    attempt = running.get()
-    if attempt is not None and not _holds_lease(attempt):
+    attempt, worker = running.get(), current_worker()
+    if attempt is None or worker is None:
+        return
+    # A worker that was declared dead registers anew, while its old attempts may still run.
+    if not worker.surely_holds(attempt.claim.worker):
         # If the ledger refuses to say so, the attempt does as if it had not asked.
         with suppress(LedgerRefused):
             _raise_if_taken(None)
 
 
 def _raise_if_taken(cause: Exception | None) -> None:
-    attempt = running.get()
-    if attempt is None or attempt.is_closed or current_worker() is None:
+    attempt, worker = running.get(), current_worker()
+    if attempt is None or attempt.is_closed or worker is None:
         return
     # An attempt that exceeds its time to run is taken from a worker that lives.
-    if attempt.deadline is None and _holds_lease(attempt):
+    if attempt.deadline is None and worker.surely_holds(attempt.claim.worker):
         return
     if is_current(reliable_of(current_task.app).ledger, attempt):
         return

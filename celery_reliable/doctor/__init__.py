@@ -14,7 +14,7 @@ from celery_reliable.doctor.examination import (
     ask_results,
     examine,
 )
-from celery_reliable.doctor.setups import setup_of, setup_to_tell, supported
+from celery_reliable.doctor.setups import setup_of, setup_to_tell
 
 __all__ = [
     "Examination",
@@ -25,5 +25,4 @@ __all__ = [
     "examine",
     "setup_of",
     "setup_to_tell",
-    "supported",
 ]

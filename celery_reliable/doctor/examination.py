@@ -18,7 +18,7 @@ from kombu.utils.encoding import bytes_to_str
 from celery_reliable.app import Reliable, reliable_of
 from celery_reliable.broker import UNACKED_LIST_PREFIX, UNACKED_PREFIX
 from celery_reliable.compat import Part, missing
-from celery_reliable.doctor.setups import setup_of, stored_setup, supported
+from celery_reliable.doctor.setups import setup_of, stored_setup
 from celery_reliable.exceptions import (
     ConfigurationError,
     LedgerRefused,
@@ -119,13 +119,8 @@ def examine(
         wrong = [SETTINGS_WRONG.found(problem=problem) for problem in exc.problems]
         return Examination(worst_first([*found, *wrong]))
     setup = setup_of(reliable, app.tasks if app.finalized else {})
-    bounds = supported()
-    if bounds is None:
-        why = "celery-reliable is not installed as a package (pip install)."
-        found.append(_unseen("The range of releases", why))
     setup = replace(
         setup,
-        bounds=bounds or {},
         results_expire_seconds=_results_expire_seconds(reliable),
         fills_ledger=_fills_ledger(reliable),
     )

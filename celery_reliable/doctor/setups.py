@@ -3,32 +3,22 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from importlib.metadata import PackageNotFoundError, requires, version
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
 
 from billiard import get_start_method
 
 from celery_reliable.app import Reliable, scheme_of
-from celery_reliable.findings import (
-    Setup,
-    TaskSetup,
-    WorkerSetup,
-)
-from celery_reliable.ledger import (
-    WorkerLook,
-)
+from celery_reliable.findings import SUPPORTED, Setup, TaskSetup, WorkerSetup
+from celery_reliable.ledger import WorkerLook
 from celery_reliable.options import is_reliable, options_without_base
 from celery_reliable.version import __version__
 
-__all__ = ["setup_of", "setup_to_tell", "stored_setup", "supported"]
+__all__ = ["setup_of", "setup_to_tell", "stored_setup"]
 
-_DISTRIBUTION: Final = "celery-reliable"
-#: The packages whose releases matter.
-_PACKAGES: Final = ("celery", "kombu", "redis")
 #: The field of a worker's facts in the ledger.
 _FIELD: Final = "setup"
 _TOLD: Final = (
@@ -158,23 +148,6 @@ def stored_setup(one: WorkerLook) -> WorkerSetup:
 
 
 def _installed() -> Iterator[tuple[str, str]]:
-    for package in _PACKAGES:
+    for package in SUPPORTED:
         with suppress(PackageNotFoundError):
             yield package, version(package)
-
-
-def supported() -> dict[str, tuple[str, str]] | None:
-    """Return the releases that this package's metadata asks for, by package: the least, and the
-    first that is too new.  None where it is not installed as a package.
-    """
-    try:
-        asked = requires(_DISTRIBUTION) or []
-    except PackageNotFoundError:
-        return None
-    found = {}
-    for one in asked:
-        name = re.split(r"[^\w.-]", one, maxsplit=1)[0]
-        if name in _PACKAGES and "extra" not in one:
-            least, below = (re.search(rf"{sign}\s*([\w.]+)", one) for sign in (">=", "<"))
-            found[name] = (least[1] if least else "", below[1] if below else "")
-    return found

@@ -21,6 +21,7 @@ from celery_reliable.findings.entries import (
     worst_first,
 )
 from celery_reliable.findings.facts import (
+    SUPPORTED,
     UNSEEN_SECONDS,
     Limits,
     OpenRows,
@@ -77,6 +78,7 @@ __all__ = [
     "SETTINGS_WRONG",
     "SETUP",
     "START",
+    "SUPPORTED",
     "TABLE",
     "UNPROTECTED",
     "UNSEEN_SECONDS",

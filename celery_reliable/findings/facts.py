@@ -13,6 +13,7 @@ from typing import Any, Final
 from celery_reliable.leases import too_long_seconds
 
 __all__ = [
+    "SUPPORTED",
     "UNSEEN_SECONDS",
     "Limits",
     "OpenRows",
@@ -25,6 +26,11 @@ __all__ = [
 
 #: `celery_reliable.rows` looks at each row with an open task once in a minute or two.
 UNSEEN_SECONDS: Final = 600.0
+
+
+#: The releases of other packages that fit, as in this package's metadata: the least, and the first
+#: that is too new.
+SUPPORTED: Final = {"celery": ("5.6.3", "6"), "kombu": ("5.7", "6"), "redis": ("6.4", "")}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,7 +167,6 @@ class Setup:
         start_method: how the processes of a prefork pool are started.
         is_default_method: it is the default of the platform.
         here: this process: its version, those of other packages, and its clock.
-        bounds: the releases of other packages that fit: the least, and the first that is too new.
         tasks: those of the app.
         workers: the living ones; where there are none, what the settings would make.
         schedule: beat's: the names of tasks by the names of entries.
@@ -178,7 +183,6 @@ class Setup:
     start_method: str = "fork"
     is_default_method: bool = False
     here: WorkerSetup = field(default_factory=lambda: WorkerSetup(where="this host"))
-    bounds: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     tasks: Sequence[TaskSetup] = ()
     workers: Sequence[WorkerSetup] = ()
     schedule: Mapping[str, str] = field(default_factory=dict)

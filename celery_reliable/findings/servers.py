@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from celery_reliable.findings.entries import Entry, Finding, Seen, listed
 from celery_reliable.findings.facts import (
+    SUPPORTED,
     UNSEEN_SECONDS,
     OpenRows,
     ServerFacts,
@@ -140,7 +141,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 def _versions(setup: Setup) -> Iterator[dict[str, Any]]:
     for where in (setup.here, *setup.workers):
         for package, found in where.versions.items():
-            least, below = setup.bounds.get(package, ("", ""))
+            least, below = SUPPORTED.get(package, ("", ""))
             is_old = bool(least) and _numbers(found) < _numbers(least)
             if is_old or (below and _numbers(found) >= _numbers(below)):
                 pins = [f">={least}"] * bool(least) + [f"<{below}"] * bool(below)

@@ -13,7 +13,7 @@ from kombu.serialization import dumps as serialize
 from kombu.serialization import registry
 
 from celery_reliable.log import logger
-from celery_reliable.message.envelope import Envelope, expiration_seconds
+from celery_reliable.message.envelope import Envelope, properties_to_publish
 
 __all__ = [
     "as_published",
@@ -142,16 +142,6 @@ def from_request(request: Mapping[str, Any], args: Any, kwargs: Any, serializer:
 def as_sent(message: Any) -> Envelope:
     """Return the envelope of a message that kombu has delivered."""
     delivery = message.delivery_info or {}
-    properties = {
-        key: value
-        for key, value in (message.properties or {}).items()
-        if key not in ("delivery_info", "delivery_tag", "body_encoding") and value is not None
-    }
-    if "expiration" in properties:
-        # Stored in milliseconds as text; publishing takes seconds.
-        seconds = expiration_seconds(properties.pop("expiration"))
-        if seconds is not None:
-            properties["expiration"] = seconds
     body = message.body
     headers = dict(message.headers or {})
     envelope = Envelope(
@@ -159,7 +149,7 @@ def as_sent(message: Any) -> Envelope:
         message.content_type,
         message.content_encoding,
         {k: v for k, v in headers.items() if k != "compression"},
-        properties,
+        properties_to_publish(message.properties or {}),
         delivery.get("exchange") or "",
         delivery.get("routing_key") or "",
     )

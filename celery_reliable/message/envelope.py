@@ -22,8 +22,8 @@ __all__ = [
     "HEIR",
     "Envelope",
     "Stamp",
-    "expiration_seconds",
     "new_epoch",
+    "properties_to_publish",
     "seconds_until",
 ]
 
@@ -142,24 +142,19 @@ class Envelope:
         """Return a message as kombu's virtual transports keep it, sent to *queue* if it is given,
         else to where it was sent.
         """
-        properties, headers = dict(payload["properties"]), payload.get("headers") or {}
+        told, headers = dict(payload["properties"]), payload.get("headers") or {}
         if not isinstance(headers, Mapping):
             raise TypeError("its headers are no mapping")
         body = payload["body"].encode("utf-8")
-        if properties.pop("body_encoding", "") == "base64":
+        if told.get("body_encoding") == "base64":
             body = base64.b64decode(body)
-        delivery = properties.pop("delivery_info", None) or {}
-        for name in ("delivery_tag", "delivery_mode"):
-            properties.pop(name, None)
-        expiration = expiration_seconds(properties.pop("expiration", None))
-        if expiration is not None:
-            properties["expiration"] = expiration
+        delivery = told.get("delivery_info") or {}
         return cls(
             body,
             payload.get("content-type") or "application/data",
             payload.get("content-encoding") or "binary",
             headers,
-            properties,
+            properties_to_publish(told),
             (delivery.get("exchange") or "") if queue is None else "",
             (delivery.get("routing_key") or "") if queue is None else queue,
         )
@@ -220,7 +215,21 @@ def seconds_until(eta: object) -> float:
     return max(0.0, (moment - datetime.now(timezone.utc)).total_seconds())
 
 
-def expiration_seconds(milliseconds: Any) -> float | None:
+#: What a transport notes in the properties of a message.
+_OF_DELIVERY = ("body_encoding", "delivery_info", "delivery_mode", "delivery_tag")
+
+
+def properties_to_publish(told: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the properties of a delivered message as `Producer.publish` is given them."""
+    found = {
+        name: one for name, one in told.items() if name not in _OF_DELIVERY and one is not None
+    }
+    # It is stored in milliseconds as text; publishing takes seconds.
+    seconds = _expiration_seconds(found.pop("expiration", None))
+    return found if seconds is None else {**found, "expiration": seconds}
+
+
+def _expiration_seconds(milliseconds: Any) -> float | None:
     """Convert a message's expiration (ms, as text) to seconds; None if it is not a time."""
     try:
         seconds = float(milliseconds) / 1000

@@ -16,8 +16,6 @@ from celery_reliable.settings import Rule, did_you_mean, misfits, or_none, secon
 __all__ = [
     "CALL",
     "CALL_OPTIONS",
-    "LEAST_SECONDS",
-    "MOST_LOSSES",
     "NAMING",
     "REFUSE",
     "call_of",
@@ -63,19 +61,19 @@ _IF_EXISTS = ("keep", "replay_dead", REFUSE)
 CALL = "reliable_call"
 
 #: Whoever can publish could make a task immortal that kills its workers.
-MOST_LOSSES = 1000
+_MOST_LOSSES = 1000
 
 #: How similar a name must be (difflib's ratio) to count as a misspelt option.
 _NEAR = 0.85
 #: Options of a task that nobody else could mean.
 _OF_TASKS = ("dead_letter", "if_open", "object_id", "on_conflict", "once_for_seconds")
 #: The ledger counts in milliseconds, and 0 of them mean no limit.
-LEAST_SECONDS = 0.001
+_LEAST_SECONDS = 0.001
 
 #: The options that a call may have, each with its rule.
 CALL_OPTIONS: dict[str, Rule] = {
-    "time_to_run_seconds": or_none(seconds(LEAST_SECONDS)),
-    "max_losses": or_none(whole(0, MOST_LOSSES)),
+    "time_to_run_seconds": or_none(seconds(_LEAST_SECONDS)),
+    "max_losses": or_none(whole(0, _MOST_LOSSES)),
     "at_most": or_none(whole(1, MOST_PLACES)),
     **NAMING,
 }

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
 
-from celery_reliable.model import MOST_PLACES
-from celery_reliable.options.calls import LEAST_SECONDS, NAMING
+from celery_reliable.options.calls import CALL_OPTIONS
 from celery_reliable.options.object_id import (
     RATE,
     check_object_id_spec,
@@ -24,7 +23,6 @@ from celery_reliable.settings import (
     nearest,
     one_of,
     or_none,
-    seconds,
     that,
     whole,
 )
@@ -272,8 +270,6 @@ def _would_fit(option: str, value: Any) -> bool:
     return value is not None and not OPTIONS[option](value)
 
 
-_TIME = or_none(seconds(LEAST_SECONDS))
-
 #: The options of a task, each with its rule.
 OPTIONS: dict[str, Rule] = {
     "object_id": or_none(
@@ -281,12 +277,10 @@ OPTIONS: dict[str, Rule] = {
     ),
     "on_conflict": one_of("skip", "retry", "fail", "wait"),
     "unique": one_of("running", "queued"),
-    "at_most": or_none(whole(1, MOST_PLACES)),
     "place": one_of("running", "queued"),
-    "once_for_seconds": _TIME,
-    "time_to_run_seconds": _TIME,
-    "max_losses": or_none(whole(0), "None for the setting MAX_LOSSES"),
+    "once_for_seconds": CALL_OPTIONS["time_to_run_seconds"],
     "dead_letter": one_of(True, False, ALWAYS),
-    **NAMING,
     "rate": RATE,
+    **CALL_OPTIONS,
+    "max_losses": or_none(whole(0), "None for the setting MAX_LOSSES"),
 }

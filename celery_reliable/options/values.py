@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from celery_reliable.exceptions import ObjectIdError
 from celery_reliable.model import Rate, Room, TaskRef
 from celery_reliable.options.calls import in_force, may_have_more_places
 from celery_reliable.options.definition import ALWAYS, TaskObject
@@ -72,22 +71,13 @@ def is_of_object(task: Any, object_id: str, args: Any, kwargs: Any) -> bool:
     """
     try:
         key = key_of(task, args, kwargs)
-        if key is None:
-            return False
-        return key in {object_key(task.name, one) for one in ids_of_text(object_id)}
-    except ObjectIdError:
-        # The task itself fails with that.
+        if key == object_key(task.name, object_id):
+            return True
+        is_list = key is not None and object_id.startswith("[")
+        return is_list and key == object_key(task.name, json.loads(object_id))
+    except ValueError:
+        # The task itself fails where its arguments name no object; else the text is no list.
         return False
-
-
-def ids_of_text(text: str) -> list[Any]:
-    """Return the ids of an object that a text may mean."""
-    if text.startswith("["):
-        try:
-            return [text, json.loads(text)]
-        except ValueError:
-            pass
-    return [text]
 
 
 def room_of(

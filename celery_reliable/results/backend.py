@@ -168,7 +168,11 @@ class PatientBackend:
             and not attempt.is_adopted
             and attempt.claim.task_id == task_id
             and request is not None
-            and not (attempt.claim.object_key and self._needs_object_longer())
+            # Hooks of the user's, which come later, may work on the object.
+            and not (
+                attempt.claim.object_key
+                and any(has_own_hook(self._task, one) for one in ("on_success", "after_return"))
+            )
             # The chord is told after that.  If the process dies before, the record is still needed.
             and not request.chord
             and not request.ignore_result
@@ -192,12 +196,6 @@ class PatientBackend:
         ):
             ledger = reliable_of(self._task.app).ledger
             ledger.conclude(attempt.claim, patience_seconds=FOREVER)
-
-    def _needs_object_longer(self) -> bool:
-        """Whether the task's object may not be freed with its settlement: hooks of the user's,
-        which come later, may work on it.
-        """
-        return any(has_own_hook(self._task, h) for h in ("on_success", "after_return"))
 
     def _as_stored(
         self, task_id: str, result: Any, request: Any, state: str

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from packaging.requirements import Requirement
 
-from celery_reliable.doctor import supported
 from celery_reliable.findings import (
     DURABILITY,
     FLEET,
@@ -17,6 +16,7 @@ from celery_reliable.findings import (
     SERVER,
     SETUP,
     START,
+    SUPPORTED,
     TABLE,
     Finding,
     ServerFacts,
@@ -42,7 +42,6 @@ WORKER = WorkerSetup(
     versions={"celery": "5.7.0", "kombu": "5.7.1", "redis": "7.0"},
     clock_ahead_seconds=0.2,
 )
-BOUNDS = {"celery": ("5.6.3", "6"), "kombu": ("5.7", "6"), "redis": ("6.4", "")}
 DAY = 24 * 3600.0
 APP = Setup(
     config=ReliableConfig(give_back_seconds=0),
@@ -50,7 +49,6 @@ APP = Setup(
     is_redis=True,
     is_unprotected=False,
     here=replace(WORKER, where="here"),
-    bounds=BOUNDS,
     tasks=[TASK],
     workers=[WORKER],
     results_expire_seconds=DAY,
@@ -272,11 +270,9 @@ def test_the_range_of_releases_is_that_of_the_package_itself() -> None:
         for one in map(Requirement, requires("celery-reliable") or ())
         if one.marker is None
     }
-    bounds = supported()
 
-    assert bounds is not None
-    assert set(bounds) == {"celery", "kombu", "redis"} <= set(asked)
-    for package, (least, below) in bounds.items():
+    assert set(SUPPORTED) == {"celery", "kombu", "redis"} <= set(asked)
+    for package, (least, below) in SUPPORTED.items():
         assert str(asked[package]) in (f">={least}", f"<{below},>={least}")
 
 
