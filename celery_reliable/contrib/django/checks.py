@@ -108,7 +108,7 @@ def _about_api() -> list[Finding]:
     if importlib.util.find_spec("ninja") is None:
         need = "CELERY_RELIABLE_API is set, and the API needs it"
         return [EXTRA_MISSING.found(package="django-ninja", need=need, extra="api")]
-    from celery_reliable.contrib.django.api import api_config
+    from celery_reliable.contrib.django.api.access import api_config
 
     try:
         api_config()

@@ -24,7 +24,6 @@ REVIEWED = {
     ("beat", "_kept.sweeper"): "a local of our own threads",
     ("contrib.django.desk.visits", "self.request.current_app"): "as Django's manual says",
     ("contrib.django.desk.forms", "field.widget"): "the same",
-    ("contrib.django.desk.forms", "needed.required"): "the same",
     ("contrib.django.checks", "one._meta"): "as Django's manual says",
     ("contrib.django.desk.reading", "place.model._meta"): "the same",
     ("contrib.django.rows.model", "TaskRow._meta"): "the same",

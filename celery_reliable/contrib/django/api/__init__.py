@@ -11,69 +11,14 @@ django-ninja's (`ninja.security`), and what he may do by a function, if a projec
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
-from django.conf import settings
-from django.http import HttpRequest
-from django.utils.module_loading import import_string
-from ninja.errors import HttpError
-from ninja.security import SessionAuth
-from ninja.security.base import AuthBase
+from celery_reliable.lazy import lazy_door
 
-from celery_reliable.contrib.django.api.requests import Problem
-from celery_reliable.exceptions import ConfigurationError
-from celery_reliable.operations import Right
+if TYPE_CHECKING:
+    from celery_reliable.contrib.django.api.access import SessionAuthentication
+else:
+    # django-ninja reads Django's settings as it is imported.
+    __getattr__ = lazy_door(__name__, {"access": ("SessionAuthentication",)})
 
-__all__ = ["SessionAuthentication", "api_config"]
-
-_DEFAULTS: dict[str, Any] = {
-    "AUTHENTICATION": [f"{__name__}.SessionAuthentication"],
-    "PERMISSION": "celery_reliable.contrib.django.permissions.may",
-}
-
-
-class SessionAuthentication(SessionAuth):
-    """The user who is logged in to Django; the default.  A request that changes anything needs
-    Django's CSRF token, too, as a browser sends its cookie also when another site asks it to.
-    """
-
-    def __call__(self, request: HttpRequest) -> Any:
-        """Return the session's user, or None.  Raises Problem."""
-        # Otherwise a request with a wrong bearer token would be told that a CSRF token is missing.
-        if self.authenticate(request, None) is None:
-            return None
-        try:
-            return super().__call__(request)
-        except HttpError as exc:
-            raise Problem(
-                403,
-                "csrf_failed",
-                "Who is known by a session has to send Django's CSRF token, too: the cookie, and "
-                "the same in X-CSRFToken.",
-            ) from exc
-
-
-def api_config() -> tuple[tuple[AuthBase, ...], Callable[[Any, Right], bool]]:
-    """Return who is asked, in turn, who sends a request, and what is asked what he may do, as the
-    settings say.  Raises ConfigurationError.
-    """
-    given = getattr(settings, "CELERY_RELIABLE_API", {})
-    try:
-        config = {**_DEFAULTS, **given}
-        ways = tuple(import_string(path)() for path in config["AUTHENTICATION"])
-        permission = import_string(config["PERMISSION"])
-    except (ImportError, TypeError) as exc:
-        raise _refusal(f": {exc}") from exc
-    is_known = config.keys() == _DEFAULTS.keys() and callable(permission)
-    if not (is_known and ways and all(isinstance(way, AuthBase) for way in ways)):
-        raise _refusal(f" as it is {given!r:.500}")
-    return ways, permission
-
-
-def _refusal(why: str) -> ConfigurationError:
-    return ConfigurationError(
-        f"CELERY_RELIABLE_API cannot be used{why}. It has to be a dictionary with AUTHENTICATION, "
-        "a list of dotted paths of classes that are in ninja.security or derived from one there, "
-        "and PERMISSION, the dotted path of a function of a user and a right; or with one of them."
-    )
+__all__ = ["SessionAuthentication"]

@@ -18,7 +18,7 @@ from django.views.decorators.debug import sensitive_variables
 from ninja import Body, NinjaAPI, Query
 from ninja.errors import HttpError, ValidationError
 
-from celery_reliable.contrib.django.api import api_config
+from celery_reliable.contrib.django.api.access import api_config
 from celery_reliable.contrib.django.api.models import model_of, values_of
 from celery_reliable.contrib.django.api.requests import (
     Problem,
