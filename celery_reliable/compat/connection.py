@@ -17,14 +17,25 @@ __all__ = ["OpenSwitch", "at_flush", "is_batching", "shown_as"]
 @relies_on(
     Name("kombu.connection:Connection.resolve_aliases"), part=Part.REDIS_BROKER, is_promise=False
 )
-def shown_as(transport: str, scheme: str) -> None:
-    """Show connections that use *transport* with the *scheme* of their URL.
+def shown_as(transport: str, scheme: str) -> Callable[[], None]:
+    """Show connections that use *transport* with the *scheme* of their URL. Returns a function
+    that undoes it.
 
     Adds that transport to ``Connection.resolve_aliases``, which all connections share: kombu shows
     a connection by its transport's name, and has no other way to change that.  Checked on kombu
     5.7.0.  Without it a worker's banner names a broker that nobody knows.
     """
-    Connection.resolve_aliases[transport] = scheme
+    aliases = Connection.resolve_aliases
+    before = aliases.get(transport)
+    aliases[transport] = scheme
+
+    def undo() -> None:
+        if before is None:
+            aliases.pop(transport, None)
+        else:
+            aliases[transport] = before
+
+    return undo
 
 
 @relies_on(

@@ -191,12 +191,14 @@ def _nobody_alive(ledger: Ledger, workers: Sequence[Worker]) -> tuple[NobodyAliv
     for task_id, text in islice(entries, _LOOKED_AT):
         named = NamedWorkers.from_text(text)
         ids[named.only, bool(named.run)].append(task_id)
-    names = sorted(one.nodename for one in workers)
+    living = {one.nodename: f"{one.nodename} (drained)" if one.drained else "" for one in workers}
     found = []
     kinds = sorted(ids, key=lambda kind: len(ids[kind]), reverse=True)
     for only, is_run in kinds[:_MOST_KINDS]:
         waiting = ids[only, is_run]
-        alive = tuple(name for name in names if NamedWorkers(only).means(name))
+        alive = tuple(
+            living[name] or name for name in sorted(living) if NamedWorkers(only).means(name)
+        )
         looks = filter(None, ledger.look_all(waiting[:_MOST_EXAMPLES]))
         times = [max(one.record.published_ms, one.record.sent_ms) for one in looks]
         since = moment(min(filter(None, times), default=0))

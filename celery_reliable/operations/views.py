@@ -785,8 +785,8 @@ class NobodyAlive:
     is_run: bool
     #: How many tasks, as far as was looked.
     count: int
-    #: Names of such workers that live nevertheless: they are drained, have no queue of their own,
-    #: are leaving, or have only just started.
+    #: Names of such workers that live nevertheless: they are drained, which stands behind the name,
+    #: have no queue of their own, are leaving, or have only just started.
     alive: tuple[str, ...]
     #: Since when the longest of some of them waits; None: not known.
     since: datetime | None

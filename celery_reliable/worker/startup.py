@@ -106,9 +106,12 @@ def consume_apart(
         logger.warning("broker_transport_kept transport=%s", conf.broker_transport)
         return "", []
     before, conf.broker_transport = conf.broker_transport, path
-    # What Celery shows of a connection begins with its transport.
-    shown_as(path, scheme)
-    return f"{UNACKED_PREFIX}{process.base}", [partial(setattr, conf, "broker_transport", before)]
+    undo: list[Callable[[], Any]] = [
+        partial(setattr, conf, "broker_transport", before),
+        # What Celery shows of a connection begins with its transport.
+        shown_as(path, scheme),
+    ]
+    return f"{UNACKED_PREFIX}{process.base}", undo
 
 
 def consume_own_queue(w: Any, reliable: Reliable) -> tuple[str, list[Callable[[], Any]]]:

@@ -238,7 +238,6 @@ def test_the_failure_of_a_burial_is_stored_only_while_it_is_the_same(
         attempt.buried()
     if meanwhile == "discarded":
         letters.discard(attempt.id)
-    letters.close()
     errors: list[str] = []
 
     @attempt.app.task(name="app.told", shared=False)
