@@ -175,8 +175,8 @@ unique = app.task(body, name="unique", base=ReliableTask, object_id="n", unique=
 sys.setswitchinterval(1e-6)
 barrier, called = threading.Barrier(20), []
 def sure(delay, *args):
-    # A task is Celery's proxy until it is asked for something.  Who asks in the very moment in which
-    # another thread makes the task gets an error, and has published nothing.
+    # A task is Celery's proxy until it is asked for something.  Who asks in the very moment in
+    # which another thread makes the task gets an error, and has published nothing.
     for _ in range(100):
         try:
             return delay(*args).id
