@@ -55,7 +55,7 @@ _COMMANDS = (
     "dead-letters list --queue no.such",
     "dead-letters groups",
     "dead-letters groups --task mail.*",
-    "dead-letters show LETTER",
+    "show LETTER",
     "dead-letters replay --group GROUP --dry-run",
     "dead-letters replay --all --dry-run",
 )

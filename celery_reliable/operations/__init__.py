@@ -16,7 +16,7 @@ from celery_reliable.operations.dead_letters import (
 from celery_reliable.operations.desk import Desk
 from celery_reliable.operations.filters import BadFilter, Filter, Subject
 from celery_reliable.operations.happenings import KINDS, Happenings
-from celery_reliable.operations.letters import LetterPages, UnknownGroup, full_view
+from celery_reliable.operations.letters import LetterPages, UnknownGroup
 from celery_reliable.operations.metrics import FleetCollector, registry_of
 from celery_reliable.operations.metrics import install as install_metrics
 from celery_reliable.operations.pages import BadCursor, Kind, Page, gathered
@@ -29,7 +29,6 @@ from celery_reliable.operations.uninstall import release
 from celery_reliable.operations.views import (
     Audited,
     DeadLetter,
-    DeadLetterInFull,
     Done,
     Entry,
     FullStatus,
@@ -39,7 +38,6 @@ from celery_reliable.operations.views import (
     Holder,
     IfRunning,
     LastPass,
-    LetterEntry,
     Moved,
     NobodyAlive,
     Object,
@@ -78,7 +76,6 @@ __all__ = [
     "CannotReplay",
     "Chosen",
     "DeadLetter",
-    "DeadLetterInFull",
     "DeadLetters",
     "Desk",
     "Done",
@@ -94,7 +91,6 @@ __all__ = [
     "IfRunning",
     "Kind",
     "LastPass",
-    "LetterEntry",
     "LetterPages",
     "Limits",
     "Moved",
@@ -133,7 +129,6 @@ __all__ = [
     "check",
     "counted",
     "editable_arguments",
-    "full_view",
     "gathered",
     "install_metrics",
     "parse_age",

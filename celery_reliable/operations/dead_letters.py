@@ -99,7 +99,7 @@ class DeadLetters:
             raise CannotReplay(
                 f"The dead letter {letter.task_id!r} is a message that no worker can read "
                 f"({letter.exception}): it would come back at once. Look at it with "
-                "`dead-letters show --with-arguments`, publish what was meant by it, and "
+                "`show --with-arguments`, publish what was meant by it, and "
                 "`discard` it."
             )
         headers = dict(envelope.headers)

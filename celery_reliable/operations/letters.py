@@ -27,8 +27,7 @@ __all__ = [
     "LetterPages",
     "LetterWalk",
     "UnknownGroup",
-    "arguments_view",
-    "full_view",
+    "message_view",
     "short_view",
 ]
 
@@ -308,56 +307,47 @@ def _subject(letter: DeadLetter) -> Subject:
 
 def short_view(letter: DeadLetter) -> views.DeadLetter:
     """Return what a list shows of a dead letter."""
-    return views.DeadLetter(**_short(letter, envelope_of(letter)))
+    envelope = envelope_of(letter)
+    return views.DeadLetter(
+        task_id=letter.task_id,
+        name=letter.name,
+        reason=letter.reason.value,
+        exception=letter.exception,
+        cause=str(death_of(letter)),
+        group=group_of(letter).id,
+        attempts=letter.attempts,
+        losses=letter.losses,
+        published_at=moment(letter.published_ms),
+        buried_at=moment(letter.buried_ms),
+        queue=(envelope.routing_key or envelope.exchange) if envelope else "",
+    )
 
 
-def _short(letter: DeadLetter, envelope: Envelope | None) -> dict[str, Any]:
-    return {
-        "task_id": letter.task_id,
-        "name": letter.name,
-        "reason": letter.reason.value,
-        "exception": letter.exception,
-        "cause": str(death_of(letter)),
-        "group": group_of(letter).id,
-        "attempts": letter.attempts,
-        "losses": letter.losses,
-        "published_at": moment(letter.published_ms),
-        "buried_at": moment(letter.buried_ms),
-        "queue": (envelope.routing_key or envelope.exchange) if envelope else "",
-    }
-
-
-def full_view(letter: DeadLetter, *, with_arguments: bool = False) -> views.DeadLetterInFull:
-    """Return all that is known of a dead letter.
+def message_view(stored: Record, *, with_arguments: bool = False) -> dict[str, Any]:
+    """Return what a task's message says, as plain JSON values.
 
     Without *with_arguments* whatever may repeat an argument is redacted: arguments, body, and every
-    header and property that is not Celery's, kombu's or ours.  The exception's text and traceback
-    are always shown.
+    header and property that is not Celery's, kombu's or ours.
     """
-    envelope, death = envelope_of(letter), death_of(letter)
+    envelope = envelope_of(stored)
     args = kwargs = REDACTED
     body: Any = REDACTED
     if with_arguments:
-        body = letter.message
+        body = stored.message
         if envelope is not None:
             args, kwargs, body = _arguments_of(envelope)
-    headers = envelope.headers if envelope else {}
-    properties = envelope.properties if envelope else {}
-    return views.DeadLetterInFull(
-        **_short(letter, envelope),
-        death=death if death.cause else None,
-        traceback=letter.traceback,
-        history=tuple(
-            views.LetterEntry(moment(one.at_ms), one.what, one.attempt, one.cause, one.owner)
-            for one in letter.history
+    return {
+        "args": args,
+        "kwargs": kwargs,
+        "headers": _shown(
+            envelope.headers if envelope else {}, None if with_arguments else _SHOWN_HEADERS
         ),
-        args=args,
-        kwargs=kwargs,
-        headers=_shown(headers, None if with_arguments else _SHOWN_HEADERS),
-        body=body,
-        properties=_shown(properties, None if with_arguments else _SHOWN_PROPERTIES),
-        content_type=envelope.content_type if envelope else "",
-    )
+        "body": body,
+        "properties": _shown(
+            envelope.properties if envelope else {}, None if with_arguments else _SHOWN_PROPERTIES
+        ),
+        "content_type": envelope.content_type if envelope else "",
+    }
 
 
 def _shown(found: Mapping[str, Any], harmless: frozenset[str] | None) -> dict[str, Any]:
@@ -366,17 +356,6 @@ def _shown(found: Mapping[str, Any], harmless: frozenset[str] | None) -> dict[st
         name: _plain(value) if harmless is None or name in harmless else REDACTED
         for name, value in found.items()
     }
-
-
-def arguments_view(record: Record) -> dict[str, Any]:
-    """Return args, kwargs and body of a task, as plain JSON values, unredacted: for whoever may see
-    them.
-    """
-    envelope = envelope_of(record)
-    if envelope is None:
-        return {"args": None, "kwargs": None, "body": record.message}
-    args, kwargs, body = _arguments_of(envelope)
-    return {"args": args, "kwargs": kwargs, "body": body}
 
 
 def _arguments_of(envelope: Envelope) -> tuple[Any, Any, Any]:

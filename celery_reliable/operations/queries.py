@@ -14,12 +14,10 @@ from celery_reliable.operations.catalog import Command, Items, Operation, Param,
 from celery_reliable.operations.desk import Desk
 from celery_reliable.operations.filters import EVERYTHING, OF_GROUPS_ONLY, Filter
 from celery_reliable.operations.happenings import KINDS
-from celery_reliable.operations.letters import full_view
 from celery_reliable.operations.pages import Kind, Page
 from celery_reliable.operations.views import (
     Audited,
     DeadLetter,
-    DeadLetterInFull,
     Groups,
     Happening,
     Object,
@@ -153,12 +151,24 @@ def tasks(
     return desk.tasks.page(filter_, kind=state, cursor=cursor, limit=limit)
 
 
-def task(desk: Desk, *, id_: Id) -> TaskInFull:
+def task(
+    desk: Desk,
+    *,
+    id_: Id,
+    arguments: Annotated[
+        bool,
+        Param(
+            "Show its arguments and the whole message, unredacted.",
+            option="--with-arguments",
+            needs=Right.SEE_ARGUMENTS,
+        ),
+    ] = False,
+) -> TaskInFull:
     """Show one task, whatever became of it: its state, why it waits, and what happened to it.
 
-    Of its arguments nothing is shown but the id of its object.
+    Its arguments are shown only to who asks for them, and may see them.
     """
-    return desk.tasks.get(id_)
+    return desk.tasks.get(id_, with_arguments=arguments)
 
 
 def objects(desk: Desk, *, limit: Limit = 50, cursor: Cursor = "") -> Page[Object]:
@@ -267,23 +277,6 @@ def dead_letter_groups(
     return desk.letter_pages.groups(filter_)
 
 
-def dead_letter(
-    desk: Desk,
-    *,
-    id_: Id,
-    arguments: Annotated[
-        bool,
-        Param(
-            "Show its arguments and the whole message, unredacted.",
-            option="--with-arguments",
-            needs=Right.SEE_ARGUMENTS,
-        ),
-    ] = False,
-) -> DeadLetterInFull:
-    """Show one dead letter; its arguments only for who asks for them, and may see them."""
-    return full_view(desk.letters.get(id_), with_arguments=arguments)
-
-
 def audit(
     desk: Desk, *, limit: Annotated[int, Param("At most so many.", ge=1, le=1000)] = 50
 ) -> Items[Audited]:
@@ -344,8 +337,5 @@ QUERIES = (
         problems=_UNKNOWN,
     ),
     Operation(dead_letter_groups, _VIEW, "dead-letters/groups", (Command("dead-letters groups"),)),
-    Operation(
-        dead_letter, _VIEW, "dead-letter", (Command("dead-letters show"),), problems=_UNKNOWN
-    ),
     Operation(audit, _VIEW, "audit", (Command("audit"),), noun="entry"),
 )

@@ -9,12 +9,12 @@ from typing import Any
 
 from celery import Celery
 
-from celery_reliable.ledger import Ledger, Look
+from celery_reliable.ledger import Ledger, Look, death_of, group_of
 from celery_reliable.message import Envelope, NamedWorkers
 from celery_reliable.model import HistoryEntry, Record, State
 from celery_reliable.operations.filters import Filter, Subject
 from celery_reliable.operations.happenings import Happenings
-from celery_reliable.operations.letters import arguments_view
+from celery_reliable.operations.letters import message_view
 from celery_reliable.operations.messages import (
     envelope_of,
     eta_ms,
@@ -58,13 +58,16 @@ class Tasks:
         self._broker = broker
         self._workers = Workers(ledger, broker)
 
-    def get(self, task_id: str) -> TaskInFull:
+    def get(self, task_id: str, *, with_arguments: bool = False) -> TaskInFull:
         """Return one task, whatever became of it: also one that nobody knows.
+
+        *with_arguments*: with its arguments and the whole message, unredacted.  The text and the
+        traceback of an exception are always shown.
 
         Looks at its queue and at what workers were delivered, as far as that is cheap: a message
         deep in a long queue is only known to be in it.  Raises kombu's errors, too.
         """
-        view = self._get(task_id)
+        view = self._get(task_id, with_arguments)
         # What was refused changes no record, and so stands in none.
         found = Happenings(self._ledger).page(
             kinds=tuple(_REFUSALS), task=task_id, limit=_MOST_REFUSALS
@@ -83,7 +86,7 @@ class Tasks:
         entries = sorted((*view.history, *refused), key=lambda one: one.at or utc(0))
         return replace(view, history=tuple(entries))
 
-    def _get(self, task_id: str) -> TaskInFull:
+    def _get(self, task_id: str, with_arguments: bool) -> TaskInFull:
         look, now_ms = self._ledger.look(task_id)
         if look is None:
             return self._ended(task_id)
@@ -100,7 +103,12 @@ class Tasks:
             history.append(
                 _entry("started", record.claimed_ms, record.attempt, record.owner, record.pid)
             )
-        return TaskInFull(**_facts(again, seen, now_ms), history=tuple(history))
+        more: dict[str, Any] = message_view(record, with_arguments=with_arguments)
+        if record.state is State.DEAD and (letter := self._ledger.dead_letter(task_id)) is not None:
+            death = death_of(letter)
+            more["death"] = death if death.cause else None
+            more |= {"group": group_of(letter).id, "traceback": letter.traceback}
+        return TaskInFull(**_facts(again, seen, now_ms), history=tuple(history), **more)
 
     def _ended(self, task_id: str) -> TaskInFull:
         """Return what is kept of a task that has no record."""
@@ -127,13 +135,6 @@ class Tasks:
             outcome=kept.outcome,
             history=tuple(history),
         )
-
-    def arguments(self, task_id: str) -> dict[str, Any] | None:
-        """Return the arguments of a task that lives or is dead, unredacted: for whoever may see
-        them.  None: there is no such task (any more).
-        """
-        record = self._ledger.find(task_id)
-        return None if record is None else arguments_view(record)
 
     def page(
         self,

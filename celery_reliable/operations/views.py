@@ -27,7 +27,6 @@ __all__ = [
     "NOUNS",
     "Audited",
     "DeadLetter",
-    "DeadLetterInFull",
     "Done",
     "Entry",
     "FullStatus",
@@ -37,7 +36,6 @@ __all__ = [
     "Holder",
     "IfRunning",
     "LastPass",
-    "LetterEntry",
     "Moved",
     "NobodyAlive",
     "Object",
@@ -158,20 +156,14 @@ class WaitsFor:
 
 
 @dataclass(frozen=True)
-class LetterEntry:
-    """A line of a dead letter's history."""
+class Entry:
+    """A line of a task's flight record."""
 
     at: datetime | None
     what: str
     attempt: int
     cause: str
     worker: str
-
-
-@dataclass(frozen=True)
-class Entry(LetterEntry):
-    """A line of a task's flight record."""
-
     #: The process that had the attempt; 0: it is not known.
     pid: int = 0
 
@@ -236,6 +228,18 @@ class TaskInFull(Task):
     """
 
     history: tuple[Entry, ...] = ()
+    #: Of a dead letter: the id of its group, and what killed the last attempt; None: nothing did,
+    #: or nobody knows.
+    group: str = ""
+    death: Death | None = None
+    traceback: str = ""
+    #: What its message says; whatever may repeat an argument is redacted unless it was asked for.
+    args: Any = None
+    kwargs: Any = None
+    headers: Mapping[str, Any] = field(default_factory=dict)
+    body: Any = None
+    properties: Mapping[str, Any] = field(default_factory=dict)
+    content_type: str = ""
 
 
 @dataclass(frozen=True)
@@ -254,22 +258,6 @@ class DeadLetter:
     published_at: datetime | None
     buried_at: datetime | None
     queue: str
-
-
-@dataclass(frozen=True)
-class DeadLetterInFull(DeadLetter):
-    """A dead letter; what may repeat an argument is redacted unless it was asked for."""
-
-    #: What killed the last attempt; None: nothing did, or nobody knows.
-    death: Death | None
-    traceback: str
-    history: tuple[LetterEntry, ...]
-    args: Any
-    kwargs: Any
-    headers: Mapping[str, Any]
-    body: Any
-    properties: Mapping[str, Any]
-    content_type: str
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ def test_a_letter_is_found_read_and_replayed(visitor: Visitor, night: Night) -> 
     assert [one.get_attribute("data-letter") for one in visitor.all("[data-letter]")] == [task_id]
     visitor.click(task_id)
 
-    letter = visitor.find("#desk-letter").text
+    letter = visitor.find("#desk-task").text
     assert "PaymentsUnreachable: payments.example:443 did not answer" in letter
     assert "billing.charge" in letter
     assert "raise PaymentsUnreachable" in visitor.find("#desk-traceback").text

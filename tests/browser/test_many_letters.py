@@ -103,9 +103,9 @@ def test_a_letter_is_replayed_with_other_arguments(visitor: Visitor, night: Nigh
     visitor.log_in("editor")
     visitor.open(LIST)
     visitor.click(task_id)
-    assert "[5, " not in visitor.find("#desk-letter").text
+    assert "[5, " not in visitor.find("#desk-task").text
     visitor.follow(visitor.find("#desk-arguments"))
-    assert "[5, " in visitor.find("#desk-letter").text
+    assert "[5, " in visitor.find("#desk-task").text
 
     visitor.follow(visitor.find("#desk-edit-link"))
     field = visitor.find("#act-args")

@@ -50,7 +50,7 @@ def test_the_pictures_of_the_docs(visitor: Visitor, night: Night, place: Path) -
     for name, path in (
         ("desk", f"{LIST}desk/"),
         ("groups", f"{LIST}groups/"),
-        ("letter", f"{LIST}{letter}/change/"),
+        ("letter", f"{LIST}tasks/task/{letter}/"),
         ("tasks", f"{LIST}tasks/"),
     ):
         visitor.open(path)

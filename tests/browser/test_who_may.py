@@ -58,7 +58,7 @@ def test_who_may_only_see_is_offered_nothing_and_can_do_nothing(
         assert [one.accessible_name for one in visitor.all(OFFERED)] == [], address
         assert SECRET not in visitor.driver.page_source, address
     assert send(visitor, task_id, *ACTS) == {403}
-    assert visitor.get(f"{LIST}{task_id}/change/?arguments=yes") == 403
+    assert visitor.get(f"{LIST}tasks/task/{task_id}/?arguments=yes") == 403
     assert night.desk.letters.count() == 1
     visitor.refused()
 

@@ -236,9 +236,8 @@ def test_a_letter_runs_with_other_arguments_as_a_new_task(
     told = page(client.get(done["Location"]))
     (new_id,) = re.findall(r"tasks/task/([^/]+)/", told)
     with Desk(celery_project) as desk:
-        found = desk.tasks.arguments(new_id.replace("_2D", "-"))
-        assert found is not None
-        assert (found["args"], found["kwargs"]) == (["other"], {"pin": 1})
+        found = desk.tasks.get(new_id.replace("_2D", "-"), with_arguments=True)
+        assert (found.args, found.kwargs) == (["other"], {"pin": 1})
         assert desk.audit()[0].act == "replay edited"
         assert "other" not in str(desk.audit())
     assert client.post(address, {**one, "args": "[]", "kwargs": "{}"}).status_code == 400

@@ -45,8 +45,8 @@ def test_a_superuser_may_ask_for_the_arguments(put: Callable[..., None], log_in:
     put("one")
     client = log_in(is_superuser=True)
 
-    before = page(client.get(f"{LIST}one/change/"))
-    after = page(client.get(f"{LIST}one/change/", {"arguments": "yes"}))
+    before = page(client.get(f"{LIST}tasks/task/one/"))
+    after = page(client.get(f"{LIST}tasks/task/one/", {"arguments": "yes"}))
 
     assert "secret" not in before
     assert "Show the arguments" in before
@@ -117,7 +117,7 @@ def test_whoever_has_no_permission_sees_nothing(put: Callable[..., None], log_in
     client = log_in()
 
     assert client.get(LIST).status_code == 403
-    assert client.get(f"{LIST}one/change/").status_code == 403
+    assert client.get(f"{LIST}tasks/task/one/").status_code == 403
     assert "Dead letters" not in page(client.get("/admin/"))
     assert "/admin/login/" in Client().get(LIST)["Location"]
     assert log_in("view").get(f"{LIST}add/").status_code == 404
@@ -127,7 +127,7 @@ def test_letters_that_are_gone_are_said_to_be(put: Callable[..., None], log_in: 
     client = log_in(is_superuser=True)
     chosen = {"ids": "gone", "confirmed": "Yes"}
 
-    assert client.get(f"{LIST}gone/change/").status_code == 404
+    assert client.get(f"{LIST}tasks/task/gone/").status_code == 404
     assert "Gone already: 1" in page(client.post(REPLAY, chosen, follow=True))
     nothing = client.post(REPLAY, {})
     assert (nothing.status_code, "Which dead letters?" in nothing.content.decode()) == (400, True)
@@ -159,7 +159,7 @@ def test_a_message_with_half_a_character_is_shown(celery_project: Celery, log_in
     client = log_in(is_superuser=True)
 
     assert "half" in page(client.get(LIST))
-    assert r"\udcff" in page(client.get(f"{LIST}half/change/", {"arguments": "yes"}))
+    assert r"\udcff" in page(client.get(f"{LIST}tasks/task/half/", {"arguments": "yes"}))
 
 
 def test_a_long_list_has_pages(put: Callable[..., None], log_in: Any) -> None:

@@ -130,7 +130,7 @@ def test_every_read_answers_as_the_document_says(
     queries: dict[str, list[dict[str, object]]] = {
         "status": [{}, {"oldest_seconds": "0.5", "recent_seconds": 1}],
         "tasks": [{}, {"state": "parked"}, {"state": "dead", "task": "shop.*", "limit": 1}],
-        "task": [{"id": "live"}, {"id": "one"}, {"id": "nobody"}],
+        "task": [{"id": "live"}, {"id": "one"}, {"id": "nobody"}, {"id": "one", "arguments": 1}],
         "objects": [{}],
         "object": [{"key": "x"}, {"task": "shop.bill", "id": "7"}],
         "workers": [{}, {"unacked": 1}],
@@ -140,7 +140,6 @@ def test_every_read_answers_as_the_document_says(
         "runs": [{}],
         "dead-letters": [{}, {"group": group, "limit": 1}, {"reason": "lost"}, {"group": "no"}],
         "dead-letters/groups": [{}, {"exception": "ValueError"}],
-        "dead-letter": [{"id": "one"}, {"id": "one", "arguments": 1}, {"id": "live"}],
         "audit": [{}, {"limit": 1}],
         "openapi.json": [{}],
     }
@@ -160,8 +159,7 @@ def test_every_read_answers_as_the_document_says(
     assert len(found["dead-letters"][1]["items"]) == 1
     assert not found["dead-letters"][1]["is_last"]
     assert found["dead-letters"][3]["code"] == "unknown_group"
-    assert found["dead-letter"][1]["args"] == ["secret-1"]
-    assert found["dead-letter"][2]["code"] == "unknown_dead_letter"
+    assert found["task"][3]["args"] == ["secret-1"]
     for path, answers in found.items():
         for query, answer in zip(queries[path], answers, strict=True):
             assert ("secret" in json.dumps(answer)) == ("arguments" in query), (path, query)
@@ -200,7 +198,6 @@ NEEDED: dict[tuple[str, str], list[set[str]]] = {
     ("runs", "get"): [{"view", "change"}],
     ("dead-letters", "get"): [{"view", "change"}],
     ("dead-letters/groups", "get"): [{"view", "change"}],
-    ("dead-letter", "get"): [{"view", "change"}],
     ("audit", "get"): [{"view", "change"}],
     ("openapi.json", "get"): [{"view", "change"}],
     ("dead-letters/replay", "post"): [{"change"}],
@@ -226,7 +223,7 @@ def test_each_operation_is_refused_to_who_lacks_its_right(
 
     def ask(client: Any, path: str, method: str) -> Any:
         if method == "get":
-            return get(client, path, **({"id": "one"} if path in ("task", "dead-letter") else {}))
+            return get(client, path, **({"id": "one"} if path == "task" else {}))
         return post(client, path, {"id": "nobody", "args": []} if "letter/" in path else {})
 
     def client_with(permissions: set[str]) -> Any:
@@ -251,10 +248,10 @@ def test_arguments_need_a_right_of_their_own(
     viewer = log_in("view", "change", "delete", "operate")
     seer = log_in("view", "see_arguments")
 
-    problem(get(viewer, "dead-letter", id="one", arguments=1), 403, "not_permitted")
-    assert "secret" not in get(viewer, "dead-letter", id="one").content.decode()
-    assert "secret" not in get(seer, "dead-letter", id="one").content.decode()
-    assert "secret-1" in get(seer, "dead-letter", id="one", arguments="true").content.decode()
+    problem(get(viewer, "task", id="one", arguments=1), 403, "not_permitted")
+    assert "secret" not in get(viewer, "task", id="one").content.decode()
+    assert "secret" not in get(seer, "task", id="one").content.decode()
+    assert "secret-1" in get(seer, "task", id="one", arguments="true").content.decode()
 
 
 def test_who_is_no_longer_active_may_nothing(log_in: Any) -> None:
@@ -601,9 +598,7 @@ def test_a_pass_is_run_on_demand(client: Any, document: Document, celery_project
         ("dead-letters", "cursor=x", "cursor"),
         ("dead-letters", "offset=1", "offset"),
         ("dead-letters/groups", "queue=x", "queue"),
-        ("dead-letter", "id=one&arguments=perhaps", "arguments"),
-        ("dead-letter", "", "id"),
-        ("dead-letter", "id=", "id"),
+        ("task", "id=one&arguments=perhaps", "arguments"),
         ("task", "id=" + "x" * 1001, "id"),
         ("object", "", "key"),
         ("object", "task=x", "id"),
@@ -728,7 +723,7 @@ def test_any_id_can_be_asked_for_and_discarded(
     assert quote(task_id, safe="") in urlencode({"id": task_id}, quote_via=quote)
 
     listed = document.check(get(client, "dead-letters", text=task_id), "dead-letters")["items"]
-    shown = document.check(get(client, "dead-letter", id=task_id), "dead-letter")
+    shown = document.check(get(client, "task", id=task_id), "task")
     told = document.check(get(client, "task", id=task_id), "task")
     gone = document.check(
         post(client, "dead-letters/discard", {"ids": [task_id]}), "dead-letters/discard", "post"
@@ -757,10 +752,10 @@ def test_what_json_has_not_is_answered_as_json(
         name="shop.bill",
     )
 
-    answer = get(client, "dead-letter", id="half", arguments=1)
+    answer = get(client, "task", id="half", arguments=1)
 
     answer.content.decode("utf-8").encode("utf-8")
-    found = document.check(answer, "dead-letter")
+    found = document.check(answer, "task")
     assert found["args"] == ["\\ud800 \\ud800", None, None, int("1" * 50)]
     assert found["queue"] == "queue-\\udcff"
     assert document.check(get(client, "dead-letters"), "dead-letters")["total"] == 1

@@ -237,13 +237,13 @@ def test_a_dead_and_an_ended_task_are_shown_with_what_happened(
 
     dead = page(client.get(f"{LIST}tasks/task/one/"))
     assert "&lt;i&gt;here&lt;/i&gt;" in dead
-    assert "desk-to-letter" in dead
+    assert "desk-to-group" in dead
     page(client.post(DISCARD, {"ids": "one", "confirmed": "yes"}, follow=True))
 
     ended = page(client.get(f"{LIST}tasks/task/one/"))
     assert "django:user-0" in ended
     assert 'data-state="ended"' in ended
-    assert "desk-to-letter" not in ended
+    assert "desk-to-group" not in ended
 
 
 def test_an_object_is_found_by_its_id_which_is_in_no_address(

@@ -115,7 +115,7 @@ def test_hostile_values_are_only_text(kind: str, put: Callable[..., None], log_i
     put(value[:200], exception="", name="shop.bill")
     client = log_in("view")
 
-    urls = ["", "groups/", "one/change/"]
+    urls = ["", "groups/", "tasks/task/one/"]
     shown = [page(client.get(f"{LIST}{url}")) for url in urls]
     links = [
         unescape(one)

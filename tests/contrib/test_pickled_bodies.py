@@ -93,7 +93,7 @@ def test_no_page_of_the_admin_opens_it(log_in: Callable[..., Any]) -> None:
         ask = client.post if "POST" in pages()[name].methods else client.get
         expected = (STATUSES[name],) if name in STATUSES else (200, 302)
         assert ask(f"{LIST}{address}").status_code in expected, address
-    for address in (f"{LIST}one/change/", f"{EDIT}?id=one", f"{REPLAY}?all=on"):
+    for address in (f"{LIST}tasks/task/one/", f"{EDIT}?id=one", f"{REPLAY}?all=on"):
         assert client.get(address).status_code == 200, address
     for act, given in (
         (EDIT, {"id": "one", "args": "[1]", "kwargs": "{}", "confirmed": "yes"}),
@@ -106,11 +106,13 @@ def test_no_page_of_the_admin_opens_it(log_in: Callable[..., Any]) -> None:
 def test_no_answer_of_the_api_opens_it(log_in: Callable[..., Any]) -> None:
     client = log_in(is_superuser=True)
     with override_settings(ROOT_URLCONF="tests.contrib.api_urls"):
-        told = {"task": {"id": "one"}, "run": {"id": "one"}, "object": {"key": "x"}}
+        told = {
+            "task": {"id": "one", "arguments": "true"},
+            "run": {"id": "one"},
+            "object": {"key": "x"},
+        }
         for one in (one for one in OPERATIONS if not one.is_act):
             given = told.get(one.path, {})
-            if one.path == "dead-letter":
-                given = {"id": "one", "arguments": "true"}
             answer = client.get(f"/reliable/v1/{one.path}", given)
             assert answer.status_code in (200, 404), (one.path, answer.content)
         for path, body in (
@@ -132,8 +134,8 @@ def test_no_command_opens_it(project: Celery) -> None:
         "show one",
         "dead-letters list --json",
         "dead-letters groups",
-        "dead-letters show one --with-arguments",
-        "dead-letters show one --with-arguments --json",
+        "show one --with-arguments",
+        "show one --with-arguments --json",
         "objects",
         "sweep",
     ):

@@ -7,8 +7,9 @@ import pytest
 from celery_reliable.app import reliable_of
 from celery_reliable.exceptions import UnknownDeadLetter
 from celery_reliable.model import DeadLetter, Reason
+from celery_reliable.operations import Desk
 from celery_reliable.operations.dead_letters import CannotReplay, DeadLetters
-from celery_reliable.operations.letters import REDACTED, full_view, short_view
+from celery_reliable.operations.letters import REDACTED, short_view
 from tests.conftest import StartRedis
 from tests.integration.conftest import Project
 from tests.integration.figures import DUE, RECORD
@@ -30,7 +31,7 @@ def buried(letters: DeadLetters, task_id: str, timeout_seconds: float = 20) -> D
 
 
 def test_a_task_that_fails_for_good_is_kept_and_runs_again_when_replayed(
-    project: Project, letters: DeadLetters
+    project: Project, letters: DeadLetters, desk: Desk
 ) -> None:
     project.start_worker("one")
     result = project.send("follow", ["fail", "finish"])
@@ -47,7 +48,7 @@ def test_a_task_that_fails_for_good_is_kept_and_runs_again_when_replayed(
     assert (letter.attempts, letter.losses) == (1, 0)
     assert [entry.what for entry in letter.history] == ["failed"]
     assert [found.task_id for found in letters.list()] == [result.id]
-    view = full_view(letter, with_arguments=True)
+    view = desk.tasks.get(result.id, with_arguments=True)
     assert view.args == [["fail", "finish"]]
     assert view.headers["id"] == result.id
     assert view.queue == "celery"
@@ -108,7 +109,7 @@ def test_a_replay_while_the_broker_is_away_is_left_to_the_sweeper(
 
 
 def test_what_no_worker_can_read_is_shown_on_request_and_never_replayed(
-    project: Project, letters: DeadLetters
+    project: Project, letters: DeadLetters, desk: Desk
 ) -> None:
     project.start_worker("one")
     project.redis.client().lpush("celery", b"no JSON \xff\x1b[31m")
@@ -118,15 +119,17 @@ def test_what_no_worker_can_read_is_shown_on_request_and_never_replayed(
     assert letter is not None
     assert letter.reason is Reason.UNPROCESSABLE
     assert short_view(letter).queue == "celery"
-    assert full_view(letter).body == REDACTED
-    assert full_view(letter, with_arguments=True).body == r"no JSON \xff\x1b[31m"
+    assert desk.tasks.get(letter.task_id).body == REDACTED
+    assert desk.tasks.get(letter.task_id, with_arguments=True).body == r"no JSON \xff\x1b[31m"
     with pytest.raises(CannotReplay, match="discard"):
         letters.replay(letter.task_id)
     letters.discard(letter.task_id)
     assert letters.count() == 0
 
 
-def test_arguments_are_redacted_wherever_they_stand(project: Project, letters: DeadLetters) -> None:
+def test_arguments_are_redacted_wherever_they_stand(
+    project: Project, letters: DeadLetters, desk: Desk
+) -> None:
     put(
         project,
         "private",
@@ -138,9 +141,10 @@ def test_arguments_are_redacted_wherever_they_stand(project: Project, letters: D
 
     letter = letters.get("private")
 
-    assert "secret" not in str(full_view(letter))
+    hidden = desk.tasks.get("private")
+    assert "secret" not in str(hidden)
     assert "secret" not in str(short_view(letter))
-    assert full_view(letter).args == full_view(letter).kwargs == REDACTED
-    shown = full_view(letter, with_arguments=True)
+    assert hidden.args == hidden.kwargs == REDACTED
+    shown = desk.tasks.get("private", with_arguments=True)
     assert shown.headers["customer"] == "secret-4"
     assert (shown.args, shown.kwargs) == ([0.01], {})

@@ -6,7 +6,7 @@ import pytest
 from celery import chord
 
 from celery_reliable.operations.dead_letters import DeadLetters
-from celery_reliable.operations.letters import full_view
+from celery_reliable.operations.desk import Desk
 from tests.integration.conftest import Project
 from tests.support.waiting import wait_for
 
@@ -38,7 +38,8 @@ def test_its_dead_letter_is_shown_and_replayed(first: Project) -> None:
     sent = first.send("poison_times", 1)
     letters = DeadLetters(first.app)
     wait_for(lambda: letters.count() == 1, 20, "it is buried")
-    view = full_view(letters.get(sent.id), with_arguments=True)
+    with Desk(first.app) as desk:
+        view = desk.tasks.get(sent.id, with_arguments=True)
     assert (view.name, view.args) == ("project.poison_times", [1])
     assert not letters.replay(sent.id)
     wait_for(lambda: first.effects.finished(sent.id), 20, "its second run")

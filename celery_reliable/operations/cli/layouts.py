@@ -26,13 +26,11 @@ from celery_reliable.operations.views import (
     FATES,
     Audited,
     DeadLetter,
-    DeadLetterInFull,
     Done,
     Entry,
     Group,
     Groups,
     Happening,
-    LetterEntry,
     Moved,
     Object,
     Order,
@@ -145,13 +143,6 @@ def _about_order(one: Order) -> list[str]:
     return [f"{one.sentence}.", *over, *one.notes]
 
 
-_HISTORY = _Table(
-    ("at (UTC)", "what", "attempt"),
-    lambda one: (to_second(one.at), one.what, str(one.attempt or "")),
-    lambda one: [
-        f"{name}: {value}" for name in ("cause", "worker") if (value := getattr(one, name))
-    ],
-)
 _TABLES: dict[type, _Table] = {
     Task: _Table(
         ("task id", "state", "since (UTC)"),
@@ -218,8 +209,13 @@ _TABLES: dict[type, _Table] = {
         lambda one: (one.run, to_second(one.at), f"{one.act}, {one.phase}", str(one.done)),
         lambda one: [f"{one.by}: {json.dumps(one.about)}", one.problem],
     ),
-    Entry: _HISTORY,
-    LetterEntry: _HISTORY,
+    Entry: _Table(
+        ("at (UTC)", "what", "attempt"),
+        lambda one: (to_second(one.at), one.what, str(one.attempt or "")),
+        lambda one: [
+            f"{name}: {value}" for name in ("cause", "worker") if (value := getattr(one, name))
+        ],
+    ),
 }
 
 
@@ -244,17 +240,9 @@ def _task(found: TaskInFull, call: Call) -> None:
         return
     click.echo()
     told = as_json(found)
-    del told["history"]
-    told["waits_for"] = told.pop("why")["kind"]
-    _figures(told, call)
-    click.echo()
-    _print(call, found.history)
-
-
-def _dead_letter(found: DeadLetterInFull, call: Call) -> None:
-    told = as_json(found)
     for name in ("history", "traceback"):
         del told[name]
+    told["waits_for"] = told.pop("why")["kind"]
     told["killed by"] = told.pop("death")
     _figures(told, call)
     click.echo()
@@ -305,7 +293,6 @@ _LAYOUTS: dict[type, Callable[[Any, Call], None]] = {
     Object: lambda found, call: _print(call, [found]),
     Order: lambda found, call: _print(call, [found]),
     TaskInFull: _task,
-    DeadLetterInFull: _dead_letter,
     Run: _run,
     Groups: _groups,
     Done: _acted,

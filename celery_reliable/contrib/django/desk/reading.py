@@ -6,7 +6,6 @@ Its template has the same name, and reads the query's result, as JSON has it, fr
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,8 +19,8 @@ from django.urls import reverse
 from celery_reliable.contrib.django.desk.forms import OperationForm
 from celery_reliable.contrib.django.desk.visits import Visit, shown
 from celery_reliable.contrib.django.rows import RowTask
-from celery_reliable.exceptions import ObjectIdError, UnknownDeadLetter
-from celery_reliable.operations import QUERIES, FullStatus, Right, TaskInFull, as_json, gathered
+from celery_reliable.exceptions import ObjectIdError
+from celery_reliable.operations import QUERIES, FullStatus, TaskInFull, as_json, gathered
 
 __all__ = ["READING", "Page"]
 
@@ -78,19 +77,7 @@ def _of_the_overview(visit: Visit, found: FullStatus) -> dict[str, Any]:
     }
 
 
-def _of_a_task(visit: Visit, task: TaskInFull) -> dict[str, Any]:
-    more: dict[str, Any] = {"row": _row_of(visit, task)}
-    if visit.request.GET.get("arguments"):
-        visit.require(Right.SEE_ARGUMENTS)
-        more["arguments"] = visit.desk.tasks.arguments(task.task_id)
-    # Somebody may have replayed it since its state was read.
-    with suppress(UnknownDeadLetter):
-        if task.state == "dead":
-            more["traceback"] = visit.desk.letters.get(task.task_id).traceback
-    return more
-
-
-def _row_of(visit: Visit, found: TaskInFull) -> dict[str, str]:
+def _of_a_task(visit: Visit, found: TaskInFull) -> dict[str, Any]:
     """Return the row that a task works on; nothing where there is none, it is not in this admin, or
     who asks may not see it.
     """
@@ -107,13 +94,18 @@ def _row_of(visit: Visit, found: TaskInFull) -> dict[str, str]:
         return {}
     name = f"admin:{options.app_label}_{options.model_name}_change"
     address = reverse(name, args=[quote(row.pk)], current_app=site.name)
-    return {"address": address, "name": f"{options.verbose_name} {row.pk}"}
+    return {"row": {"address": address, "name": f"{options.verbose_name} {row.pk}"}}
 
 
 def _find(visit: Visit, page: Page, path: Mapping[str, str]) -> HttpResponse:
     """Lead to the page of the task whose id is given."""
     task_id = visit.request.GET.get("id", "").strip()
     return redirect(visit.link("task", task_id) if task_id else visit.link("tasks"))
+
+
+def _to_task(visit: Visit, page: Page, path: Mapping[str, str]) -> HttpResponse:
+    """Lead to the page of a task: also a dead letter is one."""
+    return redirect(visit.link("task", path["id"]))
 
 
 def _find_object(visit: Visit, page: Page, path: Mapping[str, str]) -> HttpResponse:
@@ -158,7 +150,7 @@ class Page:
 #: The names of the first two are those that the admin links to.
 READING = (
     Page("changelist", "", "dead_letters", "Dead letters"),
-    Page("change", "<path:id>/change/", "dead_letter", "Dead letter {task_id}", "changelist"),
+    Page("change", "<path:id>/change/", answer=_to_task),
     Page("groups", "groups/", "dead_letter_groups", "Dead letters by group"),
     Page("overview", "desk/", "status", "Desk", more=_of_the_overview),
     Page("tasks", "tasks/", "tasks", "Tasks"),
