@@ -462,14 +462,7 @@ ACTS = (
         revoke_tasks,
         (Right.OPERATE,),
         "tasks/revoke",
-        (
-            Command("revoke"),
-            Command(
-                "stop",
-                "End tasks at once, wherever they run, for good: `revoke --if-running kill`.",
-                {"if_running": IfRunning.KILL},
-            ),
-        ),
+        (Command("revoke"),),
         is_act=True,
         asks=_revoke,
         noun="task",

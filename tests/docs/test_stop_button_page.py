@@ -102,5 +102,5 @@ def test_what_it_names_is_there() -> None:
     for event in ("order_given", "order_ended", "task_struck", "stopped_by_order"):
         assert f"``{event}``" in PAGE.text
         assert hasattr(events, event)
-    assert {"pause", "strike", "drain", "resume", "orders", "stop"} <= set(reliable.commands)
+    assert {"pause", "strike", "drain", "resume", "orders", "revoke"} <= set(reliable.commands)
     assert permissions.Right.OPERATE.value in PAGE.text

@@ -197,7 +197,7 @@ def test_what_is_stopped_by_its_id_ends_without_a_broadcast(soon: Project, run: 
     broadcasts: Any = soon.redis.client()
     broadcasts.config_resetstat()
 
-    ran = run("stop", task.id, "--yes", project=soon)
+    ran = run("revoke", task.id, "--if-running", "kill", "--yes", project=soon)
 
     assert ran.code == 0, ran
     wait_for(lambda: task.state == "REVOKED", OBEYED_SECONDS, "it is revoked")

@@ -53,7 +53,6 @@ def test_an_act_tells_each_second_how_far_it_is_and_at_ctrl_c_how_to_go_on(
     ("act", "options", "verb"),
     [
         ("revoke", ["--yes"], "revoked"),
-        ("stop", ["--yes"], "revoked"),
         ("move", ["--workers", "elsewhere"], "moved"),
     ],
 )
