@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+LOOK_SECONDS = 0.05
 LOOP_SECONDS = 10.0
 
 
@@ -237,12 +238,15 @@ class RedisProxy:
     async def _close(self) -> None:
         assert self._listener is not None
         self._listener.close()
+        self._refuses = True
         for link in self._kept:
             link.close()
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        # One that was accepted just now has not begun, and would never close its connection if it
+        # was cancelled before.
+        while others := asyncio.all_tasks() - {asyncio.current_task()}:
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.wait(others, timeout=LOOK_SECONDS)
 
     async def _sever(self) -> None:
         self._refuses = True
