@@ -234,7 +234,7 @@ def test_a_letter_runs_with_other_arguments_as_a_new_task(
 
     assert letters.count() == 3
     told = page(client.get(done["Location"]))
-    (new_id,) = re.findall(r"tasks/task/([^/]+)/", told)
+    (new_id,) = re.findall(r'Published as <a href="[^"]*tasks/task/([^/]+)/"', told)
     with Desk(celery_project) as desk:
         found = desk.tasks.get(new_id.replace("_2D", "-"), with_arguments=True)
         assert (found.args, found.kwargs) == (["other"], {"pin": 1})
