@@ -234,7 +234,7 @@ def move_tasks(
     workers: Annotated[
         tuple[str, ...],
         Param(
-            "Only workers whose names fit these patterns; *: any that consumes its own queue.",
+            "Only workers whose names fit these patterns; '*' is any that consumes its own queue.",
             most=100,
         ),
     ],
