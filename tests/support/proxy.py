@@ -237,16 +237,18 @@ class RedisProxy:
 
     async def _close(self) -> None:
         assert self._listener is not None
-        self._listener.close()
+        # First nobody is accepted any more: when its server closes, asyncio loses a connection that
+        # it has just accepted.
+        for listening in self._listener.sockets:
+            self._loop.remove_reader(listening.fileno())
         self._refuses = True
         for link in self._kept:
             link.close()
-        # One that was accepted just now has not begun, and would never close its connection if it
-        # was cancelled before.
         while others := asyncio.all_tasks() - {asyncio.current_task()}:
             for task in self._tasks:
                 task.cancel()
             await asyncio.wait(others, timeout=LOOK_SECONDS)
+        self._listener.close()
 
     async def _sever(self) -> None:
         self._refuses = True
