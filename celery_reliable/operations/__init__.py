@@ -27,6 +27,7 @@ from celery_reliable.operations.stop_button import BadOrder, UnknownOrder
 from celery_reliable.operations.task_acts import CannotMove
 from celery_reliable.operations.uninstall import release
 from celery_reliable.operations.views import (
+    FATES,
     Audited,
     DeadLetter,
     Done,
@@ -63,6 +64,7 @@ from celery_reliable.orders import OrderKind
 
 __all__ = [
     "ACTS",
+    "FATES",
     "KINDS",
     "QUERIES",
     "RATES",

@@ -48,12 +48,15 @@ class Position:
         if not cursor:
             return None
         ms, colon, id_ = cursor.partition(":")
-        if not colon or not ms.lstrip("-").isdecimal():
+        try:
+            if not colon:
+                raise ValueError("no colon")
+            return cls(int(ms), unquote(id_, errors="surrogatepass"))
+        except ValueError as exc:
             raise BadCursor(
                 f"{cursor[:50]!r} is no cursor: pass on the one that the page before has given, or "
                 "none, for the first page."
-            )
-        return cls(int(ms), unquote(id_, errors="surrogatepass"))
+            ) from exc
 
 
 @dataclass(frozen=True)

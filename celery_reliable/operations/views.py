@@ -305,7 +305,7 @@ FATES = {
     "refused": "These are dead letters, or a canvas took their place: they stay",
     "failed": "Could not be",
     "unsent": "Not sent yet: the sweeper sends these",
-    "gone": "Gone already, or never known",
+    "gone": "Gone already",
 }
 
 

@@ -128,6 +128,7 @@ def test_letters_that_are_gone_are_said_to_be(put: Callable[..., None], log_in: 
     chosen = {"ids": "gone", "confirmed": "Yes"}
 
     assert client.get(f"{LIST}tasks/task/gone/").status_code == 404
+    assert "Gone already: 1" in page(client.get(REPLAY, {"ids": "gone"}))
     assert "Gone already: 1" in page(client.post(REPLAY, chosen, follow=True))
     nothing = client.post(REPLAY, {})
     assert (nothing.status_code, "Which dead letters?" in nothing.content.decode()) == (400, True)

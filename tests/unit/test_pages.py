@@ -26,7 +26,9 @@ def test_anything_else_is_refused_or_a_place(text: str) -> None:
         return
 
 
-@pytest.mark.parametrize("cursor", ["x", "ключ", "MTI", "YTpi", "!!!!", "A" * 20_000])
+@pytest.mark.parametrize(
+    "cursor", ["x", "ключ", "MTI", "!!!!", "A" * 20_000, "--5:x", "5:%ff", "9" * 5_000 + ":x"]
+)
 def test_what_is_no_cursor_is_refused_in_one_sentence(cursor: str) -> None:
     with pytest.raises(BadCursor, match="is no cursor") as caught:
         Position.of(cursor)

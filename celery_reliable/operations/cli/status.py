@@ -87,10 +87,12 @@ def _print_findings(call: Call, findings: Sequence[Finding]) -> None:
         told = {"Seen": one.message, "If ignored": one.ignored, "To mend": one.hint}
         for label, text in told.items():
             click.echo(printable(f"  {label + ':':<12}{text}"))
+    # What is only for information is nothing wrong, and no health either.
     wrong = sum(one.severity != "info" for one in findings)
-    said = counted(wrong, "finding") if wrong else "Nothing is wrong"
     infos = len(findings) - wrong
-    click.echo(f"{said}, {infos} for information." if infos else f"{said}.")
+    said = [counted(wrong, "finding")] if wrong else []
+    said += [f"{infos} for information"] if infos else []
+    click.echo(f"{', '.join(said) or 'Nothing is wrong'}.")
 
 
 def _watch(call: Call) -> None:

@@ -115,8 +115,9 @@ def test_a_long_run_is_found(project: Project, desk: Desk) -> None:
 
 def test_nobody_is_there_which_is_no_health(project: Project, desk: Desk, run: Run) -> None:
     told = run("status", "--check")
-    # A probe of a fleet that is scaled to nothing does not fail, and says so.
+    # A probe of a fleet that is scaled to nothing does not fail, and nobody calls it well.
     assert (told.code, "No worker is alive" in told.out) == (0, True)
+    assert "Nothing is wrong" not in told.out
     assert finding(desk, "no_worker").severity == "info"
 
     project.send("work", 0, countdown=3600)

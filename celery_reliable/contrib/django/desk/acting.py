@@ -24,6 +24,7 @@ from celery_reliable.contrib.django.models import DeadLetter
 from celery_reliable.exceptions import ReliableError
 from celery_reliable.operations import (
     ACTS,
+    FATES,
     Done,
     Operation,
     as_json,
@@ -89,7 +90,7 @@ def _do(visit: Visit, operation: Operation, form: OperationForm) -> HttpResponse
     result = _run(visit, form, _STEP_SECONDS)
     facts, limit = as_json(result), form.given.get("limit")
     about = ", ".join(text for _, text in form.meant) or "all"
-    context = {"visit": visit, "operation": operation, "facts": shown(facts, _LONGEST)}
+    context = {"visit": visit, "operation": operation, **_told(facts)}
     outcome = render_to_string("admin/celery_reliable/outcome.html", context)
     log = " ".join(unescape(strip_tags(f"{_words(operation)}: {outcome}")).split())
     visit.admin.log_change(visit.request, DeadLetter(task_id=shown(about, 200)), log)
@@ -129,7 +130,7 @@ def _render(
     context = {
         "title": _title(visit, operation, form, meant),
         "operation": operation,
-        "facts": shown(facts, _LONGEST),
+        **_told(facts),
         "form": form,
         "meant": shown(form.meant),
         "is_possible": is_possible,
@@ -139,6 +140,13 @@ def _render(
         "problem": shown(problem, 2_000),
     }
     return visit.render("act", context, ACT_PAGES[operation.name], status)
+
+
+def _told(facts: Any) -> dict[str, Any]:
+    """Return a result for a template, and what became of the things that are in it."""
+    found = shown(facts, _LONGEST)
+    fates = [(words, found[name]) for name, words in FATES.items() if found.get(name)]
+    return {"facts": found, "fates": fates}
 
 
 def _title(visit: Visit, operation: Operation, form: OperationForm, meant: Any) -> str:
