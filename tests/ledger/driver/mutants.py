@@ -357,8 +357,8 @@ MUTANTS = {
             "chances": {"publish": 0.1, "act": 0.1, "late": 0.05},
         },
         is_alone=True,
-        n_worlds=120,
-        tried_first=59,
+        n_worlds=500,
+        tried_first=461,
     ),
     "late_lease": Mutant(
         "a lease that a clock which was ahead has renewed has lapsed when it is set back",
