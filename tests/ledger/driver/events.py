@@ -94,6 +94,8 @@ class Events:
             while late in self.world.wire.late:
                 self.world.note(f"arrives late: {late.what}")
                 self.world.wire.deliver_late(late)
+                # One may end what the next publishes anew.
+                self.world.observer.look()
 
     def start_host(self, name: str = "") -> None:
         world = self.world

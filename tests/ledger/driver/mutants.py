@@ -358,7 +358,7 @@ MUTANTS = {
         },
         is_alone=True,
         n_worlds=500,
-        tried_first=461,
+        tried_first=391,
     ),
     "late_lease": Mutant(
         "a lease that a clock which was ahead has renewed has lapsed when it is set back",
