@@ -7,9 +7,6 @@ from pathlib import Path
 import pytest
 
 from tests.integration.conftest import Project
-from tests.integration.figures import RECORD
-from tests.support.promises import promise
-from tests.support.waiting import wait_for
 
 NO_HEARTBEAT = ("--without-heartbeat",)
 
@@ -33,25 +30,6 @@ def on_files(project: Project, tmp_path: Path) -> Project:
             "worker_enable_remote_control": False,
         },
     )
-
-
-@promise("other-brokers")
-def test_a_worker_starts_runs_recovers_and_leaves_nothing(on_files: Project) -> None:
-    worker = on_files.start_worker("one", options=NO_HEARTBEAT)
-    assert on_files.send("work", 0.01).get(timeout=10) == "worked"
-    result = on_files.send("gate", "gate")
-    worker.kill_child(on_files.effects.run_of(result.id).pid)
-    wait_for(lambda: len(on_files.effects.runs(result.id)) == 2, 10, "the second run")
-    # The worker dies with what it held: no unacked hash gives that back, so it is sent from the
-    # record.
-    worker.kill_group()
-    on_files.start_worker("two", options=NO_HEARTBEAT)
-    wait_for(lambda: len(on_files.effects.runs(result.id)) == 3, 15, "the third run")
-    on_files.effects.open_gate("gate")
-    assert result.get(timeout=10) == "gate"
-    assert [run.attempt for run in on_files.effects.runs(result.id)] == [1, 2, 3]
-    client = on_files.redis.client()
-    wait_for(lambda: not client.keys(RECORD + "*"), 10, "settled")
 
 
 def test_a_process_is_replaced_by_the_one_thread_that_sees_to_it(on_files: Project) -> None:

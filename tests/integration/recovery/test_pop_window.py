@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Any
 
 import pytest
 
-from celery_reliable.recovery.sweeper import Sweeper
 from tests.conftest import Scale
 from tests.integration.conftest import Project, Start
 from tests.support.effects import Effects
@@ -18,58 +15,9 @@ from tests.support.proxy import RedisProxy
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
+pytestmark = pytest.mark.full
+
 BACK_SECONDS = 10
-QUEUED_MS = 60_000
-
-
-@pytest.fixture
-def sweeper(project: Project) -> Iterator[Sweeper]:
-    found = Sweeper(project.app)
-    found.run_if_due()
-    yield found
-    found.close()
-
-
-def sweep(sweeper: Sweeper, redis_server: RedisServer) -> int:
-    """Run a pass now, whenever the last one was; return how many messages it sent again."""
-    redis_server.client().hdel(sweeper.ledger.keys.meta, "passed_ms")
-    report, _ = sweeper.run_if_due()
-    assert report is not None
-    return report.resent
-
-
-def nothing(client: Any, keys: Any, task_id: str) -> None:
-    """It was sent just now."""
-
-
-def was_sent_twice_again(client: Any, keys: Any, task_id: str) -> None:
-    client.hset(keys.record(task_id), "resends", 2)
-    client.zincrby(keys.due, QUEUED_MS, task_id)
-
-
-def has_waited_for_five_minutes(client: Any, keys: Any, task_id: str) -> None:
-    client.hincrby(keys.record(task_id), "published_ms", -300_000)
-    client.zincrby(keys.due, 90_000, task_id)
-
-
-@pytest.mark.parametrize("countdown", [0, 40])
-@pytest.mark.parametrize("before", [nothing, was_sent_twice_again, has_waited_for_five_minutes])
-def test_what_may_have_been_popped_is_sent_again_in_the_next_pass(
-    project: Project, sweeper: Sweeper, before: Callable[..., None], countdown: int
-) -> None:
-    client = project.redis.client()
-    task_id = project.send("work", 0, countdown=countdown).id
-    before(client, sweeper.ledger.keys, task_id)
-    client.rpop("celery")
-    assert sweep(sweeper, project.redis) == 0
-
-    sweeper.ledger.passes.look_ahead(ago_ms=5000)
-
-    assert sweep(sweeper, project.redis) == 1
-    assert client.llen("celery") == 1
-    # It was asked for once.
-    client.rpop("celery")
-    assert sweep(sweeper, project.redis) == 0
 
 
 def popped(project: Project, proxy: RedisProxy, queues: list[str]) -> list[str]:
