@@ -19,8 +19,7 @@ from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
 WATCHING = "tests.integration.project.watching"
-
-
+#: In the order in which they are published.
 SHORT = (("work", 0.01), ("plain_work", 0.01))
 
 

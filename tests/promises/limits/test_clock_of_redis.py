@@ -21,8 +21,6 @@ from tests.support.promises import promise
 from tests.support.waiting import wait_for
 
 HOUR = 3600
-
-
 LIBRARY = faketime_library()
 
 
@@ -30,6 +28,7 @@ pytestmark = pytest.mark.skipif(LIBRARY is None, reason="needs libfaketime (Debi
 full = partial(pytest.param, marks=pytest.mark.full)
 
 
+#: How far off the clock is set, and after so many seconds again.
 STEPS = {
     "forward": [HOUR],
     "back": [-HOUR],

@@ -59,6 +59,7 @@ def test_the_ledger_is_away_and_the_broker_is_up(
     assert client.zcard(WORKERS) == 1
 
 
+#: What the page says that a caller is told.
 TOLD = (NotPublished, PublishUnknown)
 
 

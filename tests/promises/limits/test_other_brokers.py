@@ -57,8 +57,6 @@ def test_a_worker_starts_runs_recovers_and_leaves_nothing(on_files: Project) -> 
 
 
 NO_HEARTBEAT = ("--without-heartbeat",)
-
-
 TIMEOUT_SECONDS = 6
 
 
