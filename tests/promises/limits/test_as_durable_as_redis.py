@@ -55,6 +55,7 @@ def test_what_the_broker_has_still_runs_when_the_ledger_has_forgotten_all(
 
 @promise("as-durable-as-redis")
 def test_a_redis_that_evicts_is_refused(project: Project) -> None:
+    """A worker does not start on a Redis that may drop keys, and says which setting helps."""
     client = project.redis.client()
     client.config_set("maxmemory", "100mb")
     client.config_set("maxmemory-policy", "allkeys-lru")
@@ -93,6 +94,7 @@ def recovers(durable: Project) -> None:
 
 @promise("as-durable-as-redis", "revocations")
 def test_what_was_revoked_as_it_waited_does_not_come_back(durable: Project) -> None:
+    """A power cut undoes no revocation."""
     one = durable.start_worker("one", concurrency=1)
     blocking = durable.send("gate", "gate")
     durable.effects.run_of(blocking.id)
@@ -138,6 +140,7 @@ def test_what_was_settled_at_a_power_cut_does_not_run_again(durable: Project) ->
 @pytest.mark.full
 @promise("as-durable-as-redis", "late-changes-nothing")
 def test_numbers_of_attempts_do_not_fall(durable: Project) -> None:
+    """After each power cut the next attempt has the next number."""
     one = durable.start_worker("one", concurrency=4)
     lost = durable.send("gate", "gate").id
     durable.effects.run_of(lost)
