@@ -18,7 +18,6 @@ from celery_reliable.app import reliable_of
 from tests.docs.blocks import Page
 from tests.docs.commands import run
 from tests.support.redis_server import RedisServer
-from tests.support.reference_doors import fleet_metrics
 from tests.support.telling import lines
 
 PAGES = ("guides/places.rst",)
@@ -99,12 +98,9 @@ def its_commands_tell_of(declared: Celery) -> None:
     assert answer.count("waits: ") == 3
     assert "0 of 2 places taken" in told(whole, declared)
     assert "with 2 before it" in told(shown, declared, ID=ids[6])
-    assert "waiting for a place: 3 shop.tasks.convert_document" in told(status, declared)
+    assert "3 by object (3 shop.tasks.convert_document)" in told(status, declared)
     refused = run(one.rpartition(" --id")[0], declared)
     assert (refused.exit_code, "Give its id" in " ".join(refused.output.split())) == (2, True)
-    for name in ("reliable_in_line", "reliable_places", "reliable_places_taken"):
-        assert f"``{name}``" in GUIDE.text
-        assert name in {metric.name for metric in fleet_metrics()}
     assert "object_held" in lines()
 
 
