@@ -26,7 +26,6 @@ __all__ = [
     "FATES",
     "NOUNS",
     "Audited",
-    "DeadLetter",
     "Done",
     "Entry",
     "FullStatus",
@@ -204,8 +203,10 @@ class Task:
     run: str = ""
     #: When it was published first.
     published_at: datetime | None = None
+    #: Of a dead letter; and the id of its group.
     reason: str = ""
     exception: str = ""
+    group: str = ""
     #: How it has ended: a state of Celery's, "DISCARDED" (by an operator) or "TRIMMED" (a dead
     #: letter too many, or too old); empty where unknown.
     outcome: str = ""
@@ -227,9 +228,7 @@ class TaskInFull(Task):
     """
 
     history: tuple[Entry, ...] = ()
-    #: Of a dead letter: the id of its group, and what killed the last attempt; None: nothing did,
-    #: or nobody knows.
-    group: str = ""
+    #: Of a dead letter: what killed the last attempt; None: nothing did, or nobody knows.
     death: Death | None = None
     traceback: str = ""
     #: What its message says; whatever may repeat an argument is redacted unless it was asked for.
@@ -239,24 +238,6 @@ class TaskInFull(Task):
     body: Any = None
     properties: Mapping[str, Any] = field(default_factory=dict)
     content_type: str = ""
-
-
-@dataclass(frozen=True)
-class DeadLetter:
-    """A dead letter in a list."""
-
-    task_id: str
-    name: str
-    reason: str
-    exception: str
-    cause: str
-    #: The id of its group.
-    group: str
-    attempts: int
-    losses: int
-    published_at: datetime | None
-    buried_at: datetime | None
-    queue: str
 
 
 @dataclass(frozen=True)

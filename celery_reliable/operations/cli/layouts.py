@@ -21,11 +21,9 @@ from celery_reliable.operations.cli.printing import (
     to_second,
 )
 from celery_reliable.operations.pages import Page
-from celery_reliable.operations.queries import DeadLetterPage
 from celery_reliable.operations.views import (
     FATES,
     Audited,
-    DeadLetter,
     Done,
     Entry,
     Group,
@@ -47,7 +45,6 @@ from celery_reliable.operations.words import at, counted, printable
 
 __all__ = ["tell"]
 
-_LONGEST_EXCEPTION = 200
 _MOST_NAMED = 20
 
 
@@ -79,9 +76,7 @@ def _print(call: Call, items: Sequence[Any]) -> None:
 def _list(found: Items[Any] | Page[Any], call: Call) -> None:
     _print(call, found.items)
     said = counted(len(found.items), call.operation.noun)
-    if isinstance(found, DeadLetterPage):
-        said = f"{len(found.items)} of {counted(found.total, call.operation.noun)}"
-    elif isinstance(found, Page):
+    if isinstance(found, Page):
         said += f", {found.looked_at} looked at"
     click.echo(said)
     if isinstance(found, Page) and not found.is_last:
@@ -128,11 +123,6 @@ def _about_object(one: Object) -> list[str]:
     return [*lines, "There may be more that wait."] if one.has_more else lines
 
 
-def _about_letter(one: DeadLetter) -> list[str]:
-    died_of = textwrap.shorten(one.exception, _LONGEST_EXCEPTION, placeholder="…")
-    return [f"{one.name or '(not readable)'}, attempts: {one.attempts}", died_of]
-
-
 def _about_group(one: Group) -> list[str]:
     died_of = ", ".join(filter(None, (one.reason, one.cause, one.exception)))
     return [f"{one.task or '(not readable)'}: {died_of}"]
@@ -153,11 +143,6 @@ _TABLES: dict[type, _Table] = {
         ("object", "since (UTC)"),
         lambda one: (one.object_key, to_second(one.holders[0].since if one.holders else None)),
         _about_object,
-    ),
-    DeadLetter: _Table(
-        ("task id", "reason", "buried (UTC)"),
-        lambda one: (one.task_id, one.reason, to_second(one.buried_at)),
-        _about_letter,
     ),
     Group: _Table(
         ("group", "letters", "first (UTC)", "last (UTC)"),
@@ -289,7 +274,6 @@ def _acted(found: Done | Moved | Revoked, call: Call) -> None:
 _LAYOUTS: dict[type, Callable[[Any, Call], None]] = {
     Items: _list,
     Page: _list,
-    DeadLetterPage: _list,
     Object: lambda found, call: _print(call, [found]),
     Order: lambda found, call: _print(call, [found]),
     TaskInFull: _task,

@@ -108,7 +108,7 @@ def test_no_combination_of_options_lets_a_dry_run_act(
         put(project, letter)
     queued, parked = project.send("work", 0), project.send("work", 0, countdown=3600)
     # The index of groups is kept by its readers.
-    (group,) = desk.letter_pages.groups().groups
+    (group,) = desk.letter_groups.all().groups
     ids = LETTERS if path[0] == "dead-letters" else (queued.id, parked.id)
     rest = [
         one

@@ -70,7 +70,7 @@ def _of_the_overview(visit: Visit, found: FullStatus) -> dict[str, Any]:
     pieces = [*throughputs.slices(10, 6), *throughputs.slices(180, 8)]
     most = max(max(one.processed, one.lost) for one in pieces)
     return {
-        "groups": visit.desk.letter_pages.groups().groups,
+        "groups": visit.desk.letter_groups.all().groups,
         "nobody_alive": [one.sentence for one in found.nobody_alive],
         "pieces": pieces,
         "most": most,
