@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any
 
 from celery import Celery
@@ -21,7 +23,7 @@ from celery_reliable.operations.letter_groups import LetterGroups
 from celery_reliable.operations.pages import Position
 from celery_reliable.operations.views import Done, as_json
 from celery_reliable.operations.walks import Kind, Walk
-from celery_reliable.operations.words import moment
+from celery_reliable.operations.words import utc
 from celery_reliable.recovery import MOST_BYTES
 
 __all__ = ["DEFAULT_RATE", "Bulk", "Chosen", "Unclear"]
@@ -53,8 +55,8 @@ class Chosen:
     """Which dead letters are meant: those with *ids*; or those of a *group*, or of all, that fit
     *wanted*.
 
-    Only those are meant that were buried before *before_ms* of the server's clock, or before the
-    act begins.  Who goes on with what was interrupted, and gives the time at which that began, does
+    Only those are meant that were buried *before* a time of the server's clock, or before the act
+    begins.  Who goes on with what was interrupted, and gives the time at which that began, does
     not take what was replayed and died again.  *cursor* is where an act of the same choice has
     ended: what was looked at is not looked at again.
     """
@@ -62,7 +64,7 @@ class Chosen:
     ids: tuple[str, ...] = ()
     group: str = ""
     wanted: Filter = field(default_factory=Filter)
-    before_ms: int | None = None
+    before: datetime | None = None
     cursor: str = ""
 
     @classmethod
@@ -73,7 +75,7 @@ class Chosen:
         wanted: Filter | None = None,
         *,
         is_all: bool = False,
-        before_ms: int | None = None,
+        before: datetime | None = None,
         cursor: str = "",
     ) -> Chosen:
         """Return what somebody means, who has to say it: nobody means all by saying nothing.
@@ -88,7 +90,12 @@ class Chosen:
             raise Unclear("Give ids, or all, or a group and a filter: one of them.")
         if ids and cursor:
             raise Unclear("A cursor does not go with ids: give the same ids again.")
-        return cls(ids, group, wanted, before_ms, cursor)
+        return cls(ids, group, wanted, before, cursor)
+
+    @property
+    def before_ms(self) -> float:
+        """That time in ms."""
+        return round(self.before.timestamp() * 1000) if self.before else math.inf
 
     def as_dict(self) -> dict[str, Any]:
         """The same for the audit, without what is not asked for."""
@@ -231,9 +238,8 @@ class Bulk:
                 self._ledger, _CAUGHT_UP_SECONDS if seconds is None else seconds / 2
             )
             self._groups.get(chosen.group)
-        now_ms = self._ledger.workers.time_ms()
-        before_ms = now_ms if chosen.before_ms is None else min(chosen.before_ms, now_ms)
-        return Done(secrets.token_hex(4), moment(before_ms), problem=problem, is_whole=not problem)
+        before = utc(int(min(chosen.before_ms, self._ledger.workers.time_ms())))
+        return Done(secrets.token_hex(4), before, problem=problem, is_whole=not problem)
 
     def _noted(
         self,
@@ -313,10 +319,10 @@ class Bulk:
         return done
 
 
-def _with(ledger: Ledger, given: tuple[str, ...], before_ms: int | None) -> Iterator[Look | None]:
+def _with(ledger: Ledger, given: tuple[str, ...], before_ms: float) -> Iterator[Look | None]:
     """Give the tasks with these ids that are meant; None for each that is gone."""
     for look in ledger.looks_in_groups(list(dict.fromkeys(given)), most_bytes=MOST_BYTES):
-        if look is None or before_ms is None or look.buried_ms < before_ms:
+        if look is None or look.buried_ms < before_ms:
             yield look
 
 

@@ -296,7 +296,7 @@ class Done:
     #: Names the act in the audit.
     run: str
     #: Only letters that were buried before it were meant.
-    before: datetime | None
+    before: datetime
     #: Letters that were replayed or discarded; with a dry run, those that fit.
     done: int = 0
     #: Those that could not be: nobody can read them.
@@ -318,7 +318,7 @@ class Done:
     @property
     def before_ms(self) -> int:
         """The time before which letters were meant, in ms, as a form of the admin keeps it."""
-        return round(self.before.timestamp() * 1000) if self.before else 0
+        return round(self.before.timestamp() * 1000)
 
 
 @dataclass(frozen=True)
@@ -658,8 +658,6 @@ class Order:
     parked: int = 0
     #: How many living workers know of it.
     heard: int = 0
-    #: What the person who gave it should know.
-    notes: tuple[str, ...] = ()
 
     @classmethod
     def of(

@@ -83,21 +83,6 @@ def test_what_cannot_be_struck_is_refused_in_a_sentence(project: Project) -> Non
     assert json.loads(ran.output) == {"items": []}
 
 
-def test_who_cannot_stop_what_runs_is_named(project: Project) -> None:
-    with Desk(project.app) as desk:
-        for name, pool in (("one", "prefork"), ("two", "thread"), ("three", "gevent")):
-            facts = {"nodename": f"{name}@here", "pool": pool}
-            desk.ledger.workers.register(name, lease_ms=60_000, client_id=0, facts=facts)
-        struck = desk.orders.give(OrderKind.STRIKE, "project.work", by="me", stop=True)
-        drained = desk.orders.give(OrderKind.DRAIN, "two@*", by="me", stop=True)
-        gentle = desk.orders.give(OrderKind.DRAIN, "three@*", by="me")
-    (note,) = struck.notes
-    assert note.endswith("comes to its end: three@here (gevent), two@here (thread).")
-    (note,) = drained.notes
-    assert note.endswith("comes to its end: two@here (thread).")
-    assert gentle.notes == ()
-
-
 def test_what_it_names_is_there() -> None:
     for event in ("order_given", "order_ended", "task_struck", "stopped_by_order"):
         assert f"``{event}``" in PAGE.text

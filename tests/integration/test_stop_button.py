@@ -210,12 +210,13 @@ def test_what_is_stopped_by_its_id_ends_without_a_broadcast(soon: Project, run: 
     assert worker.is_running
 
 
-def test_one_that_there_is_not_keeps_no_other_from_being_resumed(soon: Project, run: Run) -> None:
+def test_orders_are_resumed_together_or_none(soon: Project, run: Run) -> None:
     orders = [give(soon, OrderKind.STRIKE, name) for name in ("first", "last")]
 
-    ran = run("resume", "first", "typo", "last", "--json", project=soon)
+    refused = run("resume", "first", "typo", "last", project=soon)
+    assert (refused.code, "typo" in refused.err) == (1, True)
+    assert len([one for one in book(soon).read().all if not one.ended_ms]) == 2
 
-    assert ran.code == 1
-    assert "typo" in ran.err
+    ran = run("resume", "first", "last", "--json", project=soon)
     assert [one["id"] for one in ran.json["items"]] == [order.id for order in orders]
     assert [one for one in book(soon).read().all if not one.ended_ms] == []

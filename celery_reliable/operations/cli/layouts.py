@@ -130,7 +130,7 @@ def _about_group(one: Group) -> list[str]:
 
 def _about_order(one: Order) -> list[str]:
     over = [] if one.in_force else ["It is over, and what it has parked is being sent."]
-    return [f"{one.sentence}.", *over, *one.notes]
+    return [f"{one.sentence}.", *over]
 
 
 _TABLES: dict[type, _Table] = {
