@@ -2,7 +2,8 @@
 
 The first is asked of the ledger when somebody scrapes (`FleetCollector`).  The second is counted
 from the package's signals (`install`): where that is not called, nothing is counted, and nothing is
-paid.  What Celery's own exporters count, such as how many tasks ended and how long they took, is theirs.
+paid.  What Celery's own exporters count is theirs, such as how many tasks ended and how long they
+took.
 
 The package prometheus_client is imported only when it is needed: the extra ``metrics``.
 """
