@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 from celery_reliable import orders
 from celery_reliable.clock import span
 from celery_reliable.findings import Finding, ServerFacts
+from celery_reliable.leases import nodename_of
 from celery_reliable.ledger import Death
 from celery_reliable.model import GroupOfLetters
 from celery_reliable.operations.words import at, moment
@@ -465,6 +466,11 @@ class Holder:
     #: The worker that runs it.
     worker: str = ""
 
+    def __str__(self) -> str:
+        where = f", on {nodename_of(self.worker)}" if self.worker else ""
+        since = f", since {at(self.since)}" if self.since else ""
+        return f"{self.name}[{self.task_id}], {self.state or 'has ended'}{since}{where}"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Object:
@@ -498,9 +504,9 @@ class Object:
         return not self.holders
 
     @property
-    def has_places(self) -> bool:
-        """Whether there is more to say of it than which task has it."""
-        return self.places > 1 or len(self.holders) > 1 or self.in_line > 0
+    def taken(self) -> str:
+        """How many of its places are taken, for people."""
+        return f"{len(self.holders)} of {self.places} places taken"
 
 
 @dataclass(frozen=True)
@@ -514,6 +520,9 @@ class Running:
     pid: int
     #: None: the record does not say.
     since: datetime | None
+
+    def __str__(self) -> str:
+        return f"{self.name}[{self.task_id}]" + (f" since {at(self.since)}" if self.since else "")
 
 
 @dataclass(frozen=True, kw_only=True)
