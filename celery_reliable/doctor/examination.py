@@ -254,7 +254,7 @@ def _of_broker(app: Celery, options: Any, namespace: str) -> Iterator[Command]:
 
 
 def _look_at_rows(names: Sequence[str]) -> list[Finding]:
-    rows = [replace(one, tasks=names) for one in Reliable.framework.open_rows() or ()]
+    rows = [replace(one, tasks=names) for one in Reliable.framework.unseen_rows()]
     return [finding for one in rows for finding in look(ROWS, one)]
 
 

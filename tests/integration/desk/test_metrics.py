@@ -30,9 +30,6 @@ RARE = {
     "reliable_ledger_maxmemory_bytes": set[str](),
     "reliable_limited": {"task"},
     "reliable_replayed_total": {"task"},
-    "reliable_rows": {"model", "status"},
-    "reliable_rows_unseen": {"model"},
-    "reliable_rows_up": set[str](),
     "reliable_workers_declared_dead_total": {"cause"},
 }
 
