@@ -47,8 +47,6 @@ from celery_reliable.findings.servers import (
 )
 from celery_reliable.findings.setups import (
     API_SETTINGS_WRONG,
-    CACHE_CAN_BE_CLEARED,
-    EXTRA_MISSING,
     NAME_MISSING,
     NO_REDIS,
     ROWS_UNSCHEDULED,
@@ -61,9 +59,7 @@ from celery_reliable.findings.setups import (
 
 __all__ = [
     "API_SETTINGS_WRONG",
-    "CACHE_CAN_BE_CLEARED",
     "DURABILITY",
-    "EXTRA_MISSING",
     "FLEET",
     "NAMESPACE_TOO_NEW",
     "NAME_MISSING",
@@ -107,10 +103,10 @@ TABLE: Final[tuple[Entry[Any], ...]] = tuple(
     sorted(
         (
             API_SETTINGS_WRONG,
-            EXTRA_MISSING,
             NAME_MISSING,
             NAMESPACE_SHARED,
             NAMESPACE_TOO_NEW,
+            NO_REDIS,
             REDIS_FORBIDS,
             REDIS_UNFIT,
             SETTINGS_UNREAD,

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 from django.contrib.auth import decorators
 from django.http import HttpRequest, HttpResponse
-from django.urls import include, path, re_path, reverse
+from django.urls import include, path, reverse
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.debug import sensitive_variables
 from ninja import Body, NinjaAPI, Query
@@ -23,7 +23,6 @@ from celery_reliable.contrib.django.api.models import model_of, values_of
 from celery_reliable.contrib.django.api.requests import (
     Problem,
     ProblemDetails,
-    check_request,
     response,
 )
 from celery_reliable.contrib.django.project import desk_app
@@ -123,6 +122,12 @@ def _known(request: HttpRequest, exc: ReliableError) -> HttpResponse:
 
 @api.exception_handler(HttpError)
 def _unreadable(request: HttpRequest, exc: HttpError) -> HttpResponse:
+    if exc.status_code == 403:
+        said = (
+            "Who is known by a session has to send Django's CSRF token, too: the cookie, and the "
+            "same in X-CSRFToken."
+        )
+        return Problem(403, "csrf_failed", said).response
     said = "The body is no JSON in UTF-8, or nested too deep."
     return Problem(400, "bad_body", said).response
 
@@ -160,7 +165,9 @@ def _user_of(request: HttpRequest, *, needs: tuple[Right, ...], names: tuple[str
         told = {"WWW-Authenticate": challenge} if challenge else {}
         raise Problem(401, "not_authenticated", said, headers=told)
     _require(user, *needs)
-    check_request(request, names)
+    for name in request.GET.keys() - set(names):
+        said = f"{name[:50]!r} is no parameter of this address."
+        raise Problem(400, "bad_parameter", said, name[:50])
     return user
 
 
@@ -173,7 +180,7 @@ def _add(operation: Operation) -> None:
         for one in operation.parameters
         if one.param.needs is not None
     )
-    statuses = {400, 401, 403, 503, *operation.problems, *((413, 415) if operation.is_act else ())}
+    statuses = {400, 401, 403, 503, *operation.problems, *((415,) if operation.is_act else ())}
     names = () if operation.is_act else tuple(model.model_fields)
     api.default_router.add_api_operation(
         f"/{operation.path}",
@@ -249,14 +256,6 @@ def openapi(desk: Desk) -> dict[str, Any]:
     return document_of(server, ways)
 
 
-def _refused(request: HttpRequest, allowed: str = "") -> HttpResponse:
-    if allowed:
-        said = f"This address is asked by {allowed}."
-        return Problem(405, "method_not_allowed", said, headers={"Allow": allowed}).response
-    said = "There is nothing at this address of the API."
-    return Problem(404, "unknown_address", said).response
-
-
 def _door(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
     """Return the view of an address as Django calls it."""
 
@@ -264,7 +263,9 @@ def _door(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
     def answer(request: HttpRequest, **given: Any) -> HttpResponse:
         found = view(request, **given)
         if found.status_code == 405:
-            return _refused(request, found["Allow"].replace(", HEAD", ""))
+            allowed = found["Allow"].replace(", HEAD", "")
+            said = f"This address is asked by {allowed}."
+            return Problem(405, "method_not_allowed", said, headers={"Allow": allowed}).response
         return found
 
     # Where everybody has to log in, who has not is told so here, rather than sent to a page.
@@ -284,7 +285,7 @@ def _routes() -> list[Any]:
         for one in found
         if one.name != "api-root"
     ]
-    return [path("v1/", include(routes)), re_path("^v1/", _door(_refused))]
+    return [path("v1/", include(routes))]
 
 
 urlpatterns = _routes()
