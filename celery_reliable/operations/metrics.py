@@ -19,15 +19,15 @@ from typing import Any
 from celery import Celery
 
 from celery_reliable import signals as our_signals
-from celery_reliable.app import Reliable, reliable_of
+from celery_reliable.app import reliable_of
 from celery_reliable.compat.app import real_app
 from celery_reliable.compat.notes import note, noted
 from celery_reliable.exceptions import ConfigurationError, ReliableError
 from celery_reliable.findings import Limits
 from celery_reliable.operations.desk import Desk
-from celery_reliable.operations.gauges import FLEET, ROWS, ROWS_UP, UP, encodable
+from celery_reliable.operations.gauges import FLEET, UP, encodable
 
-__all__ = ["FleetCollector", "RowsCollector", "install", "registry_of"]
+__all__ = ["FleetCollector", "install", "registry_of"]
 
 _RECOVERY_BUCKETS = (0.1, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 900)
 
@@ -61,19 +61,15 @@ def install(app: Celery, registry: Any = None) -> None:
         counts.connect()
 
 
-def registry_of(app: Celery, *, limits: Limits | None = None, rows: bool = False) -> Any:
+def registry_of(app: Celery, *, limits: Limits | None = None) -> Any:
     """Return a registry with the state of the fleet, asked when it is scraped, and with what all
     processes have counted that share ``PROMETHEUS_MULTIPROC_DIR``, if that is set.
 
-    With *rows* each scrape asks the databases of a Django project besides, for rows whose task is
-    open: a query for each model, over an index and at most 10 000 rows.  Raises ConfigurationError
-    without prometheus_client.
+    Raises ConfigurationError without prometheus_client.
     """
     client = _client()
     registry = client.CollectorRegistry()
     registry.register(FleetCollector(app, limits=limits))
-    if rows:
-        registry.register(RowsCollector())
     if os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
         from prometheus_client.multiprocess import MultiProcessCollector
 
@@ -106,27 +102,6 @@ class FleetCollector:
         if status is not None:
             for one in FLEET:
                 yield from one.families(status)
-
-
-class RowsCollector:
-    """Asks the databases of a Django project for rows whose task is open, with each scrape.
-
-    Where that fails, or there is no Django, ``reliable_rows_up`` is 0, and nothing else is told.
-    """
-
-    def describe(self) -> list[Any]:
-        """Nothing is asked for when the collector is registered."""
-        return []
-
-    def collect(self) -> Iterator[Any]:
-        """Yield the metrics of rows."""
-        rows = None
-        # A database's driver raises what it likes, and the fleet's metrics are not to miss.
-        with suppress(Exception):
-            rows = Reliable.framework.open_rows()
-        yield from ROWS_UP.families(rows)
-        for one in ROWS:
-            yield from one.families(rows or ())
 
 
 #: What is counted by a signal of ours: how it is called, what it says, its labels, and when.

@@ -28,9 +28,6 @@ RARE = {
     "reliable_fenced_total": {"task"},
     "reliable_held_back": {"kind", "task"},
     "reliable_replayed_total": {"task"},
-    "reliable_rows": {"model", "status"},
-    "reliable_rows_unseen": {"model"},
-    "reliable_rows_up": set[str](),
     "reliable_workers_declared_dead_total": {"cause"},
 }
 
