@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
+
 from celery_reliable.app import reliable_of
 from celery_reliable.model import Record, State
 from tests.integration.conftest import SOON, Project
 from tests.integration.figures import RECORD, wait_until_settled
 from tests.integration.project.replacing import SHAPES, add_tasks
 from tests.support.waiting import wait_for
+
+pytestmark = pytest.mark.full
 
 REPLACING = "tests.integration.project.replacing"
 CASES = [*(("become", shape) for shape in SHAPES), ("become_by_its_own_handler", "chain")]

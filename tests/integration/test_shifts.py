@@ -86,6 +86,7 @@ def test_of_a_killed_worker_what_its_processes_took_comes_back(pooled: Project) 
     assert_each_ran_once(pooled.effects, [other.id for other in behind])
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("how", ["drop_request", "drop_reply"])
 def test_a_step_that_is_lost_is_repeated(pooled: Project, proxy: RedisProxy, how: str) -> None:
     start(pooled.with_settings(broker_url=proxy.url()))
@@ -119,6 +120,7 @@ def test_a_warm_stop_ends_a_shift_and_leaves_what_waits(pooled: Project) -> None
     wait_until_settled(pooled.redis, 10)
 
 
+@pytest.mark.full
 def test_what_is_not_ordinary_goes_by_the_main_process(pooled: Project) -> None:
     start(pooled, concurrency=2)
     results = [
@@ -165,6 +167,7 @@ def one_by_one(pooled: Project, count: int) -> int:
     return in_shifts
 
 
+@pytest.mark.full
 def test_a_process_is_replaced_after_its_number_of_tasks(pooled: Project) -> None:
     start(pooled, options=("--max-tasks-per-child", "3"))
     in_shifts = one_by_one(pooled, 10)
@@ -173,6 +176,7 @@ def test_a_process_is_replaced_after_its_number_of_tasks(pooled: Project) -> Non
     assert in_shifts >= 6
 
 
+@pytest.mark.full
 def test_a_hard_time_limit_ends_a_task_of_a_shift(pooled: Project) -> None:
     start(pooled, options=("--time-limit", "3"))
     result, _, pid = in_shift(pooled)
@@ -187,6 +191,7 @@ def test_a_hard_time_limit_ends_a_task_of_a_shift(pooled: Project) -> None:
     assert record_of(pooled.redis, result.id)["reason"] == "time_limit"
 
 
+@pytest.mark.full
 def test_a_soft_time_limit_interrupts_a_task_of_a_shift(pooled: Project) -> None:
     one = start(pooled, options=("--soft-time-limit", "3"))
     result, _, pid = in_shift(pooled)
@@ -201,6 +206,7 @@ def test_a_soft_time_limit_interrupts_a_task_of_a_shift(pooled: Project) -> None
     assert one.children() == [pid]
 
 
+@pytest.mark.full
 def test_a_process_that_has_too_much_memory_is_replaced(pooled: Project) -> None:
     # Each has more than that from its beginning.
     start(pooled, options=("--max-memory-per-child", "1"))

@@ -63,6 +63,7 @@ def test_wrong_arguments_are_a_failure_like_any_other(
     assert "TypeError" in letter.exception
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("name", "arguments"), [("silent", [0])])
 def test_it_runs_when_the_code_is_there(
     project: Project, letters: DeadLetters, name: str, arguments: list[Any]
