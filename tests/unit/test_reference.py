@@ -15,7 +15,7 @@ from celery_reliable.options import TaskOptions
 from celery_reliable.options.definition import OPTIONS
 from tests.support import states
 from tests.support.reference import FOLDER, PAGES, comments
-from tests.support.reference_doors import fleet_metrics, walk
+from tests.support.reference_doors import walk
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -58,12 +58,6 @@ def test_every_state_is_a_word_that_is_explained() -> None:
     assert {state.value for state in State} <= {*states._PLACES, "absent"}
     for word in ("attempt", "token", "lease", "pass", "loss", "fence", "parked", "waiting"):
         assert f"\n{word}\n   " in concepts
-
-
-def test_every_metric_of_the_fleet_is_found() -> None:
-    assert {"reliable_up", "reliable_finding", "reliable_tasks"} <= {
-        one.name for one in fleet_metrics()
-    }
 
 
 def test_every_public_name_has_its_place() -> None:
