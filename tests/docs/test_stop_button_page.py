@@ -6,10 +6,8 @@ from __future__ import annotations
 
 import json
 
-from celery_reliable import ReliableTask, events
+from celery_reliable import ReliableTask
 from celery_reliable.app import reliable_of
-from celery_reliable.contrib.django import permissions
-from celery_reliable.operations.cli import reliable
 from celery_reliable.operations.desk import Desk
 from celery_reliable.orders import OrderKind
 from tests.docs.blocks import Page
@@ -96,11 +94,3 @@ def test_who_cannot_stop_what_runs_is_named(project: Project) -> None:
     (note,) = drained.notes
     assert note.endswith("comes to its end: two@here (thread).")
     assert gentle.notes == ()
-
-
-def test_what_it_names_is_there() -> None:
-    for event in ("order_given", "order_ended", "task_struck", "stopped_by_order"):
-        assert f"``{event}``" in PAGE.text
-        assert hasattr(events, event)
-    assert {"pause", "strike", "drain", "resume", "orders", "revoke"} <= set(reliable.commands)
-    assert permissions.Right.OPERATE.value in PAGE.text
