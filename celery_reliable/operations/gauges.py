@@ -81,12 +81,6 @@ FLEET: tuple[Metric[FullStatus], ...] = (
         ("reason",),
     ),
     Metric(
-        "reliable_dead_letters_trimmed",
-        "Dead letters that were deleted, since there were more than DEAD_LETTER_MAX.",
-        lambda status: status.trimmed,
-        is_counter=True,
-    ),
-    Metric(
         "reliable_sweeper_silence_seconds",
         "Since the sweeper's last pass ended.",
         lambda status: status.last_pass.seconds_ago,
@@ -102,44 +96,15 @@ FLEET: tuple[Metric[FullStatus], ...] = (
         lambda status: status.slots,
     ),
     Metric(
-        "reliable_ledger_used_bytes",
-        "Memory of the ledger's Redis.",
-        lambda status: status.ledger.used_memory,
-    ),
-    Metric(
-        "reliable_ledger_maxmemory_bytes",
-        "The limit of that.",
-        lambda status: status.ledger.maxmemory or None,
-    ),
-    Metric(
-        "reliable_waiting_for_worker",
-        "Tasks that wait as none of the workers that they name is alive.",
-        lambda status: status.waiting_for_worker,
-    ),
-    Metric(
-        "reliable_limited",
-        "Tasks that wait for their moment, as their rate is limited.",
-        lambda status: status.limited,
-        ("task",),
-    ),
-    Metric(
-        "reliable_in_line",
-        "Tasks that stand in line for a place of their object; estimated by a sample where there "
-        "are very many.",
-        lambda status: status.in_line,
-        ("task",),
-    ),
-    Metric(
-        "reliable_places",
-        "Places of a task of which so many run at a time in the whole fleet (`at_most`).",
-        lambda status: {one.task: one.places for one in status.places},
-        ("task",),
-    ),
-    Metric(
-        "reliable_places_taken",
-        "How many of those are taken.",
-        lambda status: {one.task: one.taken for one in status.places},
-        ("task",),
+        "reliable_held_back",
+        "Tasks that the ledger holds back, by what they wait for (object, rate, order, worker); "
+        "estimated by a sample where there are very many.",
+        lambda status: {
+            (kind, name): count
+            for kind, tasks in status.held_back.items()
+            for name, count in tasks.items()
+        },
+        ("kind", "task"),
     ),
     Metric(
         "reliable_orders",
@@ -148,18 +113,7 @@ FLEET: tuple[Metric[FullStatus], ...] = (
         ("kind",),
     ),
     Metric(
-        "reliable_tasks_struck",
-        "Tasks that are parked as an operator has struck them.",
-        lambda status: sum(one.parked for one in status.orders),
-    ),
-    Metric(
         "reliable_workers", "Workers by state.", lambda status: status.workers_by_state, ("state",)
-    ),
-    Metric(
-        "reliable_worker_lease_age_seconds",
-        "Since a worker renewed its lease last.",
-        lambda status: {one.worker: max(0.0, one.lease_age_seconds) for one in status.workers},
-        ("worker",),
     ),
     Metric(
         "reliable_worker_running",

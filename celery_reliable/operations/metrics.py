@@ -17,7 +17,7 @@ from contextlib import suppress
 from typing import Any
 
 from celery import Celery
-from celery.signals import after_task_publish, before_task_publish, task_postrun, task_prerun
+from celery.signals import before_task_publish, task_postrun, task_prerun
 from celery.utils.time import maybe_iso8601, maybe_make_aware
 
 from celery_reliable import signals as our_signals
@@ -26,8 +26,6 @@ from celery_reliable.compat.app import real_app
 from celery_reliable.compat.notes import note, noted
 from celery_reliable.exceptions import ConfigurationError, ReliableError
 from celery_reliable.findings import Limits
-from celery_reliable.leases import nodename_of
-from celery_reliable.message import HEADER
 from celery_reliable.operations.desk import Desk
 from celery_reliable.operations.gauges import FLEET, ROWS, ROWS_UP, UP, encodable
 from celery_reliable.options import is_reliable
@@ -144,12 +142,6 @@ _COUNTED: tuple[tuple[str, str, tuple[str, ...], Any], ...] = (
     ("buried", "Tasks dead-lettered.", ("task", "reason"), our_signals.task_buried),
     ("fenced", "Attempts that came too late to end.", ("task",), our_signals.task_fenced),
     ("skipped", "Tasks skipped over their object.", ("task",), our_signals.task_skipped),
-    (
-        "given_back",
-        "Messages that went back to their queues unbegun.",
-        ("worker",),
-        our_signals.unbegun_given_back,
-    ),
     ("replayed", "Dead letters replayed.", ("task",), our_signals.dead_letter_replayed),
     (
         "workers_declared_dead",
@@ -179,8 +171,6 @@ class _Counts:
         waited = "From publication (or ETA) to the start, by the clocks of both hosts."
         recovered = "From a loss, as it was noticed, to the next start."
         self.metrics = {
-            "published": counter("published", "Tasks published.", ("task",)),
-            "claimed": counter("claimed", "Attempts begun.", ("task",)),
             "settled": counter("settled", settled, ("task", "state")),
             **{name: counter(name, text, labels) for name, text, labels, _ in _COUNTED},
             "wait": histogram("wait", waited, _WAIT_BUCKETS),
@@ -191,7 +181,6 @@ class _Counts:
         """Begin to count."""
         pairs: list[tuple[Any, Callable[..., None]]] = [
             (before_task_publish, self._stamp),
-            (after_task_publish, self._published),
             (task_prerun, self._begun),
             (task_postrun, self._ended),
             (our_signals.task_recovered, self._recovered),
@@ -205,9 +194,6 @@ class _Counts:
 
         def receive(sender: Any = "", count: int = 1, **told: Any) -> None:
             told["task"] = getattr(sender, "name", sender)
-            if "worker" in labels:
-                # Without what tells one start of a worker from another, of which there is no end.
-                told["worker"] = nodename_of(sender)
             self.metrics[name].labels(*(encodable(told.get(one, "")) for one in labels)).inc(count)
 
         return receive
@@ -219,14 +205,9 @@ class _Counts:
         if headers is not None and self._is_ours(self._app.tasks.get(sender)):
             headers[_SENT_HEADER] = time.time()
 
-    def _published(self, sender: str = "", headers: Any = None, **_: Any) -> None:
-        if isinstance(headers, dict) and HEADER in headers:
-            self.metrics["published"].labels(encodable(sender)).inc()
-
     def _begun(self, task: Any = None, **_: Any) -> None:
         if not self._is_ours(task):
             return
-        self.metrics["claimed"].labels(task.name).inc()
         request = task.request
         sent_at = getattr(request, _SENT_HEADER, None)
         is_again = (request.delivery_info or {}).get("redelivered")

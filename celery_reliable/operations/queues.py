@@ -18,6 +18,7 @@ from celery_reliable.message import Stamp
 from celery_reliable.model import State
 from celery_reliable.operations.messages import envelope_of
 from celery_reliable.operations.views import Queue, Worker
+from celery_reliable.operations.waits import held_by
 from celery_reliable.operations.words import moment
 from celery_reliable.operations.workers import Workers
 from celery_reliable.recovery import MOST_BYTES, BrokerView
@@ -84,13 +85,16 @@ class Queues:
                 counts[kind] += 1
         return {kind: round(count * (scale or 1)) for kind, count in counts.items()}, not scale
 
-    def in_line(self) -> dict[str, int]:
-        """Return how many tasks stand in line for a place, by their names: of those looked at, or
-        an estimate by them.
+    def held_back(self) -> dict[str, dict[str, int]]:
+        """Return how many tasks the ledger holds back, by what they wait for and by their names: of
+        those looked at, or an estimate by them.
         """
         scale, looks = self._sample
-        counts = Counter(look.record.name for look in looks if look.record.in_line_of)
-        return {name: round(count * (scale or 1)) for name, count in counts.items()}
+        counts = Counter((kind.value, one.record.name) for one in looks if (kind := held_by(one)))
+        found: dict[str, dict[str, int]] = {}
+        for (what, name), count in sorted(counts.items()):
+            found.setdefault(what, {})[name] = round(count * (scale or 1))
+        return found
 
     @cached_property
     def _sample(self) -> tuple[float, list[Look]]:

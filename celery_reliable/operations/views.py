@@ -48,7 +48,6 @@ __all__ = [
     "Status",
     "Task",
     "TaskInFull",
-    "TaskPlaces",
     "Throughput",
     "Wait",
     "WaitsFor",
@@ -755,15 +754,6 @@ class Run:
 
 
 @dataclass(frozen=True)
-class TaskPlaces:
-    """A task of which so many run at a time in the whole fleet, and how many do."""
-
-    task: str
-    places: int
-    taken: int
-
-
-@dataclass(frozen=True)
 class NobodyAlive:
     """Tasks that wait for the same named workers."""
 
@@ -853,12 +843,9 @@ class Status:
     saturation: float | None
     deaths: tuple[WorkerDeath, ...]
     queues: tuple[Queue, ...]
-    #: How many tasks wait for their moment, by the names of this app's limited tasks.
-    limited: Mapping[str, int]
-    #: How many stand in line for a place, by the names of this app's tasks that may.
-    in_line: Mapping[str, int]
-    #: This app's tasks of which so many run at a time (``at_most`` without ``object_id``).
-    places: tuple[TaskPlaces, ...]
+    #: How many tasks the ledger holds back, by what they wait for ("object", "rate", "order",
+    #: "worker") and by their names.
+    held_back: Mapping[str, Mapping[str, int]]
     #: Why the queues could not be looked at; empty if they were.
     broker_problem: str
     #: In the last ten minutes, the last hour and the last day.

@@ -296,7 +296,7 @@ def test_an_object_with_places_is_one_with_its_line(log_in: Any, celery_project:
             if part.is_last:
                 break
         assert sorted(seen) == sorted(one.object_key for one in listed.values())
-        assert desk.status().in_line == {"shop.flood": 2}
+        assert desk.status().held_back["object"] == {"shop.flood": 2}
         # Calls may say that their object has more places, or fewer.
         for most in (3, 1):
             of_calls = [flood.apply_async((f"own {most}",), at_most=most).id for _ in range(5)]
@@ -319,7 +319,7 @@ def test_an_object_with_places_is_one_with_its_line(log_in: Any, celery_project:
     assert "2 of 2 places are taken" in shown
     assert shown.index(ids[0]) < shown.index(ids[1]) < shown.index(ids[2]) < shown.index(ids[4])
     assert ids[3] not in shown
-    assert "6 of shop.flood stand in line" in page(client.get(f"{LIST}desk/"))
+    assert "Held back by object: 6 of shop.flood." in page(client.get(f"{LIST}desk/"))
 
 
 def test_a_run_has_a_page_with_its_members(log_in: Any, celery_project: Celery) -> None:
