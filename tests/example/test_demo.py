@@ -19,6 +19,8 @@ import pytest
 from tests.example.conftest import EXAMPLE, Marked
 from tests.support.waiting import wait_for
 
+pytestmark = pytest.mark.full
+
 DEMO = str(EXAMPLE / "demo.py")
 PICTURE = EXAMPLE.parent / "docs" / "demo.svg"
 DEMO_SECONDS = 180

@@ -8,7 +8,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.support.processes import REPOSITORY
+
+pytestmark = pytest.mark.full
 
 
 def test_a_killed_child_is_back_with_the_package_and_not_with_stock_celery(tmp_path: Path) -> None:

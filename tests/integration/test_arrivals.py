@@ -20,10 +20,13 @@ from tests.support.processes import Worker
 from tests.support.proxy import RedisProxy
 from tests.support.waiting import wait_for
 
-pytestmark = pytest.mark.skipif(
-    bool(os.environ.get("TESTS_APART") or os.environ.get("TESTS_POPS")),
-    reason="these workers pop their messages",
-)
+pytestmark = [
+    pytest.mark.full,
+    pytest.mark.skipif(
+        bool(os.environ.get("TESTS_APART") or os.environ.get("TESTS_POPS")),
+        reason="these workers pop their messages",
+    ),
+]
 
 AWKWARD = "tests.integration.project.awkward"
 #: A worker compares what is filed for it with what it holds every 5 s, and gives back what it has

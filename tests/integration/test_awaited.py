@@ -18,6 +18,8 @@ from tests.integration.project.factory import Settings, create_app
 from tests.support.redis_server import RedisServer, free_port
 from tests.support.waiting import wait_for
 
+pytestmark = pytest.mark.full
+
 N = 20
 SECONDS = 20.0
 

@@ -19,6 +19,8 @@ from celery_reliable.app import reliable_of
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
+pytestmark = pytest.mark.full
+
 Make = Callable[..., Celery]
 
 

@@ -188,6 +188,7 @@ def test_other_arguments_are_a_new_task_that_names_its_origin(project: Project, 
 # By real processes.
 
 
+@pytest.mark.full
 def test_a_replay_that_is_killed_goes_on_and_each_runs_once(
     project: Project, desk: Desk, run: Run, tmp_path: Path
 ) -> None:

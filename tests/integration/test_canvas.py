@@ -23,6 +23,8 @@ from tests.support.redis_server import RedisServer
 from tests.support.storm import Storm
 from tests.support.waiting import wait_for
 
+pytestmark = pytest.mark.full
+
 APP = "tests.integration.project.canvases"
 NAMES = ("one", "two")
 

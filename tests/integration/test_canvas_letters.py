@@ -19,6 +19,8 @@ from tests.integration.project.factory import Settings
 from tests.support.effects import Effects
 from tests.support.waiting import wait_for
 
+pytestmark = pytest.mark.full
+
 # Poison is lost as often as it may be; the other fails for good at once. Both name the gate that
 # makes them good.
 FLAGS = ("poison", "failing")

@@ -21,6 +21,8 @@ from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
+pytestmark = pytest.mark.full
+
 APP = "tests.integration.project.carried"
 NAMES = ("one", "two")
 

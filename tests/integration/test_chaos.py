@@ -20,6 +20,8 @@ from tests.support.redis_server import RedisServer
 from tests.support.storm import Storm
 from tests.support.waiting import wait_for
 
+pytestmark = pytest.mark.full
+
 NAMES = ("one", "two")
 # 3 000 in the minute of the full scale.
 PER_SECOND = 50

@@ -19,7 +19,10 @@ from tests.support.waiting import wait_for
 HOUR = 3600
 LIBRARY = faketime_library()
 
-pytestmark = pytest.mark.skipif(LIBRARY is None, reason="needs libfaketime (Debian: faketime)")
+pytestmark = [
+    pytest.mark.full,
+    pytest.mark.skipif(LIBRARY is None, reason="needs libfaketime (Debian: faketime)"),
+]
 
 #: How far off the clock is set, and after so many seconds again.
 STEPS = {

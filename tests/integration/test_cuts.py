@@ -12,6 +12,8 @@ from proof.cuts.points import Point
 from proof.cuts.proxy import ScriptNames
 from proof.cuts.scenarios import SCENARIOS
 
+pytestmark = pytest.mark.full
+
 #: The pop of what is published, whose reply is lost on the way to stock Celery's worker.
 POP = "publish-run-settle/main/BRPOP#1/after/reset"
 #: The same of ours: it was filed, and claimed.

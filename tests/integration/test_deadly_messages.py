@@ -13,6 +13,8 @@ from tests.support.processes import Worker
 from tests.support.promises import promise
 from tests.support.waiting import wait_for
 
+pytestmark = pytest.mark.full
+
 MANY = ("--prefetch-multiplier", "100")
 EXPLOSIVE = "tests.integration.project.explosive"
 MAX_LOSSES = 3

@@ -17,6 +17,8 @@ from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
+pytestmark = pytest.mark.full
+
 DEADLY = "tests.integration.project.deadly"
 INNOCENTS = 7
 MAX_LOSSES = 3

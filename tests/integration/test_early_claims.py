@@ -17,9 +17,12 @@ from tests.support.proxy import RedisProxy
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
-pytestmark = pytest.mark.skipif(
-    bool(os.environ.get("TESTS_APART")), reason="where no two steps are one, no claim is early"
-)
+pytestmark = [
+    pytest.mark.full,
+    pytest.mark.skipif(
+        bool(os.environ.get("TESTS_APART")), reason="where no two steps are one, no claim is early"
+    ),
+]
 
 #: Of messages that are claimed as they leave their queue.
 BY_MAIN = pytest.mark.skipif(

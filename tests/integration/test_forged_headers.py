@@ -20,6 +20,8 @@ from tests.integration.test_calls import POOLS
 from tests.support.promises import promise
 from tests.support.waiting import wait_for
 
+pytestmark = pytest.mark.full
+
 PICKLE = "application/x-python-serialize"
 LONG = "x" * 100_000
 NO_TEXT: list[Any] = [None, 7, -1, 10**400, 1.5, True, [], {}, [1, 2], {"a": {}}]

@@ -16,6 +16,8 @@ from tests.support.proxy import RedisProxy
 from tests.support.redis_server import RedisServer, free_port
 from tests.support.waiting import wait_for
 
+pytestmark = pytest.mark.full
+
 NAMES = ("one", "two")
 HORIZON_SECONDS = 2
 

@@ -13,6 +13,8 @@ from tests.integration.project.factory import Settings
 from tests.support.processes import CeleryProcess
 from tests.support.waiting import wait_for
 
+pytestmark = pytest.mark.full
+
 
 @pytest.fixture
 def project_settings(project_settings: Settings) -> Settings:

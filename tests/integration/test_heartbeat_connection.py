@@ -25,6 +25,8 @@ from tests.support.proxy import RedisProxy
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
+pytestmark = pytest.mark.full
+
 LEASE_SECONDS = 4.0
 TIMES = {"LEASE_SECONDS": LEASE_SECONDS, "WITNESS_SECONDS": 0.3, "SWEEP_SECONDS": 0.4}
 

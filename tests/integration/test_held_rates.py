@@ -11,6 +11,8 @@ from tests.integration.figures import wait_until_settled
 from tests.integration.project.limited import add_tasks
 from tests.support.waiting import wait_for
 
+pytestmark = pytest.mark.full
+
 ORDERED = "{reliable:0}:ordered"
 LIMITED = "tests.integration.project.limited"
 PER_SECOND = 5

@@ -22,6 +22,8 @@ from tests.integration.project.limited import add_tasks
 from tests.integration.shifts import start, with_shifts
 from tests.support.processes import REPOSITORY
 
+pytestmark = pytest.mark.full
+
 PAGES = ("proof.rst",)
 PROOF = Page(*PAGES)
 (COMMAND,) = PROOF.commands()

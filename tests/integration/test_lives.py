@@ -19,6 +19,8 @@ from tests.integration.project.factory import Settings
 from tests.support.promises import promise
 from tests.support.waiting import wait_for
 
+pytestmark = pytest.mark.full
+
 ROW = "row-7"
 AHEAD, BEHIND = "2099-01-01T00:00:00+00:00", "2001-01-01T00:00:00+00:00"
 #: What a worker without the package stores.

@@ -13,6 +13,8 @@ from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
+pytestmark = pytest.mark.full
+
 #: Of each command of the append-only file; the server looks at its clients after every 1024.
 DELAY_MICROSECONDS = 200
 

@@ -14,6 +14,8 @@ from tests.support.effects import Effects
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
+pytestmark = pytest.mark.full
+
 #: As long as a process waits for a right, at each of the steps with which it ends.
 PATIENCE_SECONDS = 10.0
 

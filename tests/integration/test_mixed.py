@@ -11,6 +11,8 @@ from tests.integration.conftest import APP, SOON, Project
 from tests.integration.figures import RECORD, waiting_clients
 from tests.support.waiting import wait_for
 
+pytestmark = pytest.mark.full
+
 
 def release(project: Project, folder: Path) -> Ran:
     """Run `celery reliable release --json` as an operator does."""

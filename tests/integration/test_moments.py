@@ -23,6 +23,8 @@ from tests.support.processes import Worker
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
+pytestmark = pytest.mark.full
+
 
 @pytest.fixture
 def start(start_worker: Start) -> Start:

@@ -13,7 +13,7 @@ from tests.support.processes import Worker
 from tests.support.waiting import wait_for
 
 #: They are about what waits in a worker.
-pytestmark = pytest.mark.keeps_fetched
+pytestmark = [pytest.mark.full, pytest.mark.keeps_fetched]
 
 AWKWARD = "tests.integration.project.awkward"
 LEASE_SECONDS = 4

@@ -10,6 +10,8 @@ from celery_reliable.operations.desk import Desk
 from tests.integration.conftest import Project
 from tests.support.waiting import wait_for
 
+pytestmark = pytest.mark.full
+
 
 @pytest.fixture
 def first(project: Project) -> Project:

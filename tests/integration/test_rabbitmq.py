@@ -15,6 +15,8 @@ from tests.support.promises import promise
 from tests.support.rabbit_server import RabbitServer, why_no_rabbit
 from tests.support.waiting import wait_for
 
+pytestmark = pytest.mark.full
+
 NO_HEARTBEAT = ("--without-heartbeat",)
 TIMEOUT_SECONDS = 6
 

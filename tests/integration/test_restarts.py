@@ -18,6 +18,8 @@ from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import stored, wait_for
 
+pytestmark = pytest.mark.full
+
 ALWAYS = {"appendonly": "yes", "appendfsync": "always"}
 
 

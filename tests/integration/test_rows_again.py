@@ -16,6 +16,8 @@ from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
+pytestmark = pytest.mark.full
+
 TASKS = """
     from celery import shared_task
     from celery_reliable.contrib.django.rows import RowTask

@@ -18,6 +18,8 @@ from tests.integration.project import named
 from tests.support.processes import Worker
 from tests.support.waiting import wait_for
 
+pytestmark = pytest.mark.full
+
 APP = "tests.integration.project.named"
 SOON_SECONDS = 30
 

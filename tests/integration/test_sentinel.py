@@ -21,6 +21,8 @@ from tests.support.redis_server import RedisServer
 from tests.support.sentinel import Sentinel, start_replica
 from tests.support.waiting import stored, wait_for
 
+pytestmark = pytest.mark.full
+
 
 @pytest.fixture
 def replica(redis_server: RedisServer, start_redis: StartRedis) -> RedisServer:

@@ -12,9 +12,13 @@ from tests.integration.conftest import Project
 from tests.integration.figures import record_of, wait_until_settled
 from tests.integration.shifts import in_shift, start, with_shifts
 
-pytestmark = pytest.mark.skipif(
-    bool(os.environ.get("TESTS_APART")), reason="elsewhere than in the ledger nobody has a shift"
-)
+pytestmark = [
+    pytest.mark.full,
+    pytest.mark.skipif(
+        bool(os.environ.get("TESTS_APART")),
+        reason="elsewhere than in the ledger nobody has a shift",
+    ),
+]
 
 
 def test_what_a_process_has_taken_is_stopped_as_the_connection_is_lost(project: Project) -> None:

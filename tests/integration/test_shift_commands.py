@@ -12,9 +12,13 @@ from tests.integration.conftest import Project
 from tests.integration.shifts import in_shift, start, with_shifts
 from tests.support.waiting import wait_for
 
-pytestmark = pytest.mark.skipif(
-    bool(os.environ.get("TESTS_APART")), reason="elsewhere than in the ledger nobody has a shift"
-)
+pytestmark = [
+    pytest.mark.full,
+    pytest.mark.skipif(
+        bool(os.environ.get("TESTS_APART")),
+        reason="elsewhere than in the ledger nobody has a shift",
+    ),
+]
 
 
 @pytest.fixture

@@ -14,9 +14,13 @@ from tests.integration.monitoring import Monitor, monitoring
 from tests.integration.shifts import in_shift, start, token_of, with_shifts
 from tests.support.waiting import wait_for
 
-pytestmark = pytest.mark.skipif(
-    bool(os.environ.get("TESTS_APART")), reason="elsewhere than in the ledger nobody has a shift"
-)
+pytestmark = [
+    pytest.mark.full,
+    pytest.mark.skipif(
+        bool(os.environ.get("TESTS_APART")),
+        reason="elsewhere than in the ledger nobody has a shift",
+    ),
+]
 
 WATCHED = ("-E",)
 #: What differs from run to run.

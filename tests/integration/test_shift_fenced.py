@@ -17,9 +17,13 @@ from tests.integration.figures import record_of, wait_until_settled
 from tests.integration.shifts import in_shift, start, with_shifts
 from tests.support.proxy import RedisProxy
 
-pytestmark = pytest.mark.skipif(
-    bool(os.environ.get("TESTS_APART")), reason="elsewhere than in the ledger nobody has a shift"
-)
+pytestmark = [
+    pytest.mark.full,
+    pytest.mark.skipif(
+        bool(os.environ.get("TESTS_APART")),
+        reason="elsewhere than in the ledger nobody has a shift",
+    ),
+]
 
 #: A task with an object, and which one.
 WHAT = ("locked_retry_gate", "x")

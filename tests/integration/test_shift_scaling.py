@@ -11,9 +11,13 @@ from tests.integration.figures import assert_each_ran_once, wait_until_settled
 from tests.integration.shifts import in_shift, start, with_shifts
 from tests.support.waiting import wait_for
 
-pytestmark = pytest.mark.skipif(
-    bool(os.environ.get("TESTS_APART")), reason="elsewhere than in the ledger nobody has a shift"
-)
+pytestmark = [
+    pytest.mark.full,
+    pytest.mark.skipif(
+        bool(os.environ.get("TESTS_APART")),
+        reason="elsewhere than in the ledger nobody has a shift",
+    ),
+]
 
 #: For so long Celery keeps a process that is not needed.
 SOON_TOO_MANY = {"AUTOSCALE_KEEPALIVE": "3"}

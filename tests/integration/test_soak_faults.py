@@ -15,6 +15,8 @@ from proof.soak.suffix import LONGEST_SECONDS
 from proof.soak.table import FAULTS, LOSES_DATA, ONE
 from tests.support.faketime import faketime_library
 
+pytestmark = pytest.mark.full
+
 #: Longer than a lease, and than the witness waits.
 LONG_SECONDS = 2 * LEASE_SECONDS
 REST_SECONDS = 120.0

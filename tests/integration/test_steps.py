@@ -16,9 +16,13 @@ from tests.integration.figures import RECORD
 from tests.support.proxy import RedisProxy
 from tests.support.waiting import wait_for
 
-pytestmark = pytest.mark.skipif(
-    bool(os.environ.get("TESTS_APART")), reason="where no two steps are one, there is none to count"
-)
+pytestmark = [
+    pytest.mark.full,
+    pytest.mark.skipif(
+        bool(os.environ.get("TESTS_APART")),
+        reason="where no two steps are one, there is none to count",
+    ),
+]
 
 TASKS = 20
 

@@ -89,6 +89,7 @@ def test_a_struck_task_waits_and_comes_back_in_the_order_of_publication(soon: Pr
     assert order_of_runs(soon, ids) == ids
 
 
+@pytest.mark.full
 @pytest.mark.xfail(
     strict=True,
     reason="issue 39: who is called up from a line and struck then keeps the place that it got",
@@ -114,6 +115,7 @@ def test_a_line_keeps_its_order_over_a_strike(soon: Project) -> None:
     assert order_of_runs(soon, [first, second]) == [first, second]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("pool", ["prefork", "solo"])
 def test_a_paused_queue_waits_as_it_is_and_others_go_on(soon: Project, pool: str) -> None:
     worker = soon.start_worker("one", concurrency=1, pool=pool, options=("-Q", "celery,other"))
@@ -146,6 +148,7 @@ def test_a_paused_queue_waits_as_it_is_and_others_go_on(soon: Project, pool: str
     assert worker.is_running
 
 
+@pytest.mark.full
 def test_a_drained_worker_takes_nothing_and_its_work_is_done_by_others(soon: Project) -> None:
     soon.start_worker("one", concurrency=1)
     busy = soon.send("gate", "busy")
@@ -189,6 +192,7 @@ def test_what_runs_is_stopped_without_a_loss_where_the_order_says_so(soon: Proje
     assert [run.outcome for run in soon.effects.runs(other.id)] == ["finished"]
 
 
+@pytest.mark.full
 def test_what_is_stopped_by_its_id_ends_without_a_broadcast(soon: Project, run: Run) -> None:
     # It hears no remote command.
     worker = soon.start_worker("one", concurrency=1, options=("--without-heartbeat",))

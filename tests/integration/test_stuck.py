@@ -13,6 +13,8 @@ from tests.integration.project.timed import add_tasks
 from tests.support.promises import promise
 from tests.support.waiting import wait_for
 
+pytestmark = pytest.mark.full
+
 TIMED = "tests.integration.project.timed"
 LEFT = "{reliable:0}:"
 

@@ -24,6 +24,8 @@ from tests.support.processes import Worker
 from tests.support.telling import tellers_of
 from tests.support.waiting import wait_for
 
+pytestmark = pytest.mark.full
+
 APP = "tests.integration.project.watching"
 WATCHED = ("-E",)
 FACTS = {"reason", "attempt", "losses", "exception"}

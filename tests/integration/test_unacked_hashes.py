@@ -17,6 +17,8 @@ from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
+pytestmark = pytest.mark.full
+
 AWKWARD = "tests.integration.project.awkward"
 UNACKED_LIST = "celery-reliable.unacked:reliable"
 UNROUTABLE = (

@@ -26,6 +26,8 @@ from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
+pytestmark = pytest.mark.full
+
 #: The package as it was before.  Each release puts the one before it here; until the first, this is
 #: the last commit that changed what is stored or sent (there: the key of the list of unacked
 #: hashes).

@@ -7,8 +7,12 @@ import sys
 import textwrap
 from pathlib import Path
 
+import pytest
+
 from tests.support.processes import REPOSITORY
 from tests.support.redis_server import RedisServer
+
+pytestmark = pytest.mark.full
 
 TESTS = """
     import logging

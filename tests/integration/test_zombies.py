@@ -16,6 +16,8 @@ from tests.support.promises import promise
 from tests.support.proxy import RedisProxy
 from tests.support.waiting import wait_for
 
+pytestmark = pytest.mark.full
+
 
 @pytest.fixture
 def workers(project: Project) -> dict[str, Worker]:

@@ -11,6 +11,8 @@ from tests.ledger.driver.forks import Forks
 from tests.ledger.driver.interleavings import orders
 from tests.ledger.driver.loosened import LOOSENED
 
+pytestmark = pytest.mark.full
+
 ORDERS = "tests.ledger.driver.interleavings"
 
 

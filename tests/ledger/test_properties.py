@@ -16,6 +16,8 @@ from tests.ledger.scene import LOOK_MS, open_ledger
 from tests.ledger.world import STEPS, World
 from tests.support.promises import promise
 
+pytestmark = pytest.mark.full
+
 
 class Walk:
     """The same world with even chances, where hypothesis tries the odd ones."""

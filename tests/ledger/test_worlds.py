@@ -6,6 +6,8 @@ import pytest
 
 from tests.ledger.driver.forks import Done, Forks
 
+pytestmark = pytest.mark.full
+
 #: Run side by side, where there are as many test processes.
 PARTS = 8
 DRIVER = "tests.ledger.driver.__main__"

@@ -13,6 +13,8 @@ from tests.ledger.driver.forks import Forks
 from tests.ledger.driver.mutants import MUTANTS
 from tests.ledger.test_worlds import DRIVER
 
+pytestmark = pytest.mark.full
+
 
 @pytest.mark.parametrize("name", sorted(MUTANTS))
 def test_a_fault_is_found_that_is_put_back(name: str, forks: Forks) -> None:

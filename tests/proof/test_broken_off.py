@@ -9,9 +9,12 @@ import sys
 from pathlib import Path
 
 import psutil
+import pytest
 
 from tests.support.processes import REPOSITORY
 from tests.support.waiting import wait_for
+
+pytestmark = pytest.mark.full
 
 
 def end(proof: subprocess.Popen[bytes], started: set[psutil.Process]) -> None:

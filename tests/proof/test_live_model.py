@@ -20,6 +20,8 @@ from tests.ledger.taking import Taking
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
+pytestmark = pytest.mark.full
+
 SECRET = "the user's own words"
 
 

@@ -16,6 +16,8 @@ from proof.model import RULES
 from tests.proof.scopes import ABLATIONS, SCOPES, without
 from tests.proof.worlds import Violated, explore
 
+pytestmark = pytest.mark.full
+
 MODEL = Path(str(model.__file__)).parent
 
 

@@ -11,6 +11,8 @@ pytest.importorskip("tree_sitter_lua", reason="tox run -e mutants installs it")
 from proof.mutants import lua
 from proof.mutants.lua_trials import tried
 
+pytestmark = pytest.mark.full
+
 TEXT = b"""\
 -- if this then
 local found = redis.call('HGET', KEYS[1], 'if')

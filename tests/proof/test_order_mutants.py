@@ -15,6 +15,8 @@ from proof.mutants.ordering import MUTANTS
 from proof.mutants.python import Change, Mutant, drop, move, swap
 from proof.mutants.python_trials import tried
 
+pytestmark = pytest.mark.full
+
 ROOT = Path(__file__).parents[2]
 
 TEXT = """\

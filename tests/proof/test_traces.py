@@ -21,6 +21,7 @@ from tests.support.acl import granted
 from tests.support.traces import ACCEPTED, check_traces, read_traces
 
 pytestmark = [
+    pytest.mark.full,
     pytest.mark.usefixtures("recorded"),
     pytest.mark.untraced("they check their traces by themselves"),
 ]

@@ -18,6 +18,8 @@ from tests.docs.migrating.project import Tree
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
+pytestmark = pytest.mark.full
+
 PAGES = (
     "migrating/acks-late.rst",
     "migrating/celery-once.rst",

@@ -96,6 +96,7 @@ def everything(project: Project) -> Callable[[], dict[bytes, Any]]:
     return everything
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
 def test_no_combination_of_options_lets_a_dry_run_act(
     project: Project,

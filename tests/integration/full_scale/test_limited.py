@@ -7,11 +7,15 @@ from __future__ import annotations
 
 import time
 
+import pytest
+
 from tests.conftest import Scale
 from tests.integration.conftest import Project
 from tests.integration.figures import percentile, wait_until_settled
 from tests.integration.project.limited import add_tasks
 from tests.support.waiting import wait_for
+
+pytestmark = pytest.mark.full
 
 LIMITED = "tests.integration.project.limited"
 

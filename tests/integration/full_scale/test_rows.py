@@ -28,6 +28,8 @@ from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
+pytestmark = pytest.mark.full
+
 FILES = {
     "proj/settings.py": """
         import os

@@ -6,12 +6,16 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import pytest
+
 from tests.conftest import Scale
 from tests.integration.conftest import Project
 from tests.integration.figures import LEDGER, percentile
 from tests.support.effects import Run
 from tests.support.promises import promise
 from tests.support.waiting import wait_for
+
+pytestmark = pytest.mark.full
 
 SECONDS, LONGER_SECONDS = 0.02, 0.05
 
