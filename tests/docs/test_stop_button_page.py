@@ -6,10 +6,8 @@ from __future__ import annotations
 
 import json
 
-from celery_reliable import ReliableTask, events
+from celery_reliable import ReliableTask
 from celery_reliable.app import reliable_of
-from celery_reliable.contrib.django import permissions
-from celery_reliable.operations.cli import reliable
 from celery_reliable.operations.desk import Desk
 from celery_reliable.orders import OrderKind
 from tests.docs.blocks import Page
@@ -81,11 +79,3 @@ def test_what_cannot_be_struck_is_refused_in_a_sentence(project: Project) -> Non
     assert (ran.exit_code, "no order" in ran.output) == (1, True)
     ran = run("celery -A proj reliable orders --json", project.app)
     assert json.loads(ran.output) == {"items": []}
-
-
-def test_what_it_names_is_there() -> None:
-    for event in ("order_given", "order_ended", "task_struck", "stopped_by_order"):
-        assert f"``{event}``" in PAGE.text
-        assert hasattr(events, event)
-    assert {"pause", "strike", "drain", "resume", "orders", "revoke"} <= set(reliable.commands)
-    assert permissions.Right.OPERATE.value in PAGE.text

@@ -12,8 +12,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 import celery_reliable
 from celery_reliable import compat
 
@@ -177,23 +175,3 @@ def test_no_class_touches_a_private_name_of_those_it_derives_from() -> None:
                 if isinstance(one, ast.FunctionDef) and one.name in names:
                     found.append(f"{module}:{one.lineno} def {one.name}")
     assert found == []
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "c.pool._pool.x()",
-        "qos._delivered",
-        "super()._put(queue)",
-        "getattr(pool, '_cache', None)",
-        "from celery._state import _tls",
-        "message.reliable_whatever = 1",
-        "conf.nobody_has_this = 1",
-        "setattr(c, name, soon)",
-        "vars(qos)",
-        "amqp.__class__ = ours",
-        "object.__new__(cls)",
-    ],
-)
-def test_it_would_be_seen(text: str) -> None:
-    assert list(_touched(ast.parse(text)))
