@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -246,17 +245,6 @@ class ObjectLooks(TransitionGroup):
             tuple(text_of(task_id) for task_id in line),
             int(in_line),
         )
-
-    def places_taken(self, objects: Mapping[str, int]) -> dict[str, int]:
-        """Return how many places of each object are taken; *objects*: how many each has."""
-        named = [(one, slot) for one, places in objects.items() for slot in slots(one, places)]
-        values = self._caller.read_all(
-            "places", [("GET", encoded(self.keys.lock(slot))) for _, slot in named]
-        )
-        taken = Counter(
-            one for (one, _), value in zip(named, values, strict=True) if value is not None
-        )
-        return {object_key: taken[object_key] for object_key in objects}
 
     def line_of(
         self, object_key: str, places: int, task_id: str

@@ -71,13 +71,3 @@ class Paces(Part):
             [self._keys.pacer(whose), self._keys.due, *map(self._keys.line, task_names)],
             [worker, lease_ms, late_ms, limit],
         )
-
-    def waiting(self, task_names: Sequence[str]) -> dict[str, int]:
-        """Return how many tasks of each name wait for their moment.
-
-        Those that were called off meanwhile may be counted until it comes.
-        """
-        counts = self._caller.read_all(
-            "waiting", [("ZCARD", self._keys.line(name)) for name in task_names]
-        )
-        return dict(zip(task_names, counts, strict=True))

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from celery_reliable.findings import OpenRows
 from celery_reliable.operations.views import FullStatus
 from celery_reliable.orders import OrderKind
 
-__all__ = ["FLEET", "ROWS", "ROWS_UP", "UP", "Metric", "encodable"]
+__all__ = ["FLEET", "UP", "Metric", "encodable"]
 
 T = TypeVar("T")
 
@@ -81,12 +80,6 @@ FLEET: tuple[Metric[FullStatus], ...] = (
         ("reason",),
     ),
     Metric(
-        "reliable_dead_letters_trimmed",
-        "Dead letters that were deleted, since there were more than DEAD_LETTER_MAX.",
-        lambda status: status.trimmed,
-        is_counter=True,
-    ),
-    Metric(
         "reliable_sweeper_silence_seconds",
         "Since the sweeper's last pass ended.",
         lambda status: status.last_pass.seconds_ago,
@@ -102,44 +95,15 @@ FLEET: tuple[Metric[FullStatus], ...] = (
         lambda status: status.slots,
     ),
     Metric(
-        "reliable_ledger_used_bytes",
-        "Memory of the ledger's Redis.",
-        lambda status: status.ledger.used_memory,
-    ),
-    Metric(
-        "reliable_ledger_maxmemory_bytes",
-        "The limit of that.",
-        lambda status: status.ledger.maxmemory or None,
-    ),
-    Metric(
-        "reliable_waiting_for_worker",
-        "Tasks that wait as none of the workers that they name is alive.",
-        lambda status: status.waiting_for_worker,
-    ),
-    Metric(
-        "reliable_limited",
-        "Tasks that wait for their moment, as their rate is limited.",
-        lambda status: status.limited,
-        ("task",),
-    ),
-    Metric(
-        "reliable_in_line",
-        "Tasks that stand in line for a place of their object; estimated by a sample where there "
-        "are very many.",
-        lambda status: status.in_line,
-        ("task",),
-    ),
-    Metric(
-        "reliable_places",
-        "Places of a task of which so many run at a time in the whole fleet (`at_most`).",
-        lambda status: {one.task: one.places for one in status.places},
-        ("task",),
-    ),
-    Metric(
-        "reliable_places_taken",
-        "How many of those are taken.",
-        lambda status: {one.task: one.taken for one in status.places},
-        ("task",),
+        "reliable_held_back",
+        "Tasks that the ledger holds back, by what they wait for (object, rate, order, worker); "
+        "estimated by a sample where there are very many.",
+        lambda status: {
+            (kind, name): count
+            for kind, tasks in status.held_back.items()
+            for name, count in tasks.items()
+        },
+        ("kind", "task"),
     ),
     Metric(
         "reliable_orders",
@@ -148,18 +112,7 @@ FLEET: tuple[Metric[FullStatus], ...] = (
         ("kind",),
     ),
     Metric(
-        "reliable_tasks_struck",
-        "Tasks that are parked as an operator has struck them.",
-        lambda status: sum(one.parked for one in status.orders),
-    ),
-    Metric(
         "reliable_workers", "Workers by state.", lambda status: status.workers_by_state, ("state",)
-    ),
-    Metric(
-        "reliable_worker_lease_age_seconds",
-        "Since a worker renewed its lease last.",
-        lambda status: {one.worker: max(0.0, one.lease_age_seconds) for one in status.workers},
-        ("worker",),
     ),
     Metric(
         "reliable_worker_running",
@@ -184,32 +137,5 @@ FLEET: tuple[Metric[FullStatus], ...] = (
         "What `reliable status --check` finds; 1 for each.",
         lambda status: {(one.code, one.name, one.severity): 1 for one in status.findings},
         ("code", "name", "severity"),
-    ),
-)
-
-#: Whether the databases of a Django project could be asked; of its open rows, or None.
-ROWS_UP: Metric[Sequence[OpenRows] | None] = Metric(
-    "reliable_rows_up",
-    "Whether the databases of rows with tasks could be asked.",
-    lambda rows: rows is not None,
-)
-
-#: Of the open rows of a Django project.
-ROWS: tuple[Metric[Sequence[OpenRows]], ...] = (
-    Metric(
-        "reliable_rows",
-        "Rows whose task waits or runs, by model and status; 10 000 of a model: so many, or more.",
-        lambda rows: {
-            (one.model, status): count
-            for one in rows
-            for status, count in (("waiting", one.waiting), ("running", one.running))
-        },
-        ("model", "status"),
-    ),
-    Metric(
-        "reliable_rows_unseen",
-        "Those at which nobody has looked for ten minutes.",
-        lambda rows: {one.model: one.unseen for one in rows},
-        ("model",),
     ),
 )

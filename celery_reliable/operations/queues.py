@@ -18,6 +18,7 @@ from celery_reliable.message import Stamp
 from celery_reliable.model import State
 from celery_reliable.operations.messages import envelope_of
 from celery_reliable.operations.views import Queue, Worker
+from celery_reliable.operations.waits import held_by
 from celery_reliable.operations.words import moment
 from celery_reliable.operations.workers import Workers
 from celery_reliable.recovery import MOST_BYTES, BrokerView
@@ -84,13 +85,16 @@ class Queues:
                 counts[kind] += 1
         return {kind: round(count * (scale or 1)) for kind, count in counts.items()}, not scale
 
-    def in_line(self) -> dict[str, int]:
-        """Return how many tasks stand in line for a place, by their names: of those looked at, or
-        an estimate by them.
+    def held_back(self) -> dict[str, dict[str, int]]:
+        """Return how many tasks the ledger holds back, by what they wait for and by their names: of
+        those looked at, or an estimate by them.
         """
         scale, looks = self._sample
-        counts = Counter(look.record.name for look in looks if look.record.in_line_of)
-        return {name: round(count * (scale or 1)) for name, count in counts.items()}
+        counts = Counter((kind.value, one.record.name) for one in looks if (kind := held_by(one)))
+        found: dict[str, dict[str, int]] = {}
+        for (what, name), count in sorted(counts.items()):
+            found.setdefault(what, {})[name] = round(count * (scale or 1))
+        return found
 
     @cached_property
     def _sample(self) -> tuple[float, list[Look]]:
@@ -104,12 +108,13 @@ class Queues:
         step = max(1, len(waiting) // _MESSAGES)
         found: set[tuple[str, str]] = set()
         n_bytes = 0
-        for one in self._ledger.find_in_groups(waiting[::step], most_bytes=MOST_BYTES):
-            record = one.record if one.is_readable else None
-            envelope = envelope_of(record) if record is not None else None
+        for look in filter(
+            None, self._ledger.looks_in_groups(waiting[::step], most_bytes=MOST_BYTES)
+        ):
+            envelope = envelope_of(look.record)
             if envelope is not None and envelope.routing_key:
                 found.add((envelope.exchange, envelope.routing_key))
-            n_bytes += len(record.message) if record is not None else 0
+            n_bytes += len(look.record.message)
             if n_bytes > MOST_BYTES:
                 break
         for where in found:

@@ -26,14 +26,12 @@ from celery_reliable.operations.views import (
     LastPass,
     NobodyAlive,
     Queue,
-    TaskPlaces,
     Throughput,
     Worker,
     WorkerDeath,
 )
 from celery_reliable.operations.words import moment, utc
 from celery_reliable.operations.workers import Workers
-from celery_reliable.options import is_limited, is_reliable, key_of, stands_in_line
 from celery_reliable.recovery import BrokerView
 
 __all__ = ["RATES", "Throughputs", "look_at_status"]
@@ -45,8 +43,6 @@ _LOOKED_AT = 1_000
 _MOST_KINDS = 20
 #: So many of a kind are asked since when they wait.
 _MOST_EXAMPLES = 20
-#: Tasks in line whose code this app has not.
-_OTHERS = "(others)"
 
 RATES: tuple[Literal["processed", "failed", "lost"], ...] = ("processed", "failed", "lost")
 _MINUTE_MS = 60_000
@@ -77,8 +73,6 @@ def look_at_status(
     for one in groups:
         by_reason[one.group.reason] += one.count
     by_state = Counter(one.state for one in workers)
-    tasks = {name: task for name, task in app.tasks.items() if is_reliable(task)}
-    limited = sorted(name for name, task in tasks.items() if is_limited(task))
     for_workers = ledger.named.waiting()
     status = FullStatus(
         at=utc(now_ms),
@@ -102,9 +96,7 @@ def look_at_status(
         saturation=None,
         deaths=_deaths(meta),
         queues=queues,
-        limited=ledger.paces.waiting(limited),
-        in_line=_in_line(tasks, looked_at.in_line()),
-        places=_places(ledger, tasks),
+        held_back=looked_at.held_back(),
         broker_problem=problem,
         throughput=Throughputs.of(ledger).lately(),
         groups=groups,
@@ -162,27 +154,6 @@ def _groups(ledger: Ledger, since_ms: int) -> tuple[GroupOfLetters, ...]:
     with suppress(LedgerRefused):
         return tuple(ledger.groups.counts(since_ms=since_ms))
     return ()
-
-
-def _in_line(tasks: Mapping[str, object], counts: Mapping[str, int]) -> dict[str, int]:
-    """Return how many stand in line for a place, by tasks of this app."""
-    found = {name: 0 for name, task in sorted(tasks.items()) if stands_in_line(task)}
-    for name, count in counts.items():
-        known = name if name in found else _OTHERS
-        found[known] = found.get(known, 0) + count
-    return found
-
-
-def _places(ledger: Ledger, tasks: Mapping[str, object]) -> tuple[TaskPlaces, ...]:
-    found: dict[str, tuple[str, int]] = {}
-    for name, task in sorted(tasks.items()):
-        options = type(task)
-        if getattr(options, "at_most", None) and getattr(options, "object_id", None) is None:
-            key = key_of(task, (), {})
-            if key is not None:
-                found[key] = name, options.at_most  # type: ignore[attr-defined]
-    taken = ledger.places_taken({key: places for key, (_, places) in found.items()})
-    return tuple(TaskPlaces(name, places, taken[key]) for key, (name, places) in found.items())
 
 
 def _nobody_alive(ledger: Ledger, workers: Sequence[Worker]) -> tuple[NobodyAlive, ...]:

@@ -18,7 +18,7 @@ from celery_reliable.operations.views import Order, Wait, WaitsFor, Worker
 from celery_reliable.operations.words import at, moment
 from celery_reliable.orders import OrderKind
 
-__all__ = ["Seen", "absent", "ended", "waits_for_worker", "why"]
+__all__ = ["Seen", "absent", "ended", "held_by", "waits_for_worker", "why"]
 
 #: What the ledger says that a task waits for which waits for a worker that it names.
 _WORKERS = "workers"
@@ -84,6 +84,17 @@ def why(look: Look, seen: Seen, now_ms: int) -> WaitsFor:
         State.QUEUED: task.queued,
     }
     return by_state[look.record.state]()
+
+
+def held_by(look: Look) -> Wait | None:
+    """Return what holds a task back in the ledger, beside its time; None: nothing does."""
+    if look.rate_key:
+        return Wait.RATE
+    if look.waiting_for == _WORKERS:
+        return Wait.WORKER
+    if look.waiting_for.startswith(_ORDER):
+        return Wait.ORDER
+    return Wait.OBJECT if look.waiting_for or look.record.in_line_of else None
 
 
 def waits_for_worker(look: Look, seen: Seen) -> bool:

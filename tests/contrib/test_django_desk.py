@@ -12,7 +12,6 @@ from django.test.utils import override_settings
 
 from celery_reliable import ReliableTask
 from celery_reliable.app import reliable_of
-from celery_reliable.contrib.django.desk import visits
 from celery_reliable.operations import Desk, OrderKind
 from tests.contrib.shown import DESK, DISCARD, EDIT, LIST, REPLAY, page
 
@@ -63,7 +62,7 @@ def pages() -> dict[str, Any]:
 
 def test_there_is_an_address_for_each_page() -> None:
     # These have tests of their own.
-    assert set(pages()) == {*ADDRESSES, "act", "changelist", "change"}
+    assert set(pages()) == {*ADDRESSES, "act", "changelist"}
 
 
 @pytest.mark.parametrize("name", sorted(ADDRESSES))
@@ -95,7 +94,7 @@ def test_each_page_asks_for_its_permission(
 def test_a_ledger_that_is_away_is_told_on_each_page(
     log_in: Any, celery_project: Celery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(f"{visits.__name__}._PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr("celery_reliable.contrib.django.opening._PATIENCE_SECONDS", 0.1)
     client = log_in(is_superuser=True)
     with override_settings(CELERY_RELIABLE={"REDIS_URL": "redis://:s3cret@127.0.0.1:1/0"}):
         for name in sorted(set(ADDRESSES) - {"find", *ACTS}):
@@ -296,7 +295,7 @@ def test_an_object_with_places_is_one_with_its_line(log_in: Any, celery_project:
             if part.is_last:
                 break
         assert sorted(seen) == sorted(one.object_key for one in listed.values())
-        assert desk.status().in_line == {"shop.flood": 2}
+        assert desk.status().held_back["object"] == {"shop.flood": 2}
         # Calls may say that their object has more places, or fewer.
         for most in (3, 1):
             of_calls = [flood.apply_async((f"own {most}",), at_most=most).id for _ in range(5)]
@@ -319,7 +318,7 @@ def test_an_object_with_places_is_one_with_its_line(log_in: Any, celery_project:
     assert "2 of 2 places are taken" in shown
     assert shown.index(ids[0]) < shown.index(ids[1]) < shown.index(ids[2]) < shown.index(ids[4])
     assert ids[3] not in shown
-    assert "6 of shop.flood stand in line" in page(client.get(f"{LIST}desk/"))
+    assert "Held back by object: 6 of shop.flood." in page(client.get(f"{LIST}desk/"))
 
 
 def test_a_run_has_a_page_with_its_members(log_in: Any, celery_project: Celery) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from configparser import ConfigParser
 
-from celery_reliable.exceptions import LedgerRefused
-from celery_reliable.ledger.caller import FORMAT, newer
 from tests.docs.blocks import ROOT, page_path
 
 TEXT = page_path("compatibility.rst").read_text("utf-8")
@@ -56,12 +54,3 @@ def test_what_ci_runs_is_what_it_says() -> None:
         assert re.search(rf"^(?:tox run -e|together) (?:\S+,)?{env}\b", CI, re.MULTILINE), env
     for env in re.findall(r"tox run -e ([\w-]+)", TEXT):
         assert f"[testenv:{env}]" in (ROOT / "tox.ini").read_text() or env.startswith("all-py3")
-
-
-def test_the_refusal_is_told_as_it_is_said() -> None:
-    error = newer(
-        str(FORMAT + 1), "redis://**@redis.internal:6379/0", "{reliable:0}:meta", "record"
-    )
-
-    assert isinstance(error, LedgerRefused)
-    assert str(error) in " ".join(TEXT.split())

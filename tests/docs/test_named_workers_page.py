@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from celery import Celery
 
-from celery_reliable import events
 from celery_reliable.app import reliable_of
 from celery_reliable.operations.desk import Desk
 from tests.docs.blocks import Page
@@ -63,14 +62,6 @@ def test_the_calls_wait_for_those_that_they_name_and_the_commands_name_others(
         assert desk.tasks.get(first).only_workers == ("gpu-*",)
         assert run(anywhere, app, known={"ID": first}).exit_code == 0
         assert desk.tasks.get(first).only_workers == ()
-
-
-def test_what_it_names_is_there() -> None:
-    text = Page(PAGES[0]).text
-
-    for event in ("task_waits_for_worker", "task_turned_away"):
-        assert f"``{event}``" in text
-        assert hasattr(events, event)
 
 
 def test_runs_say_what_is_missing(redis_server: RedisServer) -> None:

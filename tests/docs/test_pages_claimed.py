@@ -9,43 +9,10 @@ from urllib.parse import urlsplit
 import pytest
 from docutils import nodes
 
-from tests.docs.blocks import DOCS, ROOT, Page, claims, doctree, page_path, pages
+from tests.docs.blocks import ROOT, Page, claims, doctree, page_path, pages
 
 CLAIMED = claims(ROOT / "tests")
 ALL = pages()
-
-PAGE = """\
-Page
-====
-
-A word ``docs/gone.rst``, `here <gone.rst>`_, `there <http://example.com>`_::
-
-    plain
-
-Section
--------
-
-.. code-block:: python
-   :caption: proj/tasks.py
-
-   one = 1
-
-.. versionadded:: 1.0
-
-   .. code-block:: console
-
-      $ celery -A proj \\
-          reliable status
-      All is well.
-      $ # no command
-      $ true
-
-.. toctree::
-
-   gone
-
-.. image:: gone.png
-"""
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -67,34 +34,6 @@ def test_who_claims_a_page_means_one_that_there_is() -> None:
     assert CLAIMED.keys() <= set(ALL)
 
 
-def test_blocks_are_read_as_docutils_reads_them(tmp_path: Path) -> None:
-    path = tmp_path / "page.rst"
-    path.write_text(PAGE)
-    page = Page(str(path))
-
-    plain, python, console = page.blocks
-
-    assert (plain.language, plain.is_runnable) == ("", False)
-    assert (python.text, python.caption, python.section) == (
-        "one = 1\n",
-        "proj/tasks.py",
-        ("Page", "Section"),
-    )
-    assert PAGE.splitlines()[python.line - 1].strip() == "one = 1"
-    assert console.commands == ["celery -A proj reliable status", "true"]
-    assert len(page.left()) == 2
-    assert page.block("one = 1") == python
-    assert page.commands("Section") == console.commands
-    assert page.left() == []
-
-
-def test_what_leads_nowhere_is_found(tmp_path: Path) -> None:
-    path = tmp_path / "page.rst"
-    path.write_text(PAGE)
-
-    assert broken(path) == ["gone.rst", "http://example.com", "gone.png", "docs/gone.rst"]
-
-
 def broken(path: Path) -> list[str]:
     """The links and pictures of a page that lead nowhere, and the files that it names in vain."""
     tree = doctree(path)
@@ -112,7 +51,3 @@ def _leads_somewhere(link: str, folder: Path) -> bool:
     if parts.scheme:
         return parts.scheme in ("https", "mailto") and bool(parts.netloc or parts.path)
     return not parts.path or (folder / parts.path).exists()
-
-
-def test_there_are_pages_below_docs() -> None:
-    assert DOCS / "index.rst" in map(page_path, ALL)

@@ -1,29 +1,21 @@
 """The runbook has an entry for each alarm, finding and line of the log that asks for a person, and
-none for what there is no more; its commands run.
+none for what there is no more.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 
 from docutils import nodes
 
-from celery_reliable.app import reliable_of
 from celery_reliable.findings import RUNNING, SERVER
-from celery_reliable.orders import OrderKind
 from tests.docs.blocks import Page, doctree
-from tests.docs.commands import inline, run
-from tests.integration.conftest import Project
 from tests.integration.desk.monitored import RULES
-from tests.integration.letters import put
 from tests.support.processes import REPOSITORY
 from tests.support.telling import lines
 
-PAGES = ("runbook.rst", "runbook-log.rst")
-RUNBOOK, LOG = (Page(name) for name in PAGES)
-BLOCKS = [command for page in (RUNBOOK, LOG) for command in page.commands()]
+RUNBOOK, LOG = Page("runbook.rst"), Page("runbook-log.rst")
 
 #: What every entry says, in this order, behind what it is about.
 SAID = ["means", "see", "do", "ignored"]
@@ -109,30 +101,3 @@ def test_the_pages_name_what_there_is() -> None:
     for page in (RUNBOOK, LOG):
         named = set(re.findall(r"``([a-z]+(?:_[a-z]+)+)``", page.text))
         assert named - known <= {"reliable_finding", "celery_reliable"}, page.name
-
-
-def given(project: Project) -> str:
-    """The id of an order."""
-    orders = reliable_of(project.app).ledger.orders
-    return orders.give(OrderKind.PAUSE, "mail", by="ann", why="").id
-
-
-def test_every_command_runs(project: Project) -> None:
-    commands = [*BLOCKS, *inline(RUNBOOK.text), *inline(LOG.text)]
-    assert len(commands) > 25
-    put(project, "one")
-    groups = run("celery -A proj reliable dead-letters groups --json", project.app)
-    group = json.loads(groups.output)["groups"][0]["group"]
-    known = {"ID": "one", "GROUP": group, "TASK": "project.work"}
-    for number, command in enumerate(commands):
-        # One before may have replayed all that there were.
-        known["ID"] = f"letter-{number}"
-        put(project, known["ID"])
-        if " revoke " in command or " move " in command:
-            known["ID"] = project.send("work", 0, countdown=3600).id
-        if " resume " in command:
-            known["ORDER"] = given(project)
-        ran = run(command, project.app, known=known)
-        # Nobody has swept, which is wrong.
-        expected = (0, 1) if "--check" in command or "doctor" in command else (0,)
-        assert ran.exit_code in expected, (command, ran.output, ran.exception)

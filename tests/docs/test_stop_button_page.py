@@ -6,10 +6,8 @@ from __future__ import annotations
 
 import json
 
-from celery_reliable import ReliableTask, events
+from celery_reliable import ReliableTask
 from celery_reliable.app import reliable_of
-from celery_reliable.contrib.django import permissions
-from celery_reliable.operations.cli import reliable
 from celery_reliable.operations.desk import Desk
 from celery_reliable.orders import OrderKind
 from tests.docs.blocks import Page
@@ -81,26 +79,3 @@ def test_what_cannot_be_struck_is_refused_in_a_sentence(project: Project) -> Non
     assert (ran.exit_code, "no order" in ran.output) == (1, True)
     ran = run("celery -A proj reliable orders --json", project.app)
     assert json.loads(ran.output) == {"items": []}
-
-
-def test_who_cannot_stop_what_runs_is_named(project: Project) -> None:
-    with Desk(project.app) as desk:
-        for name, pool in (("one", "prefork"), ("two", "thread"), ("three", "gevent")):
-            facts = {"nodename": f"{name}@here", "pool": pool}
-            desk.ledger.workers.register(name, lease_ms=60_000, client_id=0, facts=facts)
-        struck = desk.orders.give(OrderKind.STRIKE, "project.work", by="me", stop=True)
-        drained = desk.orders.give(OrderKind.DRAIN, "two@*", by="me", stop=True)
-        gentle = desk.orders.give(OrderKind.DRAIN, "three@*", by="me")
-    (note,) = struck.notes
-    assert note.endswith("comes to its end: three@here (gevent), two@here (thread).")
-    (note,) = drained.notes
-    assert note.endswith("comes to its end: two@here (thread).")
-    assert gentle.notes == ()
-
-
-def test_what_it_names_is_there() -> None:
-    for event in ("order_given", "order_ended", "task_struck", "stopped_by_order"):
-        assert f"``{event}``" in PAGE.text
-        assert hasattr(events, event)
-    assert {"pause", "strike", "drain", "resume", "orders", "revoke"} <= set(reliable.commands)
-    assert permissions.Right.OPERATE.value in PAGE.text

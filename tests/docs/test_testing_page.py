@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from configparser import ConfigParser
 from pathlib import Path
 
 import pytest
@@ -161,11 +160,3 @@ def test_a_database_with_something_in_it_is_never_used(
         assert own == url
         shared_redis.set("a test's", "own")
     assert shared_redis.dbsize() == 0
-
-
-def test_pytest_finds_the_plugin_where_the_package_is_installed() -> None:
-    declared = ConfigParser()
-    declared.read(REPOSITORY / "setup.cfg")
-
-    # Under its own name: who names it by -p too has it once.
-    assert declared["options.entry_points"]["pytest11"].strip() == f"{PLUGIN} = {PLUGIN}"

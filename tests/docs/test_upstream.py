@@ -5,13 +5,11 @@ not is mended there, and has to say so.
 from __future__ import annotations
 
 import os
-import re
 import signal
 import subprocess
 import sys
 from contextlib import suppress
 from importlib import metadata
-from pathlib import Path
 
 import pytest
 
@@ -63,26 +61,6 @@ def test_the_scripts_show_the_faults(redis_server: RedisServer) -> None:
                 f"MENDED UPSTREAM: {report.name} does not show its fault with {releases}. Say "
                 "there since when, and see what in celery_reliable.compat and .broker can go."
             )
-
-
-@pytest.mark.parametrize("report", REPORTS, ids=lambda one: one.name)
-def test_a_cause_is_at_the_line_that_is_told(report: Page) -> None:
-    found = re.findall(
-        r"``(kombu|celery|billiard)/([\w/]+\.py):(\d+)``\s\(``(\w+)``\)", report.text
-    )
-    seen_with = re.search(r"For `(\w+) <.*\sseen with ([\d.]+\d)(.*)", report.text)
-
-    assert found
-    assert seen_with
-    releases = {seen_with[1].lower(): seen_with[2]}
-    releases |= {one.lower(): of for one, of in re.findall(r"(\w+) ([\d.]+\d)", seen_with[3])}
-    assert {package for package, *_ in found} <= set(releases)
-    for package, path, line, name in found:
-        if metadata.version(package) != releases[package]:
-            continue
-        file = metadata.distribution(package).locate_file(f"{package}/{path}")
-        source = Path(str(file)).read_text("utf-8").splitlines()
-        assert re.search(rf"def {name}\(", source[int(line) - 1]), (path, line, name)
 
 
 def test_each_report_has_all_that_a_maintainer_asks_for() -> None:

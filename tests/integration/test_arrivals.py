@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
-import uuid
 from contextlib import suppress
 from typing import Any
 
 import pytest
 
-from celery_reliable.ledger.scripts import script
 from tests.integration.conftest import TWO_QUEUES, Project
 from tests.integration.figures import record_of
 from tests.integration.project.awkward import add_tasks
@@ -94,32 +92,6 @@ def test_what_leaves_its_queue_as_its_worker_dies_is_run_by_another(
     assert len(soon.effects.runs(result.id)) == 1
 
 
-def test_an_idle_process_begins_without_a_claim_of_its_own(
-    pooled: Project, proxy: RedisProxy
-) -> None:
-    behind = pooled.with_settings(broker_url=proxy.url())
-    one = start(behind)
-    behind.send("work", 0).get(timeout=10)
-    wait_until_idle(behind)
-    claims, task_id = proxy.watch(script=script("claim").sha), str(uuid.uuid4())
-    calls = proxy.watch("EVALSHA", containing=task_id)
-    result = behind.send("gate", "open", task_id=task_id)
-    run = behind.effects.run_of(result.id)
-    assert [run.pid] == one.children()
-    record = record_of(pooled.redis, result.id)
-    # Claimed by the worker, for whom the message was filed under the same name.
-    assert record["pid"] == str(one.pid)
-    client = pooled.redis.client()
-    (unacked,) = client.keys("unacked:*")
-    assert client.hkeys(unacked) == [record["token"].encode()]
-    assert claims.matched == 0
-    # Its publication: the wait that took it was sent before, and nobody was given it to claim it.
-    assert calls.matched == 1
-    behind.effects.open_gate("open")
-    assert result.get(timeout=10) == "open"
-    assert [one.attempt for one in behind.effects.runs(result.id)] == [1]
-
-
 @pytest.mark.parametrize("is_cut", [True, False])
 def test_what_came_to_a_lost_connection_begins_soon_after_that(
     project: Project, proxy: RedisProxy, is_cut: bool
@@ -166,16 +138,13 @@ def test_a_queue_more_and_less_while_it_waits(project: Project) -> None:
     assert one.is_running, name
 
 
-@pytest.mark.parametrize("options", [(), TWO_QUEUES])
-def test_what_a_server_that_died_has_left_in_an_inbox_is_run(
-    project: Project, options: tuple[str, ...]
-) -> None:
+def test_what_a_server_that_died_has_left_in_an_inbox_is_run(project: Project) -> None:
     """Of a plain task: nobody would send it again.  Also by a worker that waits otherwise."""
     client = project.redis.client()
     first, second = (project.send("plain_work", 0.01) for _ in range(2))
     # As if it had died behind the first of what a worker had sent.
     client.lmove("celery", "celery-reliable.inbox:celery", "RIGHT", "LEFT")
-    start(project, options=options)
+    start(project, options=TWO_QUEUES)
     for one in (first, second):
         assert one.get(timeout=20) == "worked"
         assert len(project.effects.runs(one.id)) == 1
@@ -191,16 +160,13 @@ def test_a_user_without_the_rights_pops(project: Project) -> None:
     wait_for(lambda: waits(narrow, "brpop"), 10, "it pops")
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGQUIT])
-def test_what_comes_to_a_worker_that_stops_goes_back(
-    project: Project, proxy: RedisProxy, number: signal.Signals
-) -> None:
+def test_what_comes_to_a_worker_that_stops_goes_back(project: Project, proxy: RedisProxy) -> None:
     far = project.with_settings(broker_url=proxy.url())
     one = start(far)
     project.send("work", 0).get(timeout=10)
     result = sent_to_frozen(far, one, "work", 0)
     client = project.redis.client()
-    one.signal_main(number)
+    one.signal_main(signal.SIGTERM)
     one.thaw()
     one.wait_until_ended()
     assert not client.keys("unacked:*")
@@ -210,34 +176,3 @@ def test_what_comes_to_a_worker_that_stops_goes_back(
         start(project, "two")
     assert result.get(timeout=20) == "worked"
     assert len(project.effects.runs(result.id)) == 1
-
-
-@pytest.mark.parametrize(
-    ("told", "name"),
-    [
-        ({"worker_prefetch_multiplier": 1}, "work"),
-        ({"worker_disable_prefetch": True}, "plain_work"),
-    ],
-)
-def test_what_comes_to_a_worker_that_may_fetch_no_more_by_then_is_run_by_another(
-    project: Project, told: dict[str, Any], name: str
-) -> None:
-    """kombu does not read what comes then; and nobody runs it twice."""
-    project = project.with_settings(celery={**project.settings.celery, **told})
-    one = start(project)
-    project.send("work", 0).get(timeout=10)
-    gate = project.send("gate", "shut", countdown=3)
-    project.effects.run_of(gate.id)
-    behind = project.send(name, 0.01)
-    start(project, "two")
-    assert behind.get(timeout=20) == "worked"
-    # Longer than it takes the worker to give back what it does not know.
-    client = project.redis.client()
-    began, _ = client.time()
-    wait_for(lambda: client.time()[0] > began + 11, 20, "all have looked")
-    project.effects.open_gate("shut")
-    assert gate.get(timeout=10) == "shut"
-    assert project.send("work", 0).get(timeout=10) == "worked"
-    (run,) = project.effects.runs(behind.id)
-    assert run.worker.startswith("two@")
-    assert one.is_running

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 from celery import Celery, chord, group
-from celery.backends.redis import RedisBackend, ResultConsumer
 from celery.result import AsyncResult, GroupResult
 
-from celery_reliable.compat.result_consumer import AwaitedConsumer
 from tests.integration.conftest import Project
-from tests.integration.project.factory import Settings, create_app
+from tests.integration.project.factory import Settings
 from tests.support.redis_server import RedisServer, free_port
 from tests.support.waiting import wait_for
 
@@ -24,10 +21,6 @@ N = 20
 SECONDS = 20.0
 
 Store = Callable[..., None]
-
-
-class OwnBackend(RedisBackend):
-    """A backend of a project's own, as Celery's documentation has it."""
 
 
 @pytest.fixture
@@ -59,30 +52,7 @@ def waiting(project: Project, *results: AsyncResult[Any]) -> bool:
     return all(f"celery-task-meta-{result.id}" in channels(project) for result in results)
 
 
-def in_thread(action: Callable[[], Any]) -> Callable[[], Any]:
-    """Do it in a thread; returns what waits for its end and returns what came of it."""
-    found: list[Any] = []
-
-    def run() -> None:
-        try:
-            found.append(action())
-        except BaseException as exc:
-            found.append(exc)
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-
-    def end() -> Any:
-        thread.join(SECONDS)
-        assert found, "it has not ended"
-        return found[0]
-
-    return end
-
-
-def test_a_call_is_one_command_and_subscribes_to_nothing(
-    project: Project, project_settings: Settings
-) -> None:
+def test_a_call_is_one_command_and_subscribes_to_nothing(project: Project) -> None:
     project.send("work", 0)
     before = calls(project.redis, "evalsha")["evalsha"]
     for _ in range(N):
@@ -93,39 +63,12 @@ def test_a_call_is_one_command_and_subscribes_to_nothing(
     assert not any(found.values())
     assert len(members.results) == N
 
-    # The control: Celery alone subscribes at each call, and again for each member of a group.
-    stock = create_app(replace(project_settings, stock=True))
-    results = [stock.tasks["project.work"].apply_async((0,)) for _ in range(N)]
-    members = group(stock.tasks["project.work"].s(0) for _ in range(N)).apply_async()
-    assert calls(project.redis, "subscribe")["subscribe"] == 3 * N
-    stock.backend.remove_pending_result = lambda result: None
-    assert len(results) == len(members.results) == N
-    stock.close()
-
 
 def test_a_call_needs_no_result_backend(project: Project) -> None:
     away = project.with_settings(result_url=f"redis://127.0.0.1:{free_port()}/0")
     project.start_worker("one")
     result = away.send("work", 0)
     assert project.app.AsyncResult(result.id).get(timeout=SECONDS) == "worked"
-
-
-def test_a_backend_of_a_projects_own_is_left_as_it_is(
-    project: Project, project_settings: Settings
-) -> None:
-    project.app.finalize()
-    assert type(project.app.backend.result_consumer) is AwaitedConsumer
-    own = create_app(
-        replace(
-            project_settings,
-            result_url=f"{__name__}:{OwnBackend.__name__}+{project_settings.result_url}",
-        )
-    )
-    result = own.tasks["project.work"].apply_async((0,))
-    assert type(own.backend.result_consumer) is ResultConsumer
-    assert waiting(project, result)
-    own.backend.remove_pending_result = lambda result: None
-    own.close()
 
 
 def _get(result: AsyncResult[Any]) -> Any:
@@ -151,48 +94,25 @@ WAYS = [_get, _join, _iterate, _then]
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_result_is_found_that_was_stored_before_anybody_waited(
-    project: Project, store: Store, way: Callable[[AsyncResult[Any]], Any]
-) -> None:
-    result = project.send("work", 0)
-    store(result, "stored")
-    assert way(result) == "stored"
-    wait_for(lambda: not channels(project), SECONDS, "the end of the subscription")
-
-
-def test_a_result_is_found_of_which_the_subscription_came_too_late(
-    project: Project, store: Store
-) -> None:
-    result, stored = project.send("work", 0), project.send("work", 0)
-    store(stored, "stored")
-    keys = [f"celery-task-meta-{one.id}" for one in (result, stored)]
-
-    def store_it() -> None:
-        wait_for(lambda: waiting(project, result), SECONDS, "the subscription")
-        client = project.app.backend.client
-        # Nobody is told of it.
-        client.set(keys[0], client.get(keys[1]).replace(stored.id.encode(), result.id.encode()))
-
-    end = in_thread(store_it)
-    assert _get(result) == "stored"
-    assert end() is None
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_a_result_is_heard_of_that_is_stored_while_somebody_waits(
-    project: Project, store: Store, way: Callable[[AsyncResult[Any]], Any]
+@pytest.mark.parametrize("when", ["before", "while"])
+def test_a_result_is_found_that_is_stored_before_or_while_somebody_waits(
+    project: Project, store: Store, way: Callable[[AsyncResult[Any]], Any], when: str
 ) -> None:
     result, nobodys = project.send("work", 0), project.send("work", 0)
 
     def store_it() -> None:
-        wait_for(lambda: waiting(project, result), SECONDS, "the subscription")
+        if when == "while":
+            wait_for(lambda: waiting(project, result), SECONDS, "the subscription")
         assert not waiting(project, nobodys)
         store(result, "stored")
 
-    # Celery's backends are each a thread's own, so the waiting is not in the other one.
-    end = in_thread(store_it)
-    assert way(result) == "stored"
-    assert end() is None
+    with ThreadPoolExecutor(1) as beside:
+        # Celery's backends are each a thread's own, so the waiting is not in the other one.
+        stored = beside.submit(store_it)
+        if when == "before":
+            stored.result(SECONDS)
+        assert way(result) == "stored"
+        stored.result(SECONDS)
     wait_for(lambda: not channels(project), SECONDS, "the end of the subscription")
 
 

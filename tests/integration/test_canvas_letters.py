@@ -119,19 +119,3 @@ def test_a_chord_fails_and_stays_so_when_its_member_is_replayed(
     wait_until_settled(project.redis, 15)
     assert state_of(project, result.id) == "FAILURE"
     assert project.effects.runs(result.id) == []
-
-
-def test_a_body_that_is_a_dead_letter_is_replayed_with_what_the_chord_has_gathered(
-    project: Project, task: Task, letters: DeadLetters
-) -> None:
-    header = [task("step").s(1, 1), task("step").s(2, 2)]
-    result = chord(header, task("gather_at_flag").s("failing")).apply_async()
-    with pytest.raises(Exception, match="not open"):
-        result.get(timeout=20)
-    wait_until_buried(letters, result.id)
-
-    replay(project.effects, letters, "failing", result.id)
-
-    wait_for(lambda: state_of(project, result.id) == "SUCCESS", 20, "its result")
-    assert project.app.AsyncResult(result.id).get(timeout=5) == 6
-    wait_until_settled(project.redis, 15)

@@ -34,12 +34,12 @@ def test_the_whole_round_of_a_failed_task(project: Project, run: Run) -> None:
     assert (table.code, table.err) == (0, "")
     assert result.id in table.out
     assert "project.follow" in table.out
-    assert table.out.endswith("\n1 of 1 dead letter\n")
+    assert table.out.endswith("\n1 dead letter, 1 looked at\n")
     assert max(map(len, table.out.splitlines())) <= 80
     # Each in one piece, in a terminal of 80 columns.
     (line,) = [line for line in table.out.splitlines() if line.startswith(result.id)]
-    assert re.fullmatch(rf"{result.id}  failed +\d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d *", line)
-    assert "    Broken: in run 1" in [line.rstrip() for line in table.out.splitlines()]
+    assert re.fullmatch(rf"{result.id}  dead +\d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d *", line)
+    assert "failed (Broken: in run 1)" in " ".join(table.out.split())
 
     shown = run("show", result.id)
     assert shown.code == 0
@@ -59,7 +59,7 @@ def test_the_whole_round_of_a_failed_task(project: Project, run: Run) -> None:
     assert run("dead-letters", "replay", result.id).out == "1 dead letter replayed\n"
     wait_for(lambda: project.effects.finished(result.id), 20, "its third run")
     assert letters(run) == []
-    assert run("dead-letters", "list").out == "0 of 0 dead letters\n"
+    assert run("dead-letters", "list").out == "0 dead letters, 0 looked at\n"
 
 
 def test_discard_asks_first(project: Project, run: Run) -> None:

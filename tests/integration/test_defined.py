@@ -51,11 +51,3 @@ def test_of_unique_calls_one_is_published(project: Project, worker: Worker) -> N
         project.effects.open_gate(kind)
         assert first.get(timeout=15) == kind
         assert len(project.effects.runs(first.id)) == 1
-
-
-def test_a_task_may_count_in_our_name(project: Project, worker: Worker) -> None:
-    result = project.send("counting", "counted")
-
-    assert result.get(timeout=30) == "counted"
-    # The fence does not read what the task has assigned.
-    assert not worker.log_text().count("task_fenced")

@@ -8,12 +8,10 @@ from contextlib import suppress
 
 import pytest
 
-from celery_reliable.ledger.scripts import script
 from tests.integration.conftest import Project
 from tests.integration.figures import is_alive, record_of
 from tests.support.freezing import freeze
 from tests.support.processes import Worker
-from tests.support.proxy import RedisProxy
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
@@ -42,13 +40,6 @@ def claimed(redis_server: RedisServer, task_id: str) -> dict[str, str]:
     return wait_for(found, 10, f"a claim of {task_id}")  # type: ignore[return-value]
 
 
-def wait_until_stale(redis_server: RedisServer, task_id: str) -> None:
-    """Wait until nobody may begin by an early claim without asking any more."""
-    claimed_ms = int(claimed(redis_server, task_id)["claimed_ms"])
-    client = redis_server.client()
-    wait_for(lambda: client.time()[0] * 1000 > claimed_ms + 1000, 5, "a claim of a second ago")
-
-
 def warm_up(project: Project) -> None:
     """Have a task run, so that the server knows all scripts, and the worker idle again."""
     project.send("work", 0).get(timeout=10)
@@ -64,24 +55,6 @@ def frozen_child(worker: Worker) -> int:
     (child,) = worker.children()
     freeze(child)
     return child
-
-
-@BY_MAIN
-def test_a_process_that_begins_late_asks_and_has_the_same_attempt(
-    project: Project, proxy: RedisProxy
-) -> None:
-    behind = project.with_settings(broker_url=proxy.url())
-    one = behind.start_worker("one", concurrency=1)
-    warm_up(project)
-    child = frozen_child(one)
-    claims = proxy.watch(script=script("claim").sha)
-    result = project.send("work", 0)
-    wait_until_stale(project.redis, result.id)
-    before = claims.matched
-    os.kill(child, signal.SIGCONT)
-    assert result.get(timeout=10) == "worked"
-    assert claims.matched == before + 1
-    assert [run.attempt for run in project.effects.runs(result.id)] == [1]
 
 
 @BY_MAIN

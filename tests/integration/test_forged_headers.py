@@ -16,7 +16,7 @@ from celery_reliable.worker.request import DELIVERY, EARLY, MESSAGE
 from tests.integration.conftest import Project
 from tests.integration.figures import DEAD, META, RECORD, record_of, wait_until_settled
 from tests.integration.foreign import element
-from tests.integration.test_calls import POOLS
+from tests.integration.shifts import POOL
 from tests.support.promises import promise
 from tests.support.waiting import wait_for
 
@@ -136,7 +136,7 @@ def test_a_forged_header_harms_no_other_task_and_no_worker(
     assert left == dead
 
 
-@pytest.mark.parametrize("pool", POOLS)
+@pytest.mark.parametrize("pool", ["prefork", POOL])
 @promise("nothing-lost")
 def test_a_message_that_was_copied_onto_another_id_runs(project: Project, pool: str) -> None:
     """A publisher that sends messages on, and knows nothing of the package, copies all headers."""

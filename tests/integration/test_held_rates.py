@@ -26,16 +26,15 @@ def test_what_was_held_begins_by_its_rate(project: Project, hold: str) -> None:
     add_tasks(project.app)
     orders = reliable_of(project.app).ledger.orders
     client = project.effects.client
-    target = {"strike": "project.limited", "pause": "celery", "death": ""}[hold]
-    if target:
-        kind = OrderKind.STRIKE if hold == "strike" else OrderKind.PAUSE
     options = {"app": LIMITED, "environ": {"RATE": f"{PER_SECOND}/s"}}
     worker = project.start_worker("one", **options)
     for _ in range(N_TASKS):
         project.send("limited")
     wait_for(lambda: client.llen("begun") >= 2, 20, "the first begin")
-    if target:
-        order = orders.give(kind, target, by="ann", why="the partner is down")
+    if hold == "strike":
+        order = orders.give(
+            OrderKind.STRIKE, "project.limited", by="ann", why="the partner is down"
+        )
     else:
         worker.kill_group()
     ledger = project.redis.client()
@@ -50,13 +49,14 @@ def test_what_was_held_begins_by_its_rate(project: Project, hold: str) -> None:
     n_before = client.llen("begun")
     assert n_before <= N_TASKS - 6
 
-    if target:
+    if hold == "strike":
         orders.resume(order.id, by="ann", limit=1000)
     else:
         project.start_worker("two", **options)
 
     wait_until_settled(project.redis, 60)
-    assert client.llen("begun") == N_TASKS
+    # What ran as its worker was killed has begun twice.
+    assert client.llen("begun") - N_TASKS in ((0, 1) if hold == "death" else (0,))
     begun = sorted(int(one) for one in client.lrange("begun", n_before, -1))
     # One may be late by as much as another is not.
     too_early = [n for n, one in enumerate(begun) if (one - begun[0]) * PER_SECOND / 1e6 <= n - 2]

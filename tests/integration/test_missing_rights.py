@@ -35,10 +35,8 @@ def narrow(project: Project) -> Callable[..., Project]:
     ("without", "names"),
     [
         ("+hscan", ["broker", "HSCAN"]),
-        ("+zcard", ["ledger", "ZCARD"]),
         ("~celery*", ["broker", "the key celery"]),
         ("~{reliable:0}:*", ["ledger", "the key {reliable:0}:"]),
-        ("~unacked*", ["broker", "the key unacked"]),
     ],
 )
 def test_what_is_missing_is_named_at_the_start(

@@ -1,6 +1,4 @@
-"""The worst moments: a fork beside a pass, a death while another is cleared up, an error between
-what is filed and what is delivered, a signal while a lock is held.
-"""
+"""The worst moments: a fork beside a pass, and a process that hangs as it starts."""
 
 from __future__ import annotations
 
@@ -15,12 +13,10 @@ from tests.integration.figures import waiting_clients
 from tests.integration.project.moments import (
     HANG,
     KILL_WHILE_LOCKED,
-    QUIT,
 )
 from tests.integration.project.tasks import Broken
 from tests.support.effects import Effects
 from tests.support.processes import Worker
-from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.full
@@ -60,29 +56,6 @@ def test_a_process_that_is_forked_beside_a_pass_hangs_in_none_of_its_locks(
     with pytest.raises(Broken):
         after.get(timeout=15)
     assert first_pid(project.effects, after.id) != pid
-
-
-def left_behind(redis_server: RedisServer) -> list[bytes]:
-    """What remains of the first worker in Redis."""
-    keys = redis_server.client().keys("*")
-    return [key for key in keys if b"one@" in key and b"pidbox" not in key]
-
-
-def test_a_cold_stop_waits_for_no_thread_while_the_main_one_has_a_lock(
-    project: Project, start: Start
-) -> None:
-    one = start(pool="threads", concurrency=1)
-    running = project.send("work", 0.5)
-    first_pid(project.effects, running.id)
-    project.effects.client.set(QUIT, 1)
-    waiting = project.send("work", 0.0)
-    one.wait_until_ended()
-
-    assert not left_behind(project.redis)
-    assert running.get(timeout=1) == "worked"
-    start("two")
-    assert waiting.get(timeout=5) == "worked"
-    assert len(project.effects.runs()) == 2
 
 
 @pytest.mark.parametrize("has_lost_its_connection", [False, True])

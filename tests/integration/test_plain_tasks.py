@@ -83,17 +83,3 @@ def test_what_was_given_to_others_while_its_worker_was_frozen(
     runs = [run for task_id in ids for run in brief.effects.runs(task_id)]
     assert [run.worker.split("@")[0] for run in runs] == ["two", "two"]
     wait_until_settled(brief.redis, 15)
-
-
-def test_what_begins_when_it_is_acknowledged_does_not_wait_for_a_visibility_timeout(
-    brief: Project, start: Start
-) -> None:
-    one = start("one", brief)
-    ids = fetched(brief, "plain_work")
-    # As when its node is lost: its connections stay open.
-    one.freeze()
-    frozen_at = brief.effects.now()
-    start("two", brief)
-    for task_id in ids:
-        wait_for(lambda i=task_id: brief.effects.finished(i), 20, "it runs elsewhere")
-    assert max(brief.effects.starts(ids[1])) - frozen_at <= LEASE_SECONDS + 6

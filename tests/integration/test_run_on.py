@@ -9,9 +9,7 @@ from celery.result import GroupResult
 
 from celery_reliable.app import reliable_of
 from celery_reliable.exceptions import ConfigurationError, NotPublished
-from celery_reliable.model import State
 from celery_reliable.operations.desk import Desk
-from celery_reliable.operations.uninstall import release
 from celery_reliable.operations.views import Run
 from tests.integration.conftest import ONE_EACH, Project
 from tests.integration.project import named
@@ -103,32 +101,3 @@ def test_what_cannot_be_run_is_refused(fleet: Project) -> None:
     with pytest.raises(NotPublished):
         task.run_on("all")
     assert reliable_of(fleet.app).ledger.runs.due(9) == []
-
-
-def test_a_member_that_was_let_wait_and_released_has_a_worker_chosen_anew(fleet: Project) -> None:
-    only = start(fleet, "a")["a"]
-    busy = fleet.send("gate", "busy", only_workers="a")
-    fleet.effects.run_of(busy.id)
-    run = fleet.task("everywhere").run_on(2, args=("open",))
-    only.kill_group()
-    ledger = reliable_of(fleet.app).ledger
-
-    def are_parked() -> bool:
-        desk.sweep("somebody")
-        found = [ledger.find(one.id) for one in run.results or []]
-        return all(one is not None and one.state is State.PARKED for one in found)
-
-    # A pass of which nobody is alive takes the worker from the one that had one.
-    with Desk(fleet.app) as desk:
-        wait_for(are_parked, SOON_SECONDS, "both wait for a worker")
-    release(fleet.app)
-    for name in ("open", "busy"):
-        fleet.effects.open_gate(name)
-
-    start(fleet, "a")
-    wait_for(lambda: ledger.named.waiting() == 1, SOON_SECONDS, "one waits for another worker")
-    start(fleet, "b")
-
-    wait_for(lambda: ended(fleet).total() == 3, SOON_SECONDS, "all of them")
-    members = [one for one in fleet.effects.runs() if one.task_id != busy.id]
-    assert sorted(one.worker.partition("@")[0] for one in members) == ["a", "b"]

@@ -10,9 +10,7 @@ from typing import Any
 import pytest
 
 from celery_reliable.ledger.scripts import script
-from tests.conftest import StartRedis
 from tests.integration.conftest import Project
-from tests.integration.figures import RECORD
 from tests.support.proxy import RedisProxy
 from tests.support.waiting import wait_for
 
@@ -79,19 +77,3 @@ def test_steps_are_one_where_they_can_be(
     assert {name: number for name, number in found.items() if number} == run
     # Acknowledgements go with what is fetched, or some at once.
     assert removals.matched < TASKS
-
-
-def work() -> None:
-    """Nobody runs it."""
-
-
-def test_a_producer_of_another_app_sends_to_its_own_broker(
-    project: Project, start_redis: StartRedis
-) -> None:
-    elsewhere = start_redis()
-    other = project.with_settings(broker_url=elsewhere.url())
-    with other.app.producer_pool.acquire(block=True) as producer:
-        result = project.send("work", 0, producer=producer)
-    here, there = project.redis.client(), elsewhere.client()
-    assert here.exists(RECORD + result.id)
-    assert (here.llen("celery"), there.llen("celery")) == (0, 1)

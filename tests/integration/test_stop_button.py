@@ -116,19 +116,15 @@ def test_a_line_keeps_its_order_over_a_strike(soon: Project) -> None:
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("pool", ["prefork", "solo"])
-def test_a_paused_queue_waits_as_it_is_and_others_go_on(soon: Project, pool: str) -> None:
-    worker = soon.start_worker("one", concurrency=1, pool=pool, options=("-Q", "celery,other"))
+def test_a_paused_queue_waits_as_it_is_and_others_go_on(soon: Project) -> None:
+    worker = soon.start_worker("one", concurrency=1, options=("-Q", "celery,other"))
     wait_until_obeyed(soon)
     busy = soon.send("gate", "busy")
     soon.effects.run_of(busy.id)
-    names = ["work", "plain_work"] if pool == "prefork" else ["work"]
-    ids = [soon.send(name, 0.01).id for _ in range(3) for name in names]
+    ids = [soon.send(name, 0.01).id for _ in range(3) for name in ("work", "plain_work")]
     order = give(soon, OrderKind.PAUSE, "celery")
-    # Before that more can be fetched.  The loop of a solo worker stands, but hears of it.
+    # Before that more can be fetched.
     wait_until_obeyed(soon)
-    if pool == "solo":
-        soon.effects.open_gate("busy")
     wait_for(lambda: queued(soon) == ids, OBEYED_SECONDS, "all are given back, in their order")
     soon.effects.open_gate("busy")
     ids.append(soon.send("work", 0.01).id)
@@ -214,12 +210,13 @@ def test_what_is_stopped_by_its_id_ends_without_a_broadcast(soon: Project, run: 
     assert worker.is_running
 
 
-def test_one_that_there_is_not_keeps_no_other_from_being_resumed(soon: Project, run: Run) -> None:
+def test_orders_are_resumed_together_or_none(soon: Project, run: Run) -> None:
     orders = [give(soon, OrderKind.STRIKE, name) for name in ("first", "last")]
 
-    ran = run("resume", "first", "typo", "last", "--json", project=soon)
+    refused = run("resume", "first", "typo", "last", project=soon)
+    assert (refused.code, "typo" in refused.err) == (1, True)
+    assert len([one for one in book(soon).read().all if not one.ended_ms]) == 2
 
-    assert ran.code == 1
-    assert "typo" in ran.err
+    ran = run("resume", "first", "last", "--json", project=soon)
     assert [one["id"] for one in ran.json["items"]] == [order.id for order in orders]
     assert [one for one in book(soon).read().all if not one.ended_ms] == []

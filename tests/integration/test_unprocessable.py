@@ -64,14 +64,11 @@ def test_wrong_arguments_are_a_failure_like_any_other(
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(("name", "arguments"), [("silent", [0])])
-def test_it_runs_when_the_code_is_there(
-    project: Project, letters: DeadLetters, name: str, arguments: list[Any]
-) -> None:
+def test_it_runs_when_the_code_is_there(project: Project, letters: DeadLetters) -> None:
     project.effects.open_gate("gate")
     add_tasks(project.app)
     old = project.start_worker("old")
-    result = project.send(name, *arguments)
+    result = project.send("silent", 0)
     wait_for(letters.count, 15, "a dead letter")
     assert letters.get(result.id).reason.value == "unprocessable"
     assert old.stop() == 0

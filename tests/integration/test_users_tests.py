@@ -64,10 +64,6 @@ TESTS = """
         if "{backend}".startswith("redis:"):
             assert chord([add.s(1, 2), add.s(3, 4)])(total.s()).get(timeout=20) == 10
 
-    def test_another_one_in_the_same_process(add, celery_worker):
-        celery_worker.reload()
-        assert add.delay(1, 1).get(timeout=20) == [2, 1]
-
     def test_a_worker_that_has_ended_leaves_nothing_in_the_process(celery_app, add):
         with start_worker(celery_app, perform_ping_check=False):
             assert add.delay(1, 1).get(timeout=20) == [2, 1]
@@ -88,13 +84,6 @@ TESTS = """
         assert add(1, 2) == [3, 1]
         celery_app.conf.task_always_eager = True
         assert add.delay(1, 2).get() == [3, 1]
-
-    def test_a_worker_of_the_session(celery_session_app, celery_session_worker):
-        @celery_session_app.task(base=ReliableTask)
-        def mul(a, b):
-            return a * b
-        celery_session_worker.reload()
-        assert mul.delay(4, 4).get(timeout=20) == 16
 """
 
 

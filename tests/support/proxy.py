@@ -7,7 +7,7 @@ import contextlib
 import threading
 from asyncio import StreamReader, StreamWriter
 from collections import deque
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -66,9 +66,8 @@ class RedisProxy:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._listener: asyncio.Server | None = None
-        self._flows: asyncio.Event | None = None
-        self._requests: asyncio.Event | None = None
-        self._answers: asyncio.Event | None = None
+        #: What passes: anything, requests, replies.
+        self._flows, self._requests, self._answers = (asyncio.Event() for _ in range(3))
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -154,19 +153,20 @@ class RedisProxy:
 
     def sever(self) -> None:
         """The network is gone: close every connection, and every new one, until `mend`."""
-        self._run(self._sever())
+        self._refuses = True
+        self.cut()
 
     def stall(self) -> None:
         """The network is silent: connections stay open and nothing passes, until `mend`."""
-        self._run(self._stall())
+        self._do(self._flows.clear)
 
     def stall_replies(self) -> None:
         """The network is silent in one direction: requests pass, and replies wait until `mend`."""
-        self._run(self._stall_replies())
+        self._do(self._answers.clear)
 
     def stall_requests(self) -> None:
         """The network is silent in the other direction: replies pass, requests wait for `mend`."""
-        self._run(self._stall_requests())
+        self._do(self._requests.clear)
 
     def delay(self, seconds: float) -> None:
         """From now on each reply comes so much later, one after the other; 0: no more."""
@@ -174,11 +174,13 @@ class RedisProxy:
 
     def mend(self) -> None:
         """End `sever` or `stall`; what was held back by a stall passes now."""
-        self._run(self._mend())
+        self._refuses = False
+        for gate in (self._flows, self._requests, self._answers):
+            self._do(gate.set)
 
     def cut(self) -> None:
         """Close every connection once; new ones are welcome at once."""
-        self._run(self._cut())
+        self._do(lambda: [link.close() for link in list(self._links)])
 
     def pool(self) -> None:
         """From now on keep every connection to the server when its client leaves, as a pool of
@@ -227,12 +229,17 @@ class RedisProxy:
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(LOOP_SECONDS)
 
+    def _do(self, act: Callable[[], object]) -> None:
+        """Do something in the loop's thread, and wait until it is done."""
+
+        async def do() -> None:
+            act()
+
+        self._run(do())
+
     async def _open(self) -> None:
-        self._flows, self._answers = asyncio.Event(), asyncio.Event()
-        self._requests = asyncio.Event()
-        self._flows.set()
-        self._requests.set()
-        self._answers.set()
+        for gate in (self._flows, self._requests, self._answers):
+            gate.set()
         self._listener = await asyncio.start_server(self._welcome, "127.0.0.1", self.port)
 
     async def _close(self) -> None:
@@ -249,35 +256,6 @@ class RedisProxy:
                 task.cancel()
             await asyncio.wait(others, timeout=LOOK_SECONDS)
         self._listener.close()
-
-    async def _sever(self) -> None:
-        self._refuses = True
-        await self._cut()
-
-    async def _stall(self) -> None:
-        assert self._flows is not None
-        self._flows.clear()
-
-    async def _stall_replies(self) -> None:
-        assert self._answers is not None
-        self._answers.clear()
-
-    async def _stall_requests(self) -> None:
-        assert self._requests is not None
-        self._requests.clear()
-
-    async def _mend(self) -> None:
-        assert self._flows is not None
-        assert self._requests is not None
-        assert self._answers is not None
-        self._refuses = False
-        self._flows.set()
-        self._requests.set()
-        self._answers.set()
-
-    async def _cut(self) -> None:
-        for link in list(self._links):
-            link.close()
 
     async def _welcome(self, reader: StreamReader, writer: StreamWriter) -> None:
         task = asyncio.current_task()
@@ -321,8 +299,6 @@ class RedisProxy:
                     print(f"proxy: {outcome}")
 
     async def _pump_commands(self, reader: StreamReader, link: _Link) -> None:
-        assert self._flows is not None
-        assert self._requests is not None
         with contextlib.suppress(asyncio.IncompleteReadError, OSError):
             while True:
                 command = await read_command(reader)
@@ -352,8 +328,6 @@ class RedisProxy:
         link.awaited.append(matches)
 
     async def _pump_replies(self, reader: StreamReader, link: _Link) -> None:
-        assert self._flows is not None
-        assert self._answers is not None
         with contextlib.suppress(asyncio.IncompleteReadError, OSError):
             while True:
                 reply = await read_reply(reader)

@@ -173,7 +173,6 @@ PAGES: dict[str, Callable[[], str]] = {
     "options.rst": options,
     "settings.rst": settings,
     "states.rst": states.page,
-    "states.svg": states.drawing,
 }
 
 

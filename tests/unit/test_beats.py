@@ -13,14 +13,12 @@ from celery_reliable.context import WorkerProcess
 from celery_reliable.exceptions import LedgerUnavailable
 from celery_reliable.ledger.answers.workers import (
     BeatOfDead,
-    DeclaredDead,
     Forgotten,
     Registered,
     Renewed,
 )
 from celery_reliable.orders import NO_ORDERS
 from celery_reliable.worker.heartbeat import Heartbeat
-from tests.support.promises import promise
 
 LEASE_SECONDS = 10.0
 #: So long each answer of the ledger takes.
@@ -94,27 +92,6 @@ def test_a_lease_counts_from_the_question(scene: Scene) -> None:
     scene.answer = Registered()
     scene.beat._register()
     assert scene.process.lease_until == 100.0 + SECONDS + LEASE_SECONDS
-
-
-@promise("frozen-not-dead")
-def test_who_was_declared_dead_before_it_heard_that_it_is_registered_takes_another_id(
-    scene: Scene,
-) -> None:
-    asked: list[str] = []
-
-    def register(worker: str, **_: Any) -> Any:
-        asked.append(worker)
-        # The reply to a call before was lost, and the worker stood still for a lease.
-        return DeclaredDead() if len(asked) == 1 else Registered()
-
-    scene.beat._workers.register = register
-
-    scene.beat._register()
-
-    base = scene.process.base
-    assert asked == [f"{base}.0", f"{base}.1"]
-    assert scene.process.surely_holds(asked[1])
-    assert not scene.process.surely_holds(asked[0])
 
 
 def test_no_lease_counts_before_the_orders_are_known(scene: Scene) -> None:

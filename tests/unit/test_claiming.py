@@ -60,10 +60,6 @@ def died(worker: WorkerProcess) -> None:
     worker.lost()
 
 
-def doubted(worker: WorkerProcess) -> None:
-    worker.doubt()
-
-
 def born_again(worker: WorkerProcess) -> None:
     worker.reborn()
     worker.renewed(clock.now() + LEASE_SECONDS)
@@ -78,7 +74,7 @@ def outlived(worker: WorkerProcess) -> None:
     worker.pid = next(pid for pid in range(2, 9) if pid not in (os.getpid(), os.getppid()))
 
 
-@pytest.mark.parametrize("what", [died, doubted, born_again, lapsed, outlived])
+@pytest.mark.parametrize("what", [died, born_again, lapsed, outlived])
 def test_where_somebody_may_have_taken_it_the_ledger_is_asked(
     worker: WorkerProcess, what: Callable[[WorkerProcess], None]
 ) -> None:

@@ -7,7 +7,6 @@ import pytest
 
 from celery_reliable.exceptions import ConfigurationError
 from celery_reliable.settings.config import ReliableConfig
-from celery_reliable.settings.values import sanitized_url
 
 
 def problems_of(**settings: object) -> tuple[str, ...]:
@@ -58,18 +57,10 @@ def test_an_unknown_name_suggests_the_near_one():
     [
         ("LEASE_SECONDS", 0.5, "at least 1"),
         ("LEASE_SECONDS", True, "a number of seconds"),
-        ("LEASE_SECONDS", math.nan, "a number of seconds"),
         ("QUEUED_SECONDS", math.inf, "at most 315360000"),
-        ("WITNESS_SECONDS", -1, "at least 0"),
-        ("SWEEP_SECONDS", 0, "at least 0.1"),
-        ("SWEEP_BATCH", 0, "at least 1"),
         ("SWEEP_BATCH", 1.0, "a whole number"),
         ("QUEUED_SECONDS", 0, "more than 0"),
-        ("ETA_HORIZON_SECONDS", 0, "more than 0"),
         ("MAX_LOSSES", -1, "at least 0"),
-        ("STALL_SECONDS", 0, "more than 0"),
-        ("DEAD_LETTER_SECONDS", 0, "more than 0"),
-        ("DEAD_LETTER_MAX", 0, "at least 1"),
         ("OUTBOX", 1, "True or False"),
         ("NAMESPACE", "a{b}", "braces"),
         ("NAMESPACE", "a\n", "whitespace"),
@@ -117,37 +108,3 @@ def test_all_problems_are_in_one_error():
     assert len(caught.value.problems) == 3
     assert all(problem in text for problem in caught.value.problems)
     assert len(text.split("\n\n")) == 3
-
-
-@pytest.mark.parametrize(
-    "url",
-    [
-        "redis://:s3cret@localhost:6379/0",
-        "rediss://user:a/s3cret@localhost",
-        "redis://user:a;s3cret@localhost",
-        "redis://user:a\ns3cret@localhost",
-        "redis://localhost?password=s3cret&db=3",
-        "unix://:s3cret@/run/redis.sock",
-        "sentinel://:s3cret@one:26379;sentinel://:s3cret@two:26379",
-        "user:s3cret@localhost",
-    ],
-)
-def test_no_password_is_ever_shown(url):
-    assert "s3cret" not in sanitized_url(url)
-    assert "s3cret" not in repr(url_settings(url))
-
-
-def url_settings(url: str) -> object:
-    try:
-        return ReliableConfig(redis_url=url)
-    except ConfigurationError as error:
-        return str(error)
-
-
-def test_a_setting_outside_of_the_dictionary_is_refused():
-    with pytest.raises(ConfigurationError) as caught:
-        ReliableConfig.from_mapping(None, flat=["MAX_LOSSES"])
-
-    (problem,) = caught.value.problems
-    assert "CELERY_RELIABLE_MAX_LOSSES" in problem
-    assert "CELERY_RELIABLE = {'MAX_LOSSES': ...}" in problem

@@ -1,3 +1,5 @@
+"""Errors reach their caller with all their facts, by whichever way."""
+
 from __future__ import annotations
 
 import json
@@ -5,6 +7,7 @@ import pickle
 from datetime import datetime, timezone
 
 import pytest
+from celery import Celery
 from celery.backends.base import Backend
 
 from celery_reliable import exceptions
@@ -41,60 +44,30 @@ WITH_FACTS = [
     UnknownDeadLetter(task_id="an-id"),
 ]
 
-each_error = pytest.mark.parametrize("error", WITH_FACTS, ids=lambda error: type(error).__name__)
 
-
-def test_the_list_above_is_whole():
+def test_the_list_above_is_whole() -> None:
     names = [name for name in exceptions.__all__ if not name.endswith("Warning")]
     classes = [name for name in names if name[0].isupper()]
     assert sorted({type(error).__name__ for error in WITH_FACTS}) == classes
 
 
-@each_error
-def test_every_error_has_the_one_root(error):
+@pytest.mark.parametrize("error", WITH_FACTS, ids=lambda error: type(error).__name__)
+def test_an_error_survives_its_way(error: ReliableError) -> None:
+    """From a child to the main process, and through a backend that stores JSON."""
     assert isinstance(error, ReliableError)
-
-
-@each_error
-def test_an_error_survives_the_way_from_child_to_main_process(error):
     copy = pickle.loads(pickle.dumps(error))
-
     assert type(copy) is type(error)
-    assert str(copy) == str(error)
-    assert vars(copy) == vars(error)
+    assert (str(copy), vars(copy)) == (str(error), vars(error))
 
-
-@each_error
-def test_an_error_survives_a_json_result_backend(error, celery_app_without_broker):
-    backend = Backend(celery_app_without_broker)
+    backend = Backend(Celery("test", broker="memory://", set_as_current=False))
     stored = json.loads(json.dumps(backend.prepare_exception(error, "json")))
-
     copy = backend.exception_to_python(stored)
-
     assert type(copy) is type(error)
     assert str(copy) == str(error)
 
 
-@pytest.fixture
-def celery_app_without_broker():
-    from celery import Celery
-
-    return Celery("test", broker="memory://", set_as_current=False)
-
-
-def test_facts_are_attributes():
-    error = TaskExists("no", task_id="an-id", state="dead")
-
-    assert (error.task_id, error.state, error.since) == ("an-id", "dead", None)
-
-
-@pytest.mark.parametrize(
-    ("error", "builtin"), [(ObjectIdError, ValueError), (UnknownDeadLetter, LookupError)]
-)
-def test_what_a_caller_may_expect_to_catch(error, builtin):
-    assert issubclass(error, builtin)
-
-
-def test_a_lost_ledger_is_not_taken_for_a_lost_broker():
+def test_what_a_caller_may_expect_to_catch() -> None:
+    assert issubclass(ObjectIdError, ValueError)
+    assert issubclass(UnknownDeadLetter, LookupError)
     # Celery ends a worker's broker connection, or retries a publish, on an OSError.
     assert not issubclass(LedgerUnavailable, OSError)

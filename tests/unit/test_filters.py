@@ -22,20 +22,13 @@ SUBJECT = Subject(
 )
 
 
-def test_a_filter_of_nothing_fits_everything() -> None:
-    assert Filter().matches(Subject("anything"), NOW_MS)
-    assert Filter().given == {}
-
-
 @pytest.mark.parametrize(
     ("fits", "fits_not"),
     [
         (Filter(task="billing.*"), Filter(task="billing")),
-        (Filter(task="billing.charge"), Filter(task="Billing.charge")),
         (Filter(queue="mon*"), Filter(queue="celery")),
         (Filter(reason="failed"), Filter(reason="fail")),
         (Filter(exception="billing.NoCard"), Filter(exception="customer*")),
-        (Filter(exception="*.NoCard"), Filter(exception="NoCard")),
         (Filter(cause="sigkill"), Filter(cause="out of memory")),
         (Filter(object_id="customer:4"), Filter(object_id="customer:*")),
         (Filter(worker="two@*"), Filter(worker="three@*")),
@@ -44,10 +37,6 @@ def test_a_filter_of_nothing_fits_everything() -> None:
         (Filter(text="öztürk"), Filter(text="customer:4")),
         (Filter(text="ASK-17"), Filter(text="sigkill")),
         (Filter(text="charge"), Filter(text="money")),
-        (
-            Filter(task="billing.*", worker="one@host", older_than_seconds=1),
-            Filter(task="billing.*", worker="one@host", older_than_seconds=100),
-        ),
     ],
 )
 def test_what_fits_and_what_does_not(fits: Filter, fits_not: Filter) -> None:
@@ -64,9 +53,3 @@ def test_every_part_is_looked_at_and_told() -> None:
         filter_ = replace(Filter(), **{one.name: value})
         assert not filter_.matches(SUBJECT, NOW_MS), one.name
         assert filter_.given == {one.name: value}
-
-
-def test_what_only_the_message_tells() -> None:
-    assert Filter(queue="money").needs_message
-    assert Filter(object_id="4").needs_message
-    assert not Filter(task="x", text="y").needs_message

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import metadata, resources
+from importlib import metadata
 
 import pytest
-from celery import Celery
 from celery.utils.imports import symbol_by_name
 
 from celery_reliable import ReliableTask
@@ -35,17 +34,3 @@ def test_the_paths_that_the_package_itself_gives_away_are_of_that_kind() -> None
 def test_the_command_is_found_by_celery() -> None:
     (command,) = metadata.entry_points(group="celery.commands", name="reliable")
     assert command.load() is symbol_by_name("celery_reliable.operations.cli:reliable")
-
-
-def test_the_task_of_the_schedule_has_its_name() -> None:
-    app = Celery("names", broker="memory://", set_as_current=False)
-    app.finalize()
-    assert "celery_reliable.sweep" in app.tasks
-
-
-def test_the_pages_of_the_admin_are_where_projects_override_them() -> None:
-    pages = resources.files("celery_reliable.contrib.django").joinpath(
-        "templates", "admin", "celery_reliable"
-    )
-    names = {page.name for page in pages.iterdir()}
-    assert names >= {"act.html", "changelist.html", "page.html"}

@@ -38,28 +38,6 @@ def test_an_app_may_name_the_base_of_its_tasks(first: str) -> None:
     assert (said.stdout, said.stderr) == ("True False celery_reliable.sweep\n", "")
 
 
-#: An app that is complete, and then the first reliable task, which every app is to have.
-SHARED = """
-import celery
-app = celery.Celery("shop", broker="redis://127.0.0.1:1/0")
-app.finalize()
-from celery_reliable import ReliableTask
-@celery.shared_task(base=ReliableTask, name="shared")
-def shared(): ...
-print(type(app.tasks["shared"]).is_reliable)
-"""
-
-
-def test_the_first_reliable_task_may_be_a_shared_one_of_an_app_that_is_complete() -> None:
-    said = subprocess.run(
-        [sys.executable, "-c", SHARED],
-        env={"PYTHONPATH": str(REPOSITORY)},
-        capture_output=True,
-        text=True,
-    )
-    assert (said.stdout, said.returncode) == ("True\n", 0), said.stderr
-
-
 #: A web process, which publishes and does nothing else.
 PUBLISHING = """
 import sys, celery, celery_reliable

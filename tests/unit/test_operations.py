@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import is_dataclass
 from datetime import datetime
 from enum import Enum
-from typing import Any, get_origin
+from typing import get_origin
 
 import pytest
 
@@ -52,48 +52,6 @@ def test_every_type_is_one_that_a_door_can_read(operation: Operation) -> None:
     assert is_dataclass(get_origin(operation.result) or operation.result)
 
 
-@each_operation
-def test_what_an_operation_says_of_its_parameters_is_true(operation: Operation) -> None:
-    names = {one.name for one in operation.parameters}
-    for command in operation.commands:
-        assert set(command.preset) <= names
-    assert {operation.asks_with} - {""} <= names
-    if operation.reports_progress:
-        assert "dry_run" in names
-        assert operation.noun
-        assert operation.verb
-
-
 def test_only_acts_need_more_than_to_view() -> None:
     assert {one.needs for one in QUERIES} == {(Right.VIEW,)}
     assert all(one.needs and Right.VIEW not in one.needs for one in ACTS)
-
-
-def test_an_operation_is_run_with_what_is_given_by_its_names() -> None:
-    told: list[Any] = []
-
-    def act(desk: str, by: str, *, id_: str, limit: int = 3) -> None:
-        told.append((desk, by, id_, limit))
-
-    operation = Operation(act, (Right.OPERATE,), is_act=True)
-    operation.run("desk", {"id": "one"}, by="me")
-
-    assert [one.name for one in operation.parameters] == ["id", "limit"]
-    assert told == [("desk", "me", "one", 3)]
-
-
-def test_what_may_be_left_out_is_none_and_no_type_of_its_own() -> None:
-    (cause,) = (one for one in _letters().parts if one.name == "cause")
-
-    assert (cause.type, cause.default, cause.is_required) == (str, None, False)
-
-
-def test_groups_are_asked_by_what_letters_have_in_common() -> None:
-    (groups,) = (one for one in QUERIES if one.name == "dead_letter_groups")
-
-    assert {one.name for one in groups.parameters[0].parts} < {one.name for one in _letters().parts}
-
-
-def _letters() -> Any:
-    (letters,) = (one for one in QUERIES if one.name == "dead_letters")
-    return next(one for one in letters.parameters if one.name == "filter")

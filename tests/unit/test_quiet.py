@@ -28,10 +28,3 @@ def test_a_pass_is_not_logged_as_others_are(
         log(name)
 
     assert len(caplog.records) == lines
-
-
-def test_what_goes_wrong_with_it_is(caplog: pytest.LogCaptureFixture) -> None:
-    name = celery_reliable.beat.sweep.name
-    trace.logger.error("Task %(name)s failed", {"name": name})
-
-    assert len(caplog.records) == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from xml.etree import ElementTree
 
 import click
 import pytest
@@ -15,7 +16,7 @@ from celery_reliable.options import TaskOptions
 from celery_reliable.options.definition import OPTIONS
 from tests.support import states
 from tests.support.reference import FOLDER, PAGES, comments
-from tests.support.reference_doors import fleet_metrics, walk
+from tests.support.reference_doors import walk
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -44,10 +45,12 @@ def test_every_command_and_option_says_what_it_does() -> None:
     assert [words for words, command in found.items() if not command.help] == []
 
 
-def test_every_move_of_a_task_is_drawn_and_none_that_is_not_there() -> None:
-    drawn = {(one.source, one.target) for one in states.arrows()}
+def test_the_drawing_names_the_states_and_the_scripts_that_move_a_task() -> None:
+    drawn = ElementTree.parse(FOLDER / "states.svg").getroot().itertext()
+    said = {word for text in drawn for word in text.strip().split(", ")} - {""}
+    scripts = {script for one in states.arrows() for script in one.scripts}
 
-    assert drawn == states._WAYS.keys()
+    assert set(states.NAMES.values()) <= said <= {*states.NAMES.values(), *scripts}
     (claim,) = (one for one in states.arrows() if (one.source, one.target) == ("queued", "running"))
     assert claim.scripts == ["claim"]
 
@@ -55,15 +58,9 @@ def test_every_move_of_a_task_is_drawn_and_none_that_is_not_there() -> None:
 def test_every_state_is_a_word_that_is_explained() -> None:
     concepts = (FOLDER.parent / "concepts.rst").read_text("utf-8")
 
-    assert {state.value for state in State} <= {*states._PLACES, "absent"}
+    assert {state.value for state in State} <= {*states.NAMES, "absent"}
     for word in ("attempt", "token", "lease", "pass", "loss", "fence", "parked", "waiting"):
         assert f"\n{word}\n   " in concepts
-
-
-def test_every_metric_of_the_fleet_is_found() -> None:
-    assert {"reliable_up", "reliable_finding", "reliable_tasks"} <= {
-        one.name for one in fleet_metrics()
-    }
 
 
 def test_every_public_name_has_its_place() -> None:

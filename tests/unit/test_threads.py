@@ -10,15 +10,9 @@ import sys
 
 import pytest
 
-from celery_reliable import native_threads
 from celery_reliable.native_threads import (
-    NativeThread,
-    fork_gate,
     wait_readable,
 )
-from tests.support.forking import Working, exit_code_of_a_child, has_no_holder
-
-WAIT_SECONDS = 10.0
 
 # In a process of its own: what is patched stays patched.
 BESIDE_A_BUSY_GREENLET = """
@@ -75,67 +69,3 @@ def test_a_socket_with_a_high_number_is_waited_for():
         for number in opened:
             os.close(number)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-
-
-#: Of Python 3.12 and later: it is what these tests are about.
-FORKS = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
-
-
-@FORKS
-def test_a_fork_waits_for_a_thread_to_leave(working):
-    def once(thread: Working) -> None:
-        with thread.lock:
-            thread.has_begun.set()
-            thread.stop_asked(0.3)
-
-    thread = working(once)
-    assert exit_code_of_a_child(lambda: has_no_holder(thread.lock)) == 0
-
-
-@FORKS
-def test_a_fork_does_not_wait_for_ever(working, monkeypatch):
-    monkeypatch.setattr(native_threads, "_LONGEST_WAIT_FOR_FORK_SECONDS", 0.05)
-
-    def long(thread: Working) -> None:
-        thread.has_begun.set()
-        thread.stop_asked(WAIT_SECONDS)
-
-    thread = working(long)
-    # The child has a gate of its own, which nobody has shut.
-    assert exit_code_of_a_child(lambda: fork_gate.__enter__() is None) == 0
-    assert not thread.join(0.0)
-
-
-@FORKS
-def test_a_thread_inside_the_gate_can_fork(working):
-    codes: list[int] = []
-
-    def fork(thread: Working) -> None:
-        codes.append(exit_code_of_a_child(lambda: fork_gate.__enter__() is None))
-        with thread.lock:
-            thread.has_begun.set()
-            thread.stop_asked(0.3)
-
-    thread = working(fork)
-    assert codes == [0]
-    # It had nobody to wait for, and others wait for it as before.
-    assert exit_code_of_a_child(lambda: has_no_holder(thread.lock)) == 0
-
-
-@FORKS
-def test_only_who_is_inside_the_gate_opens_it(working):
-    def hold(thread: Working) -> None:
-        with thread.lock:
-            thread.has_begun.set()
-            thread.stop_asked(0.3)
-
-    class Passing(NativeThread):
-        def run(self) -> None:
-            while not self.stop_asked(0.001):
-                fork_gate.let_fork()
-
-    thread, other = working(hold), Passing("passing")
-    other.start()
-    assert exit_code_of_a_child(lambda: has_no_holder(thread.lock)) == 0
-    other.ask_to_stop()
-    assert other.join(WAIT_SECONDS)

@@ -175,17 +175,11 @@ def _pairs(found: FullStatus) -> list[tuple[str, str]]:
 
 def _waits(found: FullStatus) -> list[tuple[str, str]]:
     """What waits in the ledger and in no queue."""
-    pairs = []
-    limited = [f"{count} {name}" for name, count in found.limited.items() if count]
-    if limited:
-        pairs.append(("limited", f"waiting for their moment: {', '.join(limited)}"))
-    taken = [f"{one.taken} of {one.places} {one.task}" for one in found.places if one.taken]
-    if taken:
-        pairs.append(("places", f"taken in the whole fleet: {', '.join(taken)}"))
     about = "" if found.is_exact else "about "
-    in_line = [f"{about}{count} {name}" for name, count in found.in_line.items() if count]
-    if in_line:
-        pairs.append(("in line", f"waiting for a place: {', '.join(in_line)}"))
+    pairs = [
+        ("held back", f"{about}{sum(tasks.values())} by {kind}{_in_brackets(tasks)}")
+        for kind, tasks in found.held_back.items()
+    ]
     if found.waiting_for_worker:
         named = "; ".join(one.sentence for one in found.nobody_alive)
         pairs.append(("named", f"{found.waiting_for_worker} waiting for workers: {named}"))

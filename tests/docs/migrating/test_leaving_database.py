@@ -6,8 +6,6 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-import pytest
-
 from tests.docs.blocks import Page
 from tests.support.django_project import DjangoProject
 
@@ -58,8 +56,7 @@ COUNTS = (
 )
 
 
-@pytest.mark.parametrize("how", ["the page's lines", "the command"])
-def test_nothing_of_the_package_stays_in_the_database(tmp_path: Path, how: str) -> None:
+def test_nothing_of_the_package_stays_in_the_database(tmp_path: Path) -> None:
     project = DjangoProject(tmp_path, FILES)
     project.ran("manage.py", "migrate")
     project.ran("use.py")
@@ -73,11 +70,7 @@ def test_nothing_of_the_package_stays_in_the_database(tmp_path: Path, how: str) 
     # A migration without the app removes nothing.
     project.ran("manage.py", "migrate")
     assert counts() == [2, 5, 5, 5]
-    if how == "the command":
-        options = ("--include-stale-apps", "--noinput")
-        project.ran("manage.py", "remove_stale_contenttypes", *options)
-    else:
-        project.ran("manage.py", "shell", "-c", FORGET)
+    project.ran("manage.py", "shell", "-c", FORGET)
     assert counts() == [0, 0, 0, 0]
     project.ran("manage.py", "migrate")
     assert counts() == [0, 0, 0, 0]

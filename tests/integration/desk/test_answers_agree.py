@@ -142,7 +142,7 @@ def test_who_was_revoked_is_not_counted_in_its_line(project: Project, desk: Desk
 
     assert one["waiters"] == [later[0].id, later[2].id]
     assert (one["in_line"], listed["in_line"]) == (2, 2)
-    assert run("status", "--json").json["in_line"]["project.in_line_gate"] == 2
+    assert run("status", "--json").json["held_back"]["object"]["project.in_line_gate"] == 2
 
 
 def test_a_success_is_known_by_the_result_backend(project: Project, run: Run) -> None:

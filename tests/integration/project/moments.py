@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import signal
 from collections.abc import Callable
-from contextlib import nullcontext
 from typing import Any
 
 from celery.signals import worker_process_init
 
-from celery_reliable.broker.worker_unacked import WorkerUnacked
 from celery_reliable.signals import pass_finished
 from tests.support.waiting import wait_for
 
-__all__ = ["HANG", "KILL_WHILE_LOCKED", "QUIT"]
+__all__ = ["HANG", "KILL_WHILE_LOCKED"]
 
 #: The keys by which a test says so; the value is a process id where a process is to be killed.
 HANG = "moment:hang"
 KILL_WHILE_LOCKED = "moment:kill_while_locked"
-QUIT = "moment:quit"
 
 #: Less than a fork waits for the thread of the passes.
 LOCKED_SECONDS = 1.2
@@ -67,24 +63,9 @@ def hang_as_it_starts(app: Any) -> Callable[..., None]:
     return receive
 
 
-def quit_in_a_take(app: Any) -> None:
-    """Let the main loop quit as messages are filed, while it has the lock of the log."""
-    ask = WorkerUnacked._ask_to_take
-
-    def taking(self: Any, keys: Any, args: Any) -> Any:
-        reply = ask(self, keys, args)
-        if taken(app, QUIT) is not None:
-            with logging.getLogger().handlers[0].lock or nullcontext():
-                signal.raise_signal(signal.SIGQUIT)
-        return reply
-
-    WorkerUnacked._ask_to_take = taking  # type: ignore[method-assign]
-
-
 # In a process of the project, not in the tests' own.
 if "READY_KEY" in os.environ:
     from tests.integration.project.app import app
 
     worker_process_init.connect(hang_as_it_starts(app), weak=False)
     pass_finished.connect(kill_while_locked(app), weak=False)
-    quit_in_a_take(app)

@@ -7,9 +7,9 @@ import pkgutil
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from functools import cache, wraps
+from functools import cache
 from importlib import import_module
-from types import CodeType, FunctionType, MethodType
+from types import CodeType
 from typing import Any
 
 import pytest
@@ -155,67 +155,6 @@ def test_what_takes_something_else_is_told(
     monkeypatch.setattr(owner, name, _another)
     _rewrite(monkeypatch, one.path)
     assert any("that takes" in finding.message for finding in _told(monkeypatch, hook, one))
-
-
-@pytest.mark.parametrize(
-    ("hook", "one"),
-    [
-        param
-        for param in EACH
-        if isinstance(param.values[1], Name)
-        and param.values[1].used_by
-        and not param.values[1].used_by.startswith("logging:")
-    ],
-)
-def test_what_nobody_asks_for_any_more_is_told(
-    monkeypatch: pytest.MonkeyPatch, hook: Hook, one: Name
-) -> None:
-    _rewrite(monkeypatch, one.used_by)
-    assert any("no use of" in finding.message for finding in _told(monkeypatch, hook, one))
-
-
-class Measured:
-    """A function with something before it that is no function."""
-
-    def __init__(self, own: Any) -> None:
-        self.own = own
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.own(*args, **kwargs)
-
-    def __get__(self, thing: Any, owner: Any = None) -> Any:
-        return self if thing is None else MethodType(self, thing)
-
-
-#: What tools that trace Celery put before its functions.
-WRAPPERS = {
-    "plain": lambda own: lambda *args, **kwargs: own(*args, **kwargs),
-    "wraps": lambda own: wraps(own)(lambda *args, **kwargs: own(*args, **kwargs)),
-    "callable": Measured,
-}
-
-
-def _measure(monkeypatch: pytest.MonkeyPatch, hook: Hook, wrap: Callable[[Any], Any]) -> None:
-    """Put something before each function that a hook's checks may look at."""
-    for one in hook.relied:
-        for path in {getattr(one, at, "") for at in ("path", "used_by", "by")}:
-            if path and not path.startswith("logging:"):
-                owner, name = _members(path)
-                members = [name] if isinstance(one, Name | Used) else list(vars(owner))
-                for member in members:
-                    own = inspect.getattr_static(owner, member, None)
-                    if isinstance(own, FunctionType):
-                        monkeypatch.setattr(owner, member, wrap(own))
-
-
-@pytest.mark.parametrize("how", WRAPPERS)
-def test_what_is_measured_by_somebody_else_is_not_missing(
-    monkeypatch: pytest.MonkeyPatch, how: str
-) -> None:
-    """Who traces Celery puts functions of his own before its own; workers start all the same."""
-    for hook in HOOKS:
-        _measure(monkeypatch, hook, WRAPPERS[how])
-    assert list(relied.missing(Part)) == []
 
 
 def test_nobody_is_refused_for_what_he_does_not_use(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,116 @@
+"""What pages tell operators to type runs, and what they name is there."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+
+import pytest
+
+from celery_reliable import ReliableConfig
+from celery_reliable.app import reliable_of
+from celery_reliable.ledger import happenings
+from celery_reliable.orders import OrderKind
+from celery_reliable.settings import acl_rule
+from tests.docs.blocks import DOCS, Page, page_path, pages
+from tests.docs.commands import inline, run
+from tests.integration.conftest import Project
+from tests.integration.letters import put
+from tests.support.processes import REPOSITORY
+from tests.support.promises import promised
+
+PAGES = ("doctor.rst", "faq.rst", "runbook.rst", "runbook-log.rst")
+LIMITS, DOCTOR = Page("limits.rst"), Page("doctor.rst")
+READ = [DOCTOR, LIMITS, *(Page(name) for name in PAGES[1:])]
+TYPED = [command for page in READ for command in (*page.commands(), *inline(page.text))]
+SETTING = DOCTOR.block("GRACE_SECONDS", "python").text
+PROMISES = {one.name for one in promised()}
+
+#: What is written like a promise: a program, and settings of Redis.
+OTHERS = {"celery-reliable-probe", "x-max-priority", "tcp-keepalive", "maxmemory-policy"}
+#: How the pages begin to print a rule.
+BEGIN = "ACL SETUSER app on >password "
+
+#: Pages that name promises and settings.
+NAMING = [
+    path.relative_to(DOCS).as_posix()
+    for path in sorted(DOCS.rglob("*.rst"))
+    if path.parent.name in ("guides", "recipes") or path.name in ("faq.rst", "limits.rst")
+]
+
+
+def test_every_block_is_run() -> None:
+    assert [one for page in READ for one in page.left()] == []
+    # tests/example/test_example_doctor.py runs Django's.
+    others = [one for one in TYPED if not one.startswith("celery ")]
+    assert [one.split()[:3] for one in others] == [["python", "manage.py", "check"]] * 3
+
+
+def test_every_command_runs(project: Project) -> None:
+    commands = [command for command in TYPED if command.startswith("celery ")]
+    assert len(commands) > 30
+    put(project, "one")
+    groups = run("celery -A proj reliable dead-letters groups --json", project.app)
+    known = {"GROUP": json.loads(groups.output)["groups"][0]["group"], "TASK": "project.work"}
+    orders = reliable_of(project.app).ledger.orders
+    for number, command in enumerate(commands):
+        # One before may have replayed all that there were.
+        known["ID"] = f"letter-{number}"
+        put(project, known["ID"])
+        if " revoke " in command or " move " in command:
+            known["ID"] = project.send("work", 0, countdown=3600).id
+        if " resume " in command:
+            known["ORDER"] = orders.give(OrderKind.PAUSE, "mail", by="ann", why="").id
+        # They ask, as they should.
+        command = re.sub("purge$", "purge --force", command)
+        command = re.sub("(revoke ID)$", r"\1 --yes", command)
+        ran = run(command, project.app, known=known)
+        # Nobody has swept, and this Redis may lose a second.
+        expected = (0, 1) if "--check" in command or "doctor" in command else (0,)
+        assert ran.exit_code in expected, (command, ran.output, ran.exception)
+
+
+@pytest.mark.parametrize("name", NAMING)
+def test_a_page_names_promises_and_settings_that_there_are(name: str) -> None:
+    text = Page(name).text
+    named = set(re.findall(r"``([a-z]+(?:-[a-z0-9]+)+)``", text))
+    assert named <= PROMISES | OTHERS
+    # What is in capitals and no setting is Celery's state, a variable, or of an example.
+    capitals = set(re.findall(r"``([A-Z]+(?:_[A-Z]+)+)``", text))
+    assert capitals <= {*ReliableConfig.names(), "REMAP_SIGTERM"}
+
+
+def test_so_much_is_kept() -> None:
+    rows = re.findall(r"^   \* - (.+)\n     - (\d+)$", LIMITS.text, re.MULTILINE)
+    config = ReliableConfig()
+    lua = (REPOSITORY / "celery_reliable/ledger/lua/lose.lua").read_text("utf-8")
+    (history,) = re.findall(r"#history > (\d+)", lua)
+    assert [int(most) for _, most in rows] == [
+        config.dead_letter_max,
+        config.dead_letter_seconds / 86400,
+        config.keep_ended,
+        config.sweep_batch,
+        happenings._MOST,
+        happenings._AT_ONCE,
+        happenings._MOST_AUDITED,
+        int(history),
+    ]
+
+
+def test_the_setting_of_the_doctor() -> None:
+    given = ast.literal_eval(SETTING.partition("=")[2].strip())
+
+    assert ReliableConfig.from_mapping(given).grace_seconds == 30
+
+
+def test_each_rule_for_a_user_of_redis_that_is_printed_is_the_one_of_the_package() -> None:
+    printed = [
+        (name, rule.partition("\n\n")[0].split())
+        for name in pages()
+        for rule in page_path(name).read_text("utf-8").split(BEGIN)[1:]
+    ]
+
+    assert printed
+    for name, words in printed:
+        assert words == list(acl_rule("reliable")), name
