@@ -40,7 +40,7 @@ def test_a_queue_is_paused_and_resumed_by_buttons(log_in: Any, celery_project: C
     with Desk(celery_project) as desk:
         assert desk.orders.all() == ()
     told = page(client.post(GIVE, {**given, **YES}, follow=True))
-    assert "No living worker consumes mail" in told
+    assert "Pause mail: order" in told
     assert "&lt;b&gt;no" in told
     with Desk(celery_project) as desk:
         (order,) = desk.orders.all()

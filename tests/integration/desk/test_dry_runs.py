@@ -138,8 +138,8 @@ def test_one_id_obeys_the_options_that_many_obey(project: Project, desk: Desk, r
     put(project, LETTERS[0])
     project.send("work", 0)
     for act, *options in (
-        ("replay", "--before", "2020-01-01"),
-        ("discard", "--before", "2020-01-01", "--yes"),
+        ("replay", "--before", "2020-01-01T00:00:00Z"),
+        ("discard", "--before", "2020-01-01T00:00:00Z", "--yes"),
     ):
         told = run("dead-letters", act, LETTERS[0], *options)
         assert told.exit_code == 0, told.output
