@@ -144,19 +144,6 @@ def test_a_limit_and_a_queue_are_kept_to(
     shared_redis.delete(queue)
 
 
-@pytest.mark.usefixtures("some")
-def test_a_group_is_over_when_nothing_is_left_of_it(log_in: Any, letters: DeadLetters) -> None:
-    client = log_in("view", "delete")
-    group = re.findall(r'data-group="(\w+)"', page(client.get(f"{LIST}groups/")))[0]
-    given = asked(client, DISCARD, group=group)
-
-    assert 'data-over="yes"' in page(client.post(DISCARD, given))
-    assert letters.count() == 1
-    again = client.post(DISCARD, given)
-    assert (again.status_code, 'id="desk-problem"' in again.content.decode()) == (400, True)
-    assert letters.count() == 1
-
-
 @pytest.mark.usefixtures("some", "one_a_step")
 def test_what_was_cut_off_is_found_again(log_in: Any, letters: DeadLetters) -> None:
     """In the audit: by whoever has the permission."""
@@ -173,24 +160,6 @@ def test_what_was_cut_off_is_found_again(log_in: Any, letters: DeadLetters) -> N
     while 'data-over="yes"' not in shown:
         shown = page(other.post(REPLAY, fields(shown)))
     assert {one.task_id for one in letters.list()} == {"mail"}
-
-
-@pytest.mark.usefixtures("some")
-def test_acts_on_many_are_in_the_log_and_in_the_audit(log_in: Any, celery_project: Celery) -> None:
-    from django.contrib.admin.models import LogEntry
-
-    client = log_in("view", "delete")
-    client.post(DISCARD, asked(client, DISCARD, task="shop.bill"))
-
-    entry = LogEntry.objects.latest("action_time")
-    assert entry.change_message.startswith("Discard dead letters: ")
-    assert "3 dead letters discarded." in entry.change_message
-    assert "shop.bill" in entry.object_repr
-    with Desk(celery_project) as desk:
-        end, begin = desk.audit()
-    assert (begin.act, begin.by, begin.phase) == ("discard", "django:user-0", "begin")
-    assert begin.about["filter"] == {"task": "shop.bill"}
-    assert end.done == 3
 
 
 @pytest.mark.usefixtures("some")
