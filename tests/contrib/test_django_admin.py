@@ -14,7 +14,7 @@ from celery_reliable.app import reliable_of
 from celery_reliable.message.envelope import Envelope
 from celery_reliable.model import Reason, State
 from celery_reliable.operations.dead_letters import DeadLetters
-from tests.contrib.shown import ACT, DISCARD, LIST, REPLAY, listed, page
+from tests.contrib.shown import LIST, REPLAY, listed, page
 
 
 def test_the_list_and_a_letter_are_shown_without_arguments(
@@ -69,19 +69,6 @@ def test_replay_asks_first_and_is_written_to_the_log(
     assert logged.change_message.startswith("Replay dead letters: ")
     assert "2 dead letters replayed." in logged.change_message
     assert page(client.get("/admin/"))
-
-
-def test_nothing_happens_by_a_get_or_without_a_token(
-    put: Callable[..., None], log_in: Any, letters: DeadLetters
-) -> None:
-    put("one")
-    chosen = {"ids": "one", "confirmed": "Yes"}
-
-    assert "Discard 1 dead letter for good?" in page(log_in(is_superuser=True).get(DISCARD, chosen))
-    assert log_in(is_superuser=True).put(DISCARD, chosen).status_code == 405
-    assert log_in(is_superuser=True, csrf=True).post(DISCARD, chosen).status_code == 403
-    assert log_in(is_superuser=True).post(f"{ACT}purge/", chosen).status_code == 404
-    assert letters.count() == 1
 
 
 def test_letters_that_are_gone_are_said_to_be(put: Callable[..., None], log_in: Any) -> None:
