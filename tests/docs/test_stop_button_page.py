@@ -4,6 +4,8 @@ workers that obey are those of `tests/integration/test_stop_button.py`.
 
 from __future__ import annotations
 
+import json
+
 from celery_reliable import ReliableTask
 from celery_reliable.app import reliable_of
 from celery_reliable.operations.desk import Desk
