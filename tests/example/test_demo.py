@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import re
 import signal
@@ -110,19 +109,3 @@ def test_a_demo_that_is_stopped_leaves_nothing(marked: Marked, number: signal.Si
     assert process.wait(timeout=30) == 128 + number, marked.said()
     assert marked.left_behind() == []
     assert list(marked.temporary.iterdir()) == []
-
-
-def test_without_a_server_from_pypi_one_of_the_path_is_taken(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.syspath_prepend(str(EXAMPLE))
-    processes = importlib.import_module("drill.processes")
-    monkeypatch.delenv("REDIS_SERVER", raising=False)
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    monkeypatch.setenv("PATH", str(tmp_path))
-
-    with pytest.raises(processes.DemoFailed, match="--redis-server"):
-        processes.find_redis_server()
-    (tmp_path / "valkey-server").touch(mode=0o755)
-
-    assert processes.find_redis_server() == str(tmp_path / "valkey-server")

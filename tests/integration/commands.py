@@ -70,7 +70,7 @@ def run_celery(
     env = {**environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), "COLUMNS": "80"}
     command = ["-A", app, *arguments]
     # Celery has loaded its commands by then.
-    if path or not can_be_forked(command, env, REPOSITORY):
+    if path or not can_be_forked(command, env):
         return _run_anew(command, env, folder, answer, seconds)
     with TemporaryFile("w+") as stdin, TemporaryFile("w+") as out, TemporaryFile("w+") as err:
         stdin.write(answer)

@@ -23,7 +23,7 @@ from tests.conftest import PROCESSES, StartRedis
 from tests.integration.commands import Ran, Run, run_celery
 from tests.integration.project.factory import Settings, create_app
 from tests.support.effects import Effects
-from tests.support.processes import REPOSITORY, Beat, CeleryProcess, Worker
+from tests.support.processes import Beat, CeleryProcess, Worker
 from tests.support.redis_server import RedisServer
 from tests.support.sentinel import Sentinel, start_replica
 
@@ -245,7 +245,6 @@ def start_worker(
     With `wait=False` several start side by side; call `wait_until_ready` on each. `project`
     names another Project, `app` another module, `environ` adds to the environment, and
     `options` to the command line. Only who is `chatty` speaks to other workers at its start.
-    `tree` is another checkout.
     """
 
     def start(
@@ -259,7 +258,6 @@ def start_worker(
         environ: Mapping[str, str] | None = None,
         wait: bool = True,
         chatty: bool = False,
-        tree: Path = REPOSITORY,
     ) -> Worker:
         chosen = project or request.getfixturevalue("project")
         ready_key = f"ready:{uuid4()}"
@@ -275,7 +273,6 @@ def start_worker(
             concurrency=concurrency,
             pool="" if pool == "prefork" and os.environ.get("TESTS_SHIFTS") else pool,
             options=options if chatty else (*QUICK, *options),
-            tree=tree,
         )
         processes.append(worker)
         if wait:

@@ -86,7 +86,7 @@ _POLL_SECONDS = 0.01
 _LONGEST_REQUEST = 1 << 20
 
 
-def can_be_forked(arguments: Sequence[str], environ: Mapping[str, str], tree: Path) -> bool:
+def can_be_forked(arguments: Sequence[str], environ: Mapping[str, str]) -> bool:
     """Whether one that is forked does not differ from one that starts anew.
 
     With `--from-scratch` all start anew.
@@ -94,9 +94,7 @@ def can_be_forked(arguments: Sequence[str], environ: Mapping[str, str], tree: Pa
     if os.environ.get("TESTS_FROM_SCRATCH"):
         return False
     differing = {name for name, _ in environ.items() ^ _OWN_ENVIRONMENT.items()}
-    if not differing <= LATE_VARIABLES or "gevent" in arguments:
-        return False
-    return tree == REPOSITORY
+    return differing <= LATE_VARIABLES and "gevent" not in arguments
 
 
 class Forked:

@@ -26,8 +26,7 @@ class CeleryProcess:
     """One `python -m celery -A APP ...` in a session and process group of its own.
 
     Its output goes to `log_path`, which is for reports of failures and never for decisions.
-    `is_ready` says whether the process has told that it is up, and `tree` is the checkout that it
-    runs.
+    `is_ready` says whether the process has told that it is up.
     """
 
     def __init__(
@@ -39,17 +38,15 @@ class CeleryProcess:
         environ: Mapping[str, str],
         log_path: Path,
         is_ready: Callable[[], bool],
-        tree: Path = REPOSITORY,
     ) -> None:
         self.name = name
         self.log_path = log_path
         self._is_ready = is_ready
         self._strays: set[psutil.Process] = set()
-        search_path = os.pathsep.join(filter(None, [str(tree), environ.get("PYTHONPATH")]))
+        search_path = os.pathsep.join(filter(None, [str(REPOSITORY), environ.get("PYTHONPATH")]))
         self._process = self._begin(
             ["-A", app, *arguments],
             environ={**environ, "PYTHONPATH": search_path, "PYTHONUNBUFFERED": "1"},
-            tree=tree,
         )
         self._session = Session(self._process)
 
@@ -149,10 +146,10 @@ class CeleryProcess:
         wait_for(self._kill_survivors, GONE_SECONDS, f"the end of all of {self.name}")
 
     def _begin(
-        self, arguments: Sequence[str], environ: Mapping[str, str], tree: Path
+        self, arguments: Sequence[str], environ: Mapping[str, str]
     ) -> subprocess.Popen[bytes] | Forked:
         with self.log_path.open("ab") as log, open(os.devnull, "rb") as nothing:
-            if can_be_forked(arguments, environ, tree):
+            if can_be_forked(arguments, environ):
                 return start_celery(
                     arguments,
                     cwd=self.log_path.parent,
@@ -206,7 +203,6 @@ class Worker(CeleryProcess):
         concurrency: int = 2,
         pool: str = "prefork",
         options: Sequence[str] = (),
-        tree: Path = REPOSITORY,
     ) -> None:
         arguments = ["worker", "-n", f"{name}@%h", "-c", str(concurrency)]
         # Without one it is the app's setting that counts.
@@ -219,7 +215,6 @@ class Worker(CeleryProcess):
             environ=environ,
             log_path=log_path,
             is_ready=is_ready,
-            tree=tree,
         )
 
 

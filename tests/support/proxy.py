@@ -180,7 +180,12 @@ class RedisProxy:
 
     def cut(self) -> None:
         """Close every connection once; new ones are welcome at once."""
-        self._do(lambda: [link.close() for link in list(self._links)])
+
+        def close_all() -> None:
+            for link in list(self._links):
+                link.close()
+
+        self._do(close_all)
 
     def pool(self) -> None:
         """From now on keep every connection to the server when its client leaves, as a pool of

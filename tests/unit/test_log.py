@@ -6,7 +6,6 @@ import logging
 
 import pytest
 
-from celery_reliable.exceptions import LedgerUnavailable
 from celery_reliable.log import logger
 
 
@@ -26,7 +25,6 @@ def log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
 @pytest.mark.parametrize(
     ("error", "shown"),
     [
-        (LedgerUnavailable("Two\nlines."), "Two lines."),
         (ValueError("two\nlines"), r"ValueError('two\nlines')"),
         (_Awkward(), "_Awkward('<its str() raised RuntimeError>')"),
         (OSError("redis://user:s/e:c@r@host/1 is away"), "OSError('redis://**@host/1 is away')"),

@@ -164,31 +164,6 @@ def test_work_goes_over_to_the_package_and_back(
     assert not once.keys("qo_*")
     assert not redis_server.client(1).keys("SINGLETONLOCK_*")
 
-    # With the package: one of many calls, and a killed process costs nothing.
-    held = hold(3)
-    first, second = delay(after, 3), delay(after, 3)
-    assert [kinds[n] for n in range(len(kinds)) if first[n] == second[n]] == ["report", "index"]
-    wait_for(lambda: all(noted(3).values()), 20, "one of each runs")
-    new.kill_group()
-    new = after.worker("newer", concurrency=2 * len(TASKS))
-    wait_for(
-        lambda: all(len(noted(3)[kind]) > 1 for kind in ("report", "index", "account")),
-        30,
-        "they run again",
-    )
-    let_go(held)
-
-    def is_done() -> bool:
-        found = noted(3)
-        once_more = ["after began", "after began", "after ended"]
-        return found["report"] == found["index"] == once_more and all(
-            "after ended" in lines for lines in found.values()
-        )
-
-    wait_for(is_done, 30, "all are done")
-    # The second account was skipped, as its object was held; each letter and export is done.
-    wait_for(lambda: noted(3)["letter"].count("after ended") == 2, 20, "both letters")
-    wait_for(lambda: noted(3)["export"].count("after ended") == 2, 20, "both exports")
     wait_for(lambda: not broker.keys("{reliable:0}:task:*"), 30, "nothing is left of them")
 
     # And back.
