@@ -9,19 +9,11 @@ from celery_reliable import ObjectBusy, ObjectIdError
 from celery_reliable.ledger.scripts import script
 from celery_reliable.operations.dead_letters import DeadLetters
 from tests.integration.conftest import Project
-from tests.integration.figures import LOCKS, RECORD, wait_until_gone
+from tests.integration.figures import LOCKS, RECORD, wait_until_free, wait_until_gone
 from tests.support.processes import Worker
 from tests.support.promises import promise
 from tests.support.proxy import RedisProxy
-from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
-
-
-def settled(redis_server: RedisServer) -> None:
-    """Wait until no record and no lock is left."""
-    client = redis_server.client()
-    wait_for(lambda: not client.keys(RECORD + "*"), 15, "every task settled")
-    assert not client.keys(LOCKS)
 
 
 def test_whoever_calls_what_is_skipped_or_refused_hears_of_it_and_its_chain_goes_on(
@@ -64,7 +56,7 @@ def test_whoever_calls_what_is_skipped_or_refused_hears_of_it_and_its_chain_goes
     assert holder.get(timeout=10) == "object"
     assert strict.get(timeout=10) == "object"
     assert {run.task_id for run in project.effects.runs("object")} == {holder.id, strict.id}
-    settled(project.redis)
+    wait_until_free(project.redis)
 
 
 def test_a_call_without_the_object_is_refused_where_it_is_made(project: Project) -> None:
