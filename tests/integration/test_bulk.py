@@ -235,7 +235,7 @@ def test_from_the_groups_to_the_replay_of_one_at_the_command_line(
     table = run("dead-letters", "groups")
     assert (table.code, table.err) == (0, "")
     assert max(map(len, table.out.splitlines())) <= 80
-    assert "project.work: failed, ValueError" in table.out
+    assert "    exception: ValueError" in table.out
     assert table.out.endswith("3 groups of 5 dead letters\n")
     (largest, *_) = run("dead-letters", "groups", "--json").json["groups"]
     assert (largest["count"], largest["exception"]) == (3, "ValueError")
