@@ -81,23 +81,6 @@ def test_a_long_replay_is_watched_paused_and_gone_on_with(visitor: Visitor, nigh
     assert sum(one.done for one in acts if one.phase == "end") >= MANY
 
 
-def test_all_that_fit_a_filter_are_discarded(visitor: Visitor, night: Night) -> None:
-    night.charges(2)
-    night.refunds(3)
-    visitor.log_in("root")
-    visitor.open(LIST)
-    visitor.fill("task", "billing.re*")
-    visitor.follow(visitor.find("#filter-apply"))
-
-    visitor.follow(visitor.find("#desk-discard-all"))
-    assert "3 dead letters" in visitor.main
-    assert "billing.re*" in visitor.find("#desk-said").text
-    visitor.follow(visitor.find("#desk-yes"))
-
-    wait_for(lambda: over(visitor), RUN_SECONDS, "the discard to be over")
-    assert {one.name for one in night.desk.letters.list()} == {"billing.charge"}
-
-
 def test_a_letter_is_replayed_with_other_arguments(visitor: Visitor, night: Night) -> None:
     (task_id,) = night.refunds(1, first=5)
     visitor.log_in("editor")
