@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import subprocess
 import sys
@@ -449,12 +448,6 @@ def test_tasks_are_revoked_and_what_became_of_each_is_told(
     ended = get(client, "task", id=parked).json()
     assert (ended["state"], ended["outcome"]) == ("ended", "REVOKED")
     assert "by api:user-0" in ended["why"]["sentence"]
-    again = post(client, "tasks/revoke", {"ids": [queued, parked]}).json()
-    assert (again["done"], again["gone"]) == (0, [queued, parked])
-    notes = get(client, "audit").json()["items"]
-    assert [one["act"] for one in notes] == ["revoke"] * 4
-    assert notes[2]["done"] == 2
-    assert "secret" not in json.dumps(notes)
 
 
 REVOKE = ("tasks/revoke", "post")
@@ -674,28 +667,3 @@ def test_where_everybody_has_to_log_in_nobody_is_sent_to_a_page(client: Any) -> 
     with override_settings(MIDDLEWARE=required):
         problem(get(Client(), "status"), 401, "not_authenticated")
         assert get(client, "queues").status_code == 200
-
-
-def test_it_answers_under_asgi_too(put: Callable[..., None], letters: DeadLetters) -> None:
-    from django.apps import apps
-    from django.test import AsyncClient
-
-    apps.get_app_config("celery_reliable").ready()
-    put("one")
-    headers = {"AUTHORIZATION": "Bearer d1"}
-
-    async def ask() -> list[Any]:
-        asked = AsyncClient()
-        path = f"{V1}/dead-letters/discard"
-        json_of = {"content_type": "application/json"}
-        return [
-            await asked.post(path, {"ids": ["one"]}, **json_of, headers=headers),
-            await asked.get(f"{V1}/openapi.json", headers=headers),
-        ]
-
-    with override_settings(CELERY_RELIABLE_API=OWN):
-        discarded, document = asyncio.run(ask())
-
-    assert discarded.json()["done"] == 1
-    assert document.json()["servers"] == [{"url": V1}]
-    assert letters.count() == 0

@@ -109,14 +109,6 @@ def test_the_ledger_can_be_on_the_redis_of_a_cache_with_its_prefix(
         (
             {
                 "BACKEND": RedisCache,
-                "LOCATION": ["redis://127.0.0.1:1/0", "redis://127.0.0.1:1/1"],
-                "OPTIONS": {"CLIENT_CLASS": "django_redis.client.ShardClient"},
-            },
-            "no django-redis cache on one Redis",
-        ),
-        (
-            {
-                "BACKEND": RedisCache,
                 "LOCATION": "redis://127.0.0.1:1/0",
                 "KEY_FUNCTION": lambda key, prefix, version: key.upper(),
             },
