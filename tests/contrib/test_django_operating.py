@@ -51,7 +51,11 @@ def test_those_chosen_are_revoked_when_somebody_says_yes(
     shown = page(client.get(f"{LIST}tasks/task/{queued}/"))
     (address,) = re.findall(r'href="([^"]+)" class="button" id="desk-revoke"', shown)
     assert chosen(page(client.get(address))) == [queued]
-    for wrong in ({}, {"ids": ["x"] * 501}, {"ids": queued, "if_running": "x"}):
+    for wrong in (
+        {},
+        {"ids": [str(number) for number in range(501)]},
+        {"ids": queued, "if_running": "x"},
+    ):
         assert client.post(REVOKE, {**wrong, "confirmed": "Yes"}).status_code == 400
     assert live() == {queued, parked, third}
 
