@@ -72,7 +72,11 @@ def app(celery_project: Celery) -> Celery:
 
 @pytest.mark.parametrize(
     ("entry", "prefix"),
-    [({}, ":1:"), ({"KEY_PREFIX": "shop", "VERSION": 3}, "shop:3:")],
+    [
+        ({}, ":1:"),
+        ({"KEY_PREFIX": "shop", "VERSION": 3}, "shop:3:"),
+        ({"KEY_FUNCTION": lambda key, prefix, version: f"my-{key}"}, "my-"),
+    ],
 )
 def test_the_ledger_can_be_on_the_redis_of_a_cache_with_its_prefix(
     app: Celery,
@@ -106,14 +110,6 @@ def test_the_ledger_can_be_on_the_redis_of_a_cache_with_its_prefix(
     [
         (None, "no django-redis cache"),
         ({"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}, "no django-redis cache"),
-        (
-            {
-                "BACKEND": RedisCache,
-                "LOCATION": "redis://127.0.0.1:1/0",
-                "KEY_FUNCTION": lambda key, prefix, version: key.upper(),
-            },
-            "that is no prefix",
-        ),
     ],
 )
 def test_a_cache_that_cannot_hold_the_ledger_is_refused_with_a_way_out(
