@@ -1,13 +1,11 @@
-"""Orders in the admin and over HTTP: asked first, given once, noted; refused without the right."""
+"""Orders in the admin: asked first, given once, noted; refused without the right."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from celery import Celery
-from django.test.utils import override_settings
 
 from celery_reliable.operations import Desk
 from tests.contrib.shown import ACT, LIST, page
@@ -15,13 +13,6 @@ from tests.contrib.shown import ACT, LIST, page
 ORDERS = f"{LIST}orders/"
 GIVE, RESUME = f"{ACT}give_order/", f"{ACT}resume/"
 YES = {"confirmed": "Yes"}
-API = "/reliable/v1/orders"
-
-
-@pytest.fixture
-def api(celery_project: Celery) -> Iterator[None]:
-    with override_settings(ROOT_URLCONF="tests.contrib.api_urls"):
-        yield
 
 
 def test_a_queue_is_paused_and_resumed_by_buttons(log_in: Any, celery_project: Celery) -> None:
@@ -86,25 +77,3 @@ def test_what_makes_no_sense_is_said_and_not_done(
     assert client.post(GIVE, {"kind": "end", "target": "mail", **YES}).status_code == 400
     with Desk(celery_project) as desk:
         assert desk.orders.all() == ()
-
-
-def test_they_are_given_and_ended_over_http(log_in: Any, api: None) -> None:
-    client = log_in("view", "operate")
-
-    def post(what: str, body: object) -> Any:
-        return client.post(f"{API}/{what}", body, content_type="application/json")
-
-    body = {"kind": "drain", "target": "a@*", "why": "upgrade", "for_seconds": 60}
-    given = post("give", {**body, "later": True})
-
-    assert given.status_code == 200, given.content
-    order = given.json()
-    assert (order["kind"], order["target"], order["in_force"]) == ("drain", "a@*", True)
-    assert order["notes"] == [
-        "No living worker is called a@* (alive: none); one that starts will obey."
-    ]
-    assert [one["id"] for one in client.get(API).json()["items"]] == [order["id"]]
-    assert client.get("/reliable/v1/status").json()["orders"][0]["why"] == "upgrade"
-    assert [one["id"] for one in post("resume", {"order": "a@*"}).json()["items"]] == [order["id"]]
-    assert post("resume", {"order": "a@*"}).json()["code"] == "unknown_order"
-    assert client.get(API).json()["items"] == []
