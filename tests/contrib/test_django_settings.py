@@ -133,22 +133,6 @@ def found_with_cache(alias: str) -> list[tuple[str, str]]:
     return found(CACHE=alias)
 
 
-def test_checks_name_every_wrong_setting(app: Celery) -> None:
-    problems = found(MAX_LOSS=3, LEASE_SECONDS=0)
-
-    assert [one for one, _ in problems] == ["celery_reliable.E001"] * 2
-    assert "Did you mean 'MAX_LOSSES'?" in problems[0][1]
-
-
-def test_checks_want_to_know_the_ledger_of_another_broker(app: Celery) -> None:
-    Celery("rabbit", broker="amqp://localhost")
-
-    ((name, message),) = found()
-
-    assert name == "celery_reliable.E002"
-    assert "amqp" in message
-
-
 def test_checks_warn_that_a_cache_can_be_cleared(
     app: Celery, use_caches: Any, redis_address: str
 ) -> None:
