@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -257,7 +258,7 @@ def test_from_the_groups_to_the_replay_of_one_at_the_command_line(
     audit = run("audit")
     assert audit.code == 0
     assert max(map(len, audit.out.splitlines())) <= 80
-    assert "replay, end" in audit.out
+    assert re.search(r"(?m)  replay  end +3$", audit.out)
     assert [one["done"] for one in run("audit", "--json").json["items"]] == [3, 0]
 
 
