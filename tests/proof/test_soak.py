@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
-import redis
 from docutils import nodes
 
 from proof.checker import FAULTS as CHECKED
@@ -16,7 +15,6 @@ from proof.leftovers import LEDGER
 from proof.soak.deaths import Death
 from proof.soak.faults import Happened
 from proof.soak.oracle import judge, unexplained
-from proof.soak.patience import patiently
 from proof.soak.plan import worlds
 from proof.soak.table import FAULTS, LOSES_DATA, ONE, SENTINEL, STRAY, of_set_up
 from tests.docs.blocks import ROOT, doctree
@@ -265,36 +263,3 @@ def test_a_plan_comes_from_its_seed_alone_and_has_every_fault() -> None:
     for world in planned:
         assert {step.fault for step in world.steps} == set(of_set_up(world.set_up)), world.name
     assert len({str(world.steps) for world in planned}) == len(planned)
-
-
-@pytest.mark.parametrize(
-    "error",
-    [redis.BusyLoadingError, redis.ConnectionError, redis.TimeoutError, ConnectionRefusedError],
-)
-def test_a_server_that_is_away_for_a_moment_is_asked_again(error: type[Exception]) -> None:
-    answers: Any = iter([error("LOADING"), error("LOADING"), "answer"])
-
-    def ask() -> Any:
-        found = next(answers)
-        if isinstance(found, Exception):
-            raise found
-        return found
-
-    assert patiently(ask) == "answer"
-
-
-def test_a_server_that_stays_away_is_given_up_and_what_it_refuses_is_told_at_once() -> None:
-    asked = 0
-
-    def refuse(error: Exception) -> Any:
-        nonlocal asked
-        asked += 1
-        raise error
-
-    with pytest.raises(redis.BusyLoadingError):
-        patiently(lambda: refuse(redis.BusyLoadingError()), 0.2)
-    assert asked > 1
-    asked = 0
-    with pytest.raises(redis.ResponseError):
-        patiently(lambda: refuse(redis.ResponseError("no such command")))
-    assert asked == 1

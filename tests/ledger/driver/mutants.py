@@ -217,29 +217,6 @@ MUTANTS = {
         (),
         {"ids": ("a",), "tasks": ("work",), "outcomes": ("replace",)},
     ),
-    "far_future": Mutant(
-        "whatever generation a message tells is believed, and counted on from",
-        {
-            "ledger/lua/claim.lua": (
-                ("and tonumber(ARGV[3]) <= latest_ms then", "then"),
-                ("and tonumber(meta[1]) <= latest_ms and meta[1]", "and meta[1]"),
-            ),
-            "ledger/lua/record.lua": (
-                (
-                    "if not generation or tonumber(generation) > now_ms + 86400000 then",
-                    "if not generation then",
-                ),
-            ),
-            "ledger/lua/begin_pass.lua": (
-                ("meta[1] and tonumber(meta[1]) <= now_ms + 86400000 and meta[1]", "meta[1]"),
-            ),
-            "message/envelope.py": (('r"[0-9]{1,20}"', 'r"[0-9]{1,15}"'),),
-        },
-        "does not come to rest|was accepted, and has never ended",
-        ("hostile", "restart"),
-        {"tasks": ("work",)},
-        tried_first=1,
-    ),
     "late_burial": Mutant(
         "a late copy of a task that has ended is buried by a worker without its code",
         {
@@ -304,111 +281,6 @@ MUTANTS = {
         is_alone=True,
         tried_first=4,
     ),
-    "late_claim": Mutant(
-        "a claim that comes late takes an attempt that nobody runs",
-        {
-            "ledger/lua/claim.lua": (
-                (
-                    "(found[11] and string.find(found[11], ' ' .. ARGV[5] .. ' ', 1, true))",
-                    "false",
-                ),
-            )
-        },
-        "losses, and",
-        ("late", "kill_child"),
-        {
-            "tasks": ("work",),
-            "outcomes": ("ok", "long"),
-            "pool_names": ("prefork",),
-            "delays": 0.1,
-            "chances": {"act": 0.0, "kill_child": 0.15, "late": 0.03},
-        },
-        is_alone=True,
-        n_worlds=150,
-        tried_first=19,
-    ),
-    "late_heartbeat": Mutant(
-        "a heartbeat that comes late stores the connection that was given up",
-        {"ledger/lua/heartbeat.lua": (("tonumber(found[2] or 0) >= tonumber(ARGV[4])", "false"),)},
-        "is suspected, and surely holds its lease",
-        ("late", "cut"),
-        {"delays": 0.1, "n_hosts": 2, "chances": {"cut": 0.02, "late": 0.02}},
-        is_alone=True,
-        tried_first=12,
-    ),
-    "late_revocation": Mutant(
-        "a revocation that comes late calls off what was published after it",
-        {
-            "ledger/lua/cancel.lua": (
-                (
-                    "if (found[5] and 'called_off' or found[2] or '') ~= ARGV[2] then",
-                    "if false then",
-                ),
-            )
-        },
-        "was accepted, and has never ended|though its id was alive when it was published",
-        ("late",),
-        {
-            "ids": ("a",),
-            "tasks": ("work",),
-            "outcomes": ("ok",),
-            "n_steps": 240,
-            "delays": 0.3,
-            "chances": {"publish": 0.1, "act": 0.1, "late": 0.05},
-        },
-        is_alone=True,
-        n_worlds=500,
-        tried_first=391,
-    ),
-    "late_lease": Mutant(
-        "a lease that a clock which was ahead has renewed has lapsed when it is set back",
-        {
-            "ledger/lua/declare.lua": (
-                ("    until_ms = now_ms + lease_ms\n", "    until_ms = 0\n"),
-                (
-                    (
-                        "if meta[3] or math.abs(now_ms - (meta[4] or now_ms)) >"
-                        " math.max(lease_ms, 5000) then"
-                    ),
-                    "if false then",
-                ),
-            ),
-            "ledger/lua/heartbeat.lua": (("'unseen_step', '1')", "'unseen_step_', '1')"),),
-        },
-        "is dead, and surely holds its lease",
-        ("clock",),
-        {
-            "tasks": ("work",),
-            "n_steps": 320,
-            "longest_pause_ms": 500,
-            "chances": {"clock": 0.1, "publish": 0.02},
-        },
-        is_alone=True,
-        n_worlds=200,
-        tried_first=85,
-    ),
-    "unseen_step": Mutant(
-        "a lease that was written by a clock which was behind for a moment lapses at once",
-        {
-            "ledger/lua/register.lua": (
-                ("if tonumber(meta[2] or 0) - now_ms > ARGV[2] / 4 then", "if false then"),
-            ),
-            "ledger/lua/declare.lua": (
-                (
-                    (
-                        "if meta[3] or math.abs(now_ms - (meta[4] or now_ms)) >"
-                        " math.max(lease_ms, 5000) then"
-                    ),
-                    "if false then",
-                ),
-            ),
-        },
-        "is dead, and surely holds its lease",
-        ("hiccup",),
-        {"tasks": ("work",), "n_steps": 160, "n_hosts": 2, "chances": {"hiccup": 0.01, "act": 0.0}},
-        is_alone=True,
-        tried_first=22,
-    ),
     "unlisted": Mutant(
         "what a worker files is where nobody looks, when the broker has lost the list",
         {"broker/lua/take.lua": (("if ARGV[9] ~= '' then", "if false then"),)},
@@ -418,18 +290,6 @@ MUTANTS = {
         is_alone=True,
         n_worlds=160,
         tried_first=15,
-    ),
-    "restart_forgets": Mutant(
-        "after a restart that lost nothing a message without a record proves nothing",
-        {"ledger/lua/ended.lua": (("if ARGV[2] ~= '' then", "if false then"),)},
-        "runs again",
-        ("restart", "copies"),
-        {
-            "tasks": ("work",),
-            "outcomes": ("ok",),
-            "chances": {"act": 0.0, "restart": 0.03, "copies": 0.1},
-        },
-        is_alone=True,
     ),
     "half_open": Mutant(
         "a worker whose answers are lost closes its connection, and is sure of its lease",
