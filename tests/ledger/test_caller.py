@@ -6,13 +6,12 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from redis.client import Pipeline
 
 from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
 from celery_reliable.ledger import Ledger
 from celery_reliable.ledger.answers.tasks import Buried, Claimed, Settled
 from celery_reliable.ledger.scripts import script
-from celery_reliable.model import Reason
+from celery_reliable.model import Claim, Reason
 from tests.ledger.scene import LOOK_MS, Scene, open_ledger
 from tests.support.proxy import RedisProxy
 from tests.support.redis_server import RedisServer, free_port
@@ -38,49 +37,17 @@ def sha(name: str) -> str:
 
 @pytest.mark.parametrize("what", ["request", "reply"])
 def test_a_claim_is_had_once_whatever_is_lost(far: Scene, proxy: RedisProxy, what: str) -> None:
+    """And its settlement counts once."""
     message = far.publish()
     drop = proxy.drop_request if what == "request" else proxy.drop_reply
-    rule = drop(script=sha("claim"), containing="task")
+    rules = [drop(script=sha(name), containing="task") for name in ("claim", "settle")]
 
-    answer = far.ask(message)
-
-    assert rule.acted == 1
-    assert answer == Claimed(1, 0)
+    assert far.ask(message, token="mine") == Claimed(1, 0)
     assert far.record_of().attempt == 1
+    assert far.ledger.settle(Claim("task", 1, "me", "mine")) == Settled()
 
-
-@pytest.mark.parametrize("what", ["request", "reply"])
-def test_a_settlement_counts_once_whatever_is_lost(
-    far: Scene, proxy: RedisProxy, what: str
-) -> None:
-    claim = far.claim(far.publish())
-    drop = proxy.drop_request if what == "request" else proxy.drop_reply
-    rule = drop(script=sha("settle"))
-
-    answer = far.ledger.settle(claim)
-
-    assert rule.acted == 1
-    assert answer == Settled()
+    assert [rule.acted for rule in rules] == [1, 1]
     assert far.ledger.find("task") is None
-
-
-def test_scripts_may_be_forgotten_while_many_are_asked_for(
-    far: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for number in range(3):
-        far.publish(f"task {number}", due_in_ms=0)
-    dues = far.ledger.due(10).dues
-    pipeline = Pipeline.execute
-
-    def execute(self: Pipeline, raise_on_error: bool = True) -> list[object]:
-        far.client.script_flush()
-        return pipeline(self, raise_on_error)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Pipeline, "execute", execute)
-        far.ledger.postpone_all([(due, LOOK_MS) for due in dues])
-
-    assert far.overdue_ids() == []
 
 
 @pytest.mark.parametrize("what", ["nothing", "request", "reply", "script"])
@@ -152,18 +119,6 @@ def test_a_server_that_is_not_there_is_named_without_its_password() -> None:
         assert len(str(error)) < 350
         assert error.operation == "find"
         ledger.close()
-
-
-def test_a_silent_server_is_unavailable_in_the_end(far: Scene, proxy: RedisProxy) -> None:
-    ledger = open_ledger(proxy.url(), "own", reply_timeout_seconds=0.1)
-    assert ledger.find("task") is None
-    proxy.stall()
-
-    unavailable(ledger)
-
-    proxy.mend()
-    assert ledger.find("task") is None
-    ledger.close()
 
 
 def test_an_error_of_the_server_is_a_refusal_at_once(scene: Scene) -> None:

@@ -6,17 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from celery_reliable.ledger.answers.tasks import (
-    Absent,
-    Announced,
-    Buried,
-    Changed,
-    Discarded,
-    OtherGeneration,
-    Replayed,
-    Spent,
-    Stale,
-)
+from celery_reliable.ledger import answers
 from celery_reliable.model import Reason, State
 from tests.ledger.scene import LOOK_MS, MAX_LOSSES, Published, Scene
 from tests.support.promises import promise
@@ -26,17 +16,17 @@ from tests.support.waiting import wait_for
 def spend(scene: Scene, message: Published) -> int:
     """Lose attempts until the task is buried; return how many ran."""
     for runs in range(1, 100):
-        if isinstance(scene.lose(scene.claim(message)), Spent):
+        if isinstance(scene.lose(scene.claim(message)), answers.Spent):
             return runs
     raise AssertionError("never buried")
 
 
 def replay(scene: Scene, task_id: str = "task", epoch: str = "0-replay") -> Published:
     answer = scene.ledger.replay(task_id, epoch=epoch, message="replayed", due_in_ms=LOOK_MS)
-    if isinstance(answer, OtherGeneration):
+    if isinstance(answer, answers.OtherGeneration):
         scene.ledger.generation = answer.current
         return replay(scene, task_id, epoch)
-    assert isinstance(answer, Replayed)
+    assert isinstance(answer, answers.Replayed)
     return Published(scene.foreign(task_id).task, epoch, scene.ledger.generation)
 
 
@@ -86,9 +76,9 @@ def test_a_burial_that_is_owed_is_due_until_celery_was_told(
     assert letter.is_owed
     assert scene.overdue_ids() == ["task"]
 
-    assert isinstance(scene.ledger.announced("task", letter.buried_ms - 1), Changed)
+    assert isinstance(scene.ledger.announced("task", letter.buried_ms - 1), answers.Changed)
     assert scene.overdue_ids() == ["task"]
-    assert isinstance(scene.ledger.announced("task", letter.buried_ms), Announced)
+    assert isinstance(scene.ledger.announced("task", letter.buried_ms), answers.Announced)
 
     assert scene.overdue_ids() == []
     letter = scene.ledger.dead_letter("task")
@@ -98,7 +88,7 @@ def test_a_burial_that_is_owed_is_due_until_celery_was_told(
 
 def test_a_recorded_message_is_kept_as_it_was_recorded(scene: Scene) -> None:
     message = scene.publish()
-    assert isinstance(scene.bury_message(message.epoch), Buried)
+    assert isinstance(scene.bury_message(message.epoch), answers.Buried)
 
     letter = scene.ledger.dead_letter("task")
     assert letter is not None
@@ -115,7 +105,7 @@ def test_a_replay_starts_the_losses_anew_and_not_the_attempts(scene: Scene) -> N
     assert (record.state, record.losses, record.attempt) == (State.QUEUED, 0, MAX_LOSSES + 1)
     assert (record.message, record.is_owed) == ("replayed", False)
     assert scene.ledger.dead_letter("task") is None
-    assert isinstance(scene.ask(message), Stale)
+    assert isinstance(scene.ask(message), answers.Stale)
     assert spend(scene, again) == MAX_LOSSES + 1
     letter = scene.ledger.dead_letter("task")
     assert letter is not None
@@ -135,7 +125,7 @@ def test_the_history_is_bounded(scene: Scene) -> None:
 def test_only_a_letter_that_is_too_many_is_counted_as_trimmed_and_once(scene: Scene) -> None:
     bury_in_order(scene, "asked", "surplus")
     meta = scene.ledger.keys.meta
-    assert isinstance(scene.ledger.discard("asked"), Discarded)
+    assert isinstance(scene.ledger.discard("asked"), answers.Discarded)
     assert scene.client.hmget(meta, "trimmed", "trimmed_ms") == [None, None]
 
     before_ms = scene.workers.time_ms()
@@ -151,5 +141,5 @@ def test_an_entry_without_a_record_is_removed_by_discarding(scene: Scene) -> Non
     bury_in_order(scene, "task")
     scene.client.delete(scene.ledger.keys.record("task"))
 
-    assert isinstance(scene.ledger.discard("task"), Absent)
+    assert isinstance(scene.ledger.discard("task"), answers.Absent)
     assert scene.ledger.count_dead() == 0

@@ -59,28 +59,17 @@ def test_a_dead_letter_that_is_discarded_says_by_whom(scene: Scene) -> None:
     assert (entry.cause, entry.owner, entry.pid) == ("ValueError: no", "me", 1000)
 
 
-def test_only_the_newest_are_kept(scene: Scene) -> None:
-    scene.ledger.keep_ended = 3
-    for n in range(5):
-        scene.ledger.settle(lost_once(scene, f"task {n}"), outcome="SUCCESS")
-
-    assert [one.task_id for one in scene.ledger.ended_tasks()] == ["task 4", "task 3", "task 2"]
-    assert scene.client.hlen(scene.ledger.keys.ended) == 3
-    assert scene.client.zcard(scene.ledger.keys.ended_at) == 3
-
-
 def test_whoever_ends_tasks_keeps_only_the_newest(scene: Scene) -> None:
     scene.ledger.keep_ended = 2
-    scene.start_worker("me")
-    for n in range(4):
-        claim = scene.claim(scene.publish(f"lost {n}"))
-        scene.lose(claim)
-        scene.ledger.revoke(f"lost {n}")
-        assert scene.client.hlen(scene.ledger.keys.ended) == min(n + 1, 2)
-    assert [one.task_id for one in scene.ledger.ended_tasks()] == ["lost 3", "lost 2"]
-    for n in range(4):
-        scene.bury(scene.claim(scene.publish(f"dead {n}")))
-        scene.ledger.discard(f"dead {n}")
+    ends = {
+        "settled": lambda task_id: scene.ledger.settle(lost_once(scene, task_id)),
+        "lost": lambda task_id: (lost_once(scene, task_id), scene.ledger.revoke(task_id)),
+        "dead": lambda task_id: (lost_once(scene, task_id), scene.ledger.discard(task_id)),
+    }
+    for what, end in ends.items():
+        for n in range(4):
+            end(f"{what} {n}")
+        kept = [one.task_id for one in scene.ledger.ended_tasks()]
+        assert kept == [f"{what} 3", f"{what} 2"]
         assert scene.client.hlen(scene.ledger.keys.ended) == 2
-    assert [one.task_id for one in scene.ledger.ended_tasks()] == ["dead 3", "dead 2"]
-    assert scene.client.zcard(scene.ledger.keys.ended_at) == 2
+        assert scene.client.zcard(scene.ledger.keys.ended_at) == 2

@@ -52,12 +52,6 @@ def test_it_is_read_as_it_was_noted(scene: Scene) -> None:
     assert before_ms <= first.at.timestamp() * 1000 <= scene.workers.time_ms()
     assert second.task_id == "y"
     assert (third.kind, third.name, third.sentence) == ("worker_left", "", "on one")
-
-
-def test_only_losses_are_counted(scene: Scene) -> None:
-    for kind in ("task_lost", "worker_left", "task_lost"):
-        note(scene, kind)
-
     assert counted(scene) == {"lost": 2}
 
 

@@ -4,21 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from celery_reliable.ledger import Resent
+from celery_reliable.ledger import Resent, answers
 from celery_reliable.ledger.answers.base import Answer
-from celery_reliable.ledger.answers.objects import (
-    Moved,
-    StillWaiting,
-    Unlisted,
-    Unplaced,
-    Woken,
-)
-from celery_reliable.ledger.answers.tasks import (
-    Changed,
-    Recorded,
-    Send,
-    Stale,
-)
 from celery_reliable.model import Due, State
 from tests.ledger.scene import LEASE_MS, Published, Scene
 
@@ -46,31 +33,31 @@ def test_what_waits_for_a_worker_is_known_and_due_as_soon_as_one_is_there(scene:
     named = scene.ledger.named
     scene.publish()
 
-    assert isinstance(scene.ledger.resend(due_of(scene), due_in_ms=9), Send)
+    assert isinstance(scene.ledger.resend(due_of(scene), due_in_ms=9), answers.Send)
     assert scene.record_of().resends == 1
-    assert park(scene) == Unplaced(is_new=True)
+    assert park(scene) == answers.Unplaced(is_new=True)
 
     assert scene.state() == "parked"
     # It has no message that was sent in vain.
     assert scene.record_of().resends == 0
     assert scene.ledger.due(9).dues == ()
     assert (named.waiting(), list(named.each_waiting())) == (1, [[("task", '{"only": ["gpu"]}')]])
-    assert park(scene) == Unplaced(is_new=False)
-    assert named.wake_all(["task"], is_there=False) == [StillWaiting()]
+    assert park(scene) == answers.Unplaced(is_new=False)
+    assert named.wake_all(["task"], is_there=False) == [answers.StillWaiting()]
     assert scene.ledger.due(9).dues == ()
-    assert named.wake_all(["task"]) == [Woken()]
+    assert named.wake_all(["task"]) == [answers.Woken()]
     (due,) = scene.ledger.due(9).dues
     record = scene.record_of()
     answer = scene.ledger.resend(
         due, due_in_ms=9, message=Resent("to gpu", record.epoch, record.epoch)
     )
-    assert isinstance(answer, Send)
+    assert isinstance(answer, answers.Send)
     assert answer.message == "to gpu"
     # From now on it is the message, and nothing waits.
     assert (scene.record_of().message, scene.state()) == ("to gpu", "queued")
     assert scene.record_of().waiting_for == ""
     assert named.waiting() == 0
-    assert named.wake_all(["task"]) == [Changed()]
+    assert named.wake_all(["task"]) == [answers.Changed()]
 
 
 def test_a_message_takes_the_place_of_its_own_publication_only(scene: Scene) -> None:
@@ -81,7 +68,7 @@ def test_a_message_takes_the_place_of_its_own_publication_only(scene: Scene) -> 
         due_of(scene), due_in_ms=9, message=Resent("late", "another", "another")
     )
 
-    assert answer == Changed()
+    assert answer == answers.Changed()
     assert scene.snapshot() == before
 
 
@@ -102,8 +89,8 @@ def test_a_queue_is_forgotten_unless_a_worker_has_registered_for_it(scene: Scene
     start(scene, "a", "gpu-a@h")
     ((queue, at),) = named.queues()
 
-    assert named.unlist(queue, "1") == Changed()
-    assert named.unlist(queue, at) == Unlisted()
+    assert named.unlist(queue, "1") == answers.Changed()
+    assert named.unlist(queue, at) == answers.Unlisted()
 
     assert named.queues() == []
 
@@ -132,8 +119,8 @@ def test_a_move_that_is_repeated_or_comes_late_changes_nothing(scene: Scene) -> 
         seen, epoch="0-new", message="late", named="{}", is_stopped=False, due_in_ms=1, by="me"
     )
 
-    assert again == Changed()
-    assert move(scene, "0-newer") == Moved()
+    assert again == answers.Changed()
+    assert move(scene, "0-newer") == answers.Moved()
     assert scene.snapshot() == before
 
 
@@ -149,16 +136,16 @@ def test_the_attempt_after_it_is_for_the_workers_that_were_named(scene: Scene, h
         scene.ledger.release(mine, due_in_ms=FAR_MS)
 
     # The message comes back from the worker's hash.
-    assert scene.ask(message, "me") == Stale()
+    assert scene.ask(message, "me") == answers.Stale()
     (due,) = scene.ledger.due(9).dues
     answer = scene.ledger.resend(due, due_in_ms=9)
-    assert isinstance(answer, Send)
+    assert isinstance(answer, answers.Send)
     assert answer.message == "message 1-new"
     assert scene.record_of().epoch == "1-new"
     # Its message names them, so its own retry need not be told, and is what is sent after its loss.
     second = scene.claim(Published(message.task, "1-new", scene.ledger.generation))
     retry = scene.ledger.senders.new_epoch(second.attempt)
-    assert scene.record(message.task, retry, claim=second) == Recorded()
+    assert scene.record(message.task, retry, claim=second) == answers.Recorded()
     scene.lose(scene.claim(Published(message.task, retry, scene.ledger.generation)))
     assert scene.record_of().epoch == retry
 
@@ -177,7 +164,7 @@ def test_what_waits_for_a_worker_is_looked_at_as_soon_as_others_are_named(scene:
     park(scene)
     assert scene.overdue_ids() == []
 
-    assert move(scene, "1-new") == Moved()
+    assert move(scene, "1-new") == answers.Moved()
 
     assert scene.overdue_ids() == ["task"]
 
@@ -186,7 +173,7 @@ def test_a_message_that_came_to_the_wrong_worker_counts_as_sent_for_the_first_ti
     scene: Scene,
 ) -> None:
     message = scene.publish()
-    assert isinstance(scene.ledger.resend(due_of(scene), due_in_ms=FAR_MS), Send)
+    assert isinstance(scene.ledger.resend(due_of(scene), due_in_ms=FAR_MS), answers.Send)
 
     scene.ledger.named.divert("task", message.epoch)
 

@@ -3,18 +3,8 @@
 from __future__ import annotations
 
 from celery_reliable.leases import WorkerLease
+from celery_reliable.ledger import answers
 from celery_reliable.ledger.answers.base import Answer
-from celery_reliable.ledger.answers.tasks import (
-    Alone,
-    Changed,
-    Claimed,
-    NoLease,
-    Opened,
-    Opening,
-    Queued,
-    Sealed,
-    Send,
-)
 from tests.ledger.scene import LOOK_MS, MAX_LOSSES, Published, Scene
 from tests.ledger.test_suspects import die, lose, losses, message_of, run_together
 
@@ -51,7 +41,7 @@ def blame(scene: Scene, lease: WorkerLease, *, max_losses: int = MAX_LOSSES) -> 
 
 
 def die_opening(scene: Scene, message: Published, worker: str = "me") -> WorkerLease:
-    assert opens(scene, message, worker) is Opening
+    assert opens(scene, message, worker) is answers.Opening
     scene.kill_worker(worker)
     return scene.lease(worker)
 
@@ -78,7 +68,7 @@ def test_who_dies_while_it_opens_one_charges_that_one_alone(scene: Scene) -> Non
     assert lease.verdict.is_opening
     assert (lease.opening, lease.opening_id) == ("tag", "suspicious")
     first = blame(scene, lease)
-    assert first == Queued(1)
+    assert first == answers.Queued(1)
     assert blame(scene, lease) == first
     assert losses(scene, "suspicious") == [1]
     # It goes back to its queue, where it has waited since now.
@@ -90,7 +80,7 @@ def test_what_was_in_a_death_and_begins_meanwhile_makes_it_unclear(scene: Scene)
     scene.claim(scene.publish("running"), "me")
     recover(scene, die_opening(scene, scene.publish("fetched")))
     scene.start_worker("it")
-    assert opens(scene, message_of(scene, "fetched"), "it") is Opening
+    assert opens(scene, message_of(scene, "fetched"), "it") is answers.Opening
     scene.claim(message_of(scene, "running"), "it")
     scene.kill_worker("it")
 
@@ -101,7 +91,7 @@ def test_what_was_in_a_death_and_begins_meanwhile_makes_it_unclear(scene: Scene)
 
 def test_a_claim_takes_the_notes_place(scene: Scene) -> None:
     message = scene.publish("a")
-    assert opens(scene, message) is Opening
+    assert opens(scene, message) is answers.Opening
     scene.claim(message)
     scene.kill_worker("me")
 
@@ -126,15 +116,15 @@ def test_no_death_can_be_that_of_a_message_and_of_a_suspect_that_just_began(scen
     fetched = send_again(scene, "fetched")
     scene.claim(message_of(scene, "a"), "me")
 
-    assert opens(scene, fetched) is Alone
+    assert opens(scene, fetched) is answers.Alone
     record = scene.record_of("fetched")
     assert (record.is_unsent, record.resends) == (True, 0)
-    assert opens(scene, message_of(scene, "b"), delivery="other") is Alone
+    assert opens(scene, message_of(scene, "b"), delivery="other") is answers.Alone
     for task_id in ("fetched", "b"):
         assert scene.record_of(task_id).is_unsent
         answer = scene.ledger.resend(scene.seen_due(task_id), due_in_ms=LOOK_MS)
         # Its message says that it came back.
-        assert isinstance(answer, Send)
+        assert isinstance(answer, answers.Send)
         assert answer.is_suspect
     die(scene)
     assert losses(scene, "a", "b", "fetched") == [2, 0, 0]
@@ -146,30 +136,30 @@ def test_what_came_back_does_not_wait_for_a_suspect_that_runs_for_long(scene: Sc
     scene.claim(message_of(scene, "a"), "me")
     scene.client.hincrby(scene.ledger.keys.worker("me"), "suspect_ms", -10_000)
 
-    assert opens(scene, fetched) is Opening
+    assert opens(scene, fetched) is answers.Opening
     scene.claim(fetched, "me")
     # A clock that has stepped back holds up nobody either.
     scene.client.hincrby(scene.ledger.keys.worker("me"), "suspect_ms", 3600_000)
-    assert opens(scene, scene.publish("later")) is Opening
+    assert opens(scene, scene.publish("later")) is answers.Opening
 
 
 def test_a_suspect_does_not_begin_while_another_message_is_opened(scene: Scene) -> None:
     run_together(scene, "a", "b")
-    assert opens(scene, scene.publish("fetched")) is Opening
+    assert opens(scene, scene.publish("fetched")) is answers.Opening
 
     scene.client.hset(scene.ledger.keys.record("a"), "resends", 3)
-    assert isinstance(scene.ask(message_of(scene, "a"), "me"), Alone)
+    assert isinstance(scene.ask(message_of(scene, "a"), "me"), answers.Alone)
     assert scene.record_of("a").resends == 0
     opened(scene)
-    assert isinstance(scene.ask(message_of(scene, "a"), "me"), Claimed)
+    assert isinstance(scene.ask(message_of(scene, "a"), "me"), answers.Claimed)
 
 
 def test_a_worker_without_a_lease_notes_nothing(scene: Scene) -> None:
     scene.kill_worker("me")
     before = scene.snapshot()
 
-    assert opens(scene, scene.foreign()) is NoLease
-    assert opens(scene, scene.foreign(), "stranger") is NoLease
+    assert opens(scene, scene.foreign()) is answers.NoLease
+    assert opens(scene, scene.foreign(), "stranger") is answers.NoLease
     assert scene.snapshot() == before
 
 
@@ -178,14 +168,14 @@ def test_a_letter_is_read_by_the_next_only_where_the_reader_has_survived(scene: 
     letter = scene.ledger.dead_letter("task")
     assert letter is not None
 
-    assert isinstance(scene.ledger.read(letter, "one"), Opening)
+    assert isinstance(scene.ledger.read(letter, "one"), answers.Opening)
     # Sent again, as the reply was lost.
-    assert isinstance(scene.ledger.read(letter, "one"), Opening)
-    assert isinstance(scene.ledger.read(letter, "one", is_over=True), Opened)
-    assert isinstance(scene.ledger.read(letter, "one", is_over=True), Opened)
-    assert isinstance(scene.ledger.read(letter, "two"), Opening)
-    assert isinstance(scene.ledger.read(letter, "three"), Sealed)
-    assert isinstance(scene.ledger.read(letter, "two", is_over=True), Opened)
-    assert isinstance(scene.ledger.read(letter, "four"), Sealed)
+    assert isinstance(scene.ledger.read(letter, "one"), answers.Opening)
+    assert isinstance(scene.ledger.read(letter, "one", is_over=True), answers.Opened)
+    assert isinstance(scene.ledger.read(letter, "one", is_over=True), answers.Opened)
+    assert isinstance(scene.ledger.read(letter, "two"), answers.Opening)
+    assert isinstance(scene.ledger.read(letter, "three"), answers.Sealed)
+    assert isinstance(scene.ledger.read(letter, "two", is_over=True), answers.Opened)
+    assert isinstance(scene.ledger.read(letter, "four"), answers.Sealed)
     scene.ledger.discard("task")
-    assert isinstance(scene.ledger.read(letter, "five"), Changed)
+    assert isinstance(scene.ledger.read(letter, "five"), answers.Changed)

@@ -44,7 +44,8 @@ def seen_by_the_next(scene: Scene) -> str:
 
 def test_whom_a_pass_has_seen_the_next_one_hears(scene: Scene) -> None:
     begin(scene)
-    scene.ledger.passes.end("mine", {}, seen='["one"]')
+    scene.ledger.passes.end("mine", {"lost": 2}, seen='["one"]')
+    assert json.loads(scene.ledger.passes.meta()["report"]) == {"lost": 2}
 
     assert seen_by_the_next(scene) == '["one"]'
     # That one has said nothing.
@@ -62,13 +63,6 @@ def test_a_pass_that_does_not_end_or_ends_beside_another_has_seen_nobody(scene: 
     assert type(scene.ledger.passes.end("killed", {}, seen='["two"]')) is Overtaken
 
     assert seen_by_the_next(scene) == ""
-
-
-def test_the_report_of_the_last_pass_is_kept(scene: Scene) -> None:
-    begin(scene)
-    scene.ledger.passes.end("mine", {"lost": 2})
-
-    assert json.loads(scene.ledger.passes.meta()["report"]) == {"lost": 2}
 
 
 def test_queues_on_another_server_than_before_are_looked_at_ahead(scene: Scene) -> None:

@@ -4,27 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from celery_reliable.ledger import answers
 from celery_reliable.ledger.answers.base import Answer
-from celery_reliable.ledger.answers.objects import Standing
-from celery_reliable.ledger.answers.tasks import (
-    Absent,
-    Alone,
-    Changed,
-    Claimed,
-    Ended,
-    Gone,
-    Held,
-    NotCurrent,
-    Parked,
-    Running,
-    Unrecorded,
-)
-from celery_reliable.ledger.answers.workers import (
-    Begun,
-    Busy,
-    NotDue,
-    Overtaken,
-)
 from tests.ledger.scene import LEASE_MS, LOOK_MS, Scene
 from tests.ledger.stages import STAGES, Steps
 from tests.ledger.test_state_machine import MOVES
@@ -32,21 +13,21 @@ from tests.ledger.test_state_machine import MOVES
 # Where the first call removes what it would have to be recognised by, the second says so. Whoever
 # sent one call twice is given the first answer instead (`Transition.repeated`).
 SECOND_REPLY = {
-    "settle": Gone,
-    "withdraw": Gone,
-    "cancel": Gone,
-    "cancel_first": Gone,
-    "revoke": Gone,
-    "discard": Absent,
+    "settle": answers.Gone,
+    "withdraw": answers.Gone,
+    "cancel": answers.Gone,
+    "cancel_first": answers.Gone,
+    "revoke": answers.Gone,
+    "discard": answers.Absent,
     # Of two sweepers only one sends. One that never heard that it may is like one that was
     # killed before it did: the task is looked at again.
-    "resend": Changed,
-    "postpone": Changed,
+    "resend": answers.Changed,
+    "postpone": answers.Changed,
     # The message is dropped either way: the record has a copy.
-    "claim_struck": Parked,
-    "claim_foreign_struck": Parked,
-    "step_up": NotCurrent,
-    "park": Changed,
+    "claim_struck": answers.Parked,
+    "claim_foreign_struck": answers.Parked,
+    "step_up": answers.NotCurrent,
+    "park": answers.Changed,
 }
 
 
@@ -66,9 +47,11 @@ def test_a_repeated_transition_changes_nothing_more(scene: Scene, step: str, sta
 
     assert scene.snapshot() == once
     # What runs is not called off by being revoked.
-    if isinstance(first, Standing):
-        assert second == Standing("")
-    elif step in SECOND_REPLY and not isinstance(first, (Running, Alone, Held)):
+    if isinstance(first, answers.Standing):
+        assert second == answers.Standing("")
+    elif step in SECOND_REPLY and not isinstance(
+        first, (answers.Running, answers.Alone, answers.Held)
+    ):
         assert type(second) is SECOND_REPLY[step]
     else:
         assert second == first
@@ -76,11 +59,11 @@ def test_a_repeated_transition_changes_nothing_more(scene: Scene, step: str, sta
 
 def test_a_claim_that_made_its_record_is_repeated_like_any_other(scene: Scene) -> None:
     message = scene.foreign()
-    assert isinstance(scene.ask(message, token="one delivery"), Unrecorded)
+    assert isinstance(scene.ask(message, token="one delivery"), answers.Unrecorded)
     claim = scene.claim(message, token="one delivery")
 
     assert scene.claim(message, token="one delivery") == claim
-    assert isinstance(scene.ask(message, token="one delivery"), Claimed)
+    assert isinstance(scene.ask(message, token="one delivery"), answers.Claimed)
 
 
 def test_a_pass_is_begun_and_ended_once(scene: Scene) -> None:
@@ -95,12 +78,12 @@ def test_a_pass_is_begun_and_ended_once(scene: Scene) -> None:
             )
         )
 
-    assert begin(LOOK_MS) is Begun
+    assert begin(LOOK_MS) is answers.Begun
     once = scene.snapshot()
-    assert begin(LOOK_MS) is NotDue
-    assert begin(0) is Busy
+    assert begin(LOOK_MS) is answers.NotDue
+    assert begin(0) is answers.Busy
     assert scene.snapshot() == once
 
-    assert isinstance(scene.ledger.passes.end("mine", {"lost": 1}), Ended)
-    assert isinstance(scene.ledger.passes.end("mine", {"lost": 1}), Overtaken)
-    assert begin(0) is Begun
+    assert isinstance(scene.ledger.passes.end("mine", {"lost": 1}), answers.Ended)
+    assert isinstance(scene.ledger.passes.end("mine", {"lost": 1}), answers.Overtaken)
+    assert begin(0) is answers.Begun

@@ -8,12 +8,7 @@ from typing import Any
 
 import pytest
 
-from celery_reliable.ledger.answers.tasks import (
-    Cancelled,
-    Queued,
-    Running,
-    Stale,
-)
+from celery_reliable.ledger import answers
 from celery_reliable.model import Cause, Claim
 from tests.ledger.scene import LOOK_MS, MAX_LOSSES, Scene
 from tests.support.promises import promise
@@ -23,7 +18,7 @@ def lose(scene: Scene, claim: Claim) -> None:
     answer = scene.ledger.lose(
         claim, Cause.WORKER_LOST, max_losses=MAX_LOSSES, due_in_ms=LOOK_MS, is_taken=True
     )
-    assert isinstance(answer, Queued)
+    assert isinstance(answer, answers.Queued)
 
 
 def lose_the_last(scene: Scene, claim: Claim) -> None:
@@ -31,7 +26,7 @@ def lose_the_last(scene: Scene, claim: Claim) -> None:
         claim, Cause.WORKER_LOST, max_losses=0, due_in_ms=LOOK_MS, is_taken=True
     )
     # It is no poison for that.
-    assert isinstance(answer, Queued)
+    assert isinstance(answer, answers.Queued)
 
 
 def release(scene: Scene, claim: Claim) -> None:
@@ -44,14 +39,14 @@ def test_it_is_not_claimed_again_and_due_to_be_called_off(
 ) -> None:
     message = scene.publish()
     claim = scene.claim(message)
-    assert isinstance(scene.ledger.revoke("task", is_noted=True), Running)
+    assert isinstance(scene.ledger.revoke("task", is_noted=True), answers.Running)
 
     end(scene, claim)
 
-    assert isinstance(scene.ask(message), Stale)
+    assert isinstance(scene.ask(message), answers.Stale)
     assert scene.overdue_ids() == ["task"]
     assert scene.record_of().is_revoked
-    assert isinstance(scene.ledger.revoke("task"), Cancelled)
+    assert isinstance(scene.ledger.revoke("task"), answers.Cancelled)
 
 
 @dataclass
@@ -95,7 +90,7 @@ def test_a_revocation_that_comes_late_means_nothing_that_was_published_after(
 ) -> None:
     scene.publish()
     sent.calls.clear()
-    assert isinstance(scene.ledger.revoke("task", is_noted=True), Cancelled)
+    assert isinstance(scene.ledger.revoke("task", is_noted=True), answers.Cancelled)
     (revoke,) = sent.calls
     go_on(scene)
     once = scene.snapshot()

@@ -81,20 +81,6 @@ def test_what_is_acknowledged_goes_with_the_next_take(shared_redis: redis.Redis)
     assert sorted(names(unacked.each_entry())) == ["3", "popped"]
 
 
-def test_an_acknowledgement_whose_take_failed_is_made_up_for(proxy: RedisProxy) -> None:
-    with redis.Redis(port=proxy.port, retry=Retry(NoBackoff(), 0)) as client:
-        client.lpush("one", message("it"))
-        unacked = unacked_on(client)
-        (delivery,) = unacked.take(QUEUES, LISTS, 1).deliveries
-        unacked.remove_soon(delivery.tag)
-        proxy.drop_request("EVALSHA")
-        with pytest.raises(redis.ConnectionError):
-            unacked.take(QUEUES, LISTS, 0)
-        assert len(unacked) == 1
-        unacked.take(QUEUES, LISTS, 0)
-        assert len(unacked) == 0
-
-
 @pytest.mark.parametrize("is_filed", [False, True])
 def test_what_may_not_have_been_filed_is_not_lost(
     shared_redis: redis.Redis, proxy: RedisProxy, is_filed: bool
@@ -135,27 +121,6 @@ def test_what_is_made_up_for_in_vain_is_made_up_for_later(proxy: RedisProxy) -> 
 
         assert len(unacked) == 0
         assert client.llen("one") == 1
-
-
-def test_what_was_popped_goes_back_into_a_full_redis(proxy: RedisProxy) -> None:
-    with redis.Redis(port=proxy.port, retry=Retry(NoBackoff(), 0)) as client:
-        unacked = unacked_on(client)
-        proxy.drop_request("EVALSHA")
-        with pytest.raises(redis.ConnectionError):
-            unacked.take(QUEUES, LISTS, 0, ("one", "one", message("popped")))
-        client.config_set("maxmemory", 1)
-        try:
-            unacked.catch_up()
-        finally:
-            client.config_set("maxmemory", 0)
-        assert client.llen("one") == 1
-
-
-def test_a_server_that_does_not_know_the_script_is_told_it(shared_redis: redis.Redis) -> None:
-    shared_redis.lpush("one", message("it"))
-    unacked = unacked_on(shared_redis)
-    shared_redis.script_flush()
-    assert len(unacked.take(QUEUES, LISTS, 1).deliveries) == 1
 
 
 @pytest.mark.parametrize("queue", ["two\nlines", "a\\nb", "a\\\\\n", "\n", "ü \t", "plain"])

@@ -48,14 +48,6 @@ def test_a_worker_that_a_member_had_is_nobodys_until_it_is_certain_that_it_begin
     assert workers(scene) == {"one": (), "two": ("a",)}
 
 
-def test_a_run_knows_whose_it_is_and_when_it_began(scene: Scene) -> None:
-    run = begin(scene, "one").find("run")
-
-    assert run is not None
-    assert (run.name, run.only) == ("app.work", ("gpu-*",))
-    assert 0 <= scene.workers.time_ms() - run.begun_ms < 60_000
-
-
 def test_nobody_is_given_anything_of_a_run_that_is_forgotten(scene: Scene) -> None:
     runs = scene.ledger.runs
 
@@ -63,6 +55,10 @@ def test_nobody_is_given_anything_of_a_run_that_is_forgotten(scene: Scene) -> No
     runs.confirm("run", "one", "a")
 
     assert runs.find("run") is None
+    run = begin(scene, "one").find("run")
+    assert run is not None
+    assert (run.name, run.only) == ("app.work", ("gpu-*",))
+    assert 0 <= scene.workers.time_ms() - run.begun_ms < 60_000
 
 
 def test_a_run_that_is_over_is_forgotten_after_a_while(scene: Scene) -> None:

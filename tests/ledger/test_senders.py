@@ -10,7 +10,6 @@ from collections.abc import Iterator
 import pytest
 
 from celery_reliable.ledger.answers.tasks import (
-    Ended,
     Withdrawn,
 )
 from celery_reliable.ledger.publications import Senders, sender_of
@@ -28,21 +27,6 @@ def end_in_all_ways(scene: Scene) -> list[Published]:
     scene.ledger.discard("discarded")
     assert isinstance(scene.ledger.withdraw("withdrawn", withdrawn.epoch), Withdrawn)
     return messages
-
-
-def test_a_publication_right_after_a_restart_proves_as_much(restartable: RestartableScene) -> None:
-    """It is stamped with the old generation, as nobody has looked at the server yet."""
-    scene = restartable
-    before = scene.publish("before")
-    restartable.restart()
-    message = scene.publish("after")
-    assert message.generation == before.generation
-    scene.ledger.revoke("after")
-    # This begins another generation.
-    scene.ask(scene.foreign("x"))
-    scene.ledger.passes.begin("n", interval_ms=0, ttl_ms=1, interruption_ms=1, lease_ms=1)
-
-    assert isinstance(scene.ask(message), Ended)
 
 
 class TestLoss:

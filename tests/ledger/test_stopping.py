@@ -6,12 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from celery_reliable.ledger.answers.tasks import (
-    Cancelled,
-    Discarded,
-    Held,
-)
-from celery_reliable.ledger.answers.workers import Acknowledged
+from celery_reliable.ledger import answers
 from celery_reliable.model import Claim
 from tests.ledger.scene import LEASE_MS, LOOK_MS, Published, Scene
 from tests.support.promises import promise
@@ -27,7 +22,7 @@ def taken(scene: Scene, *, max_losses: int = 3) -> tuple[Published, Claim]:
 def stop(scene: Scene, worker: str = "me") -> None:
     """Have the worker hear what was taken from it, and say that it has stopped it."""
     for claim in scene.workers.heartbeat(worker, lease_ms=LEASE_MS, client_id=0).claims(worker):
-        assert isinstance(scene.workers.acknowledge(claim), Acknowledged)
+        assert isinstance(scene.workers.acknowledge(claim), answers.Acknowledged)
 
 
 @promise("never-two")
@@ -36,7 +31,7 @@ def test_another_copy_of_its_message_does_not_run_beside_it(scene: Scene) -> Non
 
     answer = scene.ask(message, "other")
 
-    assert answer == Held("me")
+    assert answer == answers.Held("me")
     # That copy is dropped: somebody has to look.
     assert scene.overdue_ids() == ["task"]
 
@@ -51,11 +46,11 @@ def bury(scene: Scene) -> None:
 
 
 def call_off(scene: Scene) -> None:
-    assert isinstance(scene.ledger.revoke("task"), Cancelled)
+    assert isinstance(scene.ledger.revoke("task"), answers.Cancelled)
 
 
 def discard(scene: Scene) -> None:
-    assert isinstance(scene.ledger.discard("task"), Discarded)
+    assert isinstance(scene.ledger.discard("task"), answers.Discarded)
 
 
 def call_off_again(scene: Scene) -> None:
@@ -83,8 +78,8 @@ def test_its_id_that_is_published_anew_waits_for_it_and_counts_on(
 
     anew = scene.publish()
     assert scene.record_of().losses == 0
-    assert isinstance(scene.ask(anew, "other"), Held)
-    assert isinstance(scene.ledger.resend(scene.seen_due(), due_in_ms=LOOK_MS), Held)
+    assert isinstance(scene.ask(anew, "other"), answers.Held)
+    assert isinstance(scene.ledger.resend(scene.seen_due(), due_in_ms=LOOK_MS), answers.Held)
 
     stop(scene)
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from celery_reliable.leases import WorkerLease
 from celery_reliable.ledger.answers.base import Answer
 from celery_reliable.ledger.answers.tasks import Alone, Claimed
-from celery_reliable.model import Cause, Claim, State
+from celery_reliable.model import Cause, Claim
 from tests.ledger.scene import LOOK_MS, MAX_LOSSES, Published, Scene
 
 
@@ -67,30 +65,6 @@ def test_a_worker_runs_one_suspect_at_a_time(scene: Scene) -> None:
     scene.ledger.settle(first)
     run_together(scene, "d", "e")
     scene.claim(message_of(scene, "d"), "me")
-
-
-@pytest.mark.parametrize("innocents", [1, 7])
-def test_one_that_kills_its_workers_is_found_in_time_and_alone(
-    scene: Scene, innocents: int
-) -> None:
-    names = [f"innocent {n}" for n in range(innocents)]
-    run_together(scene, "poison", *names)
-    deaths = 1
-    while scene.state("poison") != State.DEAD.value:
-        scene.start_worker("it")
-        # The others were there before it, so that it is kept waiting first.
-        for name in [*names, "poison", "poison"]:
-            if scene.ledger.find(name) is None:
-                continue
-            answer = scene.ask(message_of(scene, name), "it")
-            if isinstance(answer, Claimed) and name != "poison":
-                attempt = Claim(name, answer.attempt, "it", scene.record_of(name).token)
-                scene.ledger.settle(attempt)
-        die(scene, "it")
-        deaths += 1
-
-    assert deaths <= MAX_LOSSES + 2
-    assert {scene.state(name) for name in names} == {"absent"}
 
 
 def test_of_what_was_in_a_death_and_has_ended_its_worker_keeps_nothing(scene: Scene) -> None:

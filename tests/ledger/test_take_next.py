@@ -84,20 +84,6 @@ def test_what_the_main_process_has_to_see_is_filed_and_not_claimed(
     assert record.state is State.QUEUED
 
 
-def test_it_goes_along_with_the_settlement_of_the_one_before(taking: Taking) -> None:
-    taking.put("one")
-    taking.put("two")
-    taking.take("shift.1")
-    ledger, step = taking.scene.ledger, taking.step("shift.2", "shift.1")
-
-    settled = ledger.settle(Claim("one", 1, "me", "shift.1"), outcome="SUCCESS", along=step)
-
-    assert settled == answers.Settled()
-    assert step.answer.answer == answers.Claimed(1, 0)
-    assert taking.filed() == {b"shift.2"}
-    assert ledger.find("one") is None
-
-
 def test_it_says_which_place_a_task_has_since_it_was_published(taking: Taking) -> None:
     published, ledger = taking.put("one"), taking.scene.ledger
     taking.put("two")
