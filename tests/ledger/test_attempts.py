@@ -73,7 +73,7 @@ def test_a_quick_canvas_takes_the_id_over_while_the_attempt_still_runs(
 ) -> None:
     """Its claim outlives the attempt, and must not keep its worker from being forgotten."""
     message = scene.publish()
-    claim = scene.claim(message)
+    claim = scene.claim(message, token="delivered")
     scene.ledger.bequeath(claim, heir="mine")
     assert isinstance(scene.record(message.task, "0-last", heir="mine"), answers.Recorded)
     # Another attempt's end is not its own.

@@ -61,12 +61,20 @@ def test_a_dead_letter_that_is_discarded_says_by_whom(scene: Scene) -> None:
 
 def test_whoever_ends_tasks_keeps_only_the_newest(scene: Scene) -> None:
     scene.ledger.keep_ended = 2
-    ends = {
-        "settled": lambda task_id: scene.ledger.settle(lost_once(scene, task_id)),
-        "lost": lambda task_id: (lost_once(scene, task_id), scene.ledger.revoke(task_id)),
-        "dead": lambda task_id: (lost_once(scene, task_id), scene.ledger.discard(task_id)),
-    }
-    for what, end in ends.items():
+
+    def settle(task_id: str) -> None:
+        scene.ledger.settle(lost_once(scene, task_id))
+
+    def revoke(task_id: str) -> None:
+        scene.lose(lost_once(scene, task_id))
+        scene.ledger.revoke(task_id)
+
+    def discard(task_id: str) -> None:
+        scene.bury(lost_once(scene, task_id))
+        scene.ledger.discard(task_id)
+
+    for end in (settle, revoke, discard):
+        what = end.__name__
         for n in range(4):
             end(f"{what} {n}")
         kept = [one.task_id for one in scene.ledger.ended_tasks()]
