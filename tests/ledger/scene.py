@@ -18,12 +18,23 @@ from celery_reliable.ledger import Ledger, ObjectLocks, connect
 from celery_reliable.ledger.answers.base import Answer
 from celery_reliable.ledger.answers.tasks import Claimed, OtherGeneration, Recorded, Unknown
 from celery_reliable.ledger.answers.workers import Declared, Registered
-from celery_reliable.model import Cause, Claim, ClaimRequest, Due, Reason, Record, State, TaskRef
+from celery_reliable.model import (
+    Cause,
+    Claim,
+    ClaimRequest,
+    DeadLetter,
+    Due,
+    Reason,
+    Record,
+    State,
+    TaskRef,
+)
 from celery_reliable.orders import Order, OrderKind
 from tests.support.redis_server import RedisServer
 
 LEASE_MS = 60_000
 LOOK_MS = 60_000
+LONG_MS = 600_000
 MAX_LOSSES = 3
 ABSENT = "absent"
 
@@ -80,6 +91,16 @@ class Scene:
         assert isinstance(
             self.workers.declare(self.lease(worker), "lapsed", witness_ms=0), Declared
         )
+
+    def beat(self, worker: str = "me", *, client_id: int = 0, **counted: int) -> Any:
+        return self.workers.heartbeat(
+            worker, lease_ms=LEASE_MS, client_id=client_id, counted=counted
+        )
+
+    def begin_pass(self, nonce: str = "mine", **how: Any) -> Any:
+        """Begin a pass of the sweeper: at any time, and after no interruption."""
+        brief = {"interval_ms": 0, "ttl_ms": LONG_MS, "interruption_ms": LONG_MS}
+        return self.ledger.passes.begin(nonce, lease_ms=LEASE_MS, **{**brief, **how})
 
     # Tasks.
 
@@ -178,6 +199,7 @@ class Scene:
     def lose(
         self,
         claim: Claim,
+        cause: Cause = Cause.CHILD_LOST,
         *,
         max_losses: int = MAX_LOSSES,
         is_taken: bool = False,
@@ -186,7 +208,7 @@ class Scene:
     ) -> Answer:
         return self.ledger.lose(
             claim,
-            Cause.CHILD_LOST,
+            cause,
             max_losses=max_losses,
             due_in_ms=LOOK_MS,
             is_taken=is_taken,
@@ -196,9 +218,33 @@ class Scene:
 
     def take(self, claim: Claim, *, max_losses: int = MAX_LOSSES) -> Answer:
         """Lose an attempt as stuck, while its worker lives."""
-        return self.ledger.lose(
-            claim, Cause.STUCK, max_losses=max_losses, due_in_ms=LOOK_MS, is_taken=True
+        return self.lose(claim, Cause.STUCK, max_losses=max_losses, is_taken=True)
+
+    def blame(self, epoch: str, *, max_losses: int = MAX_LOSSES) -> Answer:
+        """A worker died as it opened a message of "task"."""
+        lease = WorkerLease(
+            "the dead", True, 0, "", "", "", opening_id="task", opening_epoch=epoch,
+            verdict=Verdict("opening"),
+        )  # fmt: skip
+        return self.ledger.blame(lease, "opening", max_losses=max_losses, due_in_ms=2 * LOOK_MS)
+
+    def move(
+        self, epoch: str, task_id: str = "task", *, seen: Record | None = None, **how: Any
+    ) -> Answer:
+        """Name other workers of a task, as it stands or was *seen*."""
+        about = {"message": f"message {epoch}", "named": '{"only": ["gpu"]}', **how}
+        return self.ledger.named.move(
+            seen or self.record_of(task_id),
+            epoch=epoch,
+            due_in_ms=LOOK_MS,
+            by="me",
+            **{"is_stopped": False, **about},
         )
+
+    def letter(self, task_id: str = "task") -> DeadLetter:
+        found = self.ledger.dead_letter(task_id)
+        assert found is not None
+        return found
 
     def bury(self, claim: Claim) -> Answer:
         return self.ledger.bury(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from celery_reliable.leases import Verdict, WorkerLease
+from celery_reliable.leases import Verdict
 from celery_reliable.ledger.answers.base import Answer
 from celery_reliable.ledger.answers.objects import Standing
 from celery_reliable.model import Claim, DeadLetter, Rate, Reason, Record, State, StoredResult
@@ -256,10 +256,7 @@ class Steps:
 
     def blame(self) -> Answer:
         """Somebody died as he opened the first message."""
-        lease = WorkerLease(
-            "the dead", True, 0, "", "", "", opening_id="task", opening_epoch=self._message.epoch
-        )
-        return self._ledger.blame(lease, "opening", max_losses=9, due_in_ms=RESEND_MS)
+        return self._scene.blame(self._message.epoch, max_losses=9)
 
     def bury(self) -> Answer:
         return self._scene.bury(self._mine)
@@ -323,15 +320,7 @@ class Steps:
         return self._move(seen, is_stopped=True)
 
     def _move(self, seen: Record, *, is_stopped: bool) -> Answer:
-        return self._ledger.named.move(
-            seen,
-            epoch="0-moved",
-            message="moved",
-            named="{}",
-            is_stopped=is_stopped,
-            due_in_ms=LOOK_MS,
-            by="me",
-        )
+        return self._scene.move("0-moved", seen=seen, named="{}", is_stopped=is_stopped)
 
     def wake(self) -> Answer:
         """One is, and the task does not wait for it."""

@@ -41,8 +41,7 @@ def test_an_attempt_that_waits_for_its_object_gives_its_number_back(scene: Scene
     assert scene.snapshot() == before
     assert isinstance(scene.bury(current), answers.Buried)
     # It has run nothing, and nothing of it is in the history.
-    letter = scene.ledger.dead_letter("task")
-    assert letter is not None
+    letter = scene.letter()
     assert [(entry.what, entry.attempt) for entry in letter.history] == [("lost", 1), ("failed", 2)]
 
 

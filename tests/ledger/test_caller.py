@@ -141,8 +141,7 @@ def test_text_that_is_no_unicode_is_kept_as_it_can_be_written(scene: Scene) -> N
     answer = scene.ledger.bury(claim, Reason.FAILED, exception=said, traceback=f"in {said}")
 
     assert isinstance(answer, Buried)
-    letter = scene.ledger.dead_letter(task_id)
-    assert letter is not None
+    letter = scene.letter(task_id)
     assert letter.exception == r"no such file: '\udcff'"
     assert letter.traceback == r"in no such file: '\udcff'"
     assert scene.ledger.dead_ids() == [r"a file\udcff"]

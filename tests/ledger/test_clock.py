@@ -27,13 +27,12 @@ SWEEP_MS = 2000
 INTERRUPTION_MS = 6000
 
 
-def begin(scene: Scene, nonce: str = "mine", *, expected_ms: int | str = "") -> Answer:
-    return scene.ledger.passes.begin(
+def begin(scene: Scene, nonce: str = "mine", *, expected_ms: int | str = "") -> Any:
+    return scene.begin_pass(
         nonce,
         interval_ms=SWEEP_MS,
         ttl_ms=SWEEP_MS,
         interruption_ms=INTERRUPTION_MS,
-        lease_ms=LEASE_MS,
         expected_ms=expected_ms,
     )
 
@@ -113,7 +112,7 @@ def hears_by_a_clock_that_is_behind(scene: Scene, what: str) -> None:
     else:
         scene.start_worker("me")
         scene.client.zadd(scene.ledger.keys.workers, {"me": now_ms + HOUR_MS})
-        scene.workers.heartbeat("me", lease_ms=LEASE_MS, client_id=0)
+        scene.beat()
     note(scene, "passed_ms", -SWEEP_MS)
     scene.client.zadd(scene.ledger.keys.workers, {"me": now_ms - 1})
 

@@ -49,8 +49,7 @@ def test_a_poison_pill_is_buried_after_its_losses_and_one(
     runs = spend(scene, scene.publish(max_losses=max_losses))
 
     assert runs == (MAX_LOSSES if max_losses is None else max_losses) + 1
-    letter = scene.ledger.dead_letter("task")
-    assert letter is not None
+    letter = scene.letter()
     assert (letter.reason, letter.exception) == (Reason.LOST, "child_lost")
     assert (letter.attempts, letter.losses) == (runs, runs)
 
@@ -71,8 +70,7 @@ def test_a_burial_that_is_owed_is_due_until_celery_was_told(
     scene: Scene, bury: Callable[[Scene], None]
 ) -> None:
     bury(scene)
-    letter = scene.ledger.dead_letter("task")
-    assert letter is not None
+    letter = scene.letter()
     assert letter.is_owed
     assert scene.overdue_ids() == ["task"]
 
@@ -81,8 +79,7 @@ def test_a_burial_that_is_owed_is_due_until_celery_was_told(
     assert isinstance(scene.ledger.announced("task", letter.buried_ms), answers.Announced)
 
     assert scene.overdue_ids() == []
-    letter = scene.ledger.dead_letter("task")
-    assert letter is not None
+    letter = scene.letter()
     assert not letter.is_owed
 
 
@@ -90,8 +87,7 @@ def test_a_recorded_message_is_kept_as_it_was_recorded(scene: Scene) -> None:
     message = scene.publish()
     assert isinstance(scene.bury_message(message.epoch), answers.Buried)
 
-    letter = scene.ledger.dead_letter("task")
-    assert letter is not None
+    letter = scene.letter()
     assert (letter.message, letter.name) == (f"sent as {message.epoch}", "app.work")
 
 
@@ -107,8 +103,7 @@ def test_a_replay_starts_the_losses_anew_and_not_the_attempts(scene: Scene) -> N
     assert scene.ledger.dead_letter("task") is None
     assert isinstance(scene.ask(message), answers.Stale)
     assert spend(scene, again) == MAX_LOSSES + 1
-    letter = scene.ledger.dead_letter("task")
-    assert letter is not None
+    letter = scene.letter()
     assert letter.attempts == 2 * (MAX_LOSSES + 1)
     assert "replayed" in {line.what for line in letter.history}
 
@@ -117,8 +112,7 @@ def test_the_history_is_bounded(scene: Scene) -> None:
     message = scene.publish(max_losses=50)
     spend(scene, message)
 
-    letter = scene.ledger.dead_letter("task")
-    assert letter is not None
+    letter = scene.letter()
     assert [line.attempt for line in letter.history] == list(range(32, 52))
 
 

@@ -24,12 +24,6 @@ def register(scene: Scene) -> object:
     return scene.workers.register("new", lease_ms=LEASE_MS, client_id=0, facts={})
 
 
-def begin_pass(scene: Scene) -> object:
-    return scene.ledger.passes.begin(
-        "mine", interval_ms=0, ttl_ms=1000, interruption_ms=1000, lease_ms=LEASE_MS
-    )
-
-
 def replay(scene: Scene) -> object:
     return scene.ledger.replay("dead", epoch="1-replay", message="", due_in_ms=0)
 
@@ -42,7 +36,7 @@ def operate(scene: Scene) -> object:
         own.close()
 
 
-@pytest.mark.parametrize("act", [register, begin_pass, Scene.publish, replay, operate])
+@pytest.mark.parametrize("act", [register, Scene.begin_pass, Scene.publish, replay, operate])
 def test_nothing_is_done_in_a_newer_format(scene: Scene, act: Callable[[Scene], object]) -> None:
     scene.start_worker("me")
     scene.bury(scene.claim(scene.publish("dead")))

@@ -22,8 +22,7 @@ def note(scene: Scene, kind: str = "task_lost", **about: Any) -> None:
 
 
 def beat(scene: Scene, worker: str = "me", **counted: int) -> None:
-    answer = scene.workers.heartbeat(worker, lease_ms=LEASE_MS, client_id=0, counted=counted)
-    assert isinstance(answer, Renewed)
+    assert isinstance(scene.beat(worker, **counted), Renewed)
 
 
 def counted(scene: Scene) -> dict[str, int]:
@@ -99,9 +98,7 @@ def test_a_pass_forgets_what_is_past_and_what_is_yet_to_come(scene: Scene) -> No
     scene.client.hset(key, mapping=dict.fromkeys(kept | gone, 1))
 
     def run_pass() -> None:
-        scene.ledger.passes.begin(
-            "mine", interval_ms=0, ttl_ms=60_000, interruption_ms=60_000, lease_ms=LEASE_MS
-        )
+        scene.begin_pass()
         scene.ledger.passes.end("mine", {})
 
     run_pass()

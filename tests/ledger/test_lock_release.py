@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from celery_reliable.leases import Verdict, WorkerLease
 from celery_reliable.ledger import answers
 from celery_reliable.ledger.answers.base import Answer
 from celery_reliable.model import Claim
@@ -82,15 +81,6 @@ def dead(scene: Scene) -> Claim:
 # What ends a task, or what is left of it.
 
 
-def blame(scene: Scene, claim: Claim) -> Answer:
-    epoch = scene.record_of().epoch
-    lease = WorkerLease(
-        "the dead", True, 0, "", "", "", opening_id="task", opening_epoch=epoch,
-        verdict=Verdict("opening"),
-    )  # fmt: skip
-    return scene.ledger.blame(lease, "opening", max_losses=0, due_in_ms=LOOK_MS)
-
-
 def outlive(scene: Scene, claim: Claim) -> Answer:
     scene.kill_worker("me")
     assert scene.ledger.is_outlived("task", "me")
@@ -108,7 +98,7 @@ ENDINGS: dict[str, Ending] = {
     "withdraw": lambda scene, _: scene.ledger.withdraw("task", scene.record_of().epoch),
     "cancel": lambda scene, _: scene.ledger.revoke("task"),
     "bury_message": lambda scene, _: scene.bury_message(scene.record_of().epoch),
-    "blame": blame,
+    "blame": lambda scene, _: scene.blame(scene.record_of().epoch, max_losses=0),
     "discard": lambda scene, _: scene.ledger.discard("task"),
     "acknowledge": lambda scene, claim: scene.workers.acknowledge(claim),
     "outlive": outlive,

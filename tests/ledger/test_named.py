@@ -95,32 +95,15 @@ def test_a_queue_is_forgotten_unless_a_worker_has_registered_for_it(scene: Scene
     assert named.queues() == []
 
 
-def move(scene: Scene, epoch: str, *, is_stopped: bool = False) -> Answer:
-    """Name other workers of the task as it stands."""
-    return scene.ledger.named.move(
-        scene.record_of(),
-        epoch=epoch,
-        message=f"message {epoch}",
-        named='{"only": ["gpu"]}',
-        is_stopped=is_stopped,
-        due_in_ms=FAR_MS,
-        by="me",
-    )
-
-
 def test_a_move_that_is_repeated_or_comes_late_changes_nothing(scene: Scene) -> None:
     scene.publish()
     seen = scene.record_of()
-    move(scene, "0-new")
-    move(scene, "0-newer")
+    scene.move("0-new")
+    scene.move("0-newer")
     before = scene.snapshot()
 
-    again = scene.ledger.named.move(
-        seen, epoch="0-new", message="late", named="{}", is_stopped=False, due_in_ms=1, by="me"
-    )
-
-    assert again == answers.Changed()
-    assert move(scene, "0-newer") == answers.Moved()
+    assert scene.move("0-new", seen=seen, message="late") == answers.Changed()
+    assert scene.move("0-newer") == answers.Moved()
     assert scene.snapshot() == before
 
 
@@ -128,7 +111,7 @@ def test_a_move_that_is_repeated_or_comes_late_changes_nothing(scene: Scene) -> 
 def test_the_attempt_after_it_is_for_the_workers_that_were_named(scene: Scene, how: str) -> None:
     message = scene.publish()
     mine = scene.claim(message)
-    move(scene, "1-new")
+    scene.move("1-new")
 
     if how == "lost":
         scene.lose(mine)
@@ -164,7 +147,7 @@ def test_what_waits_for_a_worker_is_looked_at_as_soon_as_others_are_named(scene:
     park(scene)
     assert scene.overdue_ids() == []
 
-    assert move(scene, "1-new") == answers.Moved()
+    assert scene.move("1-new") == answers.Moved()
 
     assert scene.overdue_ids() == ["task"]
 

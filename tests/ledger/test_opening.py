@@ -165,8 +165,7 @@ def test_a_worker_without_a_lease_notes_nothing(scene: Scene) -> None:
 
 def test_a_letter_is_read_by_the_next_only_where_the_reader_has_survived(scene: Scene) -> None:
     scene.lose(scene.claim(scene.publish()), max_losses=0)
-    letter = scene.ledger.dead_letter("task")
-    assert letter is not None
+    letter = scene.letter()
 
     assert isinstance(scene.ledger.read(letter, "one"), answers.Opening)
     # Sent again, as the reply was lost.

@@ -7,12 +7,12 @@ import pytest
 from celery_reliable.ledger.answers.tasks import Changed, Gone
 from celery_reliable.ledger.answers.workers import InForce, Resumed, Told
 from celery_reliable.orders import OrderKind
-from tests.ledger.scene import LOOK_MS, Scene
+from tests.ledger.scene import Scene
 
 
 def version(scene: Scene, worker: str = "me") -> int:
     """What the next beat of a worker says of the orders."""
-    return scene.workers.heartbeat(worker, lease_ms=LOOK_MS, client_id=0).version
+    return scene.beat(worker).version
 
 
 def test_each_order_and_each_end_of_one_is_another_version(scene: Scene) -> None:
@@ -87,8 +87,7 @@ def test_a_call_that_comes_late_does_not_give_it_again(scene: Scene) -> None:
 
 
 def stops(scene: Scene, worker: str = "me") -> list[tuple[str, str]]:
-    beat = scene.workers.heartbeat(worker, lease_ms=LOOK_MS, client_id=0)
-    return [(claim.task_id, how) for claim, how in beat.to_stop(worker)]
+    return [(claim.task_id, how) for claim, how in scene.beat(worker).to_stop(worker)]
 
 
 def test_the_owner_hears_what_it_is_to_stop_while_it_runs(scene: Scene) -> None:

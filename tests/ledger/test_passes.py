@@ -9,26 +9,7 @@ from celery_reliable.ledger.answers.workers import Asked, Begun, Known, Overtake
 from tests.ledger.scene import LEASE_MS, Scene
 from tests.support.waiting import wait_for
 
-LONG_MS = 600_000
 BRIEF_MS = 40
-
-
-def begin(
-    scene: Scene,
-    nonce: str = "mine",
-    *,
-    interval_ms: int = 0,
-    ttl_ms: int = LONG_MS,
-    interruption_ms: int = LONG_MS,
-    lease_ms: int = LEASE_MS,
-) -> Answer:
-    return scene.ledger.passes.begin(
-        nonce,
-        interval_ms=interval_ms,
-        ttl_ms=ttl_ms,
-        interruption_ms=interruption_ms,
-        lease_ms=lease_ms,
-    )
 
 
 def end(scene: Scene, nonce: str = "mine") -> type[Answer]:
@@ -36,14 +17,14 @@ def end(scene: Scene, nonce: str = "mine") -> type[Answer]:
 
 
 def seen_by_the_next(scene: Scene) -> str:
-    answer = begin(scene, "next")
+    answer = scene.begin_pass("next")
     assert isinstance(answer, Begun)
     scene.ledger.passes.end("next", {})
     return answer.seen
 
 
 def test_whom_a_pass_has_seen_the_next_one_hears(scene: Scene) -> None:
-    begin(scene)
+    scene.begin_pass()
     scene.ledger.passes.end("mine", {"lost": 2}, seen='["one"]')
     assert json.loads(scene.ledger.passes.meta()["report"]) == {"lost": 2}
 
@@ -53,10 +34,10 @@ def test_whom_a_pass_has_seen_the_next_one_hears(scene: Scene) -> None:
 
 
 def test_a_pass_that_does_not_end_or_ends_beside_another_has_seen_nobody(scene: Scene) -> None:
-    begin(scene)
+    scene.begin_pass()
     scene.ledger.passes.end("mine", {}, seen='["one"]')
-    begin(scene, "killed", ttl_ms=BRIEF_MS)
-    wait_for(lambda: isinstance(begin(scene, "third"), Begun), 5, "the killed pass to expire")
+    scene.begin_pass("killed", ttl_ms=BRIEF_MS)
+    wait_for(lambda: isinstance(scene.begin_pass("third"), Begun), 5, "the killed pass to expire")
     scene.ledger.passes.end("third", {}, seen='["one"]')
 
     # It was only slow, and may have let something wait for one who was away.
@@ -116,17 +97,17 @@ def test_a_death_is_kept_for_operators_and_has_the_next_pass_look_ahead(scene: S
 def test_who_asked_during_a_pass_is_heard_by_the_next_one(scene: Scene) -> None:
     passes = scene.ledger.passes
     passes.look_ahead(ago_ms=1_000)
-    begin(scene)
+    scene.begin_pass()
     seen = passes.meta()["ahead_count"]
     passes.look_ahead(ago_ms=0)
 
     passes.end("mine", {}, seen)
     assert passes.meta()["ahead_count"] == "2"
 
-    begin(scene)
+    scene.begin_pass()
     # One that has not looked at all of it asks on.
     passes.end("mine", {}, "")
     assert passes.meta()["ahead_count"] == "2"
-    begin(scene)
+    scene.begin_pass()
     passes.end("mine", {}, "2")
     assert not {"ahead_ms", "ahead_count"} & passes.meta().keys()

@@ -51,18 +51,6 @@ class Line:
         epoch = record.epoch if record is not None else "none"
         return self.scene.ledger.step_up(LINE, self.places, task_id, epoch, due_in_ms=LOOK_MS)
 
-    def move(self, task_id: str, epoch: str) -> None:
-        """An operator names other workers of a task, as it stands."""
-        self.scene.ledger.named.move(
-            self.scene.record_of(task_id),
-            epoch=epoch,
-            message="for others",
-            named="{}",
-            is_stopped=False,
-            due_in_ms=LOOK_MS,
-            by="me",
-        )
-
     def hold(self, holder: Claim) -> Claim:
         """An attempt that may put the next one's message into the queue."""
         next_up = NextUp(self.places, QUEUE, LOOK_MS)
@@ -305,7 +293,7 @@ def test_who_may_not_be_sent_so_is_looked_for_as_ever(line: Line, why: str) -> N
     if why == "revoked":
         scene.client.hset(key, "revoked", "1")
     elif why == "moved":
-        line.move("first", "0-moved")
+        scene.move("0-moved", "first")
     elif why == "another queue":
         scene.client.hset(key, "list", "another")
     elif why == "places":
@@ -353,7 +341,7 @@ def test_who_stands_in_line_after_a_move_is_sent_as_it_says_from_then_on(line: L
     holder = line.start("holder")
     line.take(holder)
     waits = line.start("first")
-    line.move("first", "1-moved")
+    scene.move("1-moved", "first")
     assert isinstance(line.take(waits), Standing)
     assert scene.record_of("first").epoch == "1-moved"
     scene.ledger.settle(replace(holder, object_key=LINE, has_line=True))

@@ -6,7 +6,7 @@ import pytest
 
 from celery_reliable.ledger import answers
 from celery_reliable.ledger.answers.base import Answer
-from tests.ledger.scene import LEASE_MS, LOOK_MS, Scene
+from tests.ledger.scene import LOOK_MS, Scene
 from tests.ledger.stages import STAGES, Steps
 from tests.ledger.test_state_machine import MOVES
 
@@ -68,15 +68,7 @@ def test_a_claim_that_made_its_record_is_repeated_like_any_other(scene: Scene) -
 
 def test_a_pass_is_begun_and_ended_once(scene: Scene) -> None:
     def begin(interval_ms: int) -> type[Answer]:
-        return type(
-            scene.ledger.passes.begin(
-                "mine",
-                interval_ms=interval_ms,
-                ttl_ms=LOOK_MS,
-                interruption_ms=LOOK_MS,
-                lease_ms=LEASE_MS,
-            )
-        )
+        return type(scene.begin_pass(interval_ms=interval_ms))
 
     assert begin(LOOK_MS) is answers.Begun
     once = scene.snapshot()

@@ -9,24 +9,18 @@ from typing import Any
 import pytest
 
 from celery_reliable.ledger import answers
-from celery_reliable.model import Cause, Claim
-from tests.ledger.scene import LOOK_MS, MAX_LOSSES, Scene
+from celery_reliable.model import Claim
+from tests.ledger.scene import LOOK_MS, Scene
 from tests.support.promises import promise
 
 
 def lose(scene: Scene, claim: Claim) -> None:
-    answer = scene.ledger.lose(
-        claim, Cause.WORKER_LOST, max_losses=MAX_LOSSES, due_in_ms=LOOK_MS, is_taken=True
-    )
-    assert isinstance(answer, answers.Queued)
+    assert isinstance(scene.lose(claim, is_taken=True), answers.Queued)
 
 
 def lose_the_last(scene: Scene, claim: Claim) -> None:
-    answer = scene.ledger.lose(
-        claim, Cause.WORKER_LOST, max_losses=0, due_in_ms=LOOK_MS, is_taken=True
-    )
     # It is no poison for that.
-    assert isinstance(answer, answers.Queued)
+    assert isinstance(scene.lose(claim, max_losses=0, is_taken=True), answers.Queued)
 
 
 def release(scene: Scene, claim: Claim) -> None:

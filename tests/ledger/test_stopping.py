@@ -8,7 +8,7 @@ import pytest
 
 from celery_reliable.ledger import answers
 from celery_reliable.model import Claim
-from tests.ledger.scene import LEASE_MS, LOOK_MS, Published, Scene
+from tests.ledger.scene import LOOK_MS, Published, Scene
 from tests.support.promises import promise
 
 
@@ -21,7 +21,7 @@ def taken(scene: Scene, *, max_losses: int = 3) -> tuple[Published, Claim]:
 
 def stop(scene: Scene, worker: str = "me") -> None:
     """Have the worker hear what was taken from it, and say that it has stopped it."""
-    for claim in scene.workers.heartbeat(worker, lease_ms=LEASE_MS, client_id=0).claims(worker):
+    for claim in scene.beat(worker).claims(worker):
         assert isinstance(scene.workers.acknowledge(claim), answers.Acknowledged)
 
 

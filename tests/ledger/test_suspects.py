@@ -6,7 +6,7 @@ from celery_reliable.leases import WorkerLease
 from celery_reliable.ledger.answers.base import Answer
 from celery_reliable.ledger.answers.tasks import Alone, Claimed
 from celery_reliable.model import Cause, Claim
-from tests.ledger.scene import LOOK_MS, MAX_LOSSES, Published, Scene
+from tests.ledger.scene import MAX_LOSSES, Published, Scene
 
 
 def die(scene: Scene, worker: str = "me") -> WorkerLease:
@@ -22,13 +22,8 @@ def die(scene: Scene, worker: str = "me") -> WorkerLease:
 
 
 def lose(scene: Scene, lease: WorkerLease, claim: Claim, max_losses: int = MAX_LOSSES) -> Answer:
-    return scene.ledger.lose(
-        claim,
-        Cause.WORKER_LOST,
-        max_losses=max_losses,
-        due_in_ms=LOOK_MS,
-        is_taken=True,
-        verdict=lease.verdict,
+    return scene.lose(
+        claim, Cause.WORKER_LOST, max_losses=max_losses, is_taken=True, verdict=lease.verdict
     )
 
 

@@ -23,7 +23,7 @@ def declare(
 
 
 def beat(scene: Scene, worker: str = "me", client_id: int = CLIENT_ID) -> type[Answer]:
-    return type(scene.workers.heartbeat(worker, lease_ms=LEASE_MS, client_id=client_id))
+    return type(scene.beat(worker, client_id=client_id))
 
 
 # What each call answers in each state of a worker; "reply > state" if that changes it.
@@ -141,13 +141,13 @@ def test_a_forgotten_worker_still_hears_what_was_taken(scene: Scene) -> None:
     assert scene.lease("me").is_thawed
     assert scene.workers.deregister("me", in_unacked=0)
 
-    told = scene.workers.heartbeat("me", lease_ms=LEASE_MS, client_id=0)
+    told = scene.beat()
     assert (type(told), told.claims("me")) == (answers.Forgotten, [claim])
     # Nobody removes it if that process is never heard of again.
     assert scene.client.pttl(scene.ledger.keys.taken("me")) > 0
 
     assert isinstance(scene.workers.acknowledge(claim), answers.Acknowledged)
-    assert scene.workers.heartbeat("me", lease_ms=LEASE_MS, client_id=0).taken == ()
+    assert scene.beat().taken == ()
 
 
 def late(scene: Scene, url: str) -> Workers:

@@ -513,9 +513,7 @@ class World(RuleBasedStateMachine):
             self.stopping[claim.task_id] = claim
 
     def _acknowledge(self, worker: str) -> None:
-        for claim in self.ledger.workers.heartbeat(worker, lease_ms=LOOK_MS, client_id=0).claims(
-            worker
-        ):
+        for claim in self.scene.beat(worker).claims(worker):
             assert isinstance(self.ledger.workers.acknowledge(claim), answers.Acknowledged)
             if self._is_stopping(claim):
                 del self.stopping[claim.task_id]
