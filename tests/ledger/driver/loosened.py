@@ -8,7 +8,7 @@ _ITS = "if found[1] ~= 'running' or found[2] ~= ARGV[2] or found[8] ~= ARGV[6] t
 
 
 def _loosened(what: str, script: str, old: str, new: str, shows: str) -> Mutant:
-    return Mutant(what, {f"ledger/lua/{script}.lua": ((old, new),)}, shows)
+    return Mutant(what, [(f"ledger/lua/{script}.lua", old, new)], shows)
 
 
 #: By the pair that has to show it.
