@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from tests.ledger.driver.forks import Forks
 from tests.ledger.driver.interleavings import orders
 from tests.ledger.driver.loosened import LOOSENED
+from tests.ledger.driver.runs import run
 
 ORDERS = "tests.ledger.driver.interleavings"
 
@@ -36,20 +36,20 @@ def test_each_order_is_lived_once() -> None:
     assert len(list(orders(lived, 1))) == 2 + 1
 
 
-def test_a_pair_keeps_the_promises_in_each_order(forks: Forks) -> None:
-    done = forks.run(ORDERS, "--pair", "revoke / settle")
+def test_a_pair_keeps_the_promises_in_each_order() -> None:
+    done = run(ORDERS, "--pair", "revoke / settle")
 
-    assert done.returncode == 0, done.printed[-8000:]
+    assert done.returncode == 0, done.stdout[-8000:]
     found = re.search(
-        r"^revoke / settle: (\d+) orders \(all of .*\), 0 faults$", done.printed, re.MULTILINE
+        r"^revoke / settle: (\d+) orders \(all of .*\), 0 faults$", done.stdout, re.MULTILINE
     )
     assert found is not None
     assert int(found[1]) > 1
 
 
 @pytest.mark.parametrize("pair", sorted(LOOSENED))
-def test_some_order_shows_a_script_that_compares_less(pair: str, forks: Forks) -> None:
-    done = forks.run(ORDERS, "--pair", pair, "--loosened", "--changes", "1")
+def test_some_order_shows_a_script_that_compares_less(pair: str) -> None:
+    done = run(ORDERS, "--pair", pair, "--loosened", "--changes", "1")
 
-    assert done.returncode == 1, done.printed[-2000:]
-    assert re.search(LOOSENED[pair].shows, done.printed), done.printed[-2000:]
+    assert done.returncode == 1, done.stdout[-2000:]
+    assert re.search(LOOSENED[pair].shows, done.stdout), done.stdout[-2000:]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from celery_reliable.ledger.answers.tasks import Changed, Gone
+from celery_reliable.ledger.answers.tasks import Changed, Gone, Struck
 from celery_reliable.ledger.answers.workers import InForce, Resumed, Told
 from celery_reliable.orders import OrderKind
-from tests.ledger.scene import Scene
+from tests.ledger.scene import RestartableScene, Scene
 
 
 def version(scene: Scene, worker: str = "me") -> int:
@@ -113,3 +113,21 @@ def test_what_a_worker_was_to_stop_goes_with_it(scene: Scene) -> None:
     assert scene.workers.deregister("me", in_unacked=0)
 
     assert not scene.client.exists(scene.ledger.keys.stops("me"))
+
+
+def test_what_runs_on_a_full_server_can_be_kept_off_and_let_go(
+    restartable: RestartableScene,
+) -> None:
+    """It may be what fills it."""
+    scene, orders = restartable, restartable.ledger.orders
+    scene.claim(scene.publish("runs"))
+    scene.ledger.revoke("runs", is_noted=True)
+    message = scene.publish()
+    scene.client.config_set("maxmemory", 1)
+
+    order = scene.order()
+    assert isinstance(scene.ask(message, strikes=(order.id,)), Struck)
+    assert orders.stop("runs", "me", "kill") == Told("me")
+    assert isinstance(orders.resume(order.id, by="ann"), Resumed)
+
+    assert scene.overdue_ids() == ["task"]

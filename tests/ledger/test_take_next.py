@@ -31,8 +31,7 @@ def test_it_takes_by_priority_and_files_and_claims(taking: Taking) -> None:
     assert (found[3].message, found[3].has_lease) == (None, True)
     assert taking.filed() == {b"shift.0", b"shift.1", b"shift.2"}
     assert taking.scene.client.smembers("listed") == {taking.unacked.encode()}
-    record = taking.scene.ledger.find("first")
-    assert record is not None
+    record = taking.scene.record_of("first")
     assert (record.state, record.token, record.owner) == (State.RUNNING, "shift.0", "me")
 
 
@@ -79,9 +78,7 @@ def test_what_the_main_process_has_to_see_is_filed_and_not_claimed(
     assert found.message is not None
     assert found.answer is None
     assert taking.filed() == {b"shift.1"}
-    record = taking.scene.ledger.find("one")
-    assert record is not None
-    assert record.state is State.QUEUED
+    assert taking.scene.record_of("one").state is State.QUEUED
 
 
 def test_it_says_which_place_a_task_has_since_it_was_published(taking: Taking) -> None:

@@ -11,11 +11,10 @@ from celery import Celery, Task
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from celery_reliable.broker import Queues, take_next_text
+from celery_reliable.broker import take_next_text
 from celery_reliable.ledger import NextTask, answers
 from celery_reliable.message import Stamp
-from celery_reliable.model import Record
-from tests.ledger.scene import RestartableScene, Scene
+from tests.ledger.scene import RestartableScene
 from tests.ledger.taking import Taking
 
 #: Where the script begins to read headers as Celery writes them.
@@ -66,17 +65,8 @@ def sent(taking: Taking, task_id: str, args: Any = (), kwargs: Any = None, **opt
 
 def take(taking: Taking, text: str, raw: bytes, tag: str) -> NextTask:
     """Take a message by this text of the script."""
-    lists = [f"{taking.prefix}{queue}0" for queue in "ab"]
-    queues = Queues(taking.unacked, "listed", taking.unacked, ["a", "b"], lists, ["app.cold"])
-    steps = taking.scene.ledger.next_steps(text, queues, worker="me", pid=7)
-    taking.scene.client.rpush(lists[0], raw)
-    return taking.scene.ledger.take_next(steps.step(tag, done="", filed_ms=1))
-
-
-def found(scene: Scene, task_id: str) -> Record:
-    record = scene.ledger.find(task_id)
-    assert record is not None
-    return record
+    taking.scene.client.rpush(taking.queues.lists[0], raw)
+    return taking.take(tag, text=text)
 
 
 @pytest.mark.parametrize(
@@ -100,7 +90,7 @@ def test_what_celery_sends_is_claimed_and_not_decoded(
     taken = take(taking, reading(), raw, "shift.1")
 
     assert taken.answer == answers.Claimed(1, 0)
-    assert (found(taking.scene, "one").token, taken.message) == ("shift.1", raw)
+    assert (taking.scene.record_of("one").token, taken.message) == ("shift.1", raw)
 
 
 _VALUES = st.sampled_from(
@@ -118,6 +108,10 @@ _NAMES = [
 ]
 
 
+#: What Celery sends; the same for all variants of one test.
+_BASES: dict[str, str] = {}
+
+
 @settings(
     max_examples=300,
     deadline=None,
@@ -132,7 +126,9 @@ _NAMES = [
 def test_whatever_somebody_changes_both_ways_say_the_same(
     taking: Taking, changes: dict[str, Any], dropped: set[str], where: str
 ) -> None:
-    raw = base(taking)
+    if taking.prefix not in _BASES:
+        _BASES[taking.prefix] = sent(taking, "the-base", ("body",)).decode()
+    raw = _BASES[taking.prefix]
     says: list[Any] = []
     for text in (take_next_text(), decoding()):
         task_id = uuid4().hex
@@ -149,18 +145,8 @@ def test_whatever_somebody_changes_both_ways_say_the_same(
             ordered[name] = value
         payload["headers"] = {**ordered, **changes}
         taken = take(taking, text, json.dumps(payload).encode(), f"shift.{task_id}")
-        record = found(taking.scene, task_id)
+        record = taking.scene.record_of(task_id)
         says.append((taken.answer, record.state, record.attempt))
 
     quickly, decoded = says
     assert quickly == decoded
-
-
-def base(taking: Taking) -> str:
-    """What Celery sends; the same for all variants."""
-    if taking.prefix not in _BASES:
-        _BASES[taking.prefix] = sent(taking, "the-base", ("body",)).decode()
-    return _BASES[taking.prefix]
-
-
-_BASES: dict[str, str] = {}
