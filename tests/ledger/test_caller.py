@@ -9,10 +9,11 @@ import pytest
 
 from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
 from celery_reliable.ledger import Ledger
-from celery_reliable.ledger.answers.tasks import Buried, Claimed, Settled
+from celery_reliable.ledger.answers.tasks import Buried, Claimed, Recorded, Settled
 from celery_reliable.ledger.scripts import script
-from celery_reliable.model import Claim, Reason
+from celery_reliable.model import Claim, Reason, TaskRef
 from tests.ledger.scene import LOOK_MS, Scene, open_ledger
+from tests.support.forking import Working, exit_code_of_a_child, has_no_holder
 from tests.support.proxy import RedisProxy
 from tests.support.redis_server import RedisServer, free_port
 
@@ -145,3 +146,56 @@ def test_text_that_is_no_unicode_is_kept_as_it_can_be_written(scene: Scene) -> N
     assert letter.exception == r"no such file: '\udcff'"
     assert letter.traceback == r"in no such file: '\udcff'"
     assert scene.ledger.dead_ids() == [r"a file\udcff"]
+
+
+TASK = TaskRef("task", "app.work")
+QUEUE = "celery"
+
+
+def sent(scene: Scene) -> list[bytes]:
+    """What is in the queue."""
+    found: list[bytes] = scene.client.lrange(QUEUE, 0, -1)
+    return found
+
+
+@pytest.mark.parametrize("what", ["request", "reply"])
+def test_it_is_sent_once_whatever_is_lost(
+    redis_server: RedisServer, proxy: RedisProxy, what: str
+) -> None:
+    ledger, client = open_ledger(proxy.url(), "own"), redis_server.client()
+    scene = Scene(ledger, client)
+    scene.record(TaskRef("another", "app.work"), "0-0")
+    drop = proxy.drop_request if what == "request" else proxy.drop_reply
+    rule = drop(script=script("record").sha, times=2)
+
+    answer = scene.record(TASK, "0-1", queue=QUEUE)
+
+    assert rule.acted == 2
+    assert isinstance(answer, Recorded)
+    assert sent(scene) == [scene.record_of().message.encode()]
+    ledger.close()
+    client.close()
+
+
+#: Of Python 3.12 and later: it is what these tests are about.
+FORKS = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+WAIT_SECONDS = 10.0
+
+
+@FORKS
+def test_a_fork_waits_for_the_next_step_at_the_ledger(working, redis_server):
+    ledger = open_ledger(redis_server.url(), "own")
+
+    def steps(thread: Working) -> None:
+        while not thread.stop_asked():
+            with thread.lock:
+                thread.has_begun.set()
+                thread.stop_asked(0.05)
+            ledger.find("task")
+
+    thread = working(steps)
+    codes = [exit_code_of_a_child(lambda: has_no_holder(thread.lock)) for _ in range(5)]
+    assert codes == [0] * 5
+    thread.ask_to_stop()
+    assert thread.join(WAIT_SECONDS)
+    ledger.close()

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+
+import pytest
+
 from celery_reliable.ledger.answers.tasks import (
     OtherGeneration,
     Replayed,
     Unrecorded,
+    Withdrawn,
 )
-from celery_reliable.ledger.publications import sender_of
-from tests.ledger.scene import Published, RestartableScene, Scene
+from celery_reliable.ledger.publications import Senders, sender_of
+from tests.conftest import StartRedis
+from tests.ledger.scene import Published, RestartableScene, Scene, open_ledger
+from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 
 
@@ -68,3 +76,72 @@ def test_a_replay_where_no_generation_is_known_begins_one_as_a_record_does(scene
     scene.ledger.generation = answer.current
     again = scene.ledger.replay("task", epoch="1-replay", message="", due_in_ms=0)
     assert isinstance(again, Replayed)
+
+
+def end_in_all_ways(scene: Scene) -> list[Published]:
+    messages = [scene.publish(name) for name in ("settled", "revoked", "discarded", "withdrawn")]
+    settled, _, discarded, withdrawn = messages
+    scene.ledger.settle(scene.claim(settled))
+    scene.ledger.revoke("revoked")
+    scene.bury(scene.claim(discarded))
+    scene.ledger.discard("discarded")
+    assert isinstance(scene.ledger.withdraw("withdrawn", withdrawn.epoch), Withdrawn)
+    return messages
+
+
+class TestLoss:
+    """A server that comes back with an older snapshot."""
+
+    @pytest.fixture
+    def scene(self, start_redis: StartRedis) -> Iterator[RestartableScene]:
+        server = start_redis({"appendonly": "no", "save": ""})
+        found = RestartableScene(open_ledger(server.url(), "own"), server)
+        found.start_worker("me")
+        yield found
+        found.ledger.close()
+        found.client.close()
+
+    @promise("as-durable-as-redis")
+    @pytest.mark.parametrize("how", ["an older snapshot", "nothing", "flushed"])
+    def test_what_was_lost_runs_and_what_was_kept_has_ended(
+        self, scene: RestartableScene, how: str
+    ) -> None:
+        kept = end_in_all_ways(scene)
+        if how == "an older snapshot":
+            scene.client.save()
+        lost = end_in_all_ways(scene)
+        lost.append(scene.publish("waits"))
+        if how == "flushed":
+            scene.client.flushall()
+        else:
+            scene.restart()
+        scene.start_worker("me")
+
+        # Its sender goes on, and what it publishes now says nothing of what was lost.
+        later = [scene.publish(f"later {n}") for n in range(2)]
+        assert sender_of(later[0].epoch)[0] != sender_of(lost[0].epoch)[0]
+        for message in lost:
+            assert not scene.ledger.has_ended(message.task.id, message.generation, message.epoch)
+            assert scene.claim(message).attempt == 1
+            scene.ledger.revoke(message.task.id)
+            scene.client.delete(scene.ledger.keys.record(message.task.id))
+        for message in kept:
+            has_ended = scene.ledger.has_ended(message.task.id, message.generation, message.epoch)
+            assert has_ended is (how == "an older snapshot")
+        assert [scene.claim(message).attempt for message in later] == [1, 1]
+
+
+def test_a_fork_has_senders_of_its_own() -> None:
+    senders = Senders()
+    senders.answered(senders.new_epoch(0))
+    read, write = os.pipe()
+    if (pid := os.fork()) == 0:
+        os.write(write, senders.new_epoch(0).encode())
+        os._exit(0)
+    os.waitpid(pid, 0)
+    child, parent = sender_of(os.read(read, 200).decode()), sender_of(senders.new_epoch(0))
+    os.close(read)
+    os.close(write)
+
+    assert child[0] != parent[0]
+    assert (child[1], parent[1]) == ("1", "2")

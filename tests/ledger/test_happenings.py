@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from celery_reliable.ledger.answers.workers import Renewed
+from celery_reliable.ledger.answers.workers import Audited, Renewed
+from celery_reliable.ledger.happenings import _AUDIT
 from celery_reliable.ledger.transitions import Step
 from celery_reliable.ledger.workers import _HEARTBEAT
 from celery_reliable.operations.happenings import Happenings
@@ -111,3 +112,25 @@ def test_a_pass_forgets_what_is_past_and_what_is_yet_to_come(scene: Scene) -> No
     scene.client.hset(key, f"{hour - 1441} lost", 1)
     run_pass()
     assert scene.client.hexists(key, f"{hour - 1441} lost")
+
+
+def test_a_note_is_read_as_it_was_written(scene: Scene) -> None:
+    before_ms = scene.workers.time_ms()
+    scene.ledger.audits.note({"act": "replay", "ids": ["ключ", "\x00"], "done": 3})
+    scene.ledger.audits.note({"act": "discard"})
+
+    (_, last), (at_ms, first) = scene.ledger.audits.latest(10)
+
+    assert last == {"act": "discard"}
+    assert first == {"act": "replay", "ids": ["ключ", "\x00"], "done": 3}
+    assert before_ms <= at_ms <= scene.workers.time_ms()
+    assert [about for _, about in scene.ledger.audits.latest(1)] == [last]
+
+
+def test_a_repeated_note_is_one(scene: Scene) -> None:
+    for token in ("same", "other", "same"):
+        # As over a connection that was given up.
+        step = Step(_AUDIT, [scene.ledger.keys.audit], [token, '{"act": "x"}', 10_000])
+        assert isinstance(scene.ledger._caller.run(step), Audited)
+
+    assert len(scene.ledger.audits.latest(1000)) == 2

@@ -6,34 +6,21 @@ import pytest
 
 from celery_reliable.ledger import Resent, answers
 from celery_reliable.ledger.answers.base import Answer
-from celery_reliable.model import Due, State
+from celery_reliable.model import State
 from tests.ledger.scene import LEASE_MS, Published, Scene
 
 FAR_MS = 3_600_000
 
 
-def due_of(scene: Scene, task_id: str = "task") -> Due:
-    return next(one for one in scene.ledger.all_due(start=0, limit=10) if one.task_id == task_id)
-
-
 def park(scene: Scene) -> Answer:
-    return scene.ledger.named.park(due_of(scene), '{"only": ["gpu"]}', due_in_ms=FAR_MS)
-
-
-def start(scene: Scene, worker: str, nodename: str, **facts: str) -> None:
-    scene.workers.register(
-        worker,
-        lease_ms=LEASE_MS,
-        client_id=0,
-        facts={"nodename": nodename, "direct": f"{nodename}.dq2", **facts},
-    )
+    return scene.ledger.named.park(scene.seen_due(), '{"only": ["gpu"]}', due_in_ms=FAR_MS)
 
 
 def test_what_waits_for_a_worker_is_known_and_due_as_soon_as_one_is_there(scene: Scene) -> None:
     named = scene.ledger.named
     scene.publish()
 
-    assert isinstance(scene.ledger.resend(due_of(scene), due_in_ms=9), answers.Send)
+    assert isinstance(scene.ledger.resend(scene.seen_due(), due_in_ms=9), answers.Send)
     assert scene.record_of().resends == 1
     assert park(scene) == answers.Unplaced(is_new=True)
 
@@ -47,10 +34,12 @@ def test_what_waits_for_a_worker_is_known_and_due_as_soon_as_one_is_there(scene:
     assert scene.ledger.due(9).dues == ()
     assert named.wake_all(["task"]) == [answers.Woken()]
     (due,) = scene.ledger.due(9).dues
-    record = scene.record_of()
-    answer = scene.ledger.resend(
-        due, due_in_ms=9, message=Resent("to gpu", record.epoch, record.epoch)
-    )
+    epoch, before = scene.record_of().epoch, scene.snapshot()
+    # A message takes the place of its own publication only.
+    late = Resent("late", "another", "another")
+    assert scene.ledger.resend(due, due_in_ms=9, message=late) == answers.Changed()
+    assert scene.snapshot() == before
+    answer = scene.ledger.resend(due, due_in_ms=9, message=Resent("to gpu", epoch, epoch))
     assert isinstance(answer, answers.Send)
     assert answer.message == "to gpu"
     # From now on it is the message, and nothing waits.
@@ -58,18 +47,6 @@ def test_what_waits_for_a_worker_is_known_and_due_as_soon_as_one_is_there(scene:
     assert scene.record_of().waiting_for == ""
     assert named.waiting() == 0
     assert named.wake_all(["task"]) == [answers.Changed()]
-
-
-def test_a_message_takes_the_place_of_its_own_publication_only(scene: Scene) -> None:
-    scene.publish()
-    before = scene.snapshot()
-
-    answer = scene.ledger.resend(
-        due_of(scene), due_in_ms=9, message=Resent("late", "another", "another")
-    )
-
-    assert answer == answers.Changed()
-    assert scene.snapshot() == before
 
 
 def test_what_was_called_off_while_it_waited_waits_no_more(scene: Scene) -> None:
@@ -86,7 +63,8 @@ def test_what_was_called_off_while_it_waited_waits_no_more(scene: Scene) -> None
 
 def test_a_queue_is_forgotten_unless_a_worker_has_registered_for_it(scene: Scene) -> None:
     named = scene.ledger.named
-    start(scene, "a", "gpu-a@h")
+    facts = {"nodename": "gpu-a@h", "direct": "gpu-a@h.dq2"}
+    scene.workers.register("a", lease_ms=LEASE_MS, client_id=0, facts=facts)
     ((queue, at),) = named.queues()
 
     assert named.unlist(queue, "1") == answers.Changed()
@@ -156,7 +134,7 @@ def test_a_message_that_came_to_the_wrong_worker_counts_as_sent_for_the_first_ti
     scene: Scene,
 ) -> None:
     message = scene.publish()
-    assert isinstance(scene.ledger.resend(due_of(scene), due_in_ms=FAR_MS), answers.Send)
+    assert isinstance(scene.ledger.resend(scene.seen_due(), due_in_ms=FAR_MS), answers.Send)
 
     scene.ledger.named.divert("task", message.epoch)
 

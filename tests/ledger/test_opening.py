@@ -1,12 +1,15 @@
-"""A message that kills whoever opens it is charged with that, and nobody beside it."""
+"""A worker's death is charged to one of what it ran or to the message that it opened, or to nobody;
+all of it is suspected.
+"""
 
 from __future__ import annotations
 
 from celery_reliable.leases import WorkerLease
 from celery_reliable.ledger import answers
 from celery_reliable.ledger.answers.base import Answer
+from celery_reliable.ledger.answers.tasks import Alone, Claimed
+from celery_reliable.model import Cause, Claim
 from tests.ledger.scene import LOOK_MS, MAX_LOSSES, Published, Scene
-from tests.ledger.test_suspects import die, lose, losses, message_of, run_together
 
 
 def opens(
@@ -14,30 +17,13 @@ def opens(
     message: Published,
     worker: str = "me",
     delivery: str = "tag",
-    max_losses: int = MAX_LOSSES,
 ) -> type[Answer]:
-    answer = scene.workers.open(
-        worker,
-        delivery,
-        message.task.id,
-        message.epoch,
-        max_losses=max_losses,
-        patience_seconds=1,
-    )
-    return type(answer)
+    about = (worker, delivery, message.task.id, message.epoch)
+    return type(scene.workers.open(*about, max_losses=MAX_LOSSES, patience_seconds=1))
 
 
-def opened(scene: Scene, worker: str = "me", delivery: str = "tag") -> type[Answer]:
-    return type(scene.workers.opened(worker, delivery, patience_seconds=1))
-
-
-def blame(scene: Scene, lease: WorkerLease, *, max_losses: int = MAX_LOSSES) -> Answer:
-    return scene.ledger.blame(
-        lease,
-        "opening",
-        max_losses=max_losses,
-        due_in_ms=LOOK_MS,
-    )
+def blame(scene: Scene, lease: WorkerLease) -> Answer:
+    return scene.ledger.blame(lease, "opening", max_losses=MAX_LOSSES, due_in_ms=LOOK_MS)
 
 
 def die_opening(scene: Scene, message: Published, worker: str = "me") -> WorkerLease:
@@ -46,11 +32,11 @@ def die_opening(scene: Scene, message: Published, worker: str = "me") -> WorkerL
     return scene.lease(worker)
 
 
-def recover(scene: Scene, lease: WorkerLease, *, max_losses: int = MAX_LOSSES) -> None:
+def recover(scene: Scene, lease: WorkerLease) -> None:
     """Lose what a dead worker ran and opened, as recovery does, and forget it."""
     for claim, _ in scene.workers.claims(lease.worker).values():
-        lose(scene, lease, claim, max_losses)
-    blame(scene, lease, max_losses=max_losses)
+        lose(scene, lease, claim)
+    blame(scene, lease)
     assert scene.workers.deregister(lease.worker, in_unacked=0)
 
 
@@ -150,7 +136,7 @@ def test_a_suspect_does_not_begin_while_another_message_is_opened(scene: Scene) 
     scene.client.hset(scene.ledger.keys.record("a"), "resends", 3)
     assert isinstance(scene.ask(message_of(scene, "a"), "me"), answers.Alone)
     assert scene.record_of("a").resends == 0
-    opened(scene)
+    scene.workers.opened("me", "tag", patience_seconds=1)
     assert isinstance(scene.ask(message_of(scene, "a"), "me"), answers.Claimed)
 
 
@@ -167,14 +153,78 @@ def test_a_letter_is_read_by_the_next_only_where_the_reader_has_survived(scene: 
     scene.lose(scene.claim(scene.publish()), max_losses=0)
     letter = scene.letter()
 
-    assert isinstance(scene.ledger.read(letter, "one"), answers.Opening)
+    def read(reader: str, *, is_over: bool = False) -> type[Answer]:
+        return type(scene.ledger.read(letter, reader, is_over=is_over))
+
     # Sent again, as the reply was lost.
-    assert isinstance(scene.ledger.read(letter, "one"), answers.Opening)
-    assert isinstance(scene.ledger.read(letter, "one", is_over=True), answers.Opened)
-    assert isinstance(scene.ledger.read(letter, "one", is_over=True), answers.Opened)
-    assert isinstance(scene.ledger.read(letter, "two"), answers.Opening)
-    assert isinstance(scene.ledger.read(letter, "three"), answers.Sealed)
-    assert isinstance(scene.ledger.read(letter, "two", is_over=True), answers.Opened)
-    assert isinstance(scene.ledger.read(letter, "four"), answers.Sealed)
+    assert [read("one") for _ in range(2)] == [answers.Opening] * 2
+    assert [read("one", is_over=True) for _ in range(2)] == [answers.Opened] * 2
+    assert [read("two"), read("three")] == [answers.Opening, answers.Sealed]
+    assert [read("two", is_over=True), read("four")] == [answers.Opened, answers.Sealed]
     scene.ledger.discard("task")
-    assert isinstance(scene.ledger.read(letter, "five"), answers.Changed)
+    assert read("five") is answers.Changed
+
+
+def die(scene: Scene, worker: str = "me") -> WorkerLease:
+    """Have a worker die; lose what it ran, as recovery does, and forget it; return its lease."""
+    claims = scene.workers.claims(worker)
+    scene.kill_worker(worker)
+    lease = scene.lease(worker)
+    for claim, _ in claims.values():
+        answer = lose(scene, lease, claim)
+        assert lose(scene, lease, claim) == answer
+    assert scene.workers.deregister(worker, in_unacked=0)
+    return lease
+
+
+def lose(scene: Scene, lease: WorkerLease, claim: Claim) -> Answer:
+    return scene.lose(claim, Cause.WORKER_LOST, is_taken=True, verdict=lease.verdict)
+
+
+def losses(scene: Scene, *task_ids: str) -> list[int]:
+    return [scene.record_of(task_id).losses for task_id in task_ids]
+
+
+def run_together(scene: Scene, *task_ids: str, deaths: int = 2) -> None:
+    """Publish tasks, and have workers die, one after the other, that ran all of them."""
+    for task_id in task_ids:
+        scene.publish(task_id)
+    for _ in range(deaths):
+        scene.start_worker("victim")
+        for task_id in task_ids:
+            scene.claim(message_of(scene, task_id), "victim")
+        die(scene, "victim")
+
+
+def message_of(scene: Scene, task_id: str) -> Published:
+    """The task's message of now, delivered once more."""
+    epoch = scene.record_of(task_id).epoch
+    return Published(scene.foreign(task_id).task, epoch, scene.ledger.generation)
+
+
+def test_a_worker_runs_one_suspect_at_a_time(scene: Scene) -> None:
+    run_together(scene, "a", "b")
+    first = scene.claim(message_of(scene, "a"), "me")
+
+    assert isinstance(scene.ask(message_of(scene, "b"), "me"), Alone)
+    # What is none is not kept waiting, and neither is a suspect in another worker.
+    scene.claim(scene.publish("c"), "me")
+    assert isinstance(scene.ask(message_of(scene, "b"), "other"), Claimed)
+
+    scene.ledger.settle(first)
+    run_together(scene, "d", "e")
+    scene.claim(message_of(scene, "d"), "me")
+
+
+def test_of_what_was_in_a_death_and_has_ended_its_worker_keeps_nothing(scene: Scene) -> None:
+    run_together(scene, "a", "b", deaths=1)
+    first = scene.claim(message_of(scene, "a"), "me")
+    key = scene.ledger.keys.worker("me")
+    assert b"a" in scene.client.hget(key, "spared_claims")
+    second = scene.claim(message_of(scene, "b"), "me")
+    scene.ledger.settle(first)
+    scene.claim(scene.publish("fresh"), "me")
+    assert b'"a"' not in scene.client.hget(key, "spared_claims")
+    scene.ledger.settle(second)
+    scene.claim(scene.publish("fresher"), "me")
+    assert not scene.client.hexists(key, "spared_claims")

@@ -1,8 +1,10 @@
-"""An attempt that was taken as stuck still runs until its worker has stopped it, or is dead."""
+"""What is stopped or revoked as it runs: nothing runs beside it, and it does not run again."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
@@ -85,3 +87,83 @@ def test_its_id_that_is_published_anew_waits_for_it_and_counts_on(
 
     assert scene.overdue_ids() == ["task"]
     assert scene.claim(anew, "other").attempt == 2
+
+
+def lose(scene: Scene, claim: Claim) -> None:
+    assert isinstance(scene.lose(claim, is_taken=True), answers.Queued)
+
+
+def lose_the_last(scene: Scene, claim: Claim) -> None:
+    # It is no poison for that.
+    assert isinstance(scene.lose(claim, max_losses=0, is_taken=True), answers.Queued)
+
+
+def release(scene: Scene, claim: Claim) -> None:
+    scene.ledger.release(claim, due_in_ms=LOOK_MS)
+
+
+@pytest.mark.parametrize("end", [lose, lose_the_last, release])
+def test_it_is_not_claimed_again_and_due_to_be_called_off(
+    scene: Scene, end: Callable[[Scene, Claim], None]
+) -> None:
+    message = scene.publish()
+    claim = scene.claim(message)
+    assert isinstance(scene.ledger.revoke("task", is_noted=True), answers.Running)
+
+    end(scene, claim)
+
+    assert isinstance(scene.ask(message), answers.Stale)
+    assert scene.overdue_ids() == ["task"]
+    assert scene.record_of().is_revoked
+    assert isinstance(scene.ledger.revoke("task"), answers.Cancelled)
+
+
+@dataclass
+class Sent:
+    """The calls of scripts that a ledger has made."""
+
+    calls: list[Callable[[], Any]] = field(default_factory=list)
+
+
+@pytest.fixture
+def sent(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> Sent:
+    """Note what is sent from now on, to be sent again."""
+    found, call = Sent(), scene.ledger._caller.run
+
+    def noting(*args: Any, **options: Any) -> Any:
+        found.calls.append(lambda: call(*args, **options))
+        return call(*args, **options)
+
+    monkeypatch.setattr(scene.ledger._caller, "run", noting)
+    return found
+
+
+def stay(scene: Scene) -> None:
+    """Its next publication waits for a worker."""
+    scene.publish()
+
+
+def run(scene: Scene) -> None:
+    scene.claim(scene.publish())
+
+
+def be_foreign(scene: Scene) -> None:
+    """Somebody without the package has published it."""
+    scene.claim(scene.foreign())
+
+
+@promise("nothing-lost")
+@pytest.mark.parametrize("go_on", [stay, run, be_foreign])
+def test_a_revocation_that_comes_late_means_nothing_that_was_published_after(
+    scene: Scene, sent: Sent, go_on: Callable[[Scene], None]
+) -> None:
+    scene.publish()
+    sent.calls.clear()
+    assert isinstance(scene.ledger.revoke("task", is_noted=True), answers.Cancelled)
+    (revoke,) = sent.calls
+    go_on(scene)
+    once = scene.snapshot()
+
+    revoke()
+
+    assert scene.snapshot() == once
