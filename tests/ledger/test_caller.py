@@ -12,7 +12,7 @@ from celery_reliable.ledger import Ledger
 from celery_reliable.ledger.answers.tasks import Buried, Claimed, Recorded, Settled
 from celery_reliable.ledger.scripts import script
 from celery_reliable.model import Claim, Reason, TaskRef
-from tests.ledger.scene import LOOK_MS, Scene, open_ledger
+from tests.ledger.scene import LOOK_MS, Published, Scene, open_ledger
 from tests.support.forking import Working, exit_code_of_a_child, has_no_holder
 from tests.support.proxy import RedisProxy
 from tests.support.redis_server import RedisServer, free_port
@@ -38,16 +38,19 @@ def sha(name: str) -> str:
 
 @pytest.mark.parametrize("what", ["request", "reply"])
 def test_a_claim_is_had_once_whatever_is_lost(far: Scene, proxy: RedisProxy, what: str) -> None:
-    """And its settlement counts once."""
-    message = far.publish()
+    """And its message is sent once before, and its settlement counts once."""
+    generation = far.publish("another").generation
+    task, epoch = TaskRef("task", "app.work"), far.ledger.senders.new_epoch(0)
     drop = proxy.drop_request if what == "request" else proxy.drop_reply
-    rules = [drop(script=sha(name), containing="task") for name in ("claim", "settle")]
+    rules = [drop(script=sha(name), times=2) for name in ("record", "claim", "settle")]
 
-    assert far.ask(message, token="mine") == Claimed(1, 0)
+    assert isinstance(far.record(task, epoch, queue="celery"), Recorded)
+    assert far.client.lrange("celery", 0, -1) == [far.record_of().message.encode()]
+    assert far.ask(Published(task, epoch, generation), token="mine") == Claimed(1, 0)
     assert far.record_of().attempt == 1
     assert far.ledger.settle(Claim("task", 1, "me", "mine")) == Settled()
 
-    assert [rule.acted for rule in rules] == [1, 1]
+    assert [rule.acted for rule in rules] == [2, 2, 2]
     assert far.ledger.find("task") is None
 
 
@@ -146,35 +149,6 @@ def test_text_that_is_no_unicode_is_kept_as_it_can_be_written(scene: Scene) -> N
     assert letter.exception == r"no such file: '\udcff'"
     assert letter.traceback == r"in no such file: '\udcff'"
     assert scene.ledger.dead_ids() == [r"a file\udcff"]
-
-
-TASK = TaskRef("task", "app.work")
-QUEUE = "celery"
-
-
-def sent(scene: Scene) -> list[bytes]:
-    """What is in the queue."""
-    found: list[bytes] = scene.client.lrange(QUEUE, 0, -1)
-    return found
-
-
-@pytest.mark.parametrize("what", ["request", "reply"])
-def test_it_is_sent_once_whatever_is_lost(
-    redis_server: RedisServer, proxy: RedisProxy, what: str
-) -> None:
-    ledger, client = open_ledger(proxy.url(), "own"), redis_server.client()
-    scene = Scene(ledger, client)
-    scene.record(TaskRef("another", "app.work"), "0-0")
-    drop = proxy.drop_request if what == "request" else proxy.drop_reply
-    rule = drop(script=script("record").sha, times=2)
-
-    answer = scene.record(TASK, "0-1", queue=QUEUE)
-
-    assert rule.acted == 2
-    assert isinstance(answer, Recorded)
-    assert sent(scene) == [scene.record_of().message.encode()]
-    ledger.close()
-    client.close()
 
 
 #: Of Python 3.12 and later: it is what these tests are about.
