@@ -1,16 +1,19 @@
-"""Whatever ends a task frees its object in the same step, and nothing else that is locked."""
+"""The lock of an object: a record holds it and not a clock, and whatever ends its task frees it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from itertools import count
 from typing import Any
 
 import pytest
 
-from celery_reliable.ledger import answers
+from celery_reliable.ledger import ObjectLocks, answers
 from celery_reliable.ledger.answers.base import Answer
-from celery_reliable.model import Claim
+from celery_reliable.ledger.answers.tasks import Fenced
+from celery_reliable.model import Claim, State
 from tests.ledger.scene import ABSENT, LOOK_MS, Scene, attempt_zero, holding
 from tests.support.promises import promise
 
@@ -209,3 +212,93 @@ def test_an_attempt_that_is_not_the_current_one_frees_nothing(scene: Scene, endi
 
     assert isinstance(ENDINGS[ending](scene, former), answers.Fenced)
     assert scene.snapshot() == before
+
+
+THREADS = 8
+
+
+def start(scene: Scene, task_id: str) -> Claim:
+    return scene.claim(scene.publish(task_id))
+
+
+GOES_ON: dict[str, Callable[[Scene, Claim], object]] = {
+    "runs": lambda scene, claim: None,
+    "is queued again": lambda scene, claim: scene.lose(claim),
+    "is parked": lambda scene, claim: scene.publish("holder", claim=claim, state=State.PARKED),
+    "is replaced": lambda scene, claim: scene.ledger.replace(claim, due_in_ms=LOOK_MS),
+}
+
+
+@promise("one-object")
+@pytest.mark.parametrize("how", GOES_ON)
+def test_a_task_that_lives_holds_its_object(scene: Scene, how: str) -> None:
+    holder, other = start(scene, "holder"), start(scene, "other task")
+    assert scene.locks.take("object", holder) is None
+
+    GOES_ON[how](scene, holder)
+    before = scene.snapshot()
+
+    assert scene.locks.take("object", other) == "holder"
+    assert scene.snapshot() == before
+    assert scene.locks.take("another object", other) is None
+
+
+@promise("one-object")
+def test_of_many_that_see_a_lock_to_be_taken_over_one_gets_it(scene: Scene) -> None:
+    holder = start(scene, "holder")
+    scene.locks.take("object", holder)
+    scene.ledger.settle(holder)
+    claims = [start(scene, f"task {n}") for n in range(THREADS)]
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        found = list(pool.map(lambda claim: scene.locks.take("object", claim), claims))
+
+    winners = [claim.task_id for claim, holder in zip(claims, found, strict=True) if not holder]
+    assert len(winners) == 1
+    assert {holder for holder in found if holder} == set(winners)
+
+
+def before_call(locks: ObjectLocks, number: int, happen: Callable[[], object]) -> None:
+    """Have something happen before the call of that number from now on."""
+    call, numbers = locks._caller.call, count(1)
+
+    def late(*args: Any, **options: Any) -> Any:
+        if next(numbers) == number:
+            happen()
+        return call(*args, **options)
+
+    locks._caller.call = late  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("is_publication", [False, True])
+def test_a_lock_is_not_taken_over_from_another_than_was_seen(
+    scene: Scene, is_publication: bool
+) -> None:
+    holder, quicker, slower = (start(scene, name) for name in ("holder", "quicker", "slower"))
+    locks, slow_locks = ObjectLocks(scene.ledger), ObjectLocks(scene.ledger)
+    locks.take("object", holder)
+    scene.forget_object("holder")
+    scene.ledger.settle(holder)
+
+    # The quicker one takes over while the slower one looks whether the holder lives.
+    before_call(slow_locks, 3 if is_publication else 2, lambda: locks.take("object", quicker))
+
+    mine = holding(scene, "slower") if is_publication else slower
+    assert slow_locks.take("object", mine) == "quicker"
+
+
+def test_a_call_is_answered_with_what_goes_on_after_all(scene: Scene) -> None:
+    message = scene.publish("holder")
+    first = scene.claim(message)
+    scene.locks.take("object", first)
+    scene.ledger.conclude(first)
+    scene.lose(first)
+    scene.publish("a call")
+    assert scene.locks.take("object", holding(scene, "a call")) == "holder"
+
+    second = scene.claim(message)
+    assert isinstance(scene.ledger.conclude(first), Fenced)
+    assert scene.locks.take("object", holding(scene, "a call")) == "holder"
+    # And with what takes its time to end, so that nobody waits for ever.
+    scene.ledger.conclude(second)
+    assert scene.locks.take("object", holding(scene, "a call")) == "holder"
