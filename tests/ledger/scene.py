@@ -85,12 +85,17 @@ class Scene:
     def lease(self, worker: str) -> WorkerLease:
         return next(lease for lease in self.workers.leases() if lease.worker == worker)
 
+    def declare(
+        self, cause: str = "lapsed", lease: WorkerLease | None = None, **how: Any
+    ) -> type[Answer]:
+        """Have a worker declared dead, "me" as it is now or another as it was seen."""
+        lease = lease or self.lease("me")
+        return type(self.workers.declare(lease, cause, **{"witness_ms": 0, **how}))
+
     def kill_worker(self, worker: str) -> None:
         """Have a worker declared dead whose lease is made to run out now."""
         self.client.zadd(self.ledger.keys.workers, {worker: 0})
-        assert isinstance(
-            self.workers.declare(self.lease(worker), "lapsed", witness_ms=0), Declared
-        )
+        assert self.declare("lapsed", self.lease(worker)) is Declared
 
     def beat(self, worker: str = "me", *, client_id: int = 0, **counted: int) -> Any:
         return self.workers.heartbeat(
@@ -285,6 +290,18 @@ class Scene:
     def forget_object(self, task_id: str = "task") -> None:
         """Remove from a record the note of its object, as a retry with another object does."""
         self.client.hdel(self.ledger.keys.record(task_id), "object")
+
+    def noted(self) -> list[Callable[[], Any]]:
+        """Note the calls of scripts from now on: each can be made again."""
+        found: list[Callable[[], Any]] = []
+        run = self.ledger._caller.run
+
+        def noting(*args: Any, **options: Any) -> Any:
+            found.append(lambda: run(*args, **options))
+            return found[-1]()
+
+        self.ledger._caller.run = noting  # type: ignore[method-assign]
+        return found
 
     # What the server holds.
 

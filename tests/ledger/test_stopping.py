@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
 
 import pytest
 
@@ -118,26 +116,6 @@ def test_it_is_not_claimed_again_and_due_to_be_called_off(
     assert isinstance(scene.ledger.revoke("task"), answers.Cancelled)
 
 
-@dataclass
-class Sent:
-    """The calls of scripts that a ledger has made."""
-
-    calls: list[Callable[[], Any]] = field(default_factory=list)
-
-
-@pytest.fixture
-def sent(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> Sent:
-    """Note what is sent from now on, to be sent again."""
-    found, call = Sent(), scene.ledger._caller.run
-
-    def noting(*args: Any, **options: Any) -> Any:
-        found.calls.append(lambda: call(*args, **options))
-        return call(*args, **options)
-
-    monkeypatch.setattr(scene.ledger._caller, "run", noting)
-    return found
-
-
 def stay(scene: Scene) -> None:
     """Its next publication waits for a worker."""
     scene.publish()
@@ -155,12 +133,12 @@ def be_foreign(scene: Scene) -> None:
 @promise("nothing-lost")
 @pytest.mark.parametrize("go_on", [stay, run, be_foreign])
 def test_a_revocation_that_comes_late_means_nothing_that_was_published_after(
-    scene: Scene, sent: Sent, go_on: Callable[[Scene], None]
+    scene: Scene, go_on: Callable[[Scene], None]
 ) -> None:
     scene.publish()
-    sent.calls.clear()
+    calls = scene.noted()
     assert isinstance(scene.ledger.revoke("task", is_noted=True), answers.Cancelled)
-    (revoke,) = sent.calls
+    (revoke,) = calls
     go_on(scene)
     once = scene.snapshot()
 

@@ -14,13 +14,6 @@ from tests.ledger.scene import LEASE_MS, Scene, open_ledger
 CLIENT_ID = 4711
 
 
-def declare(
-    scene: Scene, cause: str, lease: WorkerLease | None = None, *, witness_ms: int = 0
-) -> type[Answer]:
-    lease = lease or scene.lease("me")
-    return type(scene.workers.declare(lease, cause, witness_ms=witness_ms))
-
-
 def beat(scene: Scene, worker: str = "me", client_id: int = CLIENT_ID) -> type[Answer]:
     return type(scene.beat(worker, client_id=client_id))
 
@@ -62,7 +55,7 @@ def in_state(scene: Scene, state: str) -> WorkerLease:
         return unseen
     scene.start_worker("it", lease_ms=0 if state == "lapsed" else LEASE_MS, client_id=CLIENT_ID)
     if state == "suspected":
-        assert declare(scene, "connection", scene.lease("it")) is answers.Suspected
+        assert scene.declare("connection", scene.lease("it")) is answers.Suspected
     if state in ("dead", "forgotten"):
         scene.kill_worker("it")
     if state == "forgotten":
@@ -78,8 +71,8 @@ def call(scene: Scene, what: str, lease: WorkerLease) -> type[Answer]:
             workers.register("it", lease_ms=LEASE_MS, client_id=CLIENT_ID, facts={})
         ),
         "heartbeat": lambda: beat(scene, "it"),
-        "lapse": lambda: declare(scene, "lapsed", lease),
-        "witness": lambda: declare(scene, "connection", lease),
+        "lapse": lambda: scene.declare("lapsed", lease),
+        "witness": lambda: scene.declare("connection", lease),
         "deregister": lambda: (
             answers.Deregistered if workers.deregister("it", in_unacked=0) else answers.Refused
         ),
