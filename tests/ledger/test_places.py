@@ -203,16 +203,20 @@ def test_who_has_a_place_keeps_it_when_there_is_one_and_nobody_waits(
 
 
 def test_who_is_called_off_in_the_line_keeps_nobody_waiting(line: Line) -> None:
+    """Nor does one that waits for another object by now."""
     scene = line.scene
-    holder, *_ = line.enter("holder", "first", "second", "third")
+    holder, *_ = line.enter("holder", "first", "second", "third", "fourth")
 
     scene.ledger.revoke("first")
     scene.ledger.revoke("second")
+    scene.client.hset(scene.ledger.keys.record("third"), "waiting_for", "object another")
+    assert isinstance(line.step_up("third"), NotCurrent)
+    assert scene.client.zrange(scene.ledger.keys.waiting(LINE), 0, -1) == [b"fourth"]
     scene.ledger.settle(holder)
 
     # Each time that the first has left, and as the place is free.
-    assert line.told == ["second", "third", "third"]
-    assert line.let_through() == ["third"]
+    assert line.told == ["second", "third", "fourth"]
+    assert line.let_through() == ["fourth"]
 
 
 def test_an_object_that_is_kept_is_waited_for_until_then(line: Line) -> None:
@@ -306,17 +310,6 @@ def test_who_may_not_be_sent_so_is_looked_for_as_ever(line: Line, why: str) -> N
     assert line.in_queue() == []
     assert line.told == ["first"]
     assert scene.state("first") == "parked"
-
-
-def test_who_stands_there_no_longer_is_struck_off_as_its_turn_comes(line: Line) -> None:
-    """It waits for another object by now: who stands behind it must not wait for it."""
-    scene = line.scene
-    line.enter("holder", "first", "second")
-    scene.client.hset(scene.ledger.keys.record("first"), "waiting_for", "object another")
-
-    assert isinstance(line.step_up("first"), NotCurrent)
-
-    assert scene.client.zrange(scene.ledger.keys.waiting(LINE), 0, -1) == [b"second"]
 
 
 def test_who_stands_in_line_again_is_put_into_no_queue_of_before(line: Line) -> None:
