@@ -7,7 +7,7 @@ import re
 import pytest
 
 from tests.ledger.driver.interleavings import orders
-from tests.ledger.driver.loosened import LOOSENED
+from tests.ledger.driver.mutants import LOOSENED
 from tests.ledger.driver.runs import run
 
 ORDERS = "tests.ledger.driver.interleavings"

@@ -500,6 +500,26 @@ MUTANTS = {
     ),
 }
 
+#: Scripts that compare less than they must, by the pair of which some order has to show it.
+LOOSENED = {
+    "claim / claim": Mutant(
+        "a task is claimed that runs",
+        [("ledger/lua/claim.lua", "if state == 'running' then", "if false then")],
+        "begins after attempt|two live bodies",
+    ),
+    "slow sweeper": Mutant(
+        "an attempt is lost twice",
+        [
+            (
+                "ledger/lua/lose.lua",
+                "if found[1] ~= 'running' or found[2] ~= ARGV[2] or found[8] ~= ARGV[6] then",
+                "if not found[1] then",
+            )
+        ],
+        "a has 2 losses, and 1 deaths",
+    ),
+}
+
 #: The one that is put back into this process.
 chosen: Mutant | None = None
 

@@ -1,4 +1,6 @@
-"""Runs of the driver in processes of their own, since it changes what modules are."""
+"""Runs of the driver in processes of their own, since it changes what modules are, and in each of
+which sets have the same order.
+"""
 
 from __future__ import annotations
 
@@ -21,3 +23,10 @@ def run(module: str, *words: object) -> subprocess.CompletedProcess[str]:
         stderr=subprocess.STDOUT,
         check=False,
     )
+
+
+def fix_order_of_sets(module: str) -> None:
+    """Begin *module* again with a fixed one, unless this process has it."""
+    if os.environ.get("PYTHONHASHSEED") != "0":
+        environment = {**os.environ, "PYTHONHASHSEED": "0"}
+        os.execve(sys.executable, [sys.executable, "-m", module, *sys.argv[1:]], environment)
