@@ -8,7 +8,6 @@ from uuid import uuid4
 import pytest
 import redis
 
-from tests.ledger.driver.forks import Forks
 from tests.ledger.scene import RestartableScene, Scene, open_ledger
 from tests.support.acl import granted
 from tests.support.redis_server import RedisServer
@@ -41,10 +40,3 @@ def restartable(redis_server: RedisServer) -> Iterator[RestartableScene]:
     yield found
     ledger.close()
     found.client.close()
-
-
-@pytest.fixture(scope="session")
-def forks() -> Iterator[Forks]:
-    """Runs of the driver: in processes of their own, since they change what modules are."""
-    with Forks() as found:
-        yield found

@@ -18,12 +18,23 @@ from celery_reliable.ledger import Ledger, ObjectLocks, connect
 from celery_reliable.ledger.answers.base import Answer
 from celery_reliable.ledger.answers.tasks import Claimed, OtherGeneration, Recorded, Unknown
 from celery_reliable.ledger.answers.workers import Declared, Registered
-from celery_reliable.model import Cause, Claim, ClaimRequest, Due, Reason, Record, State, TaskRef
+from celery_reliable.model import (
+    Cause,
+    Claim,
+    ClaimRequest,
+    DeadLetter,
+    Due,
+    Reason,
+    Record,
+    State,
+    TaskRef,
+)
 from celery_reliable.orders import Order, OrderKind
 from tests.support.redis_server import RedisServer
 
 LEASE_MS = 60_000
 LOOK_MS = 60_000
+LONG_MS = 600_000
 MAX_LOSSES = 3
 ABSENT = "absent"
 
@@ -74,12 +85,27 @@ class Scene:
     def lease(self, worker: str) -> WorkerLease:
         return next(lease for lease in self.workers.leases() if lease.worker == worker)
 
+    def declare(
+        self, cause: str = "lapsed", lease: WorkerLease | None = None, **how: Any
+    ) -> type[Answer]:
+        """Have a worker declared dead, "me" as it is now or another as it was seen."""
+        lease = lease or self.lease("me")
+        return type(self.workers.declare(lease, cause, **{"witness_ms": 0, **how}))
+
     def kill_worker(self, worker: str) -> None:
         """Have a worker declared dead whose lease is made to run out now."""
         self.client.zadd(self.ledger.keys.workers, {worker: 0})
-        assert isinstance(
-            self.workers.declare(self.lease(worker), "lapsed", witness_ms=0), Declared
+        assert self.declare("lapsed", self.lease(worker)) is Declared
+
+    def beat(self, worker: str = "me", *, client_id: int = 0, **counted: int) -> Any:
+        return self.workers.heartbeat(
+            worker, lease_ms=LEASE_MS, client_id=client_id, counted=counted
         )
+
+    def begin_pass(self, nonce: str = "mine", **how: Any) -> Any:
+        """Begin a pass of the sweeper: at any time, and after no interruption."""
+        brief = {"interval_ms": 0, "ttl_ms": LONG_MS, "interruption_ms": LONG_MS}
+        return self.ledger.passes.begin(nonce, lease_ms=LEASE_MS, **{**brief, **how})
 
     # Tasks.
 
@@ -178,6 +204,7 @@ class Scene:
     def lose(
         self,
         claim: Claim,
+        cause: Cause = Cause.CHILD_LOST,
         *,
         max_losses: int = MAX_LOSSES,
         is_taken: bool = False,
@@ -186,7 +213,7 @@ class Scene:
     ) -> Answer:
         return self.ledger.lose(
             claim,
-            Cause.CHILD_LOST,
+            cause,
             max_losses=max_losses,
             due_in_ms=LOOK_MS,
             is_taken=is_taken,
@@ -196,9 +223,33 @@ class Scene:
 
     def take(self, claim: Claim, *, max_losses: int = MAX_LOSSES) -> Answer:
         """Lose an attempt as stuck, while its worker lives."""
-        return self.ledger.lose(
-            claim, Cause.STUCK, max_losses=max_losses, due_in_ms=LOOK_MS, is_taken=True
+        return self.lose(claim, Cause.STUCK, max_losses=max_losses, is_taken=True)
+
+    def blame(self, epoch: str, *, max_losses: int = MAX_LOSSES) -> Answer:
+        """A worker died as it opened a message of "task"."""
+        lease = WorkerLease(
+            "the dead", True, 0, "", "", "", opening_id="task", opening_epoch=epoch,
+            verdict=Verdict("opening"),
+        )  # fmt: skip
+        return self.ledger.blame(lease, "opening", max_losses=max_losses, due_in_ms=2 * LOOK_MS)
+
+    def move(
+        self, epoch: str, task_id: str = "task", *, seen: Record | None = None, **how: Any
+    ) -> Answer:
+        """Name other workers of a task, as it stands or was *seen*."""
+        about = {"message": f"message {epoch}", "named": '{"only": ["gpu"]}', **how}
+        return self.ledger.named.move(
+            seen or self.record_of(task_id),
+            epoch=epoch,
+            due_in_ms=LOOK_MS,
+            by="me",
+            **{"is_stopped": False, **about},
         )
+
+    def letter(self, task_id: str = "task") -> DeadLetter:
+        found = self.ledger.dead_letter(task_id)
+        assert found is not None
+        return found
 
     def bury(self, claim: Claim) -> Answer:
         return self.ledger.bury(
@@ -239,6 +290,18 @@ class Scene:
     def forget_object(self, task_id: str = "task") -> None:
         """Remove from a record the note of its object, as a retry with another object does."""
         self.client.hdel(self.ledger.keys.record(task_id), "object")
+
+    def noted(self) -> list[Callable[[], Any]]:
+        """Note the calls of scripts from now on: each can be made again."""
+        found: list[Callable[[], Any]] = []
+        run = self.ledger._caller.run
+
+        def noting(*args: Any, **options: Any) -> Any:
+            found.append(lambda: run(*args, **options))
+            return found[-1]()
+
+        self.ledger._caller.run = noting  # type: ignore[method-assign]
+        return found
 
     # What the server holds.
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
-from celery_reliable.leases import Verdict, WorkerLease
+from celery_reliable.leases import Verdict
 from celery_reliable.ledger.answers.base import Answer
 from celery_reliable.ledger.answers.objects import Standing
 from celery_reliable.model import Claim, DeadLetter, Rate, Reason, Record, State, StoredResult
@@ -157,197 +158,117 @@ STAGES: dict[str, Callable[[Scene], Stage]] = {
 
 
 class Steps:
-    """One try of each transition on the task of a stage; a second call is the same try again."""
+    """Tries transitions on the task of a stage; a second try is the same again."""
 
     def __init__(self, scene: Scene, stage: Stage) -> None:
-        self._scene = scene
-        self._ledger = scene.ledger
-        self._message = stage.message
-        self._mine = stage.mine
-        self._due = scene.seen_due()
-        self._strike = scene.strike()
+        self.scene = scene
+        self.ledger = scene.ledger
+        self.message = stage.message
+        self.mine = stage.mine
+        self.due = scene.seen_due()
+        self.strike = scene.strike()
         letter = scene.ledger.dead_letter("task")
-        self._buried_ms = letter.buried_ms if letter else 0
-        self._letter = letter or DeadLetter("task", "", Reason.LOST, "", "", 1, 0, 0, 0, "")
+        self.buried_ms = letter.buried_ms if letter else 0
+        self.letter = letter or DeadLetter("task", "", Reason.LOST, "", "", 1, 0, 0, 0, "")
         scene.client.set(scene.ledger.keys.lock("kept"), "kept:another", ex=3600)
 
-    def record(self) -> Answer:
-        """Somebody publishes the id once more."""
-        return self._scene.record(self._message.task, "0-again")
+    def take(self, step: str) -> Answer:
+        return STEPS[step](self)
 
-    def record_as_attempt(self) -> Answer:
-        """My attempt publishes its own id: a retry."""
-        return self._scene.record(self._message.task, "1-retry", claim=self._mine)
+    def move(self, state: State, *, is_stopped: bool = False, **seen: Any) -> Answer:
+        """Name other workers of the task that was seen in this state."""
+        record = Record("task", state, epoch=self.message.epoch, **seen)
+        return self.scene.move("0-moved", seen=record, named="{}", is_stopped=is_stopped)
 
-    def record_as_heir(self) -> Answer:
-        """The last member of my attempt's canvas is published."""
-        return self._scene.record(self._message.task, "0-heir", heir=HEIR)
 
-    def withdraw(self) -> Answer:
-        return self._ledger.withdraw("task", self._message.epoch)
-
-    def claim(self) -> Answer:
-        """The first message is delivered once more."""
-        return self._scene.ask(self._message, token="once more")
-
-    def reserve(self) -> Answer:
-        """Before that, the first of a limited task asks for its moment."""
-        return self._ledger.paces.reserve(
-            "task", "app.work", Rate("app.work", 1_000_000), epoch=self._message.epoch
-        )
-
-    def claim_foreign(self) -> Answer:
-        """A message of this id without our header is delivered."""
-        return self._scene.ask(self._scene.foreign(), token="foreign", content="as delivered")
-
-    def claim_struck(self) -> Answer:
-        """The same at a worker that knows of a strike, which holds."""
-        return self._scene.ask(self._message, token="once more", strikes=(self._strike,))
-
-    def claim_foreign_struck(self) -> Answer:
-        """A message of this id without our header is delivered to such a worker."""
-        return self._scene.ask(
-            self._scene.foreign(),
-            token="foreign",
-            content="as delivered",
-            strikes=(self._strike,),
-        )
-
-    def stop(self) -> Answer:
-        """Somebody wants it ended at my worker, who has not revoked it."""
-        return self._ledger.orders.stop("task", "me", "kill")
-
-    def touch(self) -> Answer:
-        return self._ledger.touch(self._mine, time_to_run_ms=LOOK_MS)
-
-    def settle(self) -> Answer:
-        return self._ledger.settle(self._mine)
-
-    def store(self) -> Answer:
-        """My outcome is not one with the settlement."""
-        return self._ledger.store(self._mine, RESULT)
-
-    def store_retry(self) -> Answer:
-        """That I am retried is stored when the retry is published."""
-        return self._ledger.store(self._mine, RESULT, is_retried=True)
-
-    def store_buried(self) -> Answer:
-        """I have seen a dead letter, and store its failure."""
-        return self._ledger.store_buried(self._letter, RESULT)
-
-    def replace(self) -> Answer:
-        return self._ledger.replace(self._mine, due_in_ms=LOOK_MS)
-
-    def lose(self) -> Answer:
-        return self._scene.lose(self._mine)
-
-    def lose_beyond(self) -> Answer:
-        """As `lose`, with nothing left of the budget."""
-        return self._scene.lose(self._mine, max_losses=0)
-
-    def release(self) -> Answer:
-        return self._ledger.release(self._mine, due_in_ms=LOOK_MS)
-
-    def open(self) -> Answer:
-        """I am about to open the first message, which came back."""
-        return self._scene.workers.open(
-            "me", "came back", "task", self._message.epoch, max_losses=9, patience_seconds=1
-        )
-
-    def blame(self) -> Answer:
-        """Somebody died as he opened the first message."""
-        lease = WorkerLease(
-            "the dead", True, 0, "", "", "", opening_id="task", opening_epoch=self._message.epoch
-        )
-        return self._ledger.blame(lease, "opening", max_losses=9, due_in_ms=RESEND_MS)
-
-    def bury(self) -> Answer:
-        return self._scene.bury(self._mine)
-
-    def bury_message(self) -> Answer:
-        """The first message is delivered to a worker that cannot run it."""
-        return self._scene.bury_message(self._message.epoch)
-
-    def bury_foreign(self) -> Answer:
-        """A message of this id without our header is delivered to a worker that cannot run it."""
-        return self._scene.bury_message("", is_unproved=True)
-
-    def cancel(self) -> Answer:
-        """A revocation: whichever publication is current."""
-        return self._ledger.revoke("task")
-
-    def revoke(self) -> Answer:
-        """A revocation, which what runs is to remember."""
-        return self._ledger.revoke("task", is_noted=True)
-
-    def cancel_first(self) -> Answer:
-        """The first message is found to have expired."""
-        return self._ledger.cancel("task", epoch=self._message.epoch)
-
-    def replay(self) -> Answer:
-        return self._ledger.replay("task", epoch="1-replay", message="replayed", due_in_ms=LOOK_MS)
-
-    def discard(self) -> Answer:
-        return self._ledger.discard("task", buried_ms=self._buried_ms)
-
-    def announce(self) -> Answer:
-        return self._ledger.announced("task", self._buried_ms)
-
-    def resend(self) -> Answer:
-        return self._ledger.resend(self._due, due_in_ms=RESEND_MS)
-
-    def divert(self) -> Answer:
-        """The first message is where nobody may run it."""
-        return self._ledger.named.divert("task", self._message.epoch)
-
-    def park(self) -> Answer:
-        """No worker that may run it is alive."""
-        return self._ledger.named.park(self._due, "{}", due_in_ms=RESEND_MS)
-
-    def move(self) -> Answer:
-        """Other workers are to run what was seen to wait."""
-        seen = Record("task", State.QUEUED, epoch=self._message.epoch)
-        return self._move(seen, is_stopped=False)
-
-    def move_away(self) -> Answer:
-        """Other workers are to run what I run."""
-        mine = self._mine
-        seen = Record(
-            "task",
-            State.RUNNING,
-            epoch=self._message.epoch,
-            attempt=mine.attempt,
-            owner=mine.worker,
-            token=mine.token,
-        )
-        return self._move(seen, is_stopped=True)
-
-    def _move(self, seen: Record, *, is_stopped: bool) -> Answer:
-        return self._ledger.named.move(
-            seen,
-            epoch="0-moved",
-            message="moved",
-            named="{}",
-            is_stopped=is_stopped,
-            due_in_ms=LOOK_MS,
-            by="me",
-        )
-
-    def wake(self) -> Answer:
-        """One is, and the task does not wait for it."""
-        return self._ledger.named.wake_all(["task"])[0]
-
-    def take_place(self) -> Answer:
-        """My attempt takes a place, where there is one."""
-        return take_place(self._scene, self._mine, places=2)
-
-    def stand(self) -> Answer:
-        """My attempt stands in the line of an object that is kept for a while."""
-        return self._ledger.take_place("kept", 1, self._mine, due_in_ms=LOOK_MS, stands=True)
-
-    def step_up(self) -> Answer:
-        """There is a place, and somebody has the task take it."""
-        return self._ledger.step_up("object", 2, "task", self._message.epoch, due_in_ms=LOOK_MS)
-
-    def postpone(self) -> Answer:
-        return self._ledger.postpone(self._due, due_in_ms=RESEND_MS)
+STEPS: dict[str, Callable[[Steps], Answer]] = {
+    # Somebody publishes the id once more.
+    "record": lambda it: it.scene.record(it.message.task, "0-again"),
+    # My attempt publishes its own id: a retry.
+    "record_as_attempt": lambda it: it.scene.record(it.message.task, "1-retry", claim=it.mine),
+    # The last member of my attempt's canvas is published.
+    "record_as_heir": lambda it: it.scene.record(it.message.task, "0-heir", heir=HEIR),
+    "withdraw": lambda it: it.ledger.withdraw("task", it.message.epoch),
+    # The first message is delivered once more.
+    "claim": lambda it: it.scene.ask(it.message, token="once more"),
+    # Before that, the first of a limited task asks for its moment.
+    "reserve": lambda it: it.ledger.paces.reserve(
+        "task", "app.work", Rate("app.work", 1_000_000), epoch=it.message.epoch
+    ),
+    # A message of this id without our header is delivered.
+    "claim_foreign": lambda it: it.scene.ask(
+        it.scene.foreign(), token="foreign", content="as delivered"
+    ),
+    # The same at a worker that knows of a strike, which holds.
+    "claim_struck": lambda it: it.scene.ask(it.message, token="once more", strikes=(it.strike,)),
+    # A message of this id without our header is delivered to such a worker.
+    "claim_foreign_struck": lambda it: it.scene.ask(
+        it.scene.foreign(),
+        token="foreign",
+        content="as delivered",
+        strikes=(it.strike,),
+    ),
+    # Somebody wants it ended at my worker, who has not revoked it.
+    "stop": lambda it: it.ledger.orders.stop("task", "me", "kill"),
+    "touch": lambda it: it.ledger.touch(it.mine, time_to_run_ms=LOOK_MS),
+    "settle": lambda it: it.ledger.settle(it.mine),
+    # My outcome is not one with the settlement.
+    "store": lambda it: it.ledger.store(it.mine, RESULT),
+    # That I am retried is stored when the retry is published.
+    "store_retry": lambda it: it.ledger.store(it.mine, RESULT, is_retried=True),
+    # I have seen a dead letter, and store its failure.
+    "store_buried": lambda it: it.ledger.store_buried(it.letter, RESULT),
+    "replace": lambda it: it.ledger.replace(it.mine, due_in_ms=LOOK_MS),
+    "lose": lambda it: it.scene.lose(it.mine),
+    # As `lose`, with nothing left of the budget.
+    "lose_beyond": lambda it: it.scene.lose(it.mine, max_losses=0),
+    "release": lambda it: it.ledger.release(it.mine, due_in_ms=LOOK_MS),
+    # I am about to open the first message, which came back.
+    "open": lambda it: it.scene.workers.open(
+        "me", "came back", "task", it.message.epoch, max_losses=9, patience_seconds=1
+    ),
+    # Somebody died as he opened the first message.
+    "blame": lambda it: it.scene.blame(it.message.epoch, max_losses=9),
+    "bury": lambda it: it.scene.bury(it.mine),
+    # The first message is delivered to a worker that cannot run it.
+    "bury_message": lambda it: it.scene.bury_message(it.message.epoch),
+    # A message of this id without our header is delivered to a worker that cannot run it.
+    "bury_foreign": lambda it: it.scene.bury_message("", is_unproved=True),
+    # A revocation: whichever publication is current.
+    "cancel": lambda it: it.ledger.revoke("task"),
+    # A revocation, which what runs is to remember.
+    "revoke": lambda it: it.ledger.revoke("task", is_noted=True),
+    # The first message is found to have expired.
+    "cancel_first": lambda it: it.ledger.cancel("task", epoch=it.message.epoch),
+    "replay": lambda it: it.ledger.replay(
+        "task", epoch="1-replay", message="replayed", due_in_ms=LOOK_MS
+    ),
+    "discard": lambda it: it.ledger.discard("task", buried_ms=it.buried_ms),
+    "announce": lambda it: it.ledger.announced("task", it.buried_ms),
+    "resend": lambda it: it.ledger.resend(it.due, due_in_ms=RESEND_MS),
+    # The first message is where nobody may run it.
+    "divert": lambda it: it.ledger.named.divert("task", it.message.epoch),
+    # No worker that may run it is alive.
+    "park": lambda it: it.ledger.named.park(it.due, "{}", due_in_ms=RESEND_MS),
+    # Other workers are to run what was seen to wait.
+    "move": lambda it: it.move(State.QUEUED),
+    # Other workers are to run what I run.
+    "move_away": lambda it: it.move(
+        State.RUNNING,
+        is_stopped=True,
+        attempt=it.mine.attempt,
+        owner=it.mine.worker,
+        token=it.mine.token,
+    ),
+    # One is, and the task does not wait for it.
+    "wake": lambda it: it.ledger.named.wake_all(["task"])[0],
+    # My attempt takes a place, where there is one.
+    "take_place": lambda it: take_place(it.scene, it.mine, places=2),
+    # My attempt stands in the line of an object that is kept for a while.
+    "stand": lambda it: it.ledger.take_place("kept", 1, it.mine, due_in_ms=LOOK_MS, stands=True),
+    # There is a place, and somebody has the task take it.
+    "step_up": lambda it: it.ledger.step_up(
+        "object", 2, "task", it.message.epoch, due_in_ms=LOOK_MS
+    ),
+    "postpone": lambda it: it.ledger.postpone(it.due, due_in_ms=RESEND_MS),
+}

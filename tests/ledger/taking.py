@@ -42,8 +42,9 @@ class Taking:
         step = self.step(tag, done, **options)
         return self.scene.ledger.take_next(step)
 
-    def step(self, tag: str, done: str = "", worker: str = "me") -> Any:
-        steps = self.scene.ledger.next_steps(take_next_text(), self.queues, worker=worker, pid=7)
+    def step(self, tag: str, done: str = "", text: str = "") -> Any:
+        text = text or take_next_text()
+        steps = self.scene.ledger.next_steps(text, self.queues, worker="me", pid=7)
         return steps.step(tag, done=done, filed_ms=1)
 
     def filed(self) -> set[bytes]:

@@ -6,23 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from celery_reliable.ledger.answers.tasks import (
-    Bequeathed,
-    Buried,
-    Fenced,
-    InUse,
-    NotCurrent,
-    Queued,
-    Recorded,
-    Released,
-    Settled,
-    Stale,
-    Waiting,
-)
-from celery_reliable.ledger.answers.workers import Renewed
-from celery_reliable.model import State, StoredResult
-from tests.ledger.scene import LOOK_MS, Published, Scene, open_ledger
-from tests.support.redis_server import RedisServer
+from celery_reliable.ledger import answers
+from celery_reliable.model import State
+from tests.ledger.scene import LOOK_MS, Published, Scene
 
 
 def test_an_attempt_that_waits_for_its_object_gives_its_number_back(scene: Scene) -> None:
@@ -34,7 +20,7 @@ def test_an_attempt_that_waits_for_its_object_gives_its_number_back(scene: Scene
 
     for _ in range(2):
         answer = scene.record(message.task, epoch, claim=waiting, waits_for="object")
-        assert isinstance(answer, Recorded)
+        assert isinstance(answer, answers.Recorded)
 
     current = scene.claim(again)
     assert current.attempt == waiting.attempt == 2
@@ -51,73 +37,56 @@ def test_an_attempt_that_waits_for_its_object_gives_its_number_back(scene: Scene
         type(scene.bury(waiting)),
         type(scene.record(message.task, "1-late", claim=waiting, waits_for="object")),
     }
-    assert replies == {Fenced, NotCurrent}
+    assert replies == {answers.Fenced, answers.NotCurrent}
     assert scene.snapshot() == before
-    assert isinstance(scene.bury(current), Buried)
+    assert isinstance(scene.bury(current), answers.Buried)
     # It has run nothing, and nothing of it is in the history.
-    letter = scene.ledger.dead_letter("task")
-    assert letter is not None
+    letter = scene.letter()
     assert [(entry.what, entry.attempt) for entry in letter.history] == [("lost", 1), ("failed", 2)]
 
 
 def test_only_its_canvas_may_publish_the_id_of_an_attempt_that_is_replaced(scene: Scene) -> None:
     message = scene.publish()
     claim = scene.claim(message)
-    assert isinstance(scene.ledger.bequeath(claim, heir="mine"), Bequeathed)
+    assert isinstance(scene.ledger.bequeath(claim, heir="mine"), answers.Bequeathed)
     # Whoever derives the id from a row, and the canvas of an attempt that was lost before.
     for heir in ("", "another's", "1"):
         answer = scene.record(message.task, "0-row", heir=heir)
-        assert answer == InUse("running", scene.record_of().claimed_ms)
-    assert isinstance(scene.ledger.replace(claim, due_in_ms=LOOK_MS), Waiting)
+        assert answer == answers.InUse("running", scene.record_of().claimed_ms)
+    assert isinstance(scene.ledger.replace(claim, due_in_ms=LOOK_MS), answers.Waiting)
     for heir in ("", "another's", "1"):
         answer = scene.record(message.task, "0-row", heir=heir)
-        assert answer == InUse("waiting", scene.record_of().waiting_ms)
+        assert answer == answers.InUse("waiting", scene.record_of().waiting_ms)
 
-    assert isinstance(scene.record(message.task, "0-last", heir="mine"), Recorded)
+    assert isinstance(scene.record(message.task, "0-last", heir="mine"), answers.Recorded)
 
     # It is published once, and its attempts are counted on.
-    assert isinstance(scene.record(message.task, "0-again", heir="mine"), InUse)
+    assert isinstance(scene.record(message.task, "0-again", heir="mine"), answers.InUse)
     last = Published(message.task, "0-last", message.generation)
     assert scene.claim(last).attempt == 2
 
 
-def test_a_quick_canvas_takes_the_id_over_while_the_attempt_still_runs(scene: Scene) -> None:
-    message = scene.publish()
-    claim = scene.claim(message)
-    scene.ledger.bequeath(claim, heir="mine")
-
-    assert isinstance(scene.record(message.task, "0-last", heir="mine"), Recorded)
-
-    assert isinstance(scene.ledger.replace(claim, due_in_ms=LOOK_MS), Fenced)
-    assert scene.claim(Published(message.task, "0-last", message.generation)).attempt == 2
-
-
-def test_a_worker_whose_canvas_was_quick_can_be_forgotten(scene: Scene) -> None:
+@pytest.mark.parametrize("is_dead", [False, True])
+def test_a_quick_canvas_takes_the_id_over_while_the_attempt_still_runs(
+    scene: Scene, is_dead: bool
+) -> None:
+    """Its claim outlives the attempt, and must not keep its worker from being forgotten."""
     message = scene.publish()
     claim = scene.claim(message, token="delivered")
     scene.ledger.bequeath(claim, heir="mine")
-    assert isinstance(scene.record(message.task, "0-last", heir="mine"), Recorded)
+    assert isinstance(scene.record(message.task, "0-last", heir="mine"), answers.Recorded)
     # Another attempt's end is not its own.
     scene.ledger.replace(replace(claim, token="another"), due_in_ms=LOOK_MS)
+    if is_dead:
+        scene.kill_worker("me")
     assert not scene.workers.deregister("me", in_unacked=0)
 
-    assert isinstance(scene.ledger.replace(claim, due_in_ms=LOOK_MS), Fenced)
+    over = scene.lose(claim) if is_dead else scene.ledger.replace(claim, due_in_ms=LOOK_MS)
 
+    assert isinstance(over, answers.Fenced)
     assert scene.workers.deregister("me", in_unacked=0)
-
-
-def test_a_worker_that_died_after_its_canvas_was_quick_holds_nothing(scene: Scene) -> None:
-    """Its claim outlives the attempt, and must not keep the worker from being forgotten."""
-    message = scene.publish()
-    claim = scene.claim(message, token="delivered")
-    scene.ledger.bequeath(claim, heir="mine")
-    assert isinstance(scene.record(message.task, "0-last", heir="mine"), Recorded)
-    scene.kill_worker("me")
-    assert not scene.workers.deregister("me", in_unacked=0)
-
-    assert isinstance(scene.lose(claim), Fenced)
-
-    assert scene.workers.deregister("me", in_unacked=0)
+    last = Published(message.task, "0-last", message.generation)
+    assert scene.claim(last, "other").attempt == 2
 
 
 def test_a_canvas_knows_which_result_its_id_had_before(scene: Scene) -> None:
@@ -135,10 +104,10 @@ def test_it_is_known_of_an_id_whether_it_may_have_left_a_result(scene: Scene) ->
         answer = scene.ledger.record(
             task, epoch="0-1", state=State.QUEUED, due_in_ms=0, message="", is_used=is_used
         )
-        assert isinstance(answer, Recorded)
+        assert isinstance(answer, answers.Recorded)
         assert scene.record_of(task.id).is_used is is_used
         claim = scene.claim(Published(task, "0-1", scene.ledger.generation))
-        assert scene.ledger.bequeath(claim, heir="x") == Bequeathed(is_used)
+        assert scene.ledger.bequeath(claim, heir="x") == answers.Bequeathed(is_used)
         scene.bury(claim)
         scene.ledger.replay(task.id, epoch="1-replay", message="", due_in_ms=0)
         assert scene.record_of(task.id).is_used
@@ -163,30 +132,10 @@ def test_a_claim_that_comes_late_takes_nothing(scene: Scene, how: str) -> None:
         before = scene.snapshot()
         for m in range(1, n + 1):
             answer = scene.ask(message, token=f"delivery-{m}")
-            assert isinstance(answer, Stale)
+            assert isinstance(answer, answers.Stale)
         assert scene.snapshot() == before
     # Who was delivered the message anew begins.
     assert scene.claim(message, token="delivery-11").attempt == 4
-
-
-def test_a_full_server_can_be_emptied(redis_server: RedisServer) -> None:
-    """What runs takes hardly more than what waits, and what has ended takes less."""
-    ledger, client = open_ledger(redis_server.url(), "own"), redis_server.client()
-    scene = Scene(ledger, client)
-    scene.start_worker("me")
-    first, second, third = (scene.publish(name) for name in ("first", "second", "third"))
-    foreign = scene.foreign("foreign")
-    client.config_set("maxmemory", 1)
-    result = StoredResult("celery-task-meta-first", "{}", "{S", 60, 0)
-
-    assert isinstance(ledger.settle(scene.claim(first), result), Settled)
-    assert client.get(result.key) == b"{}"
-    assert isinstance(scene.lose(scene.claim(second)), Queued)
-    assert isinstance(ledger.release(scene.claim(third), due_in_ms=1), Released)
-    assert isinstance(scene.workers.heartbeat("me", lease_ms=1000, client_id=0), Renewed)
-    assert isinstance(ledger.settle(scene.claim(foreign)), Settled)
-    ledger.close()
-    client.close()
 
 
 def test_what_nobody_recorded_has_the_limit_of_its_task(scene: Scene) -> None:

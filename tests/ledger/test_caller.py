@@ -6,14 +6,14 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from redis.client import Pipeline
 
 from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
 from celery_reliable.ledger import Ledger
-from celery_reliable.ledger.answers.tasks import Buried, Claimed, Settled
+from celery_reliable.ledger.answers.tasks import Buried, Claimed, Recorded, Settled
 from celery_reliable.ledger.scripts import script
-from celery_reliable.model import Reason
-from tests.ledger.scene import LOOK_MS, Scene, open_ledger
+from celery_reliable.model import Claim, Reason, TaskRef
+from tests.ledger.scene import LOOK_MS, Published, Scene, open_ledger
+from tests.support.forking import Working, exit_code_of_a_child, has_no_holder
 from tests.support.proxy import RedisProxy
 from tests.support.redis_server import RedisServer, free_port
 
@@ -38,49 +38,20 @@ def sha(name: str) -> str:
 
 @pytest.mark.parametrize("what", ["request", "reply"])
 def test_a_claim_is_had_once_whatever_is_lost(far: Scene, proxy: RedisProxy, what: str) -> None:
-    message = far.publish()
+    """And its message is sent once before, and its settlement counts once."""
+    generation = far.publish("another").generation
+    task, epoch = TaskRef("task", "app.work"), far.ledger.senders.new_epoch(0)
     drop = proxy.drop_request if what == "request" else proxy.drop_reply
-    rule = drop(script=sha("claim"), containing="task")
+    rules = [drop(script=sha(name), times=2) for name in ("record", "claim", "settle")]
 
-    answer = far.ask(message)
-
-    assert rule.acted == 1
-    assert answer == Claimed(1, 0)
+    assert isinstance(far.record(task, epoch, queue="celery"), Recorded)
+    assert far.client.lrange("celery", 0, -1) == [far.record_of().message.encode()]
+    assert far.ask(Published(task, epoch, generation), token="mine") == Claimed(1, 0)
     assert far.record_of().attempt == 1
+    assert far.ledger.settle(Claim("task", 1, "me", "mine")) == Settled()
 
-
-@pytest.mark.parametrize("what", ["request", "reply"])
-def test_a_settlement_counts_once_whatever_is_lost(
-    far: Scene, proxy: RedisProxy, what: str
-) -> None:
-    claim = far.claim(far.publish())
-    drop = proxy.drop_request if what == "request" else proxy.drop_reply
-    rule = drop(script=sha("settle"))
-
-    answer = far.ledger.settle(claim)
-
-    assert rule.acted == 1
-    assert answer == Settled()
+    assert [rule.acted for rule in rules] == [2, 2, 2]
     assert far.ledger.find("task") is None
-
-
-def test_scripts_may_be_forgotten_while_many_are_asked_for(
-    far: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for number in range(3):
-        far.publish(f"task {number}", due_in_ms=0)
-    dues = far.ledger.due(10).dues
-    pipeline = Pipeline.execute
-
-    def execute(self: Pipeline, raise_on_error: bool = True) -> list[object]:
-        far.client.script_flush()
-        return pipeline(self, raise_on_error)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Pipeline, "execute", execute)
-        far.ledger.postpone_all([(due, LOOK_MS) for due in dues])
-
-    assert far.overdue_ids() == []
 
 
 @pytest.mark.parametrize("what", ["nothing", "request", "reply", "script"])
@@ -154,18 +125,6 @@ def test_a_server_that_is_not_there_is_named_without_its_password() -> None:
         ledger.close()
 
 
-def test_a_silent_server_is_unavailable_in_the_end(far: Scene, proxy: RedisProxy) -> None:
-    ledger = open_ledger(proxy.url(), "own", reply_timeout_seconds=0.1)
-    assert ledger.find("task") is None
-    proxy.stall()
-
-    unavailable(ledger)
-
-    proxy.mend()
-    assert ledger.find("task") is None
-    ledger.close()
-
-
 def test_an_error_of_the_server_is_a_refusal_at_once(scene: Scene) -> None:
     scene.client.set(scene.ledger.keys.record("task"), "no hash")
     started = time.monotonic()
@@ -186,8 +145,31 @@ def test_text_that_is_no_unicode_is_kept_as_it_can_be_written(scene: Scene) -> N
     answer = scene.ledger.bury(claim, Reason.FAILED, exception=said, traceback=f"in {said}")
 
     assert isinstance(answer, Buried)
-    letter = scene.ledger.dead_letter(task_id)
-    assert letter is not None
+    letter = scene.letter(task_id)
     assert letter.exception == r"no such file: '\udcff'"
     assert letter.traceback == r"in no such file: '\udcff'"
     assert scene.ledger.dead_ids() == [r"a file\udcff"]
+
+
+#: Of Python 3.12 and later: it is what these tests are about.
+FORKS = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+WAIT_SECONDS = 10.0
+
+
+@FORKS
+def test_a_fork_waits_for_the_next_step_at_the_ledger(working, redis_server):
+    ledger = open_ledger(redis_server.url(), "own")
+
+    def steps(thread: Working) -> None:
+        while not thread.stop_asked():
+            with thread.lock:
+                thread.has_begun.set()
+                thread.stop_asked(0.05)
+            ledger.find("task")
+
+    thread = working(steps)
+    codes = [exit_code_of_a_child(lambda: has_no_holder(thread.lock)) for _ in range(5)]
+    assert codes == [0] * 5
+    thread.ask_to_stop()
+    assert thread.join(WAIT_SECONDS)
+    ledger.close()

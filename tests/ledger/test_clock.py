@@ -1,7 +1,8 @@
-"""What the scripts make of times that were noted by a clock which has stepped since."""
+"""Passes of the sweeper, and what they and leases make of a clock that has stepped."""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -10,30 +11,33 @@ from celery_reliable.ledger.answers.base import Answer
 from celery_reliable.ledger.answers.tasks import Ended
 from celery_reliable.ledger.answers.workers import (
     Alive,
+    Asked,
     Begun,
     Busy,
     Declared,
     Grace,
+    Known,
     NotDue,
+    Overtaken,
     SetBack,
     Suspected,
 )
 from celery_reliable.model import State
 from tests.ledger.scene import LEASE_MS, Scene
 from tests.support.promises import promise
+from tests.support.waiting import wait_for
 
 HOUR_MS = 3_600_000
 SWEEP_MS = 2000
 INTERRUPTION_MS = 6000
 
 
-def begin(scene: Scene, nonce: str = "mine", *, expected_ms: int | str = "") -> Answer:
-    return scene.ledger.passes.begin(
+def begin(scene: Scene, nonce: str = "mine", *, expected_ms: int | str = "") -> Any:
+    return scene.begin_pass(
         nonce,
         interval_ms=SWEEP_MS,
         ttl_ms=SWEEP_MS,
         interruption_ms=INTERRUPTION_MS,
-        lease_ms=LEASE_MS,
         expected_ms=expected_ms,
     )
 
@@ -52,19 +56,6 @@ def note(scene: Scene, name: str, ms: int) -> None:
     scene.client.hset(scene.ledger.keys.meta, name, scene.workers.time_ms() + ms)
 
 
-def declare(
-    scene: Scene, cause: str = "lapsed", *, expected_ms: int | str = "", witness_ms: int = 0
-) -> type[Answer]:
-    return type(
-        scene.workers.declare(
-            scene.lease("me"),
-            cause,
-            witness_ms=witness_ms,
-            expected_ms=expected_ms,
-        )
-    )
-
-
 @pytest.mark.parametrize("by_ms", [SWEEP_MS + 500, HOUR_MS])
 def test_a_pass_that_ended_in_the_future_keeps_nobody_from_the_next(
     scene: Scene, by_ms: int
@@ -79,12 +70,9 @@ def test_a_pass_that_ended_in_the_future_keeps_nobody_from_the_next(
     assert answer.grace_ms > scene.workers.time_ms()
     scene.ledger.passes.end("mine", {})
     assert isinstance(begin(scene), NotDue)
-
-
-def test_a_pass_that_runs_in_the_future_keeps_nobody_from_the_next(scene: Scene) -> None:
-    let_pass(scene)
+    # Nor does one that runs there.
+    note(scene, "passed_ms", -SWEEP_MS)
     scene.client.set(scene.ledger.keys.sweep, "by another clock", px=HOUR_MS)
-
     assert isinstance(begin(scene), Begun)
     note(scene, "passed_ms", -SWEEP_MS)
     assert isinstance(begin(scene, "theirs"), Busy)
@@ -97,12 +85,12 @@ def test_a_lease_that_ends_too_late_ends_a_lease_from_now(scene: Scene) -> None:
     until_ms = scene.workers.time_ms() + HOUR_MS
     scene.client.zadd(scene.ledger.keys.workers, {"me": until_ms})
 
-    assert declare(scene) is Alive
+    assert scene.declare() is Alive
     assert scene.lease("me").until_ms <= scene.workers.time_ms() + LEASE_MS
-    assert declare(scene) is Alive
+    assert scene.declare() is Alive
     # Nobody has heard of it since.
     scene.client.zadd(scene.ledger.keys.workers, {"me": scene.workers.time_ms() - 1})
-    assert declare(scene) is Declared
+    assert scene.declare() is Declared
 
 
 def hears_by_a_clock_that_is_behind(scene: Scene, what: str) -> None:
@@ -116,7 +104,7 @@ def hears_by_a_clock_that_is_behind(scene: Scene, what: str) -> None:
     else:
         scene.start_worker("me")
         scene.client.zadd(scene.ledger.keys.workers, {"me": now_ms + HOUR_MS})
-        scene.workers.heartbeat("me", lease_ms=LEASE_MS, client_id=0)
+        scene.beat()
     note(scene, "passed_ms", -SWEEP_MS)
     scene.client.zadd(scene.ledger.keys.workers, {"me": now_ms - 1})
 
@@ -130,16 +118,16 @@ def test_who_is_heard_by_a_clock_that_is_behind_for_a_moment_has_a_whole_lease(
     hears_by_a_clock_that_is_behind(scene, what)
 
     # To a pass that runs, and to the next one.
-    assert declare(scene) is Grace
+    assert scene.declare() is Grace
     lasts_ms = begin(scene).grace_ms - scene.workers.time_ms()
     assert LEASE_MS - 5000 < lasts_ms <= LEASE_MS
-    assert declare(scene) is Grace
+    assert scene.declare() is Grace
     # Once.
     scene.ledger.passes.end("mine", {})
     note(scene, "passed_ms", -SWEEP_MS)
     note(scene, "grace_ms", -1)
     assert begin(scene).grace_ms < scene.workers.time_ms()
-    assert declare(scene) is Declared
+    assert scene.declare() is Declared
 
 
 @promise("clock-of-redis")
@@ -150,11 +138,11 @@ def test_nobody_is_declared_dead_by_a_clock_that_stepped_during_the_pass(
 ) -> None:
     scene.start_worker("me", client_id=7)
     if cause == "connection":
-        assert declare(scene, cause) is Suspected
+        assert scene.declare(cause) is Suspected
     scene.client.zadd(scene.ledger.keys.workers, {"me": 0})
 
-    assert declare(scene, cause, expected_ms=scene.workers.time_ms() + off_ms) is Grace
-    assert declare(scene, cause, expected_ms=scene.workers.time_ms()) is Declared
+    assert scene.declare(cause, expected_ms=scene.workers.time_ms() + off_ms) is Grace
+    assert scene.declare(cause, expected_ms=scene.workers.time_ms()) is Declared
 
 
 def dues(scene: Scene) -> dict[str, int]:
@@ -203,3 +191,107 @@ def test_a_step_forward_is_told_from_an_outage(scene: Scene) -> None:
     note(scene, "passed_ms", -SWEEP_MS)
     later = begin(scene, expected_ms=scene.workers.time_ms())
     assert (later.stepped_ms, later.stepped_by_ms) == (step.stepped_ms, step.stepped_by_ms)
+
+
+BRIEF_MS = 40
+
+
+def end(scene: Scene, nonce: str = "mine") -> type[Answer]:
+    return type(scene.ledger.passes.end(nonce, {}))
+
+
+def seen_by_the_next(scene: Scene) -> str:
+    answer = scene.begin_pass("next")
+    assert isinstance(answer, Begun)
+    scene.ledger.passes.end("next", {})
+    return answer.seen
+
+
+def test_whom_a_pass_has_seen_the_next_one_hears(scene: Scene) -> None:
+    scene.begin_pass()
+    scene.ledger.passes.end("mine", {"lost": 2}, seen='["one"]')
+    assert json.loads(scene.ledger.passes.meta()["report"]) == {"lost": 2}
+
+    assert seen_by_the_next(scene) == '["one"]'
+    # That one has said nothing.
+    assert seen_by_the_next(scene) == ""
+
+
+def test_a_pass_that_does_not_end_or_ends_beside_another_has_seen_nobody(scene: Scene) -> None:
+    scene.begin_pass()
+    scene.ledger.passes.end("mine", {}, seen='["one"]')
+    scene.begin_pass("killed", ttl_ms=BRIEF_MS)
+    wait_for(lambda: isinstance(scene.begin_pass("third"), Begun), 5, "the killed pass to expire")
+    scene.ledger.passes.end("third", {}, seen='["one"]')
+
+    # It was only slow, and may have let something wait for one who was away.
+    assert type(scene.ledger.passes.end("killed", {}, seen='["two"]')) is Overtaken
+
+    assert seen_by_the_next(scene) == ""
+
+
+def test_queues_on_another_server_than_before_are_looked_at_ahead(scene: Scene) -> None:
+    recognize = scene.ledger.passes.recognize
+
+    # Nobody knows of another one.
+    assert isinstance(recognize("one"), Known)
+    assert isinstance(recognize("one"), Known)
+    assert "ahead_count" not in scene.ledger.passes.meta()
+    assert isinstance(recognize("two"), Asked)
+    meta = scene.ledger.passes.meta()
+    assert (meta["ahead_ms"], meta["ahead_count"]) == ("0", "1")
+    # It is said until a pass has looked.
+    assert isinstance(recognize("two"), Known)
+    assert scene.ledger.passes.meta() == meta
+
+
+def test_the_next_pass_looks_ahead_from_the_earliest_that_anybody_has_asked_for(
+    scene: Scene,
+) -> None:
+    passes = scene.ledger.passes
+    first = passes.look_ahead(ago_ms=1_000)
+    assert passes.meta()["ahead_ms"] == str(first.since_ms)
+    earlier = passes.look_ahead(ago_ms=5_000)
+    assert earlier.since_ms < first.since_ms
+    later = passes.look_ahead(ago_ms=0)
+
+    assert later.since_ms == earlier.since_ms
+    meta = passes.meta()
+    assert (meta["ahead_ms"], meta["ahead_count"]) == (str(earlier.since_ms), "3")
+
+
+def test_a_death_is_kept_for_operators_and_has_the_next_pass_look_ahead(scene: Scene) -> None:
+    """Of what it may have popped and not filed, from one lease before it was last heard."""
+    scene.claim(scene.publish())
+    scene.kill_worker("me")
+
+    meta = scene.ledger.passes.meta()
+    (death,) = json.loads(meta["deaths"])
+    assert (death["worker"], death["cause"], death["claims"]) == ("me", "lapsed", 1)
+    assert abs(death["at_ms"] - scene.workers.time_ms()) < LEASE_MS
+    # Its lease was made to run out at 0.
+    assert (meta["ahead_ms"], meta["ahead_count"]) == (str(-2 * LEASE_MS), "1")
+
+    scene.kill_worker("other")
+    meta = scene.ledger.passes.meta()
+    assert [one["worker"] for one in json.loads(meta["deaths"])] == ["me", "other"]
+    assert meta["ahead_count"] == "2"
+
+
+def test_who_asked_during_a_pass_is_heard_by_the_next_one(scene: Scene) -> None:
+    passes = scene.ledger.passes
+    passes.look_ahead(ago_ms=1_000)
+    scene.begin_pass()
+    seen = passes.meta()["ahead_count"]
+    passes.look_ahead(ago_ms=0)
+
+    passes.end("mine", {}, seen)
+    assert passes.meta()["ahead_count"] == "2"
+
+    scene.begin_pass()
+    # One that has not looked at all of it asks on.
+    passes.end("mine", {}, "")
+    assert passes.meta()["ahead_count"] == "2"
+    scene.begin_pass()
+    passes.end("mine", {}, "2")
+    assert not {"ahead_ms", "ahead_count"} & passes.meta().keys()

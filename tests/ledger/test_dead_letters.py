@@ -1,4 +1,4 @@
-"""Dead letters: what they keep, how they are listed, replayed and discarded."""
+"""Dead letters, and what is kept of tasks that have ended."""
 
 from __future__ import annotations
 
@@ -6,18 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from celery_reliable.ledger.answers.tasks import (
-    Absent,
-    Announced,
-    Buried,
-    Changed,
-    Discarded,
-    OtherGeneration,
-    Replayed,
-    Spent,
-    Stale,
-)
-from celery_reliable.model import Reason, State
+from celery_reliable.ledger import answers
+from celery_reliable.ledger.answers.tasks import Cancelled, Discarded
+from celery_reliable.model import Claim, EndedTask, Reason, State
 from tests.ledger.scene import LOOK_MS, MAX_LOSSES, Published, Scene
 from tests.support.promises import promise
 from tests.support.waiting import wait_for
@@ -26,17 +17,17 @@ from tests.support.waiting import wait_for
 def spend(scene: Scene, message: Published) -> int:
     """Lose attempts until the task is buried; return how many ran."""
     for runs in range(1, 100):
-        if isinstance(scene.lose(scene.claim(message)), Spent):
+        if isinstance(scene.lose(scene.claim(message)), answers.Spent):
             return runs
     raise AssertionError("never buried")
 
 
 def replay(scene: Scene, task_id: str = "task", epoch: str = "0-replay") -> Published:
     answer = scene.ledger.replay(task_id, epoch=epoch, message="replayed", due_in_ms=LOOK_MS)
-    if isinstance(answer, OtherGeneration):
+    if isinstance(answer, answers.OtherGeneration):
         scene.ledger.generation = answer.current
         return replay(scene, task_id, epoch)
-    assert isinstance(answer, Replayed)
+    assert isinstance(answer, answers.Replayed)
     return Published(scene.foreign(task_id).task, epoch, scene.ledger.generation)
 
 
@@ -59,8 +50,7 @@ def test_a_poison_pill_is_buried_after_its_losses_and_one(
     runs = spend(scene, scene.publish(max_losses=max_losses))
 
     assert runs == (MAX_LOSSES if max_losses is None else max_losses) + 1
-    letter = scene.ledger.dead_letter("task")
-    assert letter is not None
+    letter = scene.letter()
     assert (letter.reason, letter.exception) == (Reason.LOST, "child_lost")
     assert (letter.attempts, letter.losses) == (runs, runs)
 
@@ -81,27 +71,24 @@ def test_a_burial_that_is_owed_is_due_until_celery_was_told(
     scene: Scene, bury: Callable[[Scene], None]
 ) -> None:
     bury(scene)
-    letter = scene.ledger.dead_letter("task")
-    assert letter is not None
+    letter = scene.letter()
     assert letter.is_owed
     assert scene.overdue_ids() == ["task"]
 
-    assert isinstance(scene.ledger.announced("task", letter.buried_ms - 1), Changed)
+    assert isinstance(scene.ledger.announced("task", letter.buried_ms - 1), answers.Changed)
     assert scene.overdue_ids() == ["task"]
-    assert isinstance(scene.ledger.announced("task", letter.buried_ms), Announced)
+    assert isinstance(scene.ledger.announced("task", letter.buried_ms), answers.Announced)
 
     assert scene.overdue_ids() == []
-    letter = scene.ledger.dead_letter("task")
-    assert letter is not None
+    letter = scene.letter()
     assert not letter.is_owed
 
 
 def test_a_recorded_message_is_kept_as_it_was_recorded(scene: Scene) -> None:
     message = scene.publish()
-    assert isinstance(scene.bury_message(message.epoch), Buried)
+    assert isinstance(scene.bury_message(message.epoch), answers.Buried)
 
-    letter = scene.ledger.dead_letter("task")
-    assert letter is not None
+    letter = scene.letter()
     assert (letter.message, letter.name) == (f"sent as {message.epoch}", "app.work")
 
 
@@ -115,10 +102,9 @@ def test_a_replay_starts_the_losses_anew_and_not_the_attempts(scene: Scene) -> N
     assert (record.state, record.losses, record.attempt) == (State.QUEUED, 0, MAX_LOSSES + 1)
     assert (record.message, record.is_owed) == ("replayed", False)
     assert scene.ledger.dead_letter("task") is None
-    assert isinstance(scene.ask(message), Stale)
+    assert isinstance(scene.ask(message), answers.Stale)
     assert spend(scene, again) == MAX_LOSSES + 1
-    letter = scene.ledger.dead_letter("task")
-    assert letter is not None
+    letter = scene.letter()
     assert letter.attempts == 2 * (MAX_LOSSES + 1)
     assert "replayed" in {line.what for line in letter.history}
 
@@ -127,15 +113,14 @@ def test_the_history_is_bounded(scene: Scene) -> None:
     message = scene.publish(max_losses=50)
     spend(scene, message)
 
-    letter = scene.ledger.dead_letter("task")
-    assert letter is not None
+    letter = scene.letter()
     assert [line.attempt for line in letter.history] == list(range(32, 52))
 
 
 def test_only_a_letter_that_is_too_many_is_counted_as_trimmed_and_once(scene: Scene) -> None:
     bury_in_order(scene, "asked", "surplus")
     meta = scene.ledger.keys.meta
-    assert isinstance(scene.ledger.discard("asked"), Discarded)
+    assert isinstance(scene.ledger.discard("asked"), answers.Discarded)
     assert scene.client.hmget(meta, "trimmed", "trimmed_ms") == [None, None]
 
     before_ms = scene.workers.time_ms()
@@ -151,5 +136,81 @@ def test_an_entry_without_a_record_is_removed_by_discarding(scene: Scene) -> Non
     bury_in_order(scene, "task")
     scene.client.delete(scene.ledger.keys.record("task"))
 
-    assert isinstance(scene.ledger.discard("task"), Absent)
+    assert isinstance(scene.ledger.discard("task"), answers.Absent)
     assert scene.ledger.count_dead() == 0
+
+
+def ended(scene: Scene, task_id: str = "task") -> EndedTask:
+    found = scene.ledger.ended_task(task_id)
+    assert found is not None
+    return found
+
+
+def whats(found: EndedTask) -> list[str]:
+    return [entry.what for entry in found.history]
+
+
+def lost_once(scene: Scene, task_id: str = "task") -> Claim:
+    """Return the second attempt of a task whose first one was lost."""
+    scene.start_worker("me")
+    message = scene.publish(task_id)
+    scene.lose(scene.claim(message))
+    return scene.claim(message)
+
+
+def test_one_in_so_many_of_these_is_kept_if_asked_for(scene: Scene) -> None:
+    scene.start_worker("me")
+    scene.ledger.sample_one_in = 3
+    ids = [f"task {n}" for n in range(90)]
+    for task_id in ids:
+        scene.ledger.settle(scene.claim(scene.publish(task_id)), outcome="SUCCESS")
+
+    kept = [one for one in map(scene.ledger.ended_task, ids) if one is not None]
+    assert 15 <= len(kept) <= 45
+    assert all(one.outcome == "SUCCESS" and one.history == () for one in kept)
+
+
+def test_a_task_that_is_called_off_says_by_whom(scene: Scene) -> None:
+    scene.start_worker("me")
+    scene.lose(scene.claim(scene.publish()))
+
+    assert isinstance(scene.ledger.revoke("task", by="revoked"), Cancelled)
+
+    found = ended(scene)
+    assert (found.outcome, found.by, whats(found)) == ("REVOKED", "revoked", ["lost"])
+
+
+def test_a_dead_letter_that_is_discarded_says_by_whom(scene: Scene) -> None:
+    scene.start_worker("me")
+    scene.bury(scene.claim(scene.publish()))
+
+    assert isinstance(scene.ledger.discard("task", by="ada"), Discarded)
+
+    found = ended(scene)
+    assert (found.outcome, found.by, whats(found)) == ("DISCARDED", "ada", ["failed"])
+    (entry,) = found.history
+    assert (entry.cause, entry.owner, entry.pid) == ("ValueError: no", "me", 1000)
+
+
+def test_whoever_ends_tasks_keeps_only_the_newest(scene: Scene) -> None:
+    scene.ledger.keep_ended = 2
+
+    def settle(task_id: str) -> None:
+        scene.ledger.settle(lost_once(scene, task_id))
+
+    def revoke(task_id: str) -> None:
+        scene.lose(lost_once(scene, task_id))
+        scene.ledger.revoke(task_id)
+
+    def discard(task_id: str) -> None:
+        scene.bury(lost_once(scene, task_id))
+        scene.ledger.discard(task_id)
+
+    for end in (settle, revoke, discard):
+        what = end.__name__
+        for n in range(4):
+            end(f"{what} {n}")
+        kept = [one.task_id for one in scene.ledger.ended_tasks()]
+        assert kept == [f"{what} 3", f"{what} 2"]
+        assert scene.client.hlen(scene.ledger.keys.ended) == 2
+        assert scene.client.zcard(scene.ledger.keys.ended_at) == 2

@@ -2,33 +2,13 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-
 import pytest
 
 from celery_reliable.ledger.answers.base import Answer
-from celery_reliable.ledger.answers.tasks import Changed, Postponed, Send
+from celery_reliable.ledger.answers.tasks import Postponed, Send
 from celery_reliable.model import Due
-from tests.ledger.scene import LOOK_MS, Scene, open_ledger
+from tests.ledger.scene import LOOK_MS, Scene
 from tests.support.waiting import wait_for
-
-SWEEPERS = 4
-
-
-def test_of_many_sweepers_only_one_sends(scene: Scene, ledger_url: str) -> None:
-    message = scene.publish(due_in_ms=0)
-    [due] = scene.ledger.due(10).dues
-    ledgers = [open_ledger(ledger_url, scene.ledger.namespace) for _ in range(SWEEPERS)]
-
-    with ThreadPoolExecutor(SWEEPERS) as pool:
-        answers = list(pool.map(lambda one: one.resend(due, due_in_ms=LOOK_MS), ledgers))
-
-    for ledger in ledgers:
-        ledger.close()
-    sent = [answer for answer in answers if isinstance(answer, Send)]
-    assert len(sent) == 1
-    assert sent[0].message == f"sent as {message.epoch}"
-    assert {type(answer) for answer in answers} == {Send, Changed}
 
 
 def resend(scene: Scene) -> int:

@@ -1,14 +1,19 @@
-"""What happened is noted and counted for people: bounded, once, and without disturbing anybody."""
+"""What operators look at: what happened is noted once and bounded, and pages stand still."""
 
 from __future__ import annotations
 
 from collections import Counter
 from typing import Any
 
-from celery_reliable.ledger.answers.workers import Renewed
+import pytest
+
+from celery_reliable.ledger.answers.workers import Audited, Renewed
+from celery_reliable.ledger.happenings import _AUDIT
 from celery_reliable.ledger.transitions import Step
 from celery_reliable.ledger.workers import _HEARTBEAT
+from celery_reliable.model import State
 from celery_reliable.operations.happenings import Happenings
+from celery_reliable.operations.pages import Kind, TaskWalk
 from celery_reliable.operations.status import Throughputs
 from celery_reliable.operations.views import Happening
 from tests.ledger.scene import LEASE_MS, Scene
@@ -22,8 +27,7 @@ def note(scene: Scene, kind: str = "task_lost", **about: Any) -> None:
 
 
 def beat(scene: Scene, worker: str = "me", **counted: int) -> None:
-    answer = scene.workers.heartbeat(worker, lease_ms=LEASE_MS, client_id=0, counted=counted)
-    assert isinstance(answer, Renewed)
+    assert isinstance(scene.beat(worker, **counted), Renewed)
 
 
 def counted(scene: Scene) -> dict[str, int]:
@@ -52,12 +56,6 @@ def test_it_is_read_as_it_was_noted(scene: Scene) -> None:
     assert before_ms <= first.at.timestamp() * 1000 <= scene.workers.time_ms()
     assert second.task_id == "y"
     assert (third.kind, third.name, third.sentence) == ("worker_left", "", "on one")
-
-
-def test_only_losses_are_counted(scene: Scene) -> None:
-    for kind in ("task_lost", "worker_left", "task_lost"):
-        note(scene, kind)
-
     assert counted(scene) == {"lost": 2}
 
 
@@ -105,9 +103,7 @@ def test_a_pass_forgets_what_is_past_and_what_is_yet_to_come(scene: Scene) -> No
     scene.client.hset(key, mapping=dict.fromkeys(kept | gone, 1))
 
     def run_pass() -> None:
-        scene.ledger.passes.begin(
-            "mine", interval_ms=0, ttl_ms=60_000, interruption_ms=60_000, lease_ms=LEASE_MS
-        )
+        scene.begin_pass()
         scene.ledger.passes.end("mine", {})
 
     run_pass()
@@ -120,3 +116,85 @@ def test_a_pass_forgets_what_is_past_and_what_is_yet_to_come(scene: Scene) -> No
     scene.client.hset(key, f"{hour - 1441} lost", 1)
     run_pass()
     assert scene.client.hexists(key, f"{hour - 1441} lost")
+
+
+def test_a_note_is_read_as_it_was_written(scene: Scene) -> None:
+    before_ms = scene.workers.time_ms()
+    scene.ledger.audits.note({"act": "replay", "ids": ["ключ", "\x00"], "done": 3})
+    scene.ledger.audits.note({"act": "discard"})
+
+    (_, last), (at_ms, first) = scene.ledger.audits.latest(10)
+
+    assert last == {"act": "discard"}
+    assert first == {"act": "replay", "ids": ["ключ", "\x00"], "done": 3}
+    assert before_ms <= at_ms <= scene.workers.time_ms()
+    assert [about for _, about in scene.ledger.audits.latest(1)] == [last]
+
+
+def test_a_repeated_note_is_one(scene: Scene) -> None:
+    for token in ("same", "other", "same"):
+        # As over a connection that was given up.
+        step = Step(_AUDIT, [scene.ledger.keys.audit], [token, '{"act": "x"}', 10_000])
+        assert isinstance(scene.ledger._caller.run(step), Audited)
+
+    assert len(scene.ledger.audits.latest(1000)) == 2
+
+
+def ids(scene: Scene, kind: Kind | None, *, most: int = 3) -> list[str]:
+    """All ids of a kind, by pages of few records."""
+    found, cursor = [], ""
+    while True:
+        walk = TaskWalk(scene.ledger, kind, cursor, most)
+        found += [look.record.task_id for look in walk]
+        assert walk.looked_at <= most
+        cursor = walk.cursor
+        if not cursor:
+            return found
+
+
+def test_a_record_of_a_later_version_is_passed_over(scene: Scene) -> None:
+    scene.publish("a")
+    scene.publish("b")
+    scene.client.hset(scene.ledger.keys.record("a"), "state", "dreaming")
+
+    assert ids(scene, None) == ["b"]
+
+
+def test_lists_have_each_task_once(scene: Scene) -> None:
+    for name in ("q1", "q2", "q3"):
+        scene.publish(name)
+    scene.publish("p1", state=State.PARKED)
+    # What runs with a limit is due as well.
+    for name in ("r1", "r2"):
+        scene.claim(scene.publish(name, time_to_run_ms=1000), "other")
+    scene.claim(scene.publish("r3"))
+    scene.bury(scene.claim(scene.publish("d1")))
+    scene.lose(scene.claim(scene.publish("o1")), max_losses=0)
+
+    assert ids(scene, Kind.QUEUED) == ["q1", "q2", "q3"]
+    assert ids(scene, Kind.PARKED) == ["p1"]
+    assert ids(scene, Kind.RUNNING) == ["r1", "r2", "r3"]
+    assert ids(scene, Kind.OWED) == ["o1"]
+    assert ids(scene, Kind.DEAD) == ["d1", "o1"]
+    assert sorted(ids(scene, None)) == ["o1", "p1", "q1", "q2", "q3", "r1", "r2", "r3"]
+
+
+@pytest.mark.parametrize("gone", ["none", "last", "all before"])
+def test_pages_stand_still(scene: Scene, gone: str) -> None:
+    """Of many that are due at one time, which was chosen for the worst case."""
+    names = [f"t{number:03}" for number in range(50)]
+    for name in names:
+        scene.publish(name)
+    due = scene.ledger.keys.due
+    scene.client.zadd(due, dict.fromkeys(names, 5_000))
+    first = scene.ledger.due_after(None, 20)
+    assert [one for one, _ in first] == names[:20]
+    removed = {"none": [], "last": names[19:20], "all before": names[:20]}[gone]
+    if removed:
+        scene.client.zrem(due, *removed)
+    scene.client.zadd(due, {"before": 4_000, "t0195": 5_000})
+
+    second = scene.ledger.due_after((5_000, names[19]), 100)
+
+    assert [one for one, _ in second] == ["t0195", *names[20:]]
+    assert scene.ledger.due_after((6_000, ""), 100) == []

@@ -54,8 +54,7 @@ def test_an_id_is_one_tasks_while_that_lives_or_is_a_dead_letter(scene: Scene, h
     assert told(how, third) == Anothers("queued", since_ms, "app.work")
 
     scene.bury(scene.claim(Published(other, "1-replaced", published.generation)))
-    letter = scene.ledger.dead_letter("task")
-    assert letter is not None
+    letter = scene.letter()
     assert told(how, third) == Anothers("dead", letter.buried_ms, "app.work")
     assert told("keep") == InUse("dead", letter.buried_ms)
     assert scene.ledger.dead_letter("task") == letter

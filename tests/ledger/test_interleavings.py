@@ -3,29 +3,19 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 
-from tests.ledger.driver.forks import Forks
 from tests.ledger.driver.interleavings import orders
-from tests.ledger.driver.loosened import LOOSENED
+from tests.ledger.driver.mutants import LOOSENED
+from tests.ledger.driver.runs import run
 
 pytestmark = pytest.mark.full
 
 ORDERS = "tests.ledger.driver.interleavings"
 
 
-@pytest.mark.parametrize(
-    ("most", "expected"),
-    [
-        # Of five places two are the first one's.
-        (None, 10),
-        # 11222, and what begins with the other: 22211.
-        (1, 2 + 1),
-    ],
-)
-def test_each_order_is_lived_once(most: int | None, expected: int) -> None:
+def test_each_order_is_lived_once() -> None:
     moved = set()
 
     def lived(order: list[int]) -> list[int]:
@@ -42,34 +32,26 @@ def test_each_order_is_lived_once(most: int | None, expected: int) -> None:
         moved.add(who)
         return taken
 
-    n_orders = len(list(orders(lived, most)))
+    # Of five places two are the first one's.
+    assert len(list(orders(lived))) == len(moved) == 10
+    # 11222, and what begins with the other: 22211.
+    assert len(list(orders(lived, 1))) == 2 + 1
 
-    assert n_orders == len(moved) == expected
 
+def test_a_pair_keeps_the_promises_in_each_order() -> None:
+    done = run(ORDERS, "--pair", "revoke / settle")
 
-def test_a_pair_keeps_the_promises_in_each_order(forks: Forks, tmp_path: Path) -> None:
-    progress = tmp_path / "progress"
-    words = ("--pair", "revoke / settle", "--progress", str(progress))
-    done = forks.run(ORDERS, *words)
-
-    assert done.returncode == 0, done.printed[-8000:]
+    assert done.returncode == 0, done.stdout[-8000:]
     found = re.search(
-        r"^revoke / settle: (\d+) orders \(all of .*\), 0 faults$", done.printed, re.MULTILINE
+        r"^revoke / settle: (\d+) orders \(all of .*\), 0 faults$", done.stdout, re.MULTILINE
     )
     assert found is not None
     assert int(found[1]) > 1
 
-    # Another run goes on where that one was ended, and lives no order twice.
-    lived = progress.read_text()
-    progress.write_text("".join(lived.splitlines(keepends=True)[:-1]))
-    again = forks.run(ORDERS, *words)
-    assert found[0] in again.printed
-    assert progress.read_text() == lived
-
 
 @pytest.mark.parametrize("pair", sorted(LOOSENED))
-def test_some_order_shows_a_script_that_compares_less(pair: str, forks: Forks) -> None:
-    done = forks.run(ORDERS, "--pair", pair, "--loosened", "--changes", "1")
+def test_some_order_shows_a_script_that_compares_less(pair: str) -> None:
+    done = run(ORDERS, "--pair", pair, "--loosened", "--changes", "1")
 
-    assert done.returncode == 1, done.printed[-2000:]
-    assert re.search(LOOSENED[pair].shows, done.printed), done.printed[-2000:]
+    assert done.returncode == 1, done.stdout[-2000:]
+    assert re.search(LOOSENED[pair].shows, done.stdout), done.stdout[-2000:]

@@ -1,27 +1,19 @@
-"""Whatever ends a task frees its object in the same step, and nothing else that is locked."""
+"""The lock of an object: a record holds it and not a clock, and whatever ends its task frees it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from itertools import count
 from typing import Any
 
 import pytest
 
-from celery_reliable.leases import Verdict, WorkerLease
+from celery_reliable.ledger import ObjectLocks, answers
 from celery_reliable.ledger.answers.base import Answer
-from celery_reliable.ledger.answers.tasks import (
-    Buried,
-    Cancelled,
-    Discarded,
-    Fenced,
-    Outlived,
-    Settled,
-    Spent,
-    Withdrawn,
-)
-from celery_reliable.ledger.answers.workers import Acknowledged
-from celery_reliable.model import Claim
+from celery_reliable.ledger.answers.tasks import Fenced
+from celery_reliable.model import Claim, State
 from tests.ledger.scene import ABSENT, LOOK_MS, Scene, attempt_zero, holding
 from tests.support.promises import promise
 
@@ -92,80 +84,42 @@ def dead(scene: Scene) -> Claim:
 # What ends a task, or what is left of it.
 
 
-def settle(scene: Scene, claim: Claim) -> Answer:
-    return scene.ledger.settle(claim)
-
-
-def settle_and_keep(scene: Scene, claim: Claim) -> Answer:
-    return scene.ledger.settle(claim, keep_ms=KEEP_MS)
-
-
-def bury(scene: Scene, claim: Claim) -> Answer:
-    return scene.bury(claim)
-
-
-def lose(scene: Scene, claim: Claim) -> Answer:
-    return scene.lose(claim, max_losses=0)
-
-
-def withdraw(scene: Scene, claim: Claim) -> Answer:
-    return scene.ledger.withdraw("task", scene.record_of().epoch)
-
-
-def cancel(scene: Scene, claim: Claim) -> Answer:
-    return scene.ledger.revoke("task")
-
-
-def bury_message(scene: Scene, claim: Claim) -> Answer:
-    return scene.bury_message(scene.record_of().epoch)
-
-
-def blame(scene: Scene, claim: Claim) -> Answer:
-    lease = WorkerLease(
-        "the dead",
-        True,
-        0,
-        "",
-        "",
-        "",
-        opening_id="task",
-        opening_epoch=scene.record_of().epoch,
-        verdict=Verdict("opening"),
-    )
-    return scene.ledger.blame(lease, "opening", max_losses=0, due_in_ms=LOOK_MS)
-
-
-def discard(scene: Scene, claim: Claim) -> Answer:
-    return scene.ledger.discard("task")
-
-
-def acknowledge(scene: Scene, claim: Claim) -> Answer:
-    return scene.workers.acknowledge(claim)
-
-
 def outlive(scene: Scene, claim: Claim) -> Answer:
     scene.kill_worker("me")
     assert scene.ledger.is_outlived("task", "me")
-    return Outlived()
+    return answers.Outlived()
 
 
 Stage = Callable[[Scene], Claim]
 Ending = Callable[[Scene, Claim], Answer]
 
-STAGES: dict[Ending, tuple[list[Stage], type[Answer]]] = {
-    settle: ([running, running_again], Settled),
-    bury: ([running, running_again], Buried),
-    lose: ([running, running_again], Spent),
-    withdraw: ([queued], Withdrawn),
-    cancel: ([queued, lost, waiting], Cancelled),
-    bury_message: ([queued, lost], Buried),
-    blame: ([queued, lost], Spent),
-    discard: ([dead], Discarded),
-    acknowledge: ([dead_stopping], Acknowledged),
-    outlive: ([dead_stopping], Outlived),
+ENDINGS: dict[str, Ending] = {
+    "settle": lambda scene, claim: scene.ledger.settle(claim),
+    "settle_and_keep": lambda scene, claim: scene.ledger.settle(claim, keep_ms=KEEP_MS),
+    "bury": lambda scene, claim: scene.bury(claim),
+    "lose": lambda scene, claim: scene.lose(claim, max_losses=0),
+    "withdraw": lambda scene, _: scene.ledger.withdraw("task", scene.record_of().epoch),
+    "cancel": lambda scene, _: scene.ledger.revoke("task"),
+    "bury_message": lambda scene, _: scene.bury_message(scene.record_of().epoch),
+    "blame": lambda scene, _: scene.blame(scene.record_of().epoch, max_losses=0),
+    "discard": lambda scene, _: scene.ledger.discard("task"),
+    "acknowledge": lambda scene, claim: scene.workers.acknowledge(claim),
+    "outlive": outlive,
+}
+STAGES: dict[str, tuple[list[Stage], type[Answer]]] = {
+    "settle": ([running, running_again], answers.Settled),
+    "bury": ([running, running_again], answers.Buried),
+    "lose": ([running, running_again], answers.Spent),
+    "withdraw": ([queued], answers.Withdrawn),
+    "cancel": ([queued, lost, waiting], answers.Cancelled),
+    "bury_message": ([queued, lost], answers.Buried),
+    "blame": ([queued, lost], answers.Spent),
+    "discard": ([dead], answers.Discarded),
+    "acknowledge": ([dead_stopping], answers.Acknowledged),
+    "outlive": ([dead_stopping], answers.Outlived),
 }
 ENDS = [
-    pytest.param(stage, ending, reply, id=f"{ending.__name__}-{stage.__name__}")
+    pytest.param(stage, ending, reply, id=f"{ending}-{stage.__name__}")
     for ending, (stages, reply) in STAGES.items()
     for stage in stages
 ]
@@ -174,13 +128,13 @@ ENDS = [
 @promise("one-object")
 @pytest.mark.parametrize(("stage", "ending", "reply"), ENDS)
 def test_whatever_ends_a_task_frees_its_object(
-    scene: Scene, stage: Stage, ending: Ending, reply: type[Answer]
+    scene: Scene, stage: Stage, ending: str, reply: type[Answer]
 ) -> None:
     # As somebody else ends it, who does not know of an object.
     claim = replace(stage(scene), object_key="")
     assert holder(scene) is not None
 
-    assert isinstance(ending(scene, claim), reply)
+    assert isinstance(ENDINGS[ending](scene, claim), reply)
 
     assert (holder(scene), note(scene)) == (None, None)
     assert scene.state() in (ABSENT, "dead")
@@ -189,74 +143,57 @@ def test_whatever_ends_a_task_frees_its_object(
 
 @pytest.mark.parametrize(("stage", "ending", "reply"), ENDS)
 def test_what_an_older_version_left_without_a_note_is_anybodys(
-    scene: Scene, stage: Stage, ending: Ending, reply: type[Answer]
+    scene: Scene, stage: Stage, ending: str, reply: type[Answer]
 ) -> None:
     claim = stage(scene)
     scene.forget_object()
     other = scene.claim(scene.publish("other task"), "other")
 
-    assert isinstance(ending(scene, claim), reply)
+    assert isinstance(ENDINGS[ending](scene, claim), reply)
 
     assert scene.locks.take("object", other) is None
 
 
-@pytest.mark.parametrize("ending", [settle, bury, lose])
+@pytest.mark.parametrize("ending", ["settle", "bury", "lose"])
 def test_who_knows_the_object_frees_what_an_older_version_did_not_note(
-    scene: Scene, ending: Ending
+    scene: Scene, ending: str
 ) -> None:
     claim = replace(running(scene), object_key="object")
     scene.forget_object()
 
-    ending(scene, claim)
+    ENDINGS[ending](scene, claim)
 
     assert holder(scene) is None
 
 
-class Steps:
-    """The steps on the ledger, and what was in Redis after each."""
-
-    def __init__(self, scene: Scene) -> None:
-        self.replies: list[type[Answer]] = []
-        self.snapshots = [scene.snapshot()]
-        call = scene.ledger._caller.run
-
-        def watched(*args: Any, **options: Any) -> Answer:
-            answer: Answer = call(*args, **options)
-            self.replies.append(type(answer))
-            self.snapshots.append(scene.snapshot())
-            return answer
-
-        scene.ledger._caller.run = watched  # type: ignore[assignment]
-
-
-@pytest.mark.parametrize("ending", [settle, settle_and_keep, bury, lose])
+@pytest.mark.parametrize("ending", ["settle", "settle_and_keep", "bury", "lose"])
 @pytest.mark.parametrize("has_object", [False, True])
 def test_an_attempt_ends_in_one_step_with_its_object_or_without(
-    scene: Scene, ending: Ending, has_object: bool
+    scene: Scene, ending: str, has_object: bool
 ) -> None:
     claim = scene.claim(scene.publish())
     if has_object:
         scene.locks.take("object", claim)
         claim = replace(claim, object_key="object")
-    steps = Steps(scene)
+    steps = scene.noted()
 
-    ending(scene, claim)
+    ENDINGS[ending](scene, claim)
 
-    assert len(steps.replies) == 1
+    assert len(steps) == 1
 
 
-@pytest.mark.parametrize("ending", [cancel, withdraw, bury_message, blame])
-def test_a_task_without_an_object_is_ended_in_one_step(scene: Scene, ending: Ending) -> None:
+@pytest.mark.parametrize("ending", ["cancel", "withdraw", "bury_message", "blame"])
+def test_a_task_without_an_object_is_ended_in_one_step(scene: Scene, ending: str) -> None:
     scene.publish()
-    steps = Steps(scene)
+    steps = scene.noted()
 
-    ending(scene, attempt_zero())
+    ENDINGS[ending](scene, attempt_zero())
 
-    assert len(steps.replies) == 1
+    assert len(steps) == 1
 
 
-@pytest.mark.parametrize("ending", [settle, bury, lose])
-def test_an_attempt_that_is_not_the_current_one_frees_nothing(scene: Scene, ending: Ending) -> None:
+@pytest.mark.parametrize("ending", ["settle", "bury", "lose"])
+def test_an_attempt_that_is_not_the_current_one_frees_nothing(scene: Scene, ending: str) -> None:
     message = scene.publish()
     former = replace(scene.claim(message), object_key="object")
     scene.locks.take("object", former)
@@ -265,5 +202,95 @@ def test_an_attempt_that_is_not_the_current_one_frees_nothing(scene: Scene, endi
     scene.locks.take("object", current)
     before = scene.snapshot()
 
-    assert isinstance(ending(scene, former), Fenced)
+    assert isinstance(ENDINGS[ending](scene, former), answers.Fenced)
     assert scene.snapshot() == before
+
+
+THREADS = 8
+
+
+def start(scene: Scene, task_id: str) -> Claim:
+    return scene.claim(scene.publish(task_id))
+
+
+GOES_ON: dict[str, Callable[[Scene, Claim], object]] = {
+    "runs": lambda scene, claim: None,
+    "is queued again": lambda scene, claim: scene.lose(claim),
+    "is parked": lambda scene, claim: scene.publish("holder", claim=claim, state=State.PARKED),
+    "is replaced": lambda scene, claim: scene.ledger.replace(claim, due_in_ms=LOOK_MS),
+}
+
+
+@promise("one-object")
+@pytest.mark.parametrize("how", GOES_ON)
+def test_a_task_that_lives_holds_its_object(scene: Scene, how: str) -> None:
+    holder, other = start(scene, "holder"), start(scene, "other task")
+    assert scene.locks.take("object", holder) is None
+
+    GOES_ON[how](scene, holder)
+    before = scene.snapshot()
+
+    assert scene.locks.take("object", other) == "holder"
+    assert scene.snapshot() == before
+    assert scene.locks.take("another object", other) is None
+
+
+@promise("one-object")
+def test_of_many_that_see_a_lock_to_be_taken_over_one_gets_it(scene: Scene) -> None:
+    holder = start(scene, "holder")
+    scene.locks.take("object", holder)
+    scene.ledger.settle(holder)
+    claims = [start(scene, f"task {n}") for n in range(THREADS)]
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        found = list(pool.map(lambda claim: scene.locks.take("object", claim), claims))
+
+    winners = [claim.task_id for claim, holder in zip(claims, found, strict=True) if not holder]
+    assert len(winners) == 1
+    assert {holder for holder in found if holder} == set(winners)
+
+
+def before_call(locks: ObjectLocks, number: int, happen: Callable[[], object]) -> None:
+    """Have something happen before the call of that number from now on."""
+    call, numbers = locks._caller.call, count(1)
+
+    def late(*args: Any, **options: Any) -> Any:
+        if next(numbers) == number:
+            happen()
+        return call(*args, **options)
+
+    locks._caller.call = late  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("is_publication", [False, True])
+def test_a_lock_is_not_taken_over_from_another_than_was_seen(
+    scene: Scene, is_publication: bool
+) -> None:
+    holder, quicker, slower = (start(scene, name) for name in ("holder", "quicker", "slower"))
+    locks, slow_locks = ObjectLocks(scene.ledger), ObjectLocks(scene.ledger)
+    locks.take("object", holder)
+    scene.forget_object("holder")
+    scene.ledger.settle(holder)
+
+    # The quicker one takes over while the slower one looks whether the holder lives.
+    before_call(slow_locks, 3 if is_publication else 2, lambda: locks.take("object", quicker))
+
+    mine = holding(scene, "slower") if is_publication else slower
+    assert slow_locks.take("object", mine) == "quicker"
+
+
+def test_a_call_is_answered_with_what_goes_on_after_all(scene: Scene) -> None:
+    message = scene.publish("holder")
+    first = scene.claim(message)
+    scene.locks.take("object", first)
+    scene.ledger.conclude(first)
+    scene.lose(first)
+    scene.publish("a call")
+    assert scene.locks.take("object", holding(scene, "a call")) == "holder"
+
+    second = scene.claim(message)
+    assert isinstance(scene.ledger.conclude(first), Fenced)
+    assert scene.locks.take("object", holding(scene, "a call")) == "holder"
+    # And with what takes its time to end, so that nobody waits for ever.
+    scene.ledger.conclude(second)
+    assert scene.locks.take("object", holding(scene, "a call")) == "holder"

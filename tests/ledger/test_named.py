@@ -1,88 +1,53 @@
-"""Tasks that only some workers may run: how they wait, and which workers live."""
+"""Tasks that only some workers may run, and runs on several: how they wait, who gets whom."""
 
 from __future__ import annotations
 
 import pytest
 
-from celery_reliable.ledger import Resent
+from celery_reliable.ledger import Resent, Runs, answers
 from celery_reliable.ledger.answers.base import Answer
-from celery_reliable.ledger.answers.objects import (
-    Moved,
-    StillWaiting,
-    Unlisted,
-    Unplaced,
-    Woken,
-)
-from celery_reliable.ledger.answers.tasks import (
-    Changed,
-    Recorded,
-    Send,
-    Stale,
-)
-from celery_reliable.model import Due, State
+from celery_reliable.ledger.answers.tasks import Changed, Ended, Postponed
+from celery_reliable.model import State
 from tests.ledger.scene import LEASE_MS, Published, Scene
 
 FAR_MS = 3_600_000
 
 
-def due_of(scene: Scene, task_id: str = "task") -> Due:
-    return next(one for one in scene.ledger.all_due(start=0, limit=10) if one.task_id == task_id)
-
-
 def park(scene: Scene) -> Answer:
-    return scene.ledger.named.park(due_of(scene), '{"only": ["gpu"]}', due_in_ms=FAR_MS)
-
-
-def start(scene: Scene, worker: str, nodename: str, **facts: str) -> None:
-    scene.workers.register(
-        worker,
-        lease_ms=LEASE_MS,
-        client_id=0,
-        facts={"nodename": nodename, "direct": f"{nodename}.dq2", **facts},
-    )
+    return scene.ledger.named.park(scene.seen_due(), '{"only": ["gpu"]}', due_in_ms=FAR_MS)
 
 
 def test_what_waits_for_a_worker_is_known_and_due_as_soon_as_one_is_there(scene: Scene) -> None:
     named = scene.ledger.named
     scene.publish()
 
-    assert isinstance(scene.ledger.resend(due_of(scene), due_in_ms=9), Send)
+    assert isinstance(scene.ledger.resend(scene.seen_due(), due_in_ms=9), answers.Send)
     assert scene.record_of().resends == 1
-    assert park(scene) == Unplaced(is_new=True)
+    assert park(scene) == answers.Unplaced(is_new=True)
 
     assert scene.state() == "parked"
     # It has no message that was sent in vain.
     assert scene.record_of().resends == 0
     assert scene.ledger.due(9).dues == ()
     assert (named.waiting(), list(named.each_waiting())) == (1, [[("task", '{"only": ["gpu"]}')]])
-    assert park(scene) == Unplaced(is_new=False)
-    assert named.wake_all(["task"], is_there=False) == [StillWaiting()]
+    assert park(scene) == answers.Unplaced(is_new=False)
+    assert named.wake_all(["task"], is_there=False) == [answers.StillWaiting()]
     assert scene.ledger.due(9).dues == ()
-    assert named.wake_all(["task"]) == [Woken()]
+    assert named.wake_all(["task"]) == [answers.Woken()]
     (due,) = scene.ledger.due(9).dues
-    record = scene.record_of()
-    answer = scene.ledger.resend(
-        due, due_in_ms=9, message=Resent("to gpu", record.epoch, record.epoch)
-    )
-    assert isinstance(answer, Send)
+    epoch, before = scene.record_of().epoch, scene.snapshot()
+    # A message takes the place of its own publication only.
+    late = Resent("late", "another", "another")
+    assert scene.ledger.resend(due, due_in_ms=9, message=late) == answers.Changed()
+    assert scene.snapshot() == before
+    answer = scene.ledger.resend(due, due_in_ms=9, message=Resent("to gpu", epoch, epoch))
+    assert isinstance(answer, answers.Send)
     assert answer.message == "to gpu"
     # From now on it is the message, and nothing waits.
     assert (scene.record_of().message, scene.state()) == ("to gpu", "queued")
     assert scene.record_of().waiting_for == ""
     assert named.waiting() == 0
-    assert named.wake_all(["task"]) == [Changed()]
-
-
-def test_a_message_takes_the_place_of_its_own_publication_only(scene: Scene) -> None:
-    scene.publish()
-    before = scene.snapshot()
-
-    answer = scene.ledger.resend(
-        due_of(scene), due_in_ms=9, message=Resent("late", "another", "another")
-    )
-
-    assert answer == Changed()
-    assert scene.snapshot() == before
+    assert named.wake_all(["task"]) == [answers.Changed()]
 
 
 def test_what_was_called_off_while_it_waited_waits_no_more(scene: Scene) -> None:
@@ -99,41 +64,25 @@ def test_what_was_called_off_while_it_waited_waits_no_more(scene: Scene) -> None
 
 def test_a_queue_is_forgotten_unless_a_worker_has_registered_for_it(scene: Scene) -> None:
     named = scene.ledger.named
-    start(scene, "a", "gpu-a@h")
+    facts = {"nodename": "gpu-a@h", "direct": "gpu-a@h.dq2"}
+    scene.workers.register("a", lease_ms=LEASE_MS, client_id=0, facts=facts)
     ((queue, at),) = named.queues()
 
-    assert named.unlist(queue, "1") == Changed()
-    assert named.unlist(queue, at) == Unlisted()
+    assert named.unlist(queue, "1") == answers.Changed()
+    assert named.unlist(queue, at) == answers.Unlisted()
 
     assert named.queues() == []
-
-
-def move(scene: Scene, epoch: str, *, is_stopped: bool = False) -> Answer:
-    """Name other workers of the task as it stands."""
-    return scene.ledger.named.move(
-        scene.record_of(),
-        epoch=epoch,
-        message=f"message {epoch}",
-        named='{"only": ["gpu"]}',
-        is_stopped=is_stopped,
-        due_in_ms=FAR_MS,
-        by="me",
-    )
 
 
 def test_a_move_that_is_repeated_or_comes_late_changes_nothing(scene: Scene) -> None:
     scene.publish()
     seen = scene.record_of()
-    move(scene, "0-new")
-    move(scene, "0-newer")
+    scene.move("0-new")
+    scene.move("0-newer")
     before = scene.snapshot()
 
-    again = scene.ledger.named.move(
-        seen, epoch="0-new", message="late", named="{}", is_stopped=False, due_in_ms=1, by="me"
-    )
-
-    assert again == Changed()
-    assert move(scene, "0-newer") == Moved()
+    assert scene.move("0-new", seen=seen, message="late") == answers.Changed()
+    assert scene.move("0-newer") == answers.Moved()
     assert scene.snapshot() == before
 
 
@@ -141,7 +90,7 @@ def test_a_move_that_is_repeated_or_comes_late_changes_nothing(scene: Scene) -> 
 def test_the_attempt_after_it_is_for_the_workers_that_were_named(scene: Scene, how: str) -> None:
     message = scene.publish()
     mine = scene.claim(message)
-    move(scene, "1-new")
+    scene.move("1-new")
 
     if how == "lost":
         scene.lose(mine)
@@ -149,16 +98,16 @@ def test_the_attempt_after_it_is_for_the_workers_that_were_named(scene: Scene, h
         scene.ledger.release(mine, due_in_ms=FAR_MS)
 
     # The message comes back from the worker's hash.
-    assert scene.ask(message, "me") == Stale()
+    assert scene.ask(message, "me") == answers.Stale()
     (due,) = scene.ledger.due(9).dues
     answer = scene.ledger.resend(due, due_in_ms=9)
-    assert isinstance(answer, Send)
+    assert isinstance(answer, answers.Send)
     assert answer.message == "message 1-new"
     assert scene.record_of().epoch == "1-new"
     # Its message names them, so its own retry need not be told, and is what is sent after its loss.
     second = scene.claim(Published(message.task, "1-new", scene.ledger.generation))
     retry = scene.ledger.senders.new_epoch(second.attempt)
-    assert scene.record(message.task, retry, claim=second) == Recorded()
+    assert scene.record(message.task, retry, claim=second) == answers.Recorded()
     scene.lose(scene.claim(Published(message.task, retry, scene.ledger.generation)))
     assert scene.record_of().epoch == retry
 
@@ -177,7 +126,7 @@ def test_what_waits_for_a_worker_is_looked_at_as_soon_as_others_are_named(scene:
     park(scene)
     assert scene.overdue_ids() == []
 
-    assert move(scene, "1-new") == Moved()
+    assert scene.move("1-new") == answers.Moved()
 
     assert scene.overdue_ids() == ["task"]
 
@@ -186,10 +135,97 @@ def test_a_message_that_came_to_the_wrong_worker_counts_as_sent_for_the_first_ti
     scene: Scene,
 ) -> None:
     message = scene.publish()
-    assert isinstance(scene.ledger.resend(due_of(scene), due_in_ms=FAR_MS), Send)
+    assert isinstance(scene.ledger.resend(scene.seen_due(), due_in_ms=FAR_MS), answers.Send)
 
     scene.ledger.named.divert("task", message.epoch)
 
     record = scene.record_of()
     assert (record.resends, record.is_unsent) == (0, True)
     assert scene.overdue_ids() == ["task"]
+
+
+FAR_MS = 3_600_000
+
+
+def begin(scene: Scene, *members: str) -> Runs:
+    runs = scene.ledger.runs
+    runs.begin("run", members, name="app.work", only=("gpu-*",), due_in_ms=0)
+    return runs
+
+
+def workers(scene: Scene) -> dict[str, tuple[str, ...]]:
+    found = scene.ledger.runs.find("run")
+    assert found is not None
+    return found.members
+
+
+def test_a_worker_is_given_to_one_member_only(scene: Scene) -> None:
+    runs = begin(scene, "one", "two", "three")
+
+    given = [runs.assign("run", member, ["a", "b"]) for member in ("one", "two", "three")]
+
+    assert given == ["a", "b", ""]
+    # The same again: it has one.
+    assert runs.assign("run", "one", ["a", "b"]) == "a"
+    assert workers(scene) == {"one": ("a",), "two": ("b",), "three": ()}
+
+
+def test_a_worker_that_a_member_had_is_nobodys_until_it_is_certain_that_it_begins_elsewhere(
+    scene: Scene,
+) -> None:
+    runs = begin(scene, "one", "two")
+    runs.assign("run", "one", ["a"])
+
+    assert runs.assign("run", "one", ["b"]) == "b"
+
+    assert workers(scene)["one"] == ("b", "a")
+    assert runs.assign("run", "two", ["a", "b"]) == ""
+    runs.confirm("run", "one", "b")
+    assert runs.assign("run", "two", ["a", "b"]) == "a"
+    runs.confirm("run", "one", "")
+    assert workers(scene) == {"one": (), "two": ("a",)}
+
+
+def test_nobody_is_given_anything_of_a_run_that_is_forgotten(scene: Scene) -> None:
+    runs = scene.ledger.runs
+
+    assert runs.assign("run", "one", ["a"]) is None
+    runs.confirm("run", "one", "a")
+
+    assert runs.find("run") is None
+    run = begin(scene, "one").find("run")
+    assert run is not None
+    assert (run.name, run.only) == ("app.work", ("gpu-*",))
+    assert 0 <= scene.workers.time_ms() - run.begun_ms < 60_000
+
+
+def test_a_run_that_is_over_is_forgotten_after_a_while(scene: Scene) -> None:
+    runs = begin(scene, "one")
+    ((name, due_ms),) = runs.due(9)
+
+    assert runs.look_later(name, due_ms, due_in_ms=FAR_MS) == Postponed()
+    assert runs.due(9) == []
+    assert runs.end(name, due_ms, keep_ms=FAR_MS) == Changed()
+    keys = scene.ledger.keys
+    later_ms = f"{scene.client.zscore(keys.runs, name):.0f}"
+    assert runs.end(name, later_ms, keep_ms=FAR_MS) == Ended()
+
+    assert not scene.client.exists(keys.runs)
+    assert FAR_MS - 60_000 < scene.client.pttl(keys.run("run")) <= FAR_MS
+
+
+def test_a_run_of_which_a_member_is_published_later_is_not_forgotten(scene: Scene) -> None:
+    runs = begin(scene, "one", "two")
+    ((name, due_ms),) = runs.due(9)
+    # None of its members has a record yet: its publisher is slow.
+    runs.end(name, due_ms, keep_ms=FAR_MS)
+
+    assert runs.assign("run", "one", ["a"]) == "a"
+
+    assert scene.client.pttl(scene.ledger.keys.run("run")) > 1000 * FAR_MS
+    ((name, due_ms),) = runs.due(9)
+    assert runs.assign("run", "two", ["a"]) == ""
+    assert runs.end(name, due_ms, keep_ms=FAR_MS) == Ended()
+    # Who waits for a worker is looked at again and again.
+    assert runs.assign("run", "two", ["a"]) == ""
+    assert [one for one, _ in runs.due(9)] == ["run"]

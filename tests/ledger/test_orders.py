@@ -7,13 +7,12 @@ import pytest
 from celery_reliable.ledger.answers.tasks import Changed, Gone, Struck
 from celery_reliable.ledger.answers.workers import InForce, Resumed, Told
 from celery_reliable.orders import OrderKind
-from tests.ledger.scene import LOOK_MS, Scene, open_ledger
-from tests.support.redis_server import RedisServer
+from tests.ledger.scene import RestartableScene, Scene
 
 
 def version(scene: Scene, worker: str = "me") -> int:
     """What the next beat of a worker says of the orders."""
-    return scene.workers.heartbeat(worker, lease_ms=LOOK_MS, client_id=0).version
+    return scene.beat(worker).version
 
 
 def test_each_order_and_each_end_of_one_is_another_version(scene: Scene) -> None:
@@ -88,8 +87,7 @@ def test_a_call_that_comes_late_does_not_give_it_again(scene: Scene) -> None:
 
 
 def stops(scene: Scene, worker: str = "me") -> list[tuple[str, str]]:
-    beat = scene.workers.heartbeat(worker, lease_ms=LOOK_MS, client_id=0)
-    return [(claim.task_id, how) for claim, how in beat.to_stop(worker)]
+    return [(claim.task_id, how) for claim, how in scene.beat(worker).to_stop(worker)]
 
 
 def test_the_owner_hears_what_it_is_to_stop_while_it_runs(scene: Scene) -> None:
@@ -117,21 +115,19 @@ def test_what_a_worker_was_to_stop_goes_with_it(scene: Scene) -> None:
     assert not scene.client.exists(scene.ledger.keys.stops("me"))
 
 
-def test_what_runs_on_a_full_server_can_be_kept_off_and_let_go(redis_server: RedisServer) -> None:
+def test_what_runs_on_a_full_server_can_be_kept_off_and_let_go(
+    restartable: RestartableScene,
+) -> None:
     """It may be what fills it."""
-    ledger, client = open_ledger(redis_server.url(), "own"), redis_server.client()
-    scene = Scene(ledger, client)
-    scene.start_worker("me")
+    scene, orders = restartable, restartable.ledger.orders
     scene.claim(scene.publish("runs"))
-    ledger.revoke("runs", is_noted=True)
+    scene.ledger.revoke("runs", is_noted=True)
     message = scene.publish()
-    client.config_set("maxmemory", 1)
+    scene.client.config_set("maxmemory", 1)
 
     order = scene.order()
     assert isinstance(scene.ask(message, strikes=(order.id,)), Struck)
-    assert ledger.orders.stop("runs", "me", "kill") == Told("me")
-    assert isinstance(ledger.orders.resume(order.id, by="ann"), Resumed)
+    assert orders.stop("runs", "me", "kill") == Told("me")
+    assert isinstance(orders.resume(order.id, by="ann"), Resumed)
 
     assert scene.overdue_ids() == ["task"]
-    ledger.close()
-    client.close()

@@ -13,9 +13,8 @@ from celery_reliable.ledger.answers.objects import (
     Placed,
     Sent,
     Standing,
-    Unlocked,
 )
-from celery_reliable.ledger.answers.tasks import NotCurrent, Recorded, Send
+from celery_reliable.ledger.answers.tasks import InUse, NotCurrent, Recorded, Send
 from celery_reliable.model import Claim, ClaimRequest, NextUp, Room, State, TaskRef
 from tests.ledger.scene import LOOK_MS, Published, Scene
 from tests.support.promises import promise
@@ -47,39 +46,10 @@ class Line:
             assert isinstance(self.take(claim), Placed | Standing)
         return claims
 
-    def publish(self, task_id: str, queue: str = "") -> tuple[Answer, Answer | None]:
-        """Publish a task that takes its place at once."""
-        scene = self.scene
-        scene.publish("before any")
-        epoch = scene.ledger.senders.new_epoch(0)
-        answers = scene.ledger.record_for_place(
-            TaskRef(task_id, "app.work"),
-            Room(LINE, self.places),
-            epoch=epoch,
-            due_in_ms=LOOK_MS,
-            message=f"{task_id}'s",
-            queue=queue,
-        )
-        scene.ledger.senders.answered(epoch)
-        scene.ledger.revoke("before any")
-        return answers
-
     def step_up(self, task_id: str) -> Answer:
         record = self.scene.ledger.find(task_id)
         epoch = record.epoch if record is not None else "none"
         return self.scene.ledger.step_up(LINE, self.places, task_id, epoch, due_in_ms=LOOK_MS)
-
-    def move(self, task_id: str, epoch: str) -> None:
-        """An operator names other workers of a task, as it stands."""
-        self.scene.ledger.named.move(
-            self.scene.record_of(task_id),
-            epoch=epoch,
-            message="for others",
-            named="{}",
-            is_stopped=False,
-            due_in_ms=LOOK_MS,
-            by="me",
-        )
 
     def hold(self, holder: Claim) -> Claim:
         """An attempt that may put the next one's message into the queue."""
@@ -118,21 +88,6 @@ def test_many_at_the_same_moment_take_no_more_than_there_are(scene: Scene) -> No
     assert sum(isinstance(one, Placed) for one in answers) == 3
 
 
-Freeing = Callable[[Scene, Claim], object]
-
-
-def _settle(scene: Scene, claim: Claim) -> object:
-    return scene.ledger.settle(claim)
-
-
-def _bury(scene: Scene, claim: Claim) -> object:
-    return scene.bury(claim)
-
-
-def _lose(scene: Scene, claim: Claim) -> object:
-    return scene.lose(claim, max_losses=0)
-
-
 def _cancel(scene: Scene, claim: Claim) -> object:
     scene.lose(claim)
     return scene.ledger.revoke(claim.task_id)
@@ -145,22 +100,27 @@ def _discard(scene: Scene, claim: Claim) -> object:
     return scene.ledger.is_outlived(claim.task_id, claim.worker)
 
 
-def _unlock(scene: Scene, claim: Claim) -> object:
-    assert scene.locks.free(
-        LINE, Claim(claim.task_id, claim.attempt, claim.worker, claim.token, 0, LINE, True)
-    )
-    return Unlocked()
+FREEING: dict[str, Callable[[Scene, Claim], object]] = {
+    "settle": lambda scene, claim: scene.ledger.settle(claim),
+    "bury": lambda scene, claim: scene.bury(claim),
+    "lose": lambda scene, claim: scene.lose(claim, max_losses=0),
+    "cancel": _cancel,
+    "discard": _discard,
+    "unlock": lambda scene, claim: scene.locks.free(
+        LINE, replace(claim, object_key=LINE, has_line=True)
+    ),
+}
 
 
 @promise("line-in-order")
-@pytest.mark.parametrize("free", [_settle, _bury, _lose, _cancel, _discard, _unlock])
+@pytest.mark.parametrize("how", FREEING)
 def test_whatever_frees_a_place_has_the_first_of_the_line_go_in_the_same_step(
-    line: Line, free: Freeing
+    line: Line, how: str
 ) -> None:
     scene = line.scene
     holder, *_ = line.enter("holder", "first", "second")
 
-    free(scene, holder)
+    FREEING[how](scene, holder)
 
     assert line.told == ["first"]
     # And if nobody heard that: it is due now, and a pass does the same.
@@ -243,24 +203,26 @@ def test_who_has_a_place_keeps_it_when_there_is_one_and_nobody_waits(
 
 
 def test_who_is_called_off_in_the_line_keeps_nobody_waiting(line: Line) -> None:
+    """Nor does one that waits for another object by now."""
     scene = line.scene
-    holder, *_ = line.enter("holder", "first", "second", "third")
+    holder, *_ = line.enter("holder", "first", "second", "third", "fourth")
 
     scene.ledger.revoke("first")
     scene.ledger.revoke("second")
+    scene.client.hset(scene.ledger.keys.record("third"), "waiting_for", "object another")
+    assert isinstance(line.step_up("third"), NotCurrent)
+    assert scene.client.zrange(scene.ledger.keys.waiting(LINE), 0, -1) == [b"fourth"]
     scene.ledger.settle(holder)
 
     # Each time that the first has left, and as the place is free.
-    assert line.told == ["second", "third", "third"]
-    assert line.let_through() == ["third"]
+    assert line.told == ["second", "third", "fourth"]
+    assert line.let_through() == ["fourth"]
 
 
 def test_an_object_that_is_kept_is_waited_for_until_then(line: Line) -> None:
     scene = line.scene
     holder, *_ = line.enter("holder", "first", "second")
-    scene.ledger.settle(
-        Claim("holder", holder.attempt, holder.worker, holder.token, 0, LINE, True), keep_ms=5_000
-    )
+    scene.ledger.settle(replace(holder, object_key=LINE, has_line=True), keep_ms=5_000)
 
     due_ms, now_ms = int(scene.seen_due("first").due_ms), scene.workers.time_ms()
     assert now_ms + 4_000 < due_ms <= now_ms + 5_000
@@ -270,16 +232,6 @@ def test_an_object_that_is_kept_is_waited_for_until_then(line: Line) -> None:
     assert isinstance(line.take(third), Standing)
     scene.client.delete(scene.ledger.keys.lock(LINE))
     assert isinstance(line.step_up("first"), Send)
-
-
-def test_a_publication_that_is_refused_stands_nowhere(line: Line) -> None:
-    line.enter("holder")
-    line.publish("task")
-
-    answer, placed = line.publish("task")
-
-    assert (answer.word, type(placed)) == ("exists", NotCurrent)
-    assert line.scene.client.zcard(line.scene.ledger.keys.waiting(LINE)) == 1
 
 
 @pytest.mark.parametrize("is_claimed", [True, False])
@@ -320,19 +272,13 @@ def line_of_three(line: Line) -> Claim:
     return holder
 
 
-@pytest.mark.parametrize("by", ["settle", "unlock", "bury"])
+@pytest.mark.parametrize("how", ["settle", "unlock", "bury"])
 def test_who_frees_a_place_sends_the_one_who_stands_there_in_the_same_step(
-    line: Line, by: str
+    line: Line, how: str
 ) -> None:
     scene = line.scene
-    holder = line.hold(line_of_three(line))
 
-    if by == "settle":
-        scene.ledger.settle(holder)
-    elif by == "unlock":
-        scene.locks.free(LINE, holder)
-    else:
-        scene.bury(holder)
+    FREEING[how](scene, line.hold(line_of_three(line)))
 
     record = scene.record_of("first")
     assert (record.state, line.in_queue()) == (State.QUEUED, [record.message.encode()])
@@ -351,7 +297,7 @@ def test_who_may_not_be_sent_so_is_looked_for_as_ever(line: Line, why: str) -> N
     if why == "revoked":
         scene.client.hset(key, "revoked", "1")
     elif why == "moved":
-        line.move("first", "0-moved")
+        scene.move("0-moved", "first")
     elif why == "another queue":
         scene.client.hset(key, "list", "another")
     elif why == "places":
@@ -364,17 +310,6 @@ def test_who_may_not_be_sent_so_is_looked_for_as_ever(line: Line, why: str) -> N
     assert line.in_queue() == []
     assert line.told == ["first"]
     assert scene.state("first") == "parked"
-
-
-def test_who_stands_there_no_longer_is_struck_off_as_its_turn_comes(line: Line) -> None:
-    """It waits for another object by now: who stands behind it must not wait for it."""
-    scene = line.scene
-    line.enter("holder", "first", "second")
-    scene.client.hset(scene.ledger.keys.record("first"), "waiting_for", "object another")
-
-    assert isinstance(line.step_up("first"), NotCurrent)
-
-    assert scene.client.zrange(scene.ledger.keys.waiting(LINE), 0, -1) == [b"second"]
 
 
 def test_who_stands_in_line_again_is_put_into_no_queue_of_before(line: Line) -> None:
@@ -399,7 +334,7 @@ def test_who_stands_in_line_after_a_move_is_sent_as_it_says_from_then_on(line: L
     holder = line.start("holder")
     line.take(holder)
     waits = line.start("first")
-    line.move("first", "1-moved")
+    scene.move("1-moved", "first")
     assert isinstance(line.take(waits), Standing)
     assert scene.record_of("first").epoch == "1-moved"
     scene.ledger.settle(replace(holder, object_key=LINE, has_line=True))
@@ -434,7 +369,8 @@ def test_a_publication_that_is_repeated_is_told_the_same(line: Line, queue: str)
     scene.publish("before any")
     epoch = scene.ledger.senders.new_epoch(0)
 
-    def publish() -> list[type[Answer]]:
+    def publish(epoch: str) -> list[type[Answer]]:
+        """Publish a task that takes its place at once."""
         answers = scene.ledger.record_for_place(
             TaskRef("task", "app.work"),
             Room(LINE, 1),
@@ -445,8 +381,12 @@ def test_a_publication_that_is_repeated_is_told_the_same(line: Line, queue: str)
         )
         return [type(one) for one in answers]
 
-    once = publish()
+    once = publish(epoch)
 
     assert once == [Recorded, Sent if queue else Send]
-    assert publish() == once
+    assert publish(epoch) == once
     assert len(line.in_queue()) == (1 if queue else 0)
+    # One that is refused stands nowhere.
+    scene.ledger.senders.answered(epoch)
+    assert publish(scene.ledger.senders.new_epoch(0)) == [InUse, NotCurrent]
+    assert not scene.client.exists(scene.ledger.keys.waiting(LINE))

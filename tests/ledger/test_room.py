@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 import redis
+from kombu import Connection
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from celery_reliable.broker.deliveries import WorkerHooks
 from celery_reliable.broker.worker_unacked import WorkerUnacked
 from celery_reliable.redis_io.connection import Line
 from tests.support.proxy import RedisProxy
@@ -20,7 +22,8 @@ LISTS = ["one", "two", "one:3", "two:3"]
 
 def message(name: str) -> bytes:
     """A message as kombu leaves it in a list."""
-    properties = {"delivery_tag": f"tag of {name}", "delivery_info": {"routing_key": "x"}}
+    told = {"exchange": "", "routing_key": "one"}
+    properties = {"delivery_tag": f"tag of {name}", "delivery_info": told}
     return json.dumps({"body": "", "headers": {"id": name}, "properties": properties}).encode()
 
 
@@ -81,20 +84,6 @@ def test_what_is_acknowledged_goes_with_the_next_take(shared_redis: redis.Redis)
     assert sorted(names(unacked.each_entry())) == ["3", "popped"]
 
 
-def test_an_acknowledgement_whose_take_failed_is_made_up_for(proxy: RedisProxy) -> None:
-    with redis.Redis(port=proxy.port, retry=Retry(NoBackoff(), 0)) as client:
-        client.lpush("one", message("it"))
-        unacked = unacked_on(client)
-        (delivery,) = unacked.take(QUEUES, LISTS, 1).deliveries
-        unacked.remove_soon(delivery.tag)
-        proxy.drop_request("EVALSHA")
-        with pytest.raises(redis.ConnectionError):
-            unacked.take(QUEUES, LISTS, 0)
-        assert len(unacked) == 1
-        unacked.take(QUEUES, LISTS, 0)
-        assert len(unacked) == 0
-
-
 @pytest.mark.parametrize("is_filed", [False, True])
 def test_what_may_not_have_been_filed_is_not_lost(
     shared_redis: redis.Redis, proxy: RedisProxy, is_filed: bool
@@ -122,10 +111,10 @@ def test_what_is_made_up_for_in_vain_is_made_up_for_later(proxy: RedisProxy) -> 
         client.lpush("one", message("acknowledged"))
         unacked = unacked_on(client)
         (delivery,) = unacked.take(QUEUES, LISTS, 1).deliveries
+        unacked.remove_soon(delivery.tag)
         proxy.drop_request("EVALSHA")
         with pytest.raises(redis.ConnectionError):
             unacked.take(QUEUES, LISTS, 0, ("one", "one", message("popped")))
-        unacked.remove_soon(delivery.tag)
 
         for lost in ("HDEL", "EVALSHA"):
             rule = proxy.drop_request(lost)
@@ -135,27 +124,6 @@ def test_what_is_made_up_for_in_vain_is_made_up_for_later(proxy: RedisProxy) -> 
 
         assert len(unacked) == 0
         assert client.llen("one") == 1
-
-
-def test_what_was_popped_goes_back_into_a_full_redis(proxy: RedisProxy) -> None:
-    with redis.Redis(port=proxy.port, retry=Retry(NoBackoff(), 0)) as client:
-        unacked = unacked_on(client)
-        proxy.drop_request("EVALSHA")
-        with pytest.raises(redis.ConnectionError):
-            unacked.take(QUEUES, LISTS, 0, ("one", "one", message("popped")))
-        client.config_set("maxmemory", 1)
-        try:
-            unacked.catch_up()
-        finally:
-            client.config_set("maxmemory", 0)
-        assert client.llen("one") == 1
-
-
-def test_a_server_that_does_not_know_the_script_is_told_it(shared_redis: redis.Redis) -> None:
-    shared_redis.lpush("one", message("it"))
-    unacked = unacked_on(shared_redis)
-    shared_redis.script_flush()
-    assert len(unacked.take(QUEUES, LISTS, 1).deliveries) == 1
 
 
 @pytest.mark.parametrize("queue", ["two\nlines", "a\\nb", "a\\\\\n", "\n", "ü \t", "plain"])
@@ -207,7 +175,7 @@ def test_what_a_take_files_that_comes_late_is_found(
 
 
 def test_what_was_not_begun_goes_back_as_it_was_and_in_its_order(shared_redis: redis.Redis) -> None:
-    low = message("low").replace(b'"x"}', b'"x"}, "priority": 3')
+    low = message("low").replace(b'"one"}', b'"one"}, "priority": 3')
     for key, items in (("one", ["a", "b"]), ("two", ["c"])):
         shared_redis.lpush(f"app1:{key}", *map(message, items))
     shared_redis.lpush("app1:one:3", low)
@@ -247,3 +215,24 @@ def test_a_give_back_that_is_cut_leaves_each_message_in_one_place(
         assert unacked.requeue([(second.tag, "one")]) == [True]
         assert client.llen("one") == 1 + is_executed
         assert len(unacked) == 1 - is_executed
+
+
+def test_a_worker_that_ends_gives_back_when_nobody_holds_a_claim_any_more(
+    shared_redis: redis.Redis,
+) -> None:
+    port = shared_redis.connection_pool.connection_kwargs["port"]
+    n_waiting: list[int] = []
+    transport = "celery_reliable.transport:Transport"
+    with Connection(f"redis://127.0.0.1:{port}", transport=transport) as connection:
+        channel = connection.channel()
+        channel.queue_declare("one")
+        channel.basic_consume("one", False, lambda message: None, "tag")
+        unacked = channel.reliable_unacked = WorkerUnacked.opened("unacked:it", channel)
+        channel._take(("one", "one", message("it")))
+        unacked.is_leaving = True
+        # Whoever takes it before that is told that somebody runs it, and drops it.
+        unacked.worker = WorkerHooks(
+            before_leaving=lambda: n_waiting.append(shared_redis.llen("one"))
+        )
+    assert n_waiting == [0]
+    assert shared_redis.llen("one") == 1

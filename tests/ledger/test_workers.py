@@ -7,86 +7,43 @@ from collections.abc import Callable
 import pytest
 
 from celery_reliable.leases import WorkerLease
+from celery_reliable.ledger import answers
 from celery_reliable.ledger.answers.base import Answer
-from celery_reliable.ledger.answers.workers import (
-    Acknowledged,
-    Alive,
-    BeatOfDead,
-    Declared,
-    Deregistered,
-    Forgotten,
-    Refused,
-    Renewed,
-    Suspected,
-)
-from celery_reliable.ledger.workers import Workers
-from tests.ledger.scene import LEASE_MS, RestartableScene, Scene, open_ledger
-from tests.support.waiting import wait_for
+from tests.ledger.scene import LEASE_MS, Scene, open_ledger
 
-BRIEF_MS = 40
 CLIENT_ID = 4711
 
 
-def declare(
-    scene: Scene, cause: str, lease: WorkerLease | None = None, *, witness_ms: int = 0
-) -> type[Answer]:
-    lease = lease or scene.lease("me")
-    return type(scene.workers.declare(lease, cause, witness_ms=witness_ms))
-
-
 def beat(scene: Scene, worker: str = "me", client_id: int = CLIENT_ID) -> type[Answer]:
-    return type(scene.workers.heartbeat(worker, lease_ms=LEASE_MS, client_id=client_id))
+    return type(scene.beat(worker, client_id=client_id))
 
 
-def wait_until_declared(scene: Scene, cause: str, *, witness_ms: int = 0) -> None:
-    wait_for(
-        lambda: declare(scene, cause, witness_ms=witness_ms) is Declared,
-        5,
-        f"a death by {cause}",
-    )
-
-
-# What each call answers in each state of a worker; "reply > state" if that changes it.
+# What each call answers in which states of a worker; "reply > state" if that changes it.
 EXPECTED = {
     "register": {
-        "unknown": "registered > alive",
-        "alive": "registered > alive",
-        "lapsed": "registered > alive",
-        "suspected": "registered > alive",
-        "dead": "declared_dead",
-        "forgotten": "registered > alive",
+        "registered > alive": "unknown alive lapsed suspected forgotten",
+        "declared_dead": "dead",
     },
     "heartbeat": {
-        "unknown": "forgotten",
-        "alive": "renewed > alive",
-        "lapsed": "renewed > alive",
-        "suspected": "renewed > alive",
-        "dead": "declared_dead > dead",
-        "forgotten": "forgotten",
+        "forgotten": "unknown forgotten",
+        "renewed > alive": "alive lapsed suspected",
+        "declared_dead > dead": "dead",
     },
     "lapse": {
-        "unknown": "gone",
-        "alive": "alive",
-        "lapsed": "declared > dead",
-        "suspected": "alive",
-        "dead": "already",
-        "forgotten": "gone",
+        "gone": "unknown forgotten",
+        "alive": "alive suspected",
+        "declared > dead": "lapsed",
+        "already": "dead",
     },
     "witness": {
-        "unknown": "gone",
-        "alive": "suspected > alive",
-        "lapsed": "suspected > alive",
-        "suspected": "declared > dead",
-        "dead": "already",
-        "forgotten": "gone",
+        "gone": "unknown forgotten",
+        "suspected > alive": "alive lapsed",
+        "declared > dead": "suspected",
+        "already": "dead",
     },
     "deregister": {
-        "unknown": "deregistered",
-        "alive": "deregistered > gone",
-        "lapsed": "deregistered > gone",
-        "suspected": "deregistered > gone",
-        "dead": "deregistered > gone",
-        "forgotten": "deregistered",
+        "deregistered": "unknown forgotten",
+        "deregistered > gone": "alive lapsed suspected dead",
     },
 }
 
@@ -98,7 +55,7 @@ def in_state(scene: Scene, state: str) -> WorkerLease:
         return unseen
     scene.start_worker("it", lease_ms=0 if state == "lapsed" else LEASE_MS, client_id=CLIENT_ID)
     if state == "suspected":
-        assert declare(scene, "connection", scene.lease("it")) is Suspected
+        assert scene.declare("connection", scene.lease("it")) is answers.Suspected
     if state in ("dead", "forgotten"):
         scene.kill_worker("it")
     if state == "forgotten":
@@ -114,9 +71,11 @@ def call(scene: Scene, what: str, lease: WorkerLease) -> type[Answer]:
             workers.register("it", lease_ms=LEASE_MS, client_id=CLIENT_ID, facts={})
         ),
         "heartbeat": lambda: beat(scene, "it"),
-        "lapse": lambda: declare(scene, "lapsed", lease),
-        "witness": lambda: declare(scene, "connection", lease),
-        "deregister": lambda: Deregistered if workers.deregister("it", in_unacked=0) else Refused,
+        "lapse": lambda: scene.declare("lapsed", lease),
+        "witness": lambda: scene.declare("connection", lease),
+        "deregister": lambda: (
+            answers.Deregistered if workers.deregister("it", in_unacked=0) else answers.Refused
+        ),
     }
     return calls[what]()
 
@@ -126,7 +85,8 @@ def call(scene: Scene, what: str, lease: WorkerLease) -> type[Answer]:
     [
         pytest.param(what, state, cell, id=f"{what}-{state}")
         for what, row in EXPECTED.items()
-        for state, cell in row.items()
+        for cell, states in row.items()
+        for state in states.split()
     ],
 )
 def test_each_call_in_each_state_of_a_worker(
@@ -149,56 +109,23 @@ def test_each_call_in_each_state_of_a_worker(
         assert found.is_dead is (state_after == "dead")
 
 
-def test_a_lost_connection_is_a_death_only_after_a_while(scene: Scene) -> None:
-    scene.start_worker("me", client_id=CLIENT_ID)
-    started_ms = scene.workers.time_ms()
-
-    assert declare(scene, "connection", witness_ms=BRIEF_MS) is Suspected
-    wait_until_declared(scene, "connection", witness_ms=BRIEF_MS)
-
-    assert scene.workers.time_ms() - started_ms >= BRIEF_MS
-    assert scene.lease("me").cause == "connection"
-
-
-def test_the_witness_knows_nothing_of_a_server_that_started_anew(
-    restartable: RestartableScene,
-) -> None:
-    scene = restartable
-    scene.start_worker("me", client_id=CLIENT_ID)
-    assert declare(scene, "connection") is Suspected
-    restartable.server.stop()
-    restartable.server.start()
-
-    assert declare(scene, "connection") is Alive
-    assert declare(scene, "connection") is Alive
-    # Until the worker was heard on this server.
-    assert beat(scene) is Renewed
-    assert declare(scene, "connection") is Suspected
-    assert declare(scene, "connection") is Declared
-
-
 def test_a_forgotten_worker_still_hears_what_was_taken(scene: Scene) -> None:
     claim = scene.claim(scene.publish())
     scene.kill_worker("me")
     scene.lose(claim, is_taken=True)
     assert not scene.lease("me").is_thawed
-    assert beat(scene) is BeatOfDead
+    assert beat(scene) is answers.BeatOfDead
     # What must not be moved is its own to go on with.
     assert scene.lease("me").is_thawed
     assert scene.workers.deregister("me", in_unacked=0)
 
-    told = scene.workers.heartbeat("me", lease_ms=LEASE_MS, client_id=0)
-    assert (type(told), told.claims("me")) == (Forgotten, [claim])
+    told = scene.beat()
+    assert (type(told), told.claims("me")) == (answers.Forgotten, [claim])
     # Nobody removes it if that process is never heard of again.
     assert scene.client.pttl(scene.ledger.keys.taken("me")) > 0
 
-    assert isinstance(scene.workers.acknowledge(claim), Acknowledged)
-    assert scene.workers.heartbeat("me", lease_ms=LEASE_MS, client_id=0).taken == ()
-
-
-def late(scene: Scene, url: str) -> Workers:
-    """What a worker's process said first of itself, over a connection that was given up."""
-    return open_ledger(url, scene.ledger.namespace).workers
+    assert isinstance(scene.workers.acknowledge(claim), answers.Acknowledged)
+    assert scene.beat().taken == ()
 
 
 @pytest.mark.parametrize("what", ["heartbeat", "registration"])
@@ -208,9 +135,10 @@ def test_what_a_worker_said_before_changes_nothing_when_it_comes_late(
     """It would name a connection that is closed: a witness would take the worker for dead."""
     scene.start_worker("it", client_id=CLIENT_ID)
     for _ in range(3):
-        assert beat(scene, "it") is Renewed
+        assert beat(scene, "it") is answers.Renewed
     lease, before = scene.lease("it"), scene.snapshot()
-    workers = late(scene, ledger_url)
+    # What its process said first of itself, over a connection that was given up.
+    workers = open_ledger(ledger_url, scene.ledger.namespace).workers
 
     if what == "heartbeat":
         workers.heartbeat("it", lease_ms=10 * LEASE_MS, client_id=CLIENT_ID - 1)
@@ -219,9 +147,9 @@ def test_what_a_worker_said_before_changes_nothing_when_it_comes_late(
 
     assert scene.snapshot() == before
     assert scene.lease("it") == lease
-    assert beat(scene, "it") is Renewed
+    assert beat(scene, "it") is answers.Renewed
     # Nor does it bring a dead one back.
     scene.kill_worker("it")
     before = scene.snapshot()
-    assert isinstance(workers.heartbeat("it", lease_ms=1, client_id=1), BeatOfDead)
+    assert isinstance(workers.heartbeat("it", lease_ms=1, client_id=1), answers.BeatOfDead)
     assert scene.snapshot() == before

@@ -9,15 +9,15 @@ import re
 
 import pytest
 
-from tests.ledger.driver.forks import Forks
 from tests.ledger.driver.mutants import MUTANTS
+from tests.ledger.driver.runs import run
 from tests.ledger.test_worlds import DRIVER
 
 pytestmark = pytest.mark.full
 
 
 @pytest.mark.parametrize("name", sorted(MUTANTS))
-def test_a_fault_is_found_that_is_put_back(name: str, forks: Forks) -> None:
+def test_a_fault_is_found_that_is_put_back(name: str) -> None:
     mutant = MUTANTS[name]
 
     tries = [range(mutant.n_worlds)]
@@ -26,12 +26,12 @@ def test_a_fault_is_found_that_is_put_back(name: str, forks: Forks) -> None:
         tries.insert(0, range(first, first + 1))
     for seeds in tries:
         words = ("--first", seeds.start, "--worlds", len(seeds), "--most", 1)
-        done = forks.run(DRIVER, "--mutant", name, *words)
-        found = re.search(r"^world (\d+): (.*)$", done.printed, re.MULTILINE)
+        done = run(DRIVER, "--mutant", name, *words)
+        found = re.search(r"^world (\d+): (.*)$", done.stdout, re.MULTILINE)
         if found is not None:
             break
-    assert found is not None, f"{mutant.what}: not found\n{done.printed}"
-    assert re.search(mutant.shows, found[2]), f"another fault than {mutant.what}\n{done.printed}"
+    assert found is not None, f"{mutant.what}: not found\n{done.stdout}"
+    assert re.search(mutant.shows, found[2]), f"another fault than {mutant.what}\n{done.stdout}"
     # It is this fault and no other that the world shows.
-    control = forks.run(DRIVER, "--mutant", name, "--control", "--first", found[1], "--worlds", 1)
-    assert control.returncode == 0, control.printed
+    control = run(DRIVER, "--mutant", name, "--control", "--first", found[1], "--worlds", 1)
+    assert control.returncode == 0, control.stdout

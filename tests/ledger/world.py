@@ -17,38 +17,8 @@ from hypothesis.stateful import (
 )
 
 from celery_reliable.leases import Verdict
-from celery_reliable.ledger import Ledger
+from celery_reliable.ledger import Ledger, answers
 from celery_reliable.ledger.answers.base import Answer
-from celery_reliable.ledger.answers.tasks import (
-    Alone,
-    Announced,
-    Buried,
-    Cancelled,
-    Changed,
-    Claimed,
-    Dead,
-    Discarded,
-    Ended,
-    Fenced,
-    Gone,
-    Held,
-    InUse,
-    NoLease,
-    NotCurrent,
-    Postponed,
-    Queued,
-    Recorded,
-    Released,
-    Replayed,
-    Send,
-    Settled,
-    Spent,
-    Stale,
-    Unrecorded,
-    Waiting,
-    Withdrawn,
-)
-from celery_reliable.ledger.answers.workers import Acknowledged
 from celery_reliable.model import Claim, Reason, State, TaskRef
 from tests.ledger.scene import ABSENT, LOOK_MS, Published, Scene
 
@@ -82,13 +52,13 @@ STEPS += ["replay", "replay", "late"]
 
 #: Answers by which an attempt hears that it is over, and the state of its task from then on.
 ENDINGS = {
-    Settled: ABSENT,
-    Recorded: "queued",
-    Waiting: "waiting",
-    Queued: "queued",
-    Released: "queued",
-    Buried: "dead",
-    Spent: "dead",
+    answers.Settled: ABSENT,
+    answers.Recorded: "queued",
+    answers.Waiting: "waiting",
+    answers.Queued: "queued",
+    answers.Released: "queued",
+    answers.Buried: "dead",
+    answers.Spent: "dead",
 }
 
 
@@ -188,7 +158,7 @@ class World(RuleBasedStateMachine):
     def deliver_to_zombie(self, pick: int, worker: int) -> None:
         zombie = _pick(sorted(self.dead_workers), worker)
         answer = self.scene.ask(_pick(self.messages, pick), zombie, content="as delivered")
-        assert isinstance(answer, NoLease | Held | Dead)
+        assert isinstance(answer, answers.NoLease | answers.Held | answers.Dead)
 
     # Operators.
 
@@ -202,20 +172,20 @@ class World(RuleBasedStateMachine):
         ends: dict[str, tuple[Callable[[], Answer], type[Answer], tuple[str, ...]]] = {
             "withdraw": (
                 lambda: self.ledger.withdraw(task_id, message.epoch),
-                Withdrawn,
+                answers.Withdrawn,
                 ("queued", "parked"),
             ),
             "cancel": (
                 lambda: self.ledger.revoke(task_id),
-                Cancelled,
+                answers.Cancelled,
                 ("queued", "parked", "waiting"),
             ),
             "expire": (
                 lambda: self.ledger.cancel(task_id, epoch=message.epoch),
-                Cancelled,
+                answers.Cancelled,
                 ("queued", "parked") if message.epoch else ("queued", "parked", "waiting"),
             ),
-            "discard": (lambda: self.ledger.discard(task_id), Discarded, ("dead",)),
+            "discard": (lambda: self.ledger.discard(task_id), answers.Discarded, ("dead",)),
         }
         call, reply, states = ends[how]
         if task_id in self.called_off and how in ("cancel", "expire"):
@@ -245,13 +215,13 @@ class World(RuleBasedStateMachine):
         )
         if record is None or record.is_called_off:
             is_proved = bool(message.generation)
-            assert type(answer) is (Unrecorded if is_proved else Buried)
+            assert type(answer) is (answers.Unrecorded if is_proved else answers.Buried)
         else:
             is_stale = record.epoch != message.epoch
-            assert (isinstance(answer, Stale)) is is_stale
-            is_buried = isinstance(answer, Buried)
+            assert (isinstance(answer, answers.Stale)) is is_stale
+            is_buried = isinstance(answer, answers.Buried)
             assert is_stale or is_buried is (self.states[task_id] in ("queued", "dead"))
-        if isinstance(answer, Buried):
+        if isinstance(answer, answers.Buried):
             self.called_off.discard(task_id)
             self.states[task_id] = "dead"
 
@@ -347,16 +317,16 @@ class World(RuleBasedStateMachine):
             times, lambda: self.scene.ask(message, worker, token=token, content="as delivered")
         )
         beside = {i for i, claim in self.running.items() if claim.worker == worker}
-        if isinstance(answer, Alone):
+        if isinstance(answer, answers.Alone):
             assert task_id in self.suspects
             assert beside & self.suspects
             return
-        if not isinstance(answer, Claimed):
-            is_held = isinstance(answer, Held) and task_id in self.stopping
+        if not isinstance(answer, answers.Claimed):
+            is_held = isinstance(answer, answers.Held) and task_id in self.stopping
             if is_held and self.states[task_id] == ABSENT:
                 self._published(task_id, message, State.QUEUED)
-            assert self.states[task_id] != "queued" or isinstance(answer, Stale) or is_held
-            assert (isinstance(answer, Ended)) <= (self.states[task_id] == ABSENT)
+            assert self.states[task_id] != "queued" or isinstance(answer, answers.Stale) or is_held
+            assert (isinstance(answer, answers.Ended)) <= (self.states[task_id] == ABSENT)
             return
         self.called_off.discard(task_id)
         if self.states[task_id] == ABSENT:
@@ -391,9 +361,9 @@ class World(RuleBasedStateMachine):
             ),
         )
         if self.states[task_id] not in (ABSENT, "dead"):
-            assert isinstance(answer, InUse)
+            assert isinstance(answer, answers.InUse)
             return
-        assert isinstance(answer, Recorded)
+        assert isinstance(answer, answers.Recorded)
         if self.states[task_id] == "dead":
             self.losses[task_id] = 0
         self._published(task_id, message, state)
@@ -415,12 +385,12 @@ class World(RuleBasedStateMachine):
             and claim.token == self.last_token[claim.task_id]
         )
         if is_heir or self.states[claim.task_id] in (ABSENT, "dead"):
-            assert isinstance(answer, Recorded)
+            assert isinstance(answer, answers.Recorded)
             if self.states[claim.task_id] == "dead":
                 self.losses[claim.task_id] = 0
             self._published(claim.task_id, message, State.QUEUED)
         else:
-            assert isinstance(answer, InUse)
+            assert isinstance(answer, answers.InUse)
 
     def _retry(
         self, claim: Claim, due_in_ms: int, is_parked: bool, times: int, is_unrun: bool
@@ -442,24 +412,24 @@ class World(RuleBasedStateMachine):
             ),
         )
         if self._is_current(claim):
-            assert isinstance(answer, Recorded)
+            assert isinstance(answer, answers.Recorded)
             self.attempts[claim.task_id] -= is_unrun
             del self.running[claim.task_id]
             self._published(claim.task_id, message, state)
         else:
-            assert isinstance(answer, NotCurrent)
+            assert isinstance(answer, answers.NotCurrent)
 
     def _settle(self, claim: Claim, times: int) -> None:
         answer = self.ledger.settle(claim)
         if self._is_current(claim):
-            assert isinstance(answer, Settled)
+            assert isinstance(answer, answers.Settled)
             assert claim not in self.settled
             self.settled.add(claim)
             self._over(claim, answer)
         else:
-            assert isinstance(answer, Fenced | Gone)
+            assert isinstance(answer, answers.Fenced | answers.Gone)
         if times == 2:
-            assert not isinstance(self.ledger.settle(claim), Settled)
+            assert not isinstance(self.ledger.settle(claim), answers.Settled)
 
     def _replay(self, task_id: str, times: int) -> None:
         message = self._message(task_id, self.attempts[task_id])
@@ -469,8 +439,8 @@ class World(RuleBasedStateMachine):
                 task_id, epoch=message.epoch, message="replayed", due_in_ms=0
             ),
         )
-        assert (isinstance(answer, Replayed)) is (self.states[task_id] == "dead")
-        if isinstance(answer, Replayed):
+        assert (isinstance(answer, answers.Replayed)) is (self.states[task_id] == "dead")
+        if isinstance(answer, answers.Replayed):
             self.losses[task_id] = 0
             self._published(task_id, message, State.QUEUED)
 
@@ -479,24 +449,28 @@ class World(RuleBasedStateMachine):
             state = self.states[due.task_id]
             letter = self.ledger.dead_letter(due.task_id)
             if letter is not None:
-                assert isinstance(self.ledger.announced(due.task_id, letter.buried_ms), Announced)
+                assert isinstance(
+                    self.ledger.announced(due.task_id, letter.buried_ms), answers.Announced
+                )
             elif due.task_id in self.called_off:
                 if not self._let_go(due.task_id):
                     answer = self.ledger.postpone(due, due_in_ms=LOOK_MS)
-                    assert isinstance(answer, Postponed)
+                    assert isinstance(answer, answers.Postponed)
             elif state in ("queued", "parked"):
                 answer = self.ledger.resend(due, due_in_ms=LOOK_MS)
                 taken = self.stopping.get(due.task_id)
                 if taken is not None and taken.worker in self.workers:
-                    assert isinstance(answer, Held)
-                    assert isinstance(self.ledger.postpone(due, due_in_ms=LOOK_MS), Postponed)
+                    assert isinstance(answer, answers.Held)
+                    assert isinstance(
+                        self.ledger.postpone(due, due_in_ms=LOOK_MS), answers.Postponed
+                    )
                     continue
-                assert isinstance(answer, Send)
+                assert isinstance(answer, answers.Send)
                 self.stopping.pop(due.task_id, None)
                 self.states[due.task_id] = "queued"
-                assert isinstance(self.ledger.resend(due, due_in_ms=LOOK_MS), Changed)
+                assert isinstance(self.ledger.resend(due, due_in_ms=LOOK_MS), answers.Changed)
             else:
-                assert isinstance(self.ledger.postpone(due, due_in_ms=LOOK_MS), Postponed)
+                assert isinstance(self.ledger.postpone(due, due_in_ms=LOOK_MS), answers.Postponed)
 
     def _lose(
         self,
@@ -539,10 +513,8 @@ class World(RuleBasedStateMachine):
             self.stopping[claim.task_id] = claim
 
     def _acknowledge(self, worker: str) -> None:
-        for claim in self.ledger.workers.heartbeat(worker, lease_ms=LOOK_MS, client_id=0).claims(
-            worker
-        ):
-            assert isinstance(self.ledger.workers.acknowledge(claim), Acknowledged)
+        for claim in self.scene.beat(worker).claims(worker):
+            assert isinstance(self.ledger.workers.acknowledge(claim), answers.Acknowledged)
             if self._is_stopping(claim):
                 del self.stopping[claim.task_id]
 
@@ -562,9 +534,9 @@ class World(RuleBasedStateMachine):
     def _over(self, claim: Claim, answer: Answer) -> None:
         del self.running[claim.task_id]
         self.states[claim.task_id] = ENDINGS[type(answer)]
-        if isinstance(answer, Settled):
+        if isinstance(answer, answers.Settled):
             self._end(claim.task_id)
-        elif isinstance(answer, Waiting):
+        elif isinstance(answer, answers.Waiting):
             self._trust(claim.task_id)
 
     def _trust(self, task_id: str) -> None:
@@ -595,7 +567,7 @@ class World(RuleBasedStateMachine):
             if not is_outlived:
                 return False
             del self.stopping[task_id]
-        assert isinstance(self.ledger.let_go(task_id), Cancelled)
+        assert isinstance(self.ledger.let_go(task_id), answers.Cancelled)
         assert self.ledger.find(task_id) is None
         self.called_off.remove(task_id)
         self.attempts[task_id] = 0

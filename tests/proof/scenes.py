@@ -32,7 +32,7 @@ def scenes_of(group: str) -> list[Callable[[Scene], object]]:
 
 
 def _step(step: str, stage: str, scene: Scene) -> object:
-    return getattr(Steps(scene, STAGES[stage](scene)), step)()
+    return Steps(scene, STAGES[stage](scene)).take(step)
 
 
 def play(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import importlib
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,123 @@ import pytest
 from celery_reliable.ledger.scripts import names
 from proof import model
 from proof.model import RULES
-from tests.proof.scopes import ABLATIONS, SCOPES, without
-from tests.proof.worlds import Violated, explore
+from tests.proof.worlds import Scope, Violated, explore
+
+_BASE = frozenset({"publish", "send", "deliver", "settle", "resend", "declare"})
+
+#: By name; all of them are explored by each run of the tests.
+SCOPES: Mapping[str, Scope] = {
+    "recovery": Scope(
+        faults=2,
+        does=_BASE
+        | {"worker dies", "child dies", "duplicate", "lose reply", "delay", "late", "orphans"},
+    ),
+    "late": Scope(faults=2, does=_BASE | {"worker dies", "lose late", "delay", "late"}),
+    "retries": Scope(
+        faults=1,
+        acts=2,
+        does=_BASE
+        | {"worker dies", "retry", "release", "duplicate", "become", "inherit", "delay", "late"},
+    ),
+    "letters": Scope(
+        faults=1,
+        acts=2,
+        does=_BASE
+        | {"fail", "replay", "publish", "withdraw", "cancel", "duplicate", "worker dies"},
+    ),
+    "poison": Scope(poison="a", faults=0, does=_BASE | {"child dies", "worker dies", "start"}),
+    "bystander": Scope(
+        ids=("a", "b"),
+        workers=("v",),
+        slots=2,
+        poison="a",
+        faults=0,
+        max_losses=1,
+        does=_BASE | {"worker dies", "start"},
+    ),
+    "stuck": Scope(
+        faults=2, time_to_run_ms=1, does=_BASE | {"stuck", "stop", "worker dies", "duplicate"}
+    ),
+    "objects": Scope(
+        ids=("a", "b"),
+        faults=1,
+        object="o",
+        does=_BASE | {"lock", "worker dies"},
+    ),
+    "places": Scope(
+        ids=("a", "b", "c"),
+        workers=("v", "w"),
+        faults=0,
+        object="o",
+        places=1,
+        does=_BASE | {"place"},
+    ),
+    "called off": Scope(
+        ids=("a", "b"),
+        faults=0,
+        acts=1,
+        object="o",
+        places=1,
+        does=_BASE | {"place", "cancel"},
+    ),
+    "canvas": Scope(faults=0, acts=2, does=_BASE | {"become", "inherit", "cancel"}),
+    "leases": Scope(faults=1, acts=2, does=_BASE | {"beat", "worker dies"}),
+    "runs": Scope(ids=("a", "b", "c"), workers=("v", "w", "x"), does=frozenset({"assign"})),
+    "restart": Scope(faults=2, does=_BASE | {"restart", "duplicate"}),
+    "strike": Scope(faults=1, acts=1, does=_BASE | {"strike", "worker dies"}),
+}
+
+
+def without(rule: str, scope: str) -> Scope:
+    """Return a scope with a rule of the model left out."""
+    return replace(SCOPES[scope], without=frozenset({rule}))
+
+
+#: Each rule that can be left out, a scope in which that breaks a promise, and which.
+ABLATIONS: Mapping[str, tuple[str, str]] = {
+    "a sender numbers its publications": ("recovery", "run after its end"),
+    "only the current attempt publishes itself again": ("retries", "run after its end"),
+    "only the canvas's last member has the id": ("retries", "lost"),
+    "an id that is there is not published again": ("letters", "twice at once"),
+    "what is queued is looked at": ("recovery", "lost"),
+    "only what nobody has claimed is taken back": ("letters", "called off as it ran"),
+    "only a dead letter is replayed": ("letters", "twice at once"),
+    "who ends a task frees its object": ("objects", "left"),
+    "only the holder frees an object": ("called off", "changed by who is over"),
+    "only who has a record takes an object": ("objects", "left"),
+    "an object that another has is not taken": ("objects", "overlap"),
+    "an attempt frees what is its own": ("objects", "changed by who is over"),
+    "an object has so many places": ("places", "overlap"),
+    "who came first has the place": ("places", "out of turn"),
+    "a restart begins a generation": ("restart", "lost"),
+    "what was here and is absent has ended": ("recovery", "run after its end"),
+    "a repeated claim is the same": ("recovery", "orphan"),
+    "what runs is not claimed": ("recovery", "twice at once"),
+    "only who is alive claims": ("recovery", "lost"),
+    "a message of another publication is stale": ("retries", "run by another's message"),
+    "what is to be stopped still runs": ("stuck", "twice at once"),
+    "a worker runs one suspect at a time": ("bystander", "circle"),
+    "what is struck is parked": ("strike", "struck"),
+    "a claim is noted at its worker": ("recovery", "lost"),
+    "only the current attempt settles": ("recovery", "changed by who is over"),
+    "only the current attempt is replaced": ("retries", "changed by who is over"),
+    "a replacement is another publication": ("canvas", "lost"),
+    "what is lost is looked at": ("recovery", "lost"),
+    "only the current attempt is lost": ("late", "changed by who is over"),
+    "losses are counted": ("poison", "circle"),
+    "who is stuck is stopped first": ("stuck", "twice at once"),
+    "only the current attempt is released": ("retries", "changed by who is over"),
+    "only the current attempt is buried": ("letters", "changed by who is over"),
+    "who calls off names the publication": ("letters", "lost"),
+    "what runs is not called off": ("letters", "called off as it ran"),
+    "who has renewed since is alive": ("leases", "declared as it beats"),
+    "a lease is waited for": ("leases", "declared as it beats"),
+    "who holds something is not forgotten": ("recovery", "lost"),
+    "who stopped names the claim": ("stuck", "lost"),
+    "who lives is waited for": ("stuck", "twice at once"),
+    "each member of a run has its own worker": ("runs", "twice on one worker"),
+}
+
 
 pytestmark = pytest.mark.full
 

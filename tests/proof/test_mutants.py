@@ -55,19 +55,9 @@ def test_a_mutant_dies_by_a_test_that_sees_it_and_lives_where_there_is_none() ->
     endless = replace(one, key="endless", text="while true do end\n")
     mutants = [one, harmless, endless, replace(one, key="another")]
 
-    found = tried(mutants, {}, 1, tests=["tests/ledger/test_runs.py"])
+    found = tried(mutants, {}, 1, tests=["tests/ledger/test_named.py"])
 
     assert found["harmless"] is None
     assert found[one.key] == found["another"]
-    assert str(found[one.key]).startswith("tests/ledger/test_runs.py::")
+    assert str(found[one.key]).startswith("tests/ledger/test_named.py::")
     assert found["endless"]
-
-
-def test_a_test_that_killed_before_and_fails_anyway_is_not_trusted() -> None:
-    one, *_ = lua.mutants("ledger", "end_run")
-    harmless = replace(one, key="harmless", text=lua.source("ledger", "end_run").decode())
-
-    # It is a test of another script, and none that can fail by this one.
-    killers = {"harmless": "tests/ledger/test_runs.py::test_that_is_not_there"}
-
-    assert tried([harmless], killers, 1, tests=["tests/ledger/test_runs.py"]) == {"harmless": None}

@@ -51,7 +51,7 @@ TABLE: Table = {
             (
                 "a call that is sent again does not say so",
                 drop("is_repeated = True"),
-                ("tests/ledger/test_repeats.py", "tests/ledger/test_caller.py"),
+                ("tests/ledger/test_state_machine.py", "tests/ledger/test_caller.py"),
             ),
         ],
         "Caller.run_all.run": [
@@ -67,7 +67,7 @@ TABLE: Table = {
             (
                 "a fork goes on with the senders of its parent",
                 drop("if self._pid != os.getpid():"),
-                ("tests/ledger/test_senders.py",),
+                ("tests/ledger/test_generations.py",),
             ),
         ],
     },

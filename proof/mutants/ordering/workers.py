@@ -152,7 +152,7 @@ TABLE: Table = {
             (
                 "claims are released after their messages went back",
                 move("unacked.worker.before_leaving()", behind="for tag in reversed(tags):"),
-                ("tests/ledger/test_room_of_a_channel.py",),
+                ("tests/ledger/test_room.py",),
             ),
         ],
     },
@@ -183,7 +183,7 @@ TABLE: Table = {
             (
                 "what could not be removed is not removed later",
                 drop("self._unremoved |= tags"),
-                ("tests/ledger/test_room.py", "tests/ledger/test_room_of_a_channel.py"),
+                ("tests/ledger/test_room.py",),
             ),
         ],
         "WorkerUnacked.reconcile": [

@@ -13,7 +13,7 @@ from typing import Any
 
 from proof.stopping import end_at_signals
 from tests.ledger.driver import mutants
-from tests.ledger.driver.hashing import fix_order_of_sets
+from tests.ledger.driver.runs import fix_order_of_sets
 
 
 def main(words: list[str] | None = None) -> int:

@@ -217,44 +217,33 @@ class Events:
             self.world.schedule.kill(job.process)
 
     def _freeze(self) -> None:
+        self._stand_still((1.0, 5.0, 15.0, 40.0), is_suspended=False)
+
+    def _suspend(self) -> None:
+        """As a freeze, but its monotonic clock stands still too."""
+        self._stand_still((5.0, 15.0, 40.0), is_suspended=True)
+
+    def _stand_still(self, times: tuple[float, ...], *, is_suspended: bool) -> None:
         # SIGCONT does not wake a machine that is suspended.
         up = [host for host in self._up() if not host.main.is_frozen]
         if not up:
             return
-        host = self.world.choice.choice(up)
-        seconds = self.world.choice.choice((1.0, 5.0, 15.0, 40.0))
-        only_main = self.world.choice.random() < 0.3
+        choice, began_ms = self.world.choice, self.world.schedule.now_ms
+        host, seconds = choice.choice(up), choice.choice(times)
+        only_main = not is_suspended and choice.random() < 0.3
         processes = [host.main] if only_main else host.processes()
-        self.world.note(f"{host.name} stands still for {seconds} s")
+        self.world.note(f"{host.name} stands still for {seconds} s; suspended: {is_suspended}")
         for process in processes:
             process.is_frozen = True
 
-        def thaw() -> None:
+        def go_on() -> None:
             self.world.note(f"{host.name} moves again")
             for process in processes:
                 process.is_frozen = False
+                if is_suspended:
+                    process.suspended_seconds += (self.world.schedule.now_ms - began_ms) / 1000
 
-        self._until(seconds, thaw)
-
-    def _suspend(self) -> None:
-        """As a freeze, but its monotonic clock stands still too."""
-        up = [host for host in self._up() if not host.main.is_frozen]
-        if not up:
-            return
-        host = self.world.choice.choice(up)
-        seconds = self.world.choice.choice((5.0, 15.0, 40.0))
-        processes, began_ms = host.processes(), self.world.schedule.now_ms
-        self.world.note(f"the machine of {host.name} is suspended for {seconds} s")
-        for process in processes:
-            process.is_frozen = True
-
-        def resume() -> None:
-            self.world.note(f"the machine of {host.name} goes on")
-            for process in processes:
-                process.is_frozen = False
-                process.suspended_seconds += (self.world.schedule.now_ms - began_ms) / 1000
-
-        self._until(seconds, resume)
+        self._until(seconds, go_on)
 
     def _stop(self) -> None:
         up = [host for host in self._up() if host.is_ready and not host.is_stopping]

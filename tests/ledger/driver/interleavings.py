@@ -19,8 +19,7 @@ from typing import Any
 
 from proof.stopping import end_at_signals
 from tests.ledger.driver import mutants
-from tests.ledger.driver.hashing import fix_order_of_sets
-from tests.ledger.driver.loosened import LOOSENED
+from tests.ledger.driver.runs import fix_order_of_sets
 from tests.support.progress import Progress
 
 
@@ -60,12 +59,14 @@ def main(words: list[str] | None = None) -> int:
     )
     parser.add_argument("--order", help="live this order, and show it: 0110")
     parser.add_argument(
-        "--loosened", action="store_true", help="with a script that compares less (`loosened`)"
+        "--loosened",
+        action="store_true",
+        help="with a script that compares less (`mutants.LOOSENED`)",
     )
     options = parser.parse_args(words)
     fix_order_of_sets("tests.ledger.driver.interleavings")
     if options.loosened:
-        mutants.put_in(LOOSENED[options.pair])
+        mutants.put_in(mutants.LOOSENED[options.pair])
     from tests.ledger.driver.pairs import PAIRS
     from tests.ledger.driver.stage import Stage
 

@@ -21,7 +21,6 @@ _ALIKE = (b"PING", b"driver:", b"CLIENT\r\n")
 class Pair:
     """Two actors, and how a world comes to where they meet."""
 
-    what: str
     #: Brings the two of them about, each held before a command.
     meet: Callable[[Any], tuple[Any, Any]]
     #: How the world differs from one with two workers of two processes and tasks that succeed.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -54,19 +55,8 @@ def _sweep_of_a_lapsed(world: Any, *what: str) -> tuple[Any, Any]:
     return first, sweeper
 
 
-def claim_and_sweep(world: Any) -> tuple[Any, Any]:
-    return _sweep_of_a_lapsed(world, *_CLAIMS)
-
-
-def settle_and_sweep(world: Any) -> tuple[Any, Any]:
-    return _sweep_of_a_lapsed(world, " settle ")
-
-
-def retry_and_sweep(world: Any) -> tuple[Any, Any]:
-    return _sweep_of_a_lapsed(world, " record ")
-
-
 def replay_and_late_settle(world: Any) -> tuple[Any, Any]:
+    """A dead letter is replayed as the process that was given up ends its attempt."""
     job = _first_before(world, " settle ", max_losses=0)
     _hold(world, "w1/")
     world.until(lambda: world.observer._sight.states.get("a") == "dead")
@@ -91,27 +81,21 @@ def _claim_of_a_copy(world: Any, *what: str) -> tuple[Any, Any]:
     return first, other
 
 
-def retry_and_claim(world: Any) -> tuple[Any, Any]:
-    return _claim_of_a_copy(world, " record ")
-
-
-def claim_and_claim(world: Any) -> tuple[Any, Any]:
-    return _claim_of_a_copy(world, *_CLAIMS)
-
-
-def settle_and_claim(world: Any) -> tuple[Any, Any]:
-    return _claim_of_a_copy(world, " settle ")
-
-
 def take_over_and_settle(world: Any) -> tuple[Any, Any]:
-    """The worker of the first is taken for dead when the other claims what came again."""
+    """A task that was given up is claimed anew as its first attempt ends.
+
+    The worker of the first is taken for dead when the other claims what came again.
+    """
     job = _first_before(world, " settle ")
     _hold(world, "w1/")
     return job, world.comes_to(_CLAIMS, _OF_SECOND)
 
 
 def heartbeat_and_declare(world: Any) -> tuple[Any, Any]:
-    """The worker runs a task, whose body goes on as soon as both are done."""
+    """A worker that stood still renews its lease as it is declared dead.
+
+    The worker runs a task, whose body goes on as soon as both are done.
+    """
     _are_up(world)
     world.people.publish("work", "a", "x")
     body = world.until(lambda: next(iter(world.observer.bodies), None))
@@ -125,7 +109,10 @@ def heartbeat_and_declare(world: Any) -> tuple[Any, Any]:
 
 
 def early_claim_and_death(world: Any) -> tuple[Any, Any]:
-    """The only process of a pool dies while the next task is claimed for it."""
+    """A task is claimed for a process of the pool as that dies.
+
+    The only process of a pool dies while the next task is claimed for it.
+    """
     _are_up(world)
     world.people.publish("work", "a", "x")
     job = world.comes_to((" settle ",), _OF_FIRST)
@@ -144,14 +131,6 @@ def _revoked(world: Any, *what: str) -> tuple[Any, Any]:
     return first, world.comes_to(("",), ("operator revoke",))
 
 
-def revoke_and_claim(world: Any) -> tuple[Any, Any]:
-    return _revoked(world, *_CLAIMS)
-
-
-def revoke_and_settle(world: Any) -> tuple[Any, Any]:
-    return _revoked(world, " settle ")
-
-
 def _of_a_killed(world: Any) -> Any:
     """Return who is about to sweep, when the lease of a killed worker has lapsed."""
     _first_before(world, " settle ")
@@ -166,13 +145,17 @@ def _of_a_killed(world: Any) -> Any:
 
 
 def two_sweepers(world: Any) -> tuple[Any, Any]:
+    """Two processes begin a pass."""
     sweeper = _of_a_killed(world)
     world.people.beat()
     return sweeper, world.comes_to(("begin_pass",), ("beat/",))
 
 
 def slow_sweeper(world: Any) -> tuple[Any, Any]:
-    """One sweeper stood still for so long that another has begun a pass."""
+    """A sweeper goes on whose pass another has taken over.
+
+    One sweeper stood still for so long that another has begun a pass.
+    """
     _let_go(world, [_of_a_killed(world)])
     first = world.comes_to((" lose ",), ("w2/passes",))
     world.goes_by(_LAPSED_SECONDS)
@@ -180,63 +163,30 @@ def slow_sweeper(world: Any) -> tuple[Any, Any]:
     return first, world.comes_to(("begin_pass",), ("beat/",))
 
 
-def _pair(what: str, meet: Any, kind: str, **climate: Any) -> Pair:
+def _pair(meet: Callable[[Any], tuple[Any, Any]], kind: str, **climate: Any) -> Pair:
     """*kind*: the fault that a world may know, as its tasks are charged for it."""
-    return Pair(what, meet, {"kinds": frozenset({kind}), **climate})
+    return Pair(meet, {"kinds": frozenset({kind}), **climate})
 
 
 _TOGETHER = {
-    "claim / sweep": _pair(
-        "a message is claimed as its worker is declared dead", claim_and_sweep, "freeze"
-    ),
-    "settle / sweep": _pair(
-        "an attempt ends as its worker is declared dead", settle_and_sweep, "freeze"
-    ),
+    "claim / sweep": _pair(lambda it: _sweep_of_a_lapsed(it, *_CLAIMS), "freeze"),
+    "settle / sweep": _pair(lambda it: _sweep_of_a_lapsed(it, " settle "), "freeze"),
     "retry / sweep": _pair(
-        "an attempt publishes its retry as its worker is declared dead",
-        retry_and_sweep,
-        "freeze",
-        outcomes=("retry",),
+        lambda it: _sweep_of_a_lapsed(it, " record "), "freeze", outcomes=("retry",)
     ),
-    "replay / late settle": _pair(
-        "a dead letter is replayed as the process that was given up ends its attempt",
-        replay_and_late_settle,
-        "freeze",
-    ),
+    "replay / late settle": _pair(replay_and_late_settle, "freeze"),
     "retry / claim": _pair(
-        "an attempt publishes its retry as a copy of its message is claimed",
-        retry_and_claim,
-        "copies",
-        outcomes=("retry",),
+        lambda it: _claim_of_a_copy(it, " record "), "copies", outcomes=("retry",)
     ),
-    "claim / claim": _pair("two workers claim copies of one message", claim_and_claim, "copies"),
-    "settle / claim": _pair(
-        "an attempt ends as a copy of its message is claimed", settle_and_claim, "copies"
-    ),
-    "take-over / settle": _pair(
-        "a task that was given up is claimed anew as its first attempt ends",
-        take_over_and_settle,
-        "freeze",
-    ),
-    "heartbeat / declare": _pair(
-        "a worker that stood still renews its lease as it is declared dead",
-        heartbeat_and_declare,
-        "freeze",
-        outcomes=("long",),
-    ),
-    "early claim / child death": _pair(
-        "a task is claimed for a process of the pool as that dies",
-        early_claim_and_death,
-        "kill_child",
-        n_hosts=1,
-        n_slots=1,
-    ),
-    "revoke / claim": _pair("a task is revoked as it is claimed", revoke_and_claim, "copies"),
-    "revoke / settle": _pair("a task is revoked as it ends", revoke_and_settle, "copies"),
-    "two sweepers": _pair("two processes begin a pass", two_sweepers, "kill_child"),
-    "slow sweeper": _pair(
-        "a sweeper goes on whose pass another has taken over", slow_sweeper, "kill_child"
-    ),
+    "claim / claim": _pair(lambda it: _claim_of_a_copy(it, *_CLAIMS), "copies"),
+    "settle / claim": _pair(lambda it: _claim_of_a_copy(it, " settle "), "copies"),
+    "take-over / settle": _pair(take_over_and_settle, "freeze"),
+    "heartbeat / declare": _pair(heartbeat_and_declare, "freeze", outcomes=("long",)),
+    "early claim / child death": _pair(early_claim_and_death, "kill_child", n_hosts=1, n_slots=1),
+    "revoke / claim": _pair(lambda it: _revoked(it, *_CLAIMS), "copies"),
+    "revoke / settle": _pair(lambda it: _revoked(it, " settle "), "copies"),
+    "two sweepers": _pair(two_sweepers, "kill_child"),
+    "slow sweeper": _pair(slow_sweeper, "kill_child"),
 }
 
 #: Each with ledger, queues and results on one server, where steps are one script, and apart.
