@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
+from celery import Celery
 
 from celery_reliable.ledger.answers.workers import Audited, Renewed
 from celery_reliable.ledger.happenings import _AUDIT
@@ -13,9 +14,10 @@ from celery_reliable.ledger.transitions import Step
 from celery_reliable.ledger.workers import _HEARTBEAT
 from celery_reliable.model import State
 from celery_reliable.operations.happenings import Happenings
-from celery_reliable.operations.pages import Kind, TaskWalk
+from celery_reliable.operations.pages import Position
 from celery_reliable.operations.status import Throughputs
 from celery_reliable.operations.views import Happening
+from celery_reliable.operations.walks import Kind, Walk
 from tests.ledger.scene import LEASE_MS, Scene
 from tests.support.waiting import wait_for
 
@@ -144,7 +146,7 @@ def ids(scene: Scene, kind: Kind | None, *, most: int = 3) -> list[str]:
     """All ids of a kind, by pages of few records."""
     found, cursor = [], ""
     while True:
-        walk = TaskWalk(scene.ledger, kind, cursor, most)
+        walk = Walk(Celery(), scene.ledger, kind=kind, place=Position.of(cursor), most=most)
         found += [look.record.task_id for look in walk]
         assert walk.looked_at <= most
         cursor = walk.cursor
