@@ -110,7 +110,7 @@ def main() -> None:
         (task_id, *_) = backlog.add("celery", given.tasks, due_in_ms=_FAR_MS)
         with Desk(app, patience_seconds=60) as desk:
             fill(desk, server.client(), given.letters)
-            while not (groups := desk.letter_pages.groups()).is_complete:
+            while not (groups := desk.letter_groups.all()).is_complete:
                 pass
             group = groups.groups[0].group
         known = {"TASK": task_id, "LETTER": _LETTER, "GROUP": group}

@@ -128,6 +128,19 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ["TESTS_FROM_SCRATCH"] = "yes"
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Skip what is about messages that wait in a worker, where none does, and what only a prefork
+    pool can show for another reason.
+    """
+    if not config.getoption("shifts"):
+        return
+    for item in items:
+        if item.get_closest_marker("keeps_fetched"):
+            item.add_marker(pytest.mark.skip(reason="in this pool nothing waits in the worker"))
+        for marker in item.iter_markers("prefork_alone"):
+            item.add_marker(pytest.mark.skip(reason=marker.args[0]))
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]

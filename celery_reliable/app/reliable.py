@@ -25,7 +25,7 @@ from celery_reliable.settings import (
 )
 
 if TYPE_CHECKING:
-    from celery_reliable.findings import OpenRows
+    from celery_reliable.findings import UnseenRows
 
 __all__ = [
     "Framework",
@@ -85,12 +85,12 @@ class Framework:
     def drop_lost_connections(self) -> None:
         """Let databases be connected anew, as Celery does between tasks."""
 
-    def open_rows(self) -> Sequence[OpenRows] | None:
-        """Ask the databases for rows with open tasks, by a query of bounded cost for each model.
+    def unseen_rows(self) -> Sequence[UnseenRows]:
+        """Ask the databases for rows with an open task at which nobody has looked for long.
 
-        Returns None without Django.  Raises what the databases raise.
+        Raises what the databases raise.
         """
-        return None
+        return ()
 
 
 class Reliable:

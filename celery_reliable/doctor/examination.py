@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
@@ -27,7 +25,6 @@ from celery_reliable.exceptions import (
 )
 from celery_reliable.findings import (
     DURABILITY,
-    EXTRA_MISSING,
     FLEET,
     NAMESPACE_TOO_NEW,
     NO_REDIS,
@@ -105,7 +102,7 @@ def examine(
             setting GRACE_SECONDS.
         patience_seconds: how long to go on asking a Redis that does not answer.
     """
-    found = [*_extras()]
+    found: list[Finding] = []
     if tasks:
         try:
             app.loader.import_default_modules()
@@ -118,19 +115,24 @@ def examine(
     except ConfigurationError as exc:
         wrong = [SETTINGS_WRONG.found(problem=problem) for problem in exc.problems]
         return Examination(worst_first([*found, *wrong]))
-    setup = setup_of(reliable, app.tasks if app.finalized else {})
     setup = replace(
-        setup,
+        setup_of(reliable, app.tasks if app.finalized else {}),
         results_expire_seconds=_results_expire_seconds(reliable),
         fills_ledger=_fills_ledger(reliable),
+        is_eager=bool(app.conf.task_always_eager),
     )
     if grace_seconds is not None:
         setup = replace(setup, config=replace(config, grace_seconds=grace_seconds))
     of_servers: list[Finding] = []
     is_asked, is_away = servers and not reliable.is_unprotected, False
-    if is_asked and not look([NO_REDIS], setup):
+    try:
+        reliable.connector()
+    except ConfigurationError as exc:
+        is_asked = False
+        if not (reliable.is_unprotected or setup.is_eager):
+            found.append(NO_REDIS.found(problem=str(exc)))
+    if is_asked:
         of_servers, setup, is_away = _ask(reliable, setup, patience_seconds)
-    setup = replace(setup, is_eager=bool(app.conf.task_always_eager))
     found += [*look(START, setup), *look(SETUP, setup), *look(FLEET, setup), *of_servers]
     found += ask_hooks(reliable, setup.here.pool)
     if is_asked:
@@ -153,8 +155,6 @@ def _ask(
             found += of_ledger
             if not _has_error(of_ledger):
                 setup = _with_workers(setup, ledger)
-    except ConfigurationError as exc:
-        return [NO_REDIS.found(problem=str(exc))], setup, False
     except (LedgerUnavailable, LedgerRefused) as exc:
         is_away = isinstance(exc, LedgerUnavailable)
         found.append(_unseen("The ledger's Redis, with all workers,", str(exc)))
@@ -254,7 +254,7 @@ def _of_broker(app: Celery, options: Any, namespace: str) -> Iterator[Command]:
 
 
 def _look_at_rows(names: Sequence[str]) -> list[Finding]:
-    rows = [replace(one, tasks=names) for one in Reliable.framework.open_rows() or ()]
+    rows = [replace(one, tasks=names) for one in Reliable.framework.unseen_rows()]
     return [finding for one in rows for finding in look(ROWS, one)]
 
 
@@ -268,19 +268,6 @@ def _tried(what: str, ask: Callable[[], list[Finding]]) -> list[Finding]:
 
 def _unseen(what: str, why: str) -> Finding:
     return NOT_LOOKED_AT.found(what=what, why=why)
-
-
-def _extras() -> Iterator[Finding]:
-    """Yield the packages that this process's surroundings ask for, and that are missing."""
-    if (
-        os.environ.get("PROMETHEUS_MULTIPROC_DIR")
-        and importlib.util.find_spec("prometheus_client") is None
-    ):
-        need = "PROMETHEUS_MULTIPROC_DIR is set, and nothing is counted"
-        yield EXTRA_MISSING.found(package="prometheus_client", need=need, extra="metrics")
-    if importlib.util.find_spec("rich") is None:
-        need = "the commands of `celery reliable` print no tables, only --json"
-        yield EXTRA_MISSING.found(severity="info", package="rich", need=need, extra="cli")
 
 
 def ask_hooks(reliable: Reliable, pool: str) -> list[Finding]:

@@ -24,11 +24,11 @@ from celery_reliable.findings.facts import (
     SUPPORTED,
     UNSEEN_SECONDS,
     Limits,
-    OpenRows,
     Running,
     ServerFacts,
     Setup,
     TaskSetup,
+    UnseenRows,
     WorkerSetup,
 )
 from celery_reliable.findings.running import RUNNING, check
@@ -47,8 +47,6 @@ from celery_reliable.findings.servers import (
 )
 from celery_reliable.findings.setups import (
     API_SETTINGS_WRONG,
-    CACHE_CAN_BE_CLEARED,
-    EXTRA_MISSING,
     NAME_MISSING,
     NO_REDIS,
     ROWS_UNSCHEDULED,
@@ -61,9 +59,7 @@ from celery_reliable.findings.setups import (
 
 __all__ = [
     "API_SETTINGS_WRONG",
-    "CACHE_CAN_BE_CLEARED",
     "DURABILITY",
-    "EXTRA_MISSING",
     "FLEET",
     "NAMESPACE_TOO_NEW",
     "NAME_MISSING",
@@ -85,11 +81,11 @@ __all__ = [
     "Entry",
     "Finding",
     "Limits",
-    "OpenRows",
     "Running",
     "ServerFacts",
     "Setup",
     "TaskSetup",
+    "UnseenRows",
     "WorkerSetup",
     "check",
     "counted",
@@ -107,10 +103,10 @@ TABLE: Final[tuple[Entry[Any], ...]] = tuple(
     sorted(
         (
             API_SETTINGS_WRONG,
-            EXTRA_MISSING,
             NAME_MISSING,
             NAMESPACE_SHARED,
             NAMESPACE_TOO_NEW,
+            NO_REDIS,
             REDIS_FORBIDS,
             REDIS_UNFIT,
             SETTINGS_UNREAD,

@@ -16,11 +16,11 @@ __all__ = [
     "SUPPORTED",
     "UNSEEN_SECONDS",
     "Limits",
-    "OpenRows",
     "Running",
     "ServerFacts",
     "Setup",
     "TaskSetup",
+    "UnseenRows",
     "WorkerSetup",
 ]
 
@@ -209,25 +209,18 @@ class Setup:
 
 
 @dataclass(frozen=True, slots=True)
-class OpenRows:
-    """The rows of one model whose task waits or runs, those unseen for longest if there are many.
+class UnseenRows:
+    """The rows of one model whose task waits or runs, and at which nobody has looked for
+    UNSEEN_SECONDS.
 
     Attributes:
         model: such as "shop.Order".
-        waiting: how many wait for their task.
-        running: how many have a task that runs.
-        unseen: how many of these nobody has looked at for UNSEEN_SECONDS.
-        unseen_tasks: the names of the tasks of those.
-        is_all: False: there are more open rows than were counted.
+        counts: how many there are of each task, by its name.
         tasks: the names of the tasks with rows that this app has.
     """
 
     model: str
-    waiting: int
-    running: int
-    unseen: int
-    unseen_tasks: Sequence[str]
-    is_all: bool
+    counts: Mapping[str, int]
     tasks: Sequence[str] = ()
 
 

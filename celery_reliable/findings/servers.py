@@ -13,9 +13,9 @@ from celery_reliable.findings.entries import Entry, Finding, Seen, listed
 from celery_reliable.findings.facts import (
     SUPPORTED,
     UNSEEN_SECONDS,
-    OpenRows,
     ServerFacts,
     Setup,
+    UnseenRows,
 )
 
 __all__ = [
@@ -174,10 +174,10 @@ def _other_versions(setup: Setup) -> Seen:
     return {"names": listed(names), "own": own} if names else None
 
 
-def _unseen_rows(rows: OpenRows) -> Seen:
-    if not rows.unseen:
+def _unseen_rows(rows: UnseenRows) -> Seen:
+    if not rows.counts:
         return None
-    unknown = [name for name in rows.unseen_tasks if name not in rows.tasks]
+    unknown = sorted(rows.counts.keys() - set(rows.tasks))
     if unknown:
         what = f" This app has no such task with rows: {listed(unknown)}."
         do = "Bring the task back under its name, or publish another one for these rows."
@@ -187,8 +187,7 @@ def _unseen_rows(rows: OpenRows) -> Seen:
             "Check that beat runs with celery_reliable.rows in its schedule, and that a worker "
             "takes it within half a minute, after which it has expired."
         )
-    count = f"{rows.unseen}{'' if rows.is_all else ' or more'}"
-    return {"count": count, "model": rows.model, "what": what, "do": do}
+    return {"count": sum(rows.counts.values()), "model": rows.model, "what": what, "do": do}
 
 
 SERVER: Final[tuple[Entry[ServerFacts], ...]] = (
@@ -290,7 +289,7 @@ FLEET: Final[tuple[Entry[Setup], ...]] = (
         _witnesses),
 )  # fmt: skip
 
-ROWS: Final[tuple[Entry[OpenRows], ...]] = (
+ROWS: Final[tuple[Entry[UnseenRows], ...]] = (
     Entry("W033", "rows_unseen", "warning",
         f"Nobody has looked for {UNSEEN_SECONDS / 60:g} minutes at {{count}} of the rows of "
         "{model} with an open task.{what}",

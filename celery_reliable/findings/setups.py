@@ -10,8 +10,6 @@ from celery_reliable.findings.facts import Setup, TaskSetup
 
 __all__ = [
     "API_SETTINGS_WRONG",
-    "CACHE_CAN_BE_CLEARED",
-    "EXTRA_MISSING",
     "NAME_MISSING",
     "NO_REDIS",
     "ROWS_UNSCHEDULED",
@@ -47,12 +45,6 @@ def _plain(
     return lambda setup: _by(
         shown(one) for one in setup.tasks if not one.is_reliable and chosen(one)
     )
-
-
-def _no_redis(setup: Setup) -> Seen:
-    problem = f"the broker is {setup.scheme!r}, and no setting names a Redis."
-    has_one = setup.config.redis_url or setup.config.cache or setup.is_redis or setup.is_unprotected
-    return None if has_one or setup.is_eager else {"problem": problem}
 
 
 def _outlives(setup: Setup) -> Seen:
@@ -188,16 +180,11 @@ SETTINGS_UNREAD: Final[Entry[None]] = Entry("W003", "settings_unread", "warning"
     "The setting RELIABLE looks like this package's, and nothing reads it.",
     "Name it CELERY_RELIABLE.",
     "The defaults are in force, whatever RELIABLE says.")  # fmt: skip
-EXTRA_MISSING: Final[Entry[None]] = Entry("W029", "extra_missing", "warning",
-    "The package {package} is not installed: {need}.",
-    'pip install "celery-reliable[{extra}]"',
-    "What the message names does not work.")  # fmt: skip
-NO_REDIS: Final[Entry[Setup]] = Entry("E002", "no_redis", "error",
+NO_REDIS: Final[Entry[None]] = Entry("E002", "no_redis", "error",
     "The ledger has no Redis: {problem}",
     "Set REDIS_URL in CELERY_RELIABLE (app.conf.reliable without Django), or CACHE to the alias of "
     "a cache whose BACKEND is django_redis.cache.RedisCache.",
-    _NO_START,
-    _no_redis)  # fmt: skip
+    _NO_START)  # fmt: skip
 UNPROTECTED: Final[Entry[Setup]] = Entry("W002", "unprotected", "warning",
     "The broker is {scheme}://, which lives in one process: reliable tasks are published and run "
     "by Celery alone.",
@@ -239,7 +226,6 @@ START: Final[tuple[Entry[Setup], ...]] = (
         "know under which worker's lease they run.",
         "{do}, or use another pool, such as --pool threads.",
         "No worker with a prefork pool starts.", _spawns),
-    NO_REDIS,
     UNPROTECTED,
     CACHE_CAN_BE_CLEARED,
     Entry("W012", "options_without_base", "warning",

@@ -13,15 +13,13 @@ from celery_reliable.ledger import rows
 from celery_reliable.ledger.caller import ms_of
 from celery_reliable.ledger.transition_group import TransitionGroup
 from celery_reliable.ledger.transitions import encoded
-from celery_reliable.model import DeadLetter, EndedTask, HistoryEntry, Record
+from celery_reliable.model import DeadLetter, EndedTask, HistoryEntry, Reason, Record, State
 
 __all__ = ["Found", "Look", "Records"]
 
 T = TypeVar("T")
 
-_LIGHT_LETTER_FIELDS = tuple(
-    one for one in rows.LETTER_FIELDS if one not in ("message", "traceback")
-)
+_REASONS = frozenset(one.value for one in Reason)
 _LOOK_FIELDS = (
     *rows.RECORD_FIELDS,
     "object",
@@ -31,8 +29,9 @@ _LOOK_FIELDS = (
     "reason",
     "exception",
     "buried_ms",
+    "traceback",
 )
-_LIGHT_LOOK_FIELDS = tuple(one for one in _LOOK_FIELDS if one != "message")
+_LIGHT_LOOK_FIELDS = tuple(one for one in _LOOK_FIELDS if one not in ("message", "traceback"))
 
 
 @dataclass(frozen=True)
@@ -62,7 +61,8 @@ class Found:
 
 @dataclass(frozen=True)
 class Look:
-    """A record as an operator looks at it; without its message where many are looked at.
+    """A record as an operator looks at it; without its message and its traceback where many are
+    looked at.
 
     Attributes:
         due_ms: when somebody must look at it; None: never, as what runs without a limit.
@@ -83,6 +83,28 @@ class Look:
     reason: str = ""
     exception: str = ""
     buried_ms: int = 0
+    traceback: str = ""
+
+    @property
+    def letter(self) -> DeadLetter | None:
+        """It as a dead letter; None if it is none, or one of a reason that nobody here knows."""
+        record = self.record
+        if record.state is not State.DEAD or self.reason not in _REASONS:
+            return None
+        return DeadLetter(
+            task_id=record.task_id,
+            name=record.name,
+            reason=Reason(self.reason),
+            exception=self.exception or record.cause,
+            traceback=self.traceback,
+            attempts=record.attempt,
+            losses=record.losses,
+            published_ms=record.published_ms,
+            buried_ms=self.buried_ms,
+            message=record.message,
+            history=self.history,
+            is_owed=record.is_owed,
+        )
 
     @property
     def rate_key(self) -> str:
@@ -175,36 +197,9 @@ class Records(TransitionGroup):
         )
 
     def dead_letter(self, task_id: str) -> DeadLetter | None:
-        """Return one dead letter, or None."""
-        return self.dead_letters([task_id])[0]
-
-    def dead_letters(self, task_ids: Sequence[str]) -> list[DeadLetter | None]:
-        """Return the dead letters of *task_ids* in one round trip, None for those that are none."""
-        found = self._rows("dead letters", task_ids, rows.LETTER_FIELDS)
-        return [rows.letter(task_id, got) for task_id, got in zip(task_ids, found, strict=True)]
-
-    def light_letters(self, task_ids: Sequence[str]) -> list[DeadLetter | None]:
-        """Return the same without message and traceback, which may be long; None also for what
-        cannot be read.
-        """
-        return self._letters(task_ids, _LIGHT_LETTER_FIELDS)
-
-    def letters_in_groups(
-        self, task_ids: Sequence[str], *, most_bytes: int
-    ) -> Iterator[DeadLetter | None]:
-        """Yield dead letters, read in groups whose messages have at most *most_bytes* together,
-        unless one alone has more; None for what is none, and for what cannot be read.
-        """
-        return self._in_groups(
-            task_ids, most_bytes, lambda some: self._letters(some, rows.LETTER_FIELDS)
-        )
-
-    def _letters(self, task_ids: Sequence[str], fields: tuple[str, ...]) -> list[DeadLetter | None]:
-        found = self._rows("dead letters", task_ids, fields)
-        return [
-            _readable(rows.letter, task_id, got)
-            for task_id, got in zip(task_ids, found, strict=True)
-        ]
+        """Return one dead letter; None if there is none, or if nobody here can read it."""
+        look, _ = self.look(task_id)
+        return None if look is None else look.letter
 
     def look(self, task_id: str) -> tuple[Look | None, int]:
         """Return the record of *task_id* with its message, None when there is none, and the
@@ -221,6 +216,14 @@ class Records(TransitionGroup):
             return []
         found, _ = self._looked_at(task_ids, _LIGHT_LOOK_FIELDS)
         return [_readable(_look, *one) for one in found]
+
+    def looks_in_groups(self, task_ids: Sequence[str], *, most_bytes: int) -> Iterator[Look | None]:
+        """Yield the same with their messages, read in groups as by `find_in_groups`."""
+        return self._in_groups(
+            task_ids,
+            most_bytes,
+            lambda some: [_readable(_look, *one) for one in self._looked_at(some, _LOOK_FIELDS)[0]],
+        )
 
     def _looked_at(
         self, task_ids: Sequence[str], fields: tuple[str, ...]
@@ -276,4 +279,5 @@ def _look(task_id: str, got: dict[str, str], due_ms: float | None) -> Look | Non
         reason=got.get("reason", ""),
         exception=got.get("exception", ""),
         buried_ms=int(got.get("buried_ms", 0)),
+        traceback=got.get("traceback", ""),
     )

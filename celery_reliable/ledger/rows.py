@@ -1,4 +1,4 @@
-"""Turns what Redis returns for a hash into a record, a dead letter or a lease.
+"""Turns what Redis returns for a hash into a record or a lease.
 
 The fields of each class say which fields of the hash are read, and how.
 """
@@ -13,17 +13,15 @@ import redis
 
 from celery_reliable.leases import Verdict, WorkerLease
 from celery_reliable.ledger.caller import text_of
-from celery_reliable.model import Claim, DeadLetter, EndedTask, HistoryEntry, Reason, Record, State
+from celery_reliable.model import Claim, EndedTask, HistoryEntry, Record, State
 
 __all__ = [
     "LEASE_FIELDS",
-    "LETTER_FIELDS",
     "RECORD_FIELDS",
     "claims",
     "ended",
     "history",
     "lease",
-    "letter",
     "record",
     "server_facts",
     "texts",
@@ -81,13 +79,11 @@ def history(text: str) -> tuple[HistoryEntry, ...]:
 
 
 _RECORD = _Parser(Record, "task_id", "state")
-_LETTER = _Parser(DeadLetter, "task_id", "reason", "exception", "buried_ms")
 _LEASE = _Parser(WorkerLease, "worker", "is_dead", "until_ms", "facts", "verdict")
 _ENTRY = _Parser(HistoryEntry)
 _ENDED = _Parser(EndedTask, "task_id")
 
 RECORD_FIELDS = ("state", *_RECORD.fields)
-LETTER_FIELDS = ("state", "reason", "exception", "cause", "buried_ms", *_LETTER.fields)
 LEASE_FIELDS = ("state", "facts", "verdict", "charged", *_LEASE.fields)
 
 
@@ -108,19 +104,6 @@ def record(task_id: str, got: Mapping[str, str]) -> Record | None:
 def ended(task_id: str, text: bytes) -> EndedTask:
     """Return what is kept of a task that has ended.  What a record did not have is false there."""
     return _ENDED.make(json.loads(text_of(text)), task_id=task_id)
-
-
-def letter(task_id: str, got: Mapping[str, str]) -> DeadLetter | None:
-    """Return the dead letter in a hash; None if the record is no dead letter."""
-    if got.get("state") != State.DEAD.value:
-        return None
-    return _LETTER.make(
-        got,
-        task_id=task_id,
-        reason=Reason(got["reason"]),
-        exception=got.get("exception", "") or got.get("cause", ""),
-        buried_ms=int(got["buried_ms"]),
-    )
 
 
 def claims(worker: str, raw: Mapping[bytes, bytes]) -> dict[str, tuple[Claim, int]]:

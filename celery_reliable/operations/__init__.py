@@ -16,10 +16,10 @@ from celery_reliable.operations.dead_letters import (
 from celery_reliable.operations.desk import Desk
 from celery_reliable.operations.filters import BadFilter, Filter, Subject
 from celery_reliable.operations.happenings import KINDS, Happenings
-from celery_reliable.operations.letters import LetterPages, UnknownGroup
+from celery_reliable.operations.letter_groups import LetterGroups, UnknownGroup
 from celery_reliable.operations.metrics import FleetCollector, registry_of
 from celery_reliable.operations.metrics import install as install_metrics
-from celery_reliable.operations.pages import BadCursor, Kind, Page, gathered
+from celery_reliable.operations.pages import BadCursor, Page, gathered
 from celery_reliable.operations.queries import QUERIES, BadObject, UnknownRun
 from celery_reliable.operations.queues import broker_errors, purge
 from celery_reliable.operations.status import RATES, Throughputs
@@ -29,7 +29,6 @@ from celery_reliable.operations.uninstall import release
 from celery_reliable.operations.views import (
     FATES,
     Audited,
-    DeadLetter,
     Done,
     Entry,
     FullStatus,
@@ -58,6 +57,7 @@ from celery_reliable.operations.views import (
     WorkerDeath,
     as_json,
 )
+from celery_reliable.operations.walks import Kind
 from celery_reliable.operations.words import counted, parse_age, printable, utc
 from celery_reliable.orders import OrderKind
 
@@ -76,7 +76,6 @@ __all__ = [
     "CannotMove",
     "CannotReplay",
     "Chosen",
-    "DeadLetter",
     "DeadLetters",
     "Desk",
     "Done",
@@ -92,7 +91,7 @@ __all__ = [
     "IfRunning",
     "Kind",
     "LastPass",
-    "LetterPages",
+    "LetterGroups",
     "Limits",
     "Moved",
     "NobodyAlive",

@@ -100,7 +100,7 @@ def replay_dead_letters(
     They keep their ids, and their budgets of losses and retries are fresh.  What is not whole is
     continued by the same call with before and cursor of the answer.
     """
-    chosen = _chosen(ids, all_, group, filter_, before, cursor)
+    chosen = Chosen.of(ids, group, filter_, is_all=all_, before=before, cursor=cursor)
     if dry_run:
         if to_queue:
             desk.letters.check_queue(to_queue)
@@ -138,7 +138,7 @@ def discard_dead_letters(
 
     What is not whole is continued by the same call with before and cursor of the answer.
     """
-    chosen = _chosen(ids, all_, group, filter_, before, cursor)
+    chosen = Chosen.of(ids, group, filter_, is_all=all_, before=before, cursor=cursor)
     if dry_run:
         return desk.bulk.count(chosen, limit=limit, seconds=seconds)
     return desk.bulk.discard(
@@ -148,24 +148,6 @@ def discard_dead_letters(
         limit=limit,
         seconds=seconds,
         progress=_reported(progress, limit),
-    )
-
-
-def _chosen(
-    ids: tuple[str, ...],
-    is_all: bool,
-    group: str,
-    wanted: Filter,
-    before: datetime | None,
-    cursor: str,
-) -> Chosen:
-    return Chosen.of(
-        ids,
-        group,
-        wanted,
-        is_all=is_all,
-        before_ms=None if before is None else round(before.timestamp() * 1000),
-        cursor=cursor,
     )
 
 
@@ -314,23 +296,23 @@ def resume(
     desk: Desk,
     by: str,
     *,
-    order: Annotated[
-        str,
+    orders: Annotated[
+        tuple[Annotated[str, Param(min_length=1, max_length=500)], ...],
         Param(
-            "Its id, or the queue, task or worker that it names.",
+            "Their ids, or the queues, tasks or workers that they name.",
             min_length=1,
-            max_length=500,
+            most=100,
             is_argument=True,
-            is_repeated=True,
             metavar="ORDER...",
         ),
     ],
 ) -> Items[Order]:
-    """End orders: each by its id, or by the queue, task or worker that it names.
+    """End orders: each by its id, or by the queue, task or worker that it names.  Where one is not
+    known, none is ended.
 
     What they have parked comes back in the order of publication.
     """
-    return Items(desk.orders.resume(order, by=by))
+    return Items(desk.orders.resume(*orders, by=by))
 
 
 def sweep(

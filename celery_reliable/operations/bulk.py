@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any
 
 from celery import Celery
 
 from celery_reliable.exceptions import ReliableError, UnknownDeadLetter
-from celery_reliable.ledger import Ledger
+from celery_reliable.ledger import Ledger, Look
 from celery_reliable.model import DeadLetter
 from celery_reliable.operations.audit import noted
 from celery_reliable.operations.dead_letters import CannotReplay, DeadLetters
 from celery_reliable.operations.filters import Filter
-from celery_reliable.operations.letters import LetterPages, LetterWalk
+from celery_reliable.operations.letter_groups import LetterGroups
 from celery_reliable.operations.pages import Position
 from celery_reliable.operations.views import Done, as_json
-from celery_reliable.operations.words import moment
+from celery_reliable.operations.walks import Kind, Walk
+from celery_reliable.operations.words import utc
 from celery_reliable.recovery import MOST_BYTES
 
 __all__ = ["DEFAULT_RATE", "Bulk", "Chosen", "Unclear"]
@@ -52,8 +55,8 @@ class Chosen:
     """Which dead letters are meant: those with *ids*; or those of a *group*, or of all, that fit
     *wanted*.
 
-    Only those are meant that were buried before *before_ms* of the server's clock, or before the
-    act begins.  Who goes on with what was interrupted, and gives the time at which that began, does
+    Only those are meant that were buried *before* a time of the server's clock, or before the act
+    begins.  Who goes on with what was interrupted, and gives the time at which that began, does
     not take what was replayed and died again.  *cursor* is where an act of the same choice has
     ended: what was looked at is not looked at again.
     """
@@ -61,7 +64,7 @@ class Chosen:
     ids: tuple[str, ...] = ()
     group: str = ""
     wanted: Filter = field(default_factory=Filter)
-    before_ms: int | None = None
+    before: datetime | None = None
     cursor: str = ""
 
     @classmethod
@@ -72,7 +75,7 @@ class Chosen:
         wanted: Filter | None = None,
         *,
         is_all: bool = False,
-        before_ms: int | None = None,
+        before: datetime | None = None,
         cursor: str = "",
     ) -> Chosen:
         """Return what somebody means, who has to say it: nobody means all by saying nothing.
@@ -87,7 +90,12 @@ class Chosen:
             raise Unclear("Give ids, or all, or a group and a filter: one of them.")
         if ids and cursor:
             raise Unclear("A cursor does not go with ids: give the same ids again.")
-        return cls(ids, group, wanted, before_ms, cursor)
+        return cls(ids, group, wanted, before, cursor)
+
+    @property
+    def before_ms(self) -> float:
+        """That time in ms."""
+        return round(self.before.timestamp() * 1000) if self.before else math.inf
 
     def as_dict(self) -> dict[str, Any]:
         """The same for the audit, without what is not asked for."""
@@ -150,7 +158,7 @@ class Bulk:
         self._app = app
         self._ledger = ledger
         self._letters = letters
-        self._pages = LetterPages(app, ledger)
+        self._groups = LetterGroups(ledger)
 
     def count(
         self,
@@ -229,10 +237,9 @@ class Bulk:
             problem = _caught_up(
                 self._ledger, _CAUGHT_UP_SECONDS if seconds is None else seconds / 2
             )
-            self._pages.group(chosen.group)
-        now_ms = self._ledger.workers.time_ms()
-        before_ms = now_ms if chosen.before_ms is None else min(chosen.before_ms, now_ms)
-        return Done(secrets.token_hex(4), moment(before_ms), problem=problem, is_whole=not problem)
+            self._groups.get(chosen.group)
+        before = utc(int(min(chosen.before_ms, self._ledger.workers.time_ms())))
+        return Done(secrets.token_hex(4), before, problem=problem, is_whole=not problem)
 
     def _noted(
         self,
@@ -264,15 +271,28 @@ class Bulk:
         progress: Progress,
     ) -> Done:
         """Do it to each letter that is meant."""
-        walk = None if chosen.ids else self._walk(chosen, done.before_ms, pace.deadline)
+        walk = None
+        if not chosen.ids:
+            walk = Walk(
+                self._app,
+                self._ledger,
+                chosen.wanted,
+                done.before_ms,
+                kind=Kind.DEAD,
+                groups=[chosen.group] if chosen.group else (),
+                place=Position.of(chosen.cursor),
+                # Who is buried in this very millisecond may have been replayed in it.
+                until_ms=done.before_ms - 1,
+                most=None,
+                deadline=pace.deadline,
+            )
         # What comes to a group later may belong before it.
         has_place = walk is not None and not done.problem
         over: list[DeadLetter] = []
         progress(done)
         try:
-            for letter in (
-                _with(self._ledger, chosen.ids, chosen.before_ms) if walk is None else walk
-            ):
+            for look in walk or _with(self._ledger, chosen.ids, chosen.before_ms):
+                letter = None if look is None else look.letter
                 if letter is None:
                     done = replace(done, gone=done.gone + 1)
                     continue
@@ -298,27 +318,12 @@ class Bulk:
             return replace(done, is_whole=False, cursor=walk.cursor if has_place else "")
         return done
 
-    def _walk(self, chosen: Chosen, before_ms: int, deadline: float | None) -> LetterWalk:
-        return LetterWalk(
-            self._app,
-            self._ledger,
-            chosen.wanted,
-            before_ms,
-            group=chosen.group,
-            place=Position.of(chosen.cursor),
-            # Who is buried in this very millisecond may have been replayed in it.
-            until_ms=before_ms - 1,
-            deadline=deadline,
-        )
 
-
-def _with(
-    ledger: Ledger, given: tuple[str, ...], before_ms: int | None
-) -> Iterator[DeadLetter | None]:
-    """Give the letters with these ids that are meant; None for each that is gone."""
-    for letter in ledger.letters_in_groups(list(dict.fromkeys(given)), most_bytes=MOST_BYTES):
-        if letter is None or before_ms is None or letter.buried_ms < before_ms:
-            yield letter
+def _with(ledger: Ledger, given: tuple[str, ...], before_ms: float) -> Iterator[Look | None]:
+    """Give the tasks with these ids that are meant; None for each that is gone."""
+    for look in ledger.looks_in_groups(list(dict.fromkeys(given)), most_bytes=MOST_BYTES):
+        if look is None or look.buried_ms < before_ms:
+            yield look
 
 
 def _tell(ledger: Ledger, over: list[DeadLetter], done: Done) -> None:

@@ -56,7 +56,6 @@ class Param:
             without ``_seconds``.
         option: the option's name, where it is not the parameter's.
         metavar: what the command line's help calls its value.
-        is_repeated: the command line takes several, and does the act once for each.
         needs: the right that whoever gives it needs besides those of the operation.
         only: the fields of a filter that may be given; empty: all.
     """
@@ -73,7 +72,6 @@ class Param:
     is_duration: bool = False
     option: str = ""
     metavar: str = ""
-    is_repeated: bool = False
     needs: Right | None = None
     only: tuple[str, ...] = ()
 

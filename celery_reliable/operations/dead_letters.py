@@ -23,6 +23,7 @@ from celery_reliable.model import DeadLetter
 from celery_reliable.operations.messages import ORIGIN, arguments_of, envelope_of
 from celery_reliable.options import CALL, call_of, is_reliable
 from celery_reliable.publishing import resend
+from celery_reliable.recovery import MOST_BYTES
 
 __all__ = ["CannotReplay", "DeadLetters", "editable_arguments", "publish_edited"]
 
@@ -55,8 +56,9 @@ class DeadLetters:
 
         One that is replayed or discarded while the list is read is left out.
         """
-        found = self._ledger.dead_letters(self._ledger.dead_ids(limit))
-        return [letter for letter in found if letter is not None]
+        ids = self._ledger.dead_ids(limit)
+        looks = self._ledger.looks_in_groups(ids, most_bytes=MOST_BYTES)
+        return [letter for look in looks if look and (letter := look.letter)]
 
     def get(self, task_id: str) -> DeadLetter:
         """Return one dead letter.  Raises UnknownDeadLetter."""

@@ -15,7 +15,7 @@ from celery_reliable.operations.audit import Outcome, noted, read_audit
 from celery_reliable.operations.bulk import Bulk
 from celery_reliable.operations.dead_letters import DeadLetters
 from celery_reliable.operations.happenings import Happenings
-from celery_reliable.operations.letters import LetterPages
+from celery_reliable.operations.letter_groups import LetterGroups
 from celery_reliable.operations.objects import Objects
 from celery_reliable.operations.queues import Queues
 from celery_reliable.operations.runs import Runs
@@ -45,10 +45,10 @@ class Desk:
         sees_arguments: who asks may see arguments, so objects are called by their ids.
 
     Attributes:
-        letters: the dead letters; `letter_pages` has them in pages and by group, and `bulk` acts on
-            many at once.
-        tasks: the tasks that live, and any task by its id; `revocations` ends those that live, and
-            `moves` says which workers may run them.
+        letters: the dead letters; `letter_groups` has what they died of, and `bulk` acts on many at
+            once.
+        tasks: tasks in pages, dead letters too, and any task by its id; `revocations` ends those
+            that live, and `moves` says which workers may run them.
         runs: the runs of one task on several workers.
         orders: what is paused, struck and drained.
         objects: the objects that tasks have to themselves.
@@ -68,7 +68,7 @@ class Desk:
         #: Connects when it is asked.
         self._broker = broker = BrokerView(app)
         self.letters = DeadLetters(app, ledger=ledger)
-        self.letter_pages = LetterPages(app, ledger)
+        self.letter_groups = LetterGroups(ledger)
         self.bulk = Bulk(app, ledger, self.letters)
         self.tasks = Tasks(app, ledger, broker, sees_arguments=sees_arguments)
         self.revocations = Revocations(app, ledger)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from celery_reliable.findings import OpenRows
 from celery_reliable.operations.views import FullStatus
 from celery_reliable.orders import OrderKind
 
-__all__ = ["FLEET", "ROWS", "ROWS_UP", "UP", "Metric", "encodable"]
+__all__ = ["FLEET", "UP", "Metric", "encodable"]
 
 T = TypeVar("T")
 
@@ -138,32 +137,5 @@ FLEET: tuple[Metric[FullStatus], ...] = (
         "What `reliable status --check` finds; 1 for each.",
         lambda status: {(one.code, one.name, one.severity): 1 for one in status.findings},
         ("code", "name", "severity"),
-    ),
-)
-
-#: Whether the databases of a Django project could be asked; of its open rows, or None.
-ROWS_UP: Metric[Sequence[OpenRows] | None] = Metric(
-    "reliable_rows_up",
-    "Whether the databases of rows with tasks could be asked.",
-    lambda rows: rows is not None,
-)
-
-#: Of the open rows of a Django project.
-ROWS: tuple[Metric[Sequence[OpenRows]], ...] = (
-    Metric(
-        "reliable_rows",
-        "Rows whose task waits or runs, by model and status; 10 000 of a model: so many, or more.",
-        lambda rows: {
-            (one.model, status): count
-            for one in rows
-            for status, count in (("waiting", one.waiting), ("running", one.running))
-        },
-        ("model", "status"),
-    ),
-    Metric(
-        "reliable_rows_unseen",
-        "Those at which nobody has looked for ten minutes.",
-        lambda rows: {one.model: one.unseen for one in rows},
-        ("model",),
     ),
 )

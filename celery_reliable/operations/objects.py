@@ -11,8 +11,9 @@ from celery_reliable.exceptions import ObjectIdError
 from celery_reliable.ledger import Held, Ledger, Look, line_of
 from celery_reliable.model import MOST_PLACES
 from celery_reliable.operations.messages import object_name
-from celery_reliable.operations.pages import Page, TaskWalk
+from celery_reliable.operations.pages import Page, Position
 from celery_reliable.operations.views import Holder, Object
+from celery_reliable.operations.walks import Walk
 from celery_reliable.operations.words import moment
 from celery_reliable.options import is_reliable, key_of, object_key
 from celery_reliable.recovery import MOST_BYTES
@@ -77,7 +78,8 @@ class Objects:
         tells.  One that is kept after a success (``once_for_seconds``) has no task, and is in no
         list; `get` tells of it, too.  Raises BadCursor.
         """
-        walk = TaskWalk(self._ledger, None, cursor)
+        place = Position.of(cursor)
+        walk = Walk(self._app, self._ledger, place=place, with_messages=False)
         found: dict[str, str] = {}
         #: Many may stand in one line.
         seen: dict[str, tuple[Object, str]] = {}
@@ -104,13 +106,12 @@ class Objects:
         has it or waits for it.
         """
         names = {}
-        records = self._ledger.find_in_groups([*tasks.values()], most_bytes=MOST_BYTES)
-        for key, one in zip(tasks, records, strict=True):
-            record = one.record if one.is_readable else None
+        looks = self._ledger.looks_in_groups([*tasks.values()], most_bytes=MOST_BYTES)
+        for key, look in zip(tasks, looks, strict=True):
             names[key] = key
-            if record is not None:
+            if look is not None:
                 names[key] = object_name(
-                    self._app, record, key, sees_arguments=self._sees_arguments
+                    self._app, look.record, key, sees_arguments=self._sees_arguments
                 )
         return names
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from celery import Celery
@@ -14,10 +13,9 @@ from celery_reliable.operations.catalog import Command, Items, Operation, Param,
 from celery_reliable.operations.desk import Desk
 from celery_reliable.operations.filters import EVERYTHING, OF_GROUPS_ONLY, Filter
 from celery_reliable.operations.happenings import KINDS
-from celery_reliable.operations.pages import Kind, Page
+from celery_reliable.operations.pages import Page
 from celery_reliable.operations.views import (
     Audited,
-    DeadLetter,
     Groups,
     Happening,
     Object,
@@ -29,8 +27,9 @@ from celery_reliable.operations.views import (
     TaskInFull,
     Worker,
 )
+from celery_reliable.operations.walks import Kind
 
-__all__ = ["QUERIES", "BadObject", "DeadLetterPage", "UnknownRun"]
+__all__ = ["QUERIES", "BadObject", "UnknownRun"]
 
 Id = Annotated[str, Param("Its id.", min_length=1, max_length=1000, is_argument=True, metavar="ID")]
 Cursor = Annotated[str, Param("Go on where the page that gave it has ended.", max_length=10_000)]
@@ -47,15 +46,6 @@ class BadObject(ReliableError, ValueError):
     def __init__(self, parameter: str, why: str) -> None:
         self.parameter = parameter
         super().__init__(why)
-
-
-@dataclass(frozen=True, kw_only=True)
-class DeadLetterPage(Page[DeadLetter]):
-    """A page of dead letters, and how many there are in all."""
-
-    #: Again, so that whoever reads the declaration finds of what they are.
-    items: tuple[DeadLetter, ...]
-    total: int
 
 
 def status(
@@ -259,14 +249,10 @@ def dead_letters(
     filter_: Filter = EVERYTHING,
     limit: Limit = 50,
     cursor: Cursor = "",
-) -> DeadLetterPage:
+) -> Page[Task]:
     """List dead letters, the latest first, without their arguments."""
-    page = desk.letter_pages.page(filter_, group=group, cursor=cursor, limit=limit)
-    return DeadLetterPage(
-        items=page.items,
-        cursor=page.cursor,
-        looked_at=page.looked_at,
-        total=desk.letters.count(),
+    return desk.tasks.page(
+        filter_, kind=Kind.DEAD, group=group, is_latest_first=True, cursor=cursor, limit=limit
     )
 
 
@@ -274,7 +260,7 @@ def dead_letter_groups(
     desk: Desk, *, filter_: Annotated[Filter, Param(only=OF_GROUPS_ONLY)] = EVERYTHING
 ) -> Groups:
     """Group dead letters by task, reason, cause and exception, the largest group first."""
-    return desk.letter_pages.groups(filter_)
+    return desk.letter_groups.all(filter_)
 
 
 def audit(

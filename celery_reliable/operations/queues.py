@@ -108,12 +108,13 @@ class Queues:
         step = max(1, len(waiting) // _MESSAGES)
         found: set[tuple[str, str]] = set()
         n_bytes = 0
-        for one in self._ledger.find_in_groups(waiting[::step], most_bytes=MOST_BYTES):
-            record = one.record if one.is_readable else None
-            envelope = envelope_of(record) if record is not None else None
+        for look in filter(
+            None, self._ledger.looks_in_groups(waiting[::step], most_bytes=MOST_BYTES)
+        ):
+            envelope = envelope_of(look.record)
             if envelope is not None and envelope.routing_key:
                 found.add((envelope.exchange, envelope.routing_key))
-            n_bytes += len(record.message) if record is not None else 0
+            n_bytes += len(look.record.message)
             if n_bytes > MOST_BYTES:
                 break
         for where in found:

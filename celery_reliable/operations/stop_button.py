@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from typing import Any
 
 from celery import Celery
@@ -117,19 +116,23 @@ class StopButton:
             why=why,
             order=order.id,
         )
-        views = (one for one in self.all() if one.id == order.id)
-        return replace(next(views, Order.of(order)), notes=tuple(self._notes(order)))
+        return next((one for one in self.all() if one.id == order.id), Order.of(order))
 
-    def resume(self, which: str, *, by: str) -> tuple[Order, ...]:
-        """End the order of this id, or all of this target, and return them.
+    def resume(self, *which: str, by: str) -> tuple[Order, ...]:
+        """End the orders of these ids, or all of these targets, and return them; none where one is
+        not known.
 
         What they have parked is sent by a pass of the sweeper, the first published first; a worker
         begins one as soon as it hears of it.
         """
         found = self._ledger.orders.read().all
-        meant = [one for one in found if which in (one.id, one.target) and not one.ended_ms]
-        if not meant:
-            raise UnknownOrder(f"There is no order {which!r}, and none against what is called so.")
+        given = [one for one in found if not one.ended_ms]
+        meant = [one for one in given if one.id in which or one.target in which]
+        for name in which:
+            if not any(name in (one.id, one.target) for one in given):
+                raise UnknownOrder(
+                    f"There is no order {name!r}, and none against what is called so."
+                )
         with noted(self._ledger, "resume", by, {"orders": [one.id for one in meant]}) as outcome:
             for order in meant:
                 while True:
@@ -165,7 +168,8 @@ class StopButton:
         is_declared = kind is OrderKind.PAUSE and any(map(order.names, self._app.amqp.queues))
         if later or is_declared:
             return
-        if unknown := _unknown(order, tasks, self._living()):
+        looks = [one for one in self._ledger.worker_looks() if not one.lease.is_dead]
+        if unknown := _unknown(order, tasks, looks):
             raise BadOrder(f"{unknown}. If one that comes later is meant, say so (--later).")
 
     def _tasks(self, order: orders.Order) -> list[Any]:
@@ -174,23 +178,6 @@ class StopButton:
             return []
         self._app.loader.import_default_modules()
         return [one for name, one in self._app.tasks.items() if order.names(name)]
-
-    def _living(self) -> list[WorkerLook]:
-        return [one for one in self._ledger.worker_looks() if not one.lease.is_dead]
-
-    def _notes(self, order: orders.Order) -> Iterator[str]:
-        looks = self._living()
-        if unknown := _unknown(order, self._tasks(order), looks):
-            yield f"{unknown}; one that starts will obey."
-        unable = sorted(
-            f"{one.lease.facts.get('nodename') or one.lease.worker} ({pool})"
-            for one in looks
-            if (pool := one.lease.facts.get("pool"))
-            and pool != "prefork"
-            and (order.kind is OrderKind.STRIKE or _is_meant(order, one))
-        )
-        if order.is_stop and unable:
-            yield f"Their pools cannot stop what runs, which comes to its end: {', '.join(unable)}."
 
 
 def _unknown(order: orders.Order, tasks: Sequence[Any], looks: Sequence[WorkerLook]) -> str:

@@ -12,21 +12,24 @@ from celery import Celery
 from celery_reliable.ledger import Ledger, Look, death_of, group_of
 from celery_reliable.message import Envelope, NamedWorkers
 from celery_reliable.model import HistoryEntry, Record, State
-from celery_reliable.operations.filters import Filter, Subject
+from celery_reliable.operations.filters import EVERYTHING, Filter
 from celery_reliable.operations.happenings import Happenings
-from celery_reliable.operations.letters import message_view
+from celery_reliable.operations.letter_groups import LetterGroups
 from celery_reliable.operations.messages import (
     envelope_of,
     eta_ms,
+    message_view,
     object_name,
     object_of,
     own_call_of,
     publisher_of,
+    queue_of,
 )
 from celery_reliable.operations.objects import since_ms
-from celery_reliable.operations.pages import Kind, Page, TaskWalk
+from celery_reliable.operations.pages import Page, Position
 from celery_reliable.operations.views import Entry, Order, Task, TaskInFull
 from celery_reliable.operations.waits import Seen, absent, ended, waits_for_worker, why
+from celery_reliable.operations.walks import Kind, Walk
 from celery_reliable.operations.words import moment, utc
 from celery_reliable.operations.workers import Workers
 from celery_reliable.recovery import MOST_BYTES, BrokerView, stored_task
@@ -57,6 +60,7 @@ class Tasks:
         self._ledger = ledger
         self._broker = broker
         self._workers = Workers(ledger, broker)
+        self._groups = LetterGroups(ledger)
 
     def get(self, task_id: str, *, with_arguments: bool = False) -> TaskInFull:
         """Return one task, whatever became of it: also one that nobody knows.
@@ -104,10 +108,10 @@ class Tasks:
                 _entry("started", record.claimed_ms, record.attempt, record.owner, record.pid)
             )
         more: dict[str, Any] = message_view(record, with_arguments=with_arguments)
-        if record.state is State.DEAD and (letter := self._ledger.dead_letter(task_id)) is not None:
+        if (letter := again.letter) is not None:
             death = death_of(letter)
             more["death"] = death if death.cause else None
-            more |= {"group": group_of(letter).id, "traceback": letter.traceback}
+            more["traceback"] = letter.traceback
         return TaskInFull(**_facts(again, seen, now_ms), history=tuple(history), **more)
 
     def _ended(self, task_id: str) -> TaskInFull:
@@ -138,43 +142,46 @@ class Tasks:
 
     def page(
         self,
-        wanted: Filter | None = None,
+        wanted: Filter = EVERYTHING,
         *,
         kind: Kind | None = None,
+        group: str = "",
+        is_latest_first: bool = False,
         cursor: str = "",
         limit: int = 100,
     ) -> Page[Task]:
         """Return at most *limit* tasks of a *kind* (None: all but dead letters) that fit: those
-        that run, and then the others, those first at which somebody must look first; dead letters
-        the oldest first.
+        that run, and then the others, those first at which somebody must look first; of dead
+        letters, those of one *group* or of all, the oldest or the latest first.
 
         Where their messages are, who has an object and which workers live is not looked at.
-        Raises BadCursor, and BadFilter for what only dead letters have.
+        Raises BadCursor, UnknownGroup, and BadFilter for what only dead letters have.
         """
-        wanted = wanted or Filter()
         if kind not in (Kind.DEAD, Kind.OWED):
             wanted.check("reason", "exception", why="only dead letters have one (state dead).")
+        groups = [group] if group else []
+        if group:
+            self._groups.get(group)
+        elif kind is Kind.DEAD and (fitting := self._groups.fitting(wanted)) is not None:
+            if not fitting:
+                return Page((), "", 0)
+            groups = fitting
         now_ms = self._ledger.numbers().now_ms
         orders = self._orders(now_ms)
-        light = replace(wanted, queue=None, object_id=None)
-
-        def fits(look: Look) -> bool:
-            """Whether it fits as far as records tell without their messages."""
-            view = Task(**_facts(look, Seen(), now_ms))
-            return light.matches(_subject(look, view), now_ms)
-
-        walk = TaskWalk(self._ledger, kind, cursor, fits=fits, most_bytes=MOST_BYTES)
+        walk = Walk(
+            self._app,
+            self._ledger,
+            wanted,
+            now_ms,
+            kind=kind,
+            groups=groups,
+            is_latest_first=is_latest_first,
+            place=Position.of(cursor),
+        )
         found: list[Task] = []
-        n_bytes = 0
         for look in walk:
-            n_bytes += len(look.record.message)
-            view = Task(**_facts(look, self._told(look, orders, now_ms), now_ms))
-            subject = _subject(look, view)
-            if wanted.object_id is not None:
-                subject = replace(subject, object_id=self._object_of(look.record))
-            if wanted.matches(subject, now_ms):
-                found.append(view)
-            if len(found) >= limit or n_bytes > _MOST_BYTES_OF_A_PAGE:
+            found.append(Task(**_facts(look, self._told(look, orders, now_ms), now_ms)))
+            if len(found) >= limit or walk.n_bytes > _MOST_BYTES_OF_A_PAGE:
                 break
         return Page(tuple(found), walk.cursor, walk.looked_at)
 
@@ -188,8 +195,7 @@ class Tasks:
             return Seen(orders=orders)
         return Seen(
             orders=orders,
-            # Most messages name their queue; only the broker knows where an exchange leads to.
-            queue=envelope.routing_key or envelope.exchange,
+            queue=queue_of(envelope),
             object_name=self._name_of(look.record, look.object_key or look.waiting_for),
             publisher=publisher_of(envelope),
             eta_ms=eta_ms(envelope, now_ms),
@@ -284,8 +290,7 @@ def _entry(
 
 def _facts(look: Look, seen: Seen, now_ms: int) -> dict[str, Any]:
     """Return what a list has of a task."""
-    record, named = look.record, seen.named
-    is_dead = record.state is State.DEAD
+    record, named, letter = look.record, seen.named, look.letter
     return {
         "task_id": record.task_id,
         "name": record.name,
@@ -293,7 +298,7 @@ def _facts(look: Look, seen: Seen, now_ms: int) -> dict[str, Any]:
         "why": why(look, seen, now_ms),
         "attempts": record.attempt,
         "losses": record.losses,
-        "cause": record.cause,
+        "cause": str(death_of(letter)) if letter else record.cause,
         "queue": seen.queue,
         "object_key": look.object_key,
         "object_name": seen.object_name,
@@ -304,24 +309,11 @@ def _facts(look: Look, seen: Seen, now_ms: int) -> dict[str, Any]:
         "priority": seen.priority,
         "run": named.run,
         "published_at": moment(record.published_ms),
-        "reason": look.reason if is_dead else "",
-        "exception": look.exception if is_dead else "",
+        "reason": letter.reason.value if letter else "",
+        "exception": letter.exception if letter else "",
+        "group": group_of(letter).id if letter else "",
         "publisher": seen.publisher,
     }
-
-
-def _subject(look: Look, view: Task) -> Subject:
-    return Subject(
-        task_id=view.task_id,
-        name=view.name,
-        queue=view.queue,
-        reason=view.reason,
-        exception=view.exception,
-        cause=view.cause,
-        object_id=view.object_key,
-        workers=(view.worker,) if view.worker else (),
-        at_ms=look.buried_ms if view.state == "dead" else look.record.published_ms,
-    )
 
 
 def _number(value: object) -> int:

@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 from celery_reliable import orders
 from celery_reliable.clock import span
 from celery_reliable.findings import Finding, ServerFacts
+from celery_reliable.leases import nodename_of
 from celery_reliable.ledger import Death
 from celery_reliable.model import GroupOfLetters
 from celery_reliable.operations.words import at, moment
@@ -26,7 +27,6 @@ __all__ = [
     "FATES",
     "NOUNS",
     "Audited",
-    "DeadLetter",
     "Done",
     "Entry",
     "FullStatus",
@@ -204,8 +204,10 @@ class Task:
     run: str = ""
     #: When it was published first.
     published_at: datetime | None = None
+    #: Of a dead letter; and the id of its group.
     reason: str = ""
     exception: str = ""
+    group: str = ""
     #: How it has ended: a state of Celery's, "DISCARDED" (by an operator) or "TRIMMED" (a dead
     #: letter too many, or too old); empty where unknown.
     outcome: str = ""
@@ -227,9 +229,7 @@ class TaskInFull(Task):
     """
 
     history: tuple[Entry, ...] = ()
-    #: Of a dead letter: the id of its group, and what killed the last attempt; None: nothing did,
-    #: or nobody knows.
-    group: str = ""
+    #: Of a dead letter: what killed the last attempt; None: nothing did, or nobody knows.
     death: Death | None = None
     traceback: str = ""
     #: What its message says; whatever may repeat an argument is redacted unless it was asked for.
@@ -239,24 +239,6 @@ class TaskInFull(Task):
     body: Any = None
     properties: Mapping[str, Any] = field(default_factory=dict)
     content_type: str = ""
-
-
-@dataclass(frozen=True)
-class DeadLetter:
-    """A dead letter in a list."""
-
-    task_id: str
-    name: str
-    reason: str
-    exception: str
-    cause: str
-    #: The id of its group.
-    group: str
-    attempts: int
-    losses: int
-    published_at: datetime | None
-    buried_at: datetime | None
-    queue: str
 
 
 @dataclass(frozen=True)
@@ -315,7 +297,7 @@ class Done:
     #: Names the act in the audit.
     run: str
     #: Only letters that were buried before it were meant.
-    before: datetime | None
+    before: datetime
     #: Letters that were replayed or discarded; with a dry run, those that fit.
     done: int = 0
     #: Those that could not be: nobody can read them.
@@ -337,7 +319,7 @@ class Done:
     @property
     def before_ms(self) -> int:
         """The time before which letters were meant, in ms, as a form of the admin keeps it."""
-        return round(self.before.timestamp() * 1000) if self.before else 0
+        return round(self.before.timestamp() * 1000)
 
 
 @dataclass(frozen=True)
@@ -484,6 +466,11 @@ class Holder:
     #: The worker that runs it.
     worker: str = ""
 
+    def __str__(self) -> str:
+        where = f", on {nodename_of(self.worker)}" if self.worker else ""
+        since = f", since {at(self.since)}" if self.since else ""
+        return f"{self.name}[{self.task_id}], {self.state or 'has ended'}{since}{where}"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Object:
@@ -517,9 +504,9 @@ class Object:
         return not self.holders
 
     @property
-    def has_places(self) -> bool:
-        """Whether there is more to say of it than which task has it."""
-        return self.places > 1 or len(self.holders) > 1 or self.in_line > 0
+    def taken(self) -> str:
+        """How many of its places are taken, for people."""
+        return f"{len(self.holders)} of {self.places} places taken"
 
 
 @dataclass(frozen=True)
@@ -533,6 +520,9 @@ class Running:
     pid: int
     #: None: the record does not say.
     since: datetime | None
+
+    def __str__(self) -> str:
+        return f"{self.name}[{self.task_id}]" + (f" since {at(self.since)}" if self.since else "")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -677,8 +667,6 @@ class Order:
     parked: int = 0
     #: How many living workers know of it.
     heard: int = 0
-    #: What the person who gave it should know.
-    notes: tuple[str, ...] = ()
 
     @classmethod
     def of(

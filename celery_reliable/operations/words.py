@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import datetime, timezone
 
-__all__ = ["at", "counted", "moment", "parse_age", "parse_time", "printable", "utc"]
+__all__ = ["at", "counted", "moment", "parse_age", "printable", "utc"]
 
 _ASKED = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 _AGE = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)([smhd]?)")
@@ -42,20 +42,6 @@ def parse_age(text: str) -> float:
     if match is None:
         raise ValueError(f"{text[:50]!r} is no length of time: 90 (seconds), 15m, 2h or 3d.")
     return float(match[1]) * _ASKED[match[2]]
-
-
-def parse_time(text: str) -> int:
-    """Return the ms of a moment in ISO 8601, in UTC unless it says another zone.
-
-    Raises ValueError, which says what one is.
-    """
-    try:
-        moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
-    except ValueError:
-        raise ValueError(f"{text[:50]!r} is no time: 2026-11-22T16:40:05Z.") from None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=timezone.utc)
-    return round(moment.timestamp() * 1000)
 
 
 def printable(text: str, *, keeps: str = "") -> str:

@@ -78,7 +78,7 @@ def test_every_line_is_answered(
     for number, line in enumerate(LINES):
         put(f"letter-{number}")
         with Desk(celery_project) as desk:
-            group = desk.letter_pages.groups().groups[0].group
+            group = desk.letter_groups.all().groups[0].group
             before = desk.letters.count()
         is_of_letters = "dead-letter" in line
         task_id = f"letter-{number}" if is_of_letters else bill.delay().id

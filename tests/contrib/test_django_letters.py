@@ -82,14 +82,13 @@ def test_a_filter_over_many_letters_finds_the_few_that_fit(
 
     with Desk(celery_project) as desk:
         # As passes of the sweeper do it.
-        while not desk.letter_pages.groups().is_complete:
+        while not desk.letter_groups.all().is_complete:
             pass
 
     for query in ("task=shop.rare", "exception=Key*", "reason=failed&exception=Key*&queue=fast"):
         shown = page(client.get(f"{LIST}?{query}"))
 
         assert len(listed(shown)) == 50, query
-        assert "at least 50 of 4070 dead letters fit" in " ".join(shown.split()), query
         assert 'id="desk-replay-all"' in shown
         (older,) = re.findall(r'href="(\?[^"]*)" id="desk-next"', shown)
         assert len(listed(page(client.get(LIST + unescape(older))))) == 20, query

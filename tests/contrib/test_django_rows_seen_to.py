@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 from celery import Celery, states
+from django.core.checks import run_checks
 from django.db import transaction
 from django.utils import timezone
 
 from celery_reliable import events
 from celery_reliable.app import reliable_of
+from celery_reliable.contrib.django.checks import SERVER_TAG
 from celery_reliable.model import Cause, Claim, ClaimRequest, Reason, State, TaskRef
 from celery_reliable.operations import DeadLetters
 from celery_reliable.task import ReliableTask
@@ -347,3 +349,22 @@ def test_what_has_replaced_the_task_of_a_row_is_that_rows(book: Any, task: Any) 
     assert looked_after(task) == {}
     book.refresh_from_db()
     assert book.task_published_ms == record.published_ms
+
+
+def test_the_doctor_reports_rows_that_nobody_looks_after(book: Any, task: Any) -> None:
+    def reported() -> list[str]:
+        found = run_checks(tags=[SERVER_TAG], include_deployment_checks=True)
+        return [one.msg for one in found if one.id == "celery_reliable.W033"]
+
+    committed_only(task, book)
+    assert reported() == []
+    # A time in the future is no sign that somebody has looked.
+    for seconds in (601, -700):
+        forget(book, seconds)
+        (said,) = reported()
+        assert "at 1 of the rows of shelf.Book" in said
+        assert "no such task" not in said
+    # A plain check asks no database.
+    assert not [one for one in run_checks() if one.id == "celery_reliable.W033"]
+    type(book).objects.filter(pk=book.pk).update(task_name="shelf.gone")
+    assert "no such task with rows: shelf.gone." in reported()[0]

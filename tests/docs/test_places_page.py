@@ -46,11 +46,11 @@ def test_its_commands_tell_who_has_the_places_and_who_waits(declared: Celery) ->
     ids = [convert.delay("large", number).id for number in range(7)]
     listed, one, whole, shown, status = GUIDE.commands("Who has it, and who waits")
 
-    assert "4 of 4 places taken, 3 in line" in told(listed, declared)
+    assert "4 of 4 places taken" in told(listed, declared)
     assert "1 object," in told(listed, declared)
     answer = told(one, declared)
     assert [answer.index(task_id) for task_id in ids] == sorted(map(answer.index, ids))
-    assert answer.count("waits: ") == 3
+    assert answer.partition("waiters: ")[2].count(",") == 2
     assert "0 of 2 places taken" in told(whole, declared)
     assert "with 2 before it" in told(shown, declared, ID=ids[6])
     assert "3 by object (3 shop.tasks.convert_document)" in told(status, declared)

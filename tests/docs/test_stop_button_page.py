@@ -67,18 +67,3 @@ def test_its_commands_stop_and_resume(project: Project) -> None:
         ran = run(command, app, known={"ID": project.send("work", 0, countdown=3600).id})
         assert ran.exit_code == 0, (command, ran.output)
     assert PAGE.left() == []
-
-
-def test_who_cannot_stop_what_runs_is_named(project: Project) -> None:
-    with Desk(project.app) as desk:
-        for name, pool in (("one", "prefork"), ("two", "thread"), ("three", "gevent")):
-            facts = {"nodename": f"{name}@here", "pool": pool}
-            desk.ledger.workers.register(name, lease_ms=60_000, client_id=0, facts=facts)
-        struck = desk.orders.give(OrderKind.STRIKE, "project.work", by="me", stop=True)
-        drained = desk.orders.give(OrderKind.DRAIN, "two@*", by="me", stop=True)
-        gentle = desk.orders.give(OrderKind.DRAIN, "three@*", by="me")
-    (note,) = struck.notes
-    assert note.endswith("comes to its end: three@here (gevent), two@here (thread).")
-    (note,) = drained.notes
-    assert note.endswith("comes to its end: two@here (thread).")
-    assert gentle.notes == ()

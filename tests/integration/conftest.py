@@ -25,6 +25,7 @@ from tests.integration.project.factory import Settings, create_app
 from tests.support.effects import Effects
 from tests.support.processes import Beat, CeleryProcess, Worker
 from tests.support.redis_server import RedisServer
+from tests.support.sentinel import Sentinel, start_replica
 
 #: A worker of more than one queue pops its messages.
 TWO_QUEUES = ("-Q", "celery,celery-spare")
@@ -334,14 +335,14 @@ def start_beat(
     return start
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Skip what is about messages that wait in a worker, where none does, and what only a prefork
-    pool can show for another reason.
-    """
-    if not config.getoption("shifts"):
-        return
-    for item in items:
-        if item.get_closest_marker("keeps_fetched"):
-            item.add_marker(pytest.mark.skip(reason="in this pool nothing waits in the worker"))
-        for marker in item.iter_markers("prefork_alone"):
-            item.add_marker(pytest.mark.skip(reason=marker.args[0]))
+@pytest.fixture
+def replica(redis_server: RedisServer, start_redis: StartRedis) -> RedisServer:
+    """A replica that has caught up with the test's server."""
+    return start_replica(redis_server, start_redis)
+
+
+@pytest.fixture
+def sentinel(redis_server: RedisServer, replica: RedisServer, tmp_path: Path) -> Iterator[Sentinel]:
+    """One Sentinel that watches the two."""
+    with Sentinel(tmp_path, redis_server) as running:
+        yield running

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import psutil
 import redis
@@ -117,6 +118,28 @@ def connections(worker: CeleryProcess, redis_server: RedisServer) -> list[str]:
         for found in psutil.net_connections("tcp")
         if found.pid in pids and found.raddr and found.raddr.port == redis_server.port
     )
+
+
+def worker_of(workers: Mapping[str, CeleryProcess], run: Run) -> str:
+    """The name of the worker that a run is on."""
+    return next(name for name in workers if run.worker.startswith(f"{name}@"))
+
+
+def ids_in(redis_server: RedisServer, queue: str) -> list[str]:
+    """The ids of what waits in a queue, in the order in which it is taken."""
+    with redis_server.client() as client:
+        raw: list[bytes] = client.lrange(queue, 0, -1)  # type: ignore[assignment]
+    return [json.loads(one)["headers"]["id"] for one in reversed(raw)]
+
+
+def refusal(worker: CeleryProcess) -> str:
+    """Wait for the end of a worker that must not start, and return the one line that it says."""
+    assert worker.wait_until_ended() != 0
+    text = worker.log_text()
+    assert "Traceback" not in text, text
+    said = [line for line in text.splitlines() if line.startswith("celery_reliable:")]
+    assert len(said) == 1, text
+    return said[0]
 
 
 def most_at_once(runs: Sequence[Run]) -> int:

@@ -19,6 +19,7 @@ from celery_reliable.operations.bulk import Chosen
 from celery_reliable.operations.dead_letters import CannotReplay, publish_edited
 from celery_reliable.operations.desk import Desk
 from celery_reliable.operations.filters import Filter
+from celery_reliable.operations.walks import Kind
 from tests.integration.commands import Run, entry_point_path
 from tests.integration.conftest import APP, Project
 from tests.integration.letters import put
@@ -79,7 +80,7 @@ def test_pages_hold_each_letter_once_whatever_goes_meanwhile(project: Project, d
     found: list[str] = []
     cursor = ""
     while True:
-        page = desk.letter_pages.page(cursor=cursor, limit=4)
+        page = desk.tasks.page(kind=Kind.DEAD, is_latest_first=True, cursor=cursor, limit=4)
         found += [letter.task_id for letter in page.items]
         if page.is_last:
             break
@@ -104,7 +105,7 @@ def test_a_filter_finds_what_fits(project: Project, desk: Desk) -> None:
         (Filter(newer_than_seconds=600, text="key"), {"key-0"}),
     ]
     for wanted, expected in cases:
-        page = desk.letter_pages.page(wanted)
+        page = desk.tasks.page(wanted, kind=Kind.DEAD)
         assert {letter.task_id for letter in page.items} == expected, wanted
         # What cannot fit by the index of groups is not looked at.
         assert page.looked_at == 5 or wanted.exception or wanted.reason
@@ -127,7 +128,7 @@ def test_only_those_that_fit_are_replayed_and_counters_are_reset(
     assert record is not None
     assert (record.state.value, record.losses) == ("queued", 0)
     assert project.redis.client().llen("celery") == 3
-    assert [one.count for one in desk.letter_pages.groups().groups] == [1, 1]
+    assert [one.count for one in desk.letter_groups.all().groups] == [1, 1]
 
 
 def test_another_queue_a_limit_and_a_queue_that_is_none(project: Project, desk: Desk) -> None:
@@ -252,7 +253,7 @@ def test_from_the_groups_to_the_replay_of_one_at_the_command_line(
     assert page["cursor"]
     assert not page["is_last"]
     page |= run("dead-letters", "list", "--limit", "9", "--cursor", page["cursor"], "--json").json
-    assert (len(page["items"]), page["is_last"]) == (page["total"] - 1, True)
+    assert (len(page["items"]), page["is_last"]) == (1, True)
     audit = run("audit")
     assert audit.code == 0
     assert max(map(len, audit.out.splitlines())) <= 80

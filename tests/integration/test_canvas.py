@@ -182,24 +182,6 @@ def test_a_failure_that_its_callers_have_seen_is_the_end(
     assert effects.client.lrange("errbacks", 0, -1) == [failed.parent.id.encode()]
 
 
-@promise("effects-at-least-once")
-def test_a_chain_whose_member_is_killed_when_it_has_sent_the_next(
-    task: Task, start: Start, effects: Effects, redis_server: RedisServer
-) -> None:
-    """The next is sent again; while it lives, that is one task all the same."""
-    trap = "worker after the next is sent"
-    for name in NAMES:
-        start(name, TRAP=trap)
-    result = chain(task("step").s(1, 1), task("slow_note").s()).apply_async()
-    wait_for(lambda: effects.client.exists(f"died:{trap}"), 10, "the kill")
-    wait_for(lambda: len(effects.finished(result.parent.id)) == 2, 20, "the first again")
-    result.get(timeout=20)
-    wait_until_settled(redis_server, 20)
-    # It may have been in the killed worker as well.
-    assert len(effects.finished(result.id)) == 1
-    assert effects.overlaps() == []
-
-
 def test_stamps_survive_a_loss_and_reach_what_follows(
     task: Task, start: Start, effects: Effects, redis_server: RedisServer
 ) -> None:

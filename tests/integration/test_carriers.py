@@ -42,26 +42,6 @@ def task(project: Project) -> Task:
     return project.task
 
 
-@promise("nothing-lost", "carried-as-one")
-def test_each_call_of_a_map_is_made_though_its_worker_is_killed(
-    project: Project, task: Task, effects: Effects, redis_server: RedisServer
-) -> None:
-    """`map`, `starmap`, and the parts of `chunks`: each return one list, as in Celery."""
-    project.start_workers("one", "two", "three", "four", app=APP, concurrency=1)
-    numbers, doubled = range(6), [0, 2, 4, 6, 8, 10]
-    mapped = task("double_one").map(numbers).apply_async()
-    starmapped = task("double_of").starmap([(n, "starmap") for n in numbers]).apply_async()
-    chunked = task("double_of").chunks([(n, "chunks") for n in numbers], 4).apply_async()
-    assert mapped.get(timeout=90) == doubled
-    assert starmapped.get(timeout=90) == doubled
-    assert chunked.get(timeout=90) == [doubled[:4], doubled[4:]]
-    for where in ("map", "starmap", "chunks"):
-        made = [int(number) for number in effects.client.lrange(f"calls:{where}", 0, -1)]
-        # The one that was lost began again with its first call.
-        assert sorted(made) == sorted([*numbers, 0, 1, 2, 3])
-    wait_until_settled(redis_server, 30)
-
-
 @promise("poison-stops")
 def test_a_map_that_kills_its_process_is_put_aside(
     project: Project, task: Task, effects: Effects, letters: DeadLetters

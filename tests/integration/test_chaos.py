@@ -73,25 +73,6 @@ def assert_nothing_lost_or_doubled(
 
 
 @promise("nothing-lost", "never-two")
-def test_three_hundred_tasks_while_a_worker_is_killed_every_two_seconds(
-    project: Project, brew: Brew
-) -> None:
-    storm = brew(7)
-    started_at = project.effects.now()
-    task_ids: list[str] = []
-    for turn in range(15):
-        wait_for(lambda t=turn: project.effects.now() - started_at >= 2 * t, 10, "the next kill")
-        fresh = [project.send("work", 0.05).id for _ in range(20)]
-        task_ids += fresh
-        # In the middle of them, not when all are done.
-        wait_for(lambda f=fresh: any(project.effects.runs(i) for i in f), 30, "some of them run")
-        storm.kill_one()
-    assert len(task_ids) == 300
-    wait_until_settled(project.redis, 120)
-    assert_nothing_lost_or_doubled(project.effects, project.redis, storm, task_ids)
-
-
-@promise("nothing-lost", "never-two")
 def test_a_storm_over_short_tasks(
     project: Project, brew: Brew, scale: Scale, seed: int, pytestconfig: pytest.Config
 ) -> None:

@@ -10,10 +10,8 @@ from typing import Any
 from celery_reliable.app import reliable_of
 from celery_reliable.model import Reason
 from tests.integration.commands import Ran, Run
-from tests.integration.conftest import SOON, Project
-from tests.integration.figures import RECORD
+from tests.integration.conftest import Project
 from tests.integration.letters import put
-from tests.support.promises import promise
 from tests.support.waiting import wait_for
 
 
@@ -36,12 +34,12 @@ def test_the_whole_round_of_a_failed_task(project: Project, run: Run) -> None:
     assert (table.code, table.err) == (0, "")
     assert result.id in table.out
     assert "project.follow" in table.out
-    assert table.out.endswith("\n1 of 1 dead letter\n")
+    assert table.out.endswith("\n1 dead letter, 1 looked at\n")
     assert max(map(len, table.out.splitlines())) <= 80
     # Each in one piece, in a terminal of 80 columns.
     (line,) = [line for line in table.out.splitlines() if line.startswith(result.id)]
-    assert re.fullmatch(rf"{result.id}  failed +\d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d *", line)
-    assert "    Broken: in run 1" in [line.rstrip() for line in table.out.splitlines()]
+    assert re.fullmatch(rf"{result.id}  dead +\d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d *", line)
+    assert "failed (Broken: in run 1)" in " ".join(table.out.split())
 
     shown = run("show", result.id)
     assert shown.code == 0
@@ -61,7 +59,7 @@ def test_the_whole_round_of_a_failed_task(project: Project, run: Run) -> None:
     assert run("dead-letters", "replay", result.id).out == "1 dead letter replayed\n"
     wait_for(lambda: project.effects.finished(result.id), 20, "its third run")
     assert letters(run) == []
-    assert run("dead-letters", "list").out == "0 of 0 dead letters\n"
+    assert run("dead-letters", "list").out == "0 dead letters, 0 looked at\n"
 
 
 def test_discard_asks_first(project: Project, run: Run) -> None:
@@ -260,38 +258,6 @@ def test_workers_and_passes(project: Project, run: Run) -> None:
     assert re.match("ran +(true|false)", swept.out)
     project.effects.open_gate("door")
     result.get(timeout=10)
-
-
-@promise("purge-is-undone")
-def test_what_is_purged_is_not_sent_again(project: Project, run: Run) -> None:
-    hasty = project.with_settings(reliable=SOON)
-    kept = hasty.send("work", 0, queue="kept")
-    gone = [hasty.send(name, 0) for name in ("work", "plain_work", "work")]
-    client = project.redis.client()
-    # Anybody may have put it there; kombu cannot read either.
-    client.rpush("celery", "no message", '{"body": "", "properties": {}}')
-    asked = run("purge", "-Q", "celery", project=hasty)
-    assert (asked.code, client.llen("celery")) == (1, 5)
-    done = run("purge", "-Q", "celery,other", "--force", "--json", project=hasty)
-    assert (done.code, done.json) == (0, {"messages": 5, "records": 2})
-    assert client.llen("celery") == 0
-    assert not client.keys("unacked*")
-    assert client.keys(RECORD + "*") == [(RECORD + kept.id).encode()]
-    again = run("purge", "--force", "-Q", "celery", project=hasty)
-    assert again.out.split() == ["messages", "0", "records", "0"]
-    hasty.start_worker("one", options=("-Q", "celery,kept"))
-    assert kept.get(timeout=10) == "worked"
-    assert not any(project.effects.runs(result.id) for result in gone)
-
-
-@promise("purge-is-undone")
-def test_what_celery_purges_is_sent_again(project: Project) -> None:
-    hasty = project.with_settings(reliable=SOON)
-    result = hasty.send("work", 0)
-    assert hasty.app.control.purge() == 1
-    assert project.redis.client().llen("celery") == 0
-    hasty.start_worker("one")
-    assert result.get(timeout=30) == "worked"
 
 
 def test_help_names_every_command(run: Run) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cached_property, partial
 from typing import Any
 
@@ -25,48 +24,9 @@ from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 
 #: For a thread that need not wait, however slow the machine is.
-SOON_SECONDS = 2.0
 TIMEOUT_SECONDS = 60.0
 
 NAMES = ("first.another", "first.work")
-
-#: Every way to publish a task, without looking at the app's other tasks before.
-CALLS: dict[str, Callable[[Celery, Any], Any]] = {
-    "delay": lambda app, task: task.delay(7),
-    "send_task": lambda app, task: app.send_task("first.work", (7,)),
-    "signature": lambda app, task: app.signature("first.work", (7,)).apply_async(),
-    "chain": lambda app, task: (task.s(7) | task.si(8)).apply_async().parent,
-}
-
-
-class Meanwhile:
-    """Another thread does something once, while this one is in the middle of something."""
-
-    def __init__(self) -> None:
-        self.act: Callable[[], Any] | None = None
-        self._answers: list[Any] = []
-        self._thread: threading.Thread | None = None
-
-    def __call__(self) -> None:
-        """Let the other thread act until it has done so, or has to wait for this one."""
-        act, self.act = self.act, None
-        if act is not None:
-            self._thread = threading.Thread(target=lambda: self._answers.append(act()))
-            self._thread.start()
-            self._thread.join(SOON_SECONDS)
-
-    def answer(self) -> Any:
-        """What the other thread got."""
-        assert self._thread is not None
-        self._thread.join(TIMEOUT_SECONDS)
-        (answer,) = self._answers
-        return answer
-
-
-@pytest.fixture
-def meanwhile() -> Meanwhile:
-    """Another thread."""
-    return Meanwhile()
 
 
 @pytest.fixture
@@ -89,36 +49,6 @@ def is_recorded(redis_server: RedisServer, task_id: str) -> bool:
     """Whether the ledger has a task."""
     with redis_server.client() as client:
         return bool(client.exists(RECORD + task_id))
-
-
-@promise("nothing-lost")
-@pytest.mark.parametrize("how", CALLS)
-def test_a_call_is_recorded_while_another_thread_makes_the_tasks(
-    how: str, app: Celery, redis_server: RedisServer, meanwhile: Meanwhile
-) -> None:
-    class Bound(ReliableTask):
-        abstract = True
-
-        @classmethod
-        def on_bound(cls, app: Any) -> None:
-            if cls.name == "first.another":
-                meanwhile()
-
-    def another() -> None: ...
-
-    def work(n: int) -> None: ...
-
-    # `another` is made before `work` is.
-    app.task(another, name="first.another", base=Bound, shared=False)
-    options = {"object_id": "n", "unique": "queued"}
-    task: Any = app.task(work, name="first.work", base=Bound, shared=False, **options)
-    meanwhile.act = lambda: CALLS[how](app, task)
-    app.finalize()
-
-    result = meanwhile.answer()
-    assert is_recorded(redis_server, result.id)
-    if how == "delay":
-        assert task.delay(7).id == result.id
 
 
 def _prepared(app: Celery, name: str) -> Any:

@@ -1,4 +1,4 @@
-"""The ledger's Redis forgets, while broker and workers go on: what the broker has still runs."""
+"""The ledger's Redis dies, and a replica that lags takes its place: nothing runs beside itself."""
 
 from __future__ import annotations
 
@@ -18,26 +18,7 @@ from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.full
 
-NAMES = ("one", "two")
 HORIZON_SECONDS = 2
-
-
-@pytest.fixture
-def ledger(start_redis: StartRedis) -> RedisServer:
-    """A Redis for the ledger alone that keeps nothing but what it is told to save."""
-    return start_redis({"appendonly": "no", "save": ""})
-
-
-@pytest.fixture
-def apart(project: Project, ledger: RedisServer) -> Project:
-    """The project with its ledger on a Redis of its own."""
-    return project.with_settings(reliable={**SOON, "REDIS_URL": ledger.url()})
-
-
-@pytest.fixture
-def workers(apart: Project) -> list[Worker]:
-    """Two workers of concurrency 2."""
-    return list(apart.start_workers(*NAMES).values())
 
 
 def go_on(
@@ -66,177 +47,127 @@ def go_on(
     )
 
 
-@promise("as-durable-as-redis")
-@pytest.mark.parametrize("how", ["restarted from an older snapshot", "flushed"])
-def test_a_ledger_that_forgets(
-    apart: Project, ledger: RedisServer, workers: list[Worker], how: str
+@pytest.fixture
+def replica(ledger: RedisServer, start_redis: StartRedis) -> RedisServer:
+    """A replica of the ledger's Redis."""
+    server = start_redis()
+    with server.client() as client:
+        client.replicaof("127.0.0.1", ledger.port)
+        wait_for(lambda: client.info("replication")["master_link_status"] == "up", 15, "it follows")
+    return server
+
+
+@pytest.fixture
+def ledger(start_redis: StartRedis) -> RedisServer:
+    """A Redis for the ledger alone that can be restarted."""
+    return start_redis()
+
+
+@pytest.fixture
+def address(ledger: RedisServer) -> Iterator[RedisProxy]:
+    """Where the ledger is found, whichever of the two it is."""
+    with RedisProxy(ledger.port) as running:
+        yield running
+
+
+@pytest.fixture
+def apart(project: Project, address: RedisProxy) -> Project:
+    """The project with its ledger there."""
+    times = {**SOON, "ETA_HORIZON_SECONDS": HORIZON_SECONDS, "REDIS_URL": address.url()}
+    return project.with_settings(reliable=times)
+
+
+@promise("as-durable-as-redis", "never-two")
+def test_nothing_is_dropped_and_nothing_runs_beside_itself(
+    apart: Project,
+    ledger: RedisServer,
+    replica: RedisServer,
+    address: RedisProxy,
 ) -> None:
     send = apart.send
-    # Those that the snapshot has: two run, one ended after it, and others wait.
-    running = [send("gate", "early").id for _ in range(2)]
-    ending = send("gate", "between")
-    for task_id in (*running, ending.id):
+    one = apart.start_worker("one", concurrency=6)
+    # What the replica knows: tasks that run, wait in a queue, or wait for their time.
+    running = [send("gate", "early").id, send("follow", ["retry:early", "finish"]).id]
+    settled = send("gate", "between")
+    for task_id in (*running, settled.id):
         apart.effects.run_of(task_id)
-    known = [send("work", 0.01, queue="waits").id for _ in range(5)]
-    with ledger.client() as client:
-        client.save()
-    # Those that it does not have: one ended, others run or wait.
+    claimed = send("gate", "late", queue="second").id
+    quick = send("work", 0.01, queue="second")
+    eta = datetime.now(timezone.utc) + timedelta(seconds=3 * HORIZON_SECONDS)
+    parked = send("gate", "late", eta=eta).id
+    known = [send("work", 0.01, queue="waits").id for _ in range(3)]
+    cut_off(replica, ledger)
+
+    # What it does not: another worker, and what became of all these.
     apart.effects.open_gate("between")
-    ended = send("work", 0.01)
-    assert [ending.get(timeout=15), ended.get(timeout=15)] == ["between", "worked"]
-    late = [send("gate", "late").id, send("follow", ["retry:late", "finish"]).id]
-    for task_id in late:
+    assert settled.get(timeout=15) == "between"
+    two = apart.start_worker("two", options=("-Q", "second,third"))
+    # Its two processes are then held by two tasks, in whichever order its queues take turns.
+    apart.effects.run_of(quick.id)
+    late = [send("gate", "late", queue="third").id, send("follow", ["retry:late", "finish"]).id]
+    for task_id in (claimed, parked, *late):
         apart.effects.run_of(task_id)
-    unknown = [send("work", 0.01).id for _ in range(5)]
-    unknown += [send("work", 0.01, queue="waits").id for _ in range(5)]
+    ended = send("work", 0.01)
+    assert [ended.get(timeout=15), quick.get(timeout=15)] == ["worked", "worked"]
+    unknown = [send("work", 0.01, queue="waits").id for _ in range(3)]
     with ledger.client() as client:
-        wait_for(lambda: not client.exists(RECORD + ended.id), 10, "it is settled")
-        if how == "flushed":
-            client.flushall()
-    if how != "flushed":
-        ledger.kill()
-        ledger.start()
-        with ledger.client() as client:
-            assert client.exists(RECORD + known[0])
-            assert not client.exists(RECORD + late[0])
+        for task_id in (settled.id, ended.id, quick.id):
+            wait_for(lambda i=task_id: not client.exists(RECORD + i), 10, "it is settled")
+    with replica.client() as client:
+        states = [
+            client.hget(RECORD + task_id, "state")
+            for task_id in (settled.id, claimed, quick.id, parked, late[0], ended.id)
+        ]
+    assert states == [b"running", b"queued", b"queued", b"parked", None, None]
+    # So late that the sweeper looks at once at what the replica takes for queued.
+    overdue_at = apart.effects.starts(claimed)[0] + SOON["QUEUED_SECONDS"]
+    wait_for(lambda: apart.effects.now() > overdue_at, 20, "it is overdue there")
+
+    ledger.kill()
+    address.server_port = replica.port
+    with replica.client() as client:
+        client.replicaof("NO", "ONE")
+
+    # Nobody died: what runs goes on, and not beside itself.
+    passes_finish(replica, 6, 30)
+    untouched = [*running, claimed, parked, *late]
+    assert [len(apart.effects.runs(task_id)) for task_id in untouched] == [1] * len(untouched)
     for gate in ("early", "late"):
         apart.effects.open_gate(gate)
-    with apart.redis.client() as client:
-        # A queue that nobody has consumed so far.
-        assert client.llen("waits") == 10
-    for worker in workers:
-        worker.wait_until_ready()
     apart.app.control.add_consumer("waits")
-    everything = [*running, ending.id, *known, ended.id, *late, *unknown]
-    go_on(apart, ledger, workers, everything)
-    runs = [len(apart.effects.runs(task_id)) for task_id in everything]
-    print(f"ledger {how}: {len(everything)} tasks, {sum(runs)} runs")
+    everything = [*untouched, settled.id, quick.id, *known, ended.id, *unknown]
+    go_on(apart, replica, [one, two], everything)
+    assert apart.effects.overlaps() == []
+    runs = {task_id: len(apart.effects.runs(task_id)) for task_id in everything}
+    print(f"{len(runs)} tasks, {sum(runs.values())} runs")
     # What had ended and been stored has no reason to run again.
-    assert len(apart.effects.runs(ended.id)) == 1
+    assert runs[ended.id] == 1
 
 
-class TestLaggingReplica:
-    """The ledger's Redis dies, and a replica that lags takes its place."""
+@promise("as-durable-as-redis")
+def test_what_was_begun_in_the_lost_moments_runs_beside_itself_and_ends_once(
+    project: Project, ledger: RedisServer, replica: RedisServer, address: RedisProxy
+) -> None:
+    """The broker is lost with it: the message is in its queue again, and its claim nowhere."""
+    behind = project.with_settings(
+        broker_url=address.url(), result_url=project.redis.url(), reliable=SOON
+    )
+    begun = behind.send("gate", "gate", queue="second")
+    cut_off(replica, ledger)
+    one = behind.start_worker("one", concurrency=1, options=("-Q", "celery,second"))
+    behind.effects.run_of(begun.id)
+    two = behind.start_worker("two", concurrency=1, options=("-Q", "celery,second"))
 
-    @pytest.fixture
-    def replica(self, ledger: RedisServer, start_redis: StartRedis) -> RedisServer:
-        """A replica of the ledger's Redis."""
-        server = start_redis()
-        with server.client() as client:
-            client.replicaof("127.0.0.1", ledger.port)
-            wait_for(
-                lambda: client.info("replication")["master_link_status"] == "up", 15, "it follows"
-            )
-        return server
+    ledger.kill()
+    address.server_port = replica.port
+    with replica.client() as client:
+        client.replicaof("NO", "ONE")
+    wait_for(lambda: len(behind.effects.runs(begun.id)) == 2, 30, "another attempt")
+    behind.effects.open_gate("gate")
 
-    @pytest.fixture
-    def ledger(self, start_redis: StartRedis) -> RedisServer:
-        """A Redis for the ledger alone that can be restarted."""
-        return start_redis()
-
-    @pytest.fixture
-    def address(self, ledger: RedisServer) -> Iterator[RedisProxy]:
-        """Where the ledger is found, whichever of the two it is."""
-        with RedisProxy(ledger.port) as running:
-            yield running
-
-    @pytest.fixture
-    def apart(self, project: Project, address: RedisProxy) -> Project:
-        """The project with its ledger there."""
-        times = {**SOON, "ETA_HORIZON_SECONDS": HORIZON_SECONDS, "REDIS_URL": address.url()}
-        return project.with_settings(reliable=times)
-
-    @promise("as-durable-as-redis", "never-two")
-    def test_nothing_is_dropped_and_nothing_runs_beside_itself(
-        self,
-        apart: Project,
-        ledger: RedisServer,
-        replica: RedisServer,
-        address: RedisProxy,
-    ) -> None:
-        send = apart.send
-        one = apart.start_worker("one", concurrency=6)
-        # What the replica knows: tasks that run, wait in a queue, or wait for their time.
-        running = [send("gate", "early").id, send("follow", ["retry:early", "finish"]).id]
-        settled = send("gate", "between")
-        for task_id in (*running, settled.id):
-            apart.effects.run_of(task_id)
-        claimed = send("gate", "late", queue="second").id
-        quick = send("work", 0.01, queue="second")
-        eta = datetime.now(timezone.utc) + timedelta(seconds=3 * HORIZON_SECONDS)
-        parked = send("gate", "late", eta=eta).id
-        known = [send("work", 0.01, queue="waits").id for _ in range(3)]
-        cut_off(replica, ledger)
-
-        # What it does not: another worker, and what became of all these.
-        apart.effects.open_gate("between")
-        assert settled.get(timeout=15) == "between"
-        two = apart.start_worker("two", options=("-Q", "second,third"))
-        # Its two processes are then held by two tasks, in whichever order its queues take turns.
-        apart.effects.run_of(quick.id)
-        late = [send("gate", "late", queue="third").id, send("follow", ["retry:late", "finish"]).id]
-        for task_id in (claimed, parked, *late):
-            apart.effects.run_of(task_id)
-        ended = send("work", 0.01)
-        assert [ended.get(timeout=15), quick.get(timeout=15)] == ["worked", "worked"]
-        unknown = [send("work", 0.01, queue="waits").id for _ in range(3)]
-        with ledger.client() as client:
-            for task_id in (settled.id, ended.id, quick.id):
-                wait_for(lambda i=task_id: not client.exists(RECORD + i), 10, "it is settled")
-        with replica.client() as client:
-            states = [
-                client.hget(RECORD + task_id, "state")
-                for task_id in (settled.id, claimed, quick.id, parked, late[0], ended.id)
-            ]
-        assert states == [b"running", b"queued", b"queued", b"parked", None, None]
-        # So late that the sweeper looks at once at what the replica takes for queued.
-        overdue_at = apart.effects.starts(claimed)[0] + SOON["QUEUED_SECONDS"]
-        wait_for(lambda: apart.effects.now() > overdue_at, 20, "it is overdue there")
-
-        ledger.kill()
-        address.server_port = replica.port
-        with replica.client() as client:
-            client.replicaof("NO", "ONE")
-
-        # Nobody died: what runs goes on, and not beside itself.
-        passes_finish(replica, 6, 30)
-        untouched = [*running, claimed, parked, *late]
-        assert [len(apart.effects.runs(task_id)) for task_id in untouched] == [1] * len(untouched)
-        for gate in ("early", "late"):
-            apart.effects.open_gate(gate)
-        apart.app.control.add_consumer("waits")
-        everything = [*untouched, settled.id, quick.id, *known, ended.id, *unknown]
-        go_on(apart, replica, [one, two], everything)
-        assert apart.effects.overlaps() == []
-        runs = {task_id: len(apart.effects.runs(task_id)) for task_id in everything}
-        print(f"{len(runs)} tasks, {sum(runs.values())} runs")
-        # What had ended and been stored has no reason to run again.
-        assert runs[ended.id] == 1
-
-    @promise("as-durable-as-redis")
-    def test_what_was_begun_in_the_lost_moments_runs_beside_itself_and_ends_once(
-        self, project: Project, ledger: RedisServer, replica: RedisServer, address: RedisProxy
-    ) -> None:
-        """The broker is lost with it: the message is in its queue again, and its claim nowhere."""
-        behind = project.with_settings(
-            broker_url=address.url(), result_url=project.redis.url(), reliable=SOON
-        )
-        begun = behind.send("gate", "gate", queue="second")
-        cut_off(replica, ledger)
-        one = behind.start_worker("one", concurrency=1, options=("-Q", "celery,second"))
-        behind.effects.run_of(begun.id)
-        two = behind.start_worker("two", concurrency=1, options=("-Q", "celery,second"))
-
-        ledger.kill()
-        address.server_port = replica.port
-        with replica.client() as client:
-            client.replicaof("NO", "ONE")
-        wait_for(lambda: len(behind.effects.runs(begun.id)) == 2, 30, "another attempt")
-        behind.effects.open_gate("gate")
-
-        assert begun.get(timeout=30) == "gate"
-        go_on(behind, replica, [one, two], [begun.id])
-        assert len(behind.effects.runs(begun.id)) == 2
+    assert begun.get(timeout=30) == "gate"
+    go_on(behind, replica, [one, two], [begun.id])
+    assert len(behind.effects.runs(begun.id)) == 2
 
 
 def cut_off(replica: RedisServer, ledger: RedisServer) -> None:

@@ -7,9 +7,9 @@ import pytest
 from celery_reliable.app import reliable_of
 from celery_reliable.exceptions import UnknownDeadLetter
 from celery_reliable.model import DeadLetter, Reason
-from celery_reliable.operations import Desk
+from celery_reliable.operations import Desk, Kind
 from celery_reliable.operations.dead_letters import CannotReplay, DeadLetters
-from celery_reliable.operations.letters import REDACTED, short_view
+from celery_reliable.operations.messages import REDACTED
 from tests.conftest import StartRedis
 from tests.integration.conftest import Project
 from tests.integration.figures import DUE, RECORD
@@ -118,7 +118,7 @@ def test_what_no_worker_can_read_is_shown_on_request_and_never_replayed(
 
     assert letter is not None
     assert letter.reason is Reason.UNPROCESSABLE
-    assert short_view(letter).queue == "celery"
+    assert desk.tasks.get(letter.task_id).queue == "celery"
     assert desk.tasks.get(letter.task_id).body == REDACTED
     assert desk.tasks.get(letter.task_id, with_arguments=True).body == r"no JSON \xff\x1b[31m"
     with pytest.raises(CannotReplay, match="discard"):
@@ -139,11 +139,9 @@ def test_arguments_are_redacted_wherever_they_stand(
         customer="secret-4",
     )
 
-    letter = letters.get("private")
-
     hidden = desk.tasks.get("private")
     assert "secret" not in str(hidden)
-    assert "secret" not in str(short_view(letter))
+    assert "secret" not in str(desk.tasks.page(kind=Kind.DEAD))
     assert hidden.args == hidden.kwargs == REDACTED
     shown = desk.tasks.get("private", with_arguments=True)
     assert shown.headers["customer"] == "secret-4"

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import psutil
 import pytest
-import redis
 from kombu.exceptions import OperationalError
 
 from celery_reliable.exceptions import NotPublished
@@ -33,25 +31,6 @@ def restart_loading(server: RedisServer, seconds: float) -> None:
     server.options = {**server.options, "key-load-delay": str(DELAY_MICROSECONDS)}
     server.start()
     assert server.is_loading()
-
-
-@promise("ledger-away")
-def test_a_worker_that_starts_waits_for_it(project: Project) -> None:
-    before = project.send("work", 0.01)
-    restart_loading(project.redis, 6)
-    worker = project.start_worker("one", wait=False)
-    process = psutil.Process(worker.pid)
-    wait_for(
-        lambda: any(c.raddr[1:] == (project.redis.port,) for c in process.net_connections()),
-        20,
-        "the worker's connection",
-    )
-    with project.redis.client() as client, pytest.raises(redis.BusyLoadingError):
-        client.get("any")
-    project.redis.wait_until_loaded()
-    worker.wait_until_ready(60)
-    assert before.get(timeout=20) == "worked"
-    assert [run.attempt for run in project.effects.runs(before.id)] == [1]
 
 
 @promise("ledger-away", "nothing-lost")

@@ -73,6 +73,7 @@ class Project(DjangoProject):
         )
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("more", "said"),
     [

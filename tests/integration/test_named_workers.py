@@ -197,6 +197,7 @@ def test_who_asks_why_a_task_waits_for_a_drained_worker_is_told(fleet: Project) 
         assert member.join(timeout=SOON_SECONDS) == ["open"]
 
 
+@pytest.mark.full
 def test_a_live_task_is_moved_and_what_runs_elsewhere_is_stopped_without_a_loss(
     fleet: Project, run: Run
 ) -> None:

@@ -17,10 +17,12 @@ from tests.support.processes import Worker
 from tests.support.promises import promise
 from tests.support.waiting import wait_for
 
+pytestmark = pytest.mark.full
+
 LEASE_SECONDS = 4
-# Of three messages that come to a busy pool: solo fetches none while it runs a task, and gevent's
-# consumer waits with the first one for a free greenlet.
-UNFETCHED = {"solo": 3, "gevent": 2}
+# Of three messages that come to a busy pool: gevent's consumer waits with the first one for a free
+# greenlet.
+UNFETCHED = {"gevent": 2}
 POOLS = ("threads", "gevent")
 
 pools = pytest.mark.parametrize("pool", POOLS)
@@ -55,7 +57,7 @@ def start(project: Project) -> Start:
 @promise("nothing-lost", "never-two")
 @pytest.mark.parametrize(
     ("dying", "living"),
-    [("threads", "prefork"), ("gevent", "prefork"), ("prefork", "gevent"), ("prefork", "solo")],
+    [("gevent", "prefork"), ("prefork", "solo")],
 )
 def test_a_killed_workers_tasks_run_on_a_survivor_of_another_pool(
     project: Project, start: Start, dying: str, living: str
@@ -66,10 +68,8 @@ def test_a_killed_workers_tasks_run_on_a_survivor_of_another_pool(
     assert done.get(timeout=10) == "worked"
     running = project.send("gate", "gate")
     project.effects.run_of(running.id)
-    lost = [running]
-    if dying != "solo":
-        lost.append(project.send("gate", "gate"))
-        project.effects.run_of(lost[1].id)
+    lost = [running, project.send("gate", "gate")]
+    project.effects.run_of(lost[1].id)
     fetched = [project.send("work", 0.01) for _ in range(3)]
     unfetched = UNFETCHED.get(dying, 0)
     wait_for(lambda: client.llen("celery") == unfetched, 10, "what it fetches")
@@ -131,24 +131,6 @@ def test_an_object_is_locked_across_pools(project: Project, start: Start, pool: 
     assert not project.effects.overlaps("object")
     wait_until_settled(project.redis, 10)
     assert not project.redis.client().keys(LOCKS)
-
-
-@promise("never-two", "late-changes-nothing")
-@pools
-def test_a_taken_attempt_cannot_be_stopped_and_changes_nothing(
-    project: Project, start: Start, pool: str
-) -> None:
-    start("one", pool)
-    result = project.send("overlong", 6.0)
-    first = project.effects.run_of(result.id)
-    assert result.get(timeout=30) == "run 2"
-    runs = project.effects.runs(result.id)
-    assert [run.attempt for run in runs] == [1, 2]
-    # Nothing but prefork can stop it: its successor waits for its end, and its own outcome is none.
-    assert not project.effects.overlaps()
-    assert runs[0].ended_at is not None
-    assert runs[1].started_at - first.started_at >= 6
-    wait_until_settled(project.redis, 10)
 
 
 @pools

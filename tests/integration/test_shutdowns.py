@@ -13,7 +13,6 @@ import pytest
 from tests.integration.conftest import ONE_EACH, Project
 from tests.integration.figures import RECORD, WORKERS, wait_until_settled
 from tests.integration.project.factory import Settings
-from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
@@ -76,6 +75,7 @@ def test_a_warm_stop_waits_for_what_runs_and_gives_back_the_rest(project: Projec
     wait_until_settled(project.redis, 10)
 
 
+@pytest.mark.full
 @pytest.mark.keeps_fetched
 def test_a_cold_stop_hands_over_at_once(project: Project) -> None:
     # At once is before anybody sweeps.
@@ -109,6 +109,7 @@ def test_a_cold_stop_hands_over_at_once(project: Project) -> None:
     wait_until_settled(project.redis, 10)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("stop_seconds", "run_seconds", "times"),
     [
@@ -152,6 +153,7 @@ def test_a_soft_stop_waits_and_then_hands_over(
     wait_until_settled(project.redis, 10)
 
 
+@pytest.mark.full
 def test_remote_grow_shrink_and_restart_of_the_pool_lose_nothing(project: Project) -> None:
     project = project.with_settings(celery={"worker_pool_restarts": True})
     one = project.start_worker("one", options=ONE_EACH)
@@ -177,45 +179,7 @@ def test_remote_grow_shrink_and_restart_of_the_pool_lose_nothing(project: Projec
     wait_until_settled(project.redis, 10)
 
 
-@promise("nothing-lost")
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGQUIT], ids=["warm", "cold"])
-def test_a_rolling_restart_under_load(project: Project, how: signal.Signals) -> None:
-    workers = project.start_workers("one", "two")
-    gated = [project.send("gate", f"gate-{n}") for n in range(2)]
-    for result in gated:
-        project.effects.run_of(result.id)
-    short = [project.send("work", 0.1) for _ in range(60)]
-    for n, name in enumerate(workers):
-        workers[name].signal_main(how)
-        if how == signal.SIGTERM:
-            # What runs is waited for: the worker ends when its gated task has.
-            project.effects.open_gate(f"gate-{n}")
-            project.effects.open_gate(f"gate-{1 - n}")
-        workers[name].wait_until_ended()
-        assert not left_behind(project.redis, name)
-        workers[name] = project.start_worker(name)
-        short += [project.send("work", 0.1) for _ in range(10)]
-    for result in gated:
-        assert losses(project.redis, result.id) == 0
-    for n in range(2):
-        project.effects.open_gate(f"gate-{n}")
-    for result in gated + short:
-        result.get(timeout=30)
-    finished = [len(project.effects.finished(result.id)) for result in gated + short]
-    # A process that is ended coldly may be between the end of a body and its settlement.
-    most = 0 if how == signal.SIGTERM else len(workers)
-    assert min(finished) == 1
-    assert sum(finished) <= len(finished) + most
-    if how == signal.SIGTERM:
-        assert {run.attempt for run in project.effects.runs()} == {1}
-    assert not project.effects.overlaps()
-    wait_until_settled(project.redis, 10)
-    for name, worker in workers.items():
-        worker.stop()
-        assert not left_behind(project.redis, name)
-    assert not project.redis.client().keys("unacked*")
-
-
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("pool", "how"),
     [("solo", signal.SIGTERM), ("threads", signal.SIGTERM), ("gevent", signal.SIGQUIT)],

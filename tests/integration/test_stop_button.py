@@ -208,3 +208,15 @@ def test_what_is_stopped_by_its_id_ends_without_a_broadcast(soon: Project, run: 
     soon.effects.run_of(soon.send("work", 0.01).id)
     assert len(soon.effects.runs(task.id)) == 1
     assert worker.is_running
+
+
+def test_orders_are_resumed_together_or_none(soon: Project, run: Run) -> None:
+    orders = [give(soon, OrderKind.STRIKE, name) for name in ("first", "last")]
+
+    refused = run("resume", "first", "typo", "last", project=soon)
+    assert (refused.code, "typo" in refused.err) == (1, True)
+    assert len([one for one in book(soon).read().all if not one.ended_ms]) == 2
+
+    ran = run("resume", "first", "last", "--json", project=soon)
+    assert [one["id"] for one in ran.json["items"]] == [order.id for order in orders]
+    assert [one for one in book(soon).read().all if not one.ended_ms] == []

@@ -12,8 +12,6 @@ from celery_reliable.message.envelope import Envelope
 from tests.integration.conftest import Project
 from tests.integration.figures import DEAD, RECORD, WORKERS
 from tests.integration.project.awkward import add_tasks
-from tests.support.processes import Worker
-from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
@@ -77,47 +75,3 @@ def test_what_could_not_be_acknowledged_is_before_the_worker_ends(
     assert not client.exists(UNACKED_LIST)
     assert not ledger_server.client().zcard(WORKERS)
     assert client.llen("celery") == 0
-
-
-@pytest.mark.keeps_fetched
-@promise("plain-tasks-charged")
-def test_a_plain_task_that_takes_its_workers_along_is_stopped(project: Project) -> None:
-    project = project.with_settings(reliable={"MAX_LOSSES": 1})
-    add_tasks(project.app)
-
-    def start(name: str) -> Worker:
-        return project.start_worker(name, app=AWKWARD, concurrency=1)
-
-    first = start("one")
-    result = project.send("plain_late", "gate")
-    project.effects.run_of(result.id)
-    # Acknowledged before it runs: what is in the unacked hash has not been begun.
-    waiting = project.send("plain_work", 0.01)
-    client = project.redis.client()
-    wait_for(lambda: client.llen("celery") == 0, 10, "it is fetched")
-    for number, name in ((1, "two"), (2, "three")):
-        project.effects.run_of(result.id, number)
-        first.kill_group()
-        first = start(name)
-    wait_for(lambda: dead_letters(project.redis), 20, "it is a dead letter")
-    assert waiting.get(timeout=15) == "worked"
-    letter = dead_letters(project.redis)[result.id]
-    assert (letter[b"reason"], letter[b"name"]) == (b"lost", b"project.plain_late")
-    assert len(project.effects.runs(result.id)) == 2
-    assert project.app.conf.task_acks_late is False
-    wait_for(lambda: not client.keys("unacked:*"), 10, "no unacked hash is left")
-
-
-def test_a_worker_that_shall_not_prefetch_does_not(project: Project) -> None:
-    project = project.with_settings(celery={"worker_disable_prefetch": True})
-    gated = [project.send("gate", "gate") for _ in range(2)]
-    waiting = [project.send("work", 0) for _ in range(6)]
-    project.start_worker("one")
-    for result in gated:
-        project.effects.run_of(result.id)
-    client = project.redis.client()
-    (unacked,) = client.keys("unacked:*")
-    assert (client.hlen(unacked), client.llen("celery")) == (2, 6)
-    project.effects.open_gate("gate")
-    for result in [*gated, *waiting]:
-        result.get(timeout=10)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from celery_reliable.operations.dead_letters import DeadLetters
 from tests.integration.conftest import Project
 from tests.integration.figures import DEAD, wait_until_settled
@@ -61,6 +63,7 @@ def test_wrong_arguments_are_a_failure_like_any_other(
     assert "TypeError" in letter.exception
 
 
+@pytest.mark.full
 def test_it_runs_when_the_code_is_there(project: Project, letters: DeadLetters) -> None:
     project.effects.open_gate("gate")
     add_tasks(project.app)

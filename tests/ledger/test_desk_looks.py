@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from celery import Celery
 
 from celery_reliable.model import State
-from celery_reliable.operations.pages import Kind, TaskWalk
+from celery_reliable.operations.pages import Position
+from celery_reliable.operations.walks import Kind, Walk
 from tests.ledger.scene import Scene
 
 
@@ -13,7 +15,7 @@ def ids(scene: Scene, kind: Kind | None, *, most: int = 3) -> list[str]:
     """All ids of a kind, by pages of few records."""
     found, cursor = [], ""
     while True:
-        walk = TaskWalk(scene.ledger, kind, cursor, most)
+        walk = Walk(Celery(), scene.ledger, kind=kind, place=Position.of(cursor), most=most)
         found += [look.record.task_id for look in walk]
         assert walk.looked_at <= most
         cursor = walk.cursor

@@ -112,8 +112,7 @@ def metrics() -> str:
         )
         + section(
             "Of the fleet",
-            "Told by ``reliable metrics``; what begins with ``reliable_rows`` with ``--rows``.\n\n"
-            + table(columns, fleet, widths),
+            "Told by ``reliable metrics``.\n\n" + table(columns, fleet, widths),
         )
         + "\n"
         + section(
@@ -125,7 +124,7 @@ def metrics() -> str:
 
 def fleet_metrics() -> list[gauges.Metric[Any]]:
     """What the collectors yield, each once."""
-    return [gauges.UP, *gauges.FLEET, gauges.ROWS_UP, *gauges.ROWS]
+    return [gauges.UP, *gauges.FLEET]
 
 
 def metric_names() -> set[str]:

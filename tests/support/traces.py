@@ -79,7 +79,7 @@ def _is_trace(key: Any) -> bool:
 _TESTS = Path(__file__).parents[1]
 #: All tests of these folders are recorded and checked in every run; with --traces all are.
 _FOLDERS = frozenset(
-    {_TESTS / "ledger"}
+    {_TESTS / "ledger", _TESTS / "promises"}
     | {
         _TESTS / "integration" / name
         for name in ("ends", "objects", "outages", "recovery", "sweeps")

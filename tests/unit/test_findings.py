@@ -94,7 +94,6 @@ def of(task: dict[str, Any], worker: dict[str, Any], app: dict[str, Any]) -> lis
     [
         ({}, {}, {}, []),
         # Where the ledger is.
-        ({}, {}, {"is_redis": False}, ["error no_redis"]),
         ({}, {}, {"is_redis": False, "is_unprotected": True}, ["warning unprotected"]),
         ({}, {}, {"cache": "tasks"}, ["warning cache_can_be_cleared"]),
         ({}, {}, {"start_method": "spawn"}, ["error pool_does_not_fork"]),

@@ -4,16 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.promises import (
-    PAGE,
-    TESTS,
-    Found,
-    Promise,
-    faults,
-    marked_below,
-    page,
-    promised,
-)
+from tests.support.promises import PAGE, TESTS, Found, Promise, faults, marked_below, page, promised
 
 PROMISED, LIMIT = "What is promised", "What is not promised"
 

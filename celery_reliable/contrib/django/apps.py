@@ -14,7 +14,7 @@ from celery_reliable import app
 from celery_reliable.contrib.django import caches
 from celery_reliable.contrib.django.checks import SERVER_TAG, check_project, check_servers
 from celery_reliable.contrib.django.project import project_app, remember_app
-from celery_reliable.findings import OpenRows
+from celery_reliable.findings import UnseenRows
 from celery_reliable.ledger import Connector
 from celery_reliable.log import logger
 from celery_reliable.signals import dead_letter_replayed, task_buried, task_lost
@@ -77,8 +77,8 @@ class _Django(app.Framework):
             if not connection.in_atomic_block:
                 connection.close_if_unusable_or_obsolete()
 
-    def open_rows(self) -> Sequence[OpenRows]:
+    def unseen_rows(self) -> Sequence[UnseenRows]:
         # Imported when somebody asks: most processes never do.
-        from celery_reliable.contrib.django.rows.counting import open_rows
+        from celery_reliable.contrib.django.rows.reconciling import unseen_rows
 
-        return open_rows()
+        return unseen_rows()

@@ -10,7 +10,6 @@ errors.  Workers, publishers and the API refuse by themselves what cannot work.
 
 from __future__ import annotations
 
-import importlib.util
 from dataclasses import replace
 from typing import Any
 
@@ -19,15 +18,11 @@ from django.core.checks import CheckMessage, Error, Info
 from django.core.checks import Warning as WarningMessage
 
 from celery_reliable.app import reliable_of
-from celery_reliable.contrib.django.caches import connector_of
 from celery_reliable.contrib.django.project import project_app
 from celery_reliable.doctor import examine, setup_of
 from celery_reliable.exceptions import ConfigurationError
 from celery_reliable.findings import (
     API_SETTINGS_WRONG,
-    CACHE_CAN_BE_CLEARED,
-    EXTRA_MISSING,
-    NO_REDIS,
     ROWS_UNSCHEDULED,
     SETTINGS_UNREAD,
     SETTINGS_WRONG,
@@ -72,25 +67,16 @@ def _about_settings() -> list[Finding]:
     try:
         # The app may read Django's settings under another namespace, and does not see them then.
         is_read = app is not None and not flat
-        config = (
-            reliable_of(app).config if is_read else ReliableConfig.from_mapping(given, flat=flat)
-        )
+        reliable_of(app).config if is_read else ReliableConfig.from_mapping(given, flat=flat)
     except ConfigurationError as exc:
         return [SETTINGS_WRONG.found(problem=problem) for problem in exc.problems]
-    if app is not None:
-        # Celery has Django's checks run in the middle of importing tasks: nothing is imported here.
-        found = [*examine(app, tasks=False, servers=False).findings, *_about_rows(app)]
-    else:
-        # A project without an app may publish by other means; its broker is not ours to judge.
-        found = [] if config.cache is None else [CACHE_CAN_BE_CLEARED.found(cache=config.cache)]
+    if app is None:
+        return []
+    # Celery has Django's checks run in the middle of importing tasks: nothing is imported here.
+    found = [*examine(app, tasks=False, servers=False).findings, *_about_rows(app)]
     meant = getattr(settings, "RELIABLE", None)
     if isinstance(meant, dict) and meant.keys() & set(ReliableConfig.names()):
         found.append(SETTINGS_UNREAD.found())
-    try:
-        if config.cache is not None:
-            connector_of(config.cache)
-    except ConfigurationError as exc:
-        found.append(NO_REDIS.found(problem=str(exc)))
     return found
 
 
@@ -105,14 +91,11 @@ def _about_rows(app: Any) -> list[Finding]:
 def _about_api() -> list[Finding]:
     if not hasattr(settings, "CELERY_RELIABLE_API"):
         return []
-    if importlib.util.find_spec("ninja") is None:
-        need = "CELERY_RELIABLE_API is set, and the API needs it"
-        return [EXTRA_MISSING.found(package="django-ninja", need=need, extra="api")]
-    from celery_reliable.contrib.django.api.access import api_config
-
     try:
+        from celery_reliable.contrib.django.api.access import api_config
+
         api_config()
-    except ConfigurationError as exc:
+    except (ImportError, ConfigurationError) as exc:
         return [API_SETTINGS_WRONG.found(problem=str(exc))]
     return []
 

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from datetime import datetime, timezone
+from datetime import datetime
 from enum import Enum
 from functools import partial
 from typing import Any, get_origin
@@ -25,12 +25,14 @@ from celery_reliable.operations.cli.printing import print_json
 from celery_reliable.operations.cli.progress import Progress, interruptible
 from celery_reliable.operations.pages import Page, gathered
 from celery_reliable.operations.views import Done, Moved, Revoked
-from celery_reliable.operations.words import parse_age, parse_time, printable
+from celery_reliable.operations.words import parse_age, printable
 
-__all__ = ["Call", "Duration", "Moment", "command_of"]
+__all__ = ["Call", "Duration", "command_of"]
 
 #: For so long a person waits for a list of what fits, and for the count of what is meant.
 _LOOK_SECONDS, _COUNT_SECONDS = 2.0, 0.7
+#: Moments in ISO 8601, as our JSON has them; with a zone, as UTC is nobody's clock on the wall.
+_TIMES = ("%Y-%m-%dT%H:%M:%S.%f%z", "%Y-%m-%dT%H:%M:%S%z")
 #: The shortest time that Redis can tell.
 _LEAST_SECONDS = 0.001
 #: What makes an act exit with 1, though it has ended: it could not do all, or had nothing to do.
@@ -59,21 +61,6 @@ class Duration(click.ParamType):  # type: ignore[type-arg]
             most = "" if math.isinf(self._most) else f" and at most {self._most:g}"
             self.fail(f"It is at least {self._least:g} seconds{most}.", param, ctx)
         return seconds
-
-
-class Moment(click.ParamType):  # type: ignore[type-arg]
-    """A moment in ISO 8601; without a zone it is UTC."""
-
-    name = "time"
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> datetime:
-        """Return it."""
-        if isinstance(value, datetime):
-            return value
-        try:
-            return datetime.fromtimestamp(parse_time(str(value)) / 1000, timezone.utc)
-        except ValueError as exc:
-            self.fail(str(exc), param, ctx)
 
 
 class _Json(click.ParamType):  # type: ignore[type-arg]
@@ -247,26 +234,13 @@ def command_of(
 
 
 def _carry_out(tell: Callable[[Any, Call], None], call: Call) -> None:
-    """Run the operation, for each of several things where it is repeated, and print the results."""
-    names = [one.name for one in call.operation.parameters if one.param.is_repeated]
-    several = [{names[0]: one} for one in call.given[names[0]]] if names else [{}]
-    found, problems = [], []
-    for given in several:
-        try:
-            found.append(replace(call, given={**call.given, **given}).run())
-        except click.ClickException as exc:
-            if not names or exc.exit_code != 1:
-                raise
-            # It keeps no other from being dealt with.
-            problems.append(exc.message)
-            continue
-        if not call.is_json:
-            tell(found[-1], call)
+    """Run the operation, and print its result."""
+    found = call.run()
     if call.is_json:
-        print_json({"items": [one for each in found for one in each.items]} if names else found[0])
-    if problems:
-        raise click.ClickException("\n".join(problems))
-    if any(_IS_WRONG[type(one)](one) for one in found if type(one) in _IS_WRONG):
+        print_json(found)
+    else:
+        tell(found, call)
+    if _IS_WRONG.get(type(found), lambda one: False)(found):
         call.ctx.exit(1)
 
 
@@ -294,7 +268,7 @@ def _offered(known: Sequence[tuple[Operation, Command]]) -> list[click.Parameter
 
 def _option(one: Parameter, is_required: bool) -> click.Parameter:
     param, kind = one.param, _type(one)
-    is_several = get_origin(one.type) is tuple or param.is_repeated
+    is_several = get_origin(one.type) is tuple
     if param.is_argument:
         return click.Argument(
             [one.name],
@@ -333,7 +307,7 @@ def _type(one: Parameter) -> Any:
     if one.type is float:
         return click.FloatRange(param.ge, param.le)
     if one.type is datetime:
-        return Moment()
+        return click.DateTime(_TIMES)
     kind = get_origin(one.type) or one.type
     return _Json(kind) if kind in (list, dict) else kind if kind is bool else str
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from operator import attrgetter
 from typing import Any
 
 import click
 
-from celery_reliable.clock import span
 from celery_reliable.operations.catalog import Items
 from celery_reliable.operations.cli.command import Call
 from celery_reliable.operations.cli.printing import (
@@ -21,11 +21,9 @@ from celery_reliable.operations.cli.printing import (
     to_second,
 )
 from celery_reliable.operations.pages import Page
-from celery_reliable.operations.queries import DeadLetterPage
 from celery_reliable.operations.views import (
     FATES,
     Audited,
-    DeadLetter,
     Done,
     Entry,
     Group,
@@ -43,21 +41,50 @@ from celery_reliable.operations.views import (
     Worker,
     as_json,
 )
-from celery_reliable.operations.words import at, counted, printable
+from celery_reliable.operations.words import counted, printable
 
 __all__ = ["tell"]
-
-_LONGEST_EXCEPTION = 200
-_MOST_NAMED = 20
 
 
 @dataclass(frozen=True)
 class _Table:
-    """How many of one kind look: a row for each, and lines below it."""
+    """How many of one kind look, by the names of their fields."""
 
-    titles: Sequence[str]
-    row: Callable[[Any], Sequence[str]]
-    about: Callable[[Any], list[str]] = lambda one: []
+    #: The cells of a row.
+    row: Sequence[str]
+    #: What stands below it: a line for each text, of several texts for each of them.
+    lines: Sequence[str] = ()
+    #: Below that: a line for each, with its name.
+    facts: Sequence[str] = ()
+
+    @property
+    def titles(self) -> list[str]:
+        """What stands above the cells."""
+        return [
+            f"{_title(name)} (UTC)" if name.endswith(("at", "since")) else _title(name)
+            for name in self.row
+        ]
+
+    def about(self, one: Any) -> list[str]:
+        """Return what stands below the row of one of them."""
+        found: list[str] = []
+        for name in self.lines:
+            value = attrgetter(name)(one)
+            found += map(str, value) if isinstance(value, tuple) else [value]
+        told = ((_title(name), attrgetter(name)(one)) for name in self.facts)
+        return [*found, *(f"{title}: {_cell(value)}" for title, value in told if value)]
+
+
+def _title(name: str) -> str:
+    return name.rpartition(".")[2].replace("_", " ")
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, datetime):
+        return to_second(value)
+    if isinstance(value, tuple):
+        return ", ".join(map(_cell, value))
+    return shown(as_json(value))
 
 
 def tell(found: Any, call: Call) -> None:
@@ -71,7 +98,7 @@ def _print(call: Call, items: Sequence[Any]) -> None:
         print_list(
             console_of(call.ctx),
             table.titles,
-            [table.row(one) for one in items],
+            [[_cell(attrgetter(name)(one)) for name in table.row] for one in items],
             [table.about(one) for one in items],
         )
 
@@ -79,143 +106,38 @@ def _print(call: Call, items: Sequence[Any]) -> None:
 def _list(found: Items[Any] | Page[Any], call: Call) -> None:
     _print(call, found.items)
     said = counted(len(found.items), call.operation.noun)
-    if isinstance(found, DeadLetterPage):
-        said = f"{len(found.items)} of {counted(found.total, call.operation.noun)}"
-    elif isinstance(found, Page):
+    if isinstance(found, Page):
         said += f", {found.looked_at} looked at"
     click.echo(said)
     if isinstance(found, Page) and not found.is_last:
         click.echo(f"There may be more:\n--cursor {found.cursor}", err=True)
 
 
-def _about_worker(one: Worker) -> list[str]:
-    said = [f"pid {one.pid}, {one.pool}" if one.pid else one.pool]
-    if one.no_witness:
-        said.append(
-            f"Without a witness a death shows only when the lease has run out. {one.no_witness}"
-        )
-    if one.slots is not None:
-        said.append(f"runs {one.running} of {one.slots}, consumes {', '.join(one.queues)}")
-    if one.unacked is not None:
-        said.append(f"was delivered {one.unacked} and has not acknowledged them")
-    if one.state != "alive":
-        said.append(f"{one.cause or one.state} for {span(-one.seconds_left)}")
-    said += [
-        f"{run.name}[{run.task_id}]" + (f" since {at(run.since)}" if run.since else "")
-        for run in one.runs[:_MOST_NAMED]
-    ]
-    if one.suspect:
-        said.append(f"{one.suspect} may have killed another worker: it runs alone of such")
-    if one.opening:
-        said.append(f"opens the message of {one.opening}, which came back from a dead worker")
-    return said
-
-
-def _about_object(one: Object) -> list[str]:
-    lines = [one.object_name] if one.object_name != one.object_key else []
-    if one.has_places:
-        line = f", {one.in_line} in line" if one.in_line else ""
-        lines.append(f"{len(one.holders)} of {one.places} places taken{line}")
-    elif one.is_free:
-        lines.append("free")
-    for holder in one.holders:
-        where = f", on {holder.worker.rpartition('/')[0]}" if holder.worker else ""
-        said = f"{holder.name}[{holder.task_id}], {holder.state or 'has ended'}{where}"
-        if one.kept_seconds is not None:
-            said = f"kept after {holder.task_id} for {one.kept_seconds:.0f} s yet"
-        lines.append(said)
-    lines += [f"waits: {task_id}" for task_id in one.waiters]
-    return [*lines, "There may be more that wait."] if one.has_more else lines
-
-
-def _about_letter(one: DeadLetter) -> list[str]:
-    died_of = textwrap.shorten(one.exception, _LONGEST_EXCEPTION, placeholder="…")
-    return [f"{one.name or '(not readable)'}, attempts: {one.attempts}", died_of]
-
-
-def _about_group(one: Group) -> list[str]:
-    died_of = ", ".join(filter(None, (one.reason, one.cause, one.exception)))
-    return [f"{one.task or '(not readable)'}: {died_of}"]
-
-
-def _about_order(one: Order) -> list[str]:
-    over = [] if one.in_force else ["It is over, and what it has parked is being sent."]
-    return [f"{one.sentence}.", *over, *one.notes]
-
-
 _TABLES: dict[type, _Table] = {
-    Task: _Table(
-        ("task id", "state", "since (UTC)"),
-        lambda one: (one.task_id, one.state, to_second(one.why.since)),
-        lambda one: [one.name or "(no name)", one.why.sentence],
-    ),
+    Task: _Table(("task_id", "state", "why.since"), ("name", "why.sentence")),
     Object: _Table(
-        ("object", "since (UTC)"),
-        lambda one: (one.object_key, to_second(one.holders[0].since if one.holders else None)),
-        _about_object,
-    ),
-    DeadLetter: _Table(
-        ("task id", "reason", "buried (UTC)"),
-        lambda one: (one.task_id, one.reason, to_second(one.buried_at)),
-        _about_letter,
+        ("object_key", "in_line"),
+        ("object_name", "taken", "holders"),
+        ("kept_seconds", "waiters", "has_more"),
     ),
     Group: _Table(
-        ("group", "letters", "first (UTC)", "last (UTC)"),
-        lambda one: (one.group, str(one.count), to_second(one.first_at), to_second(one.last_at)),
-        _about_group,
+        ("group", "count", "first_at", "last_at"), ("task",), ("reason", "cause", "exception")
     ),
     Worker: _Table(
-        ("worker", "state", "lease left", "runs", "witness"),
-        lambda one: (
-            one.worker,
-            one.condition,
-            f"{one.seconds_left:.1f} s" if one.state == "alive" else "",
-            str(one.claims),
-            "on" if one.witness else "off",
+        ("worker", "condition", "claims", "witness"),
+        ("runs",),
+        (
+            *("pid", "pool", "queues", "slots", "running", "unacked", "cause"),
+            *("no_witness", "suspect", "opening"),
         ),
-        _about_worker,
     ),
-    Queue: _Table(
-        ("queue", "waiting", "oldest"),
-        lambda one: (one.name, one.waiting, one.oldest),
-        lambda one: [f"consumed by {', '.join(one.workers)}"] if one.workers else [],
-    ),
-    Order: _Table(
-        ("order", "what", "parked", "known to"),
-        lambda one: (
-            one.id,
-            f"{one.kind.value} {one.target}",
-            str(one.parked),
-            counted(one.heard, "worker"),
-        ),
-        _about_order,
-    ),
-    Run: _Table(
-        ("run", "since (UTC)", "missing"),
-        lambda one: (one.run, to_second(one.begun_at), str(one.missing)),
-        lambda one: [one.sentence],
-    ),
-    RunMember: _Table(
-        ("member", "worker", "state", "result"),
-        lambda one: (one.task_id, one.worker, one.state, one.result),
-    ),
-    Happening: _Table(
-        ("at (UTC)", "what", "task id"),
-        lambda one: (to_second(one.at), one.kind, one.task_id),
-        lambda one: [one.name, one.sentence],
-    ),
-    Audited: _Table(
-        ("act", "at (UTC)", "what", "done"),
-        lambda one: (one.run, to_second(one.at), f"{one.act}, {one.phase}", str(one.done)),
-        lambda one: [f"{one.by}: {json.dumps(one.about)}", one.problem],
-    ),
-    Entry: _Table(
-        ("at (UTC)", "what", "attempt"),
-        lambda one: (to_second(one.at), one.what, str(one.attempt or "")),
-        lambda one: [
-            f"{name}: {value}" for name in ("cause", "worker") if (value := getattr(one, name))
-        ],
-    ),
+    Queue: _Table(("name", "waiting", "oldest"), (), ("consumed_by",)),
+    Order: _Table(("id", "kind", "in_force", "parked", "heard"), ("sentence",)),
+    Run: _Table(("run", "begun_at", "missing"), ("sentence",)),
+    RunMember: _Table(("task_id", "worker", "state", "result")),
+    Happening: _Table(("at", "kind", "task_id"), ("name", "sentence")),
+    Audited: _Table(("run", "at", "act", "phase", "done"), (), ("by", "about", "problem")),
+    Entry: _Table(("at", "what", "attempt"), (), ("cause", "worker")),
 }
 
 
@@ -225,7 +147,7 @@ def _figures(found: Any, call: Call) -> None:
     pairs: list[tuple[str, str]] = []
     nothing: tuple[Any, ...] = (None, "", False, [], {}, [None, None])
     for name, value in told.items():
-        title = name.replace("_", " ")
+        title = _title(name)
         if isinstance(value, dict):
             said = [f"{each}: {shown(one)}" for each, one in value.items() if one not in nothing]
             pairs += [("" if number else title, line) for number, line in enumerate(said)]
@@ -289,7 +211,6 @@ def _acted(found: Done | Moved | Revoked, call: Call) -> None:
 _LAYOUTS: dict[type, Callable[[Any, Call], None]] = {
     Items: _list,
     Page: _list,
-    DeadLetterPage: _list,
     Object: lambda found, call: _print(call, [found]),
     Order: lambda found, call: _print(call, [found]),
     TaskInFull: _task,

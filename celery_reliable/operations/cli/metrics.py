@@ -27,20 +27,14 @@ __all__ = ["metrics"]
     show_default=True,
     help="Where to listen; whoever can connect can read the names of tasks and queues.",
 )
-@click.option(
-    "--rows",
-    is_flag=True,
-    help="With each scrape ask the project's databases too, for rows whose task is open: one "
-    "query for each model, over an index and at most 10 000 rows.",
-)
 @click.pass_context
-def metrics(ctx: click.Context, port: int, host: str, rows: bool) -> None:
+def metrics(ctx: click.Context, port: int, host: str) -> None:
     """Serve the metrics of the fleet to Prometheus, until it is ended.
 
     With PROMETHEUS_MULTIPROC_DIR also what processes count that share it.
     """
     with errors_told(ctx):
-        registry = registry_of(app_of(ctx), rows=rows)
+        registry = registry_of(app_of(ctx))
     from prometheus_client import start_http_server
 
     try:

@@ -14,10 +14,7 @@ from celery_reliable.operations.words import printable
 
 __all__ = ["console_of", "print_json", "print_list", "print_pairs", "shown", "table", "to_second"]
 
-_GAP = 2
 _INDENT = 4
-#: A terminal that is too narrow for that wraps by itself.
-_LEAST_WIDTH = 20
 
 
 def print_json(value: Any) -> None:
@@ -73,22 +70,15 @@ def print_list(
     abouts: Sequence[list[str]],
 ) -> None:
     """Print *rows* of short cells, and below each the lines *about* it, over the whole width: in a
-    column of their own they would be folded to shreds.  Only the first cell is folded; nothing is
-    cut.
+    column of their own they would be folded to shreds.  Nothing is cut.
     """
     from rich.padding import Padding
-    from rich.table import Table
     from rich.text import Text
 
     cells = [titles, *[[printable(cell) for cell in row] for row in rows]]
     widths = [max(len(row[index]) for row in cells) for index in range(len(titles))]
-    rest = sum(widths[1:]) + _GAP * len(widths[1:])
-    widths[0] = min(widths[0], max(_LEAST_WIDTH, console.width - rest))
     for row, about in zip(cells, [[], *abouts], strict=True):
-        line = Table(box=None, show_header=False, pad_edge=False, padding=(0, _GAP, 0, 0))
-        for width in widths:
-            line.add_column(min_width=width, max_width=width, overflow="fold")
-        line.add_row(*[Text(cell, "bold" if row is titles else "") for cell in row])
-        console.print(line)
+        line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        console.print(Text(line.rstrip(), "bold" if row is titles else ""))
         for said in filter(None, about):
             console.print(Padding(Text(printable(said)), (0, 0, 0, _INDENT)))

@@ -165,7 +165,7 @@ def _pairs(found: FullStatus) -> list[tuple[str, str]]:
         ("tasks", ", ".join([f"{found.tasks['running']} running", waits, *more, dead])),
         ("workers", f"{alive}; {found.slots} slots{saturation}"),
         ("last pass", "never" if last is None else f"{span(last)} ago"),
-        ("ledger", _server(found)),
+        ("ledger", f"{found.ledger.url} (Redis {found.ledger.version or 'of some release'})"),
     ]
     pairs[3:3] = _waits(found)
     if found.broker_problem:
@@ -184,22 +184,6 @@ def _waits(found: FullStatus) -> list[tuple[str, str]]:
         named = "; ".join(one.sentence for one in found.nobody_alive)
         pairs.append(("named", f"{found.waiting_for_worker} waiting for workers: {named}"))
     return pairs
-
-
-def _server(found: FullStatus) -> str:
-    server = found.ledger
-    said = [server.url, f"Redis {server.version}" if server.version else ""]
-    if server.used_memory is not None:
-        limit = f" of {_size(server.maxmemory)}" if server.maxmemory else ", no limit"
-        said.append(f"{_size(server.used_memory)}{limit}")
-    said.append(server.maxmemory_policy or "")
-    if server.appendonly is not None:
-        said.append(f"AOF {server.appendfsync or 'on'}" if server.appendonly else "no AOF")
-    return ", ".join(filter(None, said))
-
-
-def _size(n_bytes: int) -> str:
-    return f"{n_bytes / 2**20:.1f} MiB"
 
 
 def _since(found: FullStatus, when: datetime | None) -> str:

@@ -12,7 +12,7 @@ TABLE: Table = {
             (
                 "who stands in line gives way, as if there were none",
                 drop("if attempt.is_closed:"),
-                ("tests/integration/objects/test_places_in_line.py",),
+                ("tests/promises/test_line_in_order.py",),
             ),
             (
                 "another has the object, and that is not minded",
@@ -25,7 +25,7 @@ TABLE: Table = {
                 "what the attempt has published waits for a pass",
                 drop("if attempt.unsent is not None:"),
                 (
-                    "tests/integration/ends/test_success.py::test_retries_at_once_run_in_order_and_never_twice",
+                    "tests/promises/test_never_two.py::test_retries_at_once_run_in_order_and_never_twice",
                     "tests/integration/ends/test_success.py",
                 ),
             ),
@@ -55,7 +55,7 @@ TABLE: Table = {
                 (
                     "tests/integration/test_telling.py::test_every_refusal_is_told",
                     "tests/integration/ends/test_revocation.py",
-                    "tests/integration/test_zombies.py",
+                    "tests/promises/test_late_changes_nothing.py",
                 ),
             ),
         ],
@@ -145,7 +145,7 @@ TABLE: Table = {
             (
                 "an attempt that stands in line counts as running",
                 drop("attempt.is_closed = True"),
-                ("tests/integration/objects/test_places_in_line.py",),
+                ("tests/promises/test_line_in_order.py",),
             ),
         ],
     },
@@ -172,7 +172,7 @@ TABLE: Table = {
             (
                 "it is sent, and never recorded",
                 move("return self._send(", before="if not self.record("),
-                ("tests/integration/ends/test_success.py::test_one_id_is_one_task_while_it_lives",),
+                ("tests/promises/test_never_two.py::test_one_id_is_one_task_while_it_lives",),
             ),
             (
                 "what is recorded and could not be withdrawn is recorded again",
@@ -197,7 +197,7 @@ TABLE: Table = {
                 "an attempt that has published itself again is settled, too",
                 drop("if self.attempt is not None:"),
                 (
-                    "tests/integration/ends/test_success.py::test_retries_at_once_run_in_order_and_never_twice",
+                    "tests/promises/test_never_two.py::test_retries_at_once_run_in_order_and_never_twice",
                 ),
             ),
         ],

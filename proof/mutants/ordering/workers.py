@@ -110,7 +110,7 @@ TABLE: Table = {
                 "what is taken from a worker is stored by it all the same",
                 drop("request.reliable_is_taken = True"),
                 (
-                    "tests/integration/test_pools.py::test_a_taken_attempt_cannot_be_stopped_and_changes_nothing",
+                    "tests/promises/test_late_changes_nothing.py::test_a_taken_attempt_cannot_be_stopped_and_changes_nothing",
                 ),
             ),
         ],

@@ -1,4 +1,4 @@
-"""Rows with tasks, of one table and of two."""
+"""A model of rows with tasks, and two that are none."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Book(TaskRow):
 
 
 class Atlas(Book):
-    """Has the columns of its task in its parent's table."""
+    """Has the columns of its task in its parent's table, so it is no row with a task."""
 
     maps = models.IntegerField(default=0)
 

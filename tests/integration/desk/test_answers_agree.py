@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from celery_reliable.operations import Desk
 from tests.integration.commands import Run
 from tests.integration.conftest import Project
@@ -19,6 +21,7 @@ def ids(run: Run, *options: str, project: Project) -> list[str]:
     return [one["task_id"] for one in found]
 
 
+@pytest.mark.full
 def test_a_worker_is_meant_by_the_same_names_everywhere(soon: Project, run: Run) -> None:
     soon.start_worker("one", concurrency=1)
     task = soon.send("gate", "door")

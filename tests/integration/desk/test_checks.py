@@ -55,6 +55,7 @@ def test_nothing_is_wrong_with_a_system_that_works(hasty: Project, desk: Desk) -
     assert seen == set()
 
 
+@pytest.mark.full
 def test_who_leaves_and_who_runs_alone_in_its_main_loop_do_not_stand(
     hasty: Project, desk: Desk
 ) -> None:
@@ -80,6 +81,7 @@ def test_who_leaves_and_who_runs_alone_in_its_main_loop_do_not_stand(
     hasty.effects.open_gate("door")
 
 
+@pytest.mark.full
 def test_a_sweeper_that_is_dead_and_a_worker_that_is_frozen(hasty: Project, desk: Desk) -> None:
     worker = hasty.start_worker("one")
     result = hasty.send("gate", "door")
@@ -117,6 +119,7 @@ def test_nobody_is_there(hasty: Project, desk: Desk) -> None:
     assert "no_worker" in found(desk)
 
 
+@pytest.mark.full
 def test_a_queue_that_nobody_consumes_and_one_that_is_old(hasty: Project, desk: Desk) -> None:
     hasty.start_worker("one", options=ONE_EACH)
     for _ in range(2):
@@ -139,6 +142,7 @@ def test_a_queue_that_nobody_consumes_and_one_that_is_old(hasty: Project, desk: 
     hasty.effects.open_gate("door")
 
 
+@pytest.mark.full
 def test_a_worker_that_turns_and_takes_nothing(hasty: Project, desk: Desk, tmp_path: Path) -> None:
     """Nothing tells of it but that work waits."""
     probed = hasty.with_settings(reliable={**SOON, "PROBE_DIRECTORY": str(tmp_path)})

@@ -12,6 +12,8 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
+import pytest
+
 from tests.integration.commands import Run, entry_point_path
 from tests.integration.conftest import APP, ONE_EACH, Project
 from tests.integration.letters import put
@@ -25,6 +27,7 @@ def fits(out: str) -> bool:
     return max(map(len, out.splitlines())) <= 80
 
 
+@pytest.mark.full
 def test_from_status_to_the_cause(project: Project, run: Run) -> None:
     project.start_worker("one", options=ONE_EACH)
     holder = project.send("locked_retry_gate", "contract 7", "door")

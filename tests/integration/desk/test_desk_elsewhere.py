@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from celery_reliable.operations import Desk, Wait, check
 from tests.integration.conftest import ONE_EACH, Project
 from tests.support.acl import granted
@@ -11,6 +13,7 @@ from tests.support.rabbit_server import RabbitServer
 from tests.support.waiting import wait_for
 
 
+@pytest.mark.full
 def test_a_rabbit_is_asked_by_passive_declaration(
     project: Project, start_rabbit: Callable[..., RabbitServer]
 ) -> None:

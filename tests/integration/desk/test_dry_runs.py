@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 
 from celery_reliable.operations import Desk, Filter
 from celery_reliable.operations.cli import reliable
-from celery_reliable.operations.cli.command import Duration, Moment
+from celery_reliable.operations.cli.command import Duration
 from tests.integration.conftest import Project
 from tests.integration.letters import put
 
@@ -51,8 +51,8 @@ def words_of(option: click.Option, group: str) -> tuple[str, ...]:
         return (flag,)
     if isinstance(option.type, click.Choice):
         return (flag, option.type.choices[0])
-    if isinstance(option.type, (Duration, Moment)):
-        return (flag, "1h" if isinstance(option.type, Duration) else "2100-01-01")
+    if isinstance(option.type, (Duration, click.DateTime)):
+        return (flag, "1h" if isinstance(option.type, Duration) else "2100-01-01T00:00:00Z")
     if option.type.name.startswith("json"):
         return (flag, "[]" if option.type.name == "json list" else "{}")
     named = {"--group": group, "--to-queue": "celery", "--workers": "w"}
@@ -109,7 +109,7 @@ def test_no_combination_of_options_lets_a_dry_run_act(
         put(project, letter)
     queued, parked = project.send("work", 0), project.send("work", 0, countdown=3600)
     # The index of groups is kept by its readers.
-    (group,) = desk.letter_pages.groups().groups
+    (group,) = desk.letter_groups.all().groups
     ids = LETTERS if path[0] == "dead-letters" else (queued.id, parked.id)
     rest = [
         one
@@ -138,8 +138,8 @@ def test_one_id_obeys_the_options_that_many_obey(project: Project, desk: Desk, r
     put(project, LETTERS[0])
     project.send("work", 0)
     for act, *options in (
-        ("replay", "--before", "2020-01-01"),
-        ("discard", "--before", "2020-01-01", "--yes"),
+        ("replay", "--before", "2020-01-01T00:00:00Z"),
+        ("discard", "--before", "2020-01-01T00:00:00Z", "--yes"),
     ):
         told = run("dead-letters", act, LETTERS[0], *options)
         assert told.exit_code == 0, told.output

@@ -10,6 +10,8 @@ import pytest
 from tests.support.django_project import DjangoProject
 from tests.support.redis_server import RedisServer
 
+pytestmark = pytest.mark.full
+
 FILES = {
     "proj/settings.py": """
         import os

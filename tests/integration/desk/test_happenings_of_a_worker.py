@@ -12,6 +12,8 @@ from tests.integration.commands import Run
 from tests.integration.conftest import SOON, Project
 from tests.support.waiting import wait_for
 
+pytestmark = pytest.mark.full
+
 
 def test_each_is_noted_once_and_what_goes_well_is_only_counted(
     project: Project, desk: Desk, run: Run

@@ -49,6 +49,7 @@ def test_an_act_tells_each_second_how_far_it_is_and_at_ctrl_c_how_to_go_on(
     assert desk.letters.count() == 0
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("act", "options", "verb"),
     [

@@ -28,9 +28,6 @@ RARE = {
     "reliable_fenced_total": {"task"},
     "reliable_held_back": {"kind", "task"},
     "reliable_replayed_total": {"task"},
-    "reliable_rows": {"model", "status"},
-    "reliable_rows_unseen": {"model"},
-    "reliable_rows_up": set[str](),
     "reliable_workers_declared_dead_total": {"cause"},
 }
 
@@ -108,24 +105,17 @@ def test_a_real_worker_is_scraped(
 
         def has_all() -> bool:
             found.update(exporter.scrape())
-            is_settled = found.get("reliable_settled_total{state=SUCCESS,task=project.work}") == 1
             # Workers tell of their slots with a beat.
-            return is_settled and found.get("reliable_slots") == 2
+            return found.get("reliable_slots") == 2
 
-        wait_for(has_all, 20, "what was published by a task is worked off")
+        wait_for(has_all, 20, "the worker has told of its slots")
 
         assert found["reliable_lost_total{cause=child_lost,task=project.poison_times}"] == 1
         assert found["reliable_recovered_total{task=project.poison_times}"] == 1
         assert found["reliable_recovery_seconds_count{task=project.poison_times}"] == 1
         assert found["reliable_recovery_seconds_sum{task=project.poison_times}"] < 30
-        assert found["reliable_settled_total{state=FAILURE,task=project.failing}"] == 1
         assert found["reliable_buried_total{reason=failed,task=project.failing}"] == 1
         assert found["reliable_skipped_total{task=project.locked_gate}"] == 1
-        # Who published the others counts nothing.
-        assert found["reliable_wait_seconds_count{task=project.work}"] == 1
-        assert found["reliable_wait_seconds_sum{task=project.work}"] < 10
-        assert "reliable_wait_seconds_count{task=project.call}" not in found
-
         assert found["reliable_up"] == 1
         assert found["reliable_tasks{state=running}"] == 1
         assert found["reliable_tasks{state=parked}"] == 1

@@ -27,7 +27,7 @@ def test_every_command_runs(project: Project, command: str) -> None:
     for number in range(3):
         put(project, f"letter-{number}")
     with Desk(project.app) as desk:
-        (group,) = desk.letter_pages.groups().groups
+        (group,) = desk.letter_groups.all().groups
         before = desk.letters.count()
         said = command.replace("GROUP", group.group).replace("ID", "letter-0")
         _, *arguments = shlex.split(said)

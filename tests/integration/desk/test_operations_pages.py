@@ -11,10 +11,9 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
-from prometheus_client import CollectorRegistry
 
 from celery_reliable.findings import RUNNING
-from celery_reliable.operations import Wait, gauges, metrics, registry_of
+from celery_reliable.operations import Wait
 from celery_reliable.operations.cli import reliable
 from tests.integration.conftest import Project
 from tests.support.processes import REPOSITORY
@@ -87,17 +86,6 @@ def test_every_finding_is_told_of() -> None:
 
 def test_every_kind_of_waiting_is_told_of() -> None:
     assert rows("Tasks") - {"kind"} == {kind.value for kind in Wait}
-
-
-def test_every_metric_is_told_of(project: Project) -> None:
-    declared = (gauges.UP, *gauges.FLEET, gauges.ROWS_UP, *gauges.ROWS)
-    fleet = {one.name for one in declared}
-    counted = CollectorRegistry()
-    metrics._Counts(project.app, metrics._client(), counted)
-    names = {family.name for family in counted.collect()}
-
-    assert rows("Metrics") == fleet | names
-    assert {one.name for one in registry_of(project.app).collect()} <= rows("Metrics")
 
 
 def test_lines_are_no_longer_than_elsewhere() -> None:

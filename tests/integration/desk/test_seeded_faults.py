@@ -15,6 +15,8 @@ from tests.integration.figures import DUE
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
+pytestmark = pytest.mark.full
+
 STANDING = "tests.integration.project.standing"
 
 #: The least times that there are: what lasts for two seconds is found.

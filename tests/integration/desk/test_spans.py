@@ -10,9 +10,6 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from celery_reliable.exceptions import ConfigurationError
 from tests.integration.conftest import SOON, Project
 from tests.support.processes import REPOSITORY
 from tests.support.waiting import wait_for
@@ -22,7 +19,7 @@ TRACED = "tests.integration.project.traced"
 Span = dict[str, Any]
 
 
-def test_the_next_attempt_is_linked_to_what_was_lost(project: Project, tmp_path: Path) -> None:
+def test_losses_and_burials_are_spans_of_the_tasks_trace(project: Project, tmp_path: Path) -> None:
     path = tmp_path / "spans"
     path.touch()
     hasty = project.with_settings(reliable={**SOON, "MAX_LOSSES": 1})
@@ -55,9 +52,6 @@ def test_the_next_attempt_is_linked_to_what_was_lost(project: Project, tmp_path:
     for name, cause in (("poison_times", "SIGKILL"), ("gate", "worker_lost")):
         (lost,) = spans(f"lost/project.{name}")
         (run,) = spans(f"run/project.{name}")
-        (link,) = run["links"]
-        assert link["context"]["span_id"] == lost["context"]["span_id"]
-        assert link["context"]["trace_id"] == lost["context"]["trace_id"]
         assert lost["status"]["status_code"] == "ERROR"
         assert cause in lost["attributes"]["celery_reliable.cause"]
         assert lost["attributes"]["celery_reliable.attempt"] == 1
@@ -76,9 +70,7 @@ def test_the_next_attempt_is_linked_to_what_was_lost(project: Project, tmp_path:
         assert buried["attributes"]["celery_reliable.reason"] == reason
         (published,) = spans(f"apply_async/project.{name}")
         assert buried["parent_id"] == published["context"]["span_id"]
-        assert buried["links"] == []
-    # Others have no link, and passes no span.
-    assert not any(one["links"] for one in spans("run/project.call"))
+    # Passes have no span.
     kinds = {json.loads(row)["name"].partition("/")[0] for row in path.read_text().splitlines()}
     assert kinds == {"apply_async", "run", "lost", "buried"}
 
@@ -89,13 +81,6 @@ def test_the_block_of_the_page() -> None:
     # It connects receivers for as long as its process lives.
     code = textwrap.dedent(block)
     subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, check=True, timeout=60)
-
-
-def test_a_provider_that_cannot_give_ids_is_refused(project: Project) -> None:
-    from celery_reliable.contrib.opentelemetry import instrument
-
-    with pytest.raises(ConfigurationError, match="TracerProvider"):
-        instrument(project.app, object())
 
 
 def test_without_the_packages_it_says_what_to_install() -> None:

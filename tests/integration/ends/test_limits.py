@@ -14,12 +14,13 @@ from tests.integration.ends.ways import (
     wait_for_ends,
     wait_until_only_ends_are_left,
 )
-from tests.integration.figures import DEAD, LOCKS, record_of
+from tests.integration.figures import DEAD, record_of
 from tests.integration.project.ends import add_tasks
 from tests.integration.shifts import POOL, with_shifts
-from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
+
+pytestmark = pytest.mark.full
 
 
 def test_a_soft_limit_that_comes_too_late_for_the_body_changes_nothing(
@@ -41,24 +42,6 @@ def test_a_soft_limit_that_comes_too_late_for_the_body_changes_nothing(
     wait_for_ends(apart, ends)
     wait_until_only_ends_are_left(apart.redis, 0)
     assert_none_comes_back(apart, start, worker, apart.redis, ends)
-
-
-@promise("one-object")
-def test_no_task_of_the_object_starts_while_one_beyond_its_limit_still_runs(
-    project: Project, start: Start
-) -> None:
-    for name in ("one", "two"):
-        start(name)
-    first = project.send("limited_object", "object")
-    project.effects.run_of(first.id)
-    wait_for(lambda: record_of(project.redis, first.id).get("state") == "dead", 15, "buried")
-    second = project.send("limited_object", "object")
-    project.effects.run_of(second.id)
-    wait_for(lambda: record_of(project.redis, second.id).get("state") == "dead", 15, "buried")
-    assert not project.effects.overlaps("object")
-    assert record_of(project.redis, first.id)["reason"] == "time_limit"
-    # After its record, by a step of its own.
-    wait_for(lambda: not project.redis.client().keys(LOCKS), 5, "the lock is freed")
 
 
 @pytest.mark.parametrize("pool", ["prefork", POOL])

@@ -5,7 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from celery.app.control import Control
 
+from celery_reliable.compat.app import give_part
+from celery_reliable.recovery import RecordingControl
+from celery_reliable.task import CONTROL
 from tests.integration.conftest import ONE_EACH, Project, Start
 from tests.integration.ends.ways import (
     GONE,
@@ -18,6 +22,8 @@ from tests.integration.ends.ways import (
 from tests.integration.figures import LOCKS, RECORD
 from tests.support.promises import promise
 from tests.support.waiting import wait_for
+
+pytestmark = pytest.mark.full
 
 
 def waiting(project: Project, **options: Any) -> dict[str, Any]:
@@ -54,17 +60,14 @@ def revoked(results: dict[str, Any]) -> dict[str, End]:
 
 @pytest.mark.keeps_fetched
 @promise("revocations")
-@pytest.mark.parametrize("is_terminated", [False, True])
 def test_what_is_revoked_never_runs_though_nobody_remembers_it(
-    ending: Project, start: Start, is_terminated: bool
+    ending: Project, start: Start
 ) -> None:
     worker = start(concurrency=1)
     results = waiting(ending)
     assert ending.redis.client().llen("celery") == 1
-    if not is_terminated:
-        del results["running"]
 
-    ending.app.control.revoke([r.id for r in results.values()], terminate=is_terminated)
+    ending.app.control.revoke([r.id for r in results.values()], terminate=True)
 
     ends = revoked(results)
     wait_for_ends(ending, ends)
@@ -161,22 +164,15 @@ def test_a_terminated_task_keeps_its_object_until_it_has_really_ended(
     wait_for(lambda: not client.keys("unacked:*"), 10, "every message acknowledged")
 
 
-@promise("nothing-lost")
-def test_a_task_is_not_revoked_whose_process_survived_the_termination_of_another(
-    ending: Project, start: Start
-) -> None:
-    worker = start(concurrency=1)
-    first = ending.send("gate", "first")
-    pid = ending.effects.run_of(first.id).pid
-    ending.app.control.revoke(
-        first.id, terminate=True, signal="SIGCONT", reply=True, limit=1, timeout=5
-    )
-    ending.effects.open_gate("first")
-    second = ending.send("gate", "second")
-    assert ending.effects.run_of(second.id).pid == pid
+class OwnControl(Control):
+    """A control class of the application's own."""
 
-    worker.kill_child(pid)
 
-    assert ending.effects.run_of(second.id, 2).attempt == 2
-    ending.effects.open_gate("second")
-    assert second.get(timeout=20) == "second"
+def test_an_app_keeps_its_own_control_class(project: Project) -> None:
+    app = project.app
+    app.__dict__.pop("control", None)
+    app.control_cls = OwnControl
+    for _ in range(2):
+        give_part(app, "control", CONTROL)
+    assert isinstance(app.control, OwnControl)
+    assert isinstance(app.control, RecordingControl)

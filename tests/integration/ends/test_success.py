@@ -5,9 +5,8 @@ from __future__ import annotations
 from celery import chain, chord, group
 
 from tests.integration.conftest import Project, Start
-from tests.integration.figures import LOCKS, RECORD, wait_until_gone, wait_until_settled
+from tests.integration.figures import wait_until_gone, wait_until_settled
 from tests.support.processes import Worker
-from tests.support.promises import promise
 from tests.support.waiting import wait_for
 
 
@@ -42,23 +41,6 @@ def test_whatever_a_task_overrides_it_is_protected_all_the_same(
     wait_for(lambda: not client.keys("{reliable:0}:claims:*"), 5, "no claim is left")
 
 
-@promise("never-two")
-def test_one_id_is_one_task_while_it_lives(project: Project) -> None:
-    client = project.redis.client()
-    first = project.send("gate", "gate", task_id="the-id")
-    again = project.send("gate", "gate", task_id="the-id")
-    assert first.id == again.id == "the-id"
-    assert client.llen("celery") == 1
-    project.start_worker("one")
-    wait_for(lambda: project.effects.runs("the-id"), 10, "it runs")
-    project.send("gate", "gate", task_id="the-id")
-    assert client.llen("celery") == 0
-    project.effects.open_gate("gate")
-    assert again.get(timeout=10) == "gate"
-    wait_until_gone(project.redis, "the-id")
-    assert len(project.effects.runs("the-id")) == 1
-
-
 def test_eager_and_direct_calls_touch_nothing(project: Project) -> None:
     assert project.task("add")(1, 2) == 3
     assert project.task("add").apply((1, 2)).get() == 3
@@ -81,20 +63,6 @@ def test_a_retry_waits_until_its_body_has_unwound(
     assert second.started_at >= first.ended_at
     assert not awkward.effects.overlaps()
     wait_until_gone(awkward.redis, result.id)
-
-
-@promise("never-two")
-def test_retries_at_once_run_in_order_and_never_twice(
-    project: Project, workers: dict[str, Worker]
-) -> None:
-    results = [project.send("flaky", 10, 0, 20) for _ in range(5)]
-    for result in results:
-        assert result.get(timeout=30) == "run 11"
-        # In order, none refused and none doubled.  (A retry may begin while the body that asked for
-        # it still unwinds: it was closed by asking.)
-        assert [run.attempt for run in project.effects.runs(result.id)] == list(range(1, 12))
-        assert project.effects.starts(result.id) == sorted(project.effects.starts(result.id))
-    wait_until_settled(project.redis, 10)
 
 
 def test_a_canvas_runs_whole_also_in_the_place_of_its_host(
@@ -120,34 +88,3 @@ def test_a_message_without_our_header_runs_and_is_protected_from_its_claim_on(
     assert [run.attempt for run in project.effects.runs(result.id)] == [1, 2]
     assert result.get(timeout=10) == "run 2"
     wait_until_settled(project.redis, 10)
-
-
-@promise("never-two")
-def test_the_same_message_twice_runs_once(project: Project) -> None:
-    client = project.redis.client()
-    result = project.send("work", 0.2)
-    copy = client.lindex("celery", 0)
-    for _ in range(4):
-        client.lpush("celery", copy)
-    for name in ("one", "two"):
-        project.start_worker(name)
-    assert result.get(timeout=15) == "worked"
-    wait_for(lambda: client.llen("celery") == 0, 10, "the copies are dropped")
-    later = project.send("work", 0.01)
-    later.get(timeout=10)
-    assert len(project.effects.runs(result.id)) == 1
-    wait_until_settled(project.redis, 10)
-
-
-def test_a_success_whose_process_died_leaves_no_lock(project: Project, start: Start) -> None:
-    workers = [start(name) for name in ("one", "two")]
-    result = project.send("kept_object", "object")
-    wait_for(lambda: result.state == "SUCCESS", 15, "SUCCESS")
-    run = project.effects.runs(result.id)[0]
-    client = project.redis.client()
-    assert client.keys(LOCKS)
-    worker = next(one for one in workers if run.worker.startswith(one.name))
-    worker.kill_group()
-    wait_for(lambda: not client.keys(RECORD + "*"), 20, "the record gone")
-    wait_for(lambda: not client.keys(LOCKS), 5, "the lock gone")
-    assert len(project.effects.runs(result.id)) == 1

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-
 import pytest
 from celery import chain, chord, group
 
@@ -12,7 +10,6 @@ from celery_reliable.operations.dead_letters import DeadLetters
 from tests.integration.conftest import Project
 from tests.integration.figures import LOCKS, RECORD
 from tests.support.processes import Worker
-from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
@@ -22,55 +19,6 @@ def settled(redis_server: RedisServer) -> None:
     client = redis_server.client()
     wait_for(lambda: not client.keys(RECORD + "*"), 15, "every task settled")
     assert not client.keys(LOCKS)
-
-
-@promise("one-object")
-def test_fifty_publications_of_one_object_never_overlap(
-    project: Project, workers: dict[str, Worker]
-) -> None:
-    with ThreadPoolExecutor(8) as threads:
-        results = list(threads.map(lambda _: project.send("locked", "object", 0.05), range(50)))
-    settled(project.redis)
-    assert not project.effects.overlaps("object")
-    ran = [r for r in results if project.effects.runs(r.id)]
-    assert ran
-    assert all(len(project.effects.runs(r.id)) == 1 for r in ran)
-
-
-@promise("one-object")
-def test_a_killed_holder_walks_back_into_its_lock_as_soon_as_it_is_recovered(
-    project: Project, workers: dict[str, Worker]
-) -> None:
-    holder = project.send("locked_gate", "object", "gate")
-    first = project.effects.run_of(holder.id)
-    workers[first.worker.partition("@")[0]].kill_child(first.pid)
-    second = project.effects.run_of(holder.id, 2, timeout_seconds=10)
-    workers[second.worker.partition("@")[0]].kill_group()
-    killed_at = project.effects.now()
-    skipped = project.send("locked_gate", "object", "gate")
-    wait_for(lambda: len(project.effects.runs(holder.id)) == 3, 10, "the holder runs again")
-    assert project.effects.starts(holder.id)[2] - killed_at <= 8
-    project.effects.open_gate("gate")
-    assert holder.get(timeout=10) == "object"
-    assert not project.effects.runs(skipped.id)
-    free = project.send("locked", "object", 0.01)
-    assert free.get(timeout=10) == "object"
-    settled(project.redis)
-
-
-@promise("one-object")
-def test_on_conflict_retry_runs_all_one_after_the_other(
-    project: Project, workers: dict[str, Worker]
-) -> None:
-    results = [project.send("locked_retry", "object", 0.2) for _ in range(5)]
-    for result in results:
-        assert result.get(timeout=60) == "object"
-    assert not project.effects.overlaps("object")
-    # Neither budget was spent: each body ran once, and those that waited spent no number.
-    runs = [run for r in results for run in project.effects.runs(r.id)]
-    assert len(runs) == len(results)
-    assert [(run.attempt, run.retries, run.redelivered) for run in runs] == [(1, 0, False)] * 5
-    settled(project.redis)
 
 
 def test_whoever_calls_what_is_skipped_or_refused_hears_of_it_and_its_chain_goes_on(

@@ -8,7 +8,6 @@ from celery_reliable import ObjectBusy
 from celery_reliable.ledger.scripts import script
 from tests.integration.conftest import Project
 from tests.integration.figures import LOCKS, RECORD
-from tests.integration.project.tasks import ONCE_SECONDS
 from tests.support.promises import promise
 from tests.support.proxy import RedisProxy
 from tests.support.redis_server import RedisServer
@@ -18,31 +17,6 @@ from tests.support.waiting import wait_for
 def settled(redis_server: RedisServer, task_id: str) -> None:
     client = redis_server.client()
     wait_for(lambda: not client.exists(RECORD + task_id), 20, f"{task_id} settled")
-
-
-@promise("one-object")
-def test_a_success_is_the_answer_until_its_time_is_up(project: Project) -> None:
-    project.start_worker("one")
-    client = project.redis.client()
-    first = project.send("once", "object")
-    assert first.get(timeout=10) == "run 1"
-    settled(project.redis, first.id)
-    again = project.send("once", "object")
-    ended_at = project.effects.runs()[0].ended_at
-    assert ended_at is not None
-    assert project.effects.now() - ended_at < ONCE_SECONDS
-    assert again.id == first.id
-    assert again.get(timeout=1) == "run 1"
-    # The id itself is no exception.
-    assert project.send("once", "object", task_id=first.id).id == first.id
-    assert not client.keys(RECORD + "*")
-    assert len(project.effects.runs()) == 1
-
-    wait_for(lambda: not client.keys(LOCKS), ONCE_SECONDS + 3, "its time is up")
-    assert project.effects.now() - ended_at >= ONCE_SECONDS
-    later = project.send("once", "object")
-    assert later.id != first.id
-    assert later.get(timeout=10) == "run 1"
 
 
 def test_a_success_keeps_its_object_from_its_own_id_too_and_a_failure_keeps_nothing(

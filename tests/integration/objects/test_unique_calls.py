@@ -2,48 +2,20 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-
 import pytest
 from celery import chain, chord, group
 
 from celery_reliable import ObjectBusy
 from celery_reliable.ledger.scripts import script
 from tests.integration.conftest import SOON, Project
-from tests.integration.figures import LOCKS, RECORD, wait_until_free, wait_until_settled
+from tests.integration.figures import LOCKS, RECORD, wait_until_free
 from tests.integration.objects.conftest import Caller
-from tests.support.promises import promise
 from tests.support.proxy import RedisProxy
 from tests.support.waiting import wait_for
 
+pytestmark = pytest.mark.full
+
 RESULTS = "celery-task-meta-*"
-
-
-@promise("one-object")
-def test_one_of_fifty_calls_runs_and_all_have_its_result(
-    project: Project, start_caller: Caller
-) -> None:
-    project.start_worker("one")
-    callers = [
-        start_caller(project, "unique", "object", threads, calls, "gate:gate")
-        for threads, calls in ((4, 5), (20, 1))
-    ]
-    with ThreadPoolExecutor(5) as threads:
-        results = list(
-            threads.map(lambda _: project.send("unique", "object", ["gate:gate"]), range(10))
-        )
-    assert [caller.wait(60) for caller in callers] == [0, 0]
-    called = [one.decode() for one in project.effects.client.lrange("called", 0, -1)]
-    assert len(called + results) == 50
-    (task_id,) = {*called, *(result.id for result in results)}
-    assert project.redis.client().keys(RECORD + "*") == [(RECORD + task_id).encode()]
-    project.effects.open_gate("gate")
-    assert {result.get(timeout=20) for result in results} == {"run 1"}
-    wait_until_free(project.redis)
-    assert [run.task_id for run in project.effects.runs()] == [task_id]
-    with project.redis.client(1) as stored:
-        assert len(stored.keys(RESULTS)) == 1
-    wait_until_settled(project.redis, 5)
 
 
 @pytest.mark.parametrize("is_overtaken", [False, True])

@@ -9,7 +9,6 @@ from celery.exceptions import TaskRevokedError
 from tests.integration.conftest import Project
 from tests.integration.figures import RECORD, wait_until_free
 from tests.integration.project import timed
-from tests.support.promises import promise
 from tests.support.waiting import wait_for
 
 
@@ -41,23 +40,6 @@ def test_whatever_ends_a_task_frees_its_object(project: Project) -> None:
         with pytest.raises(TimeLimitExceeded):
             limited.get(timeout=10)
     assert len(ids) == 7
-
-
-@promise("one-object")
-def test_a_lost_task_has_its_object_until_it_has_run_again(soon: Project) -> None:
-    worker = soon.start_worker("one")
-    first = soon.send("unique", "object", ["gate:first", "gate:second"])
-    soon.effects.run_of(first.id)
-    worker.kill_group()
-    assert soon.send("unique", "object").id == first.id
-    soon.start_worker("two")
-    assert soon.send("unique", "object").id == first.id
-    soon.effects.run_of(first.id, 2)
-    assert soon.send("unique", "object").id == first.id
-    soon.effects.open_gate("second")
-    assert first.get(timeout=10) == "run 2"
-    wait_until_free(soon.redis)
-    assert [run.attempt for run in soon.effects.runs()] == [1, 2]
 
 
 def test_who_comes_again_keeps_its_object(project: Project) -> None:

@@ -4,24 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
-from itertools import product
 
 import psutil
 import pytest
-from celery import chord, group
 from celery.app.amqp import AMQP
-from kombu.exceptions import EncodeError, OperationalError
 
 from celery_reliable import NotPublished, PublishUnknown
-from celery_reliable.ledger.scripts import script
 from tests.conftest import StartRedis
 from tests.integration.conftest import SOON, Project
-from tests.integration.figures import DUE, LOCKS, RECORD, wait_until_settled
-from tests.integration.project.named import add_tasks as add_named_tasks
+from tests.integration.figures import DUE, RECORD, wait_until_settled
 from tests.support.effects import Effects
 from tests.support.promises import promise
-from tests.support.proxy import RedisProxy
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import stored, wait_for
 
@@ -33,8 +26,6 @@ HASTY = {
 }
 
 #: What the documentation says that a caller is told.
-TOLD = (NotPublished, PublishUnknown)
-
 Make = Callable[[bool], Project]
 
 
@@ -135,6 +126,7 @@ def test_when_the_record_cannot_be_withdrawn_the_error_says_that_it_is_unknown(
     assert len(effects.runs("unknown")) == 1
 
 
+@pytest.mark.full
 @promise("never-two")
 def test_a_callback_that_is_recorded_is_not_recorded_again_as_it_could_not_be_sent(
     make: Make, ledger_server: RedisServer, effects: Effects, redis_server: RedisServer
@@ -166,82 +158,3 @@ def test_a_callback_that_is_recorded_is_not_recorded_again_as_it_could_not_be_se
     assert stored(later, 20) == "worked"
     assert len(effects.runs("callback")) == 1
     records.close()
-
-
-@promise("one-object")
-def test_of_each_call_one_runs_whatever_is_lost_on_the_way(
-    project: Project, proxy: RedisProxy
-) -> None:
-    project.start_worker("one")
-    client = project.redis.client()
-    for step, how in product(("record", "lock", "withdraw"), ("drop_request", "drop_reply")):
-        lose = partial(getattr(proxy, how), script=script(step).sha)
-        # Each time with connections of its own.
-        publisher = project.with_settings(broker_url=proxy.url())
-        if step == "record":
-            rule = lose()
-            result = publisher.send("work", 0.01)
-            rule.wait()
-            assert result.get(timeout=10) == "worked", how
-            assert len(project.effects.runs(result.id)) == 1, how
-            wait_for(lambda: not client.keys(RECORD + "*"), 10, "it is settled")
-        rule, gate = lose(), f"{step} {how}"
-        first, second = (publisher.send("unique", "object", [f"gate:{gate}"]) for _ in range(2))
-        rule.wait()
-        assert first.id == second.id, gate
-        assert client.keys(RECORD + "*") == [f"{{reliable:0}}:task:{first.id}".encode()], gate
-        project.effects.open_gate(gate)
-        assert second.get(timeout=10) == "run 1", gate
-        assert len(project.effects.runs(first.id)) == 1, gate
-        wait_for(lambda: not client.keys(LOCKS), 10, "no object held")
-        wait_for(lambda: not client.keys(RECORD + "*"), 10, "it is settled")
-
-
-@promise("ledger-away")
-def test_whoever_publishes_while_redis_is_away_is_told_so_by_every_door(
-    project: Project, redis_server: RedisServer
-) -> None:
-    add_named_tasks(project.app)
-    # From now on the process has connections.  The first call notices that they are lost.
-    first = project.send("work", 0)
-    redis_server.stop()
-    doors = _doors(project)
-    raised = {"first": _error_of(doors["delay"])}
-    raised |= {name: _error_of(publish) for name, publish in doors.items()}
-    assert not {k: v for k, v in raised.items() if not isinstance(v, TOLD)}
-    assert not {k: v for k, v in raised.items() if not isinstance(v, OperationalError)}
-    redis_server.start()
-    with redis_server.client() as client:
-        assert client.keys(RECORD + "*") == [(RECORD + first.id).encode()]
-        assert client.llen("celery") == 1
-    # What kombu cannot write is no outage.
-    with pytest.raises(EncodeError):
-        project.send("work", object())
-
-
-def _error_of(publish: Callable[[], object]) -> Exception | None:
-    try:
-        publish()
-    except Exception as exc:
-        return exc
-    return None
-
-
-def _doors(project: Project) -> dict[str, Callable[[], object]]:
-    """Each way to publish a task."""
-    work, add = project.task("work"), project.task("add")
-    return {
-        "delay": partial(work.delay, 0),
-        "in a while": partial(work.apply_async, (0,), countdown=2),
-        "much later": partial(work.apply_async, (0,), countdown=300),
-        "without retry": partial(work.apply_async, (0,), retry=False),
-        "by another queue": partial(work.apply_async, (0,), queue="another"),
-        "unique": partial(project.task("unique").delay, "object"),
-        "in line": partial(project.task("places_on_gpu").delay, "gate"),
-        "for a worker": partial(project.task("on_gpu").delay, "gate"),
-        "for all workers": partial(work.run_on, 2, (0,)),
-        "by name": partial(project.app.send_task, "project.work", (0,)),
-        "chain": partial((add.s(1, 2) | add.s(3)).delay),
-        "group": partial(group(add.s(1, 2), add.s(3, 4)).delay),
-        "chord": partial(chord([add.s(1, 2), add.s(3, 4)], add.s(1)).delay),
-    }

@@ -5,54 +5,22 @@ from __future__ import annotations
 import hashlib
 import signal
 
-import psutil
 import pytest
 from celery import chord, uuid
 from celery.backends import redis as redis_backend
 
 from tests.integration.conftest import SOON, Project
-from tests.integration.figures import DEAD, RECORD, WORKERS, wait_until_settled
+from tests.integration.figures import RECORD
 from tests.support.promises import promise
 from tests.support.proxy import RedisProxy
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import stored, wait_for
 
-
-@pytest.fixture
-def apart(project: Project, results: RedisServer) -> Project:
-    """The project with its results on a Redis of their own, and no loss forgiven."""
-    return project.with_settings(result_url=results.url(), reliable={"MAX_LOSSES": 0})
+pytestmark = pytest.mark.full
 
 
-@promise("results-best-effort")
-def test_an_outcome_waits_until_it_can_be_stored(apart: Project, results: RedisServer) -> None:
-    apart.start_worker("one")
-    done = apart.send("gate", "gate")
-    failed = apart.send("failing_gate", "gate")
-    for result in (done, failed):
-        apart.effects.run_of(result.id)
-    results.stop()
-    apart.effects.open_gate("gate")
-    for result in (done, failed):
-        wait_for(lambda r=result: apart.effects.runs(r.id)[0].ended_at, 10, "its body ended")
-    ended_at = apart.effects.now()
-    wait_for(lambda: apart.effects.now() - ended_at > 3, 5, "several tries")
-    client = apart.redis.client()
-    assert len(client.keys(RECORD + "*")) == 2
-    results.start()
-    # What Celery's client had subscribed to is gone with the server: `get` may never hear.
-    for result in (done, failed):
-        wait_for(result.ready, 15, "its outcome")
-    assert done.result == "gate"
-    assert "as told" in str(failed.result)
-    wait_for(lambda: client.zcard(DEAD) == 1, 10, "the failure is kept")
-    assert client.hget(RECORD + failed.id, "reason") == b"failed"
-    assert [len(apart.effects.runs(r.id)) for r in (done, failed)] == [1, 1]
-
-
-@pytest.mark.parametrize("by", ["a cold stop", "a connection that is lost"])
 def test_who_is_stopped_after_its_success_was_stored_does_not_run_again(
-    project: Project, results: RedisServer, by: str
+    project: Project, results: RedisServer
 ) -> None:
     """A chord's member: its chord is told after that."""
     with RedisProxy(results.port) as proxy:
@@ -68,16 +36,8 @@ def test_who_is_stopped_after_its_success_was_stored_does_not_run_again(
         (member,) = body.parent.results
         untold.wait()
         assert member.state == "SUCCESS"
-        if by == "a cold stop":
-            one.signal_main(signal.SIGQUIT)
-            one.wait_until_ended()
-        else:
-            (run,) = project.effects.runs(member.id)
-            client = project.redis.client()
-            # That on which it hears remote commands: a busy pool may not wait for messages.
-            (hearing,) = [each["id"] for each in client.client_list() if int(each["psub"])]
-            client.client_kill_filter(_id=hearing)
-            wait_for(lambda: not psutil.pid_exists(run.pid), 20, "its process is ended")
+        one.signal_main(signal.SIGQUIT)
+        one.wait_until_ended()
         proxy.remove(untold)
         behind.start_worker("two", concurrency=1)
         assert stored(body, 30) == 2
@@ -132,29 +92,3 @@ def test_a_chord_goes_on_whose_body_could_not_be_published(project: Project) -> 
         wait_for(lambda: not client.keys(RECORD + "*"), 30, "an end of every task")
     assert len(project.effects.runs(body_id)) == 1
     client.close()
-
-
-@promise("late-changes-nothing")
-def test_who_lost_the_task_meanwhile_stores_nothing(apart: Project, results: RedisServer) -> None:
-    apart = apart.with_settings(reliable={"LEASE_SECONDS": 4, "SWEEP_SECONDS": 1})
-    one = apart.start_worker("one", concurrency=1)
-    result = apart.send("follow", ["gate:a", "gate:b"])
-    apart.effects.run_of(result.id)
-    apart.start_worker("two")
-    results.stop()
-    apart.effects.open_gate("a")
-    wait_for(lambda: apart.effects.runs(result.id)[0].ended_at, 10, "its body ended")
-    one.freeze()
-    wait_for(lambda: len(apart.effects.runs(result.id)) == 2, 20, "the second run")
-    one.thaw()
-    results.start()
-    # The worker is back with a lease of its own, and has had the time to store.
-    client = apart.redis.client()
-    wait_for(lambda: client.zcard(WORKERS) == 2, 20, "two leases")
-    later = [apart.send("work", 0.1) for _ in range(6)]
-    for one_more in later:
-        one_more.get(timeout=15)
-    assert not result.ready()
-    apart.effects.open_gate("b")
-    assert result.get(timeout=10) == "run 2"
-    wait_until_settled(apart.redis, 15)

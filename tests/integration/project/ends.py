@@ -165,15 +165,6 @@ class RaisesOnRetry(ReliableTask):
         raise Broken("in the hook")
 
 
-class Fatal(ReliableTask):
-    """Kills its process when its result has been stored, every time."""
-
-    abstract = True
-
-    def on_success(self, *_: Any) -> None:
-        os.kill(os.getpid(), signal.SIGKILL)
-
-
 def add_tasks(to: Any) -> None:  # noqa: C901 - one small task after another
     """Give an app of `create_app` the tasks of this module."""
 
@@ -266,12 +257,6 @@ def add_tasks(to: Any) -> None:  # noqa: C901 - one small task after another
                     tick(run, seconds)
                 raise
         return object_id
-
-    @task(base=SlowToReturn, object_id="object_id")
-    def kept_object(self: Any, object_id: str) -> None:
-        """Succeed, and keep the object for as long as the test wants."""
-        with to.effects.run(self, object_id):
-            pass
 
     @task(base=RaisesOnRetry)
     def retried_badly(self: Any, name: str) -> str:

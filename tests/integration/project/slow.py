@@ -6,7 +6,6 @@ import os
 import time
 from typing import Any
 
-from billiard.process import BaseProcess
 from celery.signals import task_received, worker_process_init
 
 __all__ = ["app"]
@@ -21,22 +20,9 @@ def take_time(name: str) -> Any:
     return receive
 
 
-def fork_slowly() -> None:
-    """Let a process be the pool's for that long before it is forked."""
-    start = BaseProcess.start
-
-    def start_slowly(self: Any) -> None:
-        time.sleep(float(os.environ["FORK_SECONDS"]))
-        start(self)
-
-    BaseProcess.start = start_slowly
-
-
 # In a process of the project, not in the tests' own.
 if "READY_KEY" in os.environ:
     from tests.integration.project.app import app
 
     worker_process_init.connect(take_time("BOOT_SECONDS"), weak=False)
     task_received.connect(take_time("RECEIVE_SECONDS"), weak=False)
-    if "FORK_SECONDS" in os.environ:
-        fork_slowly()

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
 import redis
 
-from celery_reliable.app import reliable_of
-from celery_reliable.message import Envelope
 from celery_reliable.operations.uninstall import release
 from tests.integration.conftest import SOON, Project
 from tests.integration.project import named
-
-OWN = "gpu-a@host.dq2"
 
 
 @pytest.fixture
@@ -36,37 +31,7 @@ def waiting(client: redis.Redis, queue: str) -> list[str]:
     return sorted(json.loads(raw)["headers"]["id"] for raw in client.lrange(queue, 0, -1))
 
 
-def in_own_queue(project: Project, client: redis.Redis, task_ids: list[str]) -> None:
-    """Let tasks that wait for a worker have been sent to one, which is gone."""
-    client.zadd("{reliable:0}:direct", {OWN: 1})
-    for task_id in task_ids:
-        record = reliable_of(project.app).ledger.find(task_id)
-        assert record is not None
-        message = replace(Envelope.from_text(record.message), exchange="", routing_key=OWN)
-        client.lpush(OWN, message.to_text())
-        client.hset(
-            f"{{reliable:0}}:task:{task_id}",
-            mapping={"state": "queued", "message": message.to_text()},
-        )
-
-
-@pytest.mark.untraced("records are taken away by hand")
-def test_what_has_ended_is_not_given_back_to_who_would_run_it_again(
-    fleet: Project, client: redis.Redis
-) -> None:
-    ended = fleet.send("on_gpu", "gate").id
-    in_own_queue(fleet, client, [ended])
-    client.delete(f"{{reliable:0}}:task:{ended}")
-    client.zrem("{reliable:0}:due", ended)
-
-    release(fleet.app)
-
-    assert waiting(client, "celery") == []
-    assert client.llen(OWN) == 0
-
-
-@pytest.mark.parametrize("may_scan", [True, False])
-@pytest.mark.parametrize("prefix", ["", "[a*]:"])
+@pytest.mark.parametrize(("may_scan", "prefix"), [(True, "[a*]:"), (False, "")])
 def test_what_a_worker_has_left_on_the_way_from_its_queue_is_given_back(
     fleet: Project, client: redis.Redis, may_scan: bool, prefix: str
 ) -> None:

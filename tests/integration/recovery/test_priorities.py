@@ -13,6 +13,8 @@ from tests.integration.figures import DUE, record_of, wait_until_settled
 from tests.integration.project.awkward import add_tasks
 from tests.support.waiting import wait_for
 
+pytestmark = pytest.mark.full
+
 AWKWARD = "tests.integration.project.awkward"
 STEP = "celery\x06\x16"
 LOW = STEP + "6"

@@ -52,16 +52,6 @@ def test_as_many_dead_letters_as_there_may_be_are_left_at_once(
     assert ledger.dead_letter("letter-0400") is not None
 
 
-def test_what_is_too_old_is_trimmed_whatever_the_count(project: Project, sweeper: Sweeper) -> None:
-    ledger = bury(project, 2)
-    client = project.redis.client()
-    client.hset(ledger.keys.record("letter-0001"), "buried_ms", 1000)
-    client.zadd(ledger.keys.dead, {"letter-0001": 1000})
-
-    assert trim(sweeper).trimmed == 1
-    assert ledger.dead_ids() == ["letter-0000"]
-
-
 def test_a_flood_pushes_out_its_own_letters_and_no_others(
     project: Project, sweeper: Sweeper
 ) -> None:

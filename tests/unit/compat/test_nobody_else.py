@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
-import pkgutil
 import textwrap
 from collections.abc import Iterator
 from functools import cache
@@ -13,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import celery_reliable
-from celery_reliable import compat
 
 ROOT = Path(celery_reliable.__file__).parent
 
@@ -25,11 +23,11 @@ REVIEWED = {
     ("contrib.django.checks", "one._meta"): "as Django's manual says",
     ("contrib.django.desk.reading", "place.model._meta"): "the same",
     ("contrib.django.rows.model", "TaskRow._meta"): "the same",
-    ("contrib.django.rows.counting", "place.model._meta"): "the same",
-    ("contrib.django.rows.counting", "place.owner._meta"): "the same",
+    ("contrib.django.rows.model", "model._meta"): "the same",
     ("contrib.django.rows.places", "self.model._meta"): "the same",
-    ("contrib.django.rows.places", "(model or self.owner)._base_manager"): "the same",
+    ("contrib.django.rows.places", "model._base_manager"): "the same",
     ("contrib.django.rows.reconciling", "one._meta"): "the same",
+    ("contrib.django.rows.reconciling", "model._meta"): "the same",
     ("contrib.django.rows.attempts", "setattr(self.row)"): "columns that the user names",
     ("contrib.django.rows.attempts", "setattr(row)"): "columns of `TaskRow`",
     ("attempt.fencing", "run._is_guarded"): "a function of ours, around a task's body",
@@ -37,7 +35,6 @@ REVIEWED = {
     ("publishing.amqp", "pool.limit"): "public, of kombu's pool",
     ("worker.startup", "conf.broker_transport"): "a setting of Celery's, and set back",
     ("log", "record.exc_info"): "a filter may change a record",
-    ("contrib.opentelemetry", "tracer.id_generator"): "public, of a tracer of our own",
     ("ledger.startup_test", "self.workers._caller"): "two classes of the ledger",
     ("recovery.announcements", "context.chord"): "of a request that we have made",
     ("results.backend", "setattr(request)"): "the same",
@@ -45,17 +42,11 @@ REVIEWED = {
 }
 
 
-def _modules() -> Iterator[str]:
-    found = pkgutil.walk_packages([str(ROOT)], "celery_reliable.")
-    # Migrations and the like are Django's to load, by settings that a unit test has not.
-    yield from (m.name for m in found if not m.name.startswith(compat.__name__))
-
-
 def _trees() -> Iterator[tuple[str, ast.Module]]:
-    for name in _modules():
-        path = ROOT.joinpath(*name.split(".")[1:])
-        file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
-        yield name.partition(".")[2], ast.parse(file.read_text("utf-8"))
+    for file in sorted(ROOT.rglob("*.py")):
+        name = ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+        if name != "__init__" and not name.startswith("compat"):
+            yield name, ast.parse(file.read_text("utf-8"))
 
 
 def _is_private(name: str) -> bool:

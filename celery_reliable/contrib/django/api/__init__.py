@@ -11,14 +11,6 @@ django-ninja's (`ninja.security`), and what he may do by a function, if a projec
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from celery_reliable.lazy import lazy_door
-
-if TYPE_CHECKING:
-    from celery_reliable.contrib.django.api.access import SessionAuthentication
-else:
-    # django-ninja reads Django's settings as it is imported.
-    __getattr__ = lazy_door(__name__, {"access": ("SessionAuthentication",)})
+from celery_reliable.contrib.django.api.access import SessionAuthentication
 
 __all__ = ["SessionAuthentication"]

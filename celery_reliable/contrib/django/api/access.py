@@ -8,11 +8,9 @@ from typing import Any
 from django.conf import settings
 from django.http import HttpRequest
 from django.utils.module_loading import import_string
-from ninja.errors import HttpError
 from ninja.security import SessionAuth
 from ninja.security.base import AuthBase
 
-from celery_reliable.contrib.django.api.requests import Problem
 from celery_reliable.exceptions import ConfigurationError
 from celery_reliable.operations import Right
 
@@ -30,19 +28,9 @@ class SessionAuthentication(SessionAuth):
     """
 
     def __call__(self, request: HttpRequest) -> Any:
-        """Return the session's user, or None.  Raises Problem."""
+        """Return the session's user, or None.  Raises HttpError."""
         # Otherwise a request with a wrong bearer token would be told that a CSRF token is missing.
-        if self.authenticate(request, None) is None:
-            return None
-        try:
-            return super().__call__(request)
-        except HttpError as exc:
-            raise Problem(
-                403,
-                "csrf_failed",
-                "Who is known by a session has to send Django's CSRF token, too: the cookie, and "
-                "the same in X-CSRFToken.",
-            ) from exc
+        return super().__call__(request) if self.authenticate(request, None) else None
 
 
 def api_config() -> tuple[tuple[AuthBase, ...], Callable[[Any, Right], bool]]:
@@ -54,17 +42,14 @@ def api_config() -> tuple[tuple[AuthBase, ...], Callable[[Any, Right], bool]]:
         config = {**_DEFAULTS, **given}
         ways = tuple(import_string(path)() for path in config["AUTHENTICATION"])
         permission = import_string(config["PERMISSION"])
+        is_known = config.keys() == _DEFAULTS.keys() and callable(permission)
+        if not (is_known and ways and all(isinstance(way, AuthBase) for way in ways)):
+            raise TypeError(f"it is {given!r:.500}")
     except (ImportError, TypeError) as exc:
-        raise _refusal(f": {exc}") from exc
-    is_known = config.keys() == _DEFAULTS.keys() and callable(permission)
-    if not (is_known and ways and all(isinstance(way, AuthBase) for way in ways)):
-        raise _refusal(f" as it is {given!r:.500}")
+        raise ConfigurationError(
+            f"CELERY_RELIABLE_API cannot be used: {exc}. It has to be a dictionary with "
+            "AUTHENTICATION, a list of dotted paths of classes that are in ninja.security or "
+            "derived from one there, and PERMISSION, the dotted path of a function of a user and a "
+            "right; or with one of them."
+        ) from exc
     return ways, permission
-
-
-def _refusal(why: str) -> ConfigurationError:
-    return ConfigurationError(
-        f"CELERY_RELIABLE_API cannot be used{why}. It has to be a dictionary with AUTHENTICATION, "
-        "a list of dotted paths of classes that are in ninja.security or derived from one there, "
-        "and PERMISSION, the dotted path of a function of a user and a right; or with one of them."
-    )

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
 
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpResponse
 from pydantic import BaseModel
 
 from celery_reliable.exceptions import ReliableError
 
-__all__ = ["Problem", "ProblemDetails", "check_request", "response"]
+__all__ = ["Problem", "ProblemDetails", "response"]
 
-_MOST_BYTES = 1_000_000
 #: An escaped backslash, or a pair of surrogates, or half of one, in JSON of ASCII only.
 _HALVES = re.compile(r"\\\\|\\ud[89ab]..\\ud[c-f]..|(\\ud[89a-f]..)")
 
@@ -79,16 +78,3 @@ def response(
     always = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
     told = {**always, **(headers or {})}
     return HttpResponse(text.encode(), status=status, content_type=content_type, headers=told)
-
-
-def check_request(request: HttpRequest, names: Collection[str]) -> None:
-    """Raise Problem for what is no request, whoever sends it.
-
-    *names*: the parameters that its query may have; each may stand once.
-    """
-    for name, given in request.GET.lists():
-        if name not in names or len(given) > 1:
-            said = "is given more than once" if name in names else "is no parameter of this address"
-            raise Problem(400, "bad_parameter", f"{name[:50]!r} {said}.", name[:50])
-    if int(request.META.get("CONTENT_LENGTH") or 0) > _MOST_BYTES:
-        raise Problem(413, "body_too_large", f"A body has {_MOST_BYTES} bytes at the most.")

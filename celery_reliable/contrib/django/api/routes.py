@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 from django.contrib.auth import decorators
 from django.http import HttpRequest, HttpResponse
-from django.urls import include, path, re_path, reverse
+from django.urls import include, path, reverse
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.debug import sensitive_variables
 from ninja import Body, NinjaAPI, Query
@@ -23,10 +23,9 @@ from celery_reliable.contrib.django.api.models import model_of, values_of
 from celery_reliable.contrib.django.api.requests import (
     Problem,
     ProblemDetails,
-    check_request,
     response,
 )
-from celery_reliable.contrib.django.project import desk_app
+from celery_reliable.contrib.django.opening import BrokerUnavailable, opened_desk
 from celery_reliable.exceptions import (
     LedgerRefused,
     LedgerUnavailable,
@@ -55,14 +54,11 @@ from celery_reliable.operations import (
     UnknownOrder,
     UnknownRun,
     as_json,
-    broker_errors,
 )
 
 __all__ = ["OPERATIONS", "api", "document_of", "urlpatterns"]
 
 OPERATIONS = tuple(one for one in (*QUERIES, *ACTS) if one.path)
-#: Short, as a thread of the web server waits for the ledger.
-_PATIENCE_SECONDS = 2.0
 
 #: Statuses of HTTP.  The code of the problem is the name of the exception.
 _STATUSES: dict[type, int] = {
@@ -72,6 +68,7 @@ _STATUSES: dict[type, int] = {
     UnknownGroup: 404,
     UnknownRun: 404,
     CannotReplay: 409,
+    BrokerUnavailable: 503,
     LedgerUnavailable: 503,
     LedgerRefused: 503,
     NotPublished: 503,
@@ -123,6 +120,12 @@ def _known(request: HttpRequest, exc: ReliableError) -> HttpResponse:
 
 @api.exception_handler(HttpError)
 def _unreadable(request: HttpRequest, exc: HttpError) -> HttpResponse:
+    if exc.status_code == 403:
+        said = (
+            "Who is known by a session has to send Django's CSRF token, too: the cookie, and the "
+            "same in X-CSRFToken."
+        )
+        return Problem(403, "csrf_failed", said).response
     said = "The body is no JSON in UTF-8, or nested too deep."
     return Problem(400, "bad_body", said).response
 
@@ -160,7 +163,9 @@ def _user_of(request: HttpRequest, *, needs: tuple[Right, ...], names: tuple[str
         told = {"WWW-Authenticate": challenge} if challenge else {}
         raise Problem(401, "not_authenticated", said, headers=told)
     _require(user, *needs)
-    check_request(request, names)
+    for name in request.GET.keys() - set(names):
+        said = f"{name[:50]!r} is no parameter of this address."
+        raise Problem(400, "bad_parameter", said, name[:50])
     return user
 
 
@@ -173,11 +178,11 @@ def _add(operation: Operation) -> None:
         for one in operation.parameters
         if one.param.needs is not None
     )
-    statuses = {400, 401, 403, 503, *operation.problems, *((413, 415) if operation.is_act else ())}
+    statuses = {400, 401, 403, 503, *operation.problems, *((415,) if operation.is_act else ())}
     names = () if operation.is_act else tuple(model.model_fields)
     api.default_router.add_api_operation(
         f"/{operation.path}",
-        ["POST"] if operation.is_act else ["GET", "HEAD"],
+        ["POST" if operation.is_act else "GET"],
         _view_of(operation, model),
         auth=partial(_user_of, needs=operation.needs, names=names),
         response={200: operation.result},
@@ -203,16 +208,8 @@ def _view_of(operation: Operation, model: Any) -> Callable[..., HttpResponse]:
                 _require(user, one.param.needs)
         named = getattr(user, "get_username", user.__str__)
         _, may = api_config()
-        sees = may(user, Right.SEE_ARGUMENTS)
-        app = desk_app()
-        with Desk(app, patience_seconds=_PATIENCE_SECONDS, sees_arguments=sees) as desk:
-            try:
-                found = operation.run(desk, values, by=f"api:{named()}"[:200])
-            except ReliableError:
-                raise
-            except broker_errors(app) as exc:
-                said = f"The broker could not be reached: {as_shown(exc)}"
-                raise Problem(503, "broker_unavailable", said) from exc
+        with opened_desk(sees_arguments=may(user, Right.SEE_ARGUMENTS)) as desk:
+            found = operation.run(desk, values, by=f"api:{named()}"[:200])
         if getattr(found, "state", "") == "absent":
             raise Problem(404, "unknown_task", found.why.sentence)
         return response(as_json(found))
@@ -228,13 +225,7 @@ def _view_of(operation: Operation, model: Any) -> Callable[..., HttpResponse]:
 def document_of(server: str, ways: Sequence[Any]) -> dict[str, Any]:
     """Return the OpenAPI document of the API below *server*, asked in these *ways*."""
     found: dict[str, Any] = json.loads(json.dumps(api.get_openapi_schema(path_prefix="")))
-    for methods in found["paths"].values():
-        methods.pop("head", None)
-    # What is asked in a query is told with its operation.
-    schemas = found["components"]["schemas"]
-    found["components"]["schemas"] = {
-        name: one for name, one in schemas.items() if not name.endswith("_query")
-    } | {"ProblemDetails": ProblemDetails.model_json_schema()}
+    found["components"]["schemas"]["ProblemDetails"] = ProblemDetails.model_json_schema()
     schemes = {type(one).__name__: one.openapi_security_schema for one in ways}
     found["servers"] = [{"url": server}]
     found["components"]["securitySchemes"] = schemes
@@ -249,14 +240,6 @@ def openapi(desk: Desk) -> dict[str, Any]:
     return document_of(server, ways)
 
 
-def _refused(request: HttpRequest, allowed: str = "") -> HttpResponse:
-    if allowed:
-        said = f"This address is asked by {allowed}."
-        return Problem(405, "method_not_allowed", said, headers={"Allow": allowed}).response
-    said = "There is nothing at this address of the API."
-    return Problem(404, "unknown_address", said).response
-
-
 def _door(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
     """Return the view of an address as Django calls it."""
 
@@ -264,7 +247,9 @@ def _door(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
     def answer(request: HttpRequest, **given: Any) -> HttpResponse:
         found = view(request, **given)
         if found.status_code == 405:
-            return _refused(request, found["Allow"].replace(", HEAD", ""))
+            said = f"This address is asked by {found['Allow']}."
+            headers = {"Allow": found["Allow"]}
+            return Problem(405, "method_not_allowed", said, headers=headers).response
         return found
 
     # Where everybody has to log in, who has not is told so here, rather than sent to a page.
@@ -274,17 +259,18 @@ def _door(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
     return door
 
 
-def _routes() -> list[Any]:
-    for one in (*OPERATIONS, Operation(openapi, (Right.VIEW,), "openapi.json")):
-        _add(one)
-    found, _, _ = api.urls
-    # Not ninja's page of the root.
-    routes = [
-        path(str(one.pattern), _door(one.callback), name=one.name)
-        for one in found
-        if one.name != "api-root"
-    ]
-    return [path("v1/", include(routes)), re_path("^v1/", _door(_refused))]
-
-
-urlpatterns = _routes()
+for _one in (*OPERATIONS, Operation(openapi, (Right.VIEW,), "openapi.json")):
+    _add(_one)
+urlpatterns = [
+    path(
+        "v1/",
+        include(
+            [
+                path(str(one.pattern), _door(one.callback), name=one.name)
+                for one in api.urls[0]
+                # Not ninja's page of the root.
+                if one.name != "api-root"
+            ]
+        ),
+    )
+]

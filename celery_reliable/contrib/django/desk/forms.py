@@ -80,7 +80,7 @@ class OperationForm(forms.Form):
         self.operation = operation
         self._parameters = operation.parameters
         #: Fields that say which things are meant, and not what is done to them.
-        self._meaning = {"group", "id", "ids", "order", "target"}
+        self._meaning = {"group", "id", "ids", "orders", "target"}
         for one in self._parameters:
             if one.name in (_OURS if operation.is_act else _OF_PAGES):
                 continue

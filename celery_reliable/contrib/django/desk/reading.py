@@ -19,6 +19,7 @@ from django.urls import reverse
 from celery_reliable.contrib.django.desk.forms import OperationForm
 from celery_reliable.contrib.django.desk.visits import Visit, shown
 from celery_reliable.contrib.django.rows import RowTask
+from celery_reliable.contrib.django.rows.places import all_rows
 from celery_reliable.exceptions import ObjectIdError
 from celery_reliable.operations import QUERIES, FullStatus, TaskInFull, as_json, gathered
 
@@ -70,7 +71,7 @@ def _of_the_overview(visit: Visit, found: FullStatus) -> dict[str, Any]:
     pieces = [*throughputs.slices(10, 6), *throughputs.slices(180, 8)]
     most = max(max(one.processed, one.lost) for one in pieces)
     return {
-        "groups": visit.desk.letter_pages.groups().groups,
+        "groups": visit.desk.letter_groups.all().groups,
         "nobody_alive": [one.sentence for one in found.nobody_alive],
         "pieces": pieces,
         "most": most,
@@ -89,7 +90,7 @@ def _of_a_task(visit: Visit, found: TaskInFull) -> dict[str, Any]:
     rights = [get_permission_codename(act, options) for act in ("view", "change")]
     if not any(may(f"{options.app_label}.{right}") for right in rights):
         return {}
-    row = place.all_rows(place.model).filter(task_id=found.task_id).first()
+    row = all_rows(place.model).filter(task_id=found.task_id).first()
     if row is None or not site.is_registered(place.model):
         return {}
     name = f"admin:{options.app_label}_{options.model_name}_change"
@@ -101,11 +102,6 @@ def _find(visit: Visit, page: Page, path: Mapping[str, str]) -> HttpResponse:
     """Lead to the page of the task whose id is given."""
     task_id = visit.request.GET.get("id", "").strip()
     return redirect(visit.link("task", task_id) if task_id else visit.link("tasks"))
-
-
-def _to_task(visit: Visit, page: Page, path: Mapping[str, str]) -> HttpResponse:
-    """Lead to the page of a task: also a dead letter is one."""
-    return redirect(visit.link("task", path["id"]))
 
 
 def _find_object(visit: Visit, page: Page, path: Mapping[str, str]) -> HttpResponse:
@@ -147,10 +143,9 @@ class Page:
     methods: tuple[str, ...] = ("GET", "HEAD")
 
 
-#: The names of the first two are those that the admin links to.
+#: The name of the first is that which the admin links to.
 READING = (
     Page("changelist", "", "dead_letters", "Dead letters"),
-    Page("change", "<path:id>/change/", answer=_to_task),
     Page("groups", "groups/", "dead_letter_groups", "Dead letters by group"),
     Page("overview", "desk/", "status", "Desk", more=_of_the_overview),
     Page("tasks", "tasks/", "tasks", "Tasks"),

@@ -14,10 +14,10 @@ from celery_reliable.contrib.django.desk.acting import act_page
 from celery_reliable.contrib.django.desk.reading import READING, Page
 from celery_reliable.contrib.django.desk.visits import NAME, Visit, shown
 from celery_reliable.contrib.django.models import DeadLetter, Desk
+from celery_reliable.contrib.django.opening import opened_desk
 from celery_reliable.contrib.django.permissions import may
-from celery_reliable.exceptions import ReliableError, UnknownDeadLetter
-from celery_reliable.log import as_shown
-from celery_reliable.operations import BadCursor, Right, UnknownGroup, UnknownRun, broker_errors
+from celery_reliable.exceptions import ReliableError
+from celery_reliable.operations import BadCursor, Right
 
 __all__ = ["PAGES", "DeadLetterAdmin", "DeskAdmin"]
 
@@ -67,20 +67,18 @@ class _Pages(admin.ModelAdmin):
             return HttpResponseNotAllowed(page.methods)
         visit = Visit(self, request)
         visit.require(Right.VIEW)
-        title, status = "Not now", 200
+        path = {name: unquote(one) for name, one in given.items()}
         try:
-            return page.answer(visit, page, {name: unquote(one) for name, one in given.items()})
-        except BadCursor as exc:
-            title, status, problem = "No such page", 400, str(exc)
-        except (UnknownDeadLetter, UnknownGroup, UnknownRun) as exc:
-            title, status, problem = "Not found", 404, str(exc)
+            with opened_desk(sees_arguments=visit.may(Right.SEE_ARGUMENTS)) as visit.desk:
+                return page.answer(visit, page, path)
         except ReliableError as exc:
-            problem = str(exc)
-        except broker_errors(visit.desk.app) as exc:
-            problem = f"The broker could not be reached: {as_shown(exc)}"
-        finally:
-            visit.close()
-        return visit.render("problem", {"title": title, "problem": shown(problem)}, status=status)
+            title, status = "Not now", 200
+            if isinstance(exc, BadCursor):
+                title, status = "No such page", 400
+            elif isinstance(exc, LookupError):
+                title, status = "Not found", 404
+            context = {"title": title, "problem": shown(str(exc))}
+            return visit.render("problem", context, status=status)
 
 
 @admin.register(DeadLetter)

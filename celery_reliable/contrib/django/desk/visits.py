@@ -14,15 +14,12 @@ from django.http import HttpResponse
 from django.template.response import TemplateResponse
 from django.urls import reverse
 
-from celery_reliable.contrib.django.project import desk_app
-from celery_reliable.operations import ACTS, Desk, Right, printable
+from celery_reliable.operations import ACTS, Right, printable
 
 __all__ = ["ACT_PAGES", "NAME", "Visit", "encodable", "raw", "shown"]
 
 #: What the names of the pages' URLs begin with.
 NAME = "celery_reliable_deadletter_"
-#: Short, as a browser and a thread of the web server wait for the ledger.
-_PATIENCE_SECONDS = 2.0
 _TEMPLATES = "admin/celery_reliable"
 #: Characters of one value; what is longer is cut, and says so.
 _LONGEST = 20_000
@@ -59,6 +56,8 @@ class Visit:
 
     admin: Any
     request: Any
+    #: While a page is made.
+    desk: Any = None
 
     def may(self, right: Right) -> bool:
         """Whether who asks may do it."""
@@ -68,20 +67,6 @@ class Visit:
         """Raise PermissionDenied unless who asks may do it."""
         if not self.may(right):
             raise PermissionDenied
-
-    @cached_property
-    def desk(self) -> Desk:
-        """The desk; `close` closes it."""
-        return Desk(
-            desk_app(),
-            patience_seconds=_PATIENCE_SECONDS,
-            sees_arguments=self.may(Right.SEE_ARGUMENTS),
-        )
-
-    def close(self) -> None:
-        """Close the connections, if there are any."""
-        if "desk" in self.__dict__:
-            self.desk.close()
 
     def link(self, page: str, *args: str, **query: str) -> str:
         """Return the address of a page on this site; of texts that were made `shown`, too."""

@@ -6,26 +6,10 @@ A row is the publication: what was committed and never published is found and pu
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from celery_reliable.contrib.django.rows.attempts import Effect
+from celery_reliable.contrib.django.rows.model import TaskRow, TaskStatus
+from celery_reliable.contrib.django.rows.reconciling import look_after_rows
+from celery_reliable.contrib.django.rows.task import RowTask
 from celery_reliable.exceptions import RowTaken
-from celery_reliable.lazy import lazy_door
-
-if TYPE_CHECKING:
-    from celery_reliable.contrib.django.rows.attempts import Effect
-    from celery_reliable.contrib.django.rows.model import TaskRow, TaskStatus
-    from celery_reliable.contrib.django.rows.reconciling import look_after_rows
-    from celery_reliable.contrib.django.rows.task import RowTask
-else:
-    # Models need Django's settings and apps.
-    __getattr__ = lazy_door(
-        __name__,
-        {
-            "attempts": ("Effect",),
-            "model": ("TaskRow", "TaskStatus"),
-            "reconciling": ("look_after_rows",),
-            "task": ("RowTask",),
-        },
-    )
 
 __all__ = ["Effect", "RowTaken", "RowTask", "TaskRow", "TaskStatus", "look_after_rows"]

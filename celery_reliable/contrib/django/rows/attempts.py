@@ -19,10 +19,11 @@ from django.utils import timezone
 
 from celery_reliable.app import reliable_of
 from celery_reliable.context import is_current, running
-from celery_reliable.contrib.django.rows.model import TASK_FIELDS, TaskStatus
-from celery_reliable.contrib.django.rows.places import RowPlace, as_json
+from celery_reliable.contrib.django.rows.model import OPEN, TASK_FIELDS, TaskStatus
+from celery_reliable.contrib.django.rows.places import WAITING, RowPlace, ended
 from celery_reliable.exceptions import ConfigurationError, RowTaken, one_line
 from celery_reliable.log import logger
+from celery_reliable.scoped import scoped
 
 __all__ = ["Effect", "RowAttempt", "current", "run"]
 
@@ -66,8 +67,7 @@ class RowAttempt:
         """Lock the row until the transaction ends.  Raises RowTaken."""
         # An update and no SELECT FOR UPDATE: SQLite has none, and refuses at once a transaction
         # that began by reading.  It changes nothing: the task may have ended by now.
-        if not self._mine().update(task_writer=self._writer):
-            raise self.place.taken()
+        self._update(task_writer=self._writer)
 
     def write(self, **values: Any) -> None:
         """Write columns of the user's, and set them on `row`.  Raises RowTaken, and ValueError for
@@ -76,23 +76,21 @@ class RowAttempt:
         own = sorted(TASK_FIELDS.intersection(values))
         if own:
             raise ValueError(f"{', '.join(own)}: written by celery_reliable alone.")
-        place = self.place
-        if place.owner is not place.model:
-            with transaction.atomic(using=place.using):
-                self.hold()
-                place.all_rows(place.model).filter(pk=place.pk).update(**values)
-        elif not self._mine().update(**values):
-            raise place.taken()
+        self._update(**values)
         for name, value in values.items():
             if not hasattr(value, "resolve_expression"):
                 setattr(self.row, name, value)
+
+    def _update(self, **values: Any) -> None:
+        if not self._mine().update(**values):
+            raise self.place.taken()
 
     @contextmanager
     def effect(self, name: str) -> Iterator[Effect]:
         """The transaction of a step, or without a name the one that ends the task.  Raises
         RowTaken.
         """
-        with transaction.atomic(using=self.place.using):
+        with transaction.atomic(using=self._mine().db):
             self.hold()
             # The row tells, as its status is rolled back with what is around the block.
             if not name and self._mine().filter(task_status=TaskStatus.SUCCEEDED).exists():
@@ -103,9 +101,9 @@ class RowAttempt:
             effect = Effect(self._effects().get(name))
             yield effect
             if not name:
-                self._end(TaskStatus.SUCCEEDED, result=effect.result)
+                self._note(ended(TaskStatus.SUCCEEDED, result=effect.result))
                 # A transaction around the block may still be rolled back.
-                transaction.on_commit(self._committed, using=self.place.using)
+                transaction.on_commit(self._committed, using=self._mine().db)
             elif not effect.was_asked:
                 raise ConfigurationError(
                     f"The block of self.effect({name!r}) in task {self.task.name} does not ask "
@@ -124,30 +122,39 @@ class RowAttempt:
         """Return the named effects that are committed, or of this transaction."""
         return dict(self.place.rows().values_list("task_effects", flat=True).get())
 
-    def _end(self, status: str, *, result: Any = None, error: str = "") -> bool:
-        """Note an outcome; False when the row is another's."""
+    def _note(self, columns: dict[str, Any]) -> bool:
+        """Write columns of the task; False when the row is another's."""
         rows = self._mine()
-        if status != TaskStatus.SUCCEEDED:
+        if columns["task_status"] != TaskStatus.SUCCEEDED:
             # What was committed as done stays so, whatever the body did after it.
             rows = rows.filter(task_status=TaskStatus.RUNNING)
-        # A body that returns nothing leaves the result of its effect.
-        results = {} if result is None else {"task_result": as_json(result)}
-        ended = {"task_seen_at": None, "task_ended_at": Now(), "task_error": error}
-        return bool(rows.update(task_status=status, **ended, **results))
+        return bool(rows.update(**columns))
 
-    def finish(self, value: Any) -> bool:
-        """Note the success; False when the row is another's by now."""
-        return self._end(TaskStatus.SUCCEEDED, result=value) or self._is_done
-
-    def give_up(self, error: BaseException) -> None:
-        """Note what an attempt came to that ended with an exception."""
+    def run(self, body: Callable[[], Any]) -> Any:
+        """Run the body, return what it returns, and write what came of it.  Raises RowTaken."""
+        self.row.task_hold = self.hold
         try:
-            status = _status_after(error)
-            if status == TaskStatus.WAITING:
-                rows = self._mine().filter(task_status=TaskStatus.RUNNING)
-                rows.update(task_status=status, task_seen_at=Now())
-            else:
-                self._end(status, error=one_line(error))
+            value = body()
+            if not (self._note(ended(TaskStatus.SUCCEEDED, result=value)) or self._is_done):
+                raise self.place.taken()
+        except Exception as exc:
+            if not isinstance(exc, RowTaken):
+                self._give_up(exc)
+            raise
+        return value
+
+    def _give_up(self, error: Exception) -> None:
+        """Note what an attempt came to that ended with an exception."""
+        live = running.get()
+        # It was taken, has published its retry, or a canvas has its id.
+        goes_on = live is not None and (live.is_closed or live.is_replaced)
+        columns = ended(TaskStatus.FAILED, error=one_line(error))
+        if isinstance(error, Retry) or (goes_on and isinstance(error, Ignore)):
+            columns = WAITING
+        elif isinstance(error, Reject):
+            columns = WAITING if error.requeue else columns | {"task_status": TaskStatus.DEAD}
+        try:
+            self._note(columns)
         except DatabaseError as exc:
             # What the body raised says more.  The row is seen to from the ledger.
             logger.warning(
@@ -170,25 +177,12 @@ def run(task: Any, place: RowPlace, task_id: str | None, body: Callable[[], Any]
         if row.task_status == TaskStatus.SUCCEEDED:
             return row.task_result
         attempt = RowAttempt(task, place, row)
-        token = current.set(attempt)
-        row.task_hold = attempt.hold
-        try:
-            value = body()
-            if not attempt.finish(value):
-                raise place.taken()
-        except RowTaken:
-            raise
-        except Exception as exc:
-            attempt.give_up(exc)
-            raise
-        finally:
-            row.task_hold = None
-            current.reset(token)
+        with scoped(current, attempt):
+            return attempt.run(body)
     except RowTaken as exc:
         holder = exc.holder or ""
         logger.info("row_taken name=%s id=%s holder=%s", task.name, task_id or "", holder)
         return {"skipped": holder}
-    return value
 
 
 def _begin(task: Any, place: RowPlace, task_id: str | None) -> Any:
@@ -206,11 +200,11 @@ def _begin(task: Any, place: RowPlace, task_id: str | None) -> Any:
         task_id = place.ask(task.name, task_id or uuid(), is_new=is_new, keeps=False)
     attempt, losses = (live.claim.attempt, live.claim.losses) if live is not None else (1, 0)
     for _ in range(_MOST_LOOKS):
-        row = place.read()
+        row = place.rows().get()
         is_same = row.task_id == task_id
         if is_same and row.task_status == TaskStatus.SUCCEEDED:
             return row
-        if not is_same and row.has_open_task:
+        if not is_same and row.task_status in OPEN:
             break
         # Attempts of an earlier task with the same id may have any number: then the row cannot tell
         # which of two is the later one, and the ledger is asked, after the row was read.
@@ -238,13 +232,3 @@ def _begin(task: Any, place: RowPlace, task_id: str | None) -> Any:
             row.task_started_at = row.task_seen_at = timezone.now()
             return row
     raise place.taken()
-
-
-def _status_after(error: BaseException) -> str:
-    live = running.get()
-    # It was taken, has published its retry, or a canvas has its id.
-    if live is not None and (live.is_closed or live.is_replaced) and isinstance(error, Ignore):
-        return TaskStatus.WAITING
-    if isinstance(error, Reject):
-        return TaskStatus.WAITING if error.requeue else TaskStatus.DEAD
-    return TaskStatus.WAITING if isinstance(error, Retry) else TaskStatus.FAILED

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from contextlib import nullcontext
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -17,6 +16,7 @@ __all__ = [
     "TaskRow",
     "TaskRowQuerySet",
     "TaskStatus",
+    "is_row",
     "missed",
     "not_seen_for",
 ]
@@ -54,21 +54,6 @@ class TaskRowQuerySet(models.QuerySet):
         waits behind others.  `look_after_rows` asks the ledger which, and publishes the former.
         """
         return self.filter(missed(older_than_seconds))
-
-    def task_counts(self, *, older_than_seconds: float = 60.0) -> dict[str, int]:
-        """Return how many rows there are of each status of their task, but for none, and under
-        ``"unpublished"`` those that `unpublished` returns: for a page or a metric of yours.
-
-        One query; it reads all rows that have, or had, a task.
-        """
-        asked = {
-            f"n_{status}": models.Count("pk", filter=models.Q(task_status=status))
-            for status in filter(None, TaskStatus.values)
-        }
-        found = self.exclude(task_status=TaskStatus.NONE).aggregate(
-            n_unpublished=models.Count("pk", filter=missed(older_than_seconds)), **asked
-        )
-        return {name.removeprefix("n_"): count for name, count in sorted(found.items())}
 
 
 def not_seen_for(seconds: float) -> models.Q:
@@ -139,39 +124,28 @@ class TaskRow(models.Model):
 
         abstract = True
 
-    @property
-    def has_open_task(self) -> bool:
-        """Whether something is still to come of its task."""
-        return self.task_status in OPEN
-
-    def save(
-        self,
-        force_insert: Any = False,
-        force_update: bool = False,
-        using: str | None = None,
-        update_fields: Iterable[str] | None = None,
-    ) -> None:
+    def save(self, *args: Any, **options: Any) -> None:
         """Save all but the columns of the task, which the package writes; of a new row all.
 
         On `RowTask.row`, while its attempt runs, raises RowTaken when a later attempt or another
         task has the row.
         """
-        is_here = using in (None, self._state.db)
-        if update_fields is not None:
+        options |= zip(
+            ("force_insert", "force_update", "using", "update_fields"), args, strict=False
+        )
+        is_here = options.get("using") in (None, self._state.db)
+        if options.get("update_fields") is not None:
             # Django itself names some of ours, in `update_or_create`.
-            update_fields = [one for one in update_fields if one not in TASK_FIELDS]
-        elif is_here and not self._state.adding and not force_insert:
-            update_fields = self._fields_of_the_user()
-        hold = self.task_hold if is_here else None
-        with transaction.atomic(using=self._state.db) if hold else nullcontext():
-            if hold is not None:
-                hold()
-            super().save(
-                force_insert=force_insert,
-                force_update=force_update,
-                using=using,
-                update_fields=update_fields,
-            )
+            own = [one for one in options["update_fields"] if one not in TASK_FIELDS]
+            options["update_fields"] = own
+        elif is_here and not self._state.adding and not options.get("force_insert"):
+            options["update_fields"] = self._fields_of_the_user()
+        if self.task_hold is None or not is_here:
+            super().save(**options)
+            return
+        with transaction.atomic(using=self._state.db):
+            self.task_hold()
+            super().save(**options)
 
     def _fields_of_the_user(self) -> list[str]:
         without = TASK_FIELDS | self.get_deferred_fields()
@@ -182,6 +156,15 @@ class TaskRow(models.Model):
             and not getattr(one, "generated", False)
             and one.attname not in without
         ]
+
+
+def is_row(model: type[models.Model]) -> bool:
+    """Whether a model is derived from `TaskRow`, with the columns of the task in its own table, and
+    not in that of a parent.
+    """
+    if not issubclass(model, TaskRow):
+        return False
+    return bool(model._meta.get_field("task_status").model is model._meta.concrete_model)
 
 
 TASK_FIELDS = frozenset(one.name for one in TaskRow._meta.local_fields)

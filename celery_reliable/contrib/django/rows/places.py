@@ -14,7 +14,11 @@ from django.db.models.functions import Now
 from celery_reliable.contrib.django.rows.model import OPEN, TaskStatus
 from celery_reliable.exceptions import RowTaken
 
-__all__ = ["RowPlace", "as_json"]
+__all__ = ["WAITING", "RowPlace", "all_rows", "ended"]
+
+
+#: What is written into a row whose task is to run, again or at all.
+WAITING = {"task_status": TaskStatus.WAITING, "task_seen_at": Now()}
 
 
 @dataclass(frozen=True)
@@ -24,29 +28,9 @@ class RowPlace:
     model: Any
     pk: Any
 
-    @property
-    def using(self) -> str:
-        """The database that it is written in."""
-        return str(router.db_for_write(self.model))
-
-    @property
-    def owner(self) -> Any:
-        """The model whose table has the columns of the task: with Django's inheritance of tables
-        that may be a parent.
-        """
-        return self.model._meta.get_field("task_status").model
-
-    def all_rows(self, model: Any = None) -> Any:
-        """All rows of a model, by default of that which has the columns of the task."""
-        return (model or self.owner)._base_manager.using(self.using)
-
     def rows(self) -> Any:
-        """The row as a query of the table that has the columns of the task."""
-        return self.all_rows().filter(pk=self.pk)
-
-    def read(self) -> Any:
-        """Return the row.  Raises the model's DoesNotExist."""
-        return self.all_rows(self.model).get(pk=self.pk)
+        """The row as a query."""
+        return all_rows(self.model).filter(pk=self.pk)
 
     def ask(self, task_name: str, task_id: str, *, is_new: bool, keeps: bool) -> str:
         """Let the row wait for a task, and return the task's id; with *keeps* the id of the task
@@ -54,20 +38,15 @@ class RowPlace:
 
         *is_new*: no earlier task had this id.
         """
-        rows = self.rows()
-        if keeps:
-            rows = rows.exclude(task_status__in=OPEN)
-        else:
-            rows = rows.exclude(task_id=task_id, task_status__in=OPEN)
+        rows = self.rows().exclude(task_status__in=OPEN, **({} if keeps else {"task_id": task_id}))
         if rows.update(
-            task_status=TaskStatus.WAITING,
+            **WAITING,
             task_name=task_name,
             task_id=task_id,
             task_attempt=0,
             task_losses=0,
             task_published_ms=0 if is_new else None,
             task_writer=F("task_writer") + 1,
-            task_seen_at=Now(),
             task_started_at=None,
             task_ended_at=None,
             task_result=None,
@@ -75,7 +54,7 @@ class RowPlace:
             task_effects={},
         ):
             return task_id
-        found = str(self.read().task_id)
+        found = str(self.rows().get().task_id)
         if found == task_id:
             # The task may have ended already, and is then published once more.
             self.rows().filter(task_id=task_id).update(task_published_ms=None)
@@ -95,7 +74,22 @@ class RowPlace:
         )
 
 
-def as_json(value: Any) -> Any:
+def all_rows(model: Any) -> Any:
+    """Return all rows of a model, in the database that they are written in."""
+    return model._base_manager.using(router.db_for_write(model))
+
+
+def ended(status: str, *, result: Any = None, error: str = "") -> dict[str, Any]:
+    """Return the columns of a row whose task has ended.  Without a result they leave that of an
+    effect, if there is one.
+    """
+    found = {"task_status": status, "task_seen_at": None, "task_ended_at": Now()}
+    return (
+        found | {"task_error": error} | ({} if result is None else {"task_result": _json(result)})
+    )
+
+
+def _json(value: Any) -> Any:
     """Return *value*, or None if a column of JSON cannot hold it."""
     try:
         text = json.dumps(value, cls=DjangoJSONEncoder, allow_nan=False)

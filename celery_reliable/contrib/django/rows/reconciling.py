@@ -12,36 +12,45 @@ from typing import Any
 from celery import Celery, states
 from django.apps import apps
 from django.db import connections, transaction
-from django.db.models import F, Q
+from django.db.models import Count, F, Q
 from django.db.models.functions import Now
 from kombu.exceptions import OperationalError
 
 from celery_reliable.app import reliable_of
-from celery_reliable.contrib.django.rows.model import OPEN, TaskRow, TaskStatus, not_seen_for
-from celery_reliable.contrib.django.rows.places import RowPlace, as_json
+from celery_reliable.contrib.django.rows.model import (
+    OPEN,
+    TaskRow,
+    TaskStatus,
+    is_row,
+    not_seen_for,
+)
+from celery_reliable.contrib.django.rows.places import WAITING, RowPlace, all_rows, ended
 from celery_reliable.contrib.django.rows.task import RowTask
 from celery_reliable.exceptions import ReliableError, one_line
+from celery_reliable.findings import UNSEEN_SECONDS, UnseenRows
 from celery_reliable.ledger import Look
 from celery_reliable.log import logger
 from celery_reliable.model import EndedTask, Reason, Record, State
 
-__all__ = ["look_after_rows", "row_models", "row_places"]
+__all__ = ["look_after_rows", "row_models", "unseen_rows"]
 
 #: Rows that are looked at together: one round trip to the ledger, and one query.
 _AT_ONCE = 500
 
 
 def row_models() -> list[Any]:
-    """Return the models of the project that are rows with tasks."""
-    return [one for one in apps.get_models() if issubclass(one, TaskRow) and not one._meta.proxy]
+    """Return the models of the project that are rows with tasks, one for each table of these."""
+    return [one for one in apps.get_models() if is_row(one) and not one._meta.proxy]
 
 
-def row_places() -> list[RowPlace]:
-    """Return a place for each table of rows with tasks.  Of models that are derived from each
-    other it is the parent's.
-    """
-    places = [RowPlace(one, None) for one in row_models()]
-    return [place for place in places if place.owner is place.model]
+def unseen_rows() -> list[UnseenRows]:
+    """Return the rows of each model at which nobody looks.  Raises what the databases raise."""
+    found = []
+    for model in row_models():
+        unseen = all_rows(model).filter(not_seen_for(UNSEEN_SECONDS), task_status__in=OPEN)
+        counts = dict(unseen.order_by().values_list("task_name").annotate(Count("pk")))
+        found.append(UnseenRows(model._meta.label, counts))
+    return found
 
 
 def look_after_rows(
@@ -71,14 +80,14 @@ def look_after_rows(
     if reliable_of(app).is_unprotected:
         # Nobody knows what becomes of a task.
         return report
-    for place in row_places():
+    for model in row_models():
         is_meant = Q(task_status__in=OPEN) & not_seen_for(older_than_seconds)
         if task_ids is not None:
             is_meant = Q(task_id__in=task_ids)
-        rows = place.all_rows().filter(is_meant).only(*_COLUMNS)
+        rows = all_rows(model).filter(is_meant).only(*_COLUMNS)
         found = list(rows.order_by("task_seen_at")[:most])
         for first in range(0, len(found), _AT_ONCE):
-            _look_at(app, _at_hand(place, found[first : first + _AT_ONCE]), report)
+            _look_at(app, model, found[first : first + _AT_ONCE], report)
     return report
 
 
@@ -110,37 +119,15 @@ def _has(row: TaskRow, record: Record | EndedTask) -> bool:
     return row.task_name in (record.name, published_as)
 
 
-def _place_of(row: TaskRow) -> RowPlace:
-    return RowPlace(type(row), row.pk)
-
-
-def _change(row: TaskRow, **values: Any) -> int:
-    """Write columns of a row that is as it was read; return the number of rows written."""
-    read = {"task_id": row.task_id, "task_writer": row.task_writer, "task_status": row.task_status}
-    return int(_place_of(row).rows().filter(**read).update(**values))
-
-
-def _ended(status: str, *, result: Any = None, error: str = "") -> dict[str, Any]:
-    return {
-        "task_status": status,
-        "task_seen_at": None,
-        "task_ended_at": Now(),
-        "task_result": as_json(result),
-        "task_error": error,
-        # An attempt that comes back late must not write into what has ended.
-        "task_writer": F("task_writer") + 1,
-    }
-
-
-def _at_hand(place: RowPlace, rows: list[TaskRow]) -> list[TaskRow]:
+def _at_hand(model: Any, rows: list[TaskRow]) -> list[TaskRow]:
     """Return the rows that can be written now.  A process may have frozen in its effect, which
     locks the row: whoever waited for that would be missing for all others, each time.
     """
-    has = connections[place.using].features
+    free = all_rows(model).filter(pk__in=[row.pk for row in rows])
+    has = connections[free.db].features
     if not has.has_select_for_update_skip_locked:
         return rows
-    with transaction.atomic(using=place.using):
-        free = place.all_rows().filter(pk__in=[row.pk for row in rows])
+    with transaction.atomic(using=free.db):
         # A row that is merely referred to by what somebody inserts can be written.
         free = free.select_for_update(skip_locked=True, no_key=has.has_select_for_no_key_update)
         keys = set(free.values_list("pk", flat=True))
@@ -148,25 +135,28 @@ def _at_hand(place: RowPlace, rows: list[TaskRow]) -> list[TaskRow]:
     return [row for row in rows if row.pk in keys or row.task_status not in OPEN]
 
 
-def _look_at(app: Celery, rows: Sequence[TaskRow], report: dict[str, int]) -> None:
+def _look_at(app: Celery, model: Any, found: list[TaskRow], report: dict[str, int]) -> None:
+    rows = _at_hand(model, found)
     report["looked_at"] += len(rows)
     looks = reliable_of(app).ledger.look_all([row.task_id for row in rows])
     seen = []
-    for row, found in zip(rows, looks, strict=True):
+    for row, look in zip(rows, looks, strict=True):
         # While the id is another task's, the ledger knows nothing of the row's, and refuses it.
-        look = found if found is not None and _has(row, found.record) else None
-        verdict = _verdict(app, row, look)
+        verdict = _verdict(app, row, look if look is not None and _has(row, look.record) else None)
         if verdict is None:
             seen.append(row.pk)
             continue
         word, values = verdict
+        read = {name: getattr(row, name) for name in ("task_id", "task_writer", "task_status")}
+        # An attempt that comes back late must not write into what was written here.
+        values["task_writer"] = F("task_writer") + 1
         # If nothing was changed, somebody else has written the row since it was read.
-        if not values or _change(row, **values):
+        if word == "failed" or all_rows(model).filter(pk=row.pk, **read).update(**values):
             if word == "published" and not _is_published(app, row):
                 word = "failed"
             report[word] += 1
     if seen:
-        open_rows = _place_of(rows[0]).all_rows().filter(pk__in=seen, task_status__in=OPEN)
+        open_rows = all_rows(model).filter(pk__in=seen, task_status__in=OPEN)
         open_rows.update(task_seen_at=Now())
 
 
@@ -179,20 +169,19 @@ def _verdict(app: Celery, row: TaskRow, look: Look | None) -> tuple[str, dict[st
         # An operator may have replayed its dead letter: then it waits again.
         if state in (None, State.DEAD) or row.task_status == TaskStatus.SUCCEEDED:
             return None
-        again = {"task_status": TaskStatus.WAITING, "task_ended_at": None}
-        return "waiting", {**again, "task_seen_at": Now()}
+        return "waiting", {**WAITING, "task_ended_at": None}
     if look is None or (state is State.DEAD and not _is_of(row, look.record.published_ms)):
         # The record, if there is one, is the dead letter of an earlier task with the same id.
         return _without_record(app, row)
     losses = {"task_losses": look.record.losses}
     if state is State.DEAD:
         status = TaskStatus.FAILED if look.reason == Reason.FAILED.value else TaskStatus.DEAD
-        return "ended", _ended(status, error=look.exception or look.record.cause) | losses
+        return "ended", ended(status, error=look.exception or look.record.cause) | losses
     if row.task_published_ms is None:
-        _place_of(row).note_published(row.task_id, look.record.published_ms)
+        RowPlace(type(row), row.pk).note_published(row.task_id, look.record.published_ms)
     is_over = state is not State.RUNNING or look.record.attempt > row.task_attempt
     if row.task_status == TaskStatus.RUNNING and is_over:
-        return "waiting", {"task_status": TaskStatus.WAITING, "task_seen_at": Now(), **losses}
+        return "waiting", WAITING | losses
     return None
 
 
@@ -206,16 +195,11 @@ def _without_record(app: Celery, row: TaskRow) -> tuple[str, dict[str, Any]]:
         return "failed", {}
     outcome, result = _outcome(app, task, row)
     if outcome == states.SUCCESS:
-        return "ended", _ended(TaskStatus.SUCCEEDED, result=result)
+        return "ended", ended(TaskStatus.SUCCEEDED, result=result)
     if outcome in _STATUS_OF:
-        return "ended", _ended(_STATUS_OF[outcome], error=one_line(result) if result else outcome)
-    # Attempts are counted from 1 again, and an earlier attempt can no longer write the row.
-    return "published", {
-        "task_status": TaskStatus.WAITING,
-        "task_attempt": 0,
-        "task_writer": F("task_writer") + 1,
-        "task_seen_at": Now(),
-    }
+        return "ended", ended(_STATUS_OF[outcome], error=one_line(result) if result else outcome)
+    # Attempts are counted from 1 again.
+    return "published", {**WAITING, "task_attempt": 0}
 
 
 def _is_published(app: Celery, row: TaskRow) -> bool:

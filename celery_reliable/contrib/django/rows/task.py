@@ -18,7 +18,7 @@ from kombu.exceptions import OperationalError
 from celery_reliable.app import reliable_of
 from celery_reliable.context import running
 from celery_reliable.contrib.django.rows.attempts import Effect, RowAttempt, current, run
-from celery_reliable.contrib.django.rows.model import TaskRow
+from celery_reliable.contrib.django.rows.model import TaskRow, is_row
 from celery_reliable.contrib.django.rows.places import RowPlace
 from celery_reliable.exceptions import ConfigurationError, ReliableError, TaskExists, refuse
 from celery_reliable.log import logger
@@ -51,9 +51,6 @@ class RowTask(ReliableTask):
 
     #: The model of the rows, ``"app.Model"`` or the class; derived from `TaskRow`.
     row_model: Any = None
-    #: The name of the argument that is the row's primary key; None: the first one. Others need a
-    #: default, as who publishes what was missed knows the row alone.
-    row_id: str | None = None
     #: What publishing does while a task of the row is open: ``"replace"`` (the row waits for the
     #: new one, and the one before writes nothing any more) or ``"keep"`` (nothing is published, and
     #: the result is that of the one before).
@@ -73,7 +70,6 @@ class RowTask(ReliableTask):
         if cls.name:
             refuse(list(_problems(cls)))
             cls._row_signature = signature_of_run(cls)
-            cls.row_id = cls.row_id or next(iter(cls._row_signature.parameters), None)
         return bound
 
     def apply_async(
@@ -100,7 +96,8 @@ class RowTask(ReliableTask):
         given = (args, kwargs)
         if self.app.conf.task_always_eager or self._is_own(task_id):
             return publish(*given, task_id, producer, link, link_error, shadow, **options)
-        place = self.row_place(args or (), kwargs or {})
+        place = self._row_place(args or (), kwargs or {})
+        using = place.rows().db
         asked = task_id or uuid()
         # Canvases choose ids too, but always new ones.
         is_new = (task_id is None or is_member(options)) and looks_used_once(asked)
@@ -123,16 +120,16 @@ class RowTask(ReliableTask):
                     raise
                 logger.warning("row_not_published name=%s id=%s error=%s", self.name, asked, exc)
 
-        if transaction.get_connection(place.using).in_atomic_block:
+        if transaction.get_connection(using).in_atomic_block:
             # The producer is somebody's who has given it back by then.
-            transaction.on_commit(send, using=place.using)
+            transaction.on_commit(send, using=using)
         else:
             send(producer)
         return self.AsyncResult(asked)
 
     def publish_missed(self, pk: Any, task_id: str) -> None:
         """Publish the task that a row waits for.  Raises what `ReliableTask.apply_async` does."""
-        super().apply_async(kwargs={str(self.row_id): pk}, task_id=task_id)
+        super().apply_async((pk,), task_id=task_id)
         self._note_published(self.row_place_of(pk), task_id)
 
     def _note_published(self, place: RowPlace, task_id: str) -> None:
@@ -196,11 +193,12 @@ class RowTask(ReliableTask):
             task_id == self.request.id or (live is not None and live.claim.task_id == task_id)
         )
 
-    def row_place(self, args: Any, kwargs: Any) -> RowPlace:
+    def _row_place(self, args: Any, kwargs: Any) -> RowPlace:
         """Return where the row of a call is.  Raises ObjectIdError when the call says none."""
         assert self._row_signature is not None
-        pk = resolve_object_id(str(self.row_id), self._row_signature, self.name, args, kwargs)
-        return self.row_place_of(pk)
+        first = next(iter(self._row_signature.parameters))
+        key = resolve_object_id(first, self._row_signature, self.name, args, kwargs)
+        return self.row_place_of(key)
 
     def row_place_of(self, pk: Any) -> RowPlace:
         """Return where the row with this key is."""
@@ -209,7 +207,7 @@ class RowTask(ReliableTask):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the body with the row: around Celery's ``autoretry_for``, as Celery calls it."""
-        place, request, outer = self.row_place(args, kwargs), self.request, current.get()
+        place, request, outer = self._row_place(args, kwargs), self.request, current.get()
         is_own_call = outer is not None and outer.task_id == request.id
         if request.called_directly or is_own_call:
             return run(self, place, None, partial(super().__call__, *args, **kwargs))
@@ -226,29 +224,22 @@ def _problems(cls: Any) -> Iterator[str]:
             found = apps.get_model(found) if apps.models_ready else TaskRow
     except (LookupError, ValueError) as exc:
         said = f" ({exc})"
-    if not (isinstance(found, type) and issubclass(found, TaskRow)):
+    if not (isinstance(found, type) and is_row(found)):
         yield (
             f"row_model={cls.row_model!r} of task {name} is not a model that is derived from "
-            f"TaskRow{said}. Give it as 'app.Model', or the class."
+            f"TaskRow, and has its columns{said}. Give it as 'app.Model', or the class."
         )
-    parameters = signature_of_run(cls).parameters
-    row_id = cls.row_id or next(iter(parameters), None)
-    if row_id not in parameters:
-        yield (
-            f"row_id={row_id!r} of task {name} is not one of the task's arguments "
-            f"({', '.join(parameters) or 'it has none'}). Name the one that is the row's key."
-        )
+    parameters = list(signature_of_run(cls).parameters.values())
     needed = [
         one.name
-        for one in parameters.values()
-        if one.name != row_id
-        and one.default is one.empty
-        and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
+        for one in parameters[1:]
+        if one.default is one.empty and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
     ]
-    if needed:
+    if not parameters or needed:
         yield (
-            f"Task {name} needs {', '.join(needed)} beside its row, and who publishes what was "
-            "missed knows the row alone. Keep it in the row, or give it a default."
+            f"Task {name} takes {', '.join(map(str, parameters)) or 'nothing'}: its first argument "
+            "is its row's key, and others need a default, as who publishes what was missed knows "
+            "the row alone."
         )
     for option, allowed in _ALLOWED.items():
         given = getattr(cls, option)

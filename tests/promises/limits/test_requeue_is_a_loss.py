@@ -1,5 +1,6 @@
-"""`request.delivery_info["redelivered"]`: True when the same publication was begun before and lost,
-in whichever way it comes back.
+"""Who sends itself back spends a loss.
+
+``Reject(requeue=True)`` has no outcome, and counts as a lost attempt; ``retry()`` does not.
 """
 
 from __future__ import annotations

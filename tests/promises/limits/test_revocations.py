@@ -1,4 +1,7 @@
-"""Revocations that no worker hears, or only those that do not run the task."""
+"""Revocations are Celery's, and outlive workers.
+
+What waits or is parked is gone for good, with or without workers; what runs ends as it would.
+"""
 
 from __future__ import annotations
 
@@ -8,25 +11,17 @@ from typing import Any
 
 import celery
 import pytest
-from celery.app.control import Control
 from celery.exceptions import TaskRevokedError
 from celery.result import AsyncResult
 
-from celery_reliable.app import reliable_of
-from celery_reliable.compat.app import give_part
-from celery_reliable.recovery import RecordingControl
-from celery_reliable.task import CONTROL
-from tests.conftest import StartRedis
 from tests.integration.conftest import Project
+from tests.integration.figures import record_of
+from tests.promises.conftest import Letters
 from tests.support.promises import promise
+from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
-# Celery's own way to store a result.
 pytestmark = pytest.mark.filterwarnings("ignore:Call to deprecated setex:DeprecationWarning")
-
-
-def record(project: Project, task_id: str) -> Any:
-    return reliable_of(project.app).ledger.find(task_id)
 
 
 @promise("revocations")
@@ -40,7 +35,7 @@ def test_what_waits_is_gone_though_no_worker_hears_it(project: Project) -> None:
     for way, countdown in product(ways, (0, 3600)):
         result = project.send("work", 0, countdown=countdown)
         way(result)
-        assert record(project, result.id) is None
+        assert not record_of(project.redis, result.id)
         with pytest.raises(TaskRevokedError):
             result.get(timeout=5)
 
@@ -55,11 +50,11 @@ def test_what_waits_is_gone_though_no_worker_hears_it(project: Project) -> None:
 def test_only_some_workers_are_told(project: Project) -> None:
     result = project.send("work", 0)
     project.app.control.revoke(result.id, destination=["one@host"])
-    assert record(project, result.id) is not None
+    assert record_of(project.redis, result.id)
 
 
 @promise("revocations")
-def test_what_runs_on_a_dead_worker_does_not_come_back(project: Project) -> None:
+def test_what_runs_on_a_dead_worker_does_not_come_back(project: Project, letters: Letters) -> None:
     one = project.start_worker("one", options=("-Q", "celery"), concurrency=1)
     result = project.send("gate", "gate")
     project.effects.run_of(result.id)
@@ -69,14 +64,14 @@ def test_what_runs_on_a_dead_worker_does_not_come_back(project: Project) -> None
     result.revoke()
     project.start_worker("three", concurrency=1)
 
-    wait_for(lambda: record(project, result.id) is None, 30, "it has ended")
+    wait_for(lambda: not record_of(project.redis, result.id), 30, "it has ended")
     with pytest.raises(TaskRevokedError):
         result.get(timeout=5)
     assert len(project.effects.runs(result.id)) == 1
     project.effects.open_gate("gate")
     assert project.send("work", 0).get(timeout=10) == "worked"
     assert len(project.effects.runs(result.id)) == 1
-    assert reliable_of(project.app).ledger.count_dead() == 0
+    assert not letters()
 
 
 @promise("revocations")
@@ -88,35 +83,19 @@ def test_what_runs_and_is_not_terminated_has_its_outcome(project: Project) -> No
     result = project.send("gate", "gate")
     project.effects.run_of(result.id)
     result.revoke()
-    wait_for(lambda: record(project, result.id).is_revoked, 5, "it is noted")
     project.effects.open_gate("gate")
     assert result.get(timeout=10) == "gate"
-    wait_for(lambda: record(project, result.id) is None, 5, "it is settled")
+    wait_for(lambda: not record_of(project.redis, result.id), 5, "it is settled")
 
 
-class OwnControl(Control):
-    """A control class of the application's own."""
-
-
-def test_an_app_keeps_its_own_control_class(project: Project) -> None:
-    app = project.app
-    app.__dict__.pop("control", None)
-    app.control_cls = OwnControl
-    for _ in range(2):
-        give_part(app, "control", CONTROL)
-    assert isinstance(app.control, OwnControl)
-    assert isinstance(app.control, RecordingControl)
-
-
+@promise("revocations")
 def test_a_revocation_is_published_though_the_ledger_is_away(
-    project: Project, start_redis: StartRedis
+    apart: Project, ledger_server: RedisServer
 ) -> None:
-    away = start_redis()
-    apart = project.with_settings(reliable={"REDIS_URL": away.url()})
     apart.start_worker("one")
-    away.freeze()
+    ledger_server.freeze()
     try:
         (answer,) = apart.app.control.revoke("some", reply=True, timeout=8, limit=1)
     finally:
-        away.thaw()
+        ledger_server.thaw()
     assert answer

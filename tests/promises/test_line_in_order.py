@@ -1,18 +1,21 @@
-"""Objects that several tasks may have at a time, and the line of those that wait: real workers."""
+"""Who waits in line goes on in order.
+
+With ``on_conflict="wait"`` a task waits in the order of publication, in no queue and in no worker.
+"""
 
 from __future__ import annotations
 
 import os
 import signal
 
-from celery_reliable.operations.desk import Desk
+from tests.integration.commands import Run
 from tests.integration.conftest import SOON, Project
-from tests.integration.figures import LEDGER, LOCKS, RECORD, most_at_once
+from tests.integration.figures import LOCKS, RECORD, most_at_once
 from tests.support.processes import Worker
 from tests.support.promises import promise
 from tests.support.waiting import wait_for
 
-LINES = LEDGER + "waiting:*"
+LINES = "{reliable:0}:waiting:*"
 
 
 def settled(project: Project, timeout_seconds: float = 30) -> None:
@@ -27,7 +30,7 @@ def settled(project: Project, timeout_seconds: float = 30) -> None:
 @promise("one-object")
 @promise("line-in-order")
 def test_who_waits_goes_on_in_order_as_soon_as_there_is_a_place(
-    project: Project, workers: dict[str, Worker]
+    project: Project, workers: dict[str, Worker], run: Run
 ) -> None:
     effects = project.effects
     lines = {
@@ -65,13 +68,9 @@ def test_who_waits_goes_on_in_order_as_soon_as_there_is_a_place(
     assert len(effects.runs("gated")) == 2
 
     # One that is called off leaves the line; its place is nobody's.
-    with Desk(project.app) as desk:
-        why = desk.tasks.get(waiting[2].id)
-        assert why is not None
-        assert why.why.kind.value == "object"
-        assert (why.why.before, why.why.holder) == (2, holder.id)
-        assert f"with 2 before it; {holder.id} has it" in why.why.sentence
-        desk.revocations.revoke([waiting[0].id], by="me")
+    why = run("show", waiting[2].id, "--json").json["why"]["sentence"]
+    assert f"with 2 before it; {holder.id} has it" in why
+    assert run("revoke", waiting[0].id, "--yes").code == 0
     effects.open_gate("gate")
     assert waiting[2].get(timeout=20) == "gated"
     waiting[5].get(timeout=20)
@@ -89,7 +88,7 @@ def test_who_waits_goes_on_in_order_as_soon_as_there_is_a_place(
 
 
 @promise("line-in-order")
-def test_who_leaves_a_line_has_the_next_one_looked_at(project: Project) -> None:
+def test_who_leaves_a_line_has_the_next_one_looked_at(project: Project, run: Run) -> None:
     """The first may take fewer of the places than those behind it, and leaves the line."""
     soon = project.with_settings(reliable=SOON)
     soon.start_worker("one", concurrency=3)
@@ -100,8 +99,7 @@ def test_who_leaves_a_line_has_the_next_one_looked_at(project: Project) -> None:
     client = soon.redis.client()
     assert [client.zcard(one) for one in client.keys(LINES)] == [4]
 
-    with Desk(soon.app) as desk:
-        desk.revocations.revoke([first.id], by="me")
+    assert run("revoke", first.id, "--yes", project=soon).code == 0
 
     for one in behind:
         assert one.get(timeout=60) == "object"

@@ -1,44 +1,49 @@
-"""What a worker fetched and cannot begin goes back to its queue, where others take it."""
+"""Nothing waits behind a busy worker.
+
+What a worker has fetched and cannot begin goes back to the front of its queue within seconds.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import socket
-from typing import Any
 
 import pytest
 
-from celery_reliable.broker.unacked import script
 from tests.integration.conftest import Project
-from tests.integration.figures import assert_each_ran_once, wait_until_settled
-from tests.integration.project.awkward import add_tasks
+from tests.integration.figures import assert_each_ran_once, ids_in, wait_until_settled
 from tests.integration.project.watching import TOLD
 from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
-PROJECT = "tests.integration.project"
-AWKWARD = f"{PROJECT}.awkward"
-WATCHING = f"{PROJECT}.watching"
-#: In the order in which they are published.
-SHORT = (("work", 0.01), ("plain_work", 0.01), ("plain_late", "open"))
+WATCHING = "tests.integration.project.watching"
+
+
+SHORT = (("work", 0.01), ("plain_work", 0.01))
+
+
+def given_back(project: Project) -> int:
+    """How many messages went back to their queue, as the signal `unbegun_given_back` has it."""
+    told = [json.loads(row) for row in project.effects.client.lrange(TOLD, 0, -1)]
+    return sum(one["count"] for one in told if one["signal"] == "unbegun_given_back")
 
 
 @pytest.mark.skipif(
     bool(os.environ.get("TESTS_SHIFTS")), reason="in this pool nothing waits in the worker"
 )
 @promise("nothing-behind-busy")
-def test_what_is_fetched_behind_a_long_task_begins_where_somebody_is_free(project: Project) -> None:
-    add_tasks(project.app)
-    project.effects.open_gate("open")
+@pytest.mark.parametrize("pool", ["prefork", "threads"])
+def test_what_is_fetched_behind_a_long_task_begins_where_somebody_is_free(
+    project: Project, pool: str
+) -> None:
     # Idle before the others are there.
-    project.start_worker("two", app=AWKWARD, concurrency=1, options=("-Q", "b"))
+    project.start_worker("two", app=WATCHING, pool=pool, concurrency=1, options=("-Q", "b"))
     long = project.send("gate", "end")
     short = [project.send(name, argument) for name, argument in SHORT]
-    project.start_worker("one", app=AWKWARD, concurrency=1)
-    client = project.redis.client()
-    wait_for(lambda: client.script_exists(script("requeue").sha) == [True], 15, "it has had them")
+    project.start_worker("one", app=WATCHING, pool=pool, concurrency=1)
+    wait_for(lambda: given_back(project) >= len(SHORT), 15, "it has had them")
     project.app.control.add_consumer("celery", destination=[f"two@{socket.gethostname()}"])
     runs = [project.effects.run_of(one.id) for one in short]
     assert {run.worker.partition("@")[0] for run in runs} == {"two"}
@@ -61,7 +66,6 @@ def test_what_is_fetched_behind_a_long_task_begins_where_somebody_is_free(projec
 def test_each_goes_back_to_the_front_of_its_own_queue_with_the_ledger_on_another_server(
     apart: Project, ledger_server: RedisServer
 ) -> None:
-    client = apart.redis.client()
     two = apart.start_worker("two", wait=False, concurrency=1, options=("-Q", "c"))
     apart.start_worker("one", concurrency=1, options=("-Q", "a,b"))
     two.wait_until_ready()
@@ -71,13 +75,13 @@ def test_each_goes_back_to_the_front_of_its_own_queue_with_the_ledger_on_another
     ids = {queue: [apart.send("work", 0.01, queue=queue).id for _ in range(3)] for queue in "ab"}
 
     # At most: who is slow to publish finds that it fetches no more.
-    wait_for(lambda: {queue: _waiting(client, queue) for queue in "ab"} == ids, 15, "all wait")
+    wait_for(lambda: {queue: ids_in(apart.redis, queue) for queue in "ab"} == ids, 15, "all wait")
     apart.app.control.add_consumer("b", destination=[f"two@{socket.gethostname()}"])
 
     runs = [apart.effects.run_of(one) for one in ids["b"]]
     assert {run.worker.partition("@")[0] for run in runs} == {"two"}
     assert [run.started_at for run in runs] == sorted(run.started_at for run in runs)
-    wait_for(lambda: _waiting(client, "a") == ids["a"], 15, "they wait where they were")
+    wait_for(lambda: ids_in(apart.redis, "a") == ids["a"], 15, "they wait where they were")
     assert apart.effects.runs(long.id)[0].outcome is None
     apart.effects.open_gate("end")
     runs = [apart.effects.run_of(one) for one in ids["a"]]
@@ -88,6 +92,7 @@ def test_each_goes_back_to_the_front_of_its_own_queue_with_the_ledger_on_another
     assert_each_ran_once(apart.effects, [long.id, *ids["a"], *ids["b"]])
 
 
+@pytest.mark.full
 @pytest.mark.skipif(
     bool(os.environ.get("TESTS_SHIFTS")), reason="in this pool nothing waits in the worker"
 )
@@ -101,12 +106,6 @@ def test_messages_do_not_go_to_and_fro_between_workers_that_are_busy_by_turns(
     project.start_workers("one", "two", app=WATCHING, concurrency=1)
     wait_until_settled(project.redis, 60)
     assert_each_ran_once(project.effects, ids)
-    told = [json.loads(row) for row in project.effects.client.lrange(TOLD, 0, -1)]
-    went_back = sum(one["count"] for one in told if one["signal"] == "unbegun_given_back")
+    went_back = given_back(project)
     print(f"{went_back} of {len(ids)} went back")
     assert 0 < went_back <= len(ids) / 10 + 2 * 4
-
-
-def _waiting(client: Any, queue: str) -> list[str]:
-    """The ids of what waits in a queue, in the order in which it is taken."""
-    return [json.loads(raw)["headers"]["id"] for raw in reversed(client.lrange(queue, 0, -1))]

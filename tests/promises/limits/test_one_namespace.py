@@ -1,4 +1,7 @@
-"""Two apps that share a ledger by mistake."""
+"""One namespace, one app.
+
+Apps that share a Redis and are not the same project need different ``NAMESPACE`` settings.
+"""
 
 from __future__ import annotations
 

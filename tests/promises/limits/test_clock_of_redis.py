@@ -1,14 +1,18 @@
-"""The clock of the ledger's server is set while everything runs."""
+"""Time is that of the ledger's Redis.
+
+When its clock is set, recovery goes on, workers keep their leases, and a task keeps its ETA.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from celery_reliable.app import reliable_of
 from tests.integration.conftest import Project, Start
+from tests.integration.figures import leases
 from tests.integration.project.awkward import add_tasks
 from tests.support.effects import Effects
 from tests.support.faketime import SteppingServer, faketime_library
@@ -17,14 +21,15 @@ from tests.support.promises import promise
 from tests.support.waiting import wait_for
 
 HOUR = 3600
+
+
 LIBRARY = faketime_library()
 
-pytestmark = [
-    pytest.mark.full,
-    pytest.mark.skipif(LIBRARY is None, reason="needs libfaketime (Debian: faketime)"),
-]
 
-#: How far off the clock is set, and after so many seconds again.
+pytestmark = pytest.mark.skipif(LIBRARY is None, reason="needs libfaketime (Debian: faketime)")
+full = partial(pytest.param, marks=pytest.mark.full)
+
+
 STEPS = {
     "forward": [HOUR],
     "back": [-HOUR],
@@ -56,7 +61,8 @@ def hasty(project: Project, witness_seconds: float) -> Project:
 
 @promise("clock-of-redis", "waiting-is-safe")
 @pytest.mark.parametrize(
-    ("step", "witness_seconds"), [("forward", 1.0), ("back", 0.0), ("back for a moment", 1.0)]
+    ("step", "witness_seconds"),
+    [("forward", 1.0), full("back", 0.0), full("back for a moment", 1.0)],
 )
 def test_recovery_goes_on_the_living_live_and_waiting_ends_in_time(
     hasty: Project,
@@ -74,9 +80,8 @@ def test_recovery_goes_on_the_living_live_and_waiting_ends_in_time(
             options=("-Q", queue),
         )
 
-    workers = reliable_of(hasty.app).ledger.workers
     killed, _ = start("one", "celery"), start("two", "others")
-    stays = next(one.worker for one in workers.leases() if one.worker.startswith("two"))
+    stays = next(one for one in leases(redis_server) if one.startswith("two"))
     long = hasty.send("gate", "long", queue="others")
     lost = hasty.send("gate", "lost")
     wait_for(lambda: effects.runs(long.id) and effects.runs(lost.id), 10, "both run")
@@ -107,9 +112,10 @@ def test_recovery_goes_on_the_living_live_and_waiting_ends_in_time(
     effects.open_gate("long")
     assert long.get(timeout=10) == "long"
     assert len(effects.runs(long.id)) == 1
-    assert any(one.worker == stays and not one.is_dead for one in workers.leases())
+    assert stays in leases(redis_server)
 
 
+@pytest.mark.full
 @promise("clock-of-redis")
 @pytest.mark.parametrize("witness_seconds", [1.0])
 @pytest.mark.parametrize("offset", [HOUR, -HOUR])
@@ -123,28 +129,3 @@ def test_what_has_time_to_run_keeps_it(
 
     assert result.get(timeout=20) == "within its time"
     assert len(effects.runs(result.id)) == 1
-
-
-@promise("clock-of-redis")
-@pytest.mark.parametrize("witness_seconds", [1.0])
-@pytest.mark.parametrize("queues", ["celery", "celery,others"])
-def test_who_waits_while_it_steps_back_can_be_stopped(
-    hasty: Project, redis_server: SteppingServer, start_worker: Start, queues: str
-) -> None:
-    redis_server.set_off(HOUR)
-    worker = start_worker(
-        "one", app="tests.integration.project.awkward", project=hasty, options=("-Q", queues)
-    )
-    waits_again = worker_waits(redis_server)
-    wait_for(lambda: worker_waits(redis_server) > waits_again, 10, "a wait that has ended")
-    # What the worker waits for now ends in an hour, by the server.
-    redis_server.set_off(0)
-
-    assert worker.stop() == 0
-
-
-def worker_waits(server: SteppingServer) -> int:
-    """Return how many blocking commands have ended."""
-    with server.client() as client:
-        calls = client.info("commandstats")
-    return sum(calls.get(f"cmdstat_{name}", {"calls": 0})["calls"] for name in ("brpop", "blmove"))

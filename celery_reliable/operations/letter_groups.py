@@ -1,0 +1,88 @@
+"""Dead letters by what they died of."""
+
+from __future__ import annotations
+
+from celery_reliable.exceptions import ReliableError
+from celery_reliable.ledger import Ledger
+from celery_reliable.model import Group
+from celery_reliable.operations import views
+from celery_reliable.operations.filters import OF_GROUPS, Filter
+from celery_reliable.operations.words import moment
+
+__all__ = ["LetterGroups", "UnknownGroup"]
+
+#: So many groups are walked at once; among more, all letters are looked at.
+_MOST_GROUPS = 50
+#: A name of a task that is as long may have been cut.
+_LONGEST_WHOLE = 100
+#: New letters whose group one reader finds out at most.
+_CAUGHT_UP_AT_ONCE = 500
+
+
+class UnknownGroup(ReliableError, LookupError):
+    """There is no group of dead letters with this id."""
+
+
+class LetterGroups:
+    """What dead letters died of.  Raises what the ledger raises; each read is bounded."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+
+    def fitting(self, wanted: Filter) -> list[str] | None:
+        """Return groups outside of which no letter fits; None where the index does not tell, or
+        there are too many.
+        """
+        if not OF_GROUPS & wanted.given.keys():
+            return None
+        state = self._ledger.groups.catch_up(_CAUGHT_UP_AT_ONCE)
+        counts = self._ledger.groups.counts()
+        if sum(one.count for one in counts) != state.letters:
+            return None
+        found = [one.group.id for one in counts if _may_have(one.group, wanted)]
+        return found if len(found) <= _MOST_GROUPS else None
+
+    def get(self, group_id: str) -> Group:
+        """Return what the letters of a group have in common.  Raises UnknownGroup."""
+        self._ledger.groups.catch_up(_CAUGHT_UP_AT_ONCE)
+        found = self._ledger.groups.find(group_id)
+        if found is None:
+            raise UnknownGroup(
+                f"There is no group {group_id[:50]!r} of dead letters (any more). "
+                "`celery -A … reliable dead-letters groups` shows those that there are."
+            )
+        return found
+
+    def all(self, wanted: Filter | None = None) -> views.Groups:
+        """Return the groups that fit, by task, reason, exception, cause and text; the rest of a
+        filter is about single letters.
+        """
+        filter_ = wanted or Filter()
+        state = self._ledger.groups.catch_up(_CAUGHT_UP_AT_ONCE)
+        found = [
+            views.Group(
+                group=one.group.id,
+                count=one.count,
+                task=one.group.task,
+                reason=one.group.reason,
+                cause=one.group.cause,
+                exception=one.group.exception,
+                first_at=moment(one.first_ms),
+                last_at=moment(one.last_ms),
+                example=one.example_id,
+            )
+            for one in self._ledger.groups.counts()
+            if filter_.fits_group(one.group)
+        ]
+        return views.Groups(tuple(found), state.letters, min(state.grouped, state.letters))
+
+
+def _may_have(group: Group, wanted: Filter) -> bool:
+    """Whether a group may have letters that fit.  Its exception is a type's name, or nothing; the
+    name of its task may be cut.
+    """
+    return Filter(
+        task=wanted.task if len(group.task) < _LONGEST_WHOLE else None,
+        reason=wanted.reason,
+        exception=wanted.exception if group.exception else None,
+    ).fits_group(group)

@@ -1,0 +1,156 @@
+"""A task is as durable as the Redis that holds the ledger.
+
+What the ledger lost is lost. What had ended does not run again, and what the broker has still runs.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.conftest import StartRedis
+from tests.integration.conftest import SOON, Project
+from tests.integration.figures import (
+    RECORD,
+    leases,
+    refusal,
+    wait_until_gone,
+    wait_until_settled,
+)
+from tests.support.processes import Worker
+from tests.support.promises import promise
+from tests.support.redis_server import RedisServer
+from tests.support.waiting import stored, wait_for
+
+
+@promise("as-durable-as-redis")
+def test_what_the_broker_has_still_runs_when_the_ledger_has_forgotten_all(
+    apart: Project, ledger_server: RedisServer
+) -> None:
+    """The ledger is on a server of its own, and is flushed."""
+    workers = apart.start_workers("one", "two")
+    running = [apart.send("gate", "gate"), apart.send("follow", ["retry:gate", "finish"])]
+    for result in running:
+        apart.effects.run_of(result.id)
+    ended = apart.send("work", 0.01)
+    assert ended.get(timeout=15) == "worked"
+    waiting = [apart.send("work", 0.01, queue="waits") for _ in range(5)]
+    parked = apart.send("work", 0.01, countdown=3600)
+    wait_until_gone(ledger_server, ended.id)
+
+    ledger_server.client().flushall()
+
+    apart.effects.open_gate("gate")
+    apart.app.control.add_consumer("waits")
+    for result in (*running, *waiting):
+        wait_for(lambda r=result: apart.effects.finished(r.id), 60, "it ran")
+    assert apart.send("work", 0.01).get(timeout=30) == "worked"
+    wait_until_settled(ledger_server, 60)
+    assert all(worker.is_running for worker in workers.values())
+    # What had ended does not run again; what only the ledger had is lost with it.
+    assert len(apart.effects.runs(ended.id)) == 1
+    assert not apart.effects.runs(parked.id)
+
+
+@promise("as-durable-as-redis")
+def test_a_redis_that_evicts_is_refused(project: Project) -> None:
+    client = project.redis.client()
+    client.config_set("maxmemory", "100mb")
+    client.config_set("maxmemory-policy", "allkeys-lru")
+    said = refusal(project.start_worker(wait=False))
+    assert "allkeys-lru" in said
+    assert "noeviction" in said
+
+
+ALWAYS = {"appendonly": "yes", "appendfsync": "always"}
+
+
+@pytest.fixture
+def redis_server(start_redis: StartRedis) -> RedisServer:
+    """A server that has written what it has answered."""
+    return start_redis(ALWAYS)
+
+
+@pytest.fixture
+def durable(project: Project) -> Project:
+    """The project on that server, which looks soon after what nobody has begun."""
+    return project.with_settings(reliable=SOON)
+
+
+def cut_power(durable: Project, worker: Worker) -> None:
+    """The worker and the server are gone at once, and the server comes back."""
+    worker.kill_group()
+    durable.redis.kill()
+    durable.redis.start()
+
+
+def recovers(durable: Project) -> None:
+    """Wait until the dead are forgotten, and what they held has gone somewhere."""
+    wait_for(lambda: len(leases(durable.redis)) == 1, 30, "the dead are forgotten")
+    wait_until_settled(durable.redis, 30)
+
+
+@promise("as-durable-as-redis", "revocations")
+def test_what_was_revoked_as_it_waited_does_not_come_back(durable: Project) -> None:
+    one = durable.start_worker("one", concurrency=1)
+    blocking = durable.send("gate", "gate")
+    durable.effects.run_of(blocking.id)
+    revoked = [durable.send("work", 0.01).id for _ in range(5)]
+    durable.app.control.revoke(revoked)
+    cut_power(durable, one)
+    durable.effects.open_gate("gate")
+    durable.start_worker("two")
+
+    recovers(durable)
+    assert stored(blocking, 30) == "gate"
+    assert [durable.effects.runs(task_id) for task_id in revoked] == [[]] * len(revoked)
+
+
+@pytest.mark.full
+@pytest.mark.skipif(
+    bool(os.environ.get("TESTS_SHIFTS")), reason="what is settled is removed in the same step"
+)
+@promise("as-durable-as-redis")
+def test_what_was_settled_at_a_power_cut_does_not_run_again(durable: Project) -> None:
+    """The worker had messages of tasks that have ended, and had not removed them yet."""
+    one = durable.start_worker("one", concurrency=4)
+    ended: list[str] = []
+    with durable.redis.client() as client:
+        # What is acknowledged is removed with what is taken next, or within a second.
+        for _ in range(10):
+            ended += [durable.send("work", 0.01).id for _ in range(8)]
+            keys = [RECORD + task_id for task_id in ended]
+            wait_for(lambda k=keys: not client.exists(*k), 15, "all have ended")
+            (unacked,) = client.keys("unacked:*") or [b""]
+            if unacked and client.hlen(unacked) >= 4:
+                break
+        one.kill_group()
+        assert client.hlen(unacked)
+    cut_power(durable, one)
+    durable.start_worker("two")
+
+    recovers(durable)
+    assert stored(durable.send("work", 0.01), 30) == "worked"
+    assert {len(durable.effects.runs(task_id)) for task_id in ended} == {1}
+
+
+@pytest.mark.full
+@promise("as-durable-as-redis", "late-changes-nothing")
+def test_numbers_of_attempts_do_not_fall(durable: Project) -> None:
+    one = durable.start_worker("one", concurrency=4)
+    lost = durable.send("gate", "gate").id
+    durable.effects.run_of(lost)
+    cut_power(durable, one)
+    two = durable.start_worker("two", concurrency=4)
+    durable.effects.run_of(lost, 2, timeout_seconds=30)
+    retried = durable.send("follow", ["retry:gate", "finish"]).id
+    durable.effects.open_gate("gate")
+    for task_id in (lost, retried):
+        wait_until_gone(durable.redis, task_id, 30)
+    cut_power(durable, two)
+    durable.start_worker("three", concurrency=4)
+
+    recovers(durable)
+    for task_id in (lost, retried):
+        assert [run.attempt for run in durable.effects.runs(task_id)] == [1, 2]

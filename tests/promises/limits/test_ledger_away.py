@@ -1,0 +1,144 @@
+"""Who publishes while the ledger is away hears it: ``NotPublished``, or ``PublishUnknown``.
+
+A worker that starts meanwhile waits, and one that runs goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+from celery import chord, group
+from kombu.exceptions import EncodeError, OperationalError
+
+from celery_reliable import NotPublished, PublishUnknown
+from tests.conftest import StartRedis
+from tests.integration.conftest import Project
+from tests.integration.figures import RECORD, WORKERS
+from tests.integration.project import named
+from tests.support.promises import promise
+from tests.support.redis_server import RedisServer
+from tests.support.waiting import wait_for
+
+
+@promise("ledger-away")
+@pytest.mark.parametrize("fails_open", [False, True])
+def test_the_ledger_is_away_and_the_broker_is_up(
+    fails_open: bool, project: Project, start_redis: StartRedis
+) -> None:
+    ledger = start_redis()
+    reliable = {
+        "REDIS_URL": ledger.url(),
+        "FAIL_OPEN": fails_open,
+        "LEASE_SECONDS": 4,
+        "SWEEP_SECONDS": 1,
+        "QUEUED_SECONDS": 8,
+    }
+    apart = project.with_settings(reliable=reliable)
+    worker = apart.start_worker("one")
+    running = apart.send("gate", "gate")
+    project.effects.run_of(running.id)
+    # Recorded, and claimed by nobody yet: the pool's other process is busy.
+    blocker = apart.send("plain_gate", "blocker")
+    project.effects.run_of(blocker.id)
+    fresh = apart.send("work", 0.01)
+    ledger.stop()
+    stopped_at = project.effects.now()
+    project.effects.open_gate("blocker")
+    wait_for(lambda: project.effects.now() - stopped_at > 8, 15, "twice the lease")
+    assert bool(project.effects.runs(fresh.id)) is fails_open
+    project.effects.open_gate("gate")
+    wait_for(lambda: project.effects.finished(running.id), 10, "the task that ran has ended")
+    ledger.start()
+    client = ledger.client()
+    wait_for(lambda: project.effects.finished(fresh.id), 20, "the fresh one ran")
+    wait_for(lambda: not client.keys(RECORD + "*"), 20, "both settled")
+    assert worker.is_running
+    assert [len(project.effects.runs(i)) for i in (running.id, fresh.id)] == [1, 1]
+    assert client.zcard(WORKERS) == 1
+
+
+TOLD = (NotPublished, PublishUnknown)
+
+
+@promise("ledger-away")
+def test_whoever_publishes_while_redis_is_away_is_told_so_by_every_door(
+    project: Project, redis_server: RedisServer
+) -> None:
+    named.add_tasks(project.app)
+    # From now on the process has connections.  The first call notices that they are lost.
+    first = project.send("work", 0)
+    redis_server.stop()
+    doors = _doors(project)
+    raised = {"first": _error_of(doors["delay"])}
+    raised |= {name: _error_of(publish) for name, publish in doors.items()}
+    assert not {k: v for k, v in raised.items() if not isinstance(v, TOLD)}
+    assert not {k: v for k, v in raised.items() if not isinstance(v, OperationalError)}
+    redis_server.start()
+    with redis_server.client() as client:
+        assert client.keys(RECORD + "*") == [(RECORD + first.id).encode()]
+        assert client.llen("celery") == 1
+    # What kombu cannot write is no outage.
+    with pytest.raises(EncodeError):
+        project.send("work", object())
+
+
+def _error_of(publish: Callable[[], object]) -> Exception | None:
+    try:
+        publish()
+    except Exception as exc:
+        return exc
+    return None
+
+
+def _doors(project: Project) -> dict[str, Callable[[], object]]:
+    """Each way to publish a task."""
+    work, add = project.task("work"), project.task("add")
+    return {
+        "delay": partial(work.delay, 0),
+        "in a while": partial(work.apply_async, (0,), countdown=2),
+        "much later": partial(work.apply_async, (0,), countdown=300),
+        "without retry": partial(work.apply_async, (0,), retry=False),
+        "by another queue": partial(work.apply_async, (0,), queue="another"),
+        "unique": partial(project.task("unique").delay, "object"),
+        "in line": partial(project.task("places_on_gpu").delay, "gate"),
+        "for a worker": partial(project.task("on_gpu").delay, "gate"),
+        "for all workers": partial(work.run_on, 2, (0,)),
+        "by name": partial(project.app.send_task, "project.work", (0,)),
+        "chain": partial((add.s(1, 2) | add.s(3)).delay),
+        "group": partial(group(add.s(1, 2), add.s(3, 4)).delay),
+        "chord": partial(chord([add.s(1, 2), add.s(3, 4)], add.s(1)).delay),
+    }
+
+
+def away(server: RedisServer) -> Callable[[], None]:
+    """Stop a server; what is returned starts it."""
+    server.stop()
+    return server.start
+
+
+def silent(server: RedisServer) -> Callable[[], None]:
+    """Let a server answer nobody."""
+    server.freeze()
+    return server.thaw
+
+
+@promise("ledger-away")
+@pytest.mark.parametrize("be", [away, silent])
+def test_a_redis_that_comes_later_is_waited_for(
+    project: Project, be: Callable[[RedisServer], Callable[[], None]]
+) -> None:
+    come = be(project.redis)
+    worker = project.start_worker("one", wait=False)
+    # Then one that does not wait has ended.
+    told = ("ledger_awaited", "worker_not_registered")
+    wait_for(
+        lambda: not worker.is_running or any(word in worker.log_text() for word in told),
+        40,
+        "it waits",
+    )
+    assert worker.is_running
+    come()
+    worker.wait_until_ready(60)
+    assert project.send("work", 0.01).get(timeout=20) == "worked"

@@ -1,0 +1,165 @@
+"""One object at a time.
+
+Tasks with the same ``object_id`` never overlap. With ``unique="queued"`` one of many calls for one
+object is published, and all have its result.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+from tests.integration.conftest import Project
+from tests.integration.figures import (
+    LOCKS,
+    RECORD,
+    wait_until_free,
+    wait_until_gone,
+    wait_until_settled,
+)
+from tests.integration.objects.conftest import Caller
+from tests.integration.project.ends import add_tasks
+from tests.integration.project.tasks import ONCE_SECONDS
+from tests.promises.conftest import Letters
+from tests.support.processes import Worker
+from tests.support.promises import promise
+from tests.support.redis_server import RedisServer
+from tests.support.waiting import wait_for
+
+
+def settled(redis_server: RedisServer) -> None:
+    """Wait until no record and no lock is left."""
+    client = redis_server.client()
+    wait_for(lambda: not client.keys(RECORD + "*"), 15, "every task settled")
+    assert not client.keys(LOCKS)
+
+
+@promise("one-object")
+def test_fifty_publications_of_one_object_never_overlap(
+    project: Project, workers: dict[str, Worker]
+) -> None:
+    with ThreadPoolExecutor(8) as threads:
+        results = list(threads.map(lambda _: project.send("locked", "object", 0.05), range(50)))
+    settled(project.redis)
+    assert not project.effects.overlaps("object")
+    ran = [r for r in results if project.effects.runs(r.id)]
+    assert ran
+    assert all(len(project.effects.runs(r.id)) == 1 for r in ran)
+
+
+@promise("one-object")
+def test_a_killed_holder_walks_back_into_its_lock_as_soon_as_it_is_recovered(
+    project: Project, workers: dict[str, Worker]
+) -> None:
+    holder = project.send("locked_gate", "object", "gate")
+    first = project.effects.run_of(holder.id)
+    workers[first.worker.partition("@")[0]].kill_child(first.pid)
+    second = project.effects.run_of(holder.id, 2, timeout_seconds=10)
+    workers[second.worker.partition("@")[0]].kill_group()
+    killed_at = project.effects.now()
+    skipped = project.send("locked_gate", "object", "gate")
+    wait_for(lambda: len(project.effects.runs(holder.id)) == 3, 10, "the holder runs again")
+    assert project.effects.starts(holder.id)[2] - killed_at <= 8
+    project.effects.open_gate("gate")
+    assert holder.get(timeout=10) == "object"
+    assert not project.effects.runs(skipped.id)
+    free = project.send("locked", "object", 0.01)
+    assert free.get(timeout=10) == "object"
+    settled(project.redis)
+
+
+@promise("one-object")
+def test_on_conflict_retry_runs_all_one_after_the_other(
+    project: Project, workers: dict[str, Worker]
+) -> None:
+    results = [project.send("locked_retry", "object", 0.2) for _ in range(5)]
+    for result in results:
+        assert result.get(timeout=60) == "object"
+    assert not project.effects.overlaps("object")
+    # Neither budget was spent: each body ran once, and those that waited spent no number.
+    runs = [run for r in results for run in project.effects.runs(r.id)]
+    assert len(runs) == len(results)
+    assert [(run.attempt, run.retries, run.redelivered) for run in runs] == [(1, 0, False)] * 5
+    settled(project.redis)
+
+
+@promise("one-object")
+def test_a_lost_task_has_its_object_until_it_has_run_again(soon: Project) -> None:
+    worker = soon.start_worker("one")
+    first = soon.send("unique", "object", ["gate:first", "gate:second"])
+    soon.effects.run_of(first.id)
+    worker.kill_group()
+    assert soon.send("unique", "object").id == first.id
+    soon.start_worker("two")
+    assert soon.send("unique", "object").id == first.id
+    soon.effects.run_of(first.id, 2)
+    assert soon.send("unique", "object").id == first.id
+    soon.effects.open_gate("second")
+    assert first.get(timeout=10) == "run 2"
+    wait_until_free(soon.redis)
+    assert [run.attempt for run in soon.effects.runs()] == [1, 2]
+
+
+@promise("one-object")
+def test_one_of_fifty_calls_runs_and_all_have_its_result(
+    project: Project, start_caller: Caller
+) -> None:
+    project.start_worker("one")
+    callers = [
+        start_caller(project, "unique", "object", threads, calls, "gate:gate")
+        for threads, calls in ((4, 5), (20, 1))
+    ]
+    with ThreadPoolExecutor(5) as threads:
+        results = list(
+            threads.map(lambda _: project.send("unique", "object", ["gate:gate"]), range(10))
+        )
+    assert [caller.wait(60) for caller in callers] == [0, 0]
+    called = [one.decode() for one in project.effects.client.lrange("called", 0, -1)]
+    assert len(called + results) == 50
+    (task_id,) = {*called, *(result.id for result in results)}
+    assert project.redis.client().keys(RECORD + "*") == [(RECORD + task_id).encode()]
+    project.effects.open_gate("gate")
+    assert {result.get(timeout=20) for result in results} == {"run 1"}
+    wait_until_free(project.redis)
+    assert [run.task_id for run in project.effects.runs()] == [task_id]
+    with project.redis.client(1) as stored:
+        assert len(stored.keys("celery-task-meta-*")) == 1
+    wait_until_settled(project.redis, 5)
+
+
+@promise("one-object")
+def test_a_success_is_the_answer_until_its_time_is_up(project: Project) -> None:
+    project.start_worker("one")
+    client = project.redis.client()
+    first = project.send("once", "object")
+    assert first.get(timeout=10) == "run 1"
+    wait_until_gone(project.redis, first.id)
+    again = project.send("once", "object")
+    ended_at = project.effects.runs()[0].ended_at
+    assert ended_at is not None
+    assert project.effects.now() - ended_at < ONCE_SECONDS
+    assert again.id == first.id
+    assert again.get(timeout=1) == "run 1"
+    # The id itself is no exception.
+    assert project.send("once", "object", task_id=first.id).id == first.id
+    assert not client.keys(RECORD + "*")
+    assert len(project.effects.runs()) == 1
+
+    wait_for(lambda: not client.keys(LOCKS), ONCE_SECONDS + 3, "its time is up")
+    assert project.effects.now() - ended_at >= ONCE_SECONDS
+    later = project.send("once", "object")
+    assert later.id != first.id
+    assert later.get(timeout=10) == "run 1"
+
+
+@promise("one-object")
+def test_no_task_of_the_object_starts_while_one_beyond_its_limit_still_runs(
+    project: Project, letters: Letters
+) -> None:
+    add_tasks(project.app)
+    project.start_workers("one", "two", app="tests.integration.project.ends")
+    for ended in (1, 2):
+        project.effects.run_of(project.send("limited_object", "object").id)
+        wait_for(lambda n=ended: len(letters()) == n, 15, "it is a dead letter")
+    assert not project.effects.overlaps("object")
+    assert {one["reason"] for one in letters().values()} == {"time_limit"}
+    wait_for(lambda: not project.redis.client().keys(LOCKS), 5, "the lock is freed")

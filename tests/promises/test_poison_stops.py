@@ -1,0 +1,190 @@
+"""A poison pill stops, and takes nobody along.
+
+A task whose attempts keep ending without an outcome is a dead letter after ``MAX_LOSSES`` losses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from tests.conftest import Scale
+from tests.integration.conftest import Project
+from tests.integration.figures import record_of, wait_until_settled
+from tests.integration.project import deadly, explosive
+from tests.integration.project.explosive import BOMB
+from tests.promises.conftest import Letters
+from tests.support.processes import Worker
+from tests.support.promises import promise
+from tests.support.waiting import wait_for
+
+INNOCENTS = 7
+MAX_LOSSES = 3
+#: In these a task runs beside others of its worker.
+POOLS = ("prefork", pytest.param("threads", marks=pytest.mark.full))
+
+
+@pytest.fixture
+def brief(project: Project) -> Project:
+    """The project with short times, and tasks that kill their workers."""
+    times = {"LEASE_SECONDS": 5, "SWEEP_SECONDS": 0.5, "WITNESS_SECONDS": 0.3}
+    derived = project.with_settings(reliable={**times, "MAX_LOSSES": MAX_LOSSES})
+    for tasks in (deadly, explosive):
+        tasks.add_tasks(derived.app)
+    return derived
+
+
+class Fleet:
+    """One worker, which is started again whenever it has died."""
+
+    def __init__(self, start: Callable[[], Worker]) -> None:
+        self._start = start
+        self.worker = start()
+        self.deaths = 0
+
+    def revive(self) -> bool:
+        """Start it again if it has died; return whether it had."""
+        if self.worker.is_running:
+            return False
+        # What it ran in a child would run on.
+        self.worker.end()
+        self.worker, self.deaths = self._start(), self.deaths + 1
+        return True
+
+
+def charged(project: Project, task_ids: Sequence[str]) -> set[str]:
+    """The losses that any of these is charged with by now."""
+    return {record_of(project.redis, one).get("losses", "0") for one in task_ids}
+
+
+@promise("poison-stops")
+def test_poison_stops_after_max_losses_and_one_runs(
+    project: Project, workers: dict[str, Worker], letters: Letters
+) -> None:
+    """`MAX_LOSSES` is three; it kills its process in the fourth run too, and Celery is told."""
+    poison = project.send("poison")
+    good = [project.send("work", 0.05) for _ in range(20)]
+    for result in good:
+        assert result.get(timeout=20) == "worked"
+    wait_for(lambda: poison.state == "FAILURE", 30, "Celery was told")
+    assert [run.attempt for run in project.effects.runs(poison.id)] == [1, 2, 3, 4]
+    assert {i: one["reason"] for i, one in letters().items()} == {poison.id: "lost"}
+    assert not project.effects.overlaps()
+    assert all(len(project.effects.runs(r.id)) == 1 for r in good)
+
+
+@promise("poison-stops")
+def test_losses_and_retries_are_separate_budgets(project: Project, worker: Worker) -> None:
+    steps = ["kill", "retry", "kill", "retry", "finish"]
+    result = project.send("follow", steps, max_retries=2)
+    assert result.get(timeout=30) == "run 5"
+    assert [run.attempt for run in project.effects.runs(result.id)] == [1, 2, 3, 4, 5]
+    wait_until_settled(project.redis, 10)
+
+
+@promise("poison-stops")
+@pytest.mark.parametrize("pool", POOLS)
+def test_one_that_kills_its_worker_takes_nobody_along(
+    pool: str, brief: Project, letters: Letters, scale: Scale
+) -> None:
+    """Of eight tasks of a worker one kills it in each run: the others are charged with nothing."""
+    buried: set[str] = set()
+    for _ in range(scale.of(full=20, small=1)):
+        innocents = [brief.send("bystander", 0.2) for _ in range(INNOCENTS)]
+        poison, losses = brief.send("deadly", INNOCENTS), set[str]()
+        fleet = Fleet(lambda: start(brief, pool))
+
+        def is_done() -> bool:
+            fleet.revive()  # noqa: B023
+            losses.update(charged(brief, [one.id for one in innocents]))  # noqa: B023
+            # A task that is killed behind its body stores nothing.
+            are_over = all(one.ready() for one in innocents)  # noqa: B023
+            return are_over and record_of(brief.redis, poison.id)["state"] == "dead"  # noqa: B023
+
+        wait_for(is_done, 180, "all are done")
+        fleet.worker.end()
+        assert losses == {"0"}
+        assert [one.get(timeout=5) for one in innocents] == ["unharmed"] * INNOCENTS
+        assert fleet.deaths <= MAX_LOSSES + 2
+        buried.add(poison.id)
+        assert {i: one["losses"] for i, one in letters().items()} == dict.fromkeys(
+            buried, MAX_LOSSES + 1
+        )
+
+
+@promise("poison-stops")
+@pytest.mark.parametrize("pool", POOLS)
+def test_a_node_that_is_gone_charges_nobody(pool: str, brief: Project) -> None:
+    results = [brief.send("bystander", 0.2).id for _ in range(INNOCENTS)]
+    worker = start(brief, pool)
+    wait_for(lambda: len(brief.effects.runs()) == INNOCENTS, 30, "all of them run")
+    worker.kill_group()
+    start(brief, pool)
+    seen: set[str] = set()
+
+    def are_over() -> bool:
+        seen.update(charged(brief, results))
+        return all(brief.effects.finished(one) for one in results)
+
+    wait_for(are_over, 60, "all of them run again")
+    assert seen == {"0"}
+    assert not brief.effects.overlaps()
+    assert {len(brief.effects.runs(one)) for one in results} == {2}
+
+
+@pytest.mark.keeps_fetched
+@promise("poison-stops")
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("work", {"serializer": BOMB}),
+        pytest.param("plain_late", {"compression": BOMB}, marks=pytest.mark.full),
+    ],
+    ids=["work", "plain_late"],
+)
+def test_a_message_that_kills_whoever_opens_it_stops_too(
+    name: str, options: dict[str, Any], brief: Project, letters: Letters
+) -> None:
+    """It kills the worker's main process. What was fetched with it is charged with nothing."""
+    client = brief.redis.client()
+    running = brief.send("gate", "open")
+    fleet = Fleet(
+        lambda: brief.start_worker(
+            "one",
+            app="tests.integration.project.explosive",
+            concurrency=1,
+            options=("--prefetch-multiplier", "100"),
+            wait=False,
+        )
+    )
+    brief.effects.run_of(running.id, timeout_seconds=30)
+    innocents = [running.id, *(brief.send("work", 0).id for _ in range(INNOCENTS))]
+    innocents.append(brief.send("plain_work", 0).id)
+    wait_for(lambda: not client.llen("celery"), 20, "all are fetched")
+    bomb, losses = brief.send(name, 0, **options), set[str]()
+
+    def is_done() -> bool:
+        if fleet.revive():
+            brief.effects.open_gate("open")
+        losses.update(charged(brief, innocents))
+        are_over = all(brief.effects.finished(one) for one in innocents)
+        return are_over and record_of(brief.redis, bomb.id).get("state") == "dead"
+
+    wait_for(is_done, 120, "a dead letter, and the end of all others")
+    assert losses == {"0"}
+    assert fleet.deaths <= MAX_LOSSES + 2
+    assert {i: one["reason"] for i, one in letters().items()} == {bomb.id: "lost"}
+    # Whoever tells Celery of it survives that.
+    later = brief.send("work", 0)
+    wait_for(lambda: brief.effects.finished(later.id), 30, "work goes on")
+    if name == "work":
+        wait_for(lambda: bomb.state == "FAILURE", 20, "Celery was told")
+    assert fleet.worker.is_running
+
+
+def start(brief: Project, pool: str) -> Worker:
+    """Start a worker of eight tasks at a time, which may die before it says that it is ready."""
+    app = "tests.integration.project.deadly"
+    return brief.start_worker("one", app=app, pool=pool, concurrency=INNOCENTS + 1, wait=False)
