@@ -117,8 +117,7 @@ def examine(
         return Examination(worst_first([*found, *wrong]))
     setup = replace(
         setup_of(reliable, app.tasks if app.finalized else {}),
-        results_expire_seconds=_results_expire_seconds(reliable),
-        fills_ledger=_fills_ledger(reliable),
+        **_results(reliable),
         is_eager=bool(app.conf.task_always_eager),
     )
     if grace_seconds is not None:
@@ -289,20 +288,16 @@ def ask_hooks(reliable: Reliable, pool: str) -> list[Finding]:
     return list(missing(parts))
 
 
-def _fills_ledger(reliable: Reliable) -> bool:
-    """Whether results are on the ledger's server, as far as that can be told."""
-    try:
-        there = results_server_of(reliable.app.backend)
-        return there is not None and there == reliable.connector().server
-    except Exception:
-        # The settings are wrong, or a package is missing: reported where the servers are asked.
-        return False
-
-
-def _results_expire_seconds(reliable: Reliable) -> float | None:
-    """Return when results are deleted; 0: never; None: there are none, or nobody knows."""
+def _results(reliable: Reliable) -> dict[str, Any]:
+    """Return when results are deleted (0: never), and whether they are on the ledger's server: as
+    far as that can be told.
+    """
+    found: dict[str, Any] = {}
+    # The settings may be wrong, or a package missing: reported where the servers are asked.
     with suppress(Exception):
         backend: Any = reliable.app.backend
         if not isinstance(backend, DisabledBackend):
-            return float(getattr(backend, "expires", None) or 0)
-    return None
+            found["results_expire_seconds"] = float(getattr(backend, "expires", None) or 0)
+        there = results_server_of(backend)
+        found["fills_ledger"] = there is not None and there == reliable.connector().server
+    return found

@@ -144,19 +144,6 @@ def test_a_limit_and_a_queue_are_kept_to(
     shared_redis.delete(queue)
 
 
-@pytest.mark.usefixtures("some")
-def test_a_group_is_over_when_nothing_is_left_of_it(log_in: Any, letters: DeadLetters) -> None:
-    client = log_in("view", "delete")
-    group = re.findall(r'data-group="(\w+)"', page(client.get(f"{LIST}groups/")))[0]
-    given = asked(client, DISCARD, group=group)
-
-    assert 'data-over="yes"' in page(client.post(DISCARD, given))
-    assert letters.count() == 1
-    again = client.post(DISCARD, given)
-    assert (again.status_code, 'id="desk-problem"' in again.content.decode()) == (400, True)
-    assert letters.count() == 1
-
-
 @pytest.mark.usefixtures("some", "one_a_step")
 def test_what_was_cut_off_is_found_again(log_in: Any, letters: DeadLetters) -> None:
     """In the audit: by whoever has the permission."""
@@ -175,39 +162,57 @@ def test_what_was_cut_off_is_found_again(log_in: Any, letters: DeadLetters) -> N
     assert {one.task_id for one in letters.list()} == {"mail"}
 
 
-@pytest.mark.usefixtures("some")
-def test_acts_on_many_are_in_the_log_and_in_the_audit(log_in: Any, celery_project: Celery) -> None:
-    from django.contrib.admin.models import LogEntry
+#: The permissions that an act needs, all of them.
+NEEDED = {
+    "replay_dead_letters": {"change"},
+    "discard_dead_letters": {"delete"},
+    "replay_dead_letter_edited": {"change", "see_arguments"},
+    "revoke_tasks": {"operate"},
+    "move_tasks": {"operate"},
+    "give_order": {"operate"},
+    "resume": {"operate"},
+    "sweep": {"operate"},
+}
+GIVEN = {
+    "ids": "bill-0",
+    "id": "bill-0",
+    "args": "[]",
+    "kwargs": "{}",
+    "workers": "x",
+    "kind": "pause",
+    "target": "mail",
+    "order": "mail",
+    "confirmed": "yes",
+}
 
-    client = log_in("view", "delete")
-    client.post(DISCARD, asked(client, DISCARD, task="shop.bill"))
 
-    entry = LogEntry.objects.latest("action_time")
-    assert entry.change_message.startswith("Discard dead letters: ")
-    assert "3 dead letters discarded." in entry.change_message
-    assert "shop.bill" in entry.object_repr
-    with Desk(celery_project) as desk:
-        end, begin = desk.audit()
-    assert (begin.act, begin.by, begin.phase) == ("discard", "django:user-0", "begin")
-    assert begin.about["filter"] == {"task": "shop.bill"}
-    assert end.done == 3
-
-
-@pytest.mark.usefixtures("some")
-def test_each_act_on_many_needs_its_permission_and_a_token(
-    log_in: Any, letters: DeadLetters
+@pytest.mark.usefixtures("some", "bill")
+def test_each_act_needs_its_permissions_and_a_token(
+    log_in: Any, letters: DeadLetters, celery_project: Celery
 ) -> None:
-    given = asked(log_in(is_superuser=True), DISCARD)
-    only_replays = log_in("view", "change", "operate", "see_arguments")
+    from celery_reliable.contrib.django.desk.visits import ACT_PAGES
 
-    for client in (only_replays, log_in("view", "operate")):
-        assert client.post(DISCARD, {"all": "on"}).status_code == 403
-        assert client.post(DISCARD, given).status_code == 403
-        assert client.get(DISCARD, given).status_code == 403
-    assert log_in("view", "delete").post(REPLAY, given).status_code == 403
-    assert log_in(is_superuser=True, csrf=True).post(DISCARD, given).status_code == 403
-    assert log_in(is_superuser=True).post(f"{ACT}get/", given).status_code == 404
-    assert letters.count() == 4
+    assert set(NEEDED) == set(ACT_PAGES)
+    everything = {"view", "change", "delete", "operate", "see_arguments"}
+    root, without_token = log_in(is_superuser=True), log_in(is_superuser=True, csrf=True)
+    celery_project.tasks["shop.bill"].delay()
+    for act, needed in NEEDED.items():
+        for permission in needed:
+            lacks = log_in(*everything - {permission})
+            assert lacks.get(f"{ACT}{act}/", GIVEN).status_code == 403, act
+            assert lacks.post(f"{ACT}{act}/", GIVEN).status_code == 403, act
+        assert without_token.post(f"{ACT}{act}/", GIVEN).status_code == 403, act
+        # Nothing is done by a GET, and nothing by another method.
+        assert root.get(f"{ACT}{act}/", GIVEN).status_code == 200, act
+        assert root.put(f"{ACT}{act}/", GIVEN).status_code == 405, act
+    assert root.post(f"{ACT}get/", GIVEN).status_code == 404
+    shown = [page(root.get(f"{LIST}{one}")) for one in ("", "tasks/", "orders/", "desk/")]
+    assert all("/act/" in one for one in shown)
+    viewer = log_in("view")
+    shown = [page(viewer.get(f"{LIST}{one}")) for one in ("", "tasks/", "orders/", "desk/")]
+    assert not any("/act/" in one for one in shown)
+    with Desk(celery_project) as desk:
+        assert (letters.count(), desk.orders.all(), desk.audit()) == (4, (), [])
 
 
 @pytest.fixture
@@ -241,6 +246,10 @@ def test_a_letter_runs_with_other_arguments_as_a_new_task(
         assert desk.audit()[0].act == "replay edited"
         assert "other" not in str(desk.audit())
     assert client.post(address, {**one, "args": "[]", "kwargs": "{}"}).status_code == 400
+    # A task that this process does not know.
+    unknown = client.post(address, {**one, "id": "mail", "args": "[]", "kwargs": "{}"})
+    assert unknown.status_code == 400
+    assert "not known to this app" in unknown.content.decode()
 
 
 def test_arguments_that_json_would_change_are_not_edited(
@@ -261,17 +270,3 @@ def test_arguments_that_json_would_change_are_not_edited(
         )
         assert posted.status_code == 400
     assert letters.count() == 2
-
-
-@pytest.mark.usefixtures("some")
-def test_only_who_replays_and_sees_arguments_may_change_them(log_in: Any) -> None:
-    address = f"{EDIT}?id=bill-0"
-    for permissions in (("view", "change"), ("view", "see_arguments"), ("view",)):
-        assert log_in(*permissions).get(address).status_code == 403
-        assert log_in(*permissions).post(EDIT, {"id": "bill-0", "args": "[]"}).status_code == 403
-    assert log_in(is_superuser=True, csrf=True).post(address).status_code == 403
-    # A task that this process does not know.
-    sees = log_in(is_superuser=True)
-    unknown = sees.post(EDIT, {"id": "mail", "args": "[]", "kwargs": "{}", "confirmed": "yes"})
-    assert unknown.status_code == 400
-    assert "not known to this app" in unknown.content.decode()

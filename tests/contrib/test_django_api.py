@@ -7,9 +7,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from threading import Thread
 from typing import Any
-from urllib.parse import quote, urlencode
 
 import django
 import pytest
@@ -23,10 +21,8 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from celery_reliable.app import reliable_of
 from celery_reliable.message.envelope import Envelope
-from celery_reliable.model import Reason, SweepReport
+from celery_reliable.model import Reason
 from celery_reliable.operations import DeadLetters, Desk
-from celery_reliable.recovery.sweeper import Retention
-from tests.support.waiting import wait_for
 
 V1 = "/reliable/v1"
 ALL = ("view", "change", "delete", "operate", "see_arguments")
@@ -165,50 +161,20 @@ def test_every_read_answers_as_the_document_says(
             assert ("secret" in json.dumps(answer)) == ("arguments" in query), (path, query)
 
 
-def test_pages_lead_to_each_other(client: Any, put: Callable[..., None]) -> None:
-    for number in range(5):
-        put(f"letter-{number}")
-    for path in ("dead-letters", "tasks"):
-        query: dict[str, object] = {"limit": 2}
-        if path == "tasks":
-            query["state"] = "dead"
-        seen: list[str] = []
-        while True:
-            page = get(client, path, **query).json()
-            seen += [one["task_id"] for one in page["items"]]
-            if page["is_last"]:
-                break
-            query["cursor"] = page["cursor"]
-        assert sorted(seen) == [f"letter-{number}" for number in range(5)]
-
-
 # Who may ask what.
 
-#: By address and method: any one of each set is needed.
-NEEDED: dict[tuple[str, str], list[set[str]]] = {
-    ("status", "get"): [{"view", "change"}],
-    ("tasks", "get"): [{"view", "change"}],
-    ("task", "get"): [{"view", "change"}],
-    ("objects", "get"): [{"view", "change"}],
-    ("object", "get"): [{"view", "change"}],
-    ("workers", "get"): [{"view", "change"}],
-    ("queues", "get"): [{"view", "change"}],
-    ("orders", "get"): [{"view", "change"}],
-    ("run", "get"): [{"view", "change"}],
-    ("runs", "get"): [{"view", "change"}],
-    ("dead-letters", "get"): [{"view", "change"}],
-    ("dead-letters/groups", "get"): [{"view", "change"}],
-    ("audit", "get"): [{"view", "change"}],
-    ("openapi.json", "get"): [{"view", "change"}],
-    ("dead-letters/replay", "post"): [{"change"}],
-    ("dead-letters/discard", "post"): [{"delete"}],
-    ("dead-letter/replay-edited", "post"): [{"change"}, {"see_arguments"}],
-    ("tasks/revoke", "post"): [{"operate"}],
-    ("tasks/move", "post"): [{"operate"}],
-    ("orders/give", "post"): [{"operate"}],
-    ("orders/resume", "post"): [{"operate"}],
-    ("sweep", "post"): [{"operate"}],
+#: By the address of an act: any one of each set is needed.  All that is read needs the same.
+NEEDED: dict[str, list[set[str]]] = {
+    "dead-letters/replay": [{"change"}],
+    "dead-letters/discard": [{"delete"}],
+    "dead-letter/replay-edited": [{"change"}, {"see_arguments"}],
+    "tasks/revoke": [{"operate"}],
+    "tasks/move": [{"operate"}],
+    "orders/give": [{"operate"}],
+    "orders/resume": [{"operate"}],
+    "sweep": [{"operate"}],
 }
+SEES = [{"view", "change"}]
 
 
 def test_each_operation_is_refused_to_who_lacks_its_right(
@@ -218,7 +184,7 @@ def test_each_operation_is_refused_to_who_lacks_its_right(
 
     put("one")
     found = {(path.strip("/"), method) for path, method, _ in document.operations()}
-    assert set(NEEDED) == found
+    assert set(NEEDED) == {path for path, method in found if method == "post"}
     clients: dict[frozenset[str], Any] = {}
 
     def ask(client: Any, path: str, method: str) -> Any:
@@ -230,7 +196,8 @@ def test_each_operation_is_refused_to_who_lacks_its_right(
         key = frozenset(permissions)
         return clients.setdefault(key, clients.get(key) or log_in(*sorted(permissions)))
 
-    for (path, method), needed in NEEDED.items():
+    for path, method in sorted(found):
+        needed = NEEDED.get(path, SEES)
         document.check(ask(Client(), path, method), path, method)
         problem(ask(Client(), path, method), 401, "not_authenticated")
         for any_of in needed:
@@ -252,16 +219,6 @@ def test_arguments_need_a_right_of_their_own(
     assert "secret" not in get(viewer, "task", id="one").content.decode()
     assert "secret" not in get(seer, "task", id="one").content.decode()
     assert "secret-1" in get(seer, "task", id="one", arguments="true").content.decode()
-
-
-def test_who_is_no_longer_active_may_nothing(log_in: Any) -> None:
-    from django.contrib.auth.models import User
-
-    client = log_in("view")
-    assert get(client, "queues").status_code == 200
-    User.objects.update(is_active=False)
-
-    assert get(client, "queues").status_code == 401
 
 
 def test_a_session_needs_the_token_of_csrf_to_change_anything(
@@ -343,11 +300,7 @@ def test_a_project_says_by_its_own_classes_who_asks_and_what_he_may(
     ("wrong", "said"),
     [
         ([], "not a mapping"),
-        ({"AUTH": []}, "'AUTH'"),
-        ({"AUTHENTICATION": "a.b"}, "module path"),
-        ({"AUTHENTICATION": []}, "'AUTHENTICATION': "),
         ({"AUTHENTICATION": ["no.where"]}, "No module named 'no'"),
-        ({"AUTHENTICATION": ["builtins.dict"]}, "builtins.dict"),
         ({"PERMISSION": "tests.contrib.test_django_api.OWN"}, "test_django_api.OWN"),
     ],
 )
@@ -366,38 +319,6 @@ def test_settings_that_are_wrong_let_nobody_in_and_are_told_by_the_check(
 
 
 # What is done.
-
-
-def test_a_letter_is_replayed_and_another_discarded(
-    client: Any,
-    document: Document,
-    put: Callable[..., None],
-    letters: DeadLetters,
-    shared_redis: redis.Redis,
-    celery_project: Celery,
-) -> None:
-    put("one")
-    put("two")
-
-    replayed = post(client, "dead-letters/replay", {"ids": ["one"], "to_queue": "slow"})
-    discarded = post(client, "dead-letters/discard", {"ids": ["two"]})
-
-    for path, answer in (("dead-letters/replay", replayed), ("dead-letters/discard", discarded)):
-        found = document.check(answer, path, "post")
-        assert (found["done"], found["unsent"], found["problem"]) == (1, 0, "")
-    assert letters.count() == 0
-    assert shared_redis.llen("slow") == 1
-    for path in ("dead-letters/replay", "dead-letters/discard"):
-        again = document.check(post(client, path, {"ids": ["two"]}), path, "post")
-        assert (again["done"], again["gone"]) == (0, 1)
-    assert {one.by for one in Desk(celery_project).audit()} == {"api:user-0"}
-    told = document.check(get(client, "audit"), "audit")["items"]
-    assert [(one["act"], one["phase"], one["done"]) for one in told[-4:]] == [
-        ("discard", "end", 1),
-        ("discard", "begin", 0),
-        ("replay", "end", 1),
-        ("replay", "begin", 0),
-    ]
 
 
 def test_what_no_worker_can_read_is_a_conflict(
@@ -458,7 +379,11 @@ def test_many_are_done_in_steps_that_end_in_time(
 
 
 def test_a_choice_of_ids_a_group_or_all(
-    client: Any, document: Document, put: Callable[..., None], letters: DeadLetters
+    client: Any,
+    document: Document,
+    put: Callable[..., None],
+    letters: DeadLetters,
+    shared_redis: redis.Redis,
 ) -> None:
     for name in ("one", "two", "three"):
         put(name)
@@ -466,27 +391,30 @@ def test_a_choice_of_ids_a_group_or_all(
     put("late", exception="OSError: y")
     groups = get(client, "dead-letters/groups", exception="KeyError").json()["groups"]
 
-    by_id = post(client, "dead-letters/replay", {"ids": ["one", "nobody"], "rate": 1000})
+    body = {"ids": ["one", "nobody"], "rate": 1000, "to_queue": "slow"}
+    by_id = post(client, "dead-letters/replay", body)
     by_group = post(client, "dead-letters/discard", {"group": groups[0]["group"]})
     no_group = post(client, "dead-letters/replay", {"group": "nobody"})
 
     found = document.check(by_id, "dead-letters/replay", "post")
     assert (found["done"], found["gone"], found["is_whole"]) == (1, 1, True)
+    assert shared_redis.llen("slow") == 1
     assert document.check(by_group, "dead-letters/discard", "post")["done"] == 1
     problem(no_group, 404, "unknown_group")
     assert {one.task_id for one in letters.list()} == {"two", "three", "late"}
     assert post(client, "dead-letters/discard", {"all": True}).json()["done"] in (2, 3)
+    notes = document.check(get(client, "audit"), "audit")["items"]
+    assert {one["by"] for one in notes} == {"api:user-0"}
+    found = [(one["act"], one["phase"], one["done"]) for one in notes[-2:]]
+    assert found == [("replay", "end", 1), ("replay", "begin", 0)]
 
 
 @pytest.mark.parametrize(
     "body",
     [
-        {},
         {"filter": {}},
         {"all": False},
-        {"ids": ["one"], "all": True},
         {"ids": ["one"], "filter": {"task": "x"}},
-        {"group": "x", "all": True},
         {"ids": ["one"], "cursor": "eA"},
     ],
 )
@@ -497,36 +425,6 @@ def test_nobody_means_all_by_saying_nothing(
     for path in ("dead-letters/replay", "dead-letters/discard"):
         problem(post(client, path, body), 400, "unclear_choice")
     assert letters.count() == 1
-
-
-def test_a_thread_of_the_web_server_finds_the_projects_app(
-    put: Callable[..., None], celery_project: Celery
-) -> None:
-    """Celery's current app is the thread's that made it."""
-    from django.apps import apps
-    from django.test import Client
-
-    apps.get_app_config("celery_reliable").ready()
-    put("one")
-    answers: list[Any] = []
-
-    def answer() -> Any:
-        found = Client().get(f"{V1}/status", HTTP_AUTHORIZATION="Bearer w1")
-        return found if found.status_code == 200 else None
-
-    def ask() -> None:
-        # A busy machine may take longer than a web server waits for the ledger.
-        with override_settings(CELERY_RELIABLE_API=OWN):
-            answers.append(wait_for(answer, 30, "an answer").json())
-
-    thread = Thread(target=ask)
-    thread.start()
-    thread.join(60)
-
-    assert answers[0]["app"] == "shop"
-    assert answers[0]["tasks"]["dead"] == 1
-    assert [one["name"] for one in answers[0]["queues"]] == ["celery"]
-    assert answers[0]["broker_problem"] == ""
 
 
 # Tasks that live.
@@ -579,32 +477,21 @@ def test_a_pass_is_run_on_demand(client: Any, document: Document, celery_project
 @pytest.mark.parametrize(
     ("path", "query", "parameter"),
     [
-        ("tasks", "limit=0", "limit"),
         ("tasks", "limit=501", "limit"),
-        ("tasks", "limit=x", "limit"),
         ("tasks", "limit=" + "9" * 5000, "limit"),
-        ("tasks", "limit=%C2%B2", "limit"),
         ("tasks", "state=asleep", "state"),
-        ("tasks", "reason=null", "reason"),
         ("tasks", "older_than_seconds=nan", "older_than_seconds"),
-        ("tasks", "older_than_seconds=inf", "older_than_seconds"),
         ("tasks", "older_than_seconds=null", "older_than_seconds"),
-        ("tasks", "newer_than_seconds=-1", "newer_than_seconds"),
         ("tasks", "text=" + "x" * 1001, "text"),
-        ("tasks", "nothing=1", "nothing"),
         ("tasks", "cursor=%00", "cursor"),
-        ("tasks", "cursor=" + "A" * 10001, "cursor"),
         ("dead-letters", "cursor=x", "cursor"),
         ("dead-letters", "offset=1", "offset"),
-        ("dead-letters/groups", "queue=x", "queue"),
         ("task", "id=one&arguments=perhaps", "arguments"),
-        ("task", "id=" + "x" * 1001, "id"),
         ("object", "", "key"),
         ("object", "task=x", "id"),
         ("object", "key=x&id=1", "key"),
-        ("queues", "x=1", "x"),
+        ("queues", "%FF=1", "\ufffd"),
         ("queues", "=1", ""),
-        ("audit", "limit=1001", "limit"),
         ("status", "oldest_seconds=1e999", "oldest_seconds"),
     ],
 )
@@ -612,31 +499,18 @@ def test_a_bad_parameter_is_named(client: Any, path: str, query: str, parameter:
     problem(client.get(f"{V1}/{path}?{query}"), 400, "bad_parameter", parameter or None)
 
 
-@pytest.mark.parametrize("query", ["%FF=1", "&".join(["x=1"] * 200), "x"])
-def test_a_query_that_is_none_is_refused(client: Any, query: str) -> None:
-    assert client.get(f"{V1}/task?{query}").json()["code"] == "bad_parameter"
-
-
 @pytest.mark.parametrize(
     ("body", "parameter"),
     [
-        ({"all": True, "what": 1}, "what"),
         ({"filter": {"what": "x"}}, "filter.what"),
-        ({"all": 1}, "all"),
         ({"all": "true"}, "all"),
-        ({"ids": "one"}, "ids"),
         ({"ids": ["one", 2]}, "ids[1]"),
         ({"ids": ["x"] * 1001}, "ids"),
-        ({"all": True, "limit": 0}, "limit"),
-        ({"all": True, "rate": 0}, "rate"),
         ({"all": True, "rate": 1e-300}, "rate"),
-        ({"all": True, "seconds": 11}, "seconds"),
-        ({"all": True, "before": "yesterday"}, "before"),
         ({"all": True, "before": "2026-11-22T10:00:00"}, "before"),
         ({"all": True, "cursor": "*"}, "cursor"),
         ({"filter": {"reason": "asleep"}}, "filter.reason"),
         ([], None),
-        (None, None),
     ],
 )
 def test_a_bad_body_does_nothing(
@@ -717,17 +591,14 @@ def test_any_id_can_be_asked_for_and_discarded(
 ) -> None:
     put(task_id)
     put("bystander")
-    assert quote(task_id, safe="") in urlencode({"id": task_id}, quote_via=quote)
-
     listed = document.check(get(client, "dead-letters", text=task_id), "dead-letters")["items"]
     shown = document.check(get(client, "task", id=task_id), "task")
-    told = document.check(get(client, "task", id=task_id), "task")
     gone = document.check(
         post(client, "dead-letters/discard", {"ids": [task_id]}), "dead-letters/discard", "post"
     )
 
     assert [one["task_id"] for one in listed] == [task_id]
-    assert {shown["task_id"], told["task_id"], *gone["examples"]} == {task_id}
+    assert {shown["task_id"], *gone["examples"]} == {task_id}
     assert [one.task_id for one in letters.list()] == ["bystander"]
 
 
@@ -774,23 +645,9 @@ def test_an_id_that_is_not_utf_8_is_in_nobodys_way(
     for path in ("status", "dead-letters", "dead-letters/groups", "tasks"):
         document.check(get(client, path), path)
     assert [one.task_id for one in letters.list()] == ["one"]
-    Retention(reliable_of(celery_project).config, ledger).trim(SweepReport())
-    assert [one.task_id for one in letters.list()] == ["one"]
 
 
 # What it rests upon.
-
-
-def test_every_part_of_a_filter_can_be_given(document: Document) -> None:
-    from dataclasses import fields
-
-    from celery_reliable.operations import Filter
-
-    names = {one.name for one in fields(Filter)}
-    paths, schemas = document.document["paths"], document.document["components"]["schemas"]
-    for path in ("/tasks", "/dead-letters"):
-        assert names <= {one["name"] for one in paths[path]["get"]["parameters"]}
-    assert set(schemas["Filter"]["properties"]) == names
 
 
 def test_without_its_extra_the_api_says_which_one_is_missing() -> None:

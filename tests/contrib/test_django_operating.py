@@ -142,24 +142,6 @@ def test_what_a_call_says_of_its_own_is_on_its_page(bill: Any, log_in: Any) -> N
     assert re.search(r"Priority</th><td>3<", shown)
 
 
-def test_nobody_revokes_without_the_right_and_a_token(
-    bill: Any, log_in: Any, live: Callable[[], set[str]]
-) -> None:
-    task_id = bill.delay().id
-    given = {"ids": task_id, "confirmed": "Yes"}
-    viewer = log_in("view", "change", "delete", "see_arguments")
-
-    for address in (f"{LIST}tasks/", f"{LIST}tasks/task/{task_id}/", f"{LIST}desk/"):
-        shown = page(viewer.get(address))
-        assert "desk-revoke" not in shown
-        assert "desk-sweep" not in shown
-    for address in (REVOKE, SWEEP, MOVE):
-        assert viewer.post(address, given).status_code == 403
-        assert log_in(is_superuser=True, csrf=True).post(address, given).status_code == 403
-        assert log_in(is_superuser=True).get(address, given).status_code == 200
-    assert live() == {task_id}
-
-
 def test_what_makes_no_sense_is_refused(
     bill: Any, log_in: Any, live: Callable[[], set[str]]
 ) -> None:

@@ -9,7 +9,7 @@ import pytest
 from celery import Celery
 from django.test.utils import override_settings
 
-from celery_reliable.operations import Desk, OrderKind
+from celery_reliable.operations import Desk
 from tests.contrib.shown import ACT, LIST, page
 
 ORDERS = f"{LIST}orders/"
@@ -64,25 +64,6 @@ def test_a_queue_is_paused_and_resumed_by_buttons(log_in: Any, celery_project: C
         (act, phase, "django:user-0") for act in ("pause", "resume") for phase in ("begin", "end")
     ]
     assert "There is no order" in client.post(RESUME, one).content.decode()
-
-
-def test_nobody_gives_or_ends_one_without_the_right(log_in: Any, celery_project: Celery) -> None:
-    viewer = log_in("view", "change", "delete", "see_arguments")
-    with Desk(celery_project) as desk:
-        order = desk.orders.give(OrderKind.STRIKE, "shop.bill", by="ann", later=True)
-    given = {"kind": "pause", "target": "mail", "confirmed": "Yes"}
-
-    shown = page(viewer.get(ORDERS))
-
-    assert order.id in shown
-    assert "desk-resume" not in shown
-    assert 'id="desk-order"' not in shown
-    for address, what in ((GIVE, given), (RESUME, {"orders": order.id, **YES})):
-        assert viewer.post(address, what).status_code == 403
-        assert log_in(is_superuser=True).get(address, what).status_code == 200
-        assert log_in(is_superuser=True, csrf=True).post(address, what).status_code == 403
-    with Desk(celery_project) as desk:
-        assert [one.id for one in desk.orders.all()] == [order.id]
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,6 @@ import os
 import sys
 
 import pytest
-from celery.result import EagerResult
 from shop.tasks import app, bill
 
 
@@ -50,12 +49,6 @@ def test_what_is_over_in_time(assert_settled_once, reliable_ledger, tmp_path):
     reliable_ledger.desk.ledger.workers.register("w", lease_ms=60_000, client_id=0, facts={})
     with pytest.raises(AssertionError, match="waited in vain"):
         assert_settled_once(result, timeout_seconds=0.2)
-
-
-def test_an_eager_result_beside_a_ledger(assert_settled_once, tmp_path):
-    result = bill.apply((str(tmp_path), "10"))
-    assert isinstance(result, EagerResult)
-    assert assert_settled_once(result) is None
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -118,24 +118,6 @@ def test_wrong_settings_are_told_without_a_traceback(project: Project, run: Run)
     assert "Traceback" not in ran.err
 
 
-def test_a_message_cannot_speak_to_the_terminal(project: Project, run: Run) -> None:
-    reliable_of(project.app).ledger.bury_message(
-        "evil\x1b[2J",
-        Reason.UNPROCESSABLE,
-        exception="\x1b]0;owned\x07 [bold]",
-        traceback="\x1b[31mred",
-        message="{}",
-        name="",
-    )
-
-    for arguments in (["dead-letters", "list"], ["show", "evil\x1b[2J"]):
-        ran = run(*arguments)
-        assert ran.code == 0, ran.err
-        assert "\x1b" not in ran.out
-        assert "[bold]" in ran.out
-    assert letters(run)[0]["task_id"] == "evil\x1b[2J"
-
-
 def test_an_option_of_a_call_shows_no_argument_unless_it_is_asked_for(
     project: Project, run: Run
 ) -> None:

@@ -23,7 +23,6 @@ from tests.support.processes import REPOSITORY
 from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 
-#: For a thread that need not wait, however slow the machine is.
 TIMEOUT_SECONDS = 60.0
 
 NAMES = ("first.another", "first.work")

@@ -15,7 +15,6 @@ from celery_reliable.app import reliable_of
 from celery_reliable.message import Envelope, NamedWorkers
 from celery_reliable.model import State
 from celery_reliable.operations.desk import Desk
-from celery_reliable.orders import OrderKind
 from tests.integration.commands import Run
 from tests.integration.conftest import ONE_EACH, Project
 from tests.integration.project import named
@@ -167,34 +166,6 @@ def test_a_line_of_tasks_that_name_workers_goes_on_without_a_pass(
         runs.sort(key=lambda one: one.started_at)
         assert all((one.ended_at or 0) <= after.started_at for one, after in pairwise(runs))
         assert all(one.ended_at for one in runs)
-
-
-def test_who_asks_why_a_task_waits_for_a_drained_worker_is_told(fleet: Project) -> None:
-    start(fleet, "gpu-a")
-    fleet.effects.open_gate("open")
-    with Desk(fleet.app) as desk:
-        order = desk.orders.give(OrderKind.DRAIN, "gpu-a@*", by="ann", why="its fan")
-        waits = fleet.send("on_gpu", "open")
-        member = fleet.task("on_gpu").run_on(1, args=("open",))
-        wait_for(lambda: desk.tasks.get(waits.id).why.workers, SOON_SECONDS, "it is parked")
-        wait_for(lambda: desk.runs.get(member.id).missing == 1, SOON_SECONDS, "so is the member")
-
-        said = desk.tasks.get(waits.id).why.sentence
-        assert "gpu-a@" in said
-        assert order.id in said
-        assert "its fan" in said
-        # Neither of these would help.
-        assert "worker_direct" not in said
-        assert "none of them is alive" not in said
-        run = desk.runs.get(member.id)
-        assert run.sentence.endswith("0 are alive, start 1 more.")
-        wait_for(lambda: len(desk.status().nobody_alive) == 2, SOON_SECONDS, "a pass has seen both")
-        told = [one.sentence for one in desk.status().nobody_alive]
-        assert all("(drained)" in one and "worker_direct" not in one for one in told)
-
-        desk.orders.resume(order.id, by="ann")
-        assert waits.get(timeout=SOON_SECONDS) == "open"
-        assert member.join(timeout=SOON_SECONDS) == ["open"]
 
 
 @pytest.mark.full

@@ -4,49 +4,33 @@ from __future__ import annotations
 
 import pytest
 
-from celery_reliable.app import reliable_of
-from celery_reliable.model import State
-from celery_reliable.operations.dead_letters import DeadLetters
+from tests.integration.commands import Run
 from tests.integration.conftest import SOON, Project
-from tests.integration.figures import passes_finish
+from tests.integration.figures import passes_finish, record_of
 from tests.integration.project.timed import add_tasks
 from tests.support.promises import promise
 from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.full
 
-TIMED = "tests.integration.project.timed"
-LEFT = "{reliable:0}:"
-
 
 @promise("never-two", "one-object")
-@pytest.mark.parametrize("how", ["discarded", "revoked"])
-def test_neither_its_object_nor_its_id_runs_beside_it(project: Project, how: str) -> None:
+def test_neither_its_object_nor_its_id_runs_beside_it(project: Project, run: Run) -> None:
+    """It is a dead letter, and discarded; its object and its id are published again."""
     project = project.with_settings(reliable=SOON)
     add_tasks(project.app)
-    client, ledger = project.redis.client(), reliable_of(project.app).ledger
-    project.start_worker("one", app=TIMED, pool="threads", concurrency=4)
-    name = "stuck" if how == "revoked" else "stuck_for_good"
-    project.send(name, "object", task_id="one")
-    wait_for(lambda: project.effects.runs("one"), 10, "it runs")
-    state = State.QUEUED if how == "revoked" else State.DEAD
-
-    def is_taken() -> bool:
-        record = ledger.find("one")
-        return record is not None and record.state is state
-
-    wait_for(is_taken, 15, "it is taken as stuck")
-    if how == "discarded":
-        DeadLetters(project.app).discard("one")
-    elif how == "revoked":
-        project.app.control.revoke("one")
-        wait_for(lambda: not is_taken(), 10, "it is called off")
-    again = name if how != "revoked" else "stuck_for_good"
+    project.start_worker(
+        "one", app="tests.integration.project.timed", pool="threads", concurrency=4
+    )
+    project.send("stuck_for_good", "object", task_id="one")
+    project.effects.run_of("one")
+    wait_for(
+        lambda: record_of(project.redis, "one").get("state") == "dead", 15, "it is taken as stuck"
+    )
+    assert run("dead-letters", "discard", "one", "--yes", project=project).code == 0
     project.effects.open_gate("two")
-    other = project.send(name, "object", task_id="two")
-    anew = "one"
-    if how == "discarded":
-        project.send(again, "object", task_id=anew)
+    other = project.send("stuck_for_good", "object", task_id="two")
+    project.send("stuck_for_good", "object", task_id="one")
     passes_finish(project.redis, 6, 20)
 
     assert not project.effects.runs("two")
@@ -54,13 +38,11 @@ def test_neither_its_object_nor_its_id_runs_beside_it(project: Project, how: str
     project.effects.open_gate("one")
 
     assert other.get(timeout=30) == 1
-    if how == "discarded":
-        wait_for(lambda: len(project.effects.runs("one")) == 2, 30, "its id runs")
-        assert project.effects.runs("one")[1].attempt == 2
-        assert (
-            project.effects.runs("one")[1].started_at > project.effects.runs("one")[0].last_seen_at
-        )
-    assert project.effects.runs("two")[0].started_at > project.effects.runs("one")[0].last_seen_at
+    again = project.effects.run_of("one", 2, timeout_seconds=30)
+    assert again.attempt == 2
+    ended_at = project.effects.runs("one")[0].last_seen_at
+    assert min(again.started_at, project.effects.runs("two")[0].started_at) > ended_at
     # Nothing stays for ever of what has been stopped.
+    client = project.redis.client()
     for kind in ("task:*", "lock:*", "taken:*", "due"):
-        wait_for(lambda k=kind: not client.keys(LEFT + k), 30, f"nothing of {kind}")
+        wait_for(lambda k=kind: not client.keys("{reliable:0}:" + k), 30, f"nothing of {kind}")

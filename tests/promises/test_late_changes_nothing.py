@@ -43,6 +43,7 @@ def is_over(run: Run) -> bool:
 def test_a_zombie_stores_nothing_sends_nothing_and_frees_nothing(
     project: Project, workers: dict[str, Worker]
 ) -> None:
+    """Its worker was frozen for longer than its lease, and its body ends as it wakes up."""
     client = project.redis.client()
     after = project.task("work").si(0.01).set(task_id="the-callback")
     result = project.send("follow", ["gate:a", "gate:b"], link=after)
@@ -72,6 +73,7 @@ def test_a_zombie_stores_nothing_sends_nothing_and_frees_nothing(
 def test_a_zombies_success_is_not_its_successors(
     project: Project, workers: dict[str, Worker]
 ) -> None:
+    """The successor is killed then, and the task runs a third time."""
     result = project.send("follow", ["gate:a", "gate:b", "finish"])
     zombie, other = taken_over(workers, project.effects, result.id)
     project.effects.open_gate("a")
@@ -88,6 +90,7 @@ def test_a_zombies_success_is_not_its_successors(
 def test_a_worker_that_is_cut_off_has_no_lease_to_store_a_result_under(
     project: Project, proxy: RedisProxy
 ) -> None:
+    """Its network is cut from the ledger, and not from the result backend."""
     client = project.redis.client()
     # Results go another way: it could store one.
     behind = project.with_settings(broker_url=proxy.url())
@@ -115,6 +118,7 @@ def test_a_worker_that_is_cut_off_has_no_lease_to_store_a_result_under(
 @promise("never-two", "late-changes-nothing")
 @pytest.mark.parametrize("pool", ["threads", pytest.param("gevent", marks=pytest.mark.full)])
 def test_a_taken_attempt_cannot_be_stopped_and_changes_nothing(project: Project, pool: str) -> None:
+    """It runs for longer than its time; its successor waits for its end in these pools."""
     add_tasks(project.app)
     project.start_worker("one", app="tests.integration.project.pooled", pool=pool)
     result = project.send("overlong", 6.0)

@@ -32,6 +32,7 @@ def settled(project: Project, timeout_seconds: float = 30) -> None:
 def test_who_waits_goes_on_in_order_as_soon_as_there_is_a_place(
     project: Project, workers: dict[str, Worker], run: Run
 ) -> None:
+    """A killed task keeps its place, so does a retried one; a revoked one leaves the line."""
     effects = project.effects
     lines = {
         name: [project.send(name, f"{name} object", 0.15) for _ in range(n)]

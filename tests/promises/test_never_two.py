@@ -17,6 +17,7 @@ from tests.support.waiting import wait_for
 
 @promise("never-two")
 def test_one_id_is_one_task_while_it_lives(project: Project) -> None:
+    """Published three times under one id, while it waits and while it runs: it runs once."""
     client = project.redis.client()
     first = project.send("gate", "gate", task_id="the-id")
     again = project.send("gate", "gate", task_id="the-id")
@@ -34,6 +35,7 @@ def test_one_id_is_one_task_while_it_lives(project: Project) -> None:
 
 @promise("never-two")
 def test_the_same_message_twice_runs_once(project: Project) -> None:
+    """Somebody has copied the message in the queue."""
     client = project.redis.client()
     result = project.send("work", 0.2)
     copy = client.lindex("celery", 0)
@@ -53,6 +55,7 @@ def test_the_same_message_twice_runs_once(project: Project) -> None:
 def test_retries_at_once_run_in_order_and_never_twice(
     project: Project, workers: dict[str, Worker]
 ) -> None:
+    """Ten retries without a countdown, of five tasks at a time."""
     results = [project.send("flaky", 10, 0, 20) for _ in range(5)]
     for result in results:
         assert result.get(timeout=30) == "run 11"
@@ -65,6 +68,7 @@ def test_retries_at_once_run_in_order_and_never_twice(
 
 @promise("nothing-lost", "never-two")
 def test_an_outage_of_redis_kills_nobody(soon: Project) -> None:
+    """Redis is away for twice a lease. No worker is declared dead, and what runs goes on."""
     soon.start_workers("one", "two")
     result = soon.send("gate", "outage")
     soon.effects.run_of(result.id)
@@ -87,6 +91,7 @@ def test_an_outage_of_redis_kills_nobody(soon: Project) -> None:
 @pytest.mark.full
 @promise("never-two")
 def test_a_half_open_network_is_survived(project: Project, proxy: RedisProxy) -> None:
+    """Nothing arrives for most of a lease, and no connection is closed."""
     behind = project.with_settings(
         broker_url=proxy.url(),
         reliable=SOON,

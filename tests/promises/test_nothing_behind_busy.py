@@ -19,8 +19,7 @@ from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
 WATCHING = "tests.integration.project.watching"
-
-
+#: In the order in which they are published.
 SHORT = (("work", 0.01), ("plain_work", 0.01))
 
 
@@ -38,6 +37,7 @@ def given_back(project: Project) -> int:
 def test_what_is_fetched_behind_a_long_task_begins_where_somebody_is_free(
     project: Project, pool: str
 ) -> None:
+    """An idle worker runs it while the long task goes on."""
     # Idle before the others are there.
     project.start_worker("two", app=WATCHING, pool=pool, concurrency=1, options=("-Q", "b"))
     long = project.send("gate", "end")
@@ -66,6 +66,7 @@ def test_what_is_fetched_behind_a_long_task_begins_where_somebody_is_free(
 def test_each_goes_back_to_the_front_of_its_own_queue_with_the_ledger_on_another_server(
     apart: Project, ledger_server: RedisServer
 ) -> None:
+    """The order in each queue stays that of publication."""
     two = apart.start_worker("two", wait=False, concurrency=1, options=("-Q", "c"))
     apart.start_worker("one", concurrency=1, options=("-Q", "a,b"))
     two.wait_until_ready()

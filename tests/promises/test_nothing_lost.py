@@ -25,6 +25,7 @@ from tests.support.waiting import wait_for
 def test_a_killed_workers_task_runs_again_within_seconds(
     project: Project, workers: dict[str, Worker], scale: Scale
 ) -> None:
+    """The worker and its processes are killed at once. Another one runs the task."""
     # Beat is dead all along: the workers' own passes recover.
     waited = []
     for turn in range(scale.of(full=10, small=1)):
@@ -79,6 +80,7 @@ def test_what_a_killed_worker_had_only_fetched_runs_elsewhere(project: Project) 
 def test_a_killed_pool_processs_task_runs_again_and_its_neighbour_goes_on(
     project: Project, worker: Worker
 ) -> None:
+    """Only the task of the killed process runs again."""
     mate = project.send("gate", "mate")
     project.effects.run_of(mate.id)
     result = project.send("gate", "gate")
@@ -124,6 +126,7 @@ def test_what_the_broker_lost_is_sent_again_at_once(
 
 @promise("nothing-lost")
 def test_a_publisher_is_killed(soon: Project, scale: Scale) -> None:
+    """Whatever `apply_async` has returned by then runs once."""
     soon.start_worker("one")
     dice = random.Random(11)
     for _ in range(scale.of(full=10, small=2)):
@@ -150,6 +153,7 @@ def test_a_publisher_is_killed(soon: Project, scale: Scale) -> None:
 def test_redis_restarts_under_a_busy_worker(
     project: Project, busy: tuple[Worker, list[str]]
 ) -> None:
+    """What runs goes on, what was fetched runs once, and the worker stays."""
     worker, ids = busy
     project.redis.client().config_set("appendfsync", "always")
     project.redis.kill()
@@ -171,6 +175,7 @@ def test_redis_restarts_under_a_busy_worker(
     ids=["warm", "cold"],
 )
 def test_a_rolling_restart_under_load(project: Project, how: signal.Signals) -> None:
+    """A deployment replaces one worker after the other while tasks come."""
     workers = project.start_workers("one", "two")
     gated = [project.send("gate", f"gate-{n}") for n in range(2)]
     for result in gated:

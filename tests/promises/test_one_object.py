@@ -37,6 +37,7 @@ def settled(redis_server: RedisServer) -> None:
 def test_fifty_publications_of_one_object_never_overlap(
     project: Project, workers: dict[str, Worker]
 ) -> None:
+    """With `on_conflict="skip"` those that find it taken do not run."""
     with ThreadPoolExecutor(8) as threads:
         results = list(threads.map(lambda _: project.send("locked", "object", 0.05), range(50)))
     settled(project.redis)
@@ -50,6 +51,7 @@ def test_fifty_publications_of_one_object_never_overlap(
 def test_a_killed_holder_walks_back_into_its_lock_as_soon_as_it_is_recovered(
     project: Project, workers: dict[str, Worker]
 ) -> None:
+    """A task that is lost keeps its object, whether its process or its worker was killed."""
     holder = project.send("locked_gate", "object", "gate")
     first = project.effects.run_of(holder.id)
     workers[first.worker.partition("@")[0]].kill_child(first.pid)
@@ -71,6 +73,7 @@ def test_a_killed_holder_walks_back_into_its_lock_as_soon_as_it_is_recovered(
 def test_on_conflict_retry_runs_all_one_after_the_other(
     project: Project, workers: dict[str, Worker]
 ) -> None:
+    """Waiting for the object costs no retry and no loss."""
     results = [project.send("locked_retry", "object", 0.2) for _ in range(5)]
     for result in results:
         assert result.get(timeout=60) == "object"
@@ -84,6 +87,7 @@ def test_on_conflict_retry_runs_all_one_after_the_other(
 
 @promise("one-object")
 def test_a_lost_task_has_its_object_until_it_has_run_again(soon: Project) -> None:
+    """Each call meanwhile is answered with its id."""
     worker = soon.start_worker("one")
     first = soon.send("unique", "object", ["gate:first", "gate:second"])
     soon.effects.run_of(first.id)
@@ -103,6 +107,7 @@ def test_a_lost_task_has_its_object_until_it_has_run_again(soon: Project) -> Non
 def test_one_of_fifty_calls_runs_and_all_have_its_result(
     project: Project, start_caller: Caller
 ) -> None:
+    """Three processes call at once, with many threads."""
     project.start_worker("one")
     callers = [
         start_caller(project, "unique", "object", threads, calls, "gate:gate")
@@ -128,6 +133,7 @@ def test_one_of_fifty_calls_runs_and_all_have_its_result(
 
 @promise("one-object")
 def test_a_success_is_the_answer_until_its_time_is_up(project: Project) -> None:
+    """`once_for_seconds`: calls within that time return the result that is there."""
     project.start_worker("one")
     client = project.redis.client()
     first = project.send("once", "object")
@@ -155,6 +161,7 @@ def test_a_success_is_the_answer_until_its_time_is_up(project: Project) -> None:
 def test_no_task_of_the_object_starts_while_one_beyond_its_limit_still_runs(
     project: Project, letters: Letters
 ) -> None:
+    """Its hard time limit was over, and its process has not ended yet."""
     add_tasks(project.app)
     project.start_workers("one", "two", app="tests.integration.project.ends")
     for ended in (1, 2):

@@ -77,6 +77,7 @@ def test_poison_stops_after_max_losses_and_one_runs(
 
 @promise("poison-stops")
 def test_losses_and_retries_are_separate_budgets(project: Project, worker: Worker) -> None:
+    """Two losses and two retries are neither three of one kind."""
     steps = ["kill", "retry", "kill", "retry", "finish"]
     result = project.send("follow", steps, max_retries=2)
     assert result.get(timeout=30) == "run 5"
@@ -117,6 +118,7 @@ def test_one_that_kills_its_worker_takes_nobody_along(
 @promise("poison-stops")
 @pytest.mark.parametrize("pool", POOLS)
 def test_a_node_that_is_gone_charges_nobody(pool: str, brief: Project) -> None:
+    """Seven tasks ran on it: nobody knows which of them it was."""
     results = [brief.send("bystander", 0.2).id for _ in range(INNOCENTS)]
     worker = start(brief, pool)
     wait_for(lambda: len(brief.effects.runs()) == INNOCENTS, 30, "all of them run")

@@ -49,6 +49,7 @@ def start(hasty: Project) -> Callable[[str], Worker]:
 def test_a_far_eta_is_parked_survives_all_workers_and_fires_once_on_time(
     hasty: Project, start: Callable[[str], Worker]
 ) -> None:
+    """It waits in the ledger; the worker that was there at its publication is killed."""
     first = start("one")
     eta = datetime.now(timezone.utc) + timedelta(seconds=9)
     sent_at = hasty.effects.now()
@@ -72,6 +73,7 @@ def test_a_far_eta_is_parked_survives_all_workers_and_fires_once_on_time(
 def test_long_and_waiting_tasks_run_once_whatever_the_visibility_timeout(
     hasty: Project, start: Callable[[str], Worker]
 ) -> None:
+    """Stock Celery delivers them again after two seconds here."""
     start("one")
     start("two")
     results = [hasty.send("gate", "gate"), hasty.send("plain_gate", "gate")]

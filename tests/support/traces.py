@@ -80,10 +80,7 @@ _TESTS = Path(__file__).parents[1]
 #: All tests of these folders are recorded and checked in every run; with --traces all are.
 _FOLDERS = frozenset(
     {_TESTS / "ledger", _TESTS / "promises"}
-    | {
-        _TESTS / "integration" / name
-        for name in ("ends", "objects", "outages", "recovery", "sweeps")
-    }
+    | {_TESTS / "integration" / name for name in ("ends", "objects", "outages", "recovery")}
 )
 #: So are these modules.
 _MODULES = ("test_canvas", "test_chaos", "test_shifts", "test_zombies")

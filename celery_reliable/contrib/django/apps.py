@@ -47,11 +47,9 @@ class CeleryReliableConfig(AppConfig):
 def _look_after_row(sender: Any, task_id: str, **_: Any) -> None:
     """Have the row of a task written whose process cannot do it itself."""
     project = project_app()
-    if project is None or not project.finalized or _ROWS not in project.tasks:
-        return
     # By its option: the task's module may not be imported here, and is not to be.
-    task = project.tasks.get(sender)
-    if getattr(type(task), "row_model", None) is None:
+    task = project.tasks.get(sender) if project is not None and project.finalized else None
+    if project is None or getattr(type(task), "row_model", None) is None:
         return
     try:
         # By a message, and not here: this may be the main process of a worker, or its sweeper,

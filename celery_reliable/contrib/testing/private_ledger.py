@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from celery import Celery
-from celery.result import EagerResult
 from celery.utils import uuid
 
 from celery_reliable.app import reliable_of
@@ -211,16 +210,13 @@ class PrivateLedger:
 
     def assert_settled_once(
         self, result: Any, *, outcome: str = "SUCCESS", timeout_seconds: float = 60.0
-    ) -> TaskInFull | None:
+    ) -> TaskInFull:
         """Wait until a task has ended, and assert that it ended once, with this outcome.
 
         Starts a worker if none lives.  Raises AssertionError, with what the ledger knows of it, for
         a dead letter, another outcome, and a task that does not end in time.  Returns what is known
-        of the task (``attempts``, ``losses``, ``history``); None for the result of an eager call.
+        of the task (``attempts``, ``losses``, ``history``).
         """
-        if isinstance(result, EagerResult):
-            assert result.state == outcome, f"it ended with {result.state}, eagerly"
-            return None
         view = self.wait_until_ended(result, timeout_seconds)
         assert view.state == "ended", f"it is a dead letter: {view.reason} {view.cause}. {view}"
         assert view.outcome == outcome, f"it ended with {view.outcome}: {view}"

@@ -25,7 +25,7 @@ from tests.support.waiting import wait_for
 
 
 @promise("nothing-lost", "requeue-is-a-loss")
-@pytest.mark.parametrize("pool", ["prefork", "threads"])
+@pytest.mark.parametrize("pool", ["prefork", pytest.param("threads", marks=pytest.mark.full)])
 def test_each_end_is_the_right_one_and_the_last(ending: Project, start: Start, pool: str) -> None:
     worker = start(pool=pool)
     cases = {h: c for h, c in ENDS.items() if pool == "prefork" or not c.needs_process}
@@ -44,6 +44,7 @@ def test_each_end_is_the_right_one_and_the_last(ending: Project, start: Start, p
     assert_none_comes_back(ending, start, worker, ending.redis, ends)
 
 
+@pytest.mark.full
 @promise("results-best-effort")
 def test_ends_that_the_main_process_sees_do_not_need_the_result_backend(
     apart: Project, start: Start, results: RedisServer

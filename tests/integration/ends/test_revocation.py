@@ -116,18 +116,11 @@ def test_what_has_expired_never_runs_wherever_it_waited(ending: Project, start: 
 
 
 @promise("revocations")
-@pytest.mark.parametrize(
-    ("pool", "how"),
-    [
-        ("prefork", "is retried far away"),
-        ("threads", "is retried far away"),
-        ("prefork", "is lost"),
-    ],
-)
+@pytest.mark.parametrize("how", ["is retried far away", "is lost"])
 def test_what_is_revoked_while_it_runs_does_not_run_again(
-    ending: Project, start: Start, pool: str, how: str
+    ending: Project, start: Start, how: str
 ) -> None:
-    worker = start(concurrency=1, pool=pool, options=ONE_EACH)
+    worker = start(concurrency=1, options=ONE_EACH)
     result = ending.send("follow", ["retry:gate", "finish"], 600)
     run = ending.effects.run_of(result.id)
     # What is lost goes behind this one.
@@ -145,16 +138,15 @@ def test_what_is_revoked_while_it_runs_does_not_run_again(
 
 
 @promise("one-object")
-@pytest.mark.parametrize("name", ["stubborn_object", "unwinding_object"])
 def test_a_terminated_task_keeps_its_object_until_it_has_really_ended(
-    project: Project, start: Start, name: str
+    project: Project, start: Start
 ) -> None:
     start()
-    first = project.send(name, "object", 4.0)
+    first = project.send("stubborn_object", "object", 4.0)
     ticking_run_of(project.effects, first.id)
     first.revoke(terminate=True)
     wait_for(lambda: first.state == "REVOKED", 10, "REVOKED")
-    second = project.send(name, "object", 0.01)
+    second = project.send("stubborn_object", "object", 0.01)
     assert second.get(timeout=30) == "object"
     assert not project.effects.overlaps("object")
     assert len(project.effects.runs(first.id)) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from celery import chain, chord, group
 
 from tests.integration.conftest import Project, Start
@@ -10,6 +11,7 @@ from tests.support.processes import Worker
 from tests.support.waiting import wait_for
 
 
+@pytest.mark.full
 def test_whatever_a_task_overrides_it_is_protected_all_the_same(
     awkward: Project, awkward_worker: Worker
 ) -> None:
@@ -52,6 +54,7 @@ def test_eager_and_direct_calls_touch_nothing(project: Project) -> None:
     assert {run.attempt for run in project.effects.runs()} == {1}
 
 
+@pytest.mark.full
 def test_a_retry_waits_until_its_body_has_unwound(
     awkward: Project, awkward_worker: Worker, start_awkward: Start
 ) -> None:

@@ -43,6 +43,7 @@ def test_a_success_keeps_its_object_from_its_own_id_too_and_a_failure_keeps_noth
     assert len(project.effects.runs(first.id)) == 1
 
 
+@pytest.mark.full
 @promise("effects-at-least-once")
 def test_who_died_after_its_success_and_before_it_was_settled_keeps_it_in_the_end(
     project: Project, proxy: RedisProxy

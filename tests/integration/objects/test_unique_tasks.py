@@ -12,6 +12,7 @@ from tests.integration.project import timed
 from tests.support.waiting import wait_for
 
 
+@pytest.mark.full
 def test_whatever_ends_a_task_frees_its_object(project: Project) -> None:
     project.start_worker("one")
     silent = project.send("unique", "object", ignore_result=True)
@@ -42,6 +43,7 @@ def test_whatever_ends_a_task_frees_its_object(project: Project) -> None:
     assert len(ids) == 7
 
 
+@pytest.mark.full
 def test_who_comes_again_keeps_its_object(project: Project) -> None:
     project.start_worker("one")
     client = project.redis.client()

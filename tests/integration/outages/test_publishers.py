@@ -25,7 +25,6 @@ HASTY = {
     "task_publish_retry": False,
 }
 
-#: What the documentation says that a caller is told.
 Make = Callable[[bool], Project]
 
 
@@ -94,6 +93,7 @@ def test_without_an_outbox_the_caller_sees_the_error_and_nothing_is_sent_later(
     assert {run.task_id for run in effects.runs()} == {later.id}
 
 
+@pytest.mark.full
 @promise("ledger-away")
 def test_when_the_record_cannot_be_withdrawn_the_error_says_that_it_is_unknown(
     make: Make, ledger_server: RedisServer, effects: Effects, redis_server: RedisServer

@@ -246,18 +246,6 @@ def add_tasks(to: Any) -> None:  # noqa: C901 - one small task after another
             tick(run, seconds)
         return object_id
 
-    @task(object_id="object_id", on_conflict="retry")
-    def unwinding_object(self: Any, object_id: str, seconds: float) -> str:
-        """The same, but when told to stop, only clean up for so long."""
-        with to.effects.run(self, object_id) as run:
-            try:
-                tick(run, seconds)
-            except SystemExit:
-                with deaf():
-                    tick(run, seconds)
-                raise
-        return object_id
-
     @task(base=RaisesOnRetry)
     def retried_badly(self: Any, name: str) -> str:
         """Run until the test opens the gate of this name; its hook raises if it is stopped."""

@@ -24,18 +24,17 @@ class EndsSlowly(ReliableTask):
 
 def add_tasks(to: Any) -> None:
     """Give an app of `create_app` the tasks of this module."""
-    for name, max_losses in (("stuck", 3), ("stuck_for_good", 0)):
-        to.task(
-            _stuck,
-            bind=True,
-            shared=False,
-            base=ReliableTask,
-            name=f"project.{name}",
-            object_id="object_id",
-            on_conflict="retry",
-            time_to_run_seconds=1,
-            max_losses=max_losses,
-        )
+    to.task(
+        _stuck,
+        bind=True,
+        shared=False,
+        base=ReliableTask,
+        name="project.stuck_for_good",
+        object_id="object_id",
+        on_conflict="retry",
+        time_to_run_seconds=1,
+        max_losses=0,
+    )
     to.task(
         _ends_slowly,
         bind=True,

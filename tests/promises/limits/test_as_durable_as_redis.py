@@ -20,7 +20,9 @@ from tests.integration.figures import (
 )
 from tests.support.processes import Worker
 from tests.support.promises import promise
-from tests.support.redis_server import RedisServer
+from tests.support.proxy import RedisProxy
+from tests.support.redis_server import RedisServer, free_port
+from tests.support.sentinel import start_replica
 from tests.support.waiting import stored, wait_for
 
 
@@ -53,8 +55,46 @@ def test_what_the_broker_has_still_runs_when_the_ledger_has_forgotten_all(
     assert not apart.effects.runs(parked.id)
 
 
+@pytest.mark.full
+@promise("as-durable-as-redis")
+def test_what_was_begun_in_the_lost_moments_runs_beside_itself_and_ends_once(
+    project: Project, ledger_server: RedisServer, start_redis: StartRedis
+) -> None:
+    """A replica that lags takes over. It has the message in its queue, and its claim nowhere."""
+    replica = start_replica(ledger_server, start_redis)
+    with RedisProxy(ledger_server.port) as address:
+        behind = project.with_settings(
+            broker_url=address.url(), result_url=project.redis.url(), reliable=SOON
+        )
+        begun = behind.send("gate", "gate", queue="second")
+        with ledger_server.client() as master, replica.client() as client:
+            assert master.wait(1, 5000) == 1
+            client.replicaof("127.0.0.1", free_port())
+        options = {"concurrency": 1, "options": ("-Q", "celery,second")}
+        one = behind.start_worker("one", **options)
+        behind.effects.run_of(begun.id)
+        two = behind.start_worker("two", **options)
+
+        ledger_server.kill()
+        address.server_port = replica.port
+        with replica.client() as client:
+            client.replicaof("NO", "ONE")
+        behind.effects.run_of(begun.id, 2, timeout_seconds=30)
+        behind.effects.open_gate("gate")
+
+        assert begun.get(timeout=30) == "gate"
+        assert behind.send("work", 0.01).get(timeout=30) == "worked"
+        wait_until_settled(replica, 60)
+        # Nobody died of it.
+        wait_for(lambda: len(leases(replica)) == 2, 20, "both leases")
+        assert one.is_running
+        assert two.is_running
+    assert len(behind.effects.runs(begun.id)) == 2
+
+
 @promise("as-durable-as-redis")
 def test_a_redis_that_evicts_is_refused(project: Project) -> None:
+    """A worker does not start on a Redis that may drop keys, and says which setting helps."""
     client = project.redis.client()
     client.config_set("maxmemory", "100mb")
     client.config_set("maxmemory-policy", "allkeys-lru")
@@ -93,6 +133,7 @@ def recovers(durable: Project) -> None:
 
 @promise("as-durable-as-redis", "revocations")
 def test_what_was_revoked_as_it_waited_does_not_come_back(durable: Project) -> None:
+    """A power cut undoes no revocation."""
     one = durable.start_worker("one", concurrency=1)
     blocking = durable.send("gate", "gate")
     durable.effects.run_of(blocking.id)
@@ -138,6 +179,7 @@ def test_what_was_settled_at_a_power_cut_does_not_run_again(durable: Project) ->
 @pytest.mark.full
 @promise("as-durable-as-redis", "late-changes-nothing")
 def test_numbers_of_attempts_do_not_fall(durable: Project) -> None:
+    """After each power cut the next attempt has the next number."""
     one = durable.start_worker("one", concurrency=4)
     lost = durable.send("gate", "gate").id
     durable.effects.run_of(lost)

@@ -11,6 +11,7 @@ from tests.support.promises import promise
 
 @promise("attempts-of-one-id")
 def test_another_task_about_the_same_object_begins_with_attempt_one(project: Project) -> None:
+    """The first task was at its second attempt."""
     project.start_worker("one")
     first = project.send("unique", "row 7", ["kill", "finish"])
     assert first.get(timeout=20) == "run 2"

@@ -21,8 +21,6 @@ from tests.support.promises import promise
 from tests.support.waiting import wait_for
 
 HOUR = 3600
-
-
 LIBRARY = faketime_library()
 
 
@@ -30,6 +28,7 @@ pytestmark = pytest.mark.skipif(LIBRARY is None, reason="needs libfaketime (Debi
 full = partial(pytest.param, marks=pytest.mark.full)
 
 
+#: How far off the clock is set, and after so many seconds again.
 STEPS = {
     "forward": [HOUR],
     "back": [-HOUR],
@@ -72,6 +71,8 @@ def test_recovery_goes_on_the_living_live_and_waiting_ends_in_time(
     step: str,
     witness_seconds: float,
 ) -> None:
+    """The clock is set by an hour while tasks run, wait, and are lost."""
+
     def start(name: str, queue: str) -> Worker:
         return start_worker(
             name,
@@ -122,6 +123,7 @@ def test_recovery_goes_on_the_living_live_and_waiting_ends_in_time(
 def test_what_has_time_to_run_keeps_it(
     hasty: Project, redis_server: SteppingServer, start_worker: Start, effects: Effects, offset: int
 ) -> None:
+    """A step of the clock does not use up a task's `time_to_run_seconds`."""
     start_worker("one", app="tests.integration.project.awkward", project=hasty)
     result = hasty.send("hurried", 6.0)
     effects.run_of(result.id)

@@ -83,6 +83,7 @@ def asked(shop: DjangoProject, query: str) -> list[tuple[Any, ...]]:
 def test_a_row_whose_publisher_was_killed_is_found_and_its_task_runs_once(
     shop: DjangoProject, redis_server: RedisServer
 ) -> None:
+    """The row says that its task is due, and the effect happens once."""
     statuses = "select id, task_status from shop_order"
     with pytest.raises(AssertionError):
         shop.ran("publish.py")

@@ -25,6 +25,7 @@ def test_a_planned_failover_under_load_loses_nothing_that_was_acknowledged(
     sentinel: Sentinel,
     start_redis: StartRedis,
 ) -> None:
+    """With `min-replicas-to-write 1` the old master refuses what it would lose."""
     # With another replica the old master would go on with the one that is not promoted.
     for server in (project.redis, replica):
         client = server.client()
@@ -75,6 +76,7 @@ def is_master(client: redis.Redis) -> bool:
 def test_a_failover_under_a_busy_worker_loses_and_doubles_nothing(
     project: Project, replica: RedisServer, sentinel: Sentinel, start_redis: StartRedis
 ) -> None:
+    """The master is killed, and the worker goes on at the replica."""
     results = start_redis()
     behind = project.with_settings(
         broker_url=sentinel.url(),

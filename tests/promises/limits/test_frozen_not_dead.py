@@ -16,6 +16,7 @@ from tests.support.waiting import wait_for
 def test_a_frozen_worker_is_dead_when_its_lease_has_lapsed(
     project: Project, workers: dict[str, Worker]
 ) -> None:
+    """Another worker runs its task; when it wakes up, its own attempt is stopped."""
     result = project.send("gate", "frozen")
     first = project.effects.run_of(result.id)
     frozen = workers[worker_of(workers, first)]

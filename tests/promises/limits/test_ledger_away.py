@@ -27,6 +27,7 @@ from tests.support.waiting import wait_for
 def test_the_ledger_is_away_and_the_broker_is_up(
     fails_open: bool, project: Project, start_redis: StartRedis
 ) -> None:
+    """With `FAIL_OPEN` tasks begin all the same; without it they wait."""
     ledger = start_redis()
     reliable = {
         "REDIS_URL": ledger.url(),
@@ -59,6 +60,7 @@ def test_the_ledger_is_away_and_the_broker_is_up(
     assert client.zcard(WORKERS) == 1
 
 
+#: What the page says that a caller is told.
 TOLD = (NotPublished, PublishUnknown)
 
 
@@ -66,6 +68,7 @@ TOLD = (NotPublished, PublishUnknown)
 def test_whoever_publishes_while_redis_is_away_is_told_so_by_every_door(
     project: Project, redis_server: RedisServer
 ) -> None:
+    """Each way to publish raises an `OperationalError` that says what is known."""
     named.add_tasks(project.app)
     # From now on the process has connections.  The first call notices that they are lost.
     first = project.send("work", 0)
@@ -129,6 +132,7 @@ def silent(server: RedisServer) -> Callable[[], None]:
 def test_a_redis_that_comes_later_is_waited_for(
     project: Project, be: Callable[[RedisServer], Callable[[], None]]
 ) -> None:
+    """A worker starts while Redis is away or silent, and works as soon as it answers."""
     come = be(project.redis)
     worker = project.start_worker("one", wait=False)
     # Then one that does not wait has ended.

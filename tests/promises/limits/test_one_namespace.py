@@ -14,6 +14,7 @@ from tests.support.waiting import wait_for
 
 @promise("one-namespace")
 def test_what_only_the_other_app_knows_is_left_to_it(project: Project) -> None:
+    """A worker of another app in the namespace says so, and leaves tasks that it does not know."""
     settings = {"SWEEP_SECONDS": 0.5, "ETA_HORIZON_SECONDS": 1, "LEASE_SECONDS": 3}
     reliable = {"REDIS_URL": project.redis.url(), **settings, "QUEUED_SECONDS": 5}
     ours = project.with_settings(reliable=reliable)

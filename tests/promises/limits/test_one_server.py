@@ -44,6 +44,7 @@ def cluster(start_redis: StartRedis) -> tuple[RedisServer, RedisServer]:
 
 @promise("one-server")
 def test_a_redis_cluster(project: Project, cluster: tuple[RedisServer, RedisServer]) -> None:
+    """A worker refuses to start, and says why."""
     _, there = cluster
     said = refusal(
         project.with_settings(reliable={"REDIS_URL": there.url()}).start_worker(wait=False)
@@ -54,6 +55,7 @@ def test_a_redis_cluster(project: Project, cluster: tuple[RedisServer, RedisServ
 
 @promise("one-server")
 def test_a_list_of_brokers(project: Project, start_redis: StartRedis) -> None:
+    """A worker refuses to start, and so does whoever publishes."""
     other = start_redis()
     urls = f"redis://:secret@127.0.0.1:{project.redis.port}/0;{other.url()}"
     listed = project.with_settings(broker_url=urls)

@@ -39,6 +39,7 @@ def on_files(project: Project, tmp_path: Path) -> Project:
 
 @promise("other-brokers")
 def test_a_worker_starts_runs_recovers_and_leaves_nothing(on_files: Project) -> None:
+    """On a broker of files a task survives its process, and its worker."""
     worker = on_files.start_worker("one", options=NO_HEARTBEAT)
     assert on_files.send("work", 0.01).get(timeout=10) == "worked"
     result = on_files.send("gate", "gate")
@@ -57,8 +58,6 @@ def test_a_worker_starts_runs_recovers_and_leaves_nothing(on_files: Project) -> 
 
 
 NO_HEARTBEAT = ("--without-heartbeat",)
-
-
 TIMEOUT_SECONDS = 6
 
 
@@ -92,6 +91,7 @@ def on_rabbit(project: Project, rabbit: RabbitServer) -> Project:
 def test_a_task_may_run_longer_than_the_broker_waits_and_so_may_what_is_behind_it(
     on_rabbit: Project,
 ) -> None:
+    """RabbitMQ would end the worker after `consumer_timeout`."""
     worker = on_rabbit.start_worker("one", options=NO_HEARTBEAT, concurrency=1)
     running = on_rabbit.send("gate", "gate")
     on_rabbit.effects.run_of(running.id)
@@ -117,6 +117,7 @@ def test_a_task_may_run_longer_than_the_broker_waits_and_so_may_what_is_behind_i
 @promise("other-brokers")
 @pytest.mark.parametrize("how", ["worker", "child"])
 def test_what_was_acknowledged_early_comes_back_once(on_rabbit: Project, how: str) -> None:
+    """RabbitMQ has forgotten it by then: it is sent from its record."""
     dying = on_rabbit.start_worker("one", options=NO_HEARTBEAT, concurrency=1)
     running = on_rabbit.send("gate", "gate")
     on_rabbit.effects.run_of(running.id)

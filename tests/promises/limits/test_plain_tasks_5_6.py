@@ -21,6 +21,7 @@ from tests.support.waiting import wait_for
 def test_connections_are_cut_under_a_busy_worker(
     kind: str, project: Project, busy: tuple[Worker, list[str]]
 ) -> None:
+    """The worker connects anew three times; it is not dead, and reliable tasks run once."""
     worker, ids = busy
     client = project.redis.client()
     for _ in range(3):

@@ -22,6 +22,7 @@ AWKWARD = "tests.integration.project.awkward"
 def test_a_plain_task_that_takes_its_workers_along_is_stopped(
     project: Project, letters: Letters
 ) -> None:
+    """The task that waited behind it is not charged."""
     project = project.with_settings(reliable={"MAX_LOSSES": 1})
     add_tasks(project.app)
 

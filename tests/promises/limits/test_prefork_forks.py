@@ -14,6 +14,7 @@ SPAWNED = "tests.integration.project.spawned"
 
 @promise("prefork-forks")
 def test_a_pool_that_does_not_fork(project: Project) -> None:
+    """The worker names the setting."""
     spawning = project.with_settings(celery={"worker_pool_start_method": "spawn"})
     said = refusal(spawning.start_worker(wait=False))
     assert "worker_pool_start_method" in said

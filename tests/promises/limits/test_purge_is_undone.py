@@ -13,6 +13,7 @@ from tests.support.promises import promise
 
 @promise("purge-is-undone")
 def test_what_is_purged_is_not_sent_again(project: Project, run: Run) -> None:
+    """`reliable purge` removes messages and records, of the queues that it is told."""
     hasty = project.with_settings(reliable=SOON)
     kept = hasty.send("work", 0, queue="kept")
     gone = [hasty.send(name, 0) for name in ("work", "plain_work", "work")]
@@ -35,6 +36,7 @@ def test_what_is_purged_is_not_sent_again(project: Project, run: Run) -> None:
 
 @promise("purge-is-undone")
 def test_what_celery_purges_is_sent_again(project: Project) -> None:
+    """A worker that starts later runs it."""
     hasty = project.with_settings(reliable=SOON)
     result = hasty.send("work", 0)
     assert hasty.app.control.purge() == 1

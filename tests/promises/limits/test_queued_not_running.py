@@ -16,6 +16,7 @@ from tests.support.waiting import wait_for
 @pytest.mark.full
 @promise("queued-not-running")
 def test_recovery_needs_one_free_process_of_the_survivor(project: Project) -> None:
+    """Of two lost tasks one runs at once; the other waits for a process."""
     # A worker that fetched no more than it runs leaves the third task to the other.
     workers = {name: project.start_worker(name, options=ONE_EACH) for name in ("one", "two")}
     gates = [project.send("gate", f"busy-{n}") for n in range(3)]
@@ -44,6 +45,7 @@ def test_recovery_needs_one_free_process_of_the_survivor(project: Project) -> No
 def test_what_is_lost_is_next_in_its_queue_and_behind_what_waits_when_it_is_lost_again(
     project: Project,
 ) -> None:
+    """So a task that kills its workers does not hold up the others."""
     project.start_worker("sweeps", options=("-Q", "another"))
     client = project.redis.client()
     lost = project.send("gate", "gate").id

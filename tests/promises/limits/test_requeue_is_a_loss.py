@@ -22,6 +22,7 @@ def _tasks(project: Project) -> None:
 @promise("requeue-is-a-loss")
 @pytest.mark.parametrize("pool", ["prefork", "threads"])
 def test_a_task_that_rejects_itself_once_ends(pool: str, project: Project) -> None:
+    """It runs again, and `delivery_info["redelivered"]` is true then."""
     project.start_worker("one", app=MODULE, pool=pool)
 
     result = project.send("rejecting")
@@ -32,6 +33,7 @@ def test_a_task_that_rejects_itself_once_ends(pool: str, project: Project) -> No
 
 @promise("requeue-is-a-loss")
 def test_every_way_back_says_so_and_no_retry_does(project: Project) -> None:
+    """`redelivered` is true after each loss, and false for a first run and a retry."""
     project.start_worker("one", app=MODULE)
     killed = project.send("follow", ["kill", "kill", "finish"])
     retried = project.send("follow", ["retry", "retry", "finish"])

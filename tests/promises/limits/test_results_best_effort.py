@@ -22,6 +22,7 @@ def apart(project: Project, results: RedisServer) -> Project:
 
 @promise("results-best-effort")
 def test_an_outcome_waits_until_it_can_be_stored(apart: Project, results: RedisServer) -> None:
+    """A success and a failure are stored when the backend is back; neither body runs again."""
     apart.start_worker("one")
     done = apart.send("gate", "gate")
     failed = apart.send("failing_gate", "gate")
@@ -49,6 +50,7 @@ def test_an_outcome_waits_until_it_can_be_stored(apart: Project, results: RedisS
 @pytest.mark.full
 @promise("late-changes-nothing")
 def test_who_lost_the_task_meanwhile_stores_nothing(apart: Project, results: RedisServer) -> None:
+    """The worker freezes as it waits for the backend, and another runs the task."""
     apart = apart.with_settings(reliable={"LEASE_SECONDS": 4, "SWEEP_SECONDS": 1})
     one = apart.start_worker("one", concurrency=1)
     result = apart.send("follow", ["gate:a", "gate:b"])

@@ -26,6 +26,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:Call to deprecated setex:Depreca
 
 @promise("revocations")
 def test_what_waits_is_gone_though_no_worker_hears_it(project: Project) -> None:
+    """In a queue or parked: it never runs, and its result is REVOKED."""
     revoke = project.app.control.revoke
     ways: tuple[Callable[[AsyncResult[Any]], object], ...] = (
         lambda result: revoke(result.id),
@@ -48,6 +49,7 @@ def test_what_waits_is_gone_though_no_worker_hears_it(project: Project) -> None:
 
 @promise("revocations")
 def test_only_some_workers_are_told(project: Project) -> None:
+    """A call that names a `destination` is for these workers alone."""
     result = project.send("work", 0)
     project.app.control.revoke(result.id, destination=["one@host"])
     assert record_of(project.redis, result.id)
@@ -55,6 +57,7 @@ def test_only_some_workers_are_told(project: Project) -> None:
 
 @promise("revocations")
 def test_what_runs_on_a_dead_worker_does_not_come_back(project: Project, letters: Letters) -> None:
+    """It was revoked while no worker lived."""
     one = project.start_worker("one", options=("-Q", "celery"), concurrency=1)
     result = project.send("gate", "gate")
     project.effects.run_of(result.id)
@@ -79,6 +82,7 @@ def test_what_runs_on_a_dead_worker_does_not_come_back(project: Project, letters
     celery.VERSION < (5, 7), reason="there Celery itself stores REVOKED for what runs"
 )
 def test_what_runs_and_is_not_terminated_has_its_outcome(project: Project) -> None:
+    """`revoke` without `terminate` stops nothing that runs."""
     project.start_worker("one")
     result = project.send("gate", "gate")
     project.effects.run_of(result.id)
@@ -92,6 +96,7 @@ def test_what_runs_and_is_not_terminated_has_its_outcome(project: Project) -> No
 def test_a_revocation_is_published_though_the_ledger_is_away(
     apart: Project, ledger_server: RedisServer
 ) -> None:
+    """Workers hear it, as in Celery."""
     apart.start_worker("one")
     ledger_server.freeze()
     try:

@@ -21,7 +21,7 @@ REVIEWED = {
     ("contrib.django.desk.visits", "self.request.current_app"): "as Django's manual says",
     ("contrib.django.desk.forms", "field.widget"): "the same",
     ("contrib.django.checks", "one._meta"): "as Django's manual says",
-    ("contrib.django.desk.reading", "place.model._meta"): "the same",
+    ("contrib.django.desk.reading", "model._meta"): "the same",
     ("contrib.django.rows.model", "TaskRow._meta"): "the same",
     ("contrib.django.rows.model", "model._meta"): "the same",
     ("contrib.django.rows.places", "self.model._meta"): "the same",

@@ -180,10 +180,8 @@ def _field(one: Parameter) -> forms.Field:
         words = forms.TextInput({"placeholder": "90, 15m, 2h, 3d", "maxlength": 20})
         return _Field(parse_age, widget=words, **how)
     if kind in (int, float):
-        default = one.default if isinstance(one.default, (int, float)) else None
-        number = forms.NumberInput({} if default is None else {"placeholder": f"{default:g}"})
         numbers = forms.IntegerField if kind is int else forms.FloatField
-        return numbers(min_value=param.ge, max_value=param.le, widget=number, **how)
+        return numbers(min_value=param.ge, max_value=param.le, **how)
     if kind is bool:
         return forms.BooleanField(**how)
     if kind is datetime:

@@ -11,7 +11,6 @@ from typing import Any
 
 from django.contrib import messages
 from django.contrib.admin.utils import quote
-from django.contrib.auth import get_permission_codename
 from django.http import HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
@@ -85,13 +84,11 @@ def _of_a_task(visit: Visit, found: TaskInFull) -> dict[str, Any]:
     task = visit.desk.app.tasks.get(found.name)
     if not isinstance(task, RowTask):
         return {}
-    place, site = task.row_place_of(None), visit.admin.admin_site
-    options, may = place.model._meta, visit.request.user.has_perm
-    rights = [get_permission_codename(act, options) for act in ("view", "change")]
-    if not any(may(f"{options.app_label}.{right}") for right in rights):
-        return {}
-    row = all_rows(place.model).filter(task_id=found.task_id).first()
-    if row is None or not site.is_registered(place.model):
+    model, site = task.row_place_of(None).model, visit.admin.admin_site
+    options, may = model._meta, visit.request.user.has_perm
+    names = [f"{options.app_label}.{act}_{options.model_name}" for act in ("view", "change")]
+    row = all_rows(model).filter(task_id=found.task_id).first()
+    if row is None or not (site.is_registered(model) and any(map(may, names))):
         return {}
     name = f"admin:{options.app_label}_{options.model_name}_change"
     address = reverse(name, args=[quote(row.pk)], current_app=site.name)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
 from celery_reliable.app import reliable_of
 from celery_reliable.findings import Limits
 from celery_reliable.ledger import Ledger
@@ -11,6 +15,13 @@ from celery_reliable.operations import Desk, check, registry_of
 from celery_reliable.recovery.sweeper import Sweeper
 from tests.integration.conftest import Project
 from tests.integration.desk.faults import found
+from tests.integration.project.factory import Settings
+
+
+@pytest.fixture
+def project_settings(project_settings: Settings) -> Settings:
+    """Small batches, and few dead letters that are kept."""
+    return replace(project_settings, reliable={"SWEEP_BATCH": 120, "DEAD_LETTER_MAX": 100})
 
 
 def bury(
