@@ -178,7 +178,12 @@ class RedisProxy:
 
     def cut(self) -> None:
         """Close every connection once; new ones are welcome at once."""
-        self._do(lambda: [link.close() for link in list(self._links)])
+
+        def close_all() -> None:
+            for link in list(self._links):
+                link.close()
+
+        self._do(close_all)
 
     def _add(
         self,

@@ -57,7 +57,7 @@ def _look_after_row(sender: Any, task_id: str, **_: Any) -> None:
         project.tasks[_ROWS].apply_async(kwargs={"task_ids": [task_id]}, retry=False)
     except Exception as exc:
         # kombu raises what its transports do.
-        logger.warning("row_not_written name=%s id=%s error=%s", task.name, task_id, exc)
+        logger.warning("row_not_written name=%s id=%s error=%s", sender, task_id, exc)
 
 
 class _Django(app.Framework):
