@@ -205,7 +205,10 @@ def _store(v: View) -> Reply:
     if task is None:
         return ("gone",)
     if v.arg(8) == "burial":
-        may = task.state == "dead" and (str(task.attempt), task.buried_ms) == (v.arg(1), v.arg(2))
+        may = task.state == "dead" and (str(task.attempt or 0), task.buried_ms) == (
+            v.arg(1),
+            v.arg(2),
+        )
     elif v.arg(8):
         may = task.state in ("queued", "parked") and str(task.attempt) == v.arg(1)
     else:
