@@ -698,6 +698,8 @@ class Order:
         of = "" if self.object_id is None else f" (object {self.object_id})"
         why = f": {self.why}" if self.why else ""
         until = f"until {at(self.until)}" if self.until else "until it is resumed"
+        if not self.in_force:
+            until = "and it is over: what it has parked is being sent"
         return (
             f"{NOUNS[self.kind]} {self.target}{of} is {_ORDERED[self.kind]} since "
             f"{at(self.given_at)}, {until}, by {self.by or 'somebody'} (order {self.id}){why}"

@@ -205,10 +205,9 @@ def _store(v: View) -> Reply:
     if task is None:
         return ("gone",)
     if v.arg(8) == "burial":
-        may = task.state == "dead" and (str(task.attempt or 0), task.buried_ms) == (
-            v.arg(1),
-            v.arg(2),
-        )
+        # No attempt of a task began whose message nobody could read.
+        attempt = str(task.attempt or 0)
+        may = task.state == "dead" and (attempt, task.buried_ms) == (v.arg(1), v.arg(2))
     elif v.arg(8):
         may = task.state in ("queued", "parked") and str(task.attempt) == v.arg(1)
     else:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 
 from celery_reliable.ledger import Ledger
-from celery_reliable.ledger.answers import Claimed, OtherGeneration, Unknown
+from celery_reliable.ledger.answers import OtherGeneration, Unknown
 from celery_reliable.message import Envelope
-from celery_reliable.model import Claim, ClaimRequest, Reason, State, TaskRef
+from celery_reliable.model import Reason, State, TaskRef
 
 __all__ = ["CANARY", "INJECTED", "LARGE", "MARKUP", "Hostile"]
 
@@ -34,14 +34,14 @@ def _name(what: str) -> str:
 
 
 class Hostile:
-    """A worker, and one task in each state, all of whose values are hostile."""
+    """A worker, tasks that live, and dead letters, all of whose values are hostile."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self.worker = _name("worker")
         self.queue = _name("queue")
-        self.dead, self.running, self.queued, self.parked, self.unread = (
-            _name(state) for state in ("dead/../", "running?#", "queued%2F", "parked;", "unread ")
+        self.dead, self.queued, self.parked, self.unread = (
+            _name(state) for state in ("dead/../", "queued%2F?#", "parked;", "unread ")
         )
         ledger.workers.register(
             self.worker,
@@ -49,27 +49,20 @@ class Hostile:
             client_id=0,
             facts={"nodename": self.worker, "hostname": self.worker, "queues": [self.queue]},
         )
-        for task_id in (self.queued, self.dead, self.running):
-            self._publish(task_id, State.QUEUED)
+        self._publish(self.queued, State.QUEUED)
         self._publish(self.parked, State.PARKED)
-        self._running = self._claim(self.running)
-        self._bury(self._claim(self.dead))
-        self._ledger.bury_message(
-            self.unread,
-            Reason.UNPROCESSABLE,
-            exception=MARKUP + _BROKEN,
-            traceback=MARKUP,
-            message=self._message(self.unread, body=b"\xff\x00<script>"),
-            name="",
-        )
-
-    def ids(self) -> list[str]:
-        """The ids of all of it."""
-        return [self.dead, self.running, self.queued, self.parked, self.unread]
+        for task_id, body in ((self.dead, None), (self.unread, b"\xff\x00<script>")):
+            ledger.bury_message(
+                task_id,
+                Reason.FAILED,
+                exception=f"{_name('Error')}: {MARKUP}{_BROKEN}",
+                traceback=f"{MARKUP}{_BROKEN[:8]}\n" + "y" * LARGE,
+                message=self._message(task_id, body),
+                name=_name("task"),
+            )
 
     def end(self) -> None:
         """Leave nothing but dead letters."""
-        self._bury(self._running)
         for task_id in (self.queued, self.parked):
             self._ledger.revoke(task_id)
         self._ledger.workers.deregister(self.worker, in_unacked=0)
@@ -114,26 +107,3 @@ class Hostile:
             elif not isinstance(answer, Unknown):
                 break
         self._ledger.senders.answered(epoch)
-
-    def _claim(self, task_id: str) -> Claim:
-        record = self._ledger.find(task_id)
-        assert record is not None
-        request = ClaimRequest(
-            TaskRef(task_id, _name("task"), None, 0),
-            epoch=record.epoch,
-            generation=self._ledger.generation,
-            worker=self.worker,
-            token=_name("token"),
-            pid=1,
-        )
-        answer = self._ledger.claim(request, message="")
-        assert isinstance(answer, Claimed), answer
-        return Claim(task_id, answer.attempt, self.worker, _name("token"), answer.losses)
-
-    def _bury(self, claim: Claim) -> None:
-        self._ledger.bury(
-            claim,
-            Reason.FAILED,
-            exception=f"{_name('Error')}: {MARKUP}{_BROKEN}",
-            traceback=f"{MARKUP}{_BROKEN[:8]}\n" + "y" * LARGE,
-        )

@@ -59,11 +59,6 @@ class Night:
         assert why.kind is Wait.OBJECT, why
         return first, second
 
-    def charge_more(self, count: int, first: int) -> None:
-        """So many charges, while the payments answer."""
-        for n in range(count):
-            self._send("billing.charge", first + n, SECRET)
-
     def remind_later(self, seconds: float) -> str:
         """A reminder that waits for its time; it is called off after the test."""
         return self._send("mail.remind", 12, countdown=seconds)

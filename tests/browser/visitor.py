@@ -33,40 +33,6 @@ TAB, ENTER, SPACE = "\ue004", "\ue007", "\ue00d"
 #: What can be clicked.
 _THINGS = "a, button, input[type=submit], summary"
 
-#: The contrast of texts with what is behind them, by the formula of WCAG 2.
-_CONTRASTS = """
-// Colours that fade into each other arrive.
-document.getAnimations().forEach(one => one.finish());
-const colour = text => {
-  const parts = text.match(/[0-9.]+/g).map(Number);
-  const scale = text.startsWith("color(") ? 255 : 1;
-  return {rgb: parts.slice(0, 3).map(c => c * scale), alpha: parts.length > 3 ? parts[3] : 1};
-};
-const over = (front, back) => front.rgb.map(
-  (c, i) => c * front.alpha + back[i] * (1 - front.alpha));
-const light = rgb => {
-  const [r, g, b] = rgb.map(c => c / 255).map(
-    c => c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
-  return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-};
-const behind = element => {
-  if (!element) return [255, 255, 255];
-  const own = colour(getComputedStyle(element).backgroundColor);
-  return own.alpha === 1 ? own.rgb : over(own, behind(element.parentElement));
-};
-const hasText = element => [...element.childNodes].some(
-  child => child.nodeType === Node.TEXT_NODE && child.data.trim()) || element.value;
-const seen = element => element.checkVisibility() && element.getClientRects().length > 0
-  && element.getBoundingClientRect().width > 1;
-return [...document.querySelectorAll(arguments[0])].filter(hasText).filter(seen).map(element => {
-  const back = behind(element);
-  const style = getComputedStyle(element);
-  const front = over(colour(element instanceof SVGElement ? style.fill : style.color), back);
-  const [high, low] = [light(front), light(back)].sort((a, b) => b - a);
-  return [(element.value || element.textContent).trim().slice(0, 60), (high + 0.05) / (low + 0.05)];
-});
-"""
-
 _BACKGROUND = """
 const [r, g, b] = getComputedStyle(document.body).backgroundColor.match(/[0-9.]+/g).map(Number);
 return (r + g + b) / 3 / 255;
@@ -76,22 +42,6 @@ _OFF_SCREEN = """
 return [...document.querySelectorAll(arguments[0])]
   .filter(one => one.checkVisibility() && one.getBoundingClientRect().right > innerWidth + 1)
   .map(one => one.outerHTML.slice(0, 120));
-"""
-
-_GET = """
-return fetch(arguments[0], {redirect: "manual"}).then(
-  answer => answer.type === "opaqueredirect" ? 302 : answer.status);
-"""
-
-_POST = """
-const [path, fields, token] = arguments;
-const body = new URLSearchParams();
-for (const [name, values] of Object.entries(fields)) {
-  for (const value of [values].flat()) body.append(name, value);
-}
-const headers = token ? {"X-CSRFToken": token} : {};
-return fetch(path, {method: "POST", body, headers, redirect: "manual"}).then(
-  answer => answer.type === "opaqueredirect" ? 302 : answer.status);
 """
 
 
@@ -172,7 +122,11 @@ class Visitor:
 
     def named(self, name: str, css: str = _THINGS) -> WebElement:
         """The first thing to click whose name, as a screen reader says it, begins like this."""
-        found = self.every_named(name, css)
+        found = [
+            one
+            for one in self.all(css)
+            if one.is_displayed() and one.accessible_name.strip().startswith(name)
+        ]
         assert found, f"nothing to click on {self.path} is named {name!r}:\n{self.text}"
         return found[0]
 
@@ -181,16 +135,6 @@ class Visitor:
         found = [one for one in self.all(f"{css} a") if one.text == name]
         assert found, (name, self.text)
         return found[0]
-
-    def every_named(
-        self, name: str, css: str = "a, button, input[type=submit], summary"
-    ) -> list[WebElement]:
-        """All of them."""
-        return [
-            one
-            for one in self.all(css)
-            if one.is_displayed() and one.accessible_name.strip().startswith(name)
-        ]
 
     def wait_for_text(self, text: str, timeout_seconds: float = LOOK_SECONDS) -> None:
         """Look at the page until this can be read, without touching it."""
@@ -232,16 +176,6 @@ class Visitor:
             self.driver.get(address)
             ahead += self.links(f"a[href*='{DESK}'], .desk a[href^='?']")
             yield address
-
-    def get(self, address: str) -> int:
-        """Ask for a page without leaving this one, and return the answer's status."""
-        return int(self.driver.execute_script(_GET, address))
-
-    def contrasts(self, css: str) -> list[tuple[str, float]]:
-        """Each text that fits, with its contrast with what is behind it: 1 to 21."""
-        return [
-            (str(text), float(one)) for text, one in self.driver.execute_script(_CONTRASTS, css)
-        ]
 
     def background(self) -> float:
         """How light the page is: 0 is black, 1 is white."""
@@ -330,16 +264,10 @@ class Visitor:
         """Press keys where the focus is."""
         self.driver.switch_to.active_element.send_keys(*keys)
 
-    def refused(self, status: int = 403) -> None:
+    def refused(self, status: int) -> None:
         """Take off the console what the browser says of answers with this status."""
         left = [line for line in self.console() if f"a status of {status} " not in line]
         assert not left, left
-
-    def post(self, path: str, fields: dict[str, Any], *, with_token: bool = True) -> int:
-        """Send a form that no page offers, from within the page, and return the answer's status."""
-        cookie = self.driver.get_cookie("csrftoken") if with_token else None
-        token = cookie["value"] if cookie else ""
-        return int(self.driver.execute_script(_POST, path, fields, token))
 
     def _still(self, look: Callable[[], T]) -> T:
         """Look again where the page changes under the look."""

@@ -132,11 +132,11 @@ def put(celery_project: Celery) -> Callable[..., None]:
         traceback: str = "Traceback: <i>here</i>",
         reason: Reason = Reason.FAILED,
         body: bytes = b'[["secret-1"], {"pin": "secret-2"}, {}]',
+        kind: tuple[str, str] = ("application/json", "utf-8"),
     ) -> None:
         envelope = Envelope(
             body,
-            "application/json",
-            "utf-8",
+            *kind,
             {
                 "id": task_id,
                 "task": name,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import subprocess
 import sys
@@ -159,6 +158,45 @@ def test_every_read_answers_as_the_document_says(
     for path, answers in found.items():
         for query, answer in zip(queries[path], answers, strict=True):
             assert ("secret" in json.dumps(answer)) == ("arguments" in query), (path, query)
+
+
+def test_every_act_answers_as_the_document_says(
+    client: Any, document: Document, put: Callable[..., None], task: Any
+) -> None:
+    put("one")
+    put("two")
+    live = task.apply_async(countdown=3600).id
+    drain = {"kind": "drain", "target": "a@*", "why": "upgrade", "for_seconds": 60}
+    bodies: dict[str, dict[str, object] | None] = {
+        "dead-letters/replay": {"ids": ["one", "nobody"]},
+        "dead-letters/discard": {"filter": {"task": "shop.b*"}, "dry_run": True},
+        "dead-letter/replay-edited": {"id": "two", "kwargs": {"pin": "1234"}},
+        "tasks/move": {"ids": [live, "nobody"], "workers": ["gpu-*"]},
+        "tasks/revoke": {"ids": [live, "nobody", live], "if_running": "kill"},
+        "orders/give": {**drain, "later": True},
+        "orders/resume": {"order": "a@*"},
+        "sweep": None,
+    }
+    assert set(bodies) == {
+        path[1:] for path, method, _ in document.operations() if method == "post"
+    }
+    problem(post(client, "dead-letter/replay-edited", {"id": "two"}), 400, "bad_parameter", "args")
+    problem(post(client, "orders/give", drain), 400, "bad_order")
+    problem(post(client, "orders/resume", {"order": "a@*"}), 404, "unknown_order")
+
+    found = {
+        path: document.check(post(client, path, body), path, "post")
+        for path, body in bodies.items()
+    }
+
+    assert found["dead-letters/replay"]["done"] == found["dead-letters/discard"]["done"] == 1
+    assert get(client, "task", id=found["dead-letter/replay-edited"]["new_task_id"]).json()["name"]
+    assert found["tasks/move"]["gone"] == found["tasks/revoke"]["gone"] == ["nobody"]
+    assert (found["tasks/revoke"]["done"], found["tasks/revoke"]["ended"]) == (1, [live])
+    assert "by api:user-0" in get(client, "task", id=live).json()["why"]["sentence"]
+    assert found["orders/resume"]["items"][0]["id"] == found["orders/give"]["id"]
+    assert found["sweep"]["ran"]
+    assert post(client, "sweep", {}).json() == {"ran": False, "report": None}
 
 
 # Who may ask what.
@@ -335,47 +373,6 @@ def test_what_no_worker_can_read_is_a_conflict(
     found = post(client, "dead-letters/replay", {"ids": ["bad"]}).json()
     assert (found["done"], found["failed"]) == (0, 1)
     assert "no worker can read" in found["problem"]
-
-
-def test_a_letter_runs_anew_with_other_arguments(
-    client: Any, document: Document, put: Callable[..., None], letters: DeadLetters, task: Any
-) -> None:
-    put("one")
-    path = "dead-letter/replay-edited"
-
-    problem(post(client, path, {"id": "one"}), 400, "bad_parameter", "args")
-    answer = post(client, path, {"id": "one", "kwargs": {"pin": "1234"}})
-
-    new_id = document.check(answer, path, "post")["new_task_id"]
-    assert letters.count() == 0
-    with Desk(task.app) as desk:
-        assert desk.tasks.get(new_id).state == "queued"
-
-
-def test_many_are_done_in_steps_that_end_in_time(
-    client: Any, document: Document, put: Callable[..., None], letters: DeadLetters
-) -> None:
-    for number in range(5):
-        put(f"letter-{number}")
-    put("other", exception="KeyError: 'x'")
-    put("last")
-    body: dict[str, object] = {"filter": {"exception": "ValueError"}}
-    path = "dead-letters/discard"
-
-    counted = document.check(post(client, path, {**body, "dry_run": True}), path, "post")
-    answers = []
-    while not answers or not answers[-1]["is_whole"]:
-        assert len(answers) < 10
-        if answers:
-            body |= {name: answers[-1][name] for name in ("before", "cursor")}
-        limits: dict[str, object] = {"limit": 2} if len(answers) % 2 else {"seconds": 0}
-        answers.append(document.check(post(client, path, {**body, **limits}), path, "post"))
-
-    # What was buried in the very millisecond of the first question is not meant.
-    assert counted["done"] in (5, 6)
-    assert sum(one["done"] for one in answers) in (5, 6)
-    assert len({one["before"] for one in answers}) == 1
-    assert {one.task_id for one in letters.list()} - {"last"} == {"other"}
 
 
 def test_a_choice_of_ids_a_group_or_all(
@@ -674,28 +671,3 @@ def test_where_everybody_has_to_log_in_nobody_is_sent_to_a_page(client: Any) -> 
     with override_settings(MIDDLEWARE=required):
         problem(get(Client(), "status"), 401, "not_authenticated")
         assert get(client, "queues").status_code == 200
-
-
-def test_it_answers_under_asgi_too(put: Callable[..., None], letters: DeadLetters) -> None:
-    from django.apps import apps
-    from django.test import AsyncClient
-
-    apps.get_app_config("celery_reliable").ready()
-    put("one")
-    headers = {"AUTHORIZATION": "Bearer d1"}
-
-    async def ask() -> list[Any]:
-        asked = AsyncClient()
-        path = f"{V1}/dead-letters/discard"
-        json_of = {"content_type": "application/json"}
-        return [
-            await asked.post(path, {"ids": ["one"]}, **json_of, headers=headers),
-            await asked.get(f"{V1}/openapi.json", headers=headers),
-        ]
-
-    with override_settings(CELERY_RELIABLE_API=OWN):
-        discarded, document = asyncio.run(ask())
-
-    assert discarded.json()["done"] == 1
-    assert document.json()["servers"] == [{"url": V1}]
-    assert letters.count() == 0

@@ -8,10 +8,8 @@ from html import unescape
 from typing import Any
 
 import pytest
-from celery import Celery
 
 from celery_reliable.model import Reason
-from celery_reliable.operations import Desk
 from tests.contrib.shown import DISCARD, LIST, listed, page
 
 #: By a query: which of the letters below fit.
@@ -69,31 +67,6 @@ def test_groups_lead_to_their_letters(some: None, put: Callable[..., None], log_
     assert set(listed(page(client.get(f"{LIST}?group={largest}&text=another")))) == {"bill-2"}
     assert page(client.get(f"{LIST}groups/?reason=rejected")).count("data-group=") == 1
     assert client.get(f"{LIST}?group=abcd").status_code == 404
-
-
-def test_a_filter_over_many_letters_finds_the_few_that_fit(
-    put: Callable[..., None], log_in: Any, celery_project: Celery
-) -> None:
-    client = log_in("view", "change")
-    for number in range(70):
-        put(f"rare-{number}", "KeyError: x", name="shop.rare", queue="fast")
-    for number in range(4_000):
-        put(f"often-{number}", "ValueError: x")
-
-    with Desk(celery_project) as desk:
-        # As passes of the sweeper do it.
-        while not desk.letter_groups.all().is_complete:
-            pass
-
-    for query in ("task=shop.rare", "exception=Key*", "reason=failed&exception=Key*&queue=fast"):
-        shown = page(client.get(f"{LIST}?{query}"))
-
-        assert len(listed(shown)) == 50, query
-        assert 'id="desk-replay-all"' in shown
-        (older,) = re.findall(r'href="(\?[^"]*)" id="desk-next"', shown)
-        assert len(listed(page(client.get(LIST + unescape(older))))) == 20, query
-    none = page(client.get(f"{LIST}?task=nobody"))
-    assert "No dead letter fits" in none
 
 
 HOSTILE = {

@@ -48,6 +48,16 @@ def test_those_chosen_are_revoked_when_somebody_says_yes(
     client = log_in("view", "operate")
     shown = page(client.get(f"{LIST}tasks/"))
     assert shown.count('type="checkbox" name="ids"') == 3
+    shown = page(client.get(f"{LIST}tasks/task/{queued}/"))
+    (address,) = re.findall(r'href="([^"]+)" class="button" id="desk-revoke"', shown)
+    assert chosen(page(client.get(address))) == [queued]
+    for wrong in (
+        {},
+        {"ids": [str(number) for number in range(501)]},
+        {"ids": queued, "if_running": "x"},
+    ):
+        assert client.post(REVOKE, {**wrong, "confirmed": "Yes"}).status_code == 400
+    assert live() == {queued, parked, third}
 
     asked = page(client.post(REVOKE, {"ids": [queued, "a%2Fb%20c", "dead", "nobody"]}))
 
@@ -64,29 +74,6 @@ def test_those_chosen_are_revoked_when_somebody_says_yes(
     again = page(client.post(REVOKE, given, follow=True))
     assert "Gone already: 3." in again
     assert "by django:user-0" in page(client.get(f"{LIST}tasks/task/{queued}/"))
-
-
-def test_one_is_revoked_from_its_page(
-    bill: Any, log_in: Any, live: Callable[[], set[str]], celery_project: Celery
-) -> None:
-    from django.contrib.admin.models import LogEntry
-
-    task_id = bill.delay().id
-    client = log_in("view", "operate")
-    shown = page(client.get(f"{LIST}tasks/task/{task_id}/"))
-    (address,) = re.findall(r'href="([^"]+)" class="button" id="desk-revoke"', shown)
-    (found,) = chosen(page(client.get(address)))
-
-    page(client.post(REVOKE, {"ids": found, "confirmed": "Yes"}, follow=True))
-
-    assert live() == set()
-    logged = LogEntry.objects.latest("action_time")
-    assert logged.object_id == task_id
-    assert logged.change_message.startswith("Revoke tasks: ")
-    with Desk(celery_project) as desk:
-        end, begin = desk.audit()
-    assert (begin.act, begin.by, begin.phase) == ("revoke", "django:user-0", "begin")
-    assert (begin.about["ids"], end.done) == ([task_id], 1)
 
 
 def test_one_is_moved_from_its_page(bill: Any, log_in: Any, celery_project: Celery) -> None:
@@ -140,22 +127,6 @@ def test_what_a_call_says_of_its_own_is_on_its_page(bill: Any, log_in: Any) -> N
     assert "max_losses=7" in shown
     assert "only_workers=" not in shown.partition("By its call")[2]
     assert re.search(r"Priority</th><td>3<", shown)
-
-
-def test_what_makes_no_sense_is_refused(
-    bill: Any, log_in: Any, live: Callable[[], set[str]]
-) -> None:
-    task_id = bill.delay().id
-    client = log_in("view", "operate")
-
-    many = [f"id-{number}" for number in range(501)]
-    for given in (
-        {},
-        {"ids": many, "confirmed": "Yes"},
-        {"ids": task_id, "if_running": "x", "confirmed": "Yes"},
-    ):
-        assert client.post(REVOKE, given).status_code == 400
-    assert live() == {task_id}
 
 
 def test_a_pass_is_run_by_a_button(log_in: Any, celery_project: Celery) -> None:

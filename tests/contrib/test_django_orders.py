@@ -1,13 +1,11 @@
-"""Orders in the admin and over HTTP: asked first, given once, noted; refused without the right."""
+"""Orders in the admin: asked first, given once, noted; refused without the right."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from celery import Celery
-from django.test.utils import override_settings
 
 from celery_reliable.operations import Desk
 from tests.contrib.shown import ACT, LIST, page
@@ -15,13 +13,6 @@ from tests.contrib.shown import ACT, LIST, page
 ORDERS = f"{LIST}orders/"
 GIVE, RESUME = f"{ACT}give_order/", f"{ACT}resume/"
 YES = {"confirmed": "Yes"}
-API = "/reliable/v1/orders"
-
-
-@pytest.fixture
-def api(celery_project: Celery) -> Iterator[None]:
-    with override_settings(ROOT_URLCONF="tests.contrib.api_urls"):
-        yield
 
 
 def test_a_queue_is_paused_and_resumed_by_buttons(log_in: Any, celery_project: Celery) -> None:

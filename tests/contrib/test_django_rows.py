@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from contextvars import Context
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -440,36 +439,3 @@ def test_arguments_that_nobody_would_know_are_refused(celery_project: Celery) ->
 
     with pytest.raises(ConfigurationError, match="others need a default"):
         celery_project.finalize()
-
-
-def test_an_effect_that_is_committed_while_its_successor_looks_counts(
-    book: Any, make: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from celery_reliable.contrib.django.rows.places import RowPlace
-
-    rows = RowPlace.rows
-    calls: list[int] = []
-
-    class Killed(BaseException):
-        pass
-
-    def body(task: Any) -> None:
-        calls.append(task.attempt)
-        raise Killed
-
-    def looked(place: RowPlace) -> Any:
-        # The first attempt, which is late, ends the row's task between the look and the write.
-        found = list(rows(place))
-        rows(place).filter(task_status="running").update(
-            task_status="succeeded", task_result="done"
-        )
-        monkeypatch.undo()
-        return SimpleNamespace(get=lambda: found[0])
-
-    task = make(body)
-    task_id = task.delay(book.pk).id
-    with pytest.raises(Killed):
-        ran(task, book.pk, task_id)
-    monkeypatch.setattr(RowPlace, "rows", looked)
-    assert ran(task, book.pk, task_id, 2) == "done"
-    assert calls == [1]

@@ -10,7 +10,7 @@ import pytest
 from celery_reliable.operations import Desk
 from celery_reliable.operations.views import IfRunning
 from tests.integration.conftest import Project, Start
-from tests.integration.figures import DEAD, LEDGER, LOCKS, WORKERS, wait_until_settled
+from tests.integration.figures import DEAD, LOCKS, WORKERS, passes_finish, wait_until_settled
 from tests.integration.project.factory import Settings
 from tests.integration.project.pooled import add_tasks
 from tests.support.processes import Worker
@@ -150,7 +150,7 @@ def test_what_is_stopped_by_its_id_ends_at_once_or_in_its_time_and_comes_not_bac
         wait_until_settled(project.redis, 20)
     else:
         # A thread is not: it runs to its end, and that counts.
-        wait_for_beats(project, 3)
+        passes_finish(project.redis, 4, 30)
         project.effects.open_gate("long")
         wait_until_settled(project.redis, 20)
         assert task.state == "SUCCESS"
@@ -158,14 +158,6 @@ def test_what_is_stopped_by_its_id_ends_at_once_or_in_its_time_and_comes_not_bac
     assert [run.outcome for run in project.effects.runs(task.id)] == [outcome]
     assert project.send("work", 0.01).get(timeout=20) == "worked"
     assert worker.is_running
-
-
-def wait_for_beats(project: Project, count: int) -> None:
-    """Wait until the only worker has heard so often what the ledger has to tell it."""
-    client = project.redis.client()
-    [key] = client.keys(f"{LEDGER}worker:*")
-    before = int(client.hget(key, "renewals"))
-    wait_for(lambda: int(client.hget(key, "renewals")) >= before + count, 30, "some beats")
 
 
 def test_greenlets_publish_while_passes_do(project: Project) -> None:

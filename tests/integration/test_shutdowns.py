@@ -110,46 +110,32 @@ def test_a_cold_stop_hands_over_at_once(project: Project) -> None:
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(
-    ("stop_seconds", "run_seconds", "times"),
-    [
-        (4, None, {}),
-        (30, 8, {"LEASE_SECONDS": 4, "SWEEP_SECONDS": 1, "STALL_SECONDS": 2}),
-    ],
-    ids=["does not end", "longer than a lease and a stall"],
-)
-def test_a_soft_stop_waits_and_then_hands_over(
-    project: Project, stop_seconds: int, run_seconds: int | None, times: dict[str, float]
-) -> None:
+def test_a_soft_stop_waits_for_longer_than_a_lease_and_then_hands_over(project: Project) -> None:
     project = project.with_settings(
-        celery={"worker_soft_shutdown_timeout": stop_seconds},
-        reliable={"MAX_LOSSES": 0, **times},
+        celery={"worker_soft_shutdown_timeout": 12},
+        reliable={"MAX_LOSSES": 0, "LEASE_SECONDS": 4, "SWEEP_SECONDS": 1, "STALL_SECONDS": 2},
     )
-    one = project.start_worker("one", options=ONE_EACH, environ=REMAPPED)
-    result = project.send("gate", "soft")
-    project.effects.run_of(result.id)
+    one = project.start_worker("one", environ=REMAPPED)
+    ends, goes_on = project.send("gate", "soft"), project.send("gate", "long")
+    for result in (ends, goes_on):
+        project.effects.run_of(result.id)
     project.start_worker("two", options=ONE_EACH)
     one.signal_main(signal.SIGTERM)
     asked_at = project.effects.now()
-    if run_seconds is not None:
-        wait_for(lambda: project.effects.now() - asked_at > run_seconds, 15, "the stop goes on")
-        project.effects.open_gate("soft")
-        # It is settled while the main process sleeps in its signal handler.
-        wait_for(lambda: not project.redis.client().keys(RECORD + "*"), 2, "settled")
-    else:
-        again = project.effects.run_of(result.id, 2)
-        took = again.started_at - asked_at
-        print("seconds from the soft stop (4 s) to the re-run:", round(took, 2))
-        assert 4 <= took <= 4 + SOON_SECONDS
-        assert again.attempt == 2
-        assert losses(project.redis, result.id) == 0
-        project.effects.open_gate("soft")
-    assert result.get(timeout=10) == "soft"
+    wait_for(lambda: project.effects.now() - asked_at > 8, 15, "the stop goes on")
+    project.effects.open_gate("soft")
+    assert ends.get(timeout=10) == "soft"
+    assert one.is_running
+    again = project.effects.run_of(goes_on.id, 2)
+    assert 12 <= again.started_at - asked_at <= 12 + SOON_SECONDS
+    assert losses(project.redis, goes_on.id) == 0
+    project.effects.open_gate("long")
+    assert goes_on.get(timeout=10) == "long"
     one.wait_until_ended()
     assert not left_behind(project.redis, "one")
-    assert len(project.effects.runs(result.id)) == (2 if run_seconds is None else 1)
+    assert [run.attempt for run in project.effects.runs(ends.id)] == [1]
+    assert [run.attempt for run in project.effects.runs(goes_on.id)] == [1, 2]
     assert not project.effects.overlaps()
-    project.close()
     wait_until_settled(project.redis, 10)
 
 

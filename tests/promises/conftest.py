@@ -27,7 +27,6 @@ from tests.integration.conftest import (
     worker,
     workers,
 )
-from tests.integration.objects.conftest import start_caller
 from tests.support.processes import Worker
 from tests.support.waiting import wait_for
 
@@ -45,7 +44,6 @@ __all__ = [
     "run",
     "sentinel",
     "soon",
-    "start_caller",
     "start_worker",
     "worker",
     "workers",

@@ -10,21 +10,12 @@ import signal
 
 from tests.integration.commands import Run
 from tests.integration.conftest import SOON, Project
-from tests.integration.figures import LOCKS, RECORD, most_at_once
+from tests.integration.figures import most_at_once, wait_until_free
 from tests.support.processes import Worker
 from tests.support.promises import promise
 from tests.support.waiting import wait_for
 
 LINES = "{reliable:0}:waiting:*"
-
-
-def settled(project: Project, timeout_seconds: float = 30) -> None:
-    """Wait until nothing is left: no record, no place, no line."""
-    client = project.redis.client()
-    wait_for(lambda: not client.keys(RECORD + "*"), timeout_seconds, "every task settled")
-    assert not client.keys(LOCKS)
-    assert not client.keys(LINES)
-    client.close()
 
 
 @promise("one-object")
@@ -33,7 +24,7 @@ def test_who_waits_goes_on_in_order_as_soon_as_there_is_a_place(
     project: Project, workers: dict[str, Worker], run: Run
 ) -> None:
     """A killed task keeps its place, so does a retried one; a revoked one leaves the line."""
-    effects = project.effects
+    effects, client = project.effects, project.redis.client()
     lines = {
         name: [project.send(name, f"{name} object", 0.15) for _ in range(n)]
         for name, n in (("in_line", 6), ("three", 9), ("placed", 6))
@@ -48,7 +39,8 @@ def test_who_waits_goes_on_in_order_as_soon_as_there_is_a_place(
     for results in [*lines.values(), roomy, *own.values()]:
         for result in results:
             result.get(timeout=30)
-    settled(project)
+    wait_until_free(project.redis)
+    assert not client.keys(LINES)
     for name, most in (("in_line", 1), ("three", 3), ("placed", 2)):
         runs = effects.runs(f"{name} object")
         assert most_at_once(runs) <= most
@@ -62,7 +54,6 @@ def test_who_waits_goes_on_in_order_as_soon_as_there_is_a_place(
     holder = project.send("in_line_gate", "gated", "gate")
     first_run = effects.run_of(holder.id)
     waiting = [project.send("in_line_gate", "gated", "gate") for _ in range(6)]
-    client = project.redis.client()
     wait_for(lambda: [client.zcard(one) for one in client.keys(LINES)] == [6], 10, "a line")
     os.kill(first_run.pid, signal.SIGKILL)
     effects.run_of(holder.id, 2)
@@ -76,7 +67,8 @@ def test_who_waits_goes_on_in_order_as_soon_as_there_is_a_place(
     assert waiting[2].get(timeout=20) == "gated"
     waiting[5].get(timeout=20)
     assert [run.task_id for run in effects.runs("gated")][2:] == [one.id for one in waiting[1:]]
-    settled(project)
+    wait_until_free(project.redis)
+    assert not client.keys(LINES)
 
     # A retry keeps a place that was taken at the publication.
     retried = project.send("placed_follow", "kept", ["retry:other gate", "finish"])
@@ -84,7 +76,8 @@ def test_who_waits_goes_on_in_order_as_soon_as_there_is_a_place(
     effects.open_gate("other gate")
     behind.get(timeout=20)
     assert effects.runs(behind.id)[0].started_at > effects.finished(retried.id)[-1].ended_at
-    settled(project)
+    wait_until_free(project.redis)
+    assert not client.keys(LINES)
     client.close()
 
 

@@ -6,6 +6,8 @@ object is published, and all have its result.
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 from tests.integration.conftest import Project
@@ -16,21 +18,20 @@ from tests.integration.figures import (
     wait_until_gone,
     wait_until_settled,
 )
-from tests.integration.objects.conftest import Caller
 from tests.integration.project.ends import add_tasks
 from tests.integration.project.tasks import ONCE_SECONDS
 from tests.promises.conftest import Letters
-from tests.support.processes import Worker
+from tests.support.processes import REPOSITORY, Worker
 from tests.support.promises import promise
-from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
 
-def settled(redis_server: RedisServer) -> None:
-    """Wait until no record and no lock is left."""
-    client = redis_server.client()
-    wait_for(lambda: not client.keys(RECORD + "*"), 15, "every task settled")
-    assert not client.keys(LOCKS)
+def call(project: Project, threads: int, calls: int) -> int:
+    """Let a process call the task with so many threads, so often each; return its exit code."""
+    words = ("tests.integration.calling", "unique", "object", threads, calls, "gate:gate")
+    command = [sys.executable, "-m", *map(str, words)]
+    environ = project.environ("", {})
+    return subprocess.run(command, cwd=REPOSITORY, env=environ, timeout=60, check=False).returncode
 
 
 @promise("one-object")
@@ -40,7 +41,7 @@ def test_fifty_publications_of_one_object_never_overlap(
     """With `on_conflict="skip"` those that find it taken do not run."""
     with ThreadPoolExecutor(8) as threads:
         results = list(threads.map(lambda _: project.send("locked", "object", 0.05), range(50)))
-    settled(project.redis)
+    wait_until_free(project.redis)
     assert not project.effects.overlaps("object")
     ran = [r for r in results if project.effects.runs(r.id)]
     assert ran
@@ -66,7 +67,7 @@ def test_a_killed_holder_walks_back_into_its_lock_as_soon_as_it_is_recovered(
     assert not project.effects.runs(skipped.id)
     free = project.send("locked", "object", 0.01)
     assert free.get(timeout=10) == "object"
-    settled(project.redis)
+    wait_until_free(project.redis)
 
 
 @promise("one-object")
@@ -82,7 +83,7 @@ def test_on_conflict_retry_runs_all_one_after_the_other(
     runs = [run for r in results for run in project.effects.runs(r.id)]
     assert len(runs) == len(results)
     assert [(run.attempt, run.retries, run.redelivered) for run in runs] == [(1, 0, False)] * 5
-    settled(project.redis)
+    wait_until_free(project.redis)
 
 
 @promise("one-object")
@@ -104,20 +105,15 @@ def test_a_lost_task_has_its_object_until_it_has_run_again(soon: Project) -> Non
 
 
 @promise("one-object")
-def test_one_of_fifty_calls_runs_and_all_have_its_result(
-    project: Project, start_caller: Caller
-) -> None:
+def test_one_of_fifty_calls_runs_and_all_have_its_result(project: Project) -> None:
     """Three processes call at once, with many threads."""
     project.start_worker("one")
-    callers = [
-        start_caller(project, "unique", "object", threads, calls, "gate:gate")
-        for threads, calls in ((4, 5), (20, 1))
-    ]
-    with ThreadPoolExecutor(5) as threads:
+    with ThreadPoolExecutor(7) as threads:
+        callers = [threads.submit(call, project, *sizes) for sizes in ((4, 5), (20, 1))]
         results = list(
             threads.map(lambda _: project.send("unique", "object", ["gate:gate"]), range(10))
         )
-    assert [caller.wait(60) for caller in callers] == [0, 0]
+    assert [caller.result() for caller in callers] == [0, 0]
     called = [one.decode() for one in project.effects.client.lrange("called", 0, -1)]
     assert len(called + results) == 50
     (task_id,) = {*called, *(result.id for result in results)}

@@ -9,8 +9,6 @@ from celery_reliable.ledger import Connector
 
 __all__ = ["connector_of"]
 
-_PROBE = "celery-reliable-probe"
-
 
 def connector_of(alias: str) -> Connector:
     """Return how to reach the Redis of the cache *alias*.  Nothing is connected yet.
@@ -28,15 +26,6 @@ def connector_of(alias: str) -> Connector:
             f"server ({exc or type(exc).__name__}). The entries of CACHES are {known}. Name one "
             "whose BACKEND is django_redis.cache.RedisCache, or give REDIS_URL instead."
         ) from exc
-    # The cache itself makes the key: KEY_PREFIX, VERSION and KEY_FUNCTION all matter.
-    made = str(client.make_key(_PROBE))
-    if not made.endswith(_PROBE):
-        raise ConfigurationError(
-            f"CACHE in CELERY_RELIABLE is {alias!r}, whose KEY_FUNCTION makes {made!r} of the key "
-            f"{_PROBE!r}: that is no prefix, so the ledger's keys cannot have it too. Give "
-            "REDIS_URL instead."
-        )
-    at = pool.connection_kwargs
-    where = at.get("path") or f"{at.get('host', '?')}:{at.get('port', '?')}"
-    shown = f"{where}, database {at.get('db', 0)} (the cache {alias!r})"
-    return Connector.from_pool(pool, shown=shown, key_prefix=made.removesuffix(_PROBE))
+    # The cache itself makes the prefix: KEY_PREFIX, VERSION and KEY_FUNCTION all matter.
+    prefix = str(client.make_key(""))
+    return Connector.from_pool(pool, shown=f"the Redis of the cache {alias!r}", key_prefix=prefix)

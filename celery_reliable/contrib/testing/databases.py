@@ -46,15 +46,11 @@ def redis_database(url: str, folder: Path) -> Iterator[str]:
         finally:
             with closing(connect(mine).client()) as client:
                 client.flushdb()
-    elif url:
-        raise NoRedis(f"reliable_redis_url is {url}, which cannot be used: {why}. {_HOW}")
-    elif program is not None:
-        yield from _server(program, folder)
+    elif url or program is None:
+        given = given or "REDIS_URL"
+        raise NoRedis(f"These tests need a real Redis, and {given} cannot be used: {why}. {_HOW}")
     else:
-        raise NoRedis(
-            "reliable_ledger needs a real Redis, and there is none. The environment's REDIS_URL "
-            f"cannot be used: {why}. {_HOW}"
-        )
+        yield from _server(program, folder)
 
 
 def _of_this_process(url: str) -> str:

@@ -19,7 +19,7 @@ INSTALLED_APPS = [
     "celery_reliable.contrib.django",
 ]
 MIDDLEWARE = [
-    "tests.browser.shop.policy.with_policy",
+    "tests.browser.shop.urls.with_policy",
     "django.middleware.security.SecurityMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",

@@ -55,6 +55,7 @@ def test_a_worker_is_meant_by_the_same_names_everywhere(soon: Project, run: Run)
     waiting.get(timeout=30)
 
 
+@pytest.mark.full
 def test_an_order_for_nobody_is_refused_unless_it_is_for_later(project: Project, run: Run) -> None:
     def orders() -> list[tuple[str, str]]:
         found = run("orders", "--json").json["items"]

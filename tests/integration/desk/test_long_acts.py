@@ -23,6 +23,7 @@ from tests.support.waiting import wait_for
 COUNT = 100
 
 
+@pytest.mark.full
 def test_an_act_tells_each_second_how_far_it_is_and_at_ctrl_c_how_to_go_on(
     project: Project, desk: Desk, run: Run, tmp_path: Path
 ) -> None:

@@ -6,19 +6,14 @@ import pytest
 from celery import chain, chord, group
 
 from celery_reliable import ObjectBusy, ObjectIdError
+from celery_reliable.ledger.scripts import script
 from celery_reliable.operations.dead_letters import DeadLetters
 from tests.integration.conftest import Project
-from tests.integration.figures import LOCKS, RECORD
+from tests.integration.figures import LOCKS, RECORD, wait_until_free, wait_until_gone
 from tests.support.processes import Worker
-from tests.support.redis_server import RedisServer
+from tests.support.promises import promise
+from tests.support.proxy import RedisProxy
 from tests.support.waiting import wait_for
-
-
-def settled(redis_server: RedisServer) -> None:
-    """Wait until no record and no lock is left."""
-    client = redis_server.client()
-    wait_for(lambda: not client.keys(RECORD + "*"), 15, "every task settled")
-    assert not client.keys(LOCKS)
 
 
 def test_whoever_calls_what_is_skipped_or_refused_hears_of_it_and_its_chain_goes_on(
@@ -61,7 +56,7 @@ def test_whoever_calls_what_is_skipped_or_refused_hears_of_it_and_its_chain_goes
     assert holder.get(timeout=10) == "object"
     assert strict.get(timeout=10) == "object"
     assert {run.task_id for run in project.effects.runs("object")} == {holder.id, strict.id}
-    settled(project.redis)
+    wait_until_free(project.redis)
 
 
 def test_a_call_without_the_object_is_refused_where_it_is_made(project: Project) -> None:
@@ -80,3 +75,50 @@ def test_an_attempt_that_goes_on_leaves_its_object_to_who_comes_next(project: Pr
 
     assert second.get(timeout=10) == "run 1"
     assert project.effects.runs(first.id)
+
+
+def test_a_success_keeps_its_object_from_its_own_id_too_and_a_failure_keeps_nothing(
+    project: Project,
+) -> None:
+    project.start_worker("one")
+    client = project.redis.client()
+    # Kept for longer than this test takes.
+    failed = project.send("once_fail", "object", ["fail"])
+    wait_for(lambda: client.hget(RECORD + failed.id, "state") == b"dead", 15, "buried")
+    wait_for(lambda: not client.keys(LOCKS), 5, "no object held")
+    first = project.send("once_fail", "object")
+    assert first.get(timeout=10) == "run 1"
+    second = project.send("once_fail", "object")
+    with pytest.raises(ObjectBusy, match=first.id):
+        second.get(timeout=10)
+    assert project.send("once_fail", "another").get(timeout=10) == "run 1"
+    assert not project.effects.runs(second.id)
+    wait_for(lambda: not client.exists(RECORD + first.id), 5, "settled")
+
+    project.send("once_fail", "object", task_id=first.id)
+
+    wait_for(lambda: client.hget(RECORD + first.id, "state") == b"dead", 15, "ended")
+    assert len(project.effects.runs(first.id)) == 1
+
+
+@pytest.mark.full
+@promise("effects-at-least-once")
+def test_who_died_after_its_success_and_before_it_was_settled_keeps_it_in_the_end(
+    project: Project, proxy: RedisProxy
+) -> None:
+    behind_proxy = project.with_settings(broker_url=proxy.url())
+    worker = behind_proxy.start_worker("one")
+    rule = proxy.drop_request(script=script("settle").sha, times=None)
+    first = project.send("once_fail", "object")
+    rule.wait(timeout_seconds=20)
+    client = project.redis.client()
+    (lock,) = client.keys(LOCKS)
+    assert client.get(lock) == f"1:{first.id}".encode()
+    worker.kill_group()
+    project.start_worker("two")
+    wait_until_gone(project.redis, first.id, 20)
+    assert 0 < client.pttl(lock) <= 60_000
+    assert len(project.effects.finished(first.id)) == 1
+    second = project.send("once_fail", "object")
+    with pytest.raises(ObjectBusy, match=first.id):
+        second.get(timeout=10)

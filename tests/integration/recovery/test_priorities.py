@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 
 from celery_reliable.operations.dead_letters import DeadLetters
 from tests.integration.conftest import ONE_EACH, SOON, Project
-from tests.integration.figures import DUE, record_of, wait_until_settled
+from tests.integration.figures import DUE, ids_in, record_of, wait_until_settled
 from tests.integration.project.awkward import add_tasks
 from tests.support.waiting import wait_for
 
@@ -26,13 +25,6 @@ def project(project: Project) -> Project:
     found = project.with_settings(reliable=SOON)
     add_tasks(found.app)
     return found
-
-
-def waiting(project: Project, key: str = LOW) -> list[str]:
-    """The ids of the tasks in a list, the one that is popped next first."""
-    with project.redis.client() as client:
-        raw: list[bytes] = client.lrange(key, 0, -1)  # type: ignore[assignment]
-    return [json.loads(one)["headers"]["id"] for one in reversed(raw)]
 
 
 def send(project: Project, name: str, task_id: str, *args: Any, **options: Any) -> Any:
@@ -58,14 +50,18 @@ def test_what_comes_back_keeps_its_priority_and_what_was_lost_goes_first_once(
     for number, following in ((1, "lost"), (2, "first")):
         worker.kill_child(project.effects.run_of("lost", number).pid)
         assert begun(project, number + 1)[number] == following
-    wait_for(lambda: waiting(project) == ["second", "lost"], 10, "it goes behind the others")
+    wait_for(
+        lambda: ids_in(project.redis, LOW) == ["second", "lost"], 10, "it goes behind the others"
+    )
     # One that is more urgent comes before all of them.
     project.send("work", 0, task_id="urgent", priority=0)
     # The worker dies: what it ran goes first, at its priority.
     worker.kill_group()
     # This one consumes another queue, and sweeps.
     project.start_worker("sweeper", app=AWKWARD, concurrency=1, options=("-Q", "no"))
-    wait_for(lambda: waiting(project) == ["first", "second", "lost"], 20, "it is given back")
+    wait_for(
+        lambda: ids_in(project.redis, LOW) == ["first", "second", "lost"], 20, "it is given back"
+    )
     again = project.start_worker("two", app=AWKWARD, concurrency=1, options=ONE_EACH)
     assert begun(project, 5)[3:5] == ["urgent", "first"]
     for gate in ("first", "second", "lost"):
@@ -79,15 +75,15 @@ def test_what_comes_back_keeps_its_priority_and_what_was_lost_goes_first_once(
     send(project, "flaky", "retried", 1, 90.0)
     send(project, "failing", "dead")
     send(project, "work", "parked", 0, countdown=3600)
-    wait_for(lambda: waiting(project) == ["retried", "dead"], 5, "they wait")
+    wait_for(lambda: ids_in(project.redis, LOW) == ["retried", "dead"], 5, "they wait")
     client.zadd(DUE, {"parked": 1})
-    wait_for(lambda: "parked" in waiting(project), 20, "its ETA has come")
+    wait_for(lambda: "parked" in ids_in(project.redis, LOW), 20, "its ETA has come")
     project.effects.open_gate("busy")
     wait_for(lambda: record_of(project.redis, "dead").get("state") == "dead", 20, "a letter")
     wait_for(lambda: record_of(project.redis, "retried").get("state") == "parked", 20, "a retry")
     again.end()
     client.zadd(DUE, {"retried": 1})
     DeadLetters(project.app).replay("dead")
-    assert "dead" in waiting(project)
-    wait_for(lambda: "retried" in waiting(project), 20, "the retry is sent")
+    assert "dead" in ids_in(project.redis, LOW)
+    wait_for(lambda: "retried" in ids_in(project.redis, LOW), 20, "the retry is sent")
     assert not any(client.llen(key) for key in ("celery", STEP + "3", STEP + "9"))

@@ -11,7 +11,7 @@ from celery_reliable.findings import Limits
 from celery_reliable.ledger import Ledger
 from celery_reliable.message.envelope import Envelope
 from celery_reliable.model import Reason, SweepReport
-from celery_reliable.operations import Desk, check, registry_of
+from celery_reliable.operations import Desk, check
 from celery_reliable.recovery.sweeper import Sweeper
 from tests.integration.conftest import Project
 from tests.integration.desk.faults import found
@@ -97,14 +97,6 @@ def test_what_was_trimmed_says_so_and_is_counted(
     assert "DEAD_LETTER_MAX" in surplus.why.sentence
     # What is too old went as the settings say; what was too many is counted.
     assert desk.status().trimmed == 9
-    (metric,) = (
-        one
-        for one in registry_of(desk.app).collect()
-        if one.name == "reliable_dead_letters_trimmed"
-    )
-    assert [(one.name, one.value) for one in metric.samples] == [
-        ("reliable_dead_letters_trimmed_total", 9)
-    ]
 
 
 def test_a_store_that_fills_up_is_found_and_one_that_loses_letters_is_an_error(

@@ -42,18 +42,6 @@ class _Pages(admin.ModelAdmin):
         """Nobody makes dead letters by hand."""
         return False
 
-    def has_view_permission(self, request: HttpRequest, obj: object = None) -> bool:
-        """Whether who asks may see the desk."""
-        return may(request.user, Right.VIEW)
-
-    def has_change_permission(self, request: HttpRequest, obj: object = None) -> bool:
-        """Whether who asks may replay."""
-        return may(request.user, Right.REPLAY)
-
-    def has_delete_permission(self, request: HttpRequest, obj: object = None) -> bool:
-        """Whether who asks may discard."""
-        return may(request.user, Right.DISCARD)
-
     def _path(self, page: Page, route: str, name: str) -> Any:
         @sensitive_post_parameters()
         @sensitive_variables()
@@ -93,6 +81,10 @@ class DeadLetterAdmin(_Pages):
 @admin.register(Desk)
 class DeskAdmin(_Pages):
     """The entry of the desk in the admin's menu."""
+
+    def has_view_permission(self, request: HttpRequest, obj: object = None) -> bool:
+        """Whether who asks may see the desk: a name for an entry has no permission of its own."""
+        return may(request.user, Right.VIEW)
 
     def get_urls(self) -> list[Any]:
         """Return the one page, the first of the desk."""

@@ -47,6 +47,10 @@ def unseen_rows() -> list[UnseenRows]:
     """Return the rows of each model at which nobody looks.  Raises what the databases raise."""
     found = []
     for model in row_models():
+        connection = connections[all_rows(model).db]
+        if model._meta.db_table not in connection.introspection.table_names():
+            # Before the first migration there are no rows.
+            continue
         unseen = all_rows(model).filter(not_seen_for(UNSEEN_SECONDS), task_status__in=OPEN)
         counts = dict(unseen.order_by().values_list("task_name").annotate(Count("pk")))
         found.append(UnseenRows(model._meta.label, counts))
