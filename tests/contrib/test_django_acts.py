@@ -165,7 +165,7 @@ GIVEN = {
     "workers": "x",
     "kind": "pause",
     "target": "mail",
-    "order": "mail",
+    "orders": "mail",
     "confirmed": "yes",
 }
 

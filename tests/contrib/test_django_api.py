@@ -174,7 +174,7 @@ def test_every_act_answers_as_the_document_says(
         "tasks/move": {"ids": [live, "nobody"], "workers": ["gpu-*"]},
         "tasks/revoke": {"ids": [live, "nobody", live], "if_running": "kill"},
         "orders/give": {**drain, "later": True},
-        "orders/resume": {"order": "a@*"},
+        "orders/resume": {"orders": ["a@*"]},
         "sweep": None,
     }
     assert set(bodies) == {
@@ -182,7 +182,7 @@ def test_every_act_answers_as_the_document_says(
     }
     problem(post(client, "dead-letter/replay-edited", {"id": "two"}), 400, "bad_parameter", "args")
     problem(post(client, "orders/give", drain), 400, "bad_order")
-    problem(post(client, "orders/resume", {"order": "a@*"}), 404, "unknown_order")
+    problem(post(client, "orders/resume", {"orders": ["a@*"]}), 404, "unknown_order")
 
     found = {
         path: document.check(post(client, path, body), path, "post")
@@ -422,50 +422,6 @@ def test_nobody_means_all_by_saying_nothing(
     for path in ("dead-letters/replay", "dead-letters/discard"):
         problem(post(client, path, body), 400, "unclear_choice")
     assert letters.count() == 1
-
-
-# Tasks that live.
-
-
-def test_tasks_are_revoked_and_what_became_of_each_is_told(
-    client: Any, document: Document, put: Callable[..., None], task: Any, celery_project: Celery
-) -> None:
-    put("dead")
-    queued, parked = task.delay("secret-1").id, task.apply_async(countdown=3600).id
-    body = {"ids": [queued, parked, "dead", "nobody", queued]}
-
-    asked = document.check(post(client, "tasks/revoke", {**body, "dry_run": True}), *REVOKE)
-    assert (asked["ended"], asked["is_dry_run"]) == ([queued, parked], True)
-    assert get(client, "tasks").json()["looked_at"] == 2
-    done = document.check(post(client, "tasks/revoke", body), *REVOKE)
-
-    assert (done["done"], done["ended"]) == (2, [queued, parked])
-    assert (done["dead"], done["gone"], done["running"]) == (["dead"], ["nobody"], [])
-    assert get(client, "tasks").json()["items"] == []
-    assert len(get(client, "dead-letters").json()["items"]) == 1
-    ended = get(client, "task", id=parked).json()
-    assert (ended["state"], ended["outcome"]) == ("ended", "REVOKED")
-    assert "by api:user-0" in ended["why"]["sentence"]
-    again = post(client, "tasks/revoke", {"ids": [queued, parked]}).json()
-    assert (again["done"], again["gone"]) == (0, [queued, parked])
-    notes = get(client, "audit").json()["items"]
-    assert [one["act"] for one in notes] == ["revoke"] * 4
-    assert notes[2]["done"] == 2
-    assert "secret" not in json.dumps(notes)
-
-
-REVOKE = ("tasks/revoke", "post")
-
-
-def test_a_pass_is_run_on_demand(client: Any, document: Document, celery_project: Celery) -> None:
-    first = document.check(post(client, "sweep", {}), "sweep", "post")
-    second = document.check(post(client, "sweep", None), "sweep", "post")
-
-    assert (first["ran"], second) == (True, {"ran": False, "report": None})
-    assert get(client, "status").json()["last_pass"]["ended_at"]
-    notes = get(client, "audit").json()["items"]
-    assert {one["act"] for one in notes} == {"sweep"}
-    assert [one["done"] for one in notes if one["phase"] == "end"] == [0, 1]
 
 
 # What is wrong with a request.

@@ -77,32 +77,3 @@ def test_what_makes_no_sense_is_said_and_not_done(
     assert client.post(GIVE, {"kind": "end", "target": "mail", **YES}).status_code == 400
     with Desk(celery_project) as desk:
         assert desk.orders.all() == ()
-
-
-def test_they_are_given_and_ended_over_http(log_in: Any, api: None) -> None:
-    client = log_in("view", "operate")
-
-    def post(what: str, body: object) -> Any:
-        return client.post(f"{API}/{what}", body, content_type="application/json")
-
-    body = {"kind": "drain", "target": "a@*", "why": "upgrade", "for_seconds": 60}
-    refused = post("give", body)
-    assert (refused.status_code, refused.json()["code"]) == (400, "bad_order")
-    given = post("give", {**body, "later": True})
-
-    assert given.status_code == 200, given.content
-    order = given.json()
-    assert (order["kind"], order["target"], order["in_force"]) == ("drain", "a@*", True)
-    assert [one["id"] for one in client.get(API).json()["items"]] == [order["id"]]
-    assert client.get("/reliable/v1/status").json()["orders"][0]["why"] == "upgrade"
-    assert post("give", {"kind": "halt", "target": "x"}).json()["code"] == "bad_parameter"
-    assert post("give", {"kind": "pause", "target": "x", "object_id": "7"}).status_code == 400
-    assert [one["id"] for one in post("resume", {"orders": ["a@*"]}).json()["items"]] == [
-        order["id"]
-    ]
-    assert post("resume", {"orders": ["a@*"]}).json()["code"] == "unknown_order"
-    assert client.get(API).json()["items"] == []
-    viewer = log_in("view")
-    body = {"kind": "drain", "target": "a@*"}
-    answer = viewer.post(f"{API}/give", body, content_type="application/json")
-    assert answer.status_code == 403

@@ -115,7 +115,6 @@ def test_a_line_keeps_its_order_over_a_strike(soon: Project) -> None:
     assert order_of_runs(soon, [first, second]) == [first, second]
 
 
-@pytest.mark.full
 def test_a_paused_queue_waits_as_it_is_and_others_go_on(soon: Project) -> None:
     worker = soon.start_worker("one", concurrency=1, options=("-Q", "celery,other"))
     wait_until_obeyed(soon)
@@ -144,7 +143,6 @@ def test_a_paused_queue_waits_as_it_is_and_others_go_on(soon: Project) -> None:
     assert worker.is_running
 
 
-@pytest.mark.full
 def test_a_drained_worker_takes_nothing_and_its_work_is_done_by_others(soon: Project) -> None:
     soon.start_worker("one", concurrency=1)
     busy = soon.send("gate", "busy")
