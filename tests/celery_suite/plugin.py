@@ -1,6 +1,6 @@
 """A plugin of pytest for Celery's own integration tests: what their tasks are based on.
 
-`CELERY_SUITE_BASE` says it: "reliable", "late" (Celery's own, acknowledging late) or "stock".
+`CELERY_SUITE_BASE` says it: "reliable" or "stock".
 """
 
 from __future__ import annotations
@@ -32,8 +32,6 @@ if BASE == "reliable":
     Celery.task_cls = ReliableTask
     celery.Task = ReliableTask
     Control.purge = _purge
-elif BASE == "late":
-    celery.Task.acks_late = True
 
 
 @pytest.fixture(scope="session", autouse=True)

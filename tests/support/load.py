@@ -28,7 +28,6 @@ class Load:
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="load", daemon=True)
         self.ids: list[str] = []
-        self.seconds = 0.0
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -46,11 +45,6 @@ class Load:
             raise self._error
         assert not self._thread.is_alive()
 
-    @property
-    def reached_per_second(self) -> float:
-        """The rate that was reached, known at the end."""
-        return len(self.ids) / self.seconds
-
     def _run(self) -> None:
         began_at = time.monotonic()
         try:
@@ -58,7 +52,6 @@ class Load:
                 self.ids.append(self._publish())
         except BaseException as error:
             self._error = error
-        self.seconds = time.monotonic() - began_at
 
     def _seconds_ahead(self, began_at: float) -> float:
         return max(0.0, began_at + len(self.ids) / self._per_second - time.monotonic())

@@ -97,12 +97,6 @@ class CeleryProcess:
         self._session.kill(GONE_SECONDS)
         wait_for(self._kill_survivors, GONE_SECONDS, f"the end of all of {self.name}")
 
-    def kill_main(self) -> None:
-        """SIGKILL to the main process only; its children notice in their own time."""
-        self._note_strays()
-        self._process.kill()
-        self._process.wait(GONE_SECONDS)
-
     def kill_child(self, pid: int) -> None:
         """SIGKILL to one child. Raises ValueError if `pid` is not a child of this process."""
         self._session.kill_child(pid)

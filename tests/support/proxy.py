@@ -60,9 +60,7 @@ class RedisProxy:
         self._links: set[_Link] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._refuses = False
-        self._keeps = False
         self._delay_seconds = 0.0
-        self._kept: list[_Link] = []
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._listener: asyncio.Server | None = None
@@ -187,12 +185,6 @@ class RedisProxy:
 
         self._do(close_all)
 
-    def pool(self) -> None:
-        """From now on keep every connection to the server when its client leaves, as a pool of
-        connections does.
-        """
-        self._keeps = True
-
     def _add(
         self,
         action: Action,
@@ -254,8 +246,6 @@ class RedisProxy:
         for listening in self._listener.sockets:
             self._loop.remove_reader(listening.fileno())
         self._refuses = True
-        for link in self._kept:
-            link.close()
         while others := asyncio.all_tasks() - {asyncio.current_task()}:
             for task in self._tasks:
                 task.cancel()
@@ -292,11 +282,7 @@ class RedisProxy:
         finally:
             # Before anything is awaited: the proxy may close, and cancel this, meanwhile.
             self._links.discard(link)
-            if self._keeps:
-                self._kept.append(link)
-                writer.close()
-            else:
-                link.close()
+            link.close()
             for pump in pumps:
                 pump.cancel()
             for outcome in await asyncio.gather(*pumps, return_exceptions=True):

@@ -39,7 +39,8 @@ ONCE = _PAGES["migrating/celery-once.rst"].block("scan_iter").text
 SINGLETON = _PAGES["migrating/celery-singleton.rst"].block("clear_locks(app)").text
 FORGET = _PAGES["migrating/leaving.rst"].block("scan_iter").text
 
-#: What Relier 0.1.7 puts into its queue `default` for `documents.scans.read_scan.push(7)`.
+#: What Relier 0.1.7 puts into its queue `default` for `documents.scans.read_scan.push(7)`; with
+#: Relier itself `test_from_relier` does it.
 OF_RELIER = {
     "schema_version": 1,
     "task_id": "f05ec6c3-feb6-4143-bb1c-9d184642872a",

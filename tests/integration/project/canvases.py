@@ -75,14 +75,6 @@ def add_tasks(to: Any) -> None:  # noqa: C901 - one small task after another
             raise self.replace(chain(step.s(first, second), *[step.s(number) for number in rest]))
 
     @task
-    def nested_host(self: Any, depth: int) -> int:
-        """Replace itself by a chain of a task that does the same, and one that goes on for both."""
-        with to.effects.run(self):
-            if depth:
-                raise self.replace(chain(nested_host.s(depth - 1), step.s(10, seconds=0)))
-        return 1
-
-    @task
     def slow_note(self: Any, what: Any) -> None:
         """The next of a chain, which takes longer than a recovery."""
         with to.effects.run(self) as run:
@@ -106,14 +98,6 @@ def add_tasks(to: Any) -> None:  # noqa: C901 - one small task after another
                     os.kill(os.getpid(), signal.SIGKILL)
                 raise Broken("not open")
         return number
-
-    @task
-    def gather_at_flag(self: Any, numbers: Sequence[int], flag: str) -> int:
-        """The body of a chord that fails as long as nobody has opened the gate."""
-        with to.effects.run(self):
-            if not to.effects.is_open(flag):
-                raise Broken("not open")
-        return sum(numbers)
 
     @task
     def on_error(self: Any, failed_id: str) -> str:

@@ -257,19 +257,6 @@ def add_tasks(to: Any) -> None:  # noqa: C901 - one small task after another
         with to.effects.run(self):
             pass
 
-    @task(time_limit=1)
-    def limited_slowly(self: Any) -> None:
-        """Outlive the hard time limit; a receiver of the failure takes its time."""
-        with to.effects.run(self) as run:
-            tick(run, 30)
-
-    def receive_slowly(sender: Any, **_: Any) -> None:
-        if sender.name == "project.limited_slowly":
-            sender.app.effects.client.incr("failures-told")
-            time.sleep(HOOK_SECONDS)
-
-    task_failure.connect(receive_slowly, weak=False)
-
     def count_failures(sender: Any, task_id: str, **_: Any) -> None:
         sender.app.effects.client.incr(f"task_failure:{task_id}")
 

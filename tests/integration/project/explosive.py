@@ -9,7 +9,6 @@ from typing import Any
 
 from kombu import compression, serialization
 
-from celery_reliable import ReliableTask
 from tests.integration.project import tasks
 
 __all__ = ["BOMB", "add_tasks"]
@@ -31,11 +30,6 @@ def add_tasks(to: Any) -> None:
     serialization.register(BOMB, json.dumps, lambda data: json.loads(_explode(data)), _TYPE)
     compression.register(lambda data: data, _explode, _TYPE, aliases=[BOMB])
     to.conf.accept_content = ["json", BOMB]
-
-    @to.task(bind=True, base=ReliableTask, shared=False, name="project.unforgiving", max_losses=0)
-    def unforgiving(self: Any, seconds: float) -> Any:
-        """`work` that may not be lost once."""
-        return tasks.work(self, seconds)
 
     @to.task(bind=True, shared=False, name="project.plain_late", acks_late=True)
     def plain_late(self: Any, seconds: float) -> Any:

@@ -39,12 +39,6 @@ def add_tasks(to: Any) -> None:
         seconds, micros = to.effects.client.time()
         to.effects.client.rpush("on its way", seconds + micros / 1e6 - sent_at)
 
-    @task(rate="6/m")
-    def seldom(self: Any) -> None:
-        """Say that it ran."""
-        with to.effects.run(self):
-            pass
-
 
 # In a process of the project, not in the tests' own.
 if "READY_KEY" in os.environ:

@@ -6,23 +6,18 @@ import os
 import time
 from typing import Any
 
-from celery.signals import task_received, worker_process_init
+from celery.signals import task_received
 
 __all__ = ["app"]
 
 
-def take_time(name: str) -> Any:
-    """Return a receiver that takes as many seconds as the environment says."""
-
-    def receive(**_: Any) -> None:
-        time.sleep(float(os.environ.get(name, "0")))
-
-    return receive
+def take_a_while(**_: Any) -> None:
+    """Take as many seconds as the environment says."""
+    time.sleep(float(os.environ["RECEIVE_SECONDS"]))
 
 
 # In a process of the project, not in the tests' own.
 if "READY_KEY" in os.environ:
     from tests.integration.project.app import app
 
-    worker_process_init.connect(take_time("BOOT_SECONDS"), weak=False)
-    task_received.connect(take_time("RECEIVE_SECONDS"), weak=False)
+    task_received.connect(take_a_while, weak=False)

@@ -73,14 +73,6 @@ def failing(self: Any, message: str = "as told") -> None:
         raise Broken(message)
 
 
-def forking_gate(self: Any, name: str) -> str:
-    """`gate`, beside a process that it has forked, and that outlives it."""
-    if not os.fork():
-        signal.pause()
-        os._exit(0)
-    return gate(self, name)
-
-
 def failing_gate(self: Any, name: str) -> None:
     """Run until the test opens the gate of this name, then raise Broken."""
     with self.app.effects.run(self) as run:
@@ -170,14 +162,6 @@ def placed_follow(self: Any, object_id: str, steps: Sequence[str] = ("finish",))
     return follow(self, steps)
 
 
-def placed_replaced(self: Any, object_id: str, countdown: float) -> str:
-    """With a place from its publication on; replaces itself by a task that waits so long."""
-    with self.app.effects.run(self):
-        if countdown:
-            raise self.replace(self.app.tasks["project.add"].si(1, 1).set(countdown=countdown))
-    return object_id
-
-
 def roomy(self: Any, seconds: float) -> str:
     """Of these two run at a time in the whole fleet."""
     return locked(self, "roomy", seconds)
@@ -249,7 +233,6 @@ def replaced(self: Any, numbers: Sequence[int]) -> None:
 RELIABLE: list[tuple[Any, dict[str, Any]]] = [
     (work, {}),
     (gate, {}),
-    (forking_gate, {}),
     (poison, {}),
     (poison_times, {}),
     (flaky, {}),
@@ -266,7 +249,6 @@ RELIABLE: list[tuple[Any, dict[str, Any]]] = [
     (three, {"object_id": "object_id", "at_most": 3, "on_conflict": "wait"}),
     (placed, {"object_id": "object_id", "at_most": 2, "on_conflict": "wait", "place": "queued"}),
     (placed_follow, {"object_id": "object_id", "on_conflict": "wait", "place": "queued"}),
-    (placed_replaced, {"object_id": "object_id", "on_conflict": "wait", "place": "queued"}),
     (roomy, {"at_most": 2, "on_conflict": "wait"}),
     (unique, {"object_id": "object_id", "unique": "queued"}),
     (unique_fail, {"object_id": "object_id", "unique": "queued", "on_conflict": "fail"}),

@@ -33,6 +33,12 @@ from celery_reliable.compat.relied import (
 #: What belongs to another function of its module, and types.
 _BESIDE = {"ProcessLife", "SUCCESS_BEGINS", "Traced", "Tracer", "kept_connection", "noted"}
 
+#: All of them, so that each hook is declared before a test puts others in their place.
+MODULES = [
+    import_module(f"{compat.__name__}.{info.name}")
+    for info in pkgutil.iter_modules(compat.__path__)
+    if info.name != "relied"
+]
 EACH = [
     pytest.param(hook, one, id=f"{hook.name.removeprefix('celery_reliable.compat.')}-{n}")
     for hook in HOOKS
@@ -165,10 +171,7 @@ def test_nobody_is_refused_for_what_he_does_not_use(monkeypatch: pytest.MonkeyPa
 
 def test_each_function_of_the_folder_says_what_it_relies_on() -> None:
     known = {hook.function for hook in HOOKS}
-    for info in pkgutil.iter_modules(compat.__path__):
-        if info.name == "relied":
-            continue
-        module = import_module(f"{compat.__name__}.{info.name}")
+    for module in MODULES:
         for name in module.__all__:
             assert name in _BESIDE or getattr(module, name) in known, name
 

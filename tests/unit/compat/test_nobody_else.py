@@ -44,9 +44,9 @@ REVIEWED = {
 
 def _trees() -> Iterator[tuple[str, ast.Module]]:
     for file in sorted(ROOT.rglob("*.py")):
-        name = ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix("__init__")
-        if not name.startswith("compat"):
-            yield name.rstrip("."), ast.parse(file.read_text("utf-8"))
+        name = ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+        if name != "__init__" and not name.startswith("compat"):
+            yield name, ast.parse(file.read_text("utf-8"))
 
 
 def _is_private(name: str) -> bool:
