@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 from celery import Celery
@@ -67,7 +66,10 @@ class Objects:
         if task_name:
             name = task_name if object_id is None else f"{task_name} {object_id!r}"
         else:
-            name = self._names({key: next(iter((*waiters, *holders)), "")})[key]
+            ids = [*waiters, *holders][:1]
+            name = self._name(
+                next(self._ledger.looks_in_groups(ids, most_bytes=MOST_BYTES), None), key
+            )
         has_more = has_more or view.in_line > len(line)
         return replace(view, object_name=name, waiters=waiters, has_more=has_more)
 
@@ -79,8 +81,8 @@ class Objects:
         list; `get` tells of it, too.  Raises BadCursor.
         """
         place = Position.of(cursor)
-        walk = Walk(self._app, self._ledger, place=place, with_messages=False)
-        found: dict[str, str] = {}
+        walk = Walk(self._app, self._ledger, place=place)
+        found: list[Object] = []
         #: Many may stand in one line.
         seen: dict[str, tuple[Object, str]] = {}
         for look in walk:
@@ -94,26 +96,16 @@ class Objects:
                 view, _, first = self._look_at(key, places, look)
                 seen[key] = view, first
             if seen[key][1] == look.record.task_id:
-                found[key] = look.record.task_id
+                found.append(replace(seen[key][0], object_name=self._name(look, key)))
             if len(found) >= limit:
                 break
-        names = self._names(found)
-        items = tuple(replace(seen[key][0], object_name=names[key]) for key in found)
-        return Page(items, walk.cursor, walk.looked_at)
+        return Page(tuple(found), walk.cursor, walk.looked_at)
 
-    def _names(self, tasks: Mapping[str, str]) -> dict[str, str]:
-        """Return what people call objects, by their keys; *tasks*: the id of a task for each, that
-        has it or waits for it.
-        """
-        names = {}
-        looks = self._ledger.looks_in_groups([*tasks.values()], most_bytes=MOST_BYTES)
-        for key, look in zip(tasks, looks, strict=True):
-            names[key] = key
-            if look is not None:
-                names[key] = object_name(
-                    self._app, look.record, key, sees_arguments=self._sees_arguments
-                )
-        return names
+    def _name(self, look: Look | None, key: str) -> str:
+        """Return what people call an object, by a task that has it or waits for it."""
+        if look is None:
+            return key
+        return object_name(self._app, look.record, key, sees_arguments=self._sees_arguments)
 
     def _look_at(
         self, key: str, places: int, listed: Look | None = None

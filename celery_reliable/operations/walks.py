@@ -59,7 +59,6 @@ class Walk:
         place: where to begin.
         most: how many to look at, whether they fit or not; None: all.
         deadline: by `time.monotonic`; nothing is read after it, but once.
-        with_messages: else they are yielded without.
     """
 
     def __init__(
@@ -76,7 +75,6 @@ class Walk:
         place: Position | None = None,
         most: int | None = _MOST,
         deadline: float | None = None,
-        with_messages: bool = True,
     ) -> None:
         self.place = self.before = place
         self.looked_at = self.n_bytes = 0
@@ -92,7 +90,6 @@ class Walk:
         self._order: dict[str, Any] = {"is_latest_first": is_latest_first, "until_ms": until_ms}
         self._most = most
         self._deadline = deadline
-        self._with_messages = with_messages
 
     def __iter__(self) -> Iterator[Look]:
         size = _FIRST
@@ -102,14 +99,13 @@ class Walk:
                 limit = min(limit, self._most - self.looked_at)
             entries = self._entries(limit)
             looks = self._fitting(entries)
-            whole = self._whole([one.record.task_id for one in looks if one is not None])
+            ids = [one.record.task_id for one in looks if one is not None]
+            whole = self._ledger.looks_in_groups(ids, most_bytes=MOST_BYTES)
             for (task_id, ms), look in zip(entries, looks, strict=True):
                 self.looked_at += 1
                 self.before, self.place = self.place, Position(ms, task_id)
-                if look is not None and self._with_messages:
-                    look = self._with_message(next(whole), ms)
-                if look is not None:
-                    yield look
+                if look is not None and (found := self._with_message(next(whole), ms)):
+                    yield found
             if len(entries) < limit:
                 self.is_over = True
                 return
@@ -181,10 +177,6 @@ class Walk:
         if kind is Kind.OWED:
             return state is State.DEAD and look.record.is_owed
         return kind is None or kind.value == state.value
-
-    def _whole(self, ids: Sequence[str]) -> Iterator[Look | None]:
-        if self._with_messages:
-            yield from self._ledger.looks_in_groups(ids, most_bytes=MOST_BYTES)
 
     def _with_message(self, look: Look | None, ms: int) -> Look | None:
         """Return what was read, if it still is what is meant and fits."""
