@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import signal
-import subprocess
-import sys
-from collections import Counter
-from datetime import datetime, timezone
-from pathlib import Path
 
 import pytest
 
@@ -17,14 +10,13 @@ from celery_reliable.app import reliable_of
 from celery_reliable.message.envelope import Envelope
 from celery_reliable.model import Reason
 from celery_reliable.operations.bulk import Chosen
-from celery_reliable.operations.dead_letters import CannotReplay, publish_edited
+from celery_reliable.operations.dead_letters import CannotReplay
 from celery_reliable.operations.desk import Desk
 from celery_reliable.operations.filters import Filter
 from celery_reliable.operations.walks import Kind
-from tests.integration.commands import Run, entry_point_path
-from tests.integration.conftest import APP, Project
+from tests.integration.commands import Run
+from tests.integration.conftest import Project
 from tests.integration.letters import put
-from tests.support.processes import REPOSITORY
 from tests.support.waiting import wait_for
 
 
@@ -36,10 +28,9 @@ def bury(
     reason: Reason = Reason.FAILED,
     exception: str = "ValueError: no",
     queue: str = "celery",
-    body: bytes = b"[[0], {}, {}]",
 ) -> None:
     envelope = Envelope(
-        body,
+        b"[[0], {}, {}]",
         "application/json",
         "utf-8",
         {"id": task_id, "task": name, "lang": "py", "root_id": task_id},
@@ -72,27 +63,6 @@ def left(desk: Desk) -> set[str]:
     return {letter.task_id for letter in desk.letters.list(10_000)}
 
 
-# What is found.
-
-
-def test_pages_hold_each_letter_once_whatever_goes_meanwhile(project: Project, desk: Desk) -> None:
-    for number in range(25):
-        bury(project, f"task-{number:02}")
-    found: list[str] = []
-    cursor = ""
-    while True:
-        page = desk.tasks.page(kind=Kind.DEAD, is_latest_first=True, cursor=cursor, limit=4)
-        found += [letter.task_id for letter in page.items]
-        if page.is_last:
-            break
-        cursor = page.cursor
-        # Those that were shown go, and others come.
-        desk.letters.discard(page.items[-1].task_id)
-        bury(project, f"new-{len(found)}")
-
-    assert found == [f"task-{number:02}" for number in reversed(range(25))]
-
-
 def test_a_filter_finds_what_fits(project: Project, desk: Desk) -> None:
     several(project)
     values = {"value-0", "value-1", "value-2"}
@@ -113,25 +83,6 @@ def test_a_filter_finds_what_fits(project: Project, desk: Desk) -> None:
         assert desk.bulk.count(Chosen(wanted=wanted)).done == len(expected), wanted
 
 
-# What is done.
-
-
-def test_only_those_that_fit_are_replayed_and_counters_are_reset(
-    project: Project, desk: Desk
-) -> None:
-    several(project)
-
-    done = desk.bulk.replay(Chosen(wanted=Filter(exception="ValueError")), by="me", rate=None)
-
-    assert (done.done, done.failed, done.gone, done.is_whole) == (3, 0, 0, True)
-    assert left(desk) == {"key-0", "unread"}
-    record = desk.ledger.find("value-0")
-    assert record is not None
-    assert (record.state.value, record.losses) == ("queued", 0)
-    assert project.redis.client().llen("celery") == 3
-    assert [one.count for one in desk.letter_groups.all().groups] == [1, 1]
-
-
 def test_another_queue_a_limit_and_a_queue_that_is_none(project: Project, desk: Desk) -> None:
     for number in range(4):
         bury(project, f"task-{number}")
@@ -147,86 +98,6 @@ def test_another_queue_a_limit_and_a_queue_that_is_none(project: Project, desk: 
     with pytest.raises(CannotReplay, match="nowhere"):
         desk.bulk.replay(Chosen(), by="me", to_queue="nowhere")
     assert left(desk) == {"task-3"}
-
-
-# Who did what.
-
-
-def test_each_act_is_noted_when_it_begins_and_when_it_ends(project: Project, desk: Desk) -> None:
-    several(project)
-
-    desk.bulk.replay(Chosen(wanted=Filter(exception="ValueError")), by="me@here", limit=2)
-
-    end, begin = desk.audit()
-    assert (begin.phase, begin.act, begin.by, begin.done) == ("begin", "replay", "me@here", 0)
-    assert begin.about["filter"] == {"exception": "ValueError"}
-    assert begin.about["limit"] == 2
-    assert (end.phase, end.run, end.done) == ("end", begin.run, 2)
-    history = desk.ledger.find("value-0")
-    assert history is not None
-    assert begin.at is not None
-    assert end.at is not None
-    now_ms = desk.ledger.workers.time_ms()
-    assert begin.at <= end.at <= datetime.fromtimestamp(now_ms / 1000, timezone.utc)
-
-
-# Other arguments.
-
-
-def test_other_arguments_are_a_new_task_that_names_its_origin(project: Project, desk: Desk) -> None:
-    bury(project, "wrong", body=b'[["x"], {}, {}]')
-
-    new_id = publish_edited(project.app, desk.letters, "wrong", by="ann", args=[0])
-
-    assert left(desk) == set()
-    record = desk.ledger.find(new_id)
-    assert record is not None
-    assert Envelope.from_text(record.message).headers["reliable_origin"] == "wrong"
-    project.start_worker("one")
-    wait_for(lambda: project.effects.finished(new_id), 20, "the new task")
-    assert not project.effects.runs("wrong")
-
-
-# By real processes.
-
-
-@pytest.mark.full
-def test_a_replay_that_is_killed_goes_on_and_each_runs_once(
-    project: Project, desk: Desk, run: Run, tmp_path: Path
-) -> None:
-    count = 600
-    ids = [f"task-{number:04}" for number in range(count)]
-    for task_id in ids:
-        bury(project, task_id)
-    project.start_worker("one")
-    environ = project.environ("ready:none", {})
-    paths = [entry_point_path(tmp_path), str(REPOSITORY), environ.get("PYTHONPATH", "")]
-    words = f"-A {APP} reliable dead-letters replay --all --yes --rate 200".split()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "celery", *words],
-        cwd=tmp_path,
-        env={**environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        wait_for(lambda: desk.letters.count() < count - 100, 60, "some of them replayed")
-    finally:
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-    n_left = desk.letters.count()
-    assert 0 < n_left < count - 100
-
-    again = run("dead-letters", "replay", "--all", "--yes", "--rate", "100000", "--json").json
-
-    assert (again["done"], again["failed"], again["is_whole"]) == (n_left, 0, True)
-    wait_for(lambda: len(project.effects.runs()) >= count, 120, "all of them")
-    wait_for(lambda: not project.app.backend.client.keys("{reliable:0}:task:*"), 60, "the end")
-    assert Counter(one.task_id for one in project.effects.runs()) == dict.fromkeys(ids, 1)
-    assert desk.letters.count() == 0
-    phases = Counter(entry.phase for entry in desk.audit())
-    # The one that was killed has no end.
-    assert phases == {"begin": 2, "end": 1}
 
 
 def test_from_the_groups_to_the_replay_of_one_at_the_command_line(
@@ -262,26 +133,19 @@ def test_from_the_groups_to_the_replay_of_one_at_the_command_line(
     assert [one["done"] for one in run("audit", "--json").json["items"]] == [3, 0]
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["replay"],
-        ["discard", "--yes"],
-        ["replay", "one", "--all"],
-        ["replay", "one", "--task", "x"],
-        ["replay", "--all", "--rate", "0"],
-        ["replay", "one", "two", "--args", "[]"],
-        ["replay", "one", "--args", "{}"],
-        ["list", "--older-than", "soon"],
-    ],
-)
-def test_what_is_not_said_is_not_done(
-    project: Project, desk: Desk, run: Run, arguments: list[str]
-) -> None:
+def test_what_is_not_said_is_not_done(project: Project, desk: Desk, run: Run) -> None:
     put(project, "one")
     put(project, "two")
 
-    assert run("dead-letters", *arguments).code == 2
+    for words in (
+        "replay",
+        "discard --yes",
+        "replay one --all",
+        "replay --all --rate 0",
+        "replay one two --args []",
+        "list --older-than soon",
+    ):
+        assert run("dead-letters", *words.split()).code == 2, words
 
     assert left(desk) == {"one", "two"}
 
@@ -302,6 +166,3 @@ def test_discarding_many_asks_first_and_says_how_many(
     done = run("dead-letters", "discard", "value-0", "key-0", "nobody", "--yes")
     assert done.out == "2 dead letters discarded\nGone already: 1\n"
     assert left(desk) == {"value-1", "value-2", "unread"}
-
-
-# What is bounded, and goes on.

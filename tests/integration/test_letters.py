@@ -12,7 +12,6 @@ from celery_reliable.operations.dead_letters import CannotReplay, DeadLetters
 from celery_reliable.operations.messages import REDACTED
 from tests.conftest import StartRedis
 from tests.integration.conftest import Project
-from tests.integration.figures import DUE, RECORD
 from tests.integration.letters import put
 from tests.support.waiting import wait_for
 
@@ -28,41 +27,6 @@ def buried(letters: DeadLetters, task_id: str, timeout_seconds: float = 20) -> D
         return None if letter.is_owed else letter
 
     return wait_for(found, timeout_seconds, f"{task_id} among the dead letters")  # type: ignore[return-value]
-
-
-def test_a_task_that_fails_for_good_is_kept_and_runs_again_when_replayed(
-    project: Project, letters: DeadLetters, desk: Desk
-) -> None:
-    project.start_worker("one")
-    result = project.send("follow", ["fail", "finish"])
-    with pytest.raises(Exception, match="in run 1"):
-        result.get(timeout=20)
-
-    letter = buried(letters, result.id)
-
-    assert (letter.name, letter.reason) == ("project.follow", Reason.FAILED)
-    assert "Broken" in letter.exception
-    assert "in run 1" in letter.exception
-    assert "Traceback" in letter.traceback
-    assert "tasks.py" in letter.traceback
-    assert (letter.attempts, letter.losses) == (1, 0)
-    assert [entry.what for entry in letter.history] == ["failed"]
-    assert [found.task_id for found in letters.list()] == [result.id]
-    view = desk.tasks.get(result.id, with_arguments=True)
-    assert view.args == [["fail", "finish"]]
-    assert view.headers["id"] == result.id
-    assert view.queue == "celery"
-
-    problem = letters.replay(result.id)
-
-    assert not problem
-    wait_for(lambda: project.effects.finished(result.id), 20, "the replayed task")
-    assert [run.attempt for run in project.effects.runs(result.id)] == [1, 2]
-    wait_for(lambda: project.app.AsyncResult(result.id).state == "SUCCESS", 10, "its result")
-    client = project.redis.client()
-    wait_for(lambda: not client.keys(RECORD + "*"), 10, "every record gone")
-    assert letters.count() == 0
-    assert client.zcard(DUE) == 0
 
 
 def test_a_replayed_task_that_fails_again_is_a_dead_letter_again_with_its_whole_history(
