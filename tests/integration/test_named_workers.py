@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 from itertools import pairwise
 from typing import Any
 
 import pytest
-from celery.utils.nodenames import gethostname
 
 from celery_reliable.app import reliable_of
-from celery_reliable.message import Envelope, NamedWorkers
 from celery_reliable.model import State
-from celery_reliable.operations.desk import Desk
-from tests.integration.commands import Run
 from tests.integration.conftest import ONE_EACH, Project
 from tests.integration.project import named
 from tests.support import effects
@@ -45,16 +40,6 @@ def start(fleet: Project, *names: str, **options: Any) -> dict[str, Worker]:
 def node(run: effects.Run) -> str:
     """The name of the worker that made a run, without its host."""
     return run.worker.partition("@")[0]
-
-
-def the_run(fleet: Project, task_id: str, number: int = 1) -> effects.Run:
-    """The run of this number of a task, once it has begun."""
-    runs = wait_for(
-        lambda: found if len(found := fleet.effects.runs(task_id)) >= number else None,
-        SOON_SECONDS,
-        f"run {number} of {task_id}",
-    )
-    return runs[number - 1]
 
 
 def test_a_task_runs_on_a_worker_that_it_names_and_on_another_when_that_dies(
@@ -105,20 +90,9 @@ def test_it_waits_for_a_worker_that_it_names_and_no_other_runs_it(fleet: Project
     assert waits.get(timeout=SOON_SECONDS) == "open"
     assert [node(run) for run in fleet.effects.runs(waits.id)] == ["gpu-a"]
     assert ledger.named.waiting() == 0
-    # And what it was sent itself, while it runs another.
-    held = fleet.send("on_gpu", "held")
-    the_run(fleet, held.id)
-    moved = fleet.send("on_gpu", "open")
-    (raw,) = wait_for(lambda: broker.lrange(f"gpu-a@{host()}.dq2", 0, -1), SOON_SECONDS, "it")
-    broker.lpush("celery", raw)
-    wait_for(lambda: broker.llen("celery") == 0, SOON_SECONDS, "a look at it")
-    fleet.effects.open_gate("held")
-    assert moved.get(timeout=SOON_SECONDS) == "open"
-    assert [node(run) for run in fleet.effects.runs(moved.id)] == ["gpu-a"]
     # A worker that stops leaves nothing to wait for it.
-    fleet.effects.close_gate("held")
     last = fleet.send("on_gpu", "held")
-    the_run(fleet, last.id)
+    fleet.effects.run_of(last.id)
     orphan = fleet.send("on_gpu", "open", only_workers="gpu-*")
     os.kill(gpu.pid, signal.SIGTERM)
     fleet.effects.open_gate("held")
@@ -128,16 +102,10 @@ def test_it_waits_for_a_worker_that_it_names_and_no_other_runs_it(fleet: Project
     assert [node(run) for run in fleet.effects.runs(orphan.id)] == ["gpu-b"]
 
 
-def host() -> str:
-    """The host of this machine's workers, as Celery has it."""
-    return gethostname()
-
-
 @pytest.mark.parametrize(
     ("name", "options", "runs_on"),
     [
         ("in_line_on_gpu", {}, {"gpu-a", "gpu-b"}),
-        ("line_of_all", {"only_workers": "gpu-?"}, {"gpu-a", "gpu-b"}),
         ("line_of_all", {"prefer_workers": "nobody"}, {"gpu-a", "gpu-b", "cpu"}),
         ("places_on_gpu", {}, {"gpu-a", "gpu-b"}),
     ],
@@ -166,64 +134,3 @@ def test_a_line_of_tasks_that_name_workers_goes_on_without_a_pass(
         runs.sort(key=lambda one: one.started_at)
         assert all((one.ended_at or 0) <= after.started_at for one, after in pairwise(runs))
         assert all(one.ended_at for one in runs)
-
-
-@pytest.mark.full
-def test_a_live_task_is_moved_and_what_runs_elsewhere_is_stopped_without_a_loss(
-    fleet: Project, run: Run
-) -> None:
-    start(fleet, "cpu", "gpu-a")
-    fleet.effects.close_gate("held")
-    runs_there = fleet.send("gate", "held", only_workers="cpu")
-    waits = fleet.send("gate", "held", only_workers="cpu")
-    first = the_run(fleet, runs_there.id)
-    assert node(first) == "cpu"
-    ids = [runs_there.id, waits.id, "nobody"]
-
-    told = run("move", *ids, "--workers", "gpu-*", "--json", project=fleet)
-
-    found = json.loads(told.out)
-    assert (found["stopped"], found["sent"], found["gone"]) == (
-        [runs_there.id],
-        [waits.id],
-        ["nobody"],
-    )
-    second = wait_for(
-        lambda: [one for one in fleet.effects.runs() if node(one) == "gpu-a"], SOON_SECONDS, "one"
-    )[0]
-    ledger = reliable_of(fleet.app).ledger
-
-    def is_stopped() -> bool:
-        record = ledger.find(runs_there.id)
-        return record is not None and not record.owner.startswith("cpu@") and not record.stopping_on
-
-    # It may be behind the other one, there.
-    wait_for(is_stopped, SOON_SECONDS, "it is stopped")
-    if second.task_id == runs_there.id:
-        assert first.last_seen_at <= second.started_at
-    fleet.effects.open_gate("held")
-    assert (runs_there.get(timeout=SOON_SECONDS), waits.get(timeout=SOON_SECONDS)) == (
-        "held",
-        "held",
-    )
-    ended = [one for one in fleet.effects.runs() if one.ended_at is not None]
-    assert {one.task_id: node(one) for one in ended} == {
-        runs_there.id: "gpu-a",
-        waits.id: "gpu-a",
-    }
-    with Desk(fleet.app) as desk:
-        assert desk.tasks.get(runs_there.id).losses == 0
-        act = desk.audit()[0]
-    assert (act.act, act.phase, act.done) == ("move", "end", 2)
-
-    # What is moved while it runs where it may goes on, and its retry is for those that were named.
-    retried = fleet.send("retried_at_gate", "retry", only_workers="cpu")
-    the_run(fleet, retried.id)
-    run("move", retried.id, "--workers", "cpu", "--workers", "gpu-*", project=fleet)
-    fleet.effects.open_gate("retry")
-    the_run(fleet, retried.id, 2)
-    record = reliable_of(fleet.app).ledger.find(retried.id)
-    assert record is not None
-    named = NamedWorkers.of(Envelope.from_text(record.message).headers)
-    assert named is not None
-    assert named.only == ("cpu", "gpu-*")
