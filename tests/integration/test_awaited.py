@@ -1,4 +1,4 @@
-"""Results are subscribed to when somebody waits for them, and a call costs no subscription."""
+"""Results are subscribed to when somebody waits for them."""
 
 from __future__ import annotations
 
@@ -7,17 +7,15 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from celery import Celery, chord, group
+from celery import Celery
 from celery.result import AsyncResult, GroupResult
 
 from tests.integration.conftest import Project
 from tests.integration.project.factory import Settings
-from tests.support.redis_server import RedisServer, free_port
 from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.full
 
-N = 20
 SECONDS = 20.0
 
 Store = Callable[..., None]
@@ -36,12 +34,6 @@ def store(project_settings: Settings) -> Iterator[Store]:
     app.backend.client.close()
 
 
-def calls(server: RedisServer, *names: str) -> dict[str, int]:
-    """Count what the server has executed since it started."""
-    found: dict[str, Any] = server.client().info("commandstats")
-    return {name: found.get(f"cmdstat_{name}", {}).get("calls", 0) for name in names}
-
-
 def channels(project: Project) -> set[str]:
     """What somebody is subscribed to."""
     return {one.decode() for one in project.redis.client(decode_responses=False).pubsub_channels()}
@@ -50,25 +42,6 @@ def channels(project: Project) -> set[str]:
 def waiting(project: Project, *results: AsyncResult[Any]) -> bool:
     """Whether somebody has subscribed to these."""
     return all(f"celery-task-meta-{result.id}" in channels(project) for result in results)
-
-
-def test_a_call_is_one_command_and_subscribes_to_nothing(project: Project) -> None:
-    project.send("work", 0)
-    before = calls(project.redis, "evalsha")["evalsha"]
-    for _ in range(N):
-        project.task("work").apply_async((0,))
-    members = group(project.task("work").s(0) for _ in range(N)).apply_async()
-    assert calls(project.redis, "evalsha")["evalsha"] == before + 2 * N
-    found = calls(project.redis, "subscribe", "unsubscribe", "mget")
-    assert not any(found.values())
-    assert len(members.results) == N
-
-
-def test_a_call_needs_no_result_backend(project: Project) -> None:
-    away = project.with_settings(result_url=f"redis://127.0.0.1:{free_port()}/0")
-    project.start_worker("one")
-    result = away.send("work", 0)
-    assert project.app.AsyncResult(result.id).get(timeout=SECONDS) == "worked"
 
 
 def _get(result: AsyncResult[Any]) -> Any:
@@ -114,25 +87,3 @@ def test_a_result_is_found_that_is_stored_before_or_while_somebody_waits(
         assert way(result) == "stored"
         stored.result(SECONDS)
     wait_for(lambda: not channels(project), SECONDS, "the end of the subscription")
-
-
-def test_canvases_and_their_results(project: Project) -> None:
-    project.start_worker("one")
-    work, add = project.task("work"), project.task("add")
-    assert group(work.s(0) for _ in range(5)).apply_async().get(timeout=SECONDS) == ["worked"] * 5
-    body = chord([add.s(1, 1), add.s(2, 2)])(project.task("total").s())
-    assert body.get(timeout=SECONDS) == 6
-    result = work.apply_async((0,))
-    wait_for(result.ready, SECONDS, "its end")
-    heard: list[Any] = []
-    result.then(lambda one: heard.append(one.result))
-    assert result.get(timeout=SECONDS) == "worked"
-    assert heard == ["worked"]
-
-    # The header's results may have been stored before they were subscribed to: who waits next, for
-    # whatever it is, finds them.
-    def is_nothing_left() -> bool:
-        assert project.send("work", 0).get(timeout=SECONDS) == "worked"
-        return not channels(project)
-
-    wait_for(is_nothing_left, SECONDS, "the end of all subscriptions")

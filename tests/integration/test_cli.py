@@ -93,16 +93,6 @@ def test_a_redis_that_is_not_there_is_one_paragraph_without_the_password(
     away.close()
 
 
-def test_wrong_settings_are_told_without_a_traceback(project: Project, run: Run) -> None:
-    wrong = project.with_settings(reliable={"LEASE_SECOND": 3})
-
-    ran = run("dead-letters", "list", project=wrong)
-
-    assert (ran.code, ran.out) == (1, "")
-    assert "Did you mean 'LEASE_SECONDS'?" in ran.err
-    assert "Traceback" not in ran.err
-
-
 def test_a_name_forges_no_line(project: Project, run: Run) -> None:
     project.start_worker("one")
     forged = "mail\nforged \u202e99\tforged\r forged\u2028forged"

@@ -1,16 +1,13 @@
-"""The worst moments: a fork beside a pass, and a process that hangs as it starts."""
+"""The worst moment for a fork: beside a pass."""
 
 from __future__ import annotations
 
-import os
-import signal
 from typing import Any
 
 import pytest
 
 from tests.integration.conftest import Project, Start
 from tests.integration.project.moments import (
-    HANG,
     KILL_WHILE_LOCKED,
 )
 from tests.integration.project.tasks import Broken
@@ -55,16 +52,3 @@ def test_a_process_that_is_forked_beside_a_pass_hangs_in_none_of_its_locks(
     with pytest.raises(Broken):
         after.get(timeout=15)
     assert first_pid(project.effects, after.id) != pid
-
-
-def test_a_worker_ends_though_a_process_hangs_as_it_starts(project: Project, start: Start) -> None:
-    """Celery kills such a process, but not always while it waits for the end of all of them."""
-    worker = start(project=project, concurrency=1)
-    (child,) = worker.children()
-    project.effects.client.set(HANG, "yes")
-    os.kill(child, signal.SIGKILL)
-    wait_for(lambda: set(worker.children()) - {child}, 10, "another process")
-
-    worker.signal_main(signal.SIGTERM)
-
-    worker.wait_until_ended(30)

@@ -60,9 +60,6 @@ def test_each_of_three_runs_it_once_though_two_of_four_are_killed(fleet: Project
         wait_for(lambda: view().missing == 1 and len(fleet.effects.runs()) == 4, SOON_SECONDS, "1")
         assert "1 wait for a worker" in view().sentence
         assert "start 1 more" in view().sentence
-        assert view().only_workers == ("*",)
-        (waits,) = [one.task_id for one in view().members if not one.worker]
-        assert desk.tasks.get(waits).why.kind.value == "worker"
         assert [one.run for one in desk.runs.all()] == [result.id]
         fleet.effects.open_gate("held")
         wait_for(lambda: sum(ended(fleet).values()) == 2, SOON_SECONDS, "two that have ended")
@@ -71,12 +68,10 @@ def test_each_of_three_runs_it_once_though_two_of_four_are_killed(fleet: Project
 
         assert result.join(timeout=SOON_SECONDS) == ["held"] * 3
         wait_for(lambda: set(view().states) == {"ended"}, SOON_SECONDS, "their settlement")
-        assert {one.result for one in view().members} == {"SUCCESS"}
         # It is over, and can be asked for by its id only.
         assert desk.runs.all() == []
         assert set(ended(fleet).values()) == {1}
         assert ended(fleet)["e"] == 1
-        assert {one.worker.partition("@")[0] for one in view().members} == set(ended(fleet))
     # As Celery has it: by its id, in another process.
     assert GroupResult.restore(result.id, app=fleet.app).join() == ["held"] * 3
 

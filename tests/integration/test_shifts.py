@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
-from itertools import pairwise
 from typing import Any
 
 import pytest
 from billiard.exceptions import SoftTimeLimitExceeded, TimeLimitExceeded
 
-from celery_reliable.app import reliable_of
 from celery_reliable.broker import take_next_text
-from celery_reliable.ledger.answers.workers import Resumed
 from celery_reliable.ledger.scripts import inside, script, together
-from celery_reliable.orders import OrderKind
-from tests.integration.conftest import SOON, Project
+from tests.integration.conftest import Project
 from tests.integration.figures import assert_each_ran_once, record_of, wait_until_settled
-from tests.integration.monitoring import Monitor, monitoring
 from tests.integration.shifts import in_shift, start, token_of, with_shifts
 from tests.support.proxy import RedisProxy
 from tests.support.waiting import wait_for
@@ -25,9 +20,6 @@ from tests.support.waiting import wait_for
 pytestmark = pytest.mark.skipif(
     bool(os.environ.get("TESTS_APART")), reason="elsewhere than in the ledger nobody has a shift"
 )
-
-#: With this the main process hears of each task, and stops what runs when its connection is lost.
-CANCELS = {"worker_cancel_long_running_tasks_on_connection_loss": True}
 
 
 @pytest.fixture
@@ -169,152 +161,7 @@ def test_a_time_limit_ends_a_task_of_a_shift(
     assert (one.children() == [pid]) is (error is SoftTimeLimitExceeded)
 
 
-@pytest.mark.full
-def test_limits_that_are_set_while_it_runs_hold_for_the_next_tasks(pooled: Project) -> None:
-    start(pooled)
-    before, gate, _ = in_shift(pooled)
-    control = pooled.app.control
-    assert control.rate_limit("project.work", "2/s", reply=True, limit=1, timeout=10)
-    assert control.time_limit("project.gate", hard=1, reply=True, limit=1, timeout=10)
-    limited = pooled.send("gate", "shut")
-    results = [pooled.send("work", 0) for _ in range(5)]
-
-    pooled.effects.open_gate(gate)
-
-    assert before.get(timeout=20) == gate
-    with pytest.raises(TimeLimitExceeded):
-        limited.get(timeout=30)
-    wait_for(lambda: all(pooled.effects.finished(one.id) for one in results), 30, "all have run")
-    starts = sorted(pooled.effects.starts(one.id)[0] for one in results)
-    # The bucket has one token at first, and may count a moment differently than the server.
-    assert all(later - one > 0.3 for one, later in list(pairwise(starts))[1:])
-
-
-@pytest.mark.full
-def test_a_pool_grows_while_messages_wait_and_shrinks_to_what_runs(pooled: Project) -> None:
-    # For so long Celery keeps a process that is not needed.
-    soon = {"AUTOSCALE_KEEPALIVE": "3"}
-    one = start(pooled, options=("--autoscale", "3,1"), environ=soon)
-    held, gate, pid = in_shift(pooled)
-    others = [pooled.send("gate", "others") for _ in range(2)]
-    for other in others:
-        pooled.effects.run_of(other.id)
-    assert len(one.children()) == 3
-    pooled.effects.open_gate("others")
-    for other in others:
-        assert other.get(timeout=20) == "others"
-    # The one that is left is that whose task runs.
-    wait_for(lambda: one.children() == [pid], 30, "the others are gone")
-    assert not pooled.effects.finished(held.id)
-    pooled.effects.open_gate(gate)
-    assert held.get(timeout=20) == gate
-    ran_once(pooled, [held, *others])
-
-
 # Who stops what runs
 
 
-@pytest.mark.full
-def test_what_a_process_has_taken_is_stopped_as_the_connection_is_lost(project: Project) -> None:
-    pooled = with_shifts(project.with_settings(reliable={"MAX_LOSSES": 0}), CANCELS)
-    start(pooled)
-    result, gate, pid = in_shift(pooled)
-    client = pooled.redis.client()
-    # The main process waits for a message, though its only process is busy, or takes turns.
-    for one in client.client_list():
-        if one["cmd"] in ("brpop", "subscribe", "psubscribe"):
-            client.client_kill_filter(_id=one["id"])
-    again = pooled.effects.run_of(result.id, 2, timeout_seconds=30)
-    assert (again.pid != pid, again.attempt) == (True, 2)
-    # The task is charged nothing.
-    assert "losses" not in record_of(pooled.redis, result.id)
-    pooled.effects.open_gate(gate)
-    assert result.get(timeout=20) == gate
-    assert not pooled.effects.overlaps()
-    wait_until_settled(pooled.redis, 20)
-
-
-@pytest.mark.full
-def test_what_a_process_has_taken_is_stopped_by_an_order_and_charged_nothing(
-    project: Project,
-) -> None:
-    pooled = with_shifts(project.with_settings(reliable={**SOON, "MAX_LOSSES": 0}))
-    start(pooled)
-    result, gate, _ = in_shift(pooled)
-    orders = reliable_of(pooled.app).ledger.orders
-
-    order = orders.give(
-        OrderKind.STRIKE, "project.gate", by="ann", why="it is broken", is_stop=True
-    )
-
-    wait_for(
-        lambda: record_of(pooled.redis, result.id).get("waiting_for") == f"order {order.id}",
-        30,
-        "it waits for the end of the order",
-    )
-    assert "losses" not in record_of(pooled.redis, result.id)
-    assert isinstance(orders.resume(order.id, by="ann", limit=1000), Resumed)
-    pooled.effects.open_gate(gate)
-    assert result.get(timeout=30) == gate
-    assert [run.outcome for run in pooled.effects.runs(result.id)] == [None, "finished"]
-    wait_until_settled(pooled.redis, 20)
-
-
 # What a monitor hears
-
-#: What differs from run to run.
-OWN = {"uuid", "root_id", "clock", "timestamp", "local_received", "runtime", "pid", "hostname"}
-ENDS = {"work": "task-succeeded", "failing": "task-failed"}
-
-
-def heard(monitor: Monitor, ids: dict[str, str]) -> dict[str, list[dict[str, Any]]]:
-    """Celery's own events of each task, without what differs from run to run."""
-    found = {}
-    for name, task_id in ids.items():
-        wait_for(lambda i=task_id, n=name: ENDS[n] in monitor.kinds(i), 20, f"the end of {name}")
-        kinds = {"task-received", "task-started", ENDS[name]}
-        found[name] = [
-            {key: value for key, value in event.items() if key not in OWN}
-            for event in monitor.of(task_id)
-            if event["type"] in kinds
-        ]
-    return found
-
-
-def send_some(project: Project, gate: str) -> tuple[dict[str, str], Any]:
-    """Tasks that one process runs one after the other, and what waits at a gate behind them."""
-    ids = {"work": project.send("work", 0).id, "failing": project.send("failing").id}
-    return ids, project.send("gate", gate)
-
-
-def in_one_shift(pooled: Project) -> dict[str, str]:
-    """Some of which it is certain that their process has taken all by itself."""
-    for number in range(20):
-        held, gate, _ = in_shift(pooled, f"held {number}")
-        shift = token_of(pooled, held.id).rpartition(".")[0]
-        ids, last = send_some(pooled, f"last {number}")
-        pooled.effects.open_gate(gate)
-        pooled.effects.run_of(last.id)
-        is_one = token_of(pooled, last.id).rpartition(".")[0] == shift
-        pooled.effects.open_gate(f"last {number}")
-        if is_one:
-            return ids
-    raise AssertionError("each shift was over before")
-
-
-@pytest.mark.full
-def test_a_monitor_hears_of_a_shift_what_it_hears_of_prefork(pooled: Project) -> None:
-    with monitoring(pooled.app) as monitor:
-        one = start(pooled, options=("-E",))
-        of_shift = heard(monitor, in_one_shift(pooled))
-        assert {name: [event["type"] for event in found] for name, found in of_shift.items()} == {
-            name: ["task-received", "task-started", end] for name, end in ENDS.items()
-        }
-        one.stop()
-
-        prefork = pooled.with_settings(celery={"worker_pool": "prefork"})
-        prefork.start_worker("two", concurrency=1, options=("-E",))
-        ids, last = send_some(prefork, "last")
-        prefork.effects.open_gate("last")
-        assert last.get(timeout=20) == "last"
-        assert of_shift == heard(monitor, ids)

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import signal
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -41,14 +40,6 @@ def losses(redis_server: RedisServer, task_id: str) -> int:
     return int(redis_server.client().hget(RECORD + task_id, "losses") or 0)
 
 
-def remote(project: Project, *command: Any, **arguments: Any) -> None:
-    """Send one remote command and require that a worker did it."""
-    control = project.app.control
-    (answer,) = control.broadcast(*command, reply=True, timeout=10, limit=1, **arguments)
-    (reply,) = answer.values()
-    assert "ok" in reply
-
-
 @pytest.mark.keeps_fetched
 def test_a_warm_stop_waits_for_what_runs_and_gives_back_the_rest(project: Project) -> None:
     one = project.start_worker("one", options=("--prefetch-multiplier", "4"))
@@ -72,40 +63,6 @@ def test_a_warm_stop_waits_for_what_runs_and_gives_back_the_rest(project: Projec
     for result in running + fetched:
         result.get(timeout=10)
         assert [run.attempt for run in project.effects.runs(result.id)] == [1]
-    wait_until_settled(project.redis, 10)
-
-
-@pytest.mark.full
-@pytest.mark.keeps_fetched
-def test_a_cold_stop_hands_over_at_once(project: Project) -> None:
-    # At once is before anybody sweeps.
-    rare = {"SWEEP_SECONDS": 30, "LEASE_SECONDS": 120, "QUEUED_SECONDS": 240}
-    project = project.with_settings(reliable={"MAX_LOSSES": 0, **rare})
-    one = project.start_worker("one", options=("--prefetch-multiplier", "4"))
-    running = [project.send("gate", "cold") for _ in range(2)]
-    for result in running:
-        project.effects.run_of(result.id)
-    fetched = [project.send("work", 0.01) for _ in range(4)]
-    client = project.redis.client()
-    wait_for(lambda: client.llen("celery") == 0, 10, "all of them fetched")
-    project.start_worker("two")
-    one.signal_main(signal.SIGQUIT)
-    asked_at = project.effects.now()
-    again = [project.effects.run_of(result.id, 2) for result in running]
-    took = max(run.started_at for run in again) - asked_at
-    print("seconds from the cold stop to the re-run:", round(took, 2))
-    assert took <= SOON_SECONDS
-    assert [run.attempt for run in again] == [2, 2]
-    assert all(run.worker.startswith("two@") for run in again)
-    assert [losses(project.redis, result.id) for result in running] == [0, 0]
-    one.wait_until_ended()
-    assert not left_behind(project.redis, "one")
-    project.effects.open_gate("cold")
-    for result in running + fetched:
-        result.get(timeout=10)
-        assert len(project.effects.finished(result.id)) == 1
-    assert [[run.attempt for run in project.effects.runs(r.id)] for r in fetched] == [[1]] * 4
-    assert not project.effects.overlaps()
     wait_until_settled(project.redis, 10)
 
 
@@ -135,63 +92,5 @@ def test_a_soft_stop_waits_for_longer_than_a_lease_and_then_hands_over(project: 
     assert not left_behind(project.redis, "one")
     assert [run.attempt for run in project.effects.runs(ends.id)] == [1]
     assert [run.attempt for run in project.effects.runs(goes_on.id)] == [1, 2]
-    assert not project.effects.overlaps()
-    wait_until_settled(project.redis, 10)
-
-
-@pytest.mark.full
-def test_remote_grow_shrink_and_restart_of_the_pool_lose_nothing(project: Project) -> None:
-    project = project.with_settings(celery={"worker_pool_restarts": True})
-    one = project.start_worker("one", options=ONE_EACH)
-    held = project.send("gate", "held")
-    project.effects.run_of(held.id)
-    remote(project, "pool_grow", arguments={"n": 1})
-    wait_for(lambda: len(one.children()) == 3, 10, "a third process")
-    remote(project, "pool_shrink", arguments={"n": 1})
-    wait_for(lambda: len(one.children()) == 2, 10, "two processes")
-    before = set(one.children())
-    project.app.control.broadcast("pool_restart", arguments={"reload": False})
-    results = [project.send("work", 0.05) for _ in range(10)]
-    project.effects.open_gate("held")
-    assert held.get(timeout=30) == "held"
-    for result in results:
-        result.get(timeout=30)
-    wait_for(lambda: set(one.children()).isdisjoint(before), 15, "new processes")
-    assert len(project.effects.finished()) == 11
-    assert not project.effects.overlaps()
-    assert one.stop() == 0
-    assert not left_behind(project.redis, "one")
-    project.close()
-    wait_until_settled(project.redis, 10)
-
-
-@pytest.mark.full
-@pytest.mark.parametrize(
-    ("pool", "how"),
-    [("solo", signal.SIGTERM), ("threads", signal.SIGTERM), ("gevent", signal.SIGQUIT)],
-    ids=["solo", "threads", "gevent"],
-)
-def test_a_stop_of_another_pool_charges_nothing(
-    project: Project, pool: str, how: signal.Signals
-) -> None:
-    one = project.start_worker("one", pool=pool, concurrency=1)
-    running = project.send("gate", "gate")
-    project.effects.run_of(running.id)
-    project.start_worker("two")
-    waiting = [project.send("work", 0.01) for _ in range(3)]
-    one.signal_main(how)
-    # A greenlet can be stopped; a thread and the main process itself run their task to its end.
-    is_stopped = pool == "gevent" and how == signal.SIGQUIT
-    if not is_stopped:
-        project.effects.open_gate("gate")
-    one.wait_until_ended()
-    project.effects.open_gate("gate")
-    assert not left_behind(project.redis, "one")
-    assert running.get(timeout=15) == "gate"
-    for result in waiting:
-        assert result.get(timeout=15) == "worked"
-    for result in [running, *waiting]:
-        assert len(project.effects.finished(result.id)) == 1
-    assert len(project.effects.runs(running.id)) == (2 if is_stopped else 1)
     assert not project.effects.overlaps()
     wait_until_settled(project.redis, 10)

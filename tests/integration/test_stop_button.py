@@ -186,28 +186,6 @@ def test_what_runs_is_stopped_without_a_loss_where_the_order_says_so(soon: Proje
     assert [run.outcome for run in soon.effects.runs(other.id)] == ["finished"]
 
 
-@pytest.mark.full
-def test_what_is_stopped_by_its_id_ends_without_a_broadcast(soon: Project, run: Run) -> None:
-    # It hears no remote command.
-    worker = soon.start_worker("one", concurrency=1, options=("--without-heartbeat",))
-    task = soon.send("gate", "never")
-    soon.effects.run_of(task.id)
-    broadcasts: Any = soon.redis.client()
-    broadcasts.config_resetstat()
-
-    ran = run("revoke", task.id, "--if-running", "kill", "--yes", project=soon)
-
-    assert ran.code == 0, ran
-    wait_for(lambda: task.state == "REVOKED", OBEYED_SECONDS, "it is revoked")
-    wait_until_settled(soon.redis, 20)
-    published = broadcasts.info("commandstats").get("cmdstat_publish", {"calls": 0})
-    assert published["calls"] <= 2, "only its result is told"
-    # The worker goes on, and has no loss to tell of.
-    soon.effects.run_of(soon.send("work", 0.01).id)
-    assert len(soon.effects.runs(task.id)) == 1
-    assert worker.is_running
-
-
 def test_orders_are_resumed_together_or_none(soon: Project, run: Run) -> None:
     orders = [give(soon, OrderKind.STRIKE, name) for name in ("first", "last")]
 

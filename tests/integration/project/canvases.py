@@ -11,7 +11,6 @@ from typing import Any
 from celery import chain
 from celery.backends.redis import RedisBackend
 from celery.signals import after_task_publish
-from celery.states import FAILURE
 
 from celery_reliable import ReliableTask
 from tests.integration.project.tasks import TICK_SECONDS, Broken
@@ -33,10 +32,6 @@ def add_tasks(to: Any) -> None:  # noqa: C901 - one small task after another
             time.sleep(min(left, TICK_SECONDS))
             run.tick()
 
-    def keep_stamps(request: Any) -> None:
-        for name, value in (request.stamps or {}).items():
-            to.effects.client.sadd("stamped", f"{request.id} {name} {value}")
-
     @task
     def step(self: Any, number: int, plus: int, seconds: float = 0.2) -> int:
         """A member of anything: add to a number."""
@@ -48,23 +43,8 @@ def add_tasks(to: Any) -> None:  # noqa: C901 - one small task after another
     def gather(self: Any, numbers: Sequence[int], seconds: float = 0.2) -> int:
         """The body of a chord."""
         with to.effects.run(self) as run:
-            keep_stamps(self.request)
             take(run, seconds)
         return sum(numbers)
-
-    @task
-    def stamped_step(self: Any, number: int) -> int:
-        """A member that is killed in its first run, and then keeps the stamps that it came with."""
-        with to.effects.run(self) as run:
-            if run.number == 1:
-                die(whole=False)
-            keep_stamps(self.request)
-        return number
-
-    @task
-    def note(self: Any, what: Any) -> None:
-        """What `link` calls."""
-        to.effects.client.rpush("notes", what)
 
     @task
     def host(self: Any, numbers: Sequence[int]) -> None:
@@ -79,15 +59,6 @@ def add_tasks(to: Any) -> None:  # noqa: C901 - one small task after another
         """The next of a chain, which takes longer than a recovery."""
         with to.effects.run(self) as run:
             take(run, 6)
-
-    @task
-    def grow(self: Any, number: int) -> int:
-        """A chord's member that is killed in its first run, then adds another to its chord."""
-        with to.effects.run(self) as run:
-            if run.number == 1:
-                die(whole=False)
-            self.add_to_chord(step.si(number, 0))
-        return number
 
     @task
     def at_flag(self: Any, flag: str, number: int) -> int:
@@ -138,16 +109,6 @@ def lay_trap(to: Any, where: str) -> None:
             return unpack(self, *args, **options)
 
         RedisBackend._unpack_chord_result = _unpack_chord_result
-    elif point == "after its failure is stored":
-        stored = RedisBackend.store_result
-
-        def store_result(self: Any, task_id: str, result: Any, state: str, **options: Any) -> Any:
-            answer = stored(self, task_id, result, state, **options)
-            if state == FAILURE:
-                die_once(to, where)
-            return answer
-
-        RedisBackend.store_result = store_result
     else:
 
         def on_sent(sender: str, **_: Any) -> None:

@@ -7,15 +7,11 @@ import signal
 from collections.abc import Callable
 from typing import Any
 
-from celery.signals import worker_process_init
-
 from celery_reliable.signals import pass_finished
 from tests.support.waiting import wait_for
 
-__all__ = ["HANG", "KILL_WHILE_LOCKED"]
+__all__ = ["KILL_WHILE_LOCKED"]
 
-#: The keys by which a test says so; the value is a process id where a process is to be killed.
-HANG = "moment:hang"
 KILL_WHILE_LOCKED = "moment:kill_while_locked"
 
 #: Less than a fork waits for the thread of the passes.
@@ -53,19 +49,8 @@ def _is_replaced(pid: int) -> bool:
     return bool(others)
 
 
-def hang_as_it_starts(app: Any) -> Callable[..., None]:
-    """A receiver that keeps a process of the pool from coming up, if a test says so."""
-
-    def receive(**kwargs: Any) -> None:
-        while app.effects.client.exists(HANG):
-            signal.pause()
-
-    return receive
-
-
 # In a process of the project, not in the tests' own.
 if "READY_KEY" in os.environ:
     from tests.integration.project.app import app
 
-    worker_process_init.connect(hang_as_it_starts(app), weak=False)
     pass_finished.connect(kill_while_locked(app), weak=False)

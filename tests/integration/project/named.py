@@ -26,14 +26,6 @@ def add_tasks(to: Any) -> None:
     task("line_of_all", **in_line)(tasks.gate)
     task("places_on_gpu", only_workers=("gpu-*",), at_most=2, place="queued", **in_line)(tasks.gate)
 
-    @task("retried_at_gate")
-    def retried(self: Any, name: str) -> None:
-        """Wait for the gate, and retry; then wait for another one."""
-        number = self.request.retries
-        tasks.gate(self, name if number == 0 else f"{name} {number}")
-        if number == 0:
-            raise self.retry(countdown=0)
-
     task("everywhere", only_workers=("*",))(tasks.gate)
     task("rather_on_gpu", prefer_workers=("gpu-*",))(tasks.gate)
 
