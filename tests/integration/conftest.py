@@ -42,8 +42,6 @@ SOON = {"QUEUED_SECONDS": 8, "LEASE_SECONDS": 4, "SWEEP_SECONDS": 1}
 
 Start = Callable[..., Worker]
 
-SWEEP_SCHEDULE = {"sweep": {"task": "celery_reliable.sweep", "schedule": 2.0}}
-
 
 class Project:
     """The project's settings, and an app of this process that publishes by them.
@@ -295,41 +293,23 @@ def workers(project: Project) -> dict[str, Worker]:
 
 
 @pytest.fixture
-def start_beat(
-    request: pytest.FixtureRequest, processes: list[CeleryProcess], log_directory: Path
-) -> Callable[..., Beat]:
-    """Start a beat of `project`, with the sweep in its schedule, and wait until it is ready."""
+def start_beat(processes: list[CeleryProcess], log_directory: Path) -> Callable[..., Beat]:
+    """Start a beat of `project` with this schedule, and wait until it is ready."""
 
-    def start(
-        name: str = "beat",
-        *,
-        project: Project | None = None,
-        app: str = APP,
-        schedule: Mapping[str, Any] | None = None,
-        options: Sequence[str] = (),
-        environ: Mapping[str, str] | None = None,
-        wait: bool = True,
-    ) -> Beat:
-        chosen = project or request.getfixturevalue("project")
-        entries = SWEEP_SCHEDULE if schedule is None else dict(schedule)
+    def start(project: Project, schedule: Mapping[str, Any]) -> Beat:
         settings = replace(
-            chosen.settings, celery={**chosen.settings.celery, "beat_schedule": entries}
+            project.settings, celery={**project.settings.celery, "beat_schedule": schedule}
         )
         ready_key = f"ready:{uuid4()}"
         beat = Beat(
-            name,
-            app=app,
-            environ={
-                **chosen.environ(ready_key, environ or {}),
-                "CELERY_SETTINGS": settings.to_environ()["CELERY_SETTINGS"],
-            },
-            log_path=log_directory / f"{len(processes)}-{name}.log",
-            is_ready=lambda: bool(chosen.effects.client.exists(ready_key)),
-            options=options,
+            "beat",
+            app=APP,
+            environ=project.environ(ready_key, settings.to_environ()),
+            log_path=log_directory / f"{len(processes)}-beat.log",
+            is_ready=lambda: bool(project.effects.client.exists(ready_key)),
         )
         processes.append(beat)
-        if wait:
-            beat.wait_until_ready()
+        beat.wait_until_ready()
         return beat
 
     return start

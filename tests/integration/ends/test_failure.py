@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from celery_reliable.app import reliable_of
 from celery_reliable.model import DeadLetter, Reason
 from celery_reliable.operations.dead_letters import DeadLetters
 from tests.integration.conftest import Project, Start
@@ -17,10 +16,9 @@ from tests.integration.ends.ways import (
     wait_for_ends,
     wait_until_only_ends_are_left,
 )
-from tests.integration.figures import LEDGER, record_of, wait_until_gone
+from tests.integration.figures import record_of, wait_until_gone
 from tests.support.processes import Worker
 from tests.support.promises import promise
-from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
 
@@ -42,40 +40,6 @@ def test_each_end_is_the_right_one_and_the_last(ending: Project, start: Start, p
     ends = {ids[how]: case.end for how, case in cases.items()}
     wait_until_only_ends_are_left(ending.redis, sum(end.left != GONE for end in ends.values()))
     assert_none_comes_back(ending, start, worker, ending.redis, ends)
-
-
-@pytest.mark.full
-@promise("results-best-effort")
-def test_ends_that_the_main_process_sees_do_not_need_the_result_backend(
-    apart: Project, start: Start, results: RedisServer
-) -> None:
-    worker = start(project=apart, concurrency=1)
-    stopped = apart.send("locked_gate", "object", "never")
-    apart.effects.run_of(stopped.id)
-    limited = apart.send("ending", "sleep", time_limit=1)
-    undead = apart.send("limited")
-    rejected = apart.send("ending", "reject")
-    expired = apart.send("work", 0.01, countdown=1, expires=0.5)
-    results.stop()
-
-    apart.app.control.revoke(stopped.id, terminate=True, reply=True, limit=1, timeout=5)
-
-    ledger, client = reliable_of(apart.app).ledger, apart.redis.client()
-    later = apart.send("plain_work", 0.01, ignore_result=True)
-    wait_for(lambda: apart.effects.finished(later.id), 20, "others run")
-    wait_for(lambda: ledger.find(stopped.id) is None, 10, "the terminated one is gone")
-    wait_for(lambda: DeadLetters(apart.app).count() == 3, 10, "three dead letters")
-    wait_for(lambda: not client.keys("unacked*"), 10, "every message acknowledged")
-    wait_for(lambda: not client.keys(LEDGER + "lock:*"), 5, "every lock is freed")
-    results.start()
-    # What nobody could be told is told now.
-    ends = {one.id: End("time_limit", "FAILURE") for one in (limited, undead)}
-    ends[expired.id] = End(GONE, "REVOKED", 0)
-    wait_for_ends(apart, ends)
-    letter = DeadLetters(apart.app).get(rejected.id)
-    assert letter.reason is Reason.REJECTED
-    ends |= {rejected.id: End("rejected", rejected.state), stopped.id: End(GONE, stopped.state)}
-    assert_none_comes_back(apart, start, worker, apart.redis, ends)
 
 
 @promise("poison-stops")

@@ -1,25 +1,19 @@
-"""Tasks that are called off: none runs again, whoever remembers it, and none keeps its object."""
+"""Tasks that are called off: none runs again, whoever remembers it."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from celery.app.control import Control
 
-from celery_reliable.compat.app import give_part
-from celery_reliable.recovery import RecordingControl
-from celery_reliable.task import CONTROL
 from tests.integration.conftest import ONE_EACH, Project, Start
 from tests.integration.ends.ways import (
     GONE,
     End,
     assert_none_comes_back,
-    ticking_run_of,
     wait_for_ends,
     wait_until_only_ends_are_left,
 )
-from tests.integration.figures import LOCKS, RECORD
 from tests.support.promises import promise
 from tests.support.waiting import wait_for
 
@@ -135,36 +129,3 @@ def test_what_is_revoked_while_it_runs_does_not_run_again(
     wait_for_ends(ending, ends, 15)
     ending.effects.open_gate("later")
     assert_none_comes_back(ending, start, worker, ending.redis, ends)
-
-
-@promise("one-object")
-def test_a_terminated_task_keeps_its_object_until_it_has_really_ended(
-    project: Project, start: Start
-) -> None:
-    start()
-    first = project.send("stubborn_object", "object", 4.0)
-    ticking_run_of(project.effects, first.id)
-    first.revoke(terminate=True)
-    wait_for(lambda: first.state == "REVOKED", 10, "REVOKED")
-    second = project.send("stubborn_object", "object", 0.01)
-    assert second.get(timeout=30) == "object"
-    assert not project.effects.overlaps("object")
-    assert len(project.effects.runs(first.id)) == 1
-    client = project.redis.client()
-    wait_for(lambda: not client.keys(RECORD + "*"), 10, "every record gone")
-    wait_for(lambda: not client.keys(LOCKS), 5, "the lock is freed")
-    wait_for(lambda: not client.keys("unacked:*"), 10, "every message acknowledged")
-
-
-class OwnControl(Control):
-    """A control class of the application's own."""
-
-
-def test_an_app_keeps_its_own_control_class(project: Project) -> None:
-    app = project.app
-    app.__dict__.pop("control", None)
-    app.control_cls = OwnControl
-    for _ in range(2):
-        give_part(app, "control", CONTROL)
-    assert isinstance(app.control, OwnControl)
-    assert isinstance(app.control, RecordingControl)

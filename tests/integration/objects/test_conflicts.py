@@ -6,13 +6,10 @@ import pytest
 from celery import chain, chord, group
 
 from celery_reliable import ObjectBusy, ObjectIdError
-from celery_reliable.ledger.scripts import script
 from celery_reliable.operations.dead_letters import DeadLetters
 from tests.integration.conftest import Project
-from tests.integration.figures import LOCKS, RECORD, wait_until_free, wait_until_gone
+from tests.integration.figures import LOCKS, RECORD, wait_until_free
 from tests.support.processes import Worker
-from tests.support.promises import promise
-from tests.support.proxy import RedisProxy
 from tests.support.waiting import wait_for
 
 
@@ -99,26 +96,3 @@ def test_a_success_keeps_its_object_from_its_own_id_too_and_a_failure_keeps_noth
 
     wait_for(lambda: client.hget(RECORD + first.id, "state") == b"dead", 15, "ended")
     assert len(project.effects.runs(first.id)) == 1
-
-
-@pytest.mark.full
-@promise("effects-at-least-once")
-def test_who_died_after_its_success_and_before_it_was_settled_keeps_it_in_the_end(
-    project: Project, proxy: RedisProxy
-) -> None:
-    behind_proxy = project.with_settings(broker_url=proxy.url())
-    worker = behind_proxy.start_worker("one")
-    rule = proxy.drop_request(script=script("settle").sha, times=None)
-    first = project.send("once_fail", "object")
-    rule.wait(timeout_seconds=20)
-    client = project.redis.client()
-    (lock,) = client.keys(LOCKS)
-    assert client.get(lock) == f"1:{first.id}".encode()
-    worker.kill_group()
-    project.start_worker("two")
-    wait_until_gone(project.redis, first.id, 20)
-    assert 0 < client.pttl(lock) <= 60_000
-    assert len(project.effects.finished(first.id)) == 1
-    second = project.send("once_fail", "object")
-    with pytest.raises(ObjectBusy, match=first.id):
-        second.get(timeout=10)

@@ -9,9 +9,8 @@ from celery.exceptions import TaskRevokedError
 
 from celery_reliable import ObjectBusy
 from tests.integration.conftest import Project
-from tests.integration.figures import RECORD, wait_until_free
+from tests.integration.figures import wait_until_free
 from tests.integration.project import timed
-from tests.support.waiting import wait_for
 
 
 @pytest.mark.full
@@ -43,27 +42,6 @@ def test_whatever_ends_a_task_frees_its_object(project: Project) -> None:
         with pytest.raises(TimeLimitExceeded):
             limited.get(timeout=10)
     assert len(ids) == 7
-
-
-@pytest.mark.full
-def test_who_comes_again_keeps_its_object(project: Project) -> None:
-    project.start_worker("one")
-    client = project.redis.client()
-    for step in ("retry", "reject"):
-        first = project.send("unique", step, [step, f"gate:{step}"], 4)
-
-        def waits_for_its_second_turn(key: str = RECORD + first.id) -> bool:
-            return client.hmget(key, "state", "attempt") == [b"queued", b"1"]
-
-        wait_for(waits_for_its_second_turn, 10, "it was queued again")
-        assert project.send("unique", step).id == first.id
-        assert len(project.effects.runs(first.id)) == 1
-        project.effects.run_of(first.id, 2)
-        assert project.send("unique", step).id == first.id
-        project.effects.open_gate(step)
-        assert first.get(timeout=10) == "run 2"
-        wait_until_free(project.redis)
-        assert len(project.effects.runs(first.id)) == 2
 
 
 @pytest.mark.parametrize("is_failing", [True, False])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import signal
 
 import pytest
 from celery import chord, uuid
@@ -14,35 +13,9 @@ from tests.integration.figures import RECORD
 from tests.support.promises import promise
 from tests.support.proxy import RedisProxy
 from tests.support.redis_server import RedisServer
-from tests.support.waiting import stored, wait_for
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.full
-
-
-def test_who_is_stopped_after_its_success_was_stored_does_not_run_again(
-    project: Project, results: RedisServer
-) -> None:
-    """A chord's member: its chord is told after that."""
-    with RedisProxy(results.port) as proxy:
-        behind = project.with_settings(
-            result_url=proxy.url(),
-            reliable=SOON,
-            celery={"worker_cancel_long_running_tasks_on_connection_loss": True},
-        )
-        one = behind.start_worker("one", concurrency=1)
-        # Nobody can count in a chord.
-        untold = proxy.drop_request("EVALSHA", times=None)
-        body = chord([behind.task("add").s(1, 1)])(behind.task("total").s())
-        (member,) = body.parent.results
-        untold.wait()
-        assert member.state == "SUCCESS"
-        one.signal_main(signal.SIGQUIT)
-        one.wait_until_ended()
-        proxy.remove(untold)
-        behind.start_worker("two", concurrency=1)
-        assert stored(body, 30) == 2
-    runs = project.effects.runs
-    assert [len(runs(each.id)) for each in (member, body)] == [1, 1]
 
 
 def test_a_chord_goes_on_when_the_reply_to_its_last_member_is_lost(

@@ -41,11 +41,6 @@ def _ignore_with_a_state(task: Any) -> None:
     raise Ignore()
 
 
-def _finish_a_step_first(task: Any) -> str:
-    task.update_state(state="PROGRESS", meta={"status": "SUCCESS"})
-    return "finished"
-
-
 def _catch_the_soft_limit(task: Any) -> str:
     try:
         time.sleep(LONG_SECONDS)
@@ -76,14 +71,12 @@ def _raise(error: BaseException) -> Callable[[Any], Any]:
 #: What the body of `ending` does when told so.
 HOW: dict[str, Callable[[Any], Any]] = {
     "finish": lambda task: "finished",
-    "finish a step first": _finish_a_step_first,
     "ignore": _raise(Ignore()),
     "ignore with a state": _ignore_with_a_state,
     "reject": _raise(Reject("no", requeue=False)),
     "reject and requeue": _raise(Reject("again", requeue=True)),
     "fail": _raise(Broken("as told")),
     "retry": lambda task: task.retry(countdown=0, max_retries=2),
-    "retry with an error": lambda task: task.retry(countdown=0, max_retries=1, exc=Broken("told")),
     "Retry by hand": _raise(Retry()),
     "retry, and publish nothing": lambda task: task.retry(countdown=0, max_retries=2),
     "replace, and publish nothing": lambda task: task.replace(task.si("finish")),
@@ -92,7 +85,6 @@ HOW: dict[str, Callable[[Any], Any]] = {
     "sleep too long": lambda task: time.sleep(LONG_SECONDS),
     "catch the soft limit": _catch_the_soft_limit,
     "sys.exit": lambda task: sys.exit(0),
-    "sys.exit with a text": lambda task: sys.exit("out of here"),
     "KeyboardInterrupt": _raise(KeyboardInterrupt()),
     "os._exit": lambda task: os._exit(0),
     "cancelled": _raise(asyncio.CancelledError()),
@@ -101,10 +93,7 @@ HOW: dict[str, Callable[[Any], Any]] = {
     "unpicklable": lambda task: _raise(Unpicklable("o", "dd"))(task),
     "fail, ignored": _raise(Broken("as told")),
     "once killed, ignored": _once_killed,
-    "MemoryError": _raise(MemoryError("none left")),
     "RecursionError": _raise(RecursionError("too deep")),
-    "GeneratorExit": _raise(GeneratorExit()),
-    "os._exit, ignored": lambda task: os._exit(1),
 }
 
 
@@ -238,13 +227,6 @@ def add_tasks(to: Any) -> None:  # noqa: C901 - one small task after another
         """Outlive the hard time limit, with an object to itself."""
         with deaf(), to.effects.run(self, object_id) as run:
             tick(run, 30)
-
-    @task(object_id="object_id", on_conflict="retry")
-    def stubborn_object(self: Any, object_id: str, seconds: float) -> str:
-        """Take so long with an object to itself, whatever anybody says."""
-        with deaf(), to.effects.run(self, object_id) as run:
-            tick(run, seconds)
-        return object_id
 
     @task(base=RaisesOnRetry)
     def retried_badly(self: Any, name: str) -> str:

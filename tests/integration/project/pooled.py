@@ -43,18 +43,6 @@ def add_tasks(to: Any) -> None:
                 run.tick()
         return f"run {run.number}"
 
-    @task(time_to_run_seconds=0.5, max_losses=0)
-    def stuck(self: Any) -> None:
-        """Take so long that a pass takes it away, and buries it at once."""
-        time.sleep(8)
-
-    @task()
-    def spin(self: Any, more: int) -> None:
-        """Publish the next of a chain, as tasks do that are split up."""
-        with to.effects.run(self):
-            if more:
-                spin.delay(more - 1)
-
 
 # In a process of the project, not in the tests' own.
 if "READY_KEY" in os.environ:
