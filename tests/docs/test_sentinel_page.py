@@ -1,5 +1,5 @@
 """`docs/recipes/sentinel.rst`: by its settings, broker, ledger and results are behind the same
-Sentinels.  What a failover does is shown by `tests/integration/test_sentinel.py`.
+Sentinels.  What a failover does is shown by `tests/promises/limits/test_failover_loses.py`.
 """
 
 from __future__ import annotations

@@ -6,7 +6,6 @@ from tests.integration.conftest import (
     processes,
     project,
     project_settings,
-    start_beat,
     start_worker,
     stock_project,
 )
@@ -15,7 +14,6 @@ __all__ = [
     "processes",
     "project",
     "project_settings",
-    "start_beat",
     "start_worker",
     "stock_project",
 ]

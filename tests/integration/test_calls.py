@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 from uuid import UUID
 
 import pytest
-from celery import chain, chord, group
+from celery import chain, group
 
 from celery_reliable import NotPublished, TaskExists
 from celery_reliable.model import State
 from celery_reliable.operations.dead_letters import DeadLetters
 from tests.integration.conftest import SOON, Project
 from tests.integration.figures import RECORD, record_of, wait_until_settled
-from tests.integration.foreign import element
 from tests.integration.project.awkward import add_tasks
 from tests.support.processes import Beat
 from tests.support.waiting import wait_for
@@ -111,28 +109,12 @@ def test_what_becomes_of_a_call_whose_key_is_in_use(project: Project) -> None:
 def test_an_id_that_is_no_text_is_made_one_or_refused(project: Project) -> None:
     """Stock Celery runs a task whose id is a UUID, and `get` answers."""
     project.start_worker("one")
-    work, add, total = (project.task(name) for name in ("work", "add", "total"))
-    client, made = project.redis.client(), uuid.uuid4
+    work, client = project.task("work"), project.redis.client()
 
     for given, text in {UUID(int=1): str(UUID(int=1)), b"bytes": "bytes"}.items():
         result = work.apply_async((0,), task_id=given)
         assert (result.id, result.get(timeout=20)) == (text, "worked")
         assert [run.task_id for run in project.effects.runs(text)] == [text]
-    of_all_doors = {
-        "by name": (project.app.send_task("project.work", (0,), task_id=made()), "worked"),
-        "retry": (project.task("flaky").apply_async((1,), task_id=made()), "run 2"),
-        "chain": ((add.s(1, 2).set(task_id=made()) | add.s(3).set(task_id=made())).delay(), 6),
-        "group": (group([add.s(1, 2).set(task_id=made())]).apply_async(task_id=made()), [3]),
-        "chord": (chord([add.s(1, 2), add.s(3, 4)], total.s()).apply_async(task_id=made()), 10),
-    }
-    for door, (result, answer) in of_all_doors.items():
-        assert result.get(timeout=20) == answer, door
-    # A publisher without the package sends the UUID itself.
-    foreign = made()
-    client.lpush(
-        "celery", element(headers={"id": {"__type__": "uuid", "__value__": {"hex": foreign.hex}}})
-    )
-    wait_for(lambda: project.effects.finished(str(foreign)), 20, "it ran")
     wait_until_settled(project.redis, 20)
     for refused in (5, True, ("a", 1), b"\xff"):
         with pytest.raises(TypeError, match="is a text or a UUID"):

@@ -7,13 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from celery import Signature, chain, chord, group
-from celery.canvas import StampingVisitor
+from celery import chain, chord, group
 from celery.result import GroupResult
 
 from tests.conftest import Scale
 from tests.integration.conftest import SOON, Project, Start
-from tests.integration.figures import DEAD, wait_until_settled
+from tests.integration.figures import wait_until_settled
 from tests.integration.project.canvases import add_tasks
 from tests.integration.project.factory import Settings
 from tests.support.effects import Effects
@@ -53,13 +52,6 @@ def start(task: Task, start_worker: Start) -> Start:
         return start_worker(name, app=APP, concurrency=concurrency, wait=wait, environ=environ)
 
     return one
-
-
-class StampedBy(StampingVisitor):
-    """Stamps every member with who sent it."""
-
-    def on_signature(self, sig: Signature, **headers: Any) -> dict[str, Any]:
-        return {"by": "a test"}
 
 
 def ids_of(result: Any) -> list[str]:
@@ -134,39 +126,3 @@ def test_a_chord_whose_member_is_killed_when_its_result_is_stored(
     assert len(effects.finished(result.id)) == 1
     # Its result is there: there is no reason to do the work again.
     assert [len(effects.runs(member)) for member in ids_of(result.parent)] == [1] * 3
-
-
-@pytest.mark.parametrize("who", ["child", "worker"])
-def test_a_failure_that_its_callers_have_seen_is_the_end(
-    task: Task, start: Start, effects: Effects, redis_server: RedisServer, who: str
-) -> None:
-    """A process that dies when the failure is stored leaves a dead letter, and no second run."""
-    trap = f"{who} after its failure is stored"
-    for name in NAMES:
-        start(name, concurrency=1, TRAP=trap)
-    told = task("on_error").s()
-    fails = task("follow").s(["fail", "finish"]).set(link_error=told)
-    failed = chain(fails, task("note").s()).apply_async()
-    with pytest.raises(Exception, match="in run 1"):
-        failed.get(timeout=20)
-    wait_for(lambda: effects.client.exists(f"died:{trap}"), 10, "the kill")
-    wait_for(lambda: redis_server.client().zcard(DEAD), 20, "the dead letter")
-    wait_for(lambda: effects.client.llen("errbacks"), 10, "the errback")
-    (run,) = effects.runs(failed.parent.id)
-    assert run.outcome == "Broken"
-    assert not effects.client.exists("notes")
-    assert effects.client.lrange("errbacks", 0, -1) == [failed.parent.id.encode()]
-
-
-def test_stamps_survive_a_loss_and_reach_what_follows(
-    task: Task, start: Start, effects: Effects, redis_server: RedisServer
-) -> None:
-    start("one")
-    canvas = chord([task("stamped_step").s(1), task("stamped_step").s(2)], task("gather").s())
-    canvas.stamp(StampedBy())
-    result = canvas.apply_async()
-    assert result.get(timeout=30) == 3
-    wait_until_settled(redis_server, 15)
-    assert len(effects.runs()) == 5
-    stamped = {line.decode() for line in effects.client.smembers("stamped")}
-    assert stamped == {f"{member} by a test" for member in ids_of(result)}

@@ -5,19 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
-from functools import cached_property, partial
-from typing import Any
 
-import celery._state as celery_state
-import pytest
-from celery import Celery
-from celery.app.amqp import AMQP
-
-from celery_reliable import ReliableTask
-from celery_reliable.app import reliable_of
-from celery_reliable.exceptions import ConfigurationError
-from tests.integration.conftest import collect_what_apps_leave
 from tests.integration.figures import RECORD
 from tests.support.processes import REPOSITORY
 from tests.support.promises import promise
@@ -25,41 +13,11 @@ from tests.support.redis_server import RedisServer
 
 TIMEOUT_SECONDS = 60.0
 
-NAMES = ("first.another", "first.work")
-
-
-@pytest.fixture
-def app(redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Celery]:
-    """A plain app that has not made anything yet, and gets no shared task of another test's."""
-    finalizers = celery_state._on_app_finalizers
-    own = {one for one in finalizers if one.__module__ == "celery.app.builtins"}
-    monkeypatch.setattr(celery_state, "_on_app_finalizers", own)
-    url = redis_server.url()
-    made = Celery("first", broker=url, backend=url, set_as_current=False, fixups=())
-    yield made
-    made.backend.remove_pending_result = lambda result: None
-    reliable_of(made).close()
-    made.close()
-    del made
-    collect_what_apps_leave()
-
 
 def is_recorded(redis_server: RedisServer, task_id: str) -> bool:
     """Whether the ledger has a task."""
     with redis_server.client() as client:
         return bool(client.exists(RECORD + task_id))
-
-
-def _prepared(app: Celery, name: str) -> Any:
-    """Return a task of an app that is complete; the task is bound when it is first used."""
-
-    def work(n: int) -> None: ...
-
-    class Work(ReliableTask):
-        run = staticmethod(work)
-
-    Work.name = name
-    return Work()
 
 
 #: The package is imported after the app is made, and nobody has asked the app for its tasks.
@@ -139,31 +97,3 @@ def test_all_threads_of_a_fresh_process_publish_with_records(redis_server: Redis
         with redis_server.client() as client:
             # Each was sent once, the unique one by all threads together.
             assert client.llen("celery") == len(ids) == 2 * 21 + 1
-
-
-class SendingAMQP(AMQP):
-    """A project's own, which sends by itself."""
-
-    def send_task_message(self, *args: Any, **options: Any) -> Any:
-        """Send nothing."""
-
-
-def test_an_amqp_that_sends_by_itself_is_refused_each_time(app: Celery) -> None:
-    app.amqp_cls = SendingAMQP
-    for name in NAMES:
-        with pytest.raises(ConfigurationError, match="Override _create_task_sender"):
-            app.register_task(_prepared(app, name))
-
-
-class KeepingAMQP(AMQP):
-    """A project's own, which puts something around what Celery sends with."""
-
-    @cached_property
-    def send_task_message(self) -> Any:
-        """What sends a task."""
-        return partial(super().send_task_message)
-
-
-def test_an_amqp_that_keeps_its_own_sender_records(app: Celery, redis_server: RedisServer) -> None:
-    app.amqp_cls = KeepingAMQP
-    assert is_recorded(redis_server, app.register_task(_prepared(app, "first.work")).delay(7).id)

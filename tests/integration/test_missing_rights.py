@@ -35,7 +35,6 @@ def narrow(project: Project) -> Callable[..., Project]:
     ("without", "names"),
     [
         ("+hscan", ["broker", "HSCAN"]),
-        ("~celery*", ["broker", "the key celery"]),
         ("~{reliable:0}:*", ["ledger", "the key {reliable:0}:"]),
     ],
 )

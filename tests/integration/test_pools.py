@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -10,7 +9,7 @@ import pytest
 from celery_reliable.operations import Desk
 from celery_reliable.operations.views import IfRunning
 from tests.integration.conftest import Project, Start
-from tests.integration.figures import DEAD, LOCKS, WORKERS, passes_finish, wait_until_settled
+from tests.integration.figures import WORKERS, passes_finish, wait_until_settled
 from tests.integration.project.factory import Settings
 from tests.integration.project.pooled import add_tasks
 from tests.support.processes import Worker
@@ -89,14 +88,11 @@ def test_a_killed_workers_tasks_run_on_a_survivor_of_another_pool(
         result.get(timeout=15)
     again = project.effects.run_of(running.id, 2)
     took_fetched = max(project.effects.starts(r.id)[0] for r in fetched) - killed_at
-    print(f"{dying} -> {living}: {took:.2f} s, fetched {took_fetched:.2f} s")
     assert max(took, took_fetched) <= 8
     assert again.attempt == 2
     assert again.worker.startswith("two@")
     assert running.get(timeout=15) == "gate"
-    assert [[run.attempt for run in project.effects.runs(r.id)] for r in fetched] == [[1]] * len(
-        fetched
-    )
+    assert [[run.attempt for run in project.effects.runs(r.id)] for r in fetched] == [[1]] * 3
     assert not project.effects.overlaps()
     wait_until_settled(project.redis, 10)
     assert two.stop() == 0
@@ -117,20 +113,6 @@ def test_a_task_that_leaves_the_main_loop_no_turn_keeps_its_lease(
     assert any(run.worker.startswith("one@") for run in project.effects.runs())
     assert project.redis.client().zcard(WORKERS) == 2
     wait_until_settled(project.redis, 10)
-
-
-@promise("one-object")
-@pools
-def test_an_object_is_locked_across_pools(project: Project, start: Start, pool: str) -> None:
-    for worker in [start("one", pool, wait=False), start("two", "prefork", wait=False)]:
-        worker.wait_until_ready()
-    results = [project.send("locked_retry", "object", 0.2) for _ in range(4)]
-    for result in results:
-        result.get(timeout=30)
-    assert len(project.effects.finished("object")) == 4
-    assert not project.effects.overlaps("object")
-    wait_until_settled(project.redis, 10)
-    assert not project.redis.client().keys(LOCKS)
 
 
 @pools
@@ -158,24 +140,3 @@ def test_what_is_stopped_by_its_id_ends_at_once_or_in_its_time_and_comes_not_bac
     assert [run.outcome for run in project.effects.runs(task.id)] == [outcome]
     assert project.send("work", 0.01).get(timeout=20) == "worked"
     assert worker.is_running
-
-
-def test_greenlets_publish_while_passes_do(project: Project) -> None:
-    busy = project.with_settings(
-        reliable={**project.settings.reliable, "SWEEP_SECONDS": 0.1, "ETA_HORIZON_SECONDS": 0.1},
-        celery={"task_send_sent_event": True, "result_backend_thread_safe": True},
-    )
-    add_tasks(busy.app)
-    app = "tests.integration.project.pooled"
-    busy.start_worker("one", app=app, pool="gevent", concurrency=20)
-    # Passes send each of them as it falls due, and call back for what they bury.
-    parked = [busy.send("work", 0, countdown=2 + number / 10) for number in range(60)]
-    lost = [busy.send("stuck", link_error=busy.task("spin").si(0)) for _ in range(3)]
-    for _ in range(8):
-        busy.send("spin", 60)
-    n_runs = {"project.work": 60, "project.spin": 8 * 61 + len(lost)}
-    wait_for(lambda: len(project.effects.finished()) >= sum(n_runs.values()), 90, "all of them ran")
-    assert Counter(run.task for run in project.effects.finished()) == n_runs
-    assert all(len(project.effects.runs(one.id)) == 1 for one in parked)
-    letters = project.redis.client().zrange(DEAD, 0, -1)
-    assert {letter.decode() for letter in letters} == {one.id for one in lost}

@@ -1,4 +1,4 @@
-"""What those who watch are told: every burial by a signal, and every end by a Celery event."""
+"""What those who watch are told: each event by a signal, and each end by an event of Celery's."""
 
 from __future__ import annotations
 
@@ -8,14 +8,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import celery
 import pytest
 
 from celery_reliable import events, signals
-from celery_reliable.model import DeadLetter
 from celery_reliable.operations.dead_letters import DeadLetters
 from tests.integration.conftest import SOON, Project
-from tests.integration.foreign import element
 from tests.integration.monitoring import Monitor, monitoring
 from tests.integration.project.watching import TOLD, add_tasks, note
 from tests.support.effects import Effects
@@ -27,12 +24,6 @@ pytestmark = pytest.mark.full
 APP = "tests.integration.project.watching"
 WATCHED = ("-E",)
 FACTS = {"reason", "attempt", "losses", "exception"}
-
-
-def letters(project: Project) -> list[DeadLetter]:
-    """The dead letters that there are."""
-    found = DeadLetters(project.app)
-    return found.list(limit=100)
 
 
 @pytest.fixture
@@ -73,80 +64,6 @@ def told(effects: Effects) -> Told:
     return told
 
 
-def test_every_burial_is_told(project: Project, monitor: Monitor, told: Told) -> None:
-    project = project.with_settings(
-        reliable={"MAX_LOSSES": 0}, celery={"task_acks_late": True, "task_track_started": True}
-    )
-    reasons = {}
-
-    # Two workers die: one with a task of ours, and before it one with a task of another base.
-    for name, task in (("zero", "plain_gate"), ("one", "gate")):
-        worker = project.start_worker(name, app=APP, options=WATCHED)
-        held = project.send(task, "gate")
-        reasons[held.id] = "lost"
-        wait_for(lambda held=held: project.effects.runs(held.id), 20, "it runs")
-        others = reasons.keys() - {held.id}
-        wait_for(
-            lambda others=others: all("task-buried" in monitor.kinds(one) for one in others),
-            30,
-            "the other is buried, and that is told",
-        )
-        worker.kill_group()
-
-    project.start_worker("two", app=APP, options=WATCHED)
-    reasons[project.send("poison").id] = "lost"
-    reasons[project.send("failing").id] = "failed"
-    reasons[project.app.send_task("project.die_as_failed").id] = "failed"
-    limited = project.send("gate", "gate", time_limit=1)
-    reasons[limited.id] = "time_limit"
-    for requeue, reason in ((False, "rejected"), (True, "lost")):
-        task_id = f"send-back-{requeue}"
-        project.app.send_task("project.send_back", (requeue,), task_id=task_id)
-        reasons[task_id] = reason
-    for what, headers in (
-        ("unknown", {"task": "project.nowhere", "id": "unknown"}),
-        ("invalid", {"id": "invalid", "eta": "when it suits"}),
-    ):
-        project.redis.client().lpush("celery", element(headers=headers))
-        reasons[what] = "unprocessable"
-    project.redis.client().lpush("celery", element(b"\x00{", headers={"id": "undecodable"}))
-    reasons["undecodable"] = "unprocessable"
-    project.redis.client().lpush("celery", b"no message of kombu's")
-
-    wait_for(
-        lambda: not reasons.keys() - told(events.task_buried).by_task.keys(),
-        60,
-        "all burials are told",
-    )
-    wait_for(
-        lambda: told(events.task_buried).by_task.keys() - reasons.keys(),
-        60,
-        "the unreadable one too",
-    )
-    buried = told(events.task_buried).by_task
-    (unreadable,) = buried.keys() - reasons.keys()
-    reasons[unreadable] = "unprocessable"
-    assert {task_id: row["reason"] for task_id, row in buried.items()} == reasons
-    assert all(row.keys() == FACTS | {"task_id", "sender", "teller"} for row in buried.values())
-    assert not told(events.task_buried).lack()
-    assert all(row["exception"] for row in buried.values())
-    assert {letter.task_id for letter in letters(project)} == buried.keys()
-
-    # And each by an event, after one of Celery's that says how it ended.
-    for task_id, row in buried.items():
-        wait_for(lambda i=task_id: "task-buried" in monitor.kinds(i), 10, f"{task_id} is told")
-        event = monitor.event(task_id, "task-buried")
-        assert {name: event[name] for name in FACTS} == {name: row[name] for name in FACTS}
-        failed = monitor.kinds(task_id).count("task-failed")
-        # Celery 5.6 reports no failure of what is rejected: then the last event is ours.
-        by_celery = {} if celery.VERSION >= (5, 7) else {"rejected": 0}
-        assert failed == by_celery.get(row["reason"], 1), monitor.kinds(task_id)
-        state = "FAILURE" if failed else "BURIED"
-        assert monitor.state.tasks[task_id].state == state, task_id
-    # By no name but those of workers: a monitor would list it as another.
-    assert {name.partition("@")[0] for name in monitor.state.workers} == {"zero", "one", "two"}
-
-
 def test_every_refusal_is_told(project: Project, told: Told, monitor: Monitor) -> None:
     """Before the body, after it, with its result, while its result waits, and when it settles."""
     # One server, so that a result is stored and settled in one step.
@@ -180,10 +97,13 @@ def test_every_refusal_is_told(project: Project, told: Told, monitor: Monitor) -
         raise AssertionError(told(events.task_fenced).lack())
 
 
-def test_all_else_that_has_a_signal_is_told(project: Project, told: Told, monitor: Monitor) -> None:
+def test_each_event_that_has_a_signal_is_told(
+    project: Project, told: Told, monitor: Monitor
+) -> None:
     project = project.with_settings(reliable=SOON)
     add_tasks(project.app)
     # Of losses there are kinds that are not here; of the others there is a test each.
+    # A burial is told by whoever has seen it; here not by all of them.
     others = {events.task_buried, events.task_lost, events.task_fenced}
     if os.environ.get("TESTS_SHIFTS"):
         # Nothing is fetched that cannot begin.
@@ -206,6 +126,8 @@ def test_all_else_that_has_a_signal_is_told(project: Project, told: Told, monito
         wait_for(lambda i=dead.id: i in told(events.task_buried).by_task, 20, "it is buried")
         desk.replay(dead.id)
     signals.dead_letter_replayed.disconnect(note)
+    poison = project.send("poison", max_losses=0)
+    wait_for(lambda: poison.id in told(events.task_buried).by_task, 20, "it is buried")
     cut = project.send("gate", "cut")
     beside = project.send("gate", "cut")
     for one in (cut, beside):
@@ -237,5 +159,25 @@ def test_all_else_that_has_a_signal_is_told(project: Project, told: Told, monito
     assert workers.keys() == {"one", "two"}
     assert (declared["hostname"], workers["two"].pid) == (workers["two"].hostname, heir.pid)
     assert monitor.state.tasks.keys() <= {
-        one.id for one in (held, skipped, late, failing, unknown, cut, beside, behind)
+        one.id for one in (held, skipped, late, failing, unknown, poison, cut, beside, behind)
     }
+
+    # A burial that the death of a worker brings, and each by an event behind Celery's own.
+    last = project.send("gate", "last", max_losses=0)
+    wait_for(lambda: project.effects.runs(last.id), 20, "it runs")
+    heir.kill_group()
+    project.start_worker("three", app=APP, options=WATCHED)
+    wait_for(lambda: last.id in told(events.task_buried).by_task, 30, "it is buried")
+    buried = told(events.task_buried).by_task
+    reasons = {failing: "failed", unknown: "unprocessable", poison: "lost", last: "lost"}
+    assert {one.id: reason for one, reason in reasons.items()} == {
+        task_id: row["reason"] for task_id, row in buried.items()
+    }
+    for task_id in (poison.id, last.id):
+        wait_for(lambda i=task_id: "task-buried" in monitor.kinds(i), 10, "by an event too")
+        event = monitor.event(task_id, "task-buried")
+        assert {name: event[name] for name in FACTS} == {
+            name: buried[task_id][name] for name in FACTS
+        }
+        assert monitor.kinds(task_id).count("task-failed") == 1
+        assert monitor.state.tasks[task_id].state == "FAILURE"

@@ -18,7 +18,6 @@ TESTS = """
     import logging
     import pytest
     import redis
-    from celery import chord
     from celery.contrib.testing.worker import start_worker
     from celery_reliable import ConfigurationError, ReliableTask, signals
     from celery_reliable.app import reliable_of
@@ -38,31 +37,10 @@ TESTS = """
             return [a + b, self.attempt]
         return add
 
-    @pytest.fixture
-    def flaky(celery_app):
-        @celery_app.task(base=ReliableTask, bind=True, max_retries=2)
-        def flaky(self, fail):
-            if self.request.retries < 2 or fail:
-                raise self.retry(countdown=0, exc=ValueError("flaky"))
-            return self.attempt
-        return flaky
-
-    @pytest.fixture
-    def total(celery_app):
-        @celery_app.task(base=ReliableTask)
-        def total(numbers):
-            return sum(number for number, _ in numbers)
-        return total
-
-    def test_a_worker_in_this_process(celery_app, add, flaky, total, celery_worker):
+    def test_a_worker_in_this_process(celery_app, add, celery_worker):
         celery_worker.reload()
         assert add.delay(4, 4).get(timeout=20) == [8, 1]
         assert add.apply_async((4, 4), countdown=0.01).get(timeout=20) == [8, 1]
-        assert flaky.delay(False).get(timeout=20) == (3 if IS_PROTECTED else 1)
-        with pytest.raises(ValueError):
-            flaky.delay(True).get(timeout=20)
-        if "{backend}".startswith("redis:"):
-            assert chord([add.s(1, 2), add.s(3, 4)])(total.s()).get(timeout=20) == 10
 
     def test_a_worker_that_has_ended_leaves_nothing_in_the_process(celery_app, add):
         with start_worker(celery_app, perform_ping_check=False):

@@ -106,7 +106,6 @@ def add_tasks(to: Any) -> None:
     for name, spec in SPECS.items():
         options: dict[str, Any] = {"bind": True, "shared": False, "base": ReliableTask}
         to.task(work, name=f"project.{name}", object_id=spec, **options)
-        to.task(work, name=f"project.unique_{name}", object_id=spec, unique="queued", **options)
     options = {"bind": True, "shared": False, "base": ReliableTask}
     to.task(counting, name="project.counting", **options)
     to.task(rejecting, name="project.rejecting", **options)

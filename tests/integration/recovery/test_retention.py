@@ -51,18 +51,6 @@ def trim(sweeper: Sweeper) -> SweepReport:
     return report
 
 
-def test_as_many_dead_letters_as_there_may_be_are_left_at_once(
-    project: Project, sweeper: Sweeper
-) -> None:
-    ledger = bury(project, 500)
-
-    sweeper.run_if_due()
-
-    assert ledger.count_dead() == 100
-    assert ledger.dead_letter("letter-0399") is None
-    assert ledger.dead_letter("letter-0400") is not None
-
-
 def test_a_flood_pushes_out_its_own_letters_and_no_others(
     project: Project, sweeper: Sweeper
 ) -> None:
