@@ -11,9 +11,7 @@ from celery_reliable.model import Reason
 from celery_reliable.operations import Desk, check
 from celery_reliable.orders import OrderKind
 from celery_reliable.recovery import Sweeper
-from tests.integration.commands import Run
-from tests.integration.conftest import ONE_EACH, SOON, Project
-from tests.integration.desk.faults import found
+from tests.integration.conftest import Project
 from tests.support.waiting import wait_for
 
 
@@ -111,35 +109,3 @@ def test_a_long_run_is_found(project: Project, desk: Desk) -> None:
 
     assert result.id in finding(desk, "long_run", Limits(run_seconds=0.5)).message
     project.effects.open_gate("door")
-
-
-def test_nobody_is_there_which_is_no_health(project: Project, desk: Desk, run: Run) -> None:
-    told = run("status", "--check")
-    # A probe of a fleet that is scaled to nothing does not fail, and nobody calls it well.
-    assert (told.code, "No worker is alive" in told.out) == (0, True)
-    assert "Nothing is wrong" not in told.out
-    assert finding(desk, "no_worker").severity == "info"
-
-    project.send("work", 0, countdown=3600)
-
-    assert finding(desk, "no_worker").severity == "error"
-    assert run("status", "--check").code == 1
-
-
-def test_a_fleet_that_is_drained_is_not_told_to_start_workers(project: Project) -> None:
-    hasty = project.with_settings(reliable=SOON)
-    hasty.start_worker("one", options=ONE_EACH)
-    limits = Limits(oldest_seconds=1)
-    with Desk(hasty.app) as desk:
-        desk.orders.give(OrderKind.DRAIN, "one@*", by="ann")
-        wait_for(lambda: desk.orders.all()[0].heard, 20, "the worker obeys")
-        for _ in range(3):
-            hasty.send("work", 0)
-
-        wait_for(lambda: named(desk, "queue_old", limits), 20, "they wait")
-
-        old = finding(desk, "queue_old", limits)
-        assert "start more workers" not in old.hint
-        assert "drained" in old.hint
-        assert "one@" in old.hint
-        assert "worker_takes_nothing" not in found(desk, limits)

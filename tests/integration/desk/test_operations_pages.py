@@ -6,34 +6,33 @@ import re
 import shlex
 import subprocess
 import sys
-from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from dataclasses import fields
+from types import ModuleType
 
 import pytest
-from click.testing import CliRunner
 
 from celery_reliable.findings import RUNNING
-from celery_reliable.operations import Wait
-from celery_reliable.operations.cli import reliable
+from celery_reliable.operations import Desk, Filter, Wait
+from tests.integration.commands import invoke
 from tests.integration.conftest import Project
+from tests.integration.letters import put
 from tests.support.processes import REPOSITORY
 
-PAGES = ("operations.rst", "operations-status.rst")
-DOCS = REPOSITORY / "docs"
-INDEX, STATUS = (
-    (DOCS / name).read_text("utf-8") for name in ("operations.rst", "operations-status.rst")
+PAGES = (
+    "operations.rst",
+    "operations-status.rst",
+    "operations-letters.rst",
+    "operations-live.rst",
 )
+INDEX, STATUS, LETTERS, LIVE = ((REPOSITORY / "docs" / name).read_text("utf-8") for name in PAGES)
+COMMANDS = re.findall(r"^    celery -A proj reliable (.+)$", STATUS + LETTERS + LIVE, re.MULTILINE)
 #: They go on until they are ended: by tests of their own.
-ENDLESS = {"reliable status --watch", "reliable metrics --port 9809"}
+ENDLESS = {"status --watch", "metrics --port 9809"}
 
 
-def commands() -> list[str]:
-    return re.findall(r"^    celery -A proj (reliable .+)$", STATUS, re.MULTILINE)
-
-
-def blocks(page: str) -> list[str]:
-    found = re.findall(r"code-block:: python\n\n((?:    .*\n|\n)+)", page)
-    return [re.sub(r"^    ", "", block, flags=re.MULTILINE) for block in found]
+def block(page: str) -> str:
+    (found,) = re.findall(r"code-block:: python\n\n((?:    .*\n|\n)+)", page)
+    return re.sub(r"^    ", "", found, flags=re.MULTILINE)
 
 
 def rows(section: str) -> set[str]:
@@ -43,52 +42,58 @@ def rows(section: str) -> set[str]:
     return set(re.findall(r"^``(\w+)`` {2,}", text, re.MULTILINE))
 
 
-def test_every_command_runs(project: Project) -> None:
+def test_every_command_runs(project: Project, desk: Desk) -> None:
     project.start_worker("one")
     project.effects.run_of(project.send("gate", "door").id)
-    project.send("work", 0, countdown=3600)
-    assert set(commands()) > ENDLESS
-
-    for command in commands():
+    desk.ledger.happenings.note("task_lost", {"name": "billing.charge", "attempt": 1})
+    assert set(COMMANDS) > ENDLESS
+    for number, command in enumerate(COMMANDS):
         if command in ENDLESS:
             continue
-        _, *words = shlex.split(command)
-        arguments = [
-            project.send("work", 0, countdown=3600).id if one == "ID" else one for one in words
-        ]
-        calling = SimpleNamespace(app=project.app, no_color=True)
-        ran = CliRunner().invoke(reliable, arguments, obj=calling)
+        for letter in range(3):
+            put(project, f"letter-{number}-{letter}")
+        live = project.send("work", 0, countdown=3600).id
+        known = {"ID": live if "revoke" in command else f"letter-{number}-0"}
+        known["GROUP"] = desk.letter_groups.all().groups[0].group
+        arguments = [known.get(word, word) for word in shlex.split(command)]
+
+        ran = invoke(project.app, *arguments)
+
         assert ran.exit_code == 0, (command, ran.output, ran.exception)
         assert ran.output.strip(), command
+        if "replay --group" in command:
+            assert desk.letters.count() == 0 or "--dry-run" in command
     project.effects.open_gate("door")
 
 
 def test_every_block_runs(
-    project: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    project: Project,
+    desk: Desk,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    (desk,), (counting,) = blocks(INDEX), blocks(STATUS)
     module = ModuleType("proj.celery")
     module.app = project.app  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "proj", ModuleType("proj"))
     monkeypatch.setitem(sys.modules, "proj.celery", module)
+    put(project, "one")
+    desk.ledger.happenings.note("task_lost", {"name": "billing.charge", "attempt": 1})
 
-    exec(compile(desk, "operations.rst", "exec"), {})
-
-    assert "knows no task '4711'" in capsys.readouterr().out
+    for page, said in (
+        (INDEX, "knows no task '4711'"),
+        (LETTERS, "1 project.work"),
+        (LIVE, "['attempt 1']\n"),
+    ):
+        exec(compile(block(page), "page", "exec"), {})
+        assert said in capsys.readouterr().out
     # It connects receivers for as long as its process lives.
-    subprocess.run([sys.executable, "-c", counting], cwd=REPOSITORY, check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", block(STATUS)], cwd=REPOSITORY, check=True, timeout=60)
 
 
-def test_every_finding_is_told_of() -> None:
+def test_every_finding_every_kind_of_waiting_and_every_part_of_a_filter_is_told_of() -> None:
     told = set(re.findall(r"^([EW]\d{3}) +``(\w+)`` ", STATUS, re.MULTILINE))
     assert told == {(one.code, one.name) for one in RUNNING} | {("E005", "redis_evicts")}
-
-
-def test_every_kind_of_waiting_is_told_of() -> None:
     assert rows("Tasks") - {"kind"} == {kind.value for kind in Wait}
-
-
-def test_lines_are_no_longer_than_elsewhere() -> None:
-    for path in sorted(Path(DOCS).glob("operations*.rst")):
-        for line in path.read_text("utf-8").splitlines():
-            assert len(line) <= 120, (path.name, line)
+    parts = set(re.findall(r"^``--([\w-]+)`` ", LETTERS, re.MULTILINE)) - {"group"}
+    names = {one.name.removesuffix("_seconds").replace("_", "-") for one in fields(Filter)}
+    assert parts == names

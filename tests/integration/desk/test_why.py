@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from celery_reliable.app import reliable_of
 from celery_reliable.operations import Desk, Filter, Kind, Wait
-from tests.integration.conftest import ONE_EACH, SOON, Project
+from tests.integration.conftest import ONE_EACH, Project
 from tests.support.waiting import wait_for
 
 
@@ -77,39 +76,6 @@ def test_the_sentence_of_each_task(project: Project, desk: Desk) -> None:
     wait_for(lambda: not desk.tasks.get(waiter.id).is_known, 10, "its end")
 
 
-def test_what_workers_and_objects_tell(project: Project, desk: Desk) -> None:
-    project.start_worker("one", options=ONE_EACH)
-    holder = project.send("locked_retry_gate", "contract 7", "door")
-    project.effects.run_of(holder.id)
-    for _ in range(5):
-        project.send("gate", "door")
-    unique = project.send("unique", "contract 8", countdown=3600)
-
-    (one,) = wait_for(
-        lambda: [view for view in desk.workers.all() if view.claims == 2], 10, "it runs two"
-    )
-    assert (one.nodename.partition("@")[0], one.state, one.pool) == ("one", "alive", "prefork")
-    assert one.witness
-    assert one.runs[0].task_id == holder.id
-    assert {run.name for run in one.runs} == {"project.locked_retry_gate", "project.gate"}
-    assert all(run.since for run in one.runs)
-    assert one.unacked is not None
-    assert one.unacked >= 2
-
-    listed = [view.holders[0] for view in desk.objects.page().items]
-    having = {view.task_id: view for view in listed}
-    assert having.keys() == {holder.id, unique.id}
-    assert (having[holder.id].attempt, having[unique.id].attempt) == (1, 0)
-    assert having[holder.id].worker == one.worker
-    key = desk.objects.key_of("project.locked_retry_gate", "contract 7")
-    found = desk.objects.get(key)
-    assert (found.holders[0].task_id, found.holders[0].since) == (holder.id, one.runs[0].since)
-    assert desk.objects.get(desk.objects.key_of("project.unique", "contract 9")).is_free
-    project.effects.open_gate("door")
-    holder.get(timeout=20)
-    wait_for(lambda: desk.objects.get(key).is_free, 10, "the object is free")
-
-
 def test_lists_by_filter(project: Project, desk: Desk) -> None:
     slow = [project.send("work", 0, queue="slow") for _ in range(3)]
     project.send("gate", "door")
@@ -146,27 +112,3 @@ def test_what_lost_its_message_waits_to_be_sent(project: Project, desk: Desk) ->
 
     assert found.why.kind is Wait.RESEND
     assert "neither in the queue 'celery' nor with a worker" in found.why.sentence
-
-
-def test_who_held_it_and_stopped_living_is_told(project: Project, desk: Desk) -> None:
-    hasty = project.with_settings(reliable=SOON)
-    worker = hasty.start_worker("one")
-    result = hasty.send("gate", "door")
-    project.effects.run_of(result.id)
-    # Nobody else is there to declare it dead.
-    worker.freeze()
-
-    found = wait_for(
-        lambda: (view := desk.tasks.get(result.id)) and "lapsed" in view.why.sentence and view,
-        15,
-        "a lapsed lease",
-    )
-
-    assert found.why.kind is Wait.RUNNING
-    assert "a pass of the sweeper takes the attempt" in found.why.sentence
-    worker.thaw()
-    project.effects.open_gate("door")
-    result.get(timeout=20)
-    assert reliable_of(project.app).ledger.find(result.id) is None or project.effects.finished(
-        result.id
-    )
