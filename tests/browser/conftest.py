@@ -34,8 +34,6 @@ USERS: dict[str, list[str] | None] = {
     "root": None,
     "viewer": ["view_deadletter"],
     "replayer": ["view_deadletter", "change_deadletter"],
-    "operator": ["view_deadletter", "operate"],
-    "editor": ["view_deadletter", "change_deadletter", "see_arguments"],
 }
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 from tests.browser.night import Night
 from tests.browser.shop.factory import SECRET
 from tests.browser.visitor import DESK, SPACE, Visitor
@@ -115,30 +113,6 @@ def test_who_may_only_see_is_offered_nothing(visitor: Visitor, night: Night) -> 
         assert SECRET not in visitor.driver.page_source, address
 
 
-def test_who_may_operate_ends_what_lives(visitor: Visitor, night: Night) -> None:
-    (letter,) = night.charges(1)
-    parked = night.remind_later(3600)
-    visitor.log_in("operator")
-
-    visitor.open(LIST)
-    visitor.follow(visitor.named(letter))
-    assert not visitor.all("#desk-replay, #desk-discard")
-    visitor.follow(visitor.find("#desk-tab-tasks"))
-    visitor.press(visitor.find(f"input[value='{parked}']"))
-    visitor.follow(visitor.find("#desk-revoke"))
-    assert "Revoke 1 task for good?" in visitor.main
-    visitor.follow(visitor.find("#desk-no"))
-    assert night.desk.tasks.get(parked).state == "parked"
-    visitor.press(visitor.find(f"input[value='{parked}']"))
-    visitor.follow(visitor.find("#desk-revoke"))
-    visitor.follow(visitor.find("#desk-yes"))
-    visitor.wait_for_text("1 task revoked.")
-    assert night.desk.tasks.get(parked).outcome == "REVOKED"
-    visitor.follow(visitor.find("#desk-tab-overview"))
-    visitor.follow(visitor.find("#desk-sweep"))
-    assert "pass" in visitor.find(".messagelist").text
-
-
 def over(visitor: Visitor) -> bool:
     return visitor.attributes("#desk-run", "data-over") == ["yes"]
 
@@ -203,28 +177,3 @@ def test_a_long_replay_is_watched_paused_and_gone_on_with(visitor: Visitor, nigh
     acts = [one for one in night.desk.audit(50) if one.by == "django:replayer"]
     assert {one.act for one in acts} == {"replay"}
     assert sum(one.done for one in acts if one.phase == "end") >= MANY
-
-
-def test_a_letter_is_replayed_with_other_arguments(visitor: Visitor, night: Night) -> None:
-    (task_id,) = night.refunds(1, first=5)
-    visitor.log_in("editor")
-    visitor.open(LIST)
-    visitor.click(task_id)
-    assert "[5, " not in visitor.find("#desk-task").text
-    visitor.follow(visitor.find("#desk-arguments"))
-    assert "[5, " in visitor.find("#desk-task").text
-
-    visitor.follow(visitor.find("#desk-edit-link"))
-    field = visitor.find("#act-args")
-    assert json.loads(field.get_property("value")) == [5, "12,50"]
-    field.clear()
-    field.send_keys('[5, "12.50"')
-    visitor.follow(visitor.find("#desk-yes"))
-    assert "a JSON list" in visitor.find("#desk-problem").text
-    visitor.find("#act-args").send_keys("]")
-    visitor.follow(visitor.find("#desk-yes"))
-
-    visitor.wait_for_text("Published as ")
-    wait_for(lambda: night.refunded() == {5}, RUN_SECONDS, "the order to be refunded")
-    assert night.desk.letters.count() == 0
-    visitor.refused(400)

@@ -264,11 +264,6 @@ class Visitor:
         """Press keys where the focus is."""
         self.driver.switch_to.active_element.send_keys(*keys)
 
-    def refused(self, status: int) -> None:
-        """Take off the console what the browser says of answers with this status."""
-        left = [line for line in self.console() if f"a status of {status} " not in line]
-        assert not left, left
-
     def _still(self, look: Callable[[], T]) -> T:
         """Look again where the page changes under the look."""
         from selenium.common.exceptions import WebDriverException

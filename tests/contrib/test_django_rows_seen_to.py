@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import nullcontext
 from datetime import timedelta
 from typing import Any
 
@@ -89,23 +88,6 @@ def test_what_was_committed_and_never_published_is_published(
     assert ran(task, book.pk, task_id) is None
     assert status(book) == ("succeeded", 1, 1)
     assert looked_after(task, older_than_seconds=0) == {}
-
-
-def test_what_follows_an_effect_leaves_nothing_to_look_after(book: Any, make: Any) -> None:
-    def body(task: Any) -> None:
-        with task.effect():
-            task.write_row(pages=1)
-        # All of these lock the row.
-        task.row.save()
-        with task.effect("sent") as effect:
-            assert effect.is_first
-
-    task = make(body)
-    ran(task, book.pk, task.delay(book.pk).id)
-    assert status(book) == ("succeeded", 1, 1)
-    assert book.task_seen_at is None
-    forget(book)
-    assert look_after(task, older_than_seconds=0)["looked_at"] == 0
 
 
 def test_a_row_of_a_lost_attempt_waits_again(book: Any, task: Any) -> None:
@@ -206,15 +188,6 @@ def test_what_the_server_has_lost_runs_again_and_late_attempts_write_nothing(
     assert book.cents == 1
 
 
-def test_a_row_of_a_task_that_is_not_there_any_more_stays(book: Any, task: Any) -> None:
-    from celery_reliable.contrib.django.rows.places import RowPlace
-
-    RowPlace(type(book), book.pk).ask("shelf.gone", "an-id", is_new=True, keeps=False)
-    forget(book)
-    assert looked_after(task) == {"failed": 1}
-    assert status(book)[0] == "waiting"
-
-
 def test_rows_are_looked_at_as_soon_as_somebody_hears_of_their_tasks(
     book: Any, task: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -257,24 +230,15 @@ def bury(app: Celery, claim: Claim) -> None:
     events.task_buried(app=app, name="shelf.count", task_id=claim.task_id, reason=Reason.LOST)
 
 
-def published_by_another(task: Any) -> Any:
-    """Publish a task of another name, and return that."""
-
+def test_a_row_whose_id_is_another_tasks_is_not_settled_by_that(
+    book: Any, task: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     @task.app.task(base=ReliableTask, name="shelf.other", shared=False)  # type: ignore[untyped-decorator]
     def other() -> None: ...
 
     other.apply_async(task_id="inv-1")
-    return other
-
-
-@pytest.mark.parametrize("is_within", [True, False])
-@pytest.mark.parametrize("ends_as", [states.REVOKED, "dead"])
-def test_a_row_whose_id_is_another_tasks_is_not_settled_by_that(
-    book: Any, task: Any, caplog: pytest.LogCaptureFixture, is_within: bool, ends_as: str
-) -> None:
-    other = published_by_another(task)
     called: list[int] = []
-    with transaction.atomic() if is_within else nullcontext():
+    with transaction.atomic():
         task.apply_async((book.pk,), task_id="inv-1")
         transaction.on_commit(lambda: called.append(1))
     # What the row is refused is not in the way of others' callbacks.
@@ -289,56 +253,16 @@ def test_a_row_whose_id_is_another_tasks_is_not_settled_by_that(
         assert record_of(task, "inv-1").name == "shelf.other"
 
     is_refused()
-    ledger = reliable_of(task.app).ledger
-    if ends_as == "dead":
-        ledger.bury(
-            claimed(other, "inv-1"), Reason.FAILED, exception="no", traceback="", patience_seconds=1
-        )
-        is_refused()
-        DeadLetters(task.app).discard("inv-1")
-    else:
-        epoch = record_of(task, "inv-1").epoch
-        ledger.cancel("inv-1", epoch=epoch, outcome=ends_as, by="an operator")
-        task.backend.store_result("inv-1", None, ends_as)
+    reliable_of(task.app).ledger.bury(
+        claimed(other, "inv-1"), Reason.FAILED, exception="no", traceback="", patience_seconds=1
+    )
+    is_refused()
+    DeadLetters(task.app).discard("inv-1")
     forget(book)
     assert looked_after(task) == {"published": 1}
     record = record_of(task, "inv-1")
     assert record.name == "shelf.count"
     assert (status(book)[0], book.task_published_ms) == ("waiting", record.published_ms)
-
-
-def test_a_row_that_has_ended_does_not_wait_for_another_task_of_its_id(
-    book: Any, task: Any
-) -> None:
-    published_by_another(task)
-    type(book).objects.filter(pk=book.pk).update(
-        task_id="inv-1", task_name=task.name, task_status="failed"
-    )
-    assert looked_after(task, task_ids=["inv-1"]) == {}
-    assert status(book)[0] == "failed"
-
-
-def test_what_has_replaced_the_task_of_a_row_is_that_rows(book: Any, task: Any) -> None:
-    task.apply_async((book.pk,), task_id="inv-1")
-    ledger = reliable_of(task.app).ledger
-    claim = claimed(task, "inv-1")
-    ledger.record(
-        TaskRef("inv-1", "shelf.other"),
-        epoch=ledger.senders.new_epoch(1),
-        state=State.QUEUED,
-        due_in_ms=60_000,
-        message="{}",
-        claim=claim,
-        patience_seconds=1,
-    )
-    record = record_of(task, "inv-1")
-    assert (record.name, record.published_as) == ("shelf.other", "shelf.count")
-    # Its publisher was killed before it could note the time.
-    type(book).objects.filter(pk=book.pk).update(task_published_ms=None)
-    forget(book)
-    assert looked_after(task) == {}
-    book.refresh_from_db()
-    assert book.task_published_ms == record.published_ms
 
 
 def test_the_doctor_reports_rows_that_nobody_looks_after(book: Any, task: Any) -> None:
