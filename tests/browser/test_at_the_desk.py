@@ -108,7 +108,7 @@ def test_who_may_only_see_is_offered_nothing(visitor: Visitor, night: Night) -> 
     visitor.log_in("viewer")
 
     for address in visitor.walk():
-        assert visitor.arrived()[0] == 200, address
+        assert visitor.status() == 200, address
         assert [one.accessible_name for one in visitor.all(OFFERED)] == [], address
         assert SECRET not in visitor.driver.page_source, address
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from tests.browser.site import Site
 from tests.support.browser import WIDTH, Browser
@@ -57,7 +57,6 @@ class Visitor:
         self.site = site
         self.driver = browser.driver
         self.clicks = 0
-        self._sessions: dict[str, dict[str, Any]] = {}
 
     # Where they are
 
@@ -66,18 +65,12 @@ class Visitor:
         self.driver.get(self.site.url(path))
 
     def log_in(self, name: str) -> None:
-        """Become this user: by the form the first time, by the cookie of that session later."""
+        """Become this user."""
         self.log_out()
-        if session := self._sessions.get(name):
-            self.driver.add_cookie(session)
-            return
         self.open("/admin/login/")
         self.find("#id_username").send_keys(name)
         self.find("#id_password").send_keys(name)
         self.follow(self.find("[type=submit]"))
-        session = self.driver.get_cookie("sessionid")
-        assert session is not None
-        self._sessions[name] = session
 
     def log_out(self) -> None:
         """Be nobody."""
@@ -150,14 +143,10 @@ class Visitor:
         script = "return arguments[0].map(one => one.getAttribute(arguments[1]))"
         return [str(one) for one in self.driver.execute_script(script, self.all(css), name)]
 
-    def arrived(self) -> tuple[int, int]:
-        """The status of the page that is open, and how many bytes it came as."""
-        script = (
-            "const [it] = performance.getEntriesByType('navigation');"
-            "return [it.responseStatus, it.decodedBodySize]"
-        )
-        status, size = self.driver.execute_script(script)
-        return int(status), int(size)
+    def status(self) -> int:
+        """The status of the page that is open."""
+        script = "return performance.getEntriesByType('navigation')[0].responseStatus"
+        return int(self.driver.execute_script(script))
 
     def walk(self) -> Iterator[str]:
         """Open every page of the desk that a link leads to, one after the other; of those that ask
