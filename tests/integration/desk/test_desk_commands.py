@@ -149,13 +149,3 @@ def test_status_is_drawn_again_while_it_is_watched(
         process.kill()
         process.wait()
         os.close(ours)
-
-
-def test_names_cannot_speak_to_the_terminal(project: Project, run: Run) -> None:
-    project.send("work", 0, task_id="evil\x1b[2J", queue="\x1b]0;owned\x07")
-
-    for arguments in (["tasks"], ["status"], ["queues"], ["show", "evil\x1b[2J"]):
-        ran = run(*arguments)
-        assert ran.code == 0, ran.err
-        assert "\x1b" not in ran.out
-        assert "\x07" not in ran.out
