@@ -20,48 +20,21 @@ from django.core.cache import caches
 from django.core.management import call_command
 from django.test.utils import override_settings, setup_test_environment, teardown_test_environment
 
+from celery_reliable import ReliableTask
 from celery_reliable.app import reliable, reliable_of
 from celery_reliable.message.envelope import Envelope, Stamp
 from celery_reliable.model import Reason
 from celery_reliable.operations.dead_letters import DeadLetters
+from tests.support import admin_settings
 
 settings.configure(
-    SECRET_KEY="only for tests",
-    ALLOWED_HOSTS=["testserver"],
-    INSTALLED_APPS=[
-        "django.contrib.admin",
-        "django.contrib.auth",
-        "django.contrib.contenttypes",
-        "django.contrib.sessions",
-        "django.contrib.messages",
-        "celery_reliable.contrib.django",
-        "tests.contrib.shelf",
-    ],
-    MIDDLEWARE=[
-        "django.contrib.sessions.middleware.SessionMiddleware",
-        "django.middleware.csrf.CsrfViewMiddleware",
-        "django.contrib.auth.middleware.AuthenticationMiddleware",
-        "django.contrib.messages.middleware.MessageMiddleware",
-    ],
-    TEMPLATES=[
-        {
-            "BACKEND": "django.template.backends.django.DjangoTemplates",
-            "APP_DIRS": True,
-            "OPTIONS": {
-                "context_processors": [
-                    "django.template.context_processors.request",
-                    "django.contrib.auth.context_processors.auth",
-                    "django.contrib.messages.context_processors.messages",
-                ]
-            },
-        }
-    ],
-    DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}},
-    DEFAULT_AUTO_FIELD="django.db.models.BigAutoField",
-    PASSWORD_HASHERS=["django.contrib.auth.hashers.MD5PasswordHasher"],
-    ROOT_URLCONF="tests.contrib.urls",
-    STATIC_URL="static/",
-    USE_TZ=True,
+    **{
+        **{name: value for name, value in vars(admin_settings).items() if name.isupper()},
+        "INSTALLED_APPS": [*admin_settings.INSTALLED_APPS, "tests.contrib.shelf"],
+        "ALLOWED_HOSTS": ["testserver"],
+        "DATABASES": {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}},
+        "ROOT_URLCONF": "tests.contrib.urls",
+    }
 )
 
 
@@ -158,6 +131,16 @@ def put(celery_project: Celery) -> Callable[..., None]:
         )
 
     return put
+
+
+@pytest.fixture
+def bill(celery_project: Celery) -> Any:
+    """A reliable task that nobody runs."""
+
+    @celery_project.task(name="shop.bill", base=ReliableTask, shared=False)
+    def bill(*args: object, **kwargs: object) -> None: ...
+
+    return bill
 
 
 @pytest.fixture

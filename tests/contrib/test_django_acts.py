@@ -11,7 +11,6 @@ import pytest
 import redis
 from celery import Celery
 
-from celery_reliable import ReliableTask
 from celery_reliable.operations import Desk
 from celery_reliable.operations.dead_letters import DeadLetters
 from tests.contrib.shown import ACT, EDIT, LIST, REPLAY, page
@@ -197,14 +196,6 @@ def test_each_act_needs_its_permissions_and_a_token(
     assert not any("/act/" in one for one in shown)
     with Desk(celery_project) as desk:
         assert (letters.count(), desk.orders.all(), desk.audit()) == (4, (), [])
-
-
-@pytest.fixture
-def bill(celery_project: Celery) -> None:
-    def run(*args: object, **kwargs: object) -> None:
-        """Nobody runs it."""
-
-    celery_project.task(base=ReliableTask, name="shop.bill", shared=False)(run)
 
 
 @pytest.mark.usefixtures("some", "bill")

@@ -11,8 +11,7 @@ import redis
 from celery import Celery
 
 from celery_reliable.app import reliable_of
-from celery_reliable.message.envelope import Envelope
-from celery_reliable.model import Reason, State
+from celery_reliable.model import State
 from celery_reliable.operations.dead_letters import DeadLetters
 from tests.contrib.shown import LIST, REPLAY, listed, page
 
@@ -80,24 +79,6 @@ def test_letters_that_are_gone_are_said_to_be(put: Callable[..., None], log_in: 
     assert "Gone already: 1" in page(client.post(REPLAY, chosen, follow=True))
     nothing = client.post(REPLAY, {})
     assert (nothing.status_code, "Which dead letters?" in nothing.content.decode()) == (400, True)
-
-
-def test_a_message_with_half_a_character_is_shown(celery_project: Celery, log_in: Any) -> None:
-    """JSON can hold one; a page cannot."""
-    headers = {"id": "half", "task": "shop.bill", "argsrepr": "('\udcff',)"}
-    envelope = Envelope(b"no JSON", "application/json", "utf-8", headers, {}, "", "queue-\udcff")
-    reliable_of(celery_project).ledger.bury_message(
-        "half",
-        Reason.UNPROCESSABLE,
-        exception="",
-        traceback="",
-        message=envelope.to_text(),
-        name="shop.bill",
-    )
-    client = log_in(is_superuser=True)
-
-    assert "half" in page(client.get(LIST))
-    assert r"\udcff" in page(client.get(f"{LIST}tasks/task/half/", {"arguments": "yes"}))
 
 
 def test_a_long_list_has_pages(put: Callable[..., None], log_in: Any) -> None:

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any
 
 import django
@@ -33,17 +34,6 @@ Ask = Callable[..., Any]
 def addresses(celery_project: Celery) -> Iterator[None]:
     with override_settings(ROOT_URLCONF="tests.contrib.api_urls"):
         yield
-
-
-@pytest.fixture
-def task(celery_project: Celery) -> Any:
-    """A reliable task of the project's, whose messages name it."""
-    from celery_reliable import ReliableTask
-
-    @celery_project.task(name="shop.bill", base=ReliableTask, shared=False)
-    def bill(*args: object, **kwargs: object) -> None: ...
-
-    return bill
 
 
 @pytest.fixture
@@ -116,11 +106,11 @@ def test_the_document_is_one_and_names_every_address(document: Document) -> None
 
 
 def test_every_read_answers_as_the_document_says(
-    client: Any, document: Document, put: Callable[..., None], task: Any
+    client: Any, document: Document, put: Callable[..., None], bill: Any
 ) -> None:
     put("one")
     put("two")
-    task.apply_async(("secret-1",), task_id="live", countdown=3600)
+    bill.apply_async(("secret-1",), task_id="live", countdown=3600)
     group = get(client, "dead-letters/groups").json()["groups"][0]["group"]
     queries: dict[str, list[dict[str, object]]] = {
         "status": [{}, {"oldest_seconds": "0.5", "recent_seconds": 1}],
@@ -161,11 +151,11 @@ def test_every_read_answers_as_the_document_says(
 
 
 def test_every_act_answers_as_the_document_says(
-    client: Any, document: Document, put: Callable[..., None], task: Any
+    client: Any, document: Document, put: Callable[..., None], bill: Any
 ) -> None:
     put("one")
     put("two")
-    live = task.apply_async(countdown=3600).id
+    live = bill.apply_async(countdown=3600).id
     drain = {"kind": "drain", "target": "a@*", "why": "upgrade", "for_seconds": 60}
     bodies: dict[str, dict[str, object] | None] = {
         "dead-letters/replay": {"ids": ["one", "nobody"]},
@@ -223,25 +213,21 @@ def test_each_operation_is_refused_to_who_lacks_its_right(
     put("one")
     found = {(path.strip("/"), method) for path, method, _ in document.operations()}
     assert set(NEEDED) == {path for path, method in found if method == "post"}
-    clients: dict[frozenset[str], Any] = {}
+    client_with = cache(log_in)
 
     def ask(client: Any, path: str, method: str) -> Any:
         if method == "get":
             return get(client, path, **({"id": "one"} if path == "task" else {}))
         return post(client, path, {"id": "nobody", "args": []} if "letter/" in path else {})
 
-    def client_with(permissions: set[str]) -> Any:
-        key = frozenset(permissions)
-        return clients.setdefault(key, clients.get(key) or log_in(*sorted(permissions)))
-
     for path, method in sorted(found):
         needed = NEEDED.get(path, SEES)
         document.check(ask(Client(), path, method), path, method)
         problem(ask(Client(), path, method), 401, "not_authenticated")
         for any_of in needed:
-            others = client_with(set(ALL) - any_of)
+            others = client_with(*sorted(set(ALL) - any_of))
             problem(ask(others, path, method), 403, "not_permitted")
-        enough = client_with({max(any_of) for any_of in needed})
+        enough = client_with(*sorted({max(any_of) for any_of in needed}))
         assert ask(enough, path, method).status_code not in (401, 403), path
     assert letters.count() == 1
 
@@ -406,24 +392,6 @@ def test_a_choice_of_ids_a_group_or_all(
     assert found == [("replay", "end", 1), ("replay", "begin", 0)]
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        {"filter": {}},
-        {"all": False},
-        {"ids": ["one"], "filter": {"task": "x"}},
-        {"ids": ["one"], "cursor": "eA"},
-    ],
-)
-def test_nobody_means_all_by_saying_nothing(
-    client: Any, put: Callable[..., None], letters: DeadLetters, body: object
-) -> None:
-    put("one")
-    for path in ("dead-letters/replay", "dead-letters/discard"):
-        problem(post(client, path, body), 400, "unclear_choice")
-    assert letters.count() == 1
-
-
 # What is wrong with a request.
 
 
@@ -434,66 +402,53 @@ def test_nobody_means_all_by_saying_nothing(
         ("tasks", "limit=" + "9" * 5000, "limit"),
         ("tasks", "state=asleep", "state"),
         ("tasks", "older_than_seconds=nan", "older_than_seconds"),
-        ("tasks", "older_than_seconds=null", "older_than_seconds"),
         ("tasks", "text=" + "x" * 1001, "text"),
         ("tasks", "cursor=%00", "cursor"),
-        ("dead-letters", "cursor=x", "cursor"),
         ("dead-letters", "offset=1", "offset"),
         ("task", "id=one&arguments=perhaps", "arguments"),
-        ("object", "", "key"),
         ("object", "task=x", "id"),
         ("object", "key=x&id=1", "key"),
         ("queues", "%FF=1", "\ufffd"),
-        ("queues", "=1", ""),
         ("status", "oldest_seconds=1e999", "oldest_seconds"),
     ],
 )
 def test_a_bad_parameter_is_named(client: Any, path: str, query: str, parameter: str) -> None:
-    problem(client.get(f"{V1}/{path}?{query}"), 400, "bad_parameter", parameter or None)
+    problem(client.get(f"{V1}/{path}?{query}"), 400, "bad_parameter", parameter)
 
 
-@pytest.mark.parametrize(
-    ("body", "parameter"),
-    [
-        ({"filter": {"what": "x"}}, "filter.what"),
-        ({"all": "true"}, "all"),
-        ({"ids": ["one", 2]}, "ids[1]"),
-        ({"ids": ["x"] * 1001}, "ids"),
-        ({"all": True, "rate": 1e-300}, "rate"),
-        ({"all": True, "before": "2026-11-22T10:00:00"}, "before"),
-        ({"all": True, "cursor": "*"}, "cursor"),
-        ({"filter": {"reason": "asleep"}}, "filter.reason"),
-        ([], None),
-    ],
-)
+#: What a body has -> the code and the parameter of its refusal.
+BODIES: list[tuple[Any, str, str | None]] = [
+    # Nobody means all by saying nothing.
+    ({"filter": {}}, "unclear_choice", None),
+    ({"all": False}, "unclear_choice", None),
+    ({"ids": ["one"], "filter": {"task": "x"}}, "unclear_choice", None),
+    ({"filter": {"what": "x"}}, "bad_parameter", "filter.what"),
+    ({"all": "true"}, "bad_parameter", "all"),
+    ({"ids": ["one", 2]}, "bad_parameter", "ids[1]"),
+    ({"ids": ["x"] * 1001}, "bad_parameter", "ids"),
+    ({"all": True, "rate": 1e-300}, "bad_parameter", "rate"),
+    ({"all": True, "before": "2026-11-22T10:00:00"}, "bad_parameter", "before"),
+    ({"all": True, "cursor": "*"}, "bad_parameter", "cursor"),
+    ([], "bad_parameter", None),
+    (b'{"id": "\xff"}', "bad_body", None),
+    (b"{", "bad_body", None),
+    (b'{"id": NaN}', "bad_parameter", "id"),
+    (b'{"id": "\\ud800"}', "bad_parameter", "id"),
+    (b"[" * 100_000, "bad_body", None),
+    (b'{"ids": ' + b"[" * 50_000 + b"]" * 50_000 + b"}", "bad_body", None),
+]
+
+
+@pytest.mark.parametrize("path", ["dead-letters/replay", "dead-letters/discard"])
 def test_a_bad_body_does_nothing(
-    client: Any, put: Callable[..., None], letters: DeadLetters, body: Any, parameter: str | None
+    client: Any, put: Callable[..., None], letters: DeadLetters, path: str
 ) -> None:
     put("one")
-
-    answer = post(client, "dead-letters/replay", json.dumps(body))
-
-    problem(answer, 400, "bad_parameter", parameter)
+    for body, code, parameter in BODIES:
+        problem(post(client, path, body), 400, code, parameter)
+    assert post(client, path, b" " * 3_000_000).status_code == 400
+    problem(post(client, f"{path}?ids=x", {"ids": ["x"]}), 400, "bad_parameter", "ids")
     assert letters.count() == 1
-
-
-@pytest.mark.parametrize(
-    "body",
-    [b"\xff", b"{", b'{"id": NaN}', b'{"id": "\xff"}', b'{"id": "\\ud800"}', b"[" * 100_000],
-)
-def test_a_body_that_is_no_json_is_refused(client: Any, body: bytes) -> None:
-    answer = post(client, "dead-letters/discard", body)
-
-    assert answer.json()["code"] in ("bad_body", "bad_parameter")
-    assert answer.status_code == 400
-
-
-def test_a_body_is_bounded_and_a_query_has_no_place_beside_it(client: Any) -> None:
-    deep = b'{"id": "x", "args": ' + b"[" * 50_000 + b"]" * 50_000 + b"}"
-
-    assert post(client, "dead-letters/discard", b" " * 3_000_000).status_code == 400
-    problem(post(client, "dead-letter/replay-edited", deep), 400, "bad_body")
-    problem(post(client, "dead-letters/discard?ids=x", {"ids": ["x"]}), 400, "bad_parameter", "ids")
 
 
 def test_other_methods_and_addresses_are_refused(client: Any) -> None:
@@ -538,20 +493,28 @@ HOSTILE = (
 )
 
 
-@pytest.mark.parametrize("task_id", HOSTILE)
 def test_any_id_can_be_asked_for_and_discarded(
-    client: Any, document: Document, put: Callable[..., None], letters: DeadLetters, task_id: str
+    client: Any,
+    document: Document,
+    put: Callable[..., None],
+    letters: DeadLetters,
+    celery_project: Celery,
+    shared_redis: redis.Redis,
 ) -> None:
-    put(task_id)
     put("bystander")
-    listed = document.check(get(client, "dead-letters", text=task_id), "dead-letters")["items"]
-    shown = document.check(get(client, "task", id=task_id), "task")
-    gone = document.check(
-        post(client, "dead-letters/discard", {"ids": [task_id]}), "dead-letters/discard", "post"
-    )
+    # Another client of the server's may have written one that is not UTF-8.
+    shared_redis.zadd(reliable_of(celery_project).ledger.keys.dead, {b"\xff\xfe": 1})
+    for task_id in HOSTILE:
+        put(task_id)
+        found = document.check(get(client, "dead-letters", text=task_id), "dead-letters")["items"]
+        shown = document.check(get(client, "task", id=task_id), "task")
+        path = "dead-letters/discard"
+        gone = document.check(post(client, path, {"ids": [task_id]}), path, "post")
 
-    assert [one["task_id"] for one in listed] == [task_id]
-    assert {shown["task_id"], *gone["examples"]} == {task_id}
+        assert [one["task_id"] for one in found] == [task_id]
+        assert {shown["task_id"], *gone["examples"]} == {task_id}
+    for path in ("status", "dead-letters", "dead-letters/groups", "tasks"):
+        document.check(get(client, path), path)
     assert [one.task_id for one in letters.list()] == ["bystander"]
 
 
@@ -580,24 +543,6 @@ def test_what_json_has_not_is_answered_as_json(
     assert found["args"] == ["\\ud800 \\ud800", None, None, int("1" * 50)]
     assert found["queue"] == "queue-\\udcff"
     assert len(document.check(get(client, "dead-letters"), "dead-letters")["items"]) == 1
-
-
-def test_an_id_that_is_not_utf_8_is_in_nobodys_way(
-    client: Any,
-    document: Document,
-    put: Callable[..., None],
-    letters: DeadLetters,
-    celery_project: Celery,
-    shared_redis: redis.Redis,
-) -> None:
-    """Another client of the server's may have written one."""
-    put("one")
-    ledger = reliable_of(celery_project).ledger
-    shared_redis.zadd(ledger.keys.dead, {b"\xff\xfe": 1})
-
-    for path in ("status", "dead-letters", "dead-letters/groups", "tasks"):
-        document.check(get(client, path), path)
-    assert [one.task_id for one in letters.list()] == ["one"]
 
 
 # What it rests upon.

@@ -9,19 +9,10 @@ from typing import Any
 import pytest
 from celery import Celery
 
-from celery_reliable import ReliableTask
 from celery_reliable.operations import Desk
 from tests.contrib.shown import ACT, LIST, page
 
 REVOKE, SWEEP, MOVE = (f"{ACT}{one}/" for one in ("revoke_tasks", "sweep", "move_tasks"))
-
-
-@pytest.fixture
-def bill(celery_project: Celery) -> Any:
-    def run(*args: object, **kwargs: object) -> None:
-        """Nobody runs it."""
-
-    return celery_project.task(base=ReliableTask, name="shop.bill", shared=False)(run)
 
 
 @pytest.fixture

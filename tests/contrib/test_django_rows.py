@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from contextvars import Context
 from typing import Any
 
@@ -77,14 +77,14 @@ def status(book: Any) -> tuple[str, int, Any]:
 # -- publishing
 
 
-@pytest.mark.parametrize("is_within", [True, False])
-def test_who_refuses_what_exists_is_told(book: Any, make: Any, is_within: bool) -> None:
+def test_who_refuses_what_exists_or_names_no_row_is_told(book: Any, make: Any) -> None:
     task = make()
     task.apply_async((book.pk,), task_id="one")
-    assert record_of(task, "one").state is State.QUEUED
 
-    with pytest.raises(TaskExists), transaction.atomic() if is_within else nullcontext():
+    with pytest.raises(TaskExists), transaction.atomic():
         task.apply_async((book.pk,), task_id="one", if_exists="refuse")
+    with pytest.raises(type(book).DoesNotExist):
+        task.delay(book.pk + 1)
 
     assert status(book)[0] == "waiting"
     assert book.task_id == "one"
@@ -107,11 +107,6 @@ def test_publishing_lets_the_row_wait_and_sends_when_it_is_committed(book: Any, 
         "shelf.count",
         False,
     )
-
-
-def test_a_row_that_is_not_there_is_told_to_who_publishes(book: Any, make: Any) -> None:
-    with pytest.raises(type(book).DoesNotExist):
-        make().delay(book.pk + 1)
 
 
 @pytest.mark.parametrize("if_open", ["replace", "keep"])
@@ -210,28 +205,15 @@ def test_a_task_that_was_replaced_ends_without_an_error(book: Any, make: Any) ->
 
 
 @promise("attempts-of-one-id")
-def test_a_late_attempt_of_a_former_task_takes_no_row_that_is_free(book: Any, make: Any) -> None:
-    task = make(lambda task: task.write_row(pages=task.attempt))
-    former = task.delay(book.pk).id
-    now = task.delay(book.pk).id
-    ran(task, book.pk, now)
-    # The ledger knows no such attempt, or another.
-    reliable_of(task.app).ledger.cancel(former, epoch=record_of(task, former).epoch, outcome="")
-    assert ran(task, book.pk, former, 7) == {"skipped": now}
-    assert status(book) == ("succeeded", 1, 1)
-
-
-@promise("attempts-of-one-id")
-def test_a_late_attempt_of_a_former_task_with_the_same_id_takes_no_row(
-    book: Any, make: Any
-) -> None:
+@pytest.mark.parametrize("task_id", ["one", "two"])
+def test_a_late_attempt_of_a_former_task_takes_no_row(book: Any, make: Any, task_id: str) -> None:
     task = make(lambda task: task.write_row(pages=task.attempt))
     task.apply_async((book.pk,), task_id="one")
     epoch = record_of(task, "one").epoch
     reliable_of(task.app).ledger.cancel("one", epoch=epoch, outcome="")
-    task.apply_async((book.pk,), task_id="one")
+    task.apply_async((book.pk,), task_id=task_id)
     # Its worker froze before the attempt had the row.
-    assert ran(task, book.pk, "one", 3) == {"skipped": "one"}
+    assert ran(task, book.pk, "one", 3) == {"skipped": task_id}
     assert status(book) == ("waiting", 0, None)
 
 
@@ -352,13 +334,11 @@ def test_a_step_that_does_not_ask_is_refused_at_its_first_run(book: Any, make: A
     assert status(book) == ("failed", 1, None)
 
 
-@pytest.mark.parametrize("is_within", [True, False])
-def test_two_effects_without_a_name_are_refused(book: Any, make: Any, is_within: bool) -> None:
+def test_two_effects_without_a_name_are_refused(book: Any, make: Any) -> None:
     def body(task: Any) -> Any:
-        with transaction.atomic() if is_within else nullcontext():
-            for _ in range(2):
-                with task.effect():
-                    pass
+        for _ in range(2):
+            with task.effect():
+                pass
 
     task = make(body)
     with pytest.raises(ConfigurationError, match="name them"):

@@ -90,9 +90,3 @@ def test_what_is_late_and_what_is_dead_is_found(
     assert listed("task_begins=late") == {book.pk}
     assert listed("task_status=dead") == {dead.pk}
     rows.exclude(pk=book.pk).delete()
-
-
-def test_a_task_without_a_row_has_no_link(site: None, log_in: Any, celery_project: Any) -> None:
-    page = log_in(is_superuser=True).get("/admin/celery_reliable/deadletter/tasks/task/nobody/")
-    assert page.status_code == 404
-    assert "desk-to-row" not in page.content.decode()

@@ -105,32 +105,20 @@ def test_the_ledger_can_be_on_the_redis_of_a_cache_with_its_prefix(
     made.ledger.close()
 
 
-@pytest.mark.parametrize(
-    ("entry", "expected"),
-    [
-        (None, "no django-redis cache"),
-        ({"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}, "no django-redis cache"),
-    ],
-)
 def test_a_cache_that_cannot_hold_the_ledger_is_refused_with_a_way_out(
-    app: Celery, use_caches: Any, entry: dict[str, Any] | None, expected: str
+    app: Celery, use_caches: Any
 ) -> None:
-    default = {"BACKEND": "django.core.cache.backends.dummy.DummyCache"}
-    use_caches({"default": default, **({"ledger": entry} if entry else {})})
+    backend = "django.core.cache.backends.locmem.LocMemCache"
+    use_caches({"default": {"BACKEND": backend}})
 
-    with pytest.raises(ConfigurationError, match="REDIS_URL instead") as caught:
-        reliable(app, CACHE="ledger").connector()
-
-    assert expected in str(caught.value)
-    assert ("celery_reliable.E002", f"The ledger has no Redis: {caught.value}") in found_with_cache(
-        "ledger"
-    )
-
-
-def found_with_cache(alias: str) -> list[tuple[str, str]]:
+    for alias in ("default", "none"):
+        with pytest.raises(ConfigurationError, match="REDIS_URL instead") as caught:
+            reliable(app, CACHE=alias).connector()
+        assert "no django-redis cache" in str(caught.value)
     # The current app has read its settings; Django's checks ask a project that starts.
     Celery("started", broker="redis://127.0.0.1:1/0")
-    return found(CACHE=alias)
+    said = ("celery_reliable.E002", f"The ledger has no Redis: {caught.value}")
+    assert said in found(CACHE="none")
 
 
 def test_checks_warn_that_a_cache_can_be_cleared(

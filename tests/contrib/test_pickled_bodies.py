@@ -8,23 +8,22 @@ from __future__ import annotations
 import json
 import pickle
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from celery import Celery
-from click.testing import CliRunner
 from django.test.utils import override_settings
 
 from celery_reliable import ReliableTask
 from celery_reliable.app import reliable_of
 from celery_reliable.contrib.django.api.routes import OPERATIONS
 from celery_reliable.operations import DeadLetters
-from celery_reliable.operations.cli import reliable as command
 from celery_reliable.recovery.sweeper import Sweeper
 from tests.contrib.shown import EDIT, LIST, REPLAY
 from tests.contrib.test_django_desk import ADDRESSES, STATUSES, pages
+from tests.integration.commands import invoke
 
 PICKLE = "application/x-python-serialize"
 
@@ -107,11 +106,7 @@ def test_no_answer_of_the_api_opens_it(log_in: Callable[..., Any]) -> None:
 
 
 def test_no_command_opens_it(project: Celery) -> None:
-    def run(*arguments: str) -> Any:
-        return CliRunner().invoke(
-            command, arguments, obj=SimpleNamespace(app=project, no_color=True)
-        )
-
+    run = partial(invoke, project)
     for words in (
         "status --json",
         "tasks",

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 import shlex
-from types import SimpleNamespace
 from typing import Any
 
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from celery_reliable.operations.cli import reliable
+from tests.integration.commands import invoke
 
 __all__ = ["inline", "run"]
 
@@ -30,4 +29,4 @@ def run(command: str, app: Any, *, known: dict[str, str] | None = None) -> Resul
     words = [(known or {}).get(word, word) for word in shlex.split(command)]
     assert words[:4] == ["celery", "-A", "proj", "reliable"], command
     assert words[4] != "metrics" or "--help" in words, f"{command} serves until it is ended"
-    return CliRunner().invoke(reliable, words[4:], obj=SimpleNamespace(app=app, no_color=True))
+    return invoke(app, *words[4:])

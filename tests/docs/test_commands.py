@@ -5,12 +5,18 @@ from __future__ import annotations
 import ast
 import json
 import re
+import subprocess
+import sys
+from dataclasses import fields
+from types import ModuleType
 
 import pytest
 
 from celery_reliable import ReliableConfig
 from celery_reliable.app import reliable_of
+from celery_reliable.findings import RUNNING
 from celery_reliable.ledger import happenings
+from celery_reliable.operations import Filter, Wait
 from celery_reliable.orders import OrderKind
 from celery_reliable.settings import acl_rule
 from tests.docs.blocks import DOCS, Page, page_path, pages
@@ -20,12 +26,28 @@ from tests.integration.letters import put
 from tests.support.processes import REPOSITORY
 from tests.support.promises import promised
 
-PAGES = ("doctor.rst", "faq.rst", "runbook.rst", "runbook-log.rst")
+PAGES = (
+    "doctor.rst",
+    "faq.rst",
+    "runbook.rst",
+    "runbook-log.rst",
+    "operations.rst",
+    "operations-status.rst",
+    "operations-letters.rst",
+    "operations-live.rst",
+)
 LIMITS, DOCTOR = Page("limits.rst"), Page("doctor.rst")
-READ = [DOCTOR, LIMITS, *(Page(name) for name in PAGES[1:])]
+INDEX, STATUS, LETTERS, LIVE = OPERATIONS = [Page(name) for name in PAGES[4:]]
+READ = [DOCTOR, LIMITS, *(Page(name) for name in PAGES[1:4]), *OPERATIONS]
+(IN_INDEX,), (IN_STATUS,), (IN_LETTERS,), (IN_LIVE,) = (page.of("python") for page in OPERATIONS)
+# tests/integration/desk/test_monitoring.py runs the probes.
+STATUS.of("yaml")
 TYPED = [command for page in READ for command in (*page.commands(), *inline(page.text))]
 SETTING = DOCTOR.block("GRACE_SECONDS", "python").text
 PROMISES = {one.name for one in promised()}
+
+#: They go on until they are ended: by tests of their own.
+ENDLESS = ("status --watch", "metrics --port 9809", "-A proj reliable")
 
 #: What is written like a promise: a program, and settings of Redis.
 OTHERS = {"celery-reliable-probe", "x-max-priority", "tcp-keepalive", "maxmemory-policy"}
@@ -42,14 +64,18 @@ NAMING = [
 
 def test_every_block_is_run() -> None:
     assert [one for page in READ for one in page.left()] == []
-    # tests/example/test_example_doctor.py runs Django's.
-    others = [one for one in TYPED if not one.startswith("celery ")]
-    assert [one.split()[:3] for one in others] == [["python", "manage.py", "check"]] * 3
+    # tests/example/test_example_doctor.py runs Django's, and tests/integration/desk these.
+    others = {one.split()[0] for one in TYPED if not one.startswith("celery ")}
+    assert others == {"python", "celery-reliable-probe", "eval"}
 
 
 def test_every_command_runs(project: Project) -> None:
-    commands = [command for command in TYPED if command.startswith("celery ")]
-    assert len(commands) > 30
+    commands = [
+        command
+        for command in TYPED
+        if command.startswith("celery ") and not command.endswith(ENDLESS)
+    ]
+    assert len(commands) > 70
     put(project, "one")
     groups = run("celery -A proj reliable dead-letters groups --json", project.app)
     known = {"GROUP": json.loads(groups.output)["groups"][0]["group"], "TASK": "project.work"}
@@ -69,6 +95,39 @@ def test_every_command_runs(project: Project) -> None:
         # Nobody has swept, and this Redis may lose a second.
         expected = (0, 1) if "--check" in command or "doctor" in command else (0,)
         assert ran.exit_code in expected, (command, ran.output, ran.exception)
+
+
+def test_the_blocks_of_operations(
+    project: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module = ModuleType("proj.celery")
+    module.app = project.app  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "proj", ModuleType("proj"))
+    monkeypatch.setitem(sys.modules, "proj.celery", module)
+    put(project, "one")
+    lost = {"name": "billing.charge", "attempt": 1}
+    reliable_of(project.app).ledger.happenings.note("task_lost", lost)
+
+    for block, said in (
+        (IN_INDEX, "knows no task '4711'"),
+        (IN_LETTERS, "1 project.work"),
+        (IN_LIVE, "['attempt 1']\n"),
+    ):
+        exec(compile(block.text, block.page, "exec"), {})
+        assert said in capsys.readouterr().out
+    # It connects receivers for as long as its process lives.
+    subprocess.run([sys.executable, "-c", IN_STATUS.text], check=True, timeout=60)
+
+
+def test_every_finding_every_kind_of_waiting_and_every_part_of_a_filter_is_told_of() -> None:
+    told = set(re.findall(r"^([EW]\d{3}) +``(\w+)`` ", STATUS.text, re.MULTILINE))
+    assert told == {(one.code, one.name) for one in RUNNING} | {("E005", "redis_evicts")}
+    tasks = re.split(r"\n-{4,}\n", STATUS.text.partition("\nTasks\n-----\n")[2])[0]
+    kinds = set(re.findall(r"^``(\w+)`` {2,}", tasks, re.MULTILINE))
+    assert kinds - {"kind"} == {kind.value for kind in Wait}
+    parts = set(re.findall(r"^``--([\w-]+)`` ", LETTERS.text, re.MULTILINE)) - {"group"}
+    names = {one.name.removesuffix("_seconds").replace("_", "-") for one in fields(Filter)}
+    assert parts == names
 
 
 @pytest.mark.parametrize("name", NAMING)

@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from tests.docs.blocks import Block, Page
-from tests.integration.commands import entry_point_path
 from tests.support.redis_server import RedisServer
 from tests.support.sessions import Session
 from tests.support.waiting import wait_for
@@ -56,9 +55,6 @@ class Reader:
         self.environ = {
             **kept,
             "PATH": os.pathsep.join([str(programs), os.environ["PATH"]]),
-            "PYTHONPATH": os.pathsep.join(
-                [entry_point_path(folder.parent), os.environ.get("PYTHONPATH", "")]
-            ),
             "PYTHONUNBUFFERED": "1",
         }
 

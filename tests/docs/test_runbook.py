@@ -90,14 +90,3 @@ def test_every_other_line_is_named() -> None:
     quiet = {name for name, level in lines().items() if 0 < level < logging.WARNING}
     # Of a finding's levels one is lower.
     assert set(re.findall(r"``([a-z_]+)``", rest)) - {"holder", "until", "only_workers"} == quiet
-
-
-def test_the_pages_name_what_there_is() -> None:
-    """Whatever the pages call a setting, a line, a finding or an event."""
-    known = {*lines(), *(name.partition(" ")[2] for name in findings())}
-    known |= {anchor.replace("-", "_") for anchor in ALL}
-    known |= {"time_to_run_seconds", "result_expires", "broker_url", "broker_transport"}
-    known |= {"only_workers"}
-    for page in (RUNBOOK, LOG):
-        named = set(re.findall(r"``([a-z]+(?:_[a-z]+)+)``", page.text))
-        assert named - known <= {"reliable_finding", "celery_reliable"}, page.name

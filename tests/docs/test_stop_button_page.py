@@ -4,8 +4,6 @@ workers that obey are those of `tests/integration/test_stop_button.py`.
 
 from __future__ import annotations
 
-import json
-
 from celery_reliable import ReliableTask
 from celery_reliable.app import reliable_of
 from celery_reliable.operations.desk import Desk
@@ -69,13 +67,3 @@ def test_its_commands_stop_and_resume(project: Project) -> None:
         ran = run(command, app, known={"ID": project.send("work", 0, countdown=3600).id})
         assert ran.exit_code == 0, (command, ran.output)
     assert PAGE.left() == []
-
-
-def test_what_cannot_be_struck_is_refused_in_a_sentence(project: Project) -> None:
-    ran = run("celery -A proj reliable strike project.work --object 7", project.app)
-    assert ran.exit_code == 1
-    assert "has no object_id" in " ".join(ran.output.split())
-    ran = run("celery -A proj reliable resume nothing", project.app)
-    assert (ran.exit_code, "no order" in ran.output) == (1, True)
-    ran = run("celery -A proj reliable orders --json", project.app)
-    assert json.loads(ran.output) == {"items": []}

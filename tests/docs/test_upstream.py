@@ -63,10 +63,5 @@ def test_the_scripts_show_the_faults(redis_server: RedisServer) -> None:
             )
 
 
-def test_each_report_has_all_that_a_maintainer_asks_for() -> None:
-    for report in REPORTS:
-        titles = {block.section[-1] for block in report.blocks}
-        assert titles == {"Script"}, report.name
-        for title in ("Symptom", "Cause", "Proposed change", "What is known upstream"):
-            assert f"\n{title}\n---" in report.text, (report.name, title)
+def test_each_block_is_run() -> None:
     assert [str(one) for page in REPORTS for one in page.left()] == []

@@ -7,15 +7,18 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from configparser import ConfigParser
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 from tempfile import TemporaryFile
+from types import SimpleNamespace
 from typing import Any
 
+from click.testing import CliRunner, Result
+
+from celery_reliable.operations.cli import reliable
 from tests.support.preloaded import REPOSITORY, can_be_forked, start_celery
 
+APP = "tests.integration.project.app"
 COMMAND_SECONDS = 60.0
 
 Run = Callable[..., "Ran"]
@@ -35,25 +38,26 @@ class Ran:
         return json.loads(self.out)
 
 
-def entry_point_path(folder: Path) -> str:
-    """Return a folder for PYTHONPATH in which Celery finds our command; "" when we are installed.
+def invoke(app: Any, *arguments: str) -> Result:
+    """Run a command in this process, with this app."""
+    calling = SimpleNamespace(app=app, no_color=True)
+    return CliRunner().invoke(reliable, arguments, obj=calling, env={"COLUMNS": "80"})
 
-    A checkout that nobody installed has no metadata; this is as much of it as Celery asks for.
-    """
-    try:
-        metadata.distribution("celery-reliable")
-        return ""
-    except metadata.PackageNotFoundError:
-        pass
-    declared = ConfigParser()
-    declared.read(REPOSITORY / "setup.cfg")
-    command = declared["options.entry_points"]["celery.commands"].strip()
-    info = folder / "entry" / "celery_reliable-0.dist-info"
-    if not info.exists():
-        info.mkdir(parents=True)
-        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: celery-reliable\nVersion: 0\n")
-        (info / "entry_points.txt").write_text(f"[celery.commands]\n{command}\n")
-    return str(info.parent)
+
+def start_reliable(
+    project: Any,
+    folder: Path,
+    *words: str,
+    environ: Mapping[str, str] | None = None,
+    **streams: Any,
+) -> subprocess.Popen[Any]:
+    """Start a command in a process of its own, with a project's settings; the caller ends it."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "celery", "-A", APP, "reliable", *words],
+        cwd=folder,
+        env=project.environ("ready:none", {"PYTHONPATH": str(REPOSITORY), **(environ or {})}),
+        **streams,
+    )
 
 
 def run_celery(
@@ -65,12 +69,11 @@ def run_celery(
     seconds: float = COMMAND_SECONDS,
 ) -> Ran:
     """Run `python -m celery -A APP ARGUMENTS`, for so long at most, and return what came of it."""
-    path = entry_point_path(folder)
-    paths = [path, str(REPOSITORY), environ.get("PYTHONPATH", "")]
+    paths = [str(REPOSITORY), environ.get("PYTHONPATH", "")]
     env = {**environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), "COLUMNS": "80"}
     command = ["-A", app, *arguments]
     # Celery has loaded its commands by then.
-    if path or not can_be_forked(command, env):
+    if not can_be_forked(command, env):
         return _run_anew(command, env, folder, answer, seconds)
     with TemporaryFile("w+") as stdin, TemporaryFile("w+") as out, TemporaryFile("w+") as err:
         stdin.write(answer)

@@ -20,7 +20,7 @@ from celery_reliable.operations.dead_letters import DeadLetters
 from celery_reliable.operations.desk import Desk
 from celery_reliable.recovery.sweeper import Sweeper
 from tests.conftest import PROCESSES, StartRedis
-from tests.integration.commands import Ran, Run, run_celery
+from tests.integration.commands import APP, Ran, Run, run_celery
 from tests.integration.project.factory import Settings, create_app
 from tests.support.effects import Effects
 from tests.support.processes import Beat, CeleryProcess, Worker
@@ -29,7 +29,6 @@ from tests.support.sentinel import Sentinel, start_replica
 
 #: A worker of more than one queue pops its messages.
 TWO_QUEUES = ("-Q", "celery,celery-spare")
-APP = "tests.integration.project.app"
 
 #: What no test needs and each worker takes a second for.
 QUICK = ("--without-mingle", "--without-gossip")

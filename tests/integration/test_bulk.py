@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 import subprocess
-import sys
 from collections import Counter
 from datetime import datetime, timezone
 from pathlib import Path
@@ -21,10 +19,9 @@ from celery_reliable.operations.dead_letters import CannotReplay, publish_edited
 from celery_reliable.operations.desk import Desk
 from celery_reliable.operations.filters import Filter
 from celery_reliable.operations.walks import Kind
-from tests.integration.commands import Run, entry_point_path
-from tests.integration.conftest import APP, Project
+from tests.integration.commands import Run, start_reliable
+from tests.integration.conftest import Project
 from tests.integration.letters import put
-from tests.support.processes import REPOSITORY
 from tests.support.waiting import wait_for
 
 
@@ -199,16 +196,9 @@ def test_a_replay_that_is_killed_goes_on_and_each_runs_once(
     for task_id in ids:
         bury(project, task_id)
     project.start_worker("one")
-    environ = project.environ("ready:none", {})
-    paths = [entry_point_path(tmp_path), str(REPOSITORY), environ.get("PYTHONPATH", "")]
-    words = f"-A {APP} reliable dead-letters replay --all --yes --rate 200".split()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "celery", *words],
-        cwd=tmp_path,
-        env={**environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+    words = ("dead-letters", "replay", "--all", "--yes", "--rate", "200")
+    nowhere = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    process = start_reliable(project, tmp_path, *words, **nowhere)
     try:
         wait_for(lambda: desk.letters.count() < count - 100, 60, "some of them replayed")
     finally:

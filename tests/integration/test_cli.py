@@ -138,7 +138,7 @@ def test_an_option_of_a_call_shows_no_argument_unless_it_is_asked_for(
 
 def test_a_name_forges_no_line(project: Project, run: Run) -> None:
     project.start_worker("one")
-    forged = "mail\nforged \u202e99\tforged\r forged\u2028forged"
+    forged = "mail\nforged \u202e99\tforged\r forged\u2028forged \x1b[2J\x07"
     queued = project.send("work", 0.01, queue=forged)
     parked = project.send("work", 0.01, task_id=f"id-{forged}", countdown=3600, queue=forged)
     reliable_of(project.app).ledger.bury_message(
@@ -183,7 +183,7 @@ def test_a_name_forges_no_line(project: Project, run: Run) -> None:
         told = f"{ran.out}{ran.err}"
         if (
             re.search(r"mail\s*\n\s*forged|^This stands", told, re.MULTILINE)
-            or set("\r\u202e\u2028") & set(told)
+            or set("\r\u202e\u2028\x1b\x07") & set(told)
             or "Traceback (most" in told
         ):
             wrong.append((command, told))

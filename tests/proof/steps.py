@@ -219,19 +219,9 @@ def settle(x: Explorer, world: World) -> Told:
             continue
         lock = _lock_of(world, child.id)
         keys = (f"task:{child.id}", "due", f"claims:{process.name}", "none", lock, "ended", "at")
-        args = (
-            child.id,
-            child.attempt,
-            child.token,
-            "",
-            "",
-            0,
-            "",
-            0,
-            0,
-            x.scope.object and _named(lock),
-        )
-        after, reply = x.asked(left, "settle", keys, *args, "SUCCESS", "", 10)
+        args = (child.id, child.attempt, child.token, "", "", 0, "", 0, 0)
+        named = x.scope.object and _named(lock)
+        after, reply = x.asked(left, "settle", keys, *args, named, "SUCCESS", "", 10)
         if reply[0] == "settled":
             after = after._replace(ended=_counted(after.ended, child.id))
         if reply[0] == "object":

@@ -13,7 +13,7 @@ from proof.checker import FAULTS as CHECKED
 from proof.leftovers import LEDGER
 from proof.soak.deaths import Death
 from proof.soak.faults import Happened
-from proof.soak.history import History, history_in, step_end, strays
+from proof.soak.history import History, history_in, strays
 from proof.soak.oracle import judge, unexplained
 from proof.soak.plan import worlds
 from proof.soak.table import FAULTS, LOSES_DATA, ONE, SENTINEL, STRAY, of_set_up
@@ -192,30 +192,6 @@ def test_what_was_claimed_before_may_begin_as_its_worker_goes_on(kind: str) -> N
     assert beyond(12.1, died=9.5) == all_of_it, "it died of something else"
 
 
-def test_what_began_late_excuses_nothing_of_others() -> None:
-    begun_late = [
-        *published("a", 1),
-        *ran("a", 11.8, 11.9, 2, "two", object="row"),
-        *settled("a", 11.9),
-        *ran("a", 12.1, 13, 1, "one", object="row"),
-    ]
-    again = ran("a", 30, 31, 3, "three", object="row")
-    of_others = [
-        *published("b", 1),
-        *published("c", 1),
-        *ran("b", 22, 25, 1, "two", object="row"),
-        *ran("c", 23, 24, 1, "three", object="row"),
-        *settled("b", 25),
-        *settled("c", 24),
-    ]
-    death = Death("one", 11.5, 11.6)
-    assert found(begun_late, "freeze", death) == set()
-    assert found([*begun_late, *again], "freeze", death) == {"ran again"}
-    assert found([*begun_late, *of_others], "freeze", death) == {"object"}
-    twice = settled("a", 13)
-    assert found([*begun_late, *twice], "freeze", death) == {"settled twice"}
-
-
 def test_a_death_is_explained_by_what_befell_its_worker_then() -> None:
     deaths = [
         Death("one", 11, 11.2),
@@ -315,16 +291,6 @@ def test_a_claim_that_is_left_for_a_moment_is_told(steps: tuple[list[str], ...],
     (first, *_) = found_in(text_of(*steps))
     assert first.startswith(says)
     assert "HSET" in first, "the commands before it"
-
-
-def test_a_step_is_lost_as_a_whole() -> None:
-    text = text_of(*WELL)
-    # Where the file has its first step, its first two, and so on.
-    ends = [len(text_of(*WELL[:n])) for n in range(len(WELL) + 1)]
-    for size in range(len(text) + 1):
-        assert step_end(text, size) == next(end for end in ends if end >= size)
-    # What is broken off at its end is not cut twice.
-    assert step_end(text[:-1], len(text) - 1) == len(text) - 1
 
 
 def test_what_a_real_server_writes_is_followed(redis_server: RedisServer) -> None:

@@ -209,20 +209,12 @@ def _row(line: bytes) -> dict[str, Any]:
 
 
 def _run(start: dict[str, Any], end: dict[str, Any] | None, alive_us: bytes | None) -> Run:
+    said = {name: value for name, value in start.items() if name not in ("kind", "at_us")}
     started_at = start["at_us"] / 1e6
     return Run(
-        run_id=start["run_id"],
-        task_id=start["task_id"],
-        task=start["task"],
-        object_id=start["object_id"],
-        attempt=start["attempt"],
-        retries=start["retries"],
-        redelivered=start["redelivered"],
-        worker=start["worker"],
-        pid=start["pid"],
+        **said,
         started_at=started_at,
         alive_at=started_at if alive_us is None else int(alive_us) / 1e6,
         ended_at=None if end is None else end["at_us"] / 1e6,
         outcome=None if end is None else end["outcome"],
-        parent_id=start["parent_id"],
     )

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -22,7 +23,7 @@ STOP_SECONDS = 45.0
 GONE_SECONDS = 10.0
 
 
-class CeleryProcess:
+class CeleryProcess(Session):
     """One `python -m celery -A APP ...` in a session and process group of its own.
 
     Its output goes to `log_path`, which is for reports of failures and never for decisions.
@@ -48,21 +49,12 @@ class CeleryProcess:
             ["-A", app, *arguments],
             environ={**environ, "PYTHONPATH": search_path, "PYTHONUNBUFFERED": "1"},
         )
-        self._session = Session(self._process)
-
-    @property
-    def pid(self) -> int:
-        """The main process, which also leads the process group."""
-        return self._process.pid
+        super().__init__(self._process)
 
     @property
     def exit_code(self) -> int | None:
         """None while it runs; negative: the signal that ended it."""
         return self._process.poll()
-
-    @property
-    def is_running(self) -> bool:
-        return self._session.is_running
 
     @property
     def is_ready(self) -> bool:
@@ -93,22 +85,12 @@ class CeleryProcess:
 
     def kill_group(self) -> None:
         """SIGKILL to the main process and all it started, at once: the node is gone."""
-        self._note_strays()
-        self._session.kill(GONE_SECONDS)
-        wait_for(self._kill_survivors, GONE_SECONDS, f"the end of all of {self.name}")
-
-    def kill_child(self, pid: int) -> None:
-        """SIGKILL to one child. Raises ValueError if `pid` is not a child of this process."""
-        self._session.kill_child(pid)
+        self.end()
 
     def freeze(self) -> None:
         """SIGSTOP to the whole group: connections stay open, nothing moves."""
-        self._session.freeze()
+        super().freeze()
         wait_until_still(self.survivors())
-
-    def thaw(self) -> None:
-        """SIGCONT to the whole group."""
-        self._session.thaw()
 
     def signal_main(self, number: signal.Signals) -> None:
         """Send one signal to the main process, as an operator does."""
@@ -129,14 +111,14 @@ class CeleryProcess:
 
     def survivors(self) -> list[int]:
         """The pids of its group, and of what left its group, that have not ended."""
-        found = {pid for pid in psutil.pids() if self._session.has(pid)}
+        found = {pid for pid in psutil.pids() if self.has(pid)}
         found |= {process.pid for process in self._strays if process.is_running()}
         return sorted(pid for pid in found if not _has_ended(pid))
 
     def end(self) -> None:
         """Kill whatever is left, and make sure that nothing is."""
         self._note_strays()
-        self._session.kill(GONE_SECONDS)
+        self.kill(GONE_SECONDS)
         wait_for(self._kill_survivors, GONE_SECONDS, f"the end of all of {self.name}")
 
     def _begin(
@@ -190,26 +172,15 @@ class Worker(CeleryProcess):
         self,
         name: str,
         *,
-        app: str,
-        environ: Mapping[str, str],
-        log_path: Path,
-        is_ready: Callable[[], bool],
         concurrency: int = 2,
         pool: str = "prefork",
         options: Sequence[str] = (),
+        **others: Any,
     ) -> None:
         arguments = ["worker", "-n", f"{name}@%h", "-c", str(concurrency)]
         # Without one it is the app's setting that counts.
         arguments += ["-P", pool] if pool else []
-        arguments += ["--loglevel", "INFO", *options]
-        super().__init__(
-            name,
-            arguments,
-            app=app,
-            environ=environ,
-            log_path=log_path,
-            is_ready=is_ready,
-        )
+        super().__init__(name, [*arguments, "--loglevel", "INFO", *options], **others)
 
 
 class Beat(CeleryProcess):
@@ -219,22 +190,13 @@ class Beat(CeleryProcess):
         self,
         name: str,
         *,
-        app: str,
-        environ: Mapping[str, str],
         log_path: Path,
-        is_ready: Callable[[], bool],
         options: Sequence[str] = (),
+        **others: Any,
     ) -> None:
         schedule = log_path.with_suffix(".schedule")
         arguments = ["beat", "--schedule", str(schedule), "--pidfile=", "--loglevel", "INFO"]
-        super().__init__(
-            name,
-            [*arguments, *options],
-            app=app,
-            environ=environ,
-            log_path=log_path,
-            is_ready=is_ready,
-        )
+        super().__init__(name, [*arguments, *options], log_path=log_path, **others)
 
 
 def _has_ended(pid: int) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tests.support.proxy_rules import Action, Match, Rule, Seen
+from tests.support.proxy_rules import Action, Match, Rule
 from tests.support.redis_server import free_port
 from tests.support.resp import SUBSCRIBING_COMMANDS, Command, read_command, read_reply
 
@@ -55,7 +55,6 @@ class RedisProxy:
         self.server_port = server_port
         self.port = free_port()
         self._rules: list[Rule] = []
-        self._seen: list[Seen] = []
         self._lock = threading.Lock()
         self._links: set[_Link] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -82,21 +81,7 @@ class RedisProxy:
         """Where a client finds database `db` of the server, by way of this proxy."""
         return f"redis://127.0.0.1:{self.port}/{db}"
 
-    @property
-    def seen(self) -> list[Seen]:
-        """Every command that fitted a rule so far, in order."""
-        with self._lock:
-            return list(self._seen)
-
-    def drop_request(
-        self,
-        command: str | None = None,
-        *,
-        script: str | None = None,
-        containing: str | None = None,
-        nth: int = 1,
-        times: int | None = 1,
-    ) -> Rule:
+    def drop_request(self, command: str | None = None, **how: Any) -> Rule:
         """Close the client's connection instead of passing the command on: nothing is executed.
 
         `command` is a command's name, `script` a script's SHA-1 (or function's name; for one of
@@ -104,45 +89,24 @@ class RedisProxy:
         `containing` a part of any argument, such as a task id; what is not given fits all.
         Acts on the `nth` command that fits and those after it, `times` in all (None: always).
         """
-        return self._add(Action.DROP_REQUEST, command, script, containing, nth, times)
+        return self._add(Action.DROP_REQUEST, command, **how)
 
-    def drop_reply(
-        self,
-        command: str | None = None,
-        *,
-        script: str | None = None,
-        containing: str | None = None,
-        nth: int = 1,
-        times: int | None = 1,
-    ) -> Rule:
+    def drop_reply(self, command: str | None = None, **how: Any) -> Rule:
         """Pass the command on, await its reply, then close the connection without delivering it.
 
         The arguments are those of `drop_request`.
         """
-        return self._add(Action.DROP_REPLY, command, script, containing, nth, times)
+        return self._add(Action.DROP_REPLY, command, **how)
 
-    def stall_at(
-        self,
-        command: str | None = None,
-        *,
-        script: str | None = None,
-        containing: str | None = None,
-        nth: int = 1,
-    ) -> Rule:
+    def stall_at(self, command: str | None = None, **how: Any) -> Rule:
         """Let nothing pass from this command on, in either direction, until `mend`: then the
         command is the first that passes.  The arguments are those of `drop_request`.
         """
-        return self._add(Action.STALL, command, script, containing, nth, 1)
+        return self._add(Action.STALL, command, **how)
 
-    def watch(
-        self,
-        command: str | None = None,
-        *,
-        script: str | None = None,
-        containing: str | None = None,
-    ) -> Rule:
+    def watch(self, command: str | None = None, **how: Any) -> Rule:
         """Count the commands that fit and let them pass."""
-        return self._add(Action.WATCH, command, script, containing, 1, None)
+        return self._add(Action.WATCH, command, times=None, **how)
 
     def remove(self, rule: Rule) -> None:
         """Let a rule act no more."""
@@ -189,10 +153,11 @@ class RedisProxy:
         self,
         action: Action,
         command: str | None,
-        script: str | None,
-        containing: str | None,
-        nth: int,
-        times: int | None,
+        *,
+        script: str | None = None,
+        containing: str | None = None,
+        nth: int = 1,
+        times: int | None = 1,
     ) -> Rule:
         def fits(candidate: Command) -> bool:
             return (
@@ -219,8 +184,6 @@ class RedisProxy:
                     continue
                 if match := rule.take(command):
                     matches.append(match)
-                    outcome = rule.action if match.acts else Action.WATCH
-                    self._seen.append(Seen(command, outcome))
         return matches
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:

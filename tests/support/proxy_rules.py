@@ -9,7 +9,7 @@ from enum import Enum
 from tests.support.resp import Command
 from tests.support.waiting import wait_for
 
-__all__ = ["Action", "Match", "Rule", "Seen"]
+__all__ = ["Action", "Match", "Rule"]
 
 
 class Action(Enum):
@@ -19,14 +19,6 @@ class Action(Enum):
     DROP_REQUEST = "request dropped"
     DROP_REPLY = "reply dropped"
     STALL = "stalled"
-
-
-@dataclass(frozen=True)
-class Seen:
-    """A command that matched a rule, and what became of it."""
-
-    command: Command
-    outcome: Action
 
 
 @dataclass(eq=False)

@@ -88,7 +88,7 @@ def api() -> str:
 def metrics() -> str:
     """The page of the metrics."""
     counted = [
-        [f"``{_total(one)}``", one.type, _labels(one), one_line(one.documentation)]
+        [f"``{_total(one)}``", one._type, _code(one._labelnames), one_line(one._documentation)]
         for one in _counts()
     ]
     fleet = [
@@ -134,19 +134,12 @@ def metric_names() -> set[str]:
 
 
 def _counts() -> list[Any]:
-    registry = CollectorRegistry()
-    declared._Counts(Celery(set_as_current=False), prometheus_client, registry)
-    return list(registry.collect())
+    made = declared._Counts(Celery(set_as_current=False), prometheus_client, CollectorRegistry())
+    return list(made.metrics.values())
 
 
-def _total(family: Any) -> str:
-    return family.name + ("_total" if family.type == "counter" else "")
-
-
-def _labels(family: Any) -> str:
-    counts = declared._Counts(Celery(set_as_current=False), prometheus_client, CollectorRegistry())
-    (one,) = (one for one in counts.metrics.values() if one._name == family.name)
-    return _code(one._labelnames)
+def _total(one: Any) -> str:
+    return f"{one._name}_total" if one._type == "counter" else str(one._name)
 
 
 def _code(names: Any) -> str:

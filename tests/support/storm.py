@@ -110,17 +110,7 @@ class Storm:
         """Return what the tasks of *runs*, and those that published them, did, and the kills."""
         ids = {run.task_id for run in runs} | {run.parent_id for run in runs}
         all_runs = [run for run in self._effects.runs() if run.task_id in ids]
-        lines = [
-            (run.started_at, f"{run.task}[{run.task_id}], published by {run.parent_id}")
-            for run in all_runs
-        ]
-        lines += [
-            (
-                run.last_seen_at,
-                f"attempt {run.attempt} of {run.task_id} on {run.worker}: {run.outcome}",
-            )
-            for run in all_runs
-        ]
+        lines = [(run.started_at, str(run)) for run in all_runs]
         since = min((run.started_at for run in all_runs), default=0.0)
         lines += [(kill.at, f"kill of {kill.worker}") for kill in self.kills if kill.at >= since]
         return "\n".join(f"{at:.3f} {line}" for at, line in sorted(lines))

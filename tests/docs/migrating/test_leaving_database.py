@@ -18,16 +18,11 @@ FILES = {
     """,
     "proj/settings.py": """
         import os
-        SECRET_KEY = "only for tests"
-        USE_TZ = True
-        INSTALLED_APPS = ["django.contrib.admin", "django.contrib.auth",
-            "django.contrib.contenttypes", "django.contrib.sessions", "django.contrib.messages"]
-        if "LEFT" not in os.environ:
-            INSTALLED_APPS += ["celery_reliable.contrib.django"]
-        SILENCED_SYSTEM_CHECKS = ["admin.E403", "admin.E408", "admin.E409", "admin.E410"]
+        from tests.support.admin_settings import *
+        if "LEFT" in os.environ:
+            INSTALLED_APPS.remove("celery_reliable.contrib.django")
         DATABASES = {"default": {"ENGINE": "django.db.backends.sqlite3",
                                  "NAME": os.environ["FOLDER"] + "/db.sqlite3"}}
-        DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
         CELERY_BROKER_URL = "redis://127.0.0.1:1/0"
     """,
     # A user and a group that may do all, and what the admin notes of them.

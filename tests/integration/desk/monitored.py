@@ -10,8 +10,6 @@ import yaml
 
 from tests.support.processes import REPOSITORY
 
-__all__ = ["BOARD", "FOLDER", "RULES", "expressions", "names"]
-
 FOLDER = REPOSITORY / "docs" / "monitoring"
 BOARD: dict[str, Any] = json.loads((FOLDER / "grafana-dashboard.json").read_text("utf-8"))
 RULES: list[dict[str, Any]] = [
@@ -21,12 +19,9 @@ RULES: list[dict[str, Any]] = [
 ]
 
 
-def expressions() -> list[str]:
-    """Every expression of both."""
-    targets = [one for panel in BOARD["panels"] for one in panel.get("targets", ())]
-    return [one["expr"] for one in (*RULES, *targets)]
+TARGETS = [one for panel in BOARD["panels"] for one in panel.get("targets", ())]
 
 
-def names() -> set[str]:
-    """Every metric that is named in one."""
-    return {name for one in expressions() for name in re.findall(r"\breliable_\w+", one)}
+def names(expressions: list[dict[str, Any]]) -> set[str]:
+    """Every metric that rules or targets name."""
+    return {name for one in expressions for name in re.findall(r"\breliable_\w+", one["expr"])}

@@ -7,20 +7,15 @@ import pty
 import re
 import select
 import signal
-import subprocess
-import sys
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from tests.integration.commands import Run, entry_point_path
-from tests.integration.conftest import APP, ONE_EACH, Project
+from tests.integration.commands import Run, start_reliable
+from tests.integration.conftest import ONE_EACH, Project
 from tests.integration.letters import put
-from tests.support.processes import REPOSITORY
 from tests.support.waiting import wait_for
-
-PROGRAM = (sys.executable, "-m", "celery", "-A", APP, "reliable")
 
 
 def fits(out: str) -> bool:
@@ -105,6 +100,7 @@ def test_exit_codes_for_probes(project: Project, run: Run) -> None:
     # Nobody has work to do, so that no worker is there is no error.
     assert (well.code, well.err) == (0, "")
     assert well.out.startswith("info: E016 no_worker")
+    assert "Nothing is wrong" not in well.out
     project.send("work", 0)
 
     wrong = run("status", "--check")
@@ -125,17 +121,11 @@ def test_exit_codes_for_probes(project: Project, run: Run) -> None:
 def test_status_is_drawn_again_while_it_is_watched(
     project: Project, run: Run, tmp_path: Path
 ) -> None:
-    paths = os.pathsep.join(filter(None, [entry_point_path(tmp_path), str(REPOSITORY)]))
-    environ = project.environ("ready:none", {"PYTHONPATH": paths, "COLUMNS": "80", "LINES": "24"})
     ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        [*PROGRAM, "status", "--watch", "--interval", "0.2"],
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        env={**environ, "TERM": "xterm"},
-        cwd=tmp_path,
-    )
+    terminal = {"COLUMNS": "80", "LINES": "24", "TERM": "xterm"}
+    words = ("status", "--watch", "--interval", "0.2")
+    streams = dict.fromkeys(("stdin", "stdout", "stderr"), theirs)
+    process = start_reliable(project, tmp_path, *words, environ=terminal, **streams)
     os.close(theirs)
     seen = ""
 
@@ -159,13 +149,3 @@ def test_status_is_drawn_again_while_it_is_watched(
         process.kill()
         process.wait()
         os.close(ours)
-
-
-def test_names_cannot_speak_to_the_terminal(project: Project, run: Run) -> None:
-    project.send("work", 0, task_id="evil\x1b[2J", queue="\x1b]0;owned\x07")
-
-    for arguments in (["tasks"], ["status"], ["queues"], ["show", "evil\x1b[2J"]):
-        ran = run(*arguments)
-        assert ran.code == 0, ran.err
-        assert "\x1b" not in ran.out
-        assert "\x07" not in ran.out

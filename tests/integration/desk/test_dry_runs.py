@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import fields
+from functools import partial
 from itertools import chain, combinations
-from types import SimpleNamespace
 from typing import Any
 
 import click
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 from celery_reliable.operations import Desk, Filter
 from celery_reliable.operations.cli import reliable
 from celery_reliable.operations.cli.command import Duration
+from tests.integration.commands import invoke
 from tests.integration.conftest import Project
 from tests.integration.letters import put
 
@@ -62,11 +63,7 @@ def words_of(option: click.Option, group: str) -> tuple[str, ...]:
 
 @pytest.fixture
 def run(project: Project) -> Run:
-    def run(*arguments: str) -> Result:
-        calling = SimpleNamespace(app=project.app, no_color=True)
-        return CliRunner().invoke(reliable, arguments, obj=calling)
-
-    return run
+    return partial(invoke, project.app)
 
 
 @pytest.fixture

@@ -1,65 +1,31 @@
-"""`events` and completion at a terminal, of a process of their own where that matters."""
+"""`events`, lengths of time and completion, of a process of their own where that matters."""
 
 from __future__ import annotations
 
 import json
 import os
-import re
-import shlex
 import subprocess
 import sys
-import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 from celery.bin.celery import celery
 from click.shell_completion import ShellComplete
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 from celery_reliable.operations import KINDS, Desk
 from celery_reliable.operations.cli import reliable
-from tests.integration.commands import entry_point_path
-from tests.integration.conftest import APP, Project
+from tests.integration.commands import invoke
+from tests.integration.conftest import Project
 from tests.support.processes import REPOSITORY
-
-PAGES = ("operations-live.rst",)
-Spawn = Callable[..., "subprocess.Popen[bytes]"]
-
-
-@pytest.fixture
-def spawn(project: Project, tmp_path: Path) -> Iterator[Spawn]:
-    """Start `celery -A … reliable …` with the project's settings."""
-    started: list[subprocess.Popen[bytes]] = []
-
-    def spawn(*arguments: str, **streams: Any) -> subprocess.Popen[bytes]:
-        paths = os.pathsep.join(filter(None, [entry_point_path(tmp_path), str(REPOSITORY)]))
-        environ = project.environ("ready:none", {"PYTHONPATH": paths})
-        environ = {**environ, "TERM": "xterm", "COLUMNS": "80", "LINES": "24"}
-        program = (sys.executable, "-m", "celery", "-A", APP, "reliable", *arguments)
-        started.append(subprocess.Popen(program, env=environ, cwd=tmp_path, **streams))
-        return started[-1]
-
-    yield spawn
-    for process in started:
-        process.kill()
-        process.wait()
-        for stream in (process.stdout, process.stderr):
-            if stream is not None:
-                stream.close()
 
 
 @pytest.fixture
 def run(project: Project) -> Callable[..., Result]:
-    """Run a command in this process."""
-
-    def run(*arguments: str) -> Result:
-        calling = SimpleNamespace(app=project.app, no_color=True)
-        return CliRunner().invoke(reliable, arguments, obj=calling, env={"COLUMNS": "80"})
-
-    return run
+    return partial(invoke, project.app)
 
 
 def note(desk: Desk, kind: str = "task_lost", **about: Any) -> None:
@@ -119,12 +85,11 @@ def test_the_shell_completes_commands_options_and_values(tmp_path: Path) -> None
         f"#!{sys.executable}\nimport sys\nfrom celery.__main__ import main\nsys.exit(main())\n"
     )
     program.chmod(0o755)
-    paths = os.pathsep.join(filter(None, [entry_point_path(tmp_path), str(REPOSITORY)]))
     done = subprocess.run(
         [program],
         env={
             **os.environ,
-            "PYTHONPATH": paths,
+            "PYTHONPATH": str(REPOSITORY),
             "_CELERY_COMPLETE": "bash_complete",
             "COMP_WORDS": "celery -A nowhere reliable tasks --state pa",
             "COMP_CWORD": "6",
@@ -137,26 +102,17 @@ def test_the_shell_completes_commands_options_and_values(tmp_path: Path) -> None
     assert done.stdout == "plain,parked\n"
 
 
-def test_each_command_and_block_of_the_page_runs(
-    project: Project,
-    desk: Desk,
-    run: Callable[..., Result],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    note(desk, name="billing.charge", id="4711", attempt=1)
-    page = (REPOSITORY / "docs" / "operations-live.rst").read_text("utf-8")
-    commands = re.findall(r"^    celery -A proj reliable (.+)$", page, re.MULTILINE)
-    assert commands
-    for command in commands:
-        ran = run(*shlex.split(command))
-        assert ran.exit_code == 0, (command, ran.output)
-        assert ran.output.strip(), command
+def test_an_order_holds_for_as_long_as_is_said(desk: Desk, run: Callable[..., Result]) -> None:
+    def pause(said: str) -> int:
+        return run("pause", "mail", "--later", "--for", said).exit_code
 
-    (block,) = re.findall(r"code-block:: python\n\n((?:    .*\n|\n)+)", page)
-    module = ModuleType("proj.celery")
-    module.app = project.app  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "proj", ModuleType("proj"))
-    monkeypatch.setitem(sys.modules, "proj.celery", module)
-    exec(compile(textwrap.dedent(block), "operations-live.rst", "exec"), {})
-    assert capsys.readouterr().out == "['attempt 1']\n"
+    for said, seconds in (("15m", 900), ("2h", 7200), ("90", 90), ("0.5", 0.5)):
+        assert pause(said) == 0
+        *_, order = desk.orders.all()
+        assert order.until is not None
+        assert order.given_at is not None
+        held = order.until - order.given_at
+        assert held.total_seconds() == pytest.approx(seconds, abs=0.005)
+        desk.orders.resume(order.id, by="ann")
+    for wrong in ("soon", "0", "-1", "15 min", "nan"):
+        assert pause(wrong) == 2

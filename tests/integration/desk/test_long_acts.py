@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from celery_reliable.operations import Desk
-from tests.integration.commands import Run, entry_point_path
-from tests.integration.conftest import APP, Project
+from tests.integration.commands import APP, Run, start_reliable
+from tests.integration.conftest import Project
 from tests.integration.letters import put
-from tests.support.processes import REPOSITORY
-from tests.support.proxy import RedisProxy
 from tests.support.waiting import wait_for
 
 COUNT = 100
@@ -50,62 +46,15 @@ def test_an_act_tells_each_second_how_far_it_is_and_at_ctrl_c_how_to_go_on(
     assert desk.letters.count() == 0
 
 
-@pytest.mark.full
-@pytest.mark.parametrize(
-    ("act", "options", "verb"),
-    [
-        ("revoke", ["--yes"], "revoked"),
-        ("move", ["--workers", "elsewhere"], "moved"),
-    ],
-)
-def test_an_act_on_named_tasks_does_so_too(
-    act: str,
-    options: list[str],
-    verb: str,
-    project: Project,
-    desk: Desk,
-    run: Run,
-    proxy: RedisProxy,
-    tmp_path: Path,
-) -> None:
-    ids = [project.send("work", 0).id for _ in range(COUNT)]
-    proxy.delay(0.05)
-    slow = project.with_settings(broker_url=proxy.url(), result_url=proxy.url(1))
-
-    code = interrupted(slow, tmp_path, act, *ids, *options)
-
-    def is_done(task_id: str) -> bool:
-        return desk.tasks.get(task_id).why.kind.value != "queue"
-
-    assert code == 130
-    *said, interruption, command = lines(tmp_path)
-    for line in said:
-        assert re.match(rf"\d+ of {COUNT} {verb}, ", line), line
-    assert f" of {COUNT} {verb}" in interruption
-    assert 0 < sum(map(is_done, ids)) < COUNT
-    words = shlex.split(command)
-    ran = run(*words[words.index("reliable") + 1 :])
-    assert ran.code == 0, ran.err
-    assert all(map(is_done, ids))
-
-
 def interrupted(project: Project, folder: Path, *words: str) -> int:
     """Run the command until it has said twice how far it is, press Ctrl-C, and return its code."""
-    environ = project.environ("ready:none", {})
-    paths = [entry_point_path(folder), str(REPOSITORY), environ.get("PYTHONPATH", "")]
 
     def is_under_way() -> bool:
         said = lines(folder)
         return len(said) >= 2 and not said[-1].startswith("0 ")
 
     with (folder / "err").open("w") as err:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "celery", "-A", APP, "reliable", *words],
-            cwd=folder,
-            env={**environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
-            stdout=subprocess.DEVNULL,
-            stderr=err,
-        )
+        process = start_reliable(project, folder, *words, stdout=subprocess.DEVNULL, stderr=err)
         try:
             wait_for(is_under_way, 60, "two lines, and something done")
         finally:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
+import re
 import subprocess
-import sys
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,11 +12,9 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from celery_reliable.operations import registry_of
-from tests.integration.commands import Run, entry_point_path
-from tests.integration.conftest import APP, SOON, Project
-from tests.integration.desk.monitored import expressions, names
-from tests.support.processes import REPOSITORY
+from tests.integration.commands import Run, start_reliable
+from tests.integration.conftest import SOON, Project
+from tests.integration.desk.monitored import RULES, TARGETS, names
 from tests.support.promql import labels_in, result_labels
 from tests.support.waiting import wait_for
 
@@ -58,14 +55,9 @@ class Exporter:
 def serve(tmp_path: Path) -> Callable[..., object]:
     @contextmanager
     def serve(project: Project, **environ: str) -> Iterator[Exporter]:
-        paths = filter(None, [entry_point_path(tmp_path), str(REPOSITORY)])
-        process = subprocess.Popen(
-            [sys.executable, "-m", "celery", "-A", APP, "reliable", "metrics", "--port", "0"],
-            stdout=subprocess.PIPE,
-            env=project.environ("ready:none", {"PYTHONPATH": os.pathsep.join(paths), **environ}),
-            cwd=tmp_path,
-            text=True,
-        )
+        streams = {"stdout": subprocess.PIPE, "text": True}
+        words = ("metrics", "--port", "0")
+        process = start_reliable(project, tmp_path, *words, environ=environ, **streams)
         try:
             assert process.stdout is not None
             line = process.stdout.readline()
@@ -143,9 +135,22 @@ def test_a_real_worker_is_scraped(
 
         # What the dashboard and the alerts name is there, but for what has not happened.
         known |= labels_in(exporter.text())
-        assert names() - known.keys() == RARE.keys()
-        for expression in expressions():
-            result_labels(expression, known | RARE)
+        assert names([*RULES, *TARGETS]) - known.keys() == RARE.keys()
+        for rule in RULES:
+            labels = result_labels(rule["expr"], known | RARE)
+            assert "absent" in rule["expr"] or "job" in labels, rule["alert"]
+        for target in TARGETS:
+            labels = result_labels(target["expr"], known | RARE)
+            assert set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"])) <= labels, target
+        # And all there is has a panel.
+        shown = {re.sub("_bucket$", "", name) for name in names(TARGETS)}
+        parts = "_(created|bucket|count|sum)$"
+        histograms = {re.sub(parts, "", name) for name in known if name.endswith("_bucket")}
+        assert {
+            name
+            for name in known
+            if not name.endswith("_created") and re.sub(parts, "", name) not in histograms
+        } | histograms <= shown
         worker.thaw()
     project.effects.open_gate("door")
     holder.get(timeout=30)
@@ -165,22 +170,6 @@ def test_a_ledger_that_is_away_is_not_up(project: Project, serve: Callable[..., 
         assert exporter.scrape()["reliable_up"] == 1
 
 
-def test_a_name_with_anything_in_it_is_one_label(project: Project) -> None:
-    from prometheus_client import generate_latest
-
-    project.send("work", 0, queue='a "name"{ \\ }\n')
-
-    text = generate_latest(registry_of(project.app)).decode()
-
-    (depth,) = (
-        family
-        for family in text_string_to_metric_families(text)
-        if family.name == "reliable_queue_depth"
-    )
-    found = {sample.labels["queue"]: sample.value for sample in depth.samples}
-    assert found == {"celery": 0, 'a "name"{ \\ }\n': 1}
-
-
 def test_without_the_client_it_says_what_to_install(
     project: Project, run: Run, tmp_path: Path
 ) -> None:
@@ -193,19 +182,3 @@ def test_without_the_client_it_says_what_to_install(
     assert (ran.code, ran.out) == (1, "")
     assert 'pip install "celery-reliable[metrics]"' in ran.err
     assert run("status", "--check", PYTHONPATH=str(hidden)).code == 0
-
-
-def test_who_does_not_count_pays_nothing() -> None:
-    """No receiver of a signal, no header, and not even the import."""
-    code = (
-        "import sys, celery_reliable, celery_reliable.operations.cli\n"
-        "from celery import signals as theirs\n"
-        "from celery_reliable import signals as ours\n"
-        "assert 'prometheus_client' not in sys.modules\n"
-        "for name in ('before_task_publish', 'after_task_publish', 'task_prerun',"
-        " 'task_postrun'):\n"
-        "    assert not [r for r in getattr(theirs, name).receivers"
-        " if 'metrics' in str(r)], name\n"
-        "assert not any(getattr(ours, name).receivers for name in ours.__all__)\n"
-    )
-    subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, check=True, timeout=60)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-from types import SimpleNamespace
 
 import celery
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 from celery_reliable.operations import Desk, IfRunning
-from celery_reliable.operations.cli import reliable
-from tests.integration.commands import Run
+from tests.integration.commands import Run, invoke
 from tests.integration.conftest import ONE_EACH, Project
 from tests.support.promises import promise
 from tests.support.waiting import wait_for
@@ -21,8 +19,7 @@ PARKED_SECONDS = 6
 
 
 def command(project: Project, *arguments: str) -> Result:
-    calling = SimpleNamespace(app=project.app, no_color=True)
-    return CliRunner().invoke(reliable, ["revoke", *arguments], obj=calling)
+    return invoke(project.app, "revoke", *arguments)
 
 
 @promise("revocations")

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import os
-from types import SimpleNamespace
-
-from click.testing import CliRunner
 
 from celery_reliable.operations import Desk, Wait
-from celery_reliable.operations.cli import reliable
+from tests.integration.commands import invoke
 from tests.integration.conftest import ONE_EACH, Project
 from tests.support.waiting import wait_for
 
@@ -97,27 +94,10 @@ def test_what_was_refused_stands_in_it_though_no_record_was_changed(
     desk.ledger.happenings.note("task_fenced", {"id": "*", "name": "*", "attempt": 1})
     history = [one.what for one in desk.tasks.get(held.id).history]
     assert history == ["published", "started", "fenced"]
-    shown = CliRunner().invoke(
-        reliable,
-        ["show", skipped.id],
-        obj=SimpleNamespace(app=project.app, no_color=True),
-    )
+    shown = invoke(project.app, "show", skipped.id)
     assert f"held by {held.id}" in " ".join(shown.output.split())
     project.effects.open_gate("door")
     held.get(timeout=20)
-
-
-def test_nothing_is_kept_of_what_nothing_happened_to(project: Project, desk: Desk) -> None:
-    project.start_worker("one")
-    results = [project.send("work", 0) for _ in range(20)]
-    for result in results:
-        result.get(timeout=20)
-    wait_for(lambda: not any(desk.tasks.get(one.id).is_known for one in results), 10, "their ends")
-
-    # Their results are known, and no more.
-    views = [desk.tasks.get(one.id) for one in results]
-    assert {(one.state, one.outcome, one.name) for one in views} == {("ended", "SUCCESS", "")}
-    assert not desk.ledger.ended_tasks()
 
 
 def test_as_many_are_kept_as_the_settings_say_and_a_sample_of_the_others(project: Project) -> None:
