@@ -119,3 +119,29 @@ def test_hostile_values_are_only_text(
     chosen = re.findall(r'name="ids" value="([^"]+)"', asked)
     done = client.post(DISCARD, {"ids": chosen, "confirmed": "yes"}, follow=True)
     assert "2 dead letters discarded." in page(done)
+
+
+@pytest.mark.full
+def test_a_filter_over_many_letters_finds_the_few_that_fit(
+    put: Callable[..., None], log_in: Any, celery_project: Celery
+) -> None:
+    client = log_in("view", "change")
+    for number in range(70):
+        put(f"rare-{number}", "KeyError: x", name="shop.rare", queue="fast")
+    for number in range(4_000):
+        put(f"often-{number}", "ValueError: x")
+
+    with Desk(celery_project) as desk:
+        # As passes of the sweeper do it.
+        while not desk.letter_groups.all().is_complete:
+            pass
+
+    for query in ("task=shop.rare", "exception=Key*", "reason=failed&exception=Key*&queue=fast"):
+        shown = page(client.get(f"{LIST}?{query}"))
+
+        assert len(listed(shown)) == 50, query
+        assert 'id="desk-replay-all"' in shown
+        (older,) = re.findall(r'href="(\?[^"]*)" id="desk-next"', shown)
+        assert len(listed(page(client.get(LIST + unescape(older))))) == 20, query
+    none = page(client.get(f"{LIST}?task=nobody"))
+    assert "No dead letter fits" in none

@@ -74,12 +74,6 @@ class Sentinel(Server):
             # redis-py 6.4 cannot read the answer to its own `sentinel_get_master_addr_by_name`.
             return int(client.execute_command("SENTINEL GET-MASTER-ADDR-BY-NAME", self.name)[1])
 
-    def has_promoted(self, server: RedisServer) -> bool:
-        """Whether it calls this server the master, and takes it for up: clients accept it then."""
-        with self._client() as client:
-            master = client.sentinel_master(self.name)
-        return bool(master["port"] == server.port and not master["is_sdown"])
-
     def fail_over(self) -> None:
         """Begin a planned failover, as an operator does it, as soon as it knows a fit replica."""
         with self._client() as client:

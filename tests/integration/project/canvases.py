@@ -53,15 +53,6 @@ def add_tasks(to: Any) -> None:  # noqa: C901 - one small task after another
         return sum(numbers)
 
     @task
-    def stamped_step(self: Any, number: int) -> int:
-        """A member that is killed in its first run, and then keeps the stamps that it came with."""
-        with to.effects.run(self) as run:
-            if run.number == 1:
-                die(whole=False)
-            keep_stamps(self.request)
-        return number
-
-    @task
     def note(self: Any, what: Any) -> None:
         """What `link` calls."""
         to.effects.client.rpush("notes", what)
