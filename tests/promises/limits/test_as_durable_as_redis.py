@@ -74,6 +74,11 @@ def test_what_was_begun_in_the_lost_moments_runs_beside_itself_and_ends_once(
         one = behind.start_worker("one", **options)
         behind.effects.run_of(begun.id)
         two = behind.start_worker("two", **options)
+        # It would take the message before the other, and keep it waiting for its own process.
+        busy = [f"one@{os.uname().nodename}"]
+        assert behind.app.control.cancel_consumer(
+            "second", destination=busy, reply=True, limit=1, timeout=10
+        )
 
         ledger_server.kill()
         address.server_port = replica.port
