@@ -92,7 +92,7 @@ def test_a_struck_task_waits_and_comes_back_in_the_order_of_publication(soon: Pr
 @pytest.mark.full
 @pytest.mark.xfail(
     strict=True,
-    reason="issue 39: who is called up from a line and struck then keeps the place that it got",
+    reason="who is called up from a line and struck then keeps the place that it got",
 )
 def test_a_line_keeps_its_order_over_a_strike(soon: Project) -> None:
     soon.start_worker("one")
