@@ -42,12 +42,15 @@ def test_a_planned_failover_under_load_loses_nothing_that_was_acknowledged(
 
     acknowledged = []
     port, until = sentinel.master_port(), time.monotonic() + 60
-    n_after = 0
+    late, n_after = time.monotonic() + 25, 0
     sentinel.fail_over()
     while n_after < 50 and time.monotonic() < until:
         try:
             acknowledged.append(behind.send("work", 0, ignore_result=True).id)
         except (OperationalError, ReliableError):
+            if time.monotonic() > late and sentinel.master_port() != port:
+                # A Sentinel on a busy machine may leave the old master as it is.
+                project.redis.client().replicaof("127.0.0.1", replica.port)
             continue
         n_after += sentinel.master_port() != port
     project.effects.open_gate("gate")
