@@ -307,8 +307,7 @@ def resume(
         ),
     ],
 ) -> Items[Order]:
-    """End orders: each by its id, or by the queue, task or worker that it names.  Where one is not
-    known, none is ended.
+    """End orders: each by its id, or by the queue, task or worker that it names.
 
     What they have parked comes back in the order of publication.
     """

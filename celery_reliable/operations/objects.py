@@ -97,7 +97,7 @@ class Objects:
                 seen[key] = view, first
             if seen[key][1] == look.record.task_id:
                 found.append(replace(seen[key][0], object_name=self._name(look, key)))
-            if len(found) >= limit:
+            if len(found) >= limit or walk.is_full:
                 break
         return Page(tuple(found), walk.cursor, walk.looked_at)
 

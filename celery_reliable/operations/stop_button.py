@@ -119,20 +119,27 @@ class StopButton:
         return next((one for one in self.all() if one.id == order.id), Order.of(order))
 
     def resume(self, *which: str, by: str) -> tuple[Order, ...]:
-        """End the orders of these ids, or all of these targets, and return them; none where one is
-        not known.
+        """End the orders of these ids, or all of these targets, and return them.
+
+        Raises UnknownOrder for those that there are not, when the others are ended: so this may be
+        interrupted and repeated.
 
         What they have parked is sent by a pass of the sweeper, the first published first; a worker
         begins one as soon as it hears of it.
         """
         found = self._ledger.orders.read().all
-        given = [one for one in found if not one.ended_ms]
-        meant = [one for one in given if one.id in which or one.target in which]
-        for name in which:
-            if not any(name in (one.id, one.target) for one in given):
-                raise UnknownOrder(
-                    f"There is no order {name!r}, and none against what is called so."
-                )
+        meant = [one for one in found if {one.id, one.target} & {*which} and not one.ended_ms]
+        if meant:
+            self._end(meant, by)
+        known = {name for one in meant for name in (one.id, one.target)}
+        if unknown := ", ".join(repr(name) for name in which if name not in known):
+            others = " The others are ended." if meant else ""
+            raise UnknownOrder(
+                f"There is no order {unknown}, and none against what is called so.{others}"
+            )
+        return tuple(Order.of(one, in_force=False) for one in meant)
+
+    def _end(self, meant: Sequence[orders.Order], by: str) -> None:
         with noted(self._ledger, "resume", by, {"orders": [one.id for one in meant]}) as outcome:
             for order in meant:
                 while True:
@@ -147,7 +154,6 @@ class StopButton:
                     by=by,
                     order=order.id,
                 )
-        return tuple(Order.of(one, in_force=False) for one in meant)
 
     def _check(self, order: orders.Order, object_id: str | None, *, later: bool) -> None:
         """Raise BadOrder for what nobody would obey."""

@@ -27,12 +27,12 @@ from celery_reliable.operations.messages import (
 )
 from celery_reliable.operations.objects import since_ms
 from celery_reliable.operations.pages import Page, Position
-from celery_reliable.operations.views import Entry, Order, Task, TaskInFull
-from celery_reliable.operations.waits import Seen, absent, ended, waits_for_worker, why
+from celery_reliable.operations.views import Entry, Order, Task, TaskInFull, Wait
+from celery_reliable.operations.waits import Seen, absent, ended, held_by, waits_for_worker, why
 from celery_reliable.operations.walks import Kind, Walk
 from celery_reliable.operations.words import moment, utc
 from celery_reliable.operations.workers import Workers
-from celery_reliable.recovery import MOST_BYTES, BrokerView, stored_task
+from celery_reliable.recovery import BrokerView, stored_task
 
 __all__ = ["Tasks"]
 
@@ -41,8 +41,6 @@ _WAITS = "reliable_waits"
 #: What the ledger refuses, as the log calls it and as the flight record does.
 _REFUSALS = {"task_fenced": "fenced", "task_skipped": "skipped"}
 _MOST_REFUSALS = 20
-#: Messages read for one page.
-_MOST_BYTES_OF_A_PAGE = 8 * MOST_BYTES
 #: Messages looked at of those that are popped next, of each priority.
 _LOOKED_AT = 50
 #: Messages looked at of those that workers were delivered.
@@ -181,7 +179,7 @@ class Tasks:
         found: list[Task] = []
         for look in walk:
             found.append(Task(**_facts(look, self._told(look, orders, now_ms), now_ms)))
-            if len(found) >= limit or walk.n_bytes > _MOST_BYTES_OF_A_PAGE:
+            if len(found) >= limit or walk.is_full:
                 break
         return Page(tuple(found), walk.cursor, walk.looked_at)
 
@@ -214,9 +212,10 @@ class Tasks:
             return seen
         if waits_for_worker(look, seen):
             return replace(seen, workers=tuple(self._workers.all(with_broker=False)))
-        if look.waiting_for.startswith("order "):
+        held = held_by(look)
+        if held is Wait.ORDER:
             return seen
-        if (look.waiting_for and not look.rate_key) or seen.waits_for_object:
+        if held is Wait.OBJECT or seen.waits_for_object:
             return self._with_holder(look, seen)
         envelope = envelope_of(record)
         if record.state is State.QUEUED and not record.is_unsent and envelope is not None:

@@ -197,11 +197,12 @@ class _Task:
         look, seen = self._look, self._seen
         if waits_for_worker(look, seen):
             return self._for_worker()
-        if look.waiting_for.startswith(_ORDER):
+        held = held_by(look)
+        if held is Wait.ORDER:
             return self._for_end_of_order()
-        if not look.rate_key and (look.waiting_for or seen.waits_for_object):
+        if held is not Wait.RATE and (held or seen.waits_for_object):
             return self._for_object()
-        if look.rate_key:
+        if held is Wait.RATE:
             kind = Wait.RATE
             said = (
                 f"It waits for its moment under the rate of {look.rate_key}: at "

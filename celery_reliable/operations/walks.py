@@ -21,6 +21,8 @@ __all__ = ["Kind", "Walk"]
 
 #: Records looked at for one page: a tenth of a second or two.
 _MOST = 1_000
+#: Of messages, in one page.
+_MOST_BYTES_OF_A_PAGE = 8 * MOST_BYTES
 #: Before all times: what runs comes first, by its id.
 _RUNNING_MS = -1
 #: Records read in the first round trip, and at the most in one: each reads twice as many as before.
@@ -77,7 +79,7 @@ class Walk:
         deadline: float | None = None,
     ) -> None:
         self.place = self.before = place
-        self.looked_at = self.n_bytes = 0
+        self.looked_at = self._n_bytes = 0
         self.is_over = False
         self._app = app
         self._ledger = ledger
@@ -114,6 +116,11 @@ class Walk:
     def cursor(self) -> str:
         """Leads to what follows; empty when nothing does."""
         return "" if self.is_over or self.place is None else self.place.cursor
+
+    @property
+    def is_full(self) -> bool:
+        """Whether so much was read that a page has to end."""
+        return self._n_bytes > _MOST_BYTES_OF_A_PAGE
 
     def _may_read(self) -> bool:
         if self._deadline is not None and self.looked_at and time.monotonic() > self._deadline:
@@ -154,13 +161,17 @@ class Walk:
         ):
             if look is None or not self._is_meant(look, entry[1]):
                 found.append(None)
-                lost += [f"{group} {entry[1]:015d} {entry[0]}" for group in self._groups]
+                lost.append(f"{entry[1]:015d} {entry[0]}")
             elif self._light_wanted.matches(self._subject(look), self._now_ms):
                 found.append(look)
             else:
                 found.append(None)
-        if lost:
-            self._ledger.groups.look_at([one.encode("utf-8", "backslashreplace") for one in lost])
+        # Of several groups nobody knows here in which one it stood; a pass looks.
+        if lost and len(self._groups) == 1:
+            members = [f"{self._groups[0]} {one}" for one in lost]
+            self._ledger.groups.look_at(
+                [one.encode("utf-8", "backslashreplace") for one in members]
+            )
         return found
 
     def _is_meant(self, look: Look, ms: int) -> bool:
@@ -182,7 +193,7 @@ class Walk:
         """Return what was read, if it still is what is meant and fits."""
         if look is None or (self._kind is Kind.DEAD and not self._is_meant(look, ms)):
             return None
-        self.n_bytes += len(look.record.message)
+        self._n_bytes += len(look.record.message)
         if not self._wanted.needs_message:
             return look
         return look if self._wanted.matches(self._subject(look), self._now_ms) else None

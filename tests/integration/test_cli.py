@@ -44,6 +44,7 @@ def test_the_whole_round_of_a_failed_task(project: Project, run: Run) -> None:
     shown = run("show", result.id)
     assert shown.code == 0
     assert max(map(len, shown.out.partition("Traceback")[0].splitlines())) <= 80
+    assert re.search(r"(?m)^at \(UTC\) +what +attempt$", shown.out)
     assert re.search(r"(?m)^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d  failed +1 *$", shown.out)
     assert "Traceback" in shown.out
     assert '"finish"' not in shown.out

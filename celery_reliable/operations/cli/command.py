@@ -31,7 +31,7 @@ __all__ = ["Call", "Duration", "command_of"]
 
 #: For so long a person waits for a list of what fits, and for the count of what is meant.
 _LOOK_SECONDS, _COUNT_SECONDS = 2.0, 0.7
-#: Moments in ISO 8601, as our JSON has them; with a zone, as UTC is nobody's clock on the wall.
+#: Moments in ISO 8601, as our JSON has them.  Who leaves the zone out may mean UTC, or their clock.
 _TIMES = ("%Y-%m-%dT%H:%M:%S.%f%z", "%Y-%m-%dT%H:%M:%S%z")
 #: The shortest time that Redis can tell.
 _LEAST_SECONDS = 0.001

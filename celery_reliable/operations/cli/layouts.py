@@ -60,10 +60,8 @@ class _Table:
     @property
     def titles(self) -> list[str]:
         """What stands above the cells."""
-        return [
-            f"{_title(name)} (UTC)" if name.endswith(("at", "since")) else _title(name)
-            for name in self.row
-        ]
+        titles = map(_title, self.row)
+        return [f"{one} (UTC)" if one.split()[-1] in ("at", "since") else one for one in titles]
 
     def about(self, one: Any) -> list[str]:
         """Return what stands below the row of one of them."""

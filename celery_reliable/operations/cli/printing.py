@@ -15,6 +15,8 @@ from celery_reliable.operations.words import printable
 __all__ = ["console_of", "print_json", "print_list", "print_pairs", "shown", "table", "to_second"]
 
 _INDENT = 4
+#: One cell that is wider does not move the cells of all other rows to the right.
+_WIDEST = 40
 
 
 def print_json(value: Any) -> None:
@@ -76,7 +78,7 @@ def print_list(
     from rich.text import Text
 
     cells = [titles, *[[printable(cell) for cell in row] for row in rows]]
-    widths = [max(len(row[index]) for row in cells) for index in range(len(titles))]
+    widths = [min(max(len(row[index]) for row in cells), _WIDEST) for index in range(len(titles))]
     for row, about in zip(cells, [[], *abouts], strict=True):
         line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
         console.print(Text(line.rstrip(), "bold" if row is titles else ""))

@@ -184,7 +184,7 @@ TABLE: Table = {
             (
                 "the stamp is made before the generation is known",
                 move("self.headers[HEADER] =", before="while True:"),
-                ("tests/ledger/test_generations.py", "tests/ledger/test_generations.py"),
+                ("tests/ledger/test_generations.py",),
             ),
             (
                 "a sender counts on before it was answered",
