@@ -28,7 +28,7 @@ from celery_reliable import ReliableTask
 from celery_reliable.app import reliable_of
 from celery_reliable.ledger.scripts import script
 from celery_reliable.message.envelope import Envelope
-from celery_reliable.operations import Chosen, Desk, Filter, Kind
+from celery_reliable.operations import Desk, Filter, Kind
 from tests.support.redis_server import RedisServer
 
 _PIPELINED = 500
@@ -101,7 +101,7 @@ def _measure(
 
 def _looks(desk: Desk, client: Any) -> list[Timed]:
     memory = client.info("memory")["used_memory"]
-    pages, groups = partial(desk.tasks.page, kind=Kind.DEAD), desk.letter_groups.all
+    pages, groups = partial(desk.tasks.page, state=Kind.DEAD), desk.letter_groups.all
     found = [_told("first reader of groups", 1, lambda _: groups())]
     calls = [_clocked(lambda: groups()) for _ in range(200) if not groups().is_complete]
     indexed = client.info("memory")["used_memory"] - memory
@@ -124,7 +124,9 @@ def _looks(desk: Desk, client: Any) -> list[Timed]:
         _told("a page of one that fits none", 20, lambda _: pages(Filter(text="nobody"))),
         _told("a page by the queue", 20, lambda _: pages(Filter(queue="nowhere"))),
         _told(
-            "counted by a filter", 1, lambda _: desk.bulk.count(Chosen(wanted=Filter(task="m*")))
+            "counted by a filter",
+            1,
+            lambda _: desk.bulk.replay(by="me", filter_=Filter(task="m*"), dry_run=True),
         ),
     ]
     return found
@@ -145,7 +147,7 @@ def _clocked(run: Callable[[], Any]) -> float:
 
 
 def _replayed(desk: Desk, count: int) -> Timed:
-    took = _clocked(lambda: desk.bulk.replay(Chosen(), by="benchmark", rate=None, limit=count))
+    took = _clocked(lambda: desk.bulk.replay(by="benchmark", all_=True, rate=None, limit=count))
     one = Timed(f"{count} replays", took, took, f"{count / took * 1000:.0f} a second")
     print(f"{one.what:<30} {one.ms:>9.1f} ms   {one.note}", flush=True)
     return one
@@ -155,7 +157,7 @@ def _paced(desk: Desk, client: Any, rate: float, count: int) -> Paced:
     count = min(count, int(rate * 12))
     before = {one.decode() for one in client.zrange(desk.ledger.keys.due, 0, -1)}
     started = time.perf_counter()
-    desk.bulk.replay(Chosen(), by="benchmark", rate=rate, limit=count)
+    desk.bulk.replay(by="benchmark", all_=True, rate=rate, limit=count)
     seconds = time.perf_counter() - started
     ids = [one.decode() for one in client.zrange(desk.ledger.keys.due, 0, -1)]
     pipe = client.pipeline(transaction=False)

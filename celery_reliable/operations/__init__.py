@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from celery_reliable.clock import span
 from celery_reliable.findings import Limits, check
-from celery_reliable.operations.acts import ACTS, NothingEdited, replay_dead_letter_edited
 from celery_reliable.operations.audit import somebody
-from celery_reliable.operations.bulk import Bulk, Chosen, Unclear
-from celery_reliable.operations.catalog import Operation, Param, Parameter, Right
+from celery_reliable.operations.bulk import Bulk, Unclear
+from celery_reliable.operations.catalog import ACTS, QUERIES
 from celery_reliable.operations.dead_letters import (
     CannotReplay,
     DeadLetters,
+    NothingEdited,
     editable_arguments,
 )
 from celery_reliable.operations.desk import Desk
@@ -19,9 +19,11 @@ from celery_reliable.operations.happenings import KINDS, Happenings
 from celery_reliable.operations.letter_groups import LetterGroups, UnknownGroup
 from celery_reliable.operations.metrics import FleetCollector, registry_of
 from celery_reliable.operations.metrics import install as install_metrics
+from celery_reliable.operations.objects import BadObject
+from celery_reliable.operations.operation import Operation, Param, Parameter, Right
 from celery_reliable.operations.pages import BadCursor, Page, gathered
-from celery_reliable.operations.queries import QUERIES, BadObject, UnknownRun
 from celery_reliable.operations.queues import broker_errors, purge
+from celery_reliable.operations.runs import UnknownRun
 from celery_reliable.operations.status import RATES, Throughputs
 from celery_reliable.operations.stop_button import BadOrder, UnknownOrder
 from celery_reliable.operations.task_acts import CannotMove
@@ -31,7 +33,6 @@ from celery_reliable.operations.views import (
     Audited,
     Done,
     Entry,
-    FullStatus,
     Group,
     Groups,
     Happening,
@@ -75,14 +76,12 @@ __all__ = [
     "Bulk",
     "CannotMove",
     "CannotReplay",
-    "Chosen",
     "DeadLetters",
     "Desk",
     "Done",
     "Entry",
     "Filter",
     "FleetCollector",
-    "FullStatus",
     "Group",
     "Groups",
     "Happening",
@@ -135,7 +134,6 @@ __all__ = [
     "purge",
     "registry_of",
     "release",
-    "replay_dead_letter_edited",
     "somebody",
     "span",
     "utc",

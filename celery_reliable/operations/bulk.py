@@ -7,9 +7,10 @@ import secrets
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from functools import partial
+from typing import Annotated, Any
 
 from celery import Celery
 
@@ -17,19 +18,21 @@ from celery_reliable.exceptions import ReliableError, UnknownDeadLetter
 from celery_reliable.ledger import Ledger, Look
 from celery_reliable.model import DeadLetter
 from celery_reliable.operations.audit import noted
-from celery_reliable.operations.dead_letters import CannotReplay, DeadLetters
-from celery_reliable.operations.filters import Filter
+from celery_reliable.operations.dead_letters import CannotReplay, DeadLetters, ToQueue
+from celery_reliable.operations.filters import EVERYTHING, Filter
 from celery_reliable.operations.letter_groups import LetterGroups
+from celery_reliable.operations.operation import Param, Progress
 from celery_reliable.operations.pages import Position
+from celery_reliable.operations.task_acts import DryRun
 from celery_reliable.operations.views import Done, as_json
 from celery_reliable.operations.walks import Kind, Walk
 from celery_reliable.operations.words import utc
 from celery_reliable.recovery import MOST_BYTES
 
-__all__ = ["DEFAULT_RATE", "Bulk", "Chosen", "Unclear"]
+__all__ = ["Bulk", "Unclear"]
 
 #: Replays a second, unless somebody says otherwise: they run among the other tasks.
-DEFAULT_RATE = 100.0
+_DEFAULT_RATE = 100.0
 #: Letters after which the groups are told.
 _AT_ONCE = 50
 #: An index of groups that lags behind is waited for.
@@ -43,7 +46,21 @@ _MOST_BEHIND_SECONDS = 1.0
 #: A rate is kept to from one act to the next that goes on with it, unless it is slower than this.
 _LONGEST_REST_SECONDS = 5.0
 
-Progress = Callable[[Done], None]
+#: Dead letters by their ids.
+LetterIds = Annotated[
+    tuple[Annotated[str, Param(min_length=1, max_length=1000)], ...],
+    Param("By their ids.", most=1000, is_argument=True, metavar="[ID]..."),
+]
+All = Annotated[bool, Param("All that there are.")]
+Group = Annotated[str, Param("Only this group, by its id.", max_length=1000)]
+Most = Annotated[int | None, Param("At most so many.", ge=1)]
+#: A person at a terminal interrupts an act instead.
+Seconds = Annotated[float | None, Param("Answer after so long; one is done anyway.", ge=0, le=10)]
+Before = Annotated[
+    datetime | None,
+    Param("Only those that were put aside before; to go on with what was cut."),
+]
+Cursor = Annotated[str, Param("Where an act with the same choice has ended.", max_length=10_000)]
 
 
 class Unclear(ReliableError, ValueError):
@@ -51,9 +68,9 @@ class Unclear(ReliableError, ValueError):
 
 
 @dataclass(frozen=True)
-class Chosen:
+class _Chosen:
     """Which dead letters are meant: those with *ids*; or those of a *group*, or of all, that fit
-    *wanted*.
+    *wanted*.  Who means all has to say it.  Raises Unclear.
 
     Only those are meant that were buried *before* a time of the server's clock, or before the act
     begins.  Who goes on with what was interrupted, and gives the time at which that began, does
@@ -61,36 +78,21 @@ class Chosen:
     ended: what was looked at is not looked at again.
     """
 
-    ids: tuple[str, ...] = ()
-    group: str = ""
-    wanted: Filter = field(default_factory=Filter)
-    before: datetime | None = None
-    cursor: str = ""
+    ids: tuple[str, ...]
+    is_all: bool
+    group: str
+    wanted: Filter
+    before: datetime | None
+    cursor: str
 
-    @classmethod
-    def of(
-        cls,
-        ids: tuple[str, ...] = (),
-        group: str = "",
-        wanted: Filter | None = None,
-        *,
-        is_all: bool = False,
-        before: datetime | None = None,
-        cursor: str = "",
-    ) -> Chosen:
-        """Return what somebody means, who has to say it: nobody means all by saying nothing.
-
-        Raises Unclear.
-        """
-        wanted = wanted or Filter()
-        is_part = bool(group or wanted.given)
-        if not (ids or is_part or is_all):
+    def __post_init__(self) -> None:
+        is_part = bool(self.group or self.wanted.given)
+        if not (self.ids or is_part or self.is_all):
             raise Unclear("Which dead letters? Give ids, a group, a filter, or say all.")
-        if (is_all and (ids or is_part)) or (ids and is_part):
+        if (self.is_all and (self.ids or is_part)) or (self.ids and is_part):
             raise Unclear("Give ids, or all, or a group and a filter: one of them.")
-        if ids and cursor:
+        if self.ids and self.cursor:
             raise Unclear("A cursor does not go with ids: give the same ids again.")
-        return cls(ids, group, wanted, before, cursor)
 
     @property
     def before_ms(self) -> float:
@@ -108,7 +110,7 @@ class Chosen:
         return found or {"all": True}
 
 
-class Pace:
+class _Pace:
     """How many of them, how fast, and until when; reckoned from now on.
 
     Lets *rate* pass a second, evenly, until its time is over; the first passes anyway.
@@ -160,76 +162,81 @@ class Bulk:
         self._letters = letters
         self._groups = LetterGroups(ledger)
 
-    def count(
-        self,
-        chosen: Chosen,
-        *,
-        limit: int | None = None,
-        seconds: float | None = None,
-    ) -> Done:
-        """Return how many are meant, as a dry run; nothing is changed."""
-        done = replace(self._begun(chosen, seconds), is_dry_run=True)
-        pace = Pace(None, limit, seconds)
-        return self._run(chosen, done, lambda letter: "", pace, lambda now: None)
-
     def replay(
         self,
-        chosen: Chosen,
         *,
         by: str,
-        rate: float | None = DEFAULT_RATE,
-        limit: int | None = None,
-        seconds: float | None = None,
-        to_queue: str = "",
+        ids: LetterIds = (),
+        all_: All = False,
+        group: Group = "",
+        filter_: Filter = EVERYTHING,
+        dry_run: DryRun = False,
+        rate: Annotated[
+            float | None, Param("So many a second.", ge=0.01, le=100_000)
+        ] = _DEFAULT_RATE,
+        limit: Most = None,
+        seconds: Seconds = None,
+        before: Before = None,
+        cursor: Cursor = "",
+        to_queue: ToQueue = "",
         progress: Progress | None = None,
     ) -> Done:
-        """Return letters to the back of their queues, the oldest first, under their ids, with
-        counters at zero.
+        """Return many dead letters to the back of their queues, the oldest first.
 
-        It ends at the first message that cannot be sent, as the broker is away: the sweeper would
-        send all of them at once.
+        They keep their ids, and their budgets of losses and retries are fresh.  What is not whole
+        is continued by the same call with before and cursor of the answer.
 
-        Args:
-            chosen: which.
-            by: who does it.
-            rate: at most so many a second; None: as fast as it goes.
-            limit: at most so many.
-            seconds: for so long, about; one is done anyway.  None: until it is whole.
-            to_queue: send them there instead of where they were sent before.
-            progress: is told at the beginning and after each letter.
-
-        Raises:
-            CannotReplay: there is no such queue.
+        Raises Unclear, and CannotReplay where there is no such queue.  It ends at the first message
+        that cannot be sent, as the broker is away: the sweeper would send all of them at once.
         """
         if to_queue:
             self._letters.check_queue(to_queue)
-
-        def act(letter: DeadLetter) -> str:
-            return self._letters.replay_seen(letter, to_queue=to_queue, by=by)
-
         how = {"rate": rate, "limit": limit, "seconds": seconds, "to_queue": to_queue}
-        return self._noted("replay", by, chosen, how, act, progress)
+        return self._act(
+            "replay",
+            by,
+            _Chosen(ids, all_, group, filter_, before, cursor),
+            how,
+            partial(self._letters.replay_seen, to_queue=to_queue, by=by),
+            dry_run,
+            progress,
+        )
 
     def discard(
         self,
-        chosen: Chosen,
         *,
         by: str,
-        rate: float | None = None,
-        limit: int | None = None,
-        seconds: float | None = None,
+        ids: LetterIds = (),
+        all_: All = False,
+        group: Group = "",
+        filter_: Filter = EVERYTHING,
+        dry_run: DryRun = False,
+        rate: Annotated[
+            float | None, Param("So many a second.  Default: as it goes.", ge=0.01, le=100_000)
+        ] = None,
+        limit: Most = None,
+        seconds: Seconds = None,
+        before: Before = None,
+        cursor: Cursor = "",
         progress: Progress | None = None,
     ) -> Done:
-        """Remove letters for good, the oldest first; arguments as in `replay`."""
+        """Remove many dead letters for good, the oldest first.
 
-        def act(letter: DeadLetter) -> str:
-            self._letters.discard_seen(letter, by=by)
-            return ""
+        What is not whole is continued by the same call with before and cursor of the answer.
 
-        how = {"rate": rate, "limit": limit, "seconds": seconds}
-        return self._noted("discard", by, chosen, how, act, progress)
+        Raises Unclear.
+        """
+        return self._act(
+            "discard",
+            by,
+            _Chosen(ids, all_, group, filter_, before, cursor),
+            {"rate": rate, "limit": limit, "seconds": seconds},
+            partial(self._letters.discard_seen, by=by),
+            dry_run,
+            progress,
+        )
 
-    def _begun(self, chosen: Chosen, seconds: float | None) -> Done:
+    def _begun(self, chosen: _Chosen, seconds: float | None) -> Done:
         """Return an act that has done nothing yet, when all that it needs is there."""
         problem = ""
         Position.of(chosen.cursor)
@@ -241,34 +248,42 @@ class Bulk:
         before = utc(int(min(chosen.before_ms, self._ledger.workers.time_ms())))
         return Done(secrets.token_hex(4), before, problem=problem, is_whole=not problem)
 
-    def _noted(
+    def _act(
         self,
         name: str,
         by: str,
-        chosen: Chosen,
+        chosen: _Chosen,
         how: dict[str, Any],
-        act: Callable[[DeadLetter], str],
+        act: Callable[[DeadLetter], str | None],
+        dry_run: bool,
         progress: Progress | None,
     ) -> Done:
-        pace = Pace(how["rate"], how["limit"], how["seconds"])
+        pace = _Pace(None if dry_run else how["rate"], how["limit"], how["seconds"])
         done = self._begun(chosen, how["seconds"])
+        if dry_run:
+            whole = replace(done, is_dry_run=True)
+            return self._run(chosen, whole, lambda letter: None, pace, lambda now: None)
         about = {**chosen.as_dict(), **how, "before": as_json(done.before)}
         with noted(self._ledger, name, by, about, done.run) as outcome:
 
             def told(now: Done) -> None:
                 outcome.done, outcome.failed, outcome.problem = now.done, now.failed, now.problem
                 if progress is not None:
-                    progress(now)
+                    # `before` leads on, and takes nothing twice.
+                    rest: dict[str, Any] = {"before": now.before}
+                    if pace.most is not None:
+                        rest["limit"] = max(1, pace.most - now.done)
+                    progress(now.done + now.gone + now.failed, rest)
 
             return self._run(chosen, done, act, pace, told)
 
     def _run(
         self,
-        chosen: Chosen,
+        chosen: _Chosen,
         done: Done,
-        act: Callable[[DeadLetter], str],
-        pace: Pace,
-        progress: Progress,
+        act: Callable[[DeadLetter], str | None],
+        pace: _Pace,
+        progress: Callable[[Done], None],
     ) -> Done:
         """Do it to each letter that is meant."""
         walk = None
@@ -347,7 +362,7 @@ def _caught_up(ledger: Ledger, seconds: float) -> str:
     return ""
 
 
-def _after(letter: DeadLetter, done: Done, act: Callable[[DeadLetter], str]) -> Done:
+def _after(letter: DeadLetter, done: Done, act: Callable[[DeadLetter], str | None]) -> Done:
     """Do it to one letter, and return what has been done then."""
     try:
         problem = act(letter)

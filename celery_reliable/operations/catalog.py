@@ -1,243 +1,300 @@
-"""How a query or an act of an operator is declared: once, for every door.
+"""All that an operator can ask and do, with the names by which each door has it.
 
-An operation is a typed function.  Its parameters, with their bounds and help, and its result are
-read from its signature: the command line makes an option of each parameter, the HTTP API a schema.
-`queries` and `acts` have the functions; this module knows none of them.
+Queries change nothing.  Each act is noted in the audit.  Everything may be repeated.
 """
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
-from enum import Enum
-from typing import Annotated, Any, Generic, TypeVar, get_args, get_origin, get_type_hints
+from collections.abc import Mapping
+from typing import Annotated, Any
 
-__all__ = ["Command", "Items", "Operation", "Param", "Parameter", "Progress", "Right", "parts_of"]
+from celery import Celery
 
-T = TypeVar("T")
-F = TypeVar("F", bound=Callable[..., Any])
+from celery_reliable.doctor import Examination, examine
+from celery_reliable.operations.bulk import Bulk
+from celery_reliable.operations.dead_letters import DeadLetters
+from celery_reliable.operations.desk import Desk
+from celery_reliable.operations.happenings import Happenings
+from celery_reliable.operations.letter_groups import LetterGroups
+from celery_reliable.operations.objects import Objects
+from celery_reliable.operations.operation import Command, Operation, Param, Right
+from celery_reliable.operations.queues import Queues, named_queues, purge
+from celery_reliable.operations.runs import Runs
+from celery_reliable.operations.stop_button import StopButton
+from celery_reliable.operations.task_acts import Moves, Revocations
+from celery_reliable.operations.tasks import Tasks
+from celery_reliable.operations.uninstall import release
+from celery_reliable.operations.views import Done, Revoked
+from celery_reliable.operations.walks import Kind
+from celery_reliable.operations.words import counted
+from celery_reliable.operations.workers import Workers
+from celery_reliable.orders import OrderKind
+from celery_reliable.recovery import MOST_PASSES_IN_A_ROW
 
-#: Called by a long act after each thing with how many it has dealt with, and with the parameters
-#: that, given with the same ones again, continue the act from there.
-Progress = Callable[[int, Mapping[str, Any]], None]
-
-#: What the door gives, and nobody is asked for.
-_GIVEN = ("desk", "app", "by", "progress")
-
-
-class Right(str, Enum):
-    """What somebody may be allowed to do."""
-
-    #: To see the desk: dead letters, tasks, objects, workers, the audit; no arguments.
-    VIEW = "view"
-    #: To return dead letters to their queues.
-    REPLAY = "replay"
-    #: To remove dead letters for good.
-    DISCARD = "discard"
-    #: To end tasks that live, and to run a pass of the sweeper.
-    OPERATE = "operate"
-    #: To see arguments and whole messages, and with `REPLAY` to run a letter with other arguments.
-    SEE_ARGUMENTS = "see_arguments"
+__all__ = ["ACTS", "QUERIES"]
 
 
-@dataclass(frozen=True)
-class Param:
-    """What the type of a parameter does not say.
+def doctor(
+    app: Celery,
+    *,
+    grace_seconds: Annotated[
+        float | None,
+        Param(
+            "How long the orchestrator waits from SIGTERM to SIGKILL.  [default: GRACE_SECONDS]",
+            ge=0.001,
+            is_duration=True,
+            option="--grace-seconds",
+        ),
+    ] = None,
+) -> Examination:
+    """Check settings, tasks, releases, servers and workers.
 
-    Attributes:
-        help: one sentence for people.
-        ge, gt, le: bounds of a number.
-        min_length, max_length: bounds of a text.
-        choices: a text is one of these; empty: any.
-        most: items that one request may list; the command line takes any number.
-        is_argument: the command line takes it without an option's name before it.
-        is_duration: seconds, which the command line takes as 90, 15m, 2h, too, and by a name
-            without ``_seconds``.
-        option: the option's name, where it is not the parameter's.
-        metavar: what the command line's help calls its value.
-        needs: the right that whoever gives it needs besides those of the operation.
-        only: the fields of a filter that may be given; empty: all.
+    Each finding has a code (docs/reference/findings.rst), what happens if it is ignored, and a
+    remedy.
     """
-
-    help: str = ""
-    ge: float | None = None
-    gt: float | None = None
-    le: float | None = None
-    min_length: int | None = None
-    max_length: int | None = None
-    choices: tuple[str, ...] = ()
-    most: int | None = None
-    is_argument: bool = False
-    is_duration: bool = False
-    option: str = ""
-    metavar: str = ""
-    needs: Right | None = None
-    only: tuple[str, ...] = ()
+    return examine(app, grace_seconds=grace_seconds)
 
 
-@dataclass(frozen=True)
-class Parameter:
-    """A parameter of an operation, or a field of a parameter that has several.
+_VIEW = (Right.VIEW,)
+_UNKNOWN, _CONFLICT = 404, 409
 
-    Attributes:
-        name: of the function's parameter.
-        type: without None: who gives nothing leaves it out.
-        default: `inspect.Parameter.empty` where it has to be given.
-        param: the rest of its declaration.
-    """
-
-    name: str
-    type: Any
-    default: Any
-    param: Param
-
-    @property
-    def is_required(self) -> bool:
-        """Whether it has to be given."""
-        return self.default is inspect.Parameter.empty
-
-    @property
-    def parts(self) -> tuple[Parameter, ...]:
-        """Its fields, where it is a dataclass: each is an option, or a parameter of a query."""
-        found = parts_of(self.type)
-        return tuple(one for one in found if not self.param.only or one.name in self.param.only)
-
-
-@dataclass(frozen=True)
-class Command:
-    """A command that calls an operation.
-
-    Attributes:
-        name: below ``celery reliable``; of a group's with a space, as "dead-letters list".
-        help: what it does; empty: as the operation says.
-        preset: parameters that the command sets itself and does not offer.
-        yes: the options by which it does not ask.
-    """
-
-    name: str
-    help: str = ""
-    preset: Mapping[str, Any] = field(default_factory=dict)
-    yes: tuple[str, ...] = ("--yes",)
-
-
-@dataclass(frozen=True)
-class Operation:
-    """A query, or an act.
-
-    Attributes:
-        call: the function.  Its first parameter is ``desk``, or ``app`` where it opens what it
-            needs itself; an act with a desk has ``by``, and a bulk act ``progress``.  All others
-            are what somebody may give; an underscore at the end is no part of their names.
-        needs: the rights that it needs, all of them.
-        path: its address in the HTTP API, below ``v1/``; empty: it has none.
-        commands: several operations may share one: the parameters given say which is meant.
-        is_act: it changes something.  Who does it is noted in the audit.
-        asks: returns the question that a person is asked before.  It is called with what the
-            operation is run with, with what was given, and with what the same call with ``dry_run``
-            has counted; None: nobody is asked.
-        asks_with: the parameter with which it asks; empty: it asks always.
-        noun: of what it acts on, for people.
-        verb: what has become of those: "revoked".
-        problems: statuses of HTTP that it may end with beside those of every operation.
-    """
-
-    call: Callable[..., Any]
-    needs: tuple[Right, ...]
-    path: str = ""
-    commands: tuple[Command, ...] = ()
-    is_act: bool = False
-    asks: Callable[[Any, Mapping[str, Any], Any], str] | None = None
-    asks_with: str = ""
-    noun: str = ""
-    verb: str = ""
-    problems: tuple[int, ...] = ()
-
-    @property
-    def name(self) -> str:
-        """Its name: the function's."""
-        return self.call.__name__
-
-    @property
-    def about(self) -> str:
-        """What it does: a sentence, and after an empty line more of them."""
-        return inspect.cleandoc(self.call.__doc__ or "")
-
-    @property
-    def result(self) -> Any:
-        """The type of what it returns."""
-        return get_type_hints(self.call)["return"]
-
-    @property
-    def parameters(self) -> tuple[Parameter, ...]:
-        """What may be given, in the order of declaration."""
-        hints = get_type_hints(self.call, include_extras=True)
-        return tuple(
-            _parameter(name.rstrip("_"), hints[name], one.default)
-            for name, one in inspect.signature(self.call).parameters.items()
-            if name not in _GIVEN
-        )
-
-    @property
-    def takes_app(self) -> bool:
-        """Whether it is run with the app rather than with a desk."""
-        return "app" in inspect.signature(self.call).parameters
-
-    @property
-    def reports_progress(self) -> bool:
-        """Whether it is a bulk act: it acts on one thing after the other, reports each, counts with
-        ``dry_run``, and may be interrupted and repeated.
-        """
-        return "progress" in inspect.signature(self.call).parameters
-
-    def run(
-        self,
-        opened: Any,
-        given: Mapping[str, Any],
-        *,
-        by: str = "",
-        progress: Progress | None = None,
-    ) -> Any:
-        """Run it, and return its result.  Raises what its parts raise.
-
-        Args:
-            opened: the desk, or the app where it `takes_app`.
-            given: its parameters by their names.
-            by: who does it.
-            progress: is told of each thing; see `reports_progress`.
-        """
-        names = inspect.signature(self.call).parameters
-        more = {"by": by, "progress": progress}
-        values = {name: value for name, value in more.items() if name in names}
-        for name, value in given.items():
-            values[name if name in names else f"{name}_"] = value
-        return self.call(opened, **values)
+QUERIES = (
+    Operation("status", Desk.status, _VIEW, "status", (Command("status"),)),
+    Operation("doctor", doctor, _VIEW, "", (Command("doctor"),)),
+    Operation(
+        "events", Happenings.page, _VIEW, "", (Command("events"),), "happenings", noun="event"
+    ),
+    Operation(
+        "tasks",
+        Tasks.page,
+        _VIEW,
+        "tasks",
+        (Command("tasks"),),
+        "tasks",
+        {"group": "", "is_latest_first": False},
+        noun="task",
+    ),
+    Operation("task", Tasks.get, _VIEW, "task", (Command("show"),), "tasks", problems=(_UNKNOWN,)),
+    Operation(
+        "run",
+        Runs.get,
+        _VIEW,
+        "run",
+        (
+            Command(
+                "run",
+                "Show a run (`task.run_on`): its members, which worker each has, and what is "
+                "missing.\n\nWithout an ID those are listed that are not over, the latest first.",
+            ),
+        ),
+        "runs",
+        problems=(_UNKNOWN,),
+    ),
+    Operation("runs", Runs.all, _VIEW, "runs", (Command("run"),), "runs", noun="run"),
+    Operation(
+        "objects", Objects.page, _VIEW, "objects", (Command("objects"),), "objects", noun="object"
+    ),
+    Operation(
+        "one_object",
+        Objects.get,
+        _VIEW,
+        "object",
+        (
+            Command(
+                "objects",
+                "List the objects that tasks have, each with its places, or show who has one and "
+                "who waits for it: who stands in its line in order, and then who tries again."
+                "\n\nAn object is named by its KEY, or by --task and --id; --task alone means a "
+                "task of which so many run at a time (at_most without object_id).",
+            ),
+        ),
+        "objects",
+    ),
+    Operation(
+        "workers", Workers.all, _VIEW, "workers", (Command("workers"),), "workers", noun="worker"
+    ),
+    Operation("queues", Queues.all, _VIEW, "queues", (Command("queues"),), "queues", noun="queue"),
+    Operation(
+        "orders", StopButton.all, _VIEW, "orders", (Command("orders"),), "orders", noun="order"
+    ),
+    Operation(
+        "dead_letters",
+        Tasks.page,
+        _VIEW,
+        "dead-letters",
+        (Command("dead-letters list"),),
+        "tasks",
+        {"state": Kind.DEAD, "is_latest_first": True},
+        "List dead letters, the latest first, without their arguments.",
+        noun="dead letter",
+        problems=(_UNKNOWN,),
+    ),
+    Operation(
+        "dead_letter_groups",
+        LetterGroups.all,
+        _VIEW,
+        "dead-letters/groups",
+        (Command("dead-letters groups"),),
+        "letter_groups",
+    ),
+    Operation("audit", Desk.audit, _VIEW, "audit", (Command("audit"),), noun="entry"),
+)
 
 
-@dataclass(frozen=True)
-class Items(Generic[T]):
-    """All of them."""
-
-    items: tuple[T, ...]
+def _replay_many(desk: Desk, given: Mapping[str, Any], meant: Done) -> str:
+    return f"Replay {_so_many(meant)}?"
 
 
-def parts_of(kind: Any) -> tuple[Parameter, ...]:
-    """Return the fields of a dataclass as parameters; none of any other type."""
-    if not (isinstance(kind, type) and hasattr(kind, "__dataclass_fields__")):
-        return ()
-    hints = get_type_hints(kind, include_extras=True)
-    return tuple(_parameter(one.name, hints[one.name], one.default) for one in fields(kind))
+def _discard_many(desk: Desk, given: Mapping[str, Any], meant: Done) -> str:
+    return f"Discard {_so_many(meant)} for good?"
 
 
-def _parameter(name: str, hint: Any, default: Any) -> Parameter:
-    param = Param()
-    if get_origin(hint) is Annotated:
-        hint, *more = get_args(hint)
-        param = next((one for one in more if isinstance(one, Param)), param)
-    given = [one for one in get_args(hint) if one is not type(None)]
-    if len(given) < len(get_args(hint)):
-        # What is left out is None, and nothing else is.
-        (hint,) = given
-        if get_origin(hint) is Annotated:
-            return _parameter(name, hint, default)
-    return Parameter(name, hint, default, param)
+def _so_many(meant: Done) -> str:
+    at_least = "" if meant.is_whole else "at least "
+    return f"{at_least}{counted(meant.done, 'dead letter')}"
+
+
+def _revoke(desk: Desk, given: Mapping[str, Any], meant: Revoked) -> str:
+    how = meant.if_running.value
+    running = f" ({len(meant.running)} running: {how})" if meant.running else ""
+    return f"Revoke {counted(meant.done, 'task')}{running} for good?"
+
+
+def _purge(app: Celery, given: Mapping[str, Any], meant: None) -> str:
+    return f"Remove all messages of {', '.join(named_queues(app, given.get('queues', ())))}?"
+
+
+_AT_A_TERMINAL = {"seconds": None, "cursor": ""}
+
+ACTS = (
+    Operation(
+        "replay_dead_letters",
+        Bulk.replay,
+        (Right.REPLAY,),
+        "dead-letters/replay",
+        (
+            Command(
+                "dead-letters replay",
+                "Return dead letters to the back of their queues: by ID, a group, those that fit, "
+                "or all.\n\nThey keep their ids, and their budgets of losses and retries are "
+                "fresh.  May be interrupted and repeated: what was replayed is no dead letter any "
+                "more.",
+                _AT_A_TERMINAL,
+            ),
+        ),
+        "bulk",
+        is_act=True,
+        asks=_replay_many,
+        asks_with="all",
+        noun="dead letter",
+        verb="replayed",
+        problems=(_UNKNOWN, _CONFLICT),
+    ),
+    Operation(
+        "discard_dead_letters",
+        Bulk.discard,
+        (Right.DISCARD,),
+        "dead-letters/discard",
+        (
+            Command(
+                "dead-letters discard",
+                "Remove dead letters for good: by ID, a group, those that fit, or all.",
+                _AT_A_TERMINAL,
+            ),
+        ),
+        "bulk",
+        is_act=True,
+        asks=_discard_many,
+        noun="dead letter",
+        verb="discarded",
+        problems=(_UNKNOWN,),
+    ),
+    Operation(
+        "replay_dead_letter_edited",
+        DeadLetters.replay_edited,
+        (Right.REPLAY, Right.SEE_ARGUMENTS),
+        "dead-letter/replay-edited",
+        (Command("dead-letters replay"),),
+        "letters",
+        is_act=True,
+        noun="dead letter",
+        verb="replayed",
+        problems=(_UNKNOWN, _CONFLICT),
+    ),
+    Operation(
+        "revoke_tasks",
+        Revocations.revoke,
+        (Right.OPERATE,),
+        "tasks/revoke",
+        (Command("revoke"),),
+        "revocations",
+        is_act=True,
+        asks=_revoke,
+        noun="task",
+        verb="revoked",
+    ),
+    Operation(
+        "move_tasks",
+        Moves.move,
+        (Right.OPERATE,),
+        "tasks/move",
+        (Command("move"),),
+        "moves",
+        is_act=True,
+        noun="task",
+        verb="moved",
+    ),
+    Operation(
+        "give_order",
+        StopButton.give,
+        (Right.OPERATE,),
+        "orders/give",
+        (
+            Command(
+                "pause",
+                "Let nobody take from a queue until it is resumed; plain tasks, too.",
+                {"kind": OrderKind.PAUSE, "object_id": None},
+            ),
+            Command(
+                "strike",
+                "Let no attempt of a task begin until it is resumed: what would begin is parked.",
+                {"kind": OrderKind.STRIKE},
+            ),
+            Command(
+                "drain",
+                "Let a worker finish what it runs and take nothing new until it is resumed.",
+                {"kind": OrderKind.DRAIN, "object_id": None},
+            ),
+        ),
+        "orders",
+        is_act=True,
+    ),
+    Operation(
+        "resume",
+        StopButton.resume,
+        (Right.OPERATE,),
+        "orders/resume",
+        (Command("resume"),),
+        "orders",
+        is_act=True,
+        noun="order",
+        problems=(_UNKNOWN,),
+    ),
+    Operation(
+        "sweep",
+        Desk.sweep,
+        (Right.OPERATE,),
+        "sweep",
+        (Command("sweep", preset={"passes": MOST_PASSES_IN_A_ROW}),),
+        is_act=True,
+    ),
+    Operation(
+        "purge",
+        purge,
+        (Right.OPERATE,),
+        commands=(Command("purge", yes=("-f", "--force")),),
+        is_act=True,
+        asks=_purge,
+    ),
+    Operation("release", release, (Right.OPERATE,), commands=(Command("release"),), is_act=True),
+)

@@ -8,8 +8,8 @@ import json
 import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
 
 from celery import Celery
 
@@ -20,12 +20,39 @@ from celery_reliable.ledger import Ledger, answers
 from celery_reliable.log import logger
 from celery_reliable.message import HEADER, RETURNS, Envelope, Stamp, new_epoch, seconds_until
 from celery_reliable.model import DeadLetter
+from celery_reliable.operations.audit import noted
 from celery_reliable.operations.messages import ORIGIN, arguments_of, envelope_of
+from celery_reliable.operations.operation import Param
 from celery_reliable.options import CALL, call_of, is_reliable
 from celery_reliable.publishing import resend
 from celery_reliable.recovery import MOST_BYTES
 
-__all__ = ["CannotReplay", "DeadLetters", "editable_arguments", "publish_edited"]
+__all__ = [
+    "CannotReplay",
+    "DeadLetters",
+    "NothingEdited",
+    "ReplayedEdited",
+    "ToQueue",
+    "editable_arguments",
+]
+
+ToQueue = Annotated[str, Param("To this queue instead of their own.", max_length=255)]
+
+
+#: In the class `list` is one of its methods.
+_Args = Annotated[list[Any] | None, Param("Run it anew with these arguments (a list).")]
+
+
+class NothingEdited(ReliableError, ValueError):
+    """Neither args nor kwargs were given."""
+
+
+@dataclass(frozen=True)
+class ReplayedEdited:
+    """A dead letter that is discarded, and the task that is published in its place."""
+
+    task_id: str
+    new_task_id: str
 
 
 class CannotReplay(ReliableError):
@@ -199,6 +226,72 @@ class DeadLetters:
             raise _unknown(letter.task_id, getattr(answer, "state", ""))
         events.dead_letter_discarded(app=self.app, name=letter.name, task_id=letter.task_id, by=by)
 
+    def replay_edited(
+        self,
+        id_: Annotated[str, Param("Its id.", min_length=1, max_length=1000)],
+        *,
+        by: str,
+        to_queue: ToQueue = "",
+        args: _Args = None,
+        kwargs: Annotated[dict[str, Any] | None, Param("The same by name (an object).")] = None,
+    ) -> ReplayedEdited:
+        """Publish one dead letter's task anew with other arguments, and discard the letter.
+
+        The new task names its origin.  Repeated, it publishes no second one while the first lives.
+
+        Raises NothingEdited, UnknownDeadLetter, and CannotReplay when the task is not known here or
+        its message cannot be read; NotPublished and PublishUnknown as any publication, and then the
+        letter is there still.  Links and chain go with the new task; a chord, which has been told
+        that its member failed, does not.
+        """
+        if args is None and kwargs is None:
+            raise NothingEdited("Give args, or kwargs, or both.")
+        with noted(self._ledger, "replay edited", by, {"ids": [id_], "to_queue": to_queue}) as told:
+            letter = self.get(id_)
+            new_id = self._publish_edited(letter, args, kwargs, to_queue)
+            # What is kept of the letter names the new task.
+            self.discard_seen(letter, by=f"{by}, who published {new_id} in its place")
+            told.about["new_id"], told.done = new_id, 1
+        return ReplayedEdited(id_, new_id)
+
+    def _publish_edited(
+        self,
+        letter: DeadLetter,
+        args: Sequence[Any] | None,
+        kwargs: Mapping[str, Any] | None,
+        to_queue: str,
+    ) -> str:
+        task = self.app.tasks.get(letter.name)
+        if task is None:
+            raise CannotReplay(
+                f"The task {letter.name!r} of the dead letter {letter.task_id!r} is not known to "
+                "this app: publish what was meant by it, and discard it."
+            )
+        envelope, old_args, old_kwargs, embed = _read(letter)
+        # What the call said in place of its task's options.
+        call = call_of(envelope.headers)
+        new_args = [*(old_args if args is None else args)]
+        new_kwargs = dict(old_kwargs if kwargs is None else kwargs)
+        if to_queue:
+            self.check_queue(to_queue)
+            place = {"queue": to_queue}
+        elif envelope.exchange:
+            place = {"exchange": envelope.exchange, "routing_key": envelope.routing_key}
+        else:
+            place = {"queue": envelope.routing_key} if envelope.routing_key else {}
+        result = task.apply_async(
+            new_args,
+            new_kwargs,
+            task_id=_new_id(letter, new_args, new_kwargs),
+            headers={ORIGIN: letter.task_id, **({CALL: dict(call)} if call else {})},
+            link=embed.get("callbacks"),
+            link_error=embed.get("errbacks"),
+            chain=embed.get("chain"),
+            priority=envelope.properties.get("priority"),
+            **place,
+        )
+        return str(result.id)
+
 
 def _unknown(task_id: str, state: str = "") -> UnknownDeadLetter:
     why = "it was replayed, discarded, or removed by age or count, or it never was one"
@@ -207,63 +300,6 @@ def _unknown(task_id: str, state: str = "") -> UnknownDeadLetter:
         "`celery -A … reliable dead-letters list` shows those that there are.",
         task_id=task_id,
     )
-
-
-def publish_edited(
-    app: Celery,
-    letters: DeadLetters,
-    task_id: str,
-    *,
-    by: str,
-    args: Sequence[Any] | None = None,
-    kwargs: Mapping[str, Any] | None = None,
-    to_queue: str = "",
-) -> str:
-    """Publish a dead letter's task anew, with *args* or *kwargs* in place of its own, and discard
-    the letter when that is recorded; return the new task's id.  What is kept of the letter names
-    it, and who did it (*by*).
-
-    Links and chain go with it; a chord, which has been told that its member failed, does not.  The
-    new id is made of the letter and the arguments: repeated after an interruption, this publishes
-    no second task while the first lives.
-
-    Raises:
-        UnknownDeadLetter: there is none with this id (any more).
-        CannotReplay: the task is not known here, or its message cannot be read.
-        NotPublished, PublishUnknown: as by any publication; the letter is there still.
-    """
-    letter = letters.get(task_id)
-    task = app.tasks.get(letter.name)
-    if task is None:
-        raise CannotReplay(
-            f"The task {letter.name!r} of the dead letter {task_id!r} is not known to this app: "
-            "publish what was meant by it, and discard it."
-        )
-    envelope, old_args, old_kwargs, embed = _read(letter)
-    # What the call said in place of its task's options.
-    call = call_of(envelope.headers)
-    new_args = list(old_args if args is None else args)
-    new_kwargs = dict(old_kwargs if kwargs is None else kwargs)
-    if to_queue:
-        letters.check_queue(to_queue)
-        place = {"queue": to_queue}
-    elif envelope.exchange:
-        place = {"exchange": envelope.exchange, "routing_key": envelope.routing_key}
-    else:
-        place = {"queue": envelope.routing_key} if envelope.routing_key else {}
-    result = task.apply_async(
-        new_args,
-        new_kwargs,
-        task_id=_new_id(letter, new_args, new_kwargs),
-        headers={ORIGIN: task_id, **({CALL: dict(call)} if call else {})},
-        link=embed.get("callbacks"),
-        link_error=embed.get("errbacks"),
-        chain=embed.get("chain"),
-        priority=envelope.properties.get("priority"),
-        **place,
-    )
-    letters.discard_seen(letter, by=f"{by}, who published {result.id} in its place")
-    return str(result.id)
 
 
 def editable_arguments(letter: DeadLetter) -> tuple[list[Any], dict[str, Any]]:

@@ -2,35 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
 
 from celery import Celery
 
 from celery_reliable.app import reliable_of
 from celery_reliable.findings import Limits
 from celery_reliable.model import SweepReport
-from celery_reliable.operations.audit import Outcome, noted, read_audit
+from celery_reliable.operations.audit import noted, read_audit
 from celery_reliable.operations.bulk import Bulk
 from celery_reliable.operations.dead_letters import DeadLetters
 from celery_reliable.operations.happenings import Happenings
 from celery_reliable.operations.letter_groups import LetterGroups
 from celery_reliable.operations.objects import Objects
+from celery_reliable.operations.operation import Param
 from celery_reliable.operations.queues import Queues
 from celery_reliable.operations.runs import Runs
 from celery_reliable.operations.status import Throughputs, look_at_status
 from celery_reliable.operations.stop_button import StopButton
 from celery_reliable.operations.task_acts import Moves, Revocations
 from celery_reliable.operations.tasks import Tasks
-from celery_reliable.operations.views import Audited, FullStatus
+from celery_reliable.operations.views import Audited, Status
 from celery_reliable.operations.workers import Workers
 from celery_reliable.recovery import MOST_PASSES_IN_A_ROW, BrokerView, Sweeper
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["Desk"]
+__all__ = ["Desk", "Swept"]
+
+
+@dataclass(frozen=True)
+class Swept:
+    """Whether a pass was run, and what it did."""
+
+    ran: bool
+    report: SweepReport | None
 
 
 class Desk:
@@ -100,36 +109,72 @@ class Desk:
         """How fast attempts are processed, and how many fail and are lost, as of now."""
         return Throughputs.of(self.ledger)
 
-    def status(self, limits: Limits | None = None) -> FullStatus:
-        """All of it in one value, and what is wrong by *limits*."""
+    def status(
+        self,
+        *,
+        oldest_seconds: Annotated[
+            float,
+            Param(
+                "For so long a task may wait in its queue.",
+                ge=0,
+                le=1e10,
+                is_duration=True,
+                option="--max-age",
+            ),
+        ] = Limits.oldest_seconds,
+        recent_seconds: Annotated[
+            float,
+            Param(
+                "So long ago a death or a burial is still told.", ge=0, le=1e10, is_duration=True
+            ),
+        ] = Limits.recent_seconds,
+        run_seconds: Annotated[
+            float,
+            Param(
+                "For so long an attempt may run.",
+                ge=0,
+                le=1e10,
+                is_duration=True,
+                option="--max-run",
+            ),
+        ] = Limits.run_seconds,
+    ) -> Status:
+        """What waits, what runs where, who sweeps, and what is wrong.  All of it in one value."""
+        limits = Limits(
+            oldest_seconds=oldest_seconds, recent_seconds=recent_seconds, run_seconds=run_seconds
+        )
         return look_at_status(self.app, self.ledger, self._broker, limits)
 
-    @contextmanager
-    def noted(self, act: str, by: str, about: Mapping[str, Any]) -> Iterator[Outcome]:
-        """Note in the audit what is done within, when it begins and how it ends.
+    def audit(
+        self, limit: Annotated[int, Param("At most so many.", ge=1, le=1000)] = 50
+    ) -> list[Audited]:
+        """List what operators did, the latest first: when it began, and how it ended.
 
-        Only what begins is sure to be noted: where the ledger is away then, the end is not.
+        What has a beginning and no end was killed, or goes on.
         """
-        with noted(self.ledger, act, by, about) as outcome:
-            yield outcome
-            outcome.done = 1
-
-    def audit(self, limit: int = 100) -> list[Audited]:
-        """Return what operators did, the latest first."""
         return read_audit(self.ledger, limit)
 
-    def sweep(self, by: str, *, most_passes: int = MOST_PASSES_IN_A_ROW) -> SweepReport | None:
-        """Run a pass of the sweeper now, and return its report; None, and nothing is done, while
-        one runs or if one has just finished.
+    def sweep(
+        self,
+        by: str,
+        *,
+        passes: Annotated[
+            int,
+            Param(
+                "Passes that follow one another while there is more to do.",
+                ge=1,
+                le=MOST_PASSES_IN_A_ROW,
+            ),
+        ] = 1,
+    ) -> Swept:
+        """Run a pass of the sweeper now, unless one runs or has just finished.
 
-        *most_passes*: so many follow one another while there is more to do than one does.  For who
-        knows the app's tasks.  Raises kombu's errors, too.
+        Workers run passes by themselves; this is for when none lives.
+
+        Raises kombu's errors, too.  It is for who knows the app's tasks.
         """
         with noted(self.ledger, "sweep", by, {}) as outcome:
-            sweeper = Sweeper(self.app)
-            try:
-                report, _ = sweeper.run_if_due(most_passes)
-            finally:
-                sweeper.close()
+            with closing(Sweeper(self.app)) as sweeper:
+                report, _ = sweeper.run_if_due(passes)
             outcome.done = int(report is not None)
-            return report
+            return Swept(report is not None, report)

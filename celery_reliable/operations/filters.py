@@ -10,7 +10,7 @@ from typing import Annotated
 from celery_reliable.exceptions import ReliableError
 from celery_reliable.leases import matches, nodename_of
 from celery_reliable.model import Group, Reason
-from celery_reliable.operations.catalog import Param
+from celery_reliable.operations.operation import Param
 
 __all__ = ["EVERYTHING", "OF_GROUPS", "OF_GROUPS_ONLY", "BadFilter", "Filter", "Subject"]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from celery_reliable.operations.views import FullStatus
+from celery_reliable.operations.views import Status
 from celery_reliable.orders import OrderKind
 
 __all__ = ["FLEET", "UP", "Metric", "encodable"]
@@ -54,18 +54,18 @@ def encodable(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-def _orders(status: FullStatus) -> Mapping[str, int]:
+def _orders(status: Status) -> Mapping[str, int]:
     found = Counter(one.kind for one in status.orders if one.in_force)
     return {kind.value: found[kind] for kind in OrderKind}
 
 
 #: Whether the ledger could be reached; of a status, or None.
-UP: Metric[FullStatus | None] = Metric(
+UP: Metric[Status | None] = Metric(
     "reliable_up", "Whether the ledger could be reached.", lambda status: status is not None
 )
 
 #: Of a status.
-FLEET: tuple[Metric[FullStatus], ...] = (
+FLEET: tuple[Metric[Status], ...] = (
     Metric(
         "reliable_tasks",
         "Tasks that live, by state; estimated by a sample where there are very many.",

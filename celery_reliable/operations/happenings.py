@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from fnmatch import fnmatchcase
+from typing import Annotated
 
 from celery_reliable import events
 from celery_reliable.ledger import Ledger, NotedRow
+from celery_reliable.operations.operation import Limit, Param
 from celery_reliable.operations.views import Happening
 from celery_reliable.operations.words import moment
 
@@ -28,22 +29,24 @@ class Happenings:
     def page(
         self,
         *,
-        limit: int = 100,
-        kinds: Sequence[str] = (),
-        task: str = "",
-        newer_than_seconds: float | None = None,
-    ) -> tuple[Happening, ...]:
-        """Return the latest, at most *limit*; the last one is at the end.
+        kinds: Annotated[
+            tuple[str, ...], Param("Only these; may be repeated.", choices=KINDS, option="--kind")
+        ] = (),
+        task: Annotated[
+            str, Param("Of tasks with this name, which may be a pattern, or id.", max_length=1000)
+        ] = "",
+        since_seconds: Annotated[
+            float | None, Param("Only so old.", ge=0, le=1e10, is_duration=True)
+        ] = None,
+        limit: Limit = 50,
+    ) -> list[Happening]:
+        """List what happened to tasks and workers off the straight way, the latest at the end.
 
-        Args:
-            limit: at most so many.
-            kinds: only these; empty: all.
-            task: only of tasks with this name, which may be a pattern, or this id.
-            newer_than_seconds: only what happened within so long, by the server's clock.
+        What goes well is not among it.
         """
         since_ms = 0.0
-        if newer_than_seconds is not None:
-            since_ms = self._ledger.workers.time_ms() - newer_than_seconds * 1000
+        if since_seconds is not None:
+            since_ms = self._ledger.workers.time_ms() - since_seconds * 1000
         found: list[Happening] = []
         before = ""
         for _ in range(_MOST // _BATCH):
@@ -55,7 +58,7 @@ class Happenings:
                     found.append(one)
             if len(rows) < _BATCH or len(found) >= limit:
                 break
-        return tuple(reversed(found[:limit]))
+        return found[:limit][::-1]
 
 
 def _happening(row: NotedRow) -> Happening:

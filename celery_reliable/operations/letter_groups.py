@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from celery_reliable.exceptions import ReliableError
 from celery_reliable.ledger import Ledger
 from celery_reliable.model import Group
 from celery_reliable.operations import views
-from celery_reliable.operations.filters import OF_GROUPS, Filter
+from celery_reliable.operations.filters import EVERYTHING, OF_GROUPS, OF_GROUPS_ONLY, Filter
+from celery_reliable.operations.operation import Param
 from celery_reliable.operations.words import moment
 
 __all__ = ["LetterGroups", "UnknownGroup"]
@@ -53,11 +56,10 @@ class LetterGroups:
             )
         return found
 
-    def all(self, wanted: Filter | None = None) -> views.Groups:
-        """Return the groups that fit, by task, reason, exception, cause and text; the rest of a
-        filter is about single letters.
-        """
-        filter_ = wanted or Filter()
+    def all(
+        self, filter_: Annotated[Filter, Param(only=OF_GROUPS_ONLY)] = EVERYTHING
+    ) -> views.Groups:
+        """Group dead letters by task, reason, cause and exception, the largest group first."""
         state = self._ledger.groups.catch_up(_CAUGHT_UP_AT_ONCE)
         found = [
             views.Group(

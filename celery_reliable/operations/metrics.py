@@ -23,7 +23,6 @@ from celery_reliable.app import reliable_of
 from celery_reliable.compat.app import real_app
 from celery_reliable.compat.notes import note, noted
 from celery_reliable.exceptions import ConfigurationError, ReliableError
-from celery_reliable.findings import Limits
 from celery_reliable.operations.desk import Desk
 from celery_reliable.operations.gauges import FLEET, UP, encodable
 
@@ -61,15 +60,16 @@ def install(app: Celery, registry: Any = None) -> None:
         counts.connect()
 
 
-def registry_of(app: Celery, *, limits: Limits | None = None) -> Any:
+def registry_of(app: Celery, **limits: float) -> Any:
     """Return a registry with the state of the fleet, asked when it is scraped, and with what all
     processes have counted that share ``PROMETHEUS_MULTIPROC_DIR``, if that is set.
 
-    Raises ConfigurationError without prometheus_client.
+    *limits*: from when on something is wrong, as the parameters of `Desk.status`.  Raises
+    ConfigurationError without prometheus_client.
     """
     client = _client()
     registry = client.CollectorRegistry()
-    registry.register(FleetCollector(app, limits=limits))
+    registry.register(FleetCollector(app, **limits))
     if os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
         from prometheus_client.multiprocess import MultiProcessCollector
 
@@ -83,7 +83,7 @@ class FleetCollector:
     Where the ledger cannot be reached ``reliable_up`` is 0, and nothing else is told.
     """
 
-    def __init__(self, app: Celery, *, limits: Limits | None = None) -> None:
+    def __init__(self, app: Celery, **limits: float) -> None:
         self._app = app
         self._limits = limits
         self._mutex = threading.Lock()
@@ -97,7 +97,7 @@ class FleetCollector:
         status = None
         # A desk is one thread's, and scrapes come from any.
         with self._mutex, suppress(ReliableError), Desk(self._app, patience_seconds=1.0) as desk:
-            status = desk.status(self._limits)
+            status = desk.status(**self._limits)
         yield from UP.families(status)
         if status is not None:
             for one in FLEET:

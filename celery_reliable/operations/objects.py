@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Annotated
 
 from celery import Celery
 
-from celery_reliable.exceptions import ObjectIdError
+from celery_reliable.exceptions import ObjectIdError, ReliableError
 from celery_reliable.ledger import Held, Ledger, Look, line_of
 from celery_reliable.model import MOST_PLACES
 from celery_reliable.operations.messages import object_name
+from celery_reliable.operations.operation import Cursor, Limit, Param
 from celery_reliable.operations.pages import Page, Position
 from celery_reliable.operations.views import Holder, Object
 from celery_reliable.operations.walks import Walk
@@ -17,11 +19,19 @@ from celery_reliable.operations.words import moment
 from celery_reliable.options import is_reliable, key_of, object_key
 from celery_reliable.recovery import MOST_BYTES
 
-__all__ = ["Objects", "since_ms"]
+__all__ = ["BadObject", "Objects", "since_ms"]
 
 #: So many records are looked at for those that wait for an object, those first that try first.
 _WAITERS_LOOKED_AT = 2_000
 _MOST_WAITERS = 100
+
+
+class BadObject(ReliableError, ValueError):
+    """It is not clear which object is meant; `parameter` says by which of them."""
+
+    def __init__(self, parameter: str, why: str) -> None:
+        self.parameter = parameter
+        super().__init__(why)
 
 
 class Objects:
@@ -51,20 +61,47 @@ class Objects:
             )
         return key
 
-    def get(self, key: str, *, task_name: str = "", object_id: object = None) -> Object:
-        """Return who has an object, and who waits for it; a free one too.
+    def get(
+        self,
+        key: Annotated[
+            str | None,
+            Param("Its key.", min_length=1, max_length=1000, is_argument=True, metavar="[KEY]"),
+        ] = None,
+        *,
+        task: Annotated[
+            str | None,
+            Param(
+                "The object of this task, with its id; alone: all of the task's places.",
+                min_length=1,
+                max_length=1000,
+            ),
+        ] = None,
+        id_: Annotated[
+            str | None,
+            Param("The object's id, as its task is called with it.", min_length=1, max_length=1000),
+        ] = None,
+    ) -> Object:
+        """Show who has an object and who waits for it: who stands in its line in order, and then
+        who tries again.
 
-        *task_name* and *object_id*: of its tasks, where they are known: how many places a free one
-        has, and what it is called, depends on them.
+        It is named by its key, or by the name of its task and its id; by the task alone where so
+        many of a task run at a time (at_most without object_id).
+
+        Raises BadObject.
         """
-        key = line_of(key)
+        if (key is None) == (task is None) or (key is not None and id_ is not None):
+            raise BadObject("key", "Give the key, or task and id: one of them.")
+        try:
+            key = line_of(key or self.key_of(task or "", id_))
+        except ObjectIdError as exc:
+            raise BadObject("id", str(exc)) from exc
         view, line, _ = self._look_at(key, MOST_PLACES)
         if view.is_free and not line:
-            view = replace(view, places=self._places_of(task_name))
+            view = replace(view, places=self._places_of(task or ""))
         others, has_more = self._others(key, _MOST_WAITERS - len(line))
         waiters, holders = (*line, *others), [one.task_id for one in view.holders]
-        if task_name:
-            name = task_name if object_id is None else f"{task_name} {object_id!r}"
+        if task is not None:
+            name = task if id_ is None else f"{task} {id_!r}"
         else:
             ids = [*waiters, *holders][:1]
             name = self._name(
@@ -73,12 +110,12 @@ class Objects:
         has_more = has_more or view.in_line > len(line)
         return replace(view, object_name=name, waiters=waiters, has_more=has_more)
 
-    def page(self, cursor: str = "", *, limit: int = 100) -> Page[Object]:
-        """Return objects that tasks have, by their tasks: those that run, then those that wait.
+    def page(self, *, limit: Limit = 50, cursor: Cursor = "") -> Page[Object]:
+        """List the objects that tasks have, each with its places and those that have them.
 
-        Each is listed once, with the first of those that have it; who stands in its line `get`
-        tells.  One that is kept after a success (``once_for_seconds``) has no task, and is in no
-        list; `get` tells of it, too.  Raises BadCursor.
+        Raises BadCursor.  Each is listed once, with the first of those that have it; who stands in
+        its line `get` tells.  One that is kept after a success (``once_for_seconds``) has no task,
+        and is in no list; `get` tells of it, too.
         """
         place = Position.of(cursor)
         walk = Walk(self._app, self._ledger, place=place)

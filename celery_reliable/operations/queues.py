@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Annotated
 
 from celery import Celery
 from kombu.exceptions import OperationalError
@@ -17,13 +18,14 @@ from celery_reliable.log import logger
 from celery_reliable.message import Stamp
 from celery_reliable.model import State
 from celery_reliable.operations.messages import envelope_of
+from celery_reliable.operations.operation import Param
 from celery_reliable.operations.views import Queue, Worker
 from celery_reliable.operations.waits import held_by
 from celery_reliable.operations.words import moment
 from celery_reliable.operations.workers import Workers
 from celery_reliable.recovery import MOST_BYTES, BrokerView
 
-__all__ = ["Purged", "Queues", "broker_errors", "purge"]
+__all__ = ["Purged", "Queues", "broker_errors", "named_queues", "purge"]
 
 #: Messages looked at of those that are popped next, of each priority.
 _LOOKED_AT = 5
@@ -42,10 +44,12 @@ class Queues:
         self._broker = broker
 
     def all(self) -> list[Queue]:
-        """Return the queues that the app declares, that workers consume, or that recorded tasks
-        wait for (of 500 that were looked at), by name.
+        """List queues: how much waits, how long the oldest already, and who consumes them.
+
+        Raises kombu's errors.  These are those that the app declares, that workers consume, or that
+        recorded tasks wait for (of 500 that were looked at), by name.
         """
-        return self.of(Workers(self._ledger, self._broker).all(with_broker=False))
+        return self.of(Workers(self._ledger, self._broker).all())
 
     def of(self, workers: Sequence[Worker]) -> list[Queue]:
         """Return the same; *workers* were looked at before."""
@@ -147,12 +151,27 @@ class Purged:
     records: int = 0
 
 
-def purge(app: Celery, queues: Iterable[str]) -> Purged:
-    """Remove every message of *queues*, and cancel the tasks that were queued by them.
+def named_queues(app: Celery, queues: Sequence[str]) -> list[str]:
+    """Return the names of queues, of which each text may have several; of none given, all."""
+    names = [name.strip() for one in queues for name in one.split(",")]
+    return list(filter(None, names)) or sorted(app.amqp.queues)
 
-    Results are not stored, as by Celery's own purge.  A message is removed after its task was
-    cancelled, so this may be killed and repeated at any point.  Raises ReliableError, and kombu's
-    errors when the broker cannot be reached.
+
+def purge(
+    app: Celery,
+    *,
+    queues: Annotated[
+        tuple[str, ...],
+        Param("Only these, with commas between. Default: all.", option="-Q --queues"),
+    ] = (),
+) -> Purged:
+    """Empty queues for good: without it, what `celery purge` removed would be sent again.
+
+    What workers have fetched already still runs, and parked tasks stay parked: revoke those.
+
+    Raises ReliableError, and kombu's errors when the broker cannot be reached.  Results are not
+    stored, as by Celery's own purge.  A message is removed after its task was cancelled, so this
+    may be killed and repeated at any point.
     """
     done = Purged()
     own_ledger = reliable_of(app).own_ledger(
@@ -163,7 +182,7 @@ def purge(app: Celery, queues: Iterable[str]) -> Purged:
         app.connection_for_read() as connection,
         connection.channel() as channel,
     ):
-        for queue in queues:
+        for queue in named_queues(app, queues):
             while True:
                 try:
                     message = channel.basic_get(queue)

@@ -7,16 +7,22 @@ from collections.abc import Sequence
 
 from celery import Celery
 
+from celery_reliable.exceptions import ReliableError
 from celery_reliable.ledger import Ledger
 from celery_reliable.message import NamedWorkers
+from celery_reliable.operations.operation import Id
 from celery_reliable.operations.views import Run, RunMember
 from celery_reliable.operations.words import moment, utc
 from celery_reliable.operations.workers import Workers
 
-__all__ = ["Runs"]
+__all__ = ["Runs", "UnknownRun"]
 
 _MOST_NAMED = 10
 _MOST_RUNS = 50
+
+
+class UnknownRun(ReliableError, LookupError):
+    """There is no such run, or none any more."""
 
 
 class Runs:
@@ -27,15 +33,21 @@ class Runs:
         self._ledger = ledger
         self._workers = workers
 
-    def get(self, run: str) -> Run | None:
-        """Return a run; None of one that is forgotten, or never was.
+    def get(self, id_: Id) -> Run:
+        """Show a run (`task.run_on`): its members, which worker each has, and what is missing.
 
-        A run is kept as long as results are (``result_expires``) once all its members have ended.
+        Raises UnknownRun.  A run is kept as long as results are (``result_expires``) once all its
+        members have ended.
         """
-        return self._view(run, self._living())
+        found = self._view(id_, self._living())
+        if found is None:
+            raise UnknownRun("There is no such run, or none any more.")
+        return found
 
     def all(self) -> list[Run]:
-        """Return runs that are not over, the latest first; of 50 that passes know at most."""
+        """List the runs of one task on several workers that are not over, the latest first; 50 at
+        most.
+        """
         living = self._living()
         views = (self._view(run, living) for run in self._ledger.runs.known(_MOST_RUNS))
         found = [one for one in views if one is not None and not one.is_over]
@@ -44,9 +56,7 @@ class Runs:
 
     def _living(self) -> list[str]:
         orders = self._ledger.orders.read()
-        names = {
-            one.nodename for one in self._workers.all(with_broker=False) if one.state == "alive"
-        }
+        names = {one.nodename for one in self._workers.all() if one.state == "alive"}
         return sorted(one for one in names if not orders.is_drained(one, orders.now_ms))
 
     def _view(self, run: str, living: Sequence[str]) -> Run | None:

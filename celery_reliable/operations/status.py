@@ -63,7 +63,7 @@ def look_at_status(
     numbers = ledger.numbers()
     now_ms = numbers.now_ms
     meta = ledger.passes.meta()
-    workers = tuple(Workers(ledger, broker).all(with_broker=False))
+    workers = tuple(Workers(ledger, broker).all())
     alive = [one for one in workers if one.state == "alive"]
     looked_at = Queues(app, ledger, broker)
     states, is_exact = looked_at.states()
@@ -84,7 +84,7 @@ def look_at_status(
             has_sentinel=ledger.connector.has_sentinel,
         ),
         last_pass=_last_pass(meta, now_ms),
-        orders=obeyed_by(ledger, ledger.orders.read()),
+        orders=tuple(obeyed_by(ledger, ledger.orders.read())),
         tasks={**states, "running": sum(one.claims for one in workers), "dead": numbers.dead},
         is_exact=is_exact,
         waiting_for_worker=for_workers,

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 from celery import Celery
 
-from celery_reliable import events, orders
+from celery_reliable import events
 from celery_reliable.exceptions import ReliableError
 from celery_reliable.ledger import Ledger, WorkerLook, answers
 from celery_reliable.operations.audit import noted
+from celery_reliable.operations.operation import Param
 from celery_reliable.operations.views import Order
 from celery_reliable.options import is_reliable, object_of
-from celery_reliable.orders import OrderKind
+from celery_reliable.orders import Order as Given
+from celery_reliable.orders import OrderKind, Orders
 
 __all__ = ["BadOrder", "StopButton", "UnknownOrder", "obeyed_by"]
 
@@ -32,14 +34,14 @@ class UnknownOrder(BadOrder, LookupError):
     """There is no such order (any more)."""
 
 
-def obeyed_by(ledger: Ledger, found: orders.Orders) -> tuple[Order, ...]:
+def obeyed_by(ledger: Ledger, found: Orders) -> list[Order]:
     """Return the orders with what is known of the workers that have received them."""
     if not found.all:
-        return ()
+        return []
     parked = ledger.orders.parked([one.id for one in found.all if one.kind is OrderKind.STRIKE])
     looks = [one for one in ledger.worker_looks() if not one.lease.is_dead]
     heard = sum(one.doing.get("orders") == found.version for one in looks)
-    return tuple(
+    return [
         Order.of(
             one,
             in_force=one.is_in_force(found.now_ms),
@@ -47,7 +49,7 @@ def obeyed_by(ledger: Ledger, found: orders.Orders) -> tuple[Order, ...]:
             heard=heard,
         )
         for one in found.all
-    )
+    ]
 
 
 class StopButton:
@@ -62,33 +64,58 @@ class StopButton:
         self._app = app
         self._ledger = ledger
 
-    def all(self) -> tuple[Order, ...]:
-        """Return all orders, the oldest first, those too that are over and let go what they have
-        parked.
-        """
+    def all(self) -> list[Order]:
+        """List what is paused, struck and drained: by whom, why, until when, and who obeys."""
         return obeyed_by(self._ledger, self._ledger.orders.read())
 
     def give(
         self,
-        kind: OrderKind,
-        target: str,
+        kind: Annotated[
+            OrderKind, Param("What is stopped: a queue (pause), a task (strike), a worker (drain).")
+        ],
+        target: Annotated[
+            str,
+            Param(
+                "Its name, or a pattern of the shell.",
+                min_length=1,
+                max_length=500,
+                is_argument=True,
+                metavar="NAME",
+            ),
+        ],
         *,
         by: str,
-        why: str = "",
-        object_id: str | None = None,
-        for_seconds: float | None = None,
-        stop: bool = False,
-        later: bool = False,
+        object_id: Annotated[
+            str | None,
+            Param("Only what is about the object with this id.", max_length=500, option="--object"),
+        ] = None,
+        why: Annotated[str, Param("Why: others will ask.", max_length=500, option="--reason")] = "",
+        for_seconds: Annotated[
+            float | None,
+            Param(
+                "End it after so long. Without this it holds until it is resumed.",
+                gt=0,
+                le=3e7,
+                is_duration=True,
+            ),
+        ] = None,
+        stop: Annotated[
+            bool,
+            Param("Stop what runs there, too, in prefork pools (others cannot); it runs again."),
+        ] = False,
+        later: Annotated[
+            bool, Param("Also for a queue, task or worker that nobody knows yet.")
+        ] = False,
     ) -> Order:
-        """Pause a queue, strike a task, or drain a worker; patterns (``mail-*``) are understood.
+        """Pause a queue, strike a task, or drain a worker.
 
-        *object_id*: of a strike: only what is about this object.  *for_seconds*: None: until it is
-        resumed.  *stop*: what runs there is stopped, too, where the pool can; that is no loss.
-        *later*: it may name what nobody knows yet; else that is refused.
+        Every worker obeys within three seconds, and so do those that start later.  Nothing is lost.
+
+        Raises BadOrder.
         """
         if for_seconds is not None and not 0 < for_seconds <= _LONGEST_SECONDS:
             raise BadOrder("An order holds for more than 0 seconds, and for a year at the most.")
-        self._check(orders.Order("", kind, target), object_id, later=later)
+        self._check(Given("", kind, target), object_id, later=later)
         about = {
             "target": target,
             "object_id": object_id,
@@ -118,28 +145,41 @@ class StopButton:
         )
         return next((one for one in self.all() if one.id == order.id), Order.of(order))
 
-    def resume(self, *which: str, by: str) -> tuple[Order, ...]:
-        """End the orders of these ids, or all of these targets, and return them.
+    def resume(
+        self,
+        orders: Annotated[
+            tuple[Annotated[str, Param(min_length=1, max_length=500)], ...],
+            Param(
+                "Their ids, or the queues, tasks or workers that they name.",
+                min_length=1,
+                most=100,
+                is_argument=True,
+                metavar="ORDER...",
+            ),
+        ],
+        *,
+        by: str,
+    ) -> list[Order]:
+        """End orders: each by its id, or by the queue, task or worker that it names.
+
+        What they have parked comes back in the order of publication.
 
         Raises UnknownOrder for those that there are not, when the others are ended: so this may be
         interrupted and repeated.
-
-        What they have parked is sent by a pass of the sweeper, the first published first; a worker
-        begins one as soon as it hears of it.
         """
         found = self._ledger.orders.read().all
-        meant = [one for one in found if {one.id, one.target} & {*which} and not one.ended_ms]
+        meant = [one for one in found if {one.id, one.target} & {*orders} and not one.ended_ms]
         if meant:
             self._end(meant, by)
         known = {name for one in meant for name in (one.id, one.target)}
-        if unknown := ", ".join(repr(name) for name in which if name not in known):
+        if unknown := ", ".join(repr(name) for name in orders if name not in known):
             others = " The others are ended." if meant else ""
             raise UnknownOrder(
                 f"There is no order {unknown}, and none against what is called so.{others}"
             )
-        return tuple(Order.of(one, in_force=False) for one in meant)
+        return [Order.of(one, in_force=False) for one in meant]
 
-    def _end(self, meant: Sequence[orders.Order], by: str) -> None:
+    def _end(self, meant: Sequence[Given], by: str) -> None:
         with noted(self._ledger, "resume", by, {"orders": [one.id for one in meant]}) as outcome:
             for order in meant:
                 while True:
@@ -155,7 +195,7 @@ class StopButton:
                     order=order.id,
                 )
 
-    def _check(self, order: orders.Order, object_id: str | None, *, later: bool) -> None:
+    def _check(self, order: Given, object_id: str | None, *, later: bool) -> None:
         """Raise BadOrder for what nobody would obey."""
         kind, target = order.kind, order.target
         if object_id is not None and kind is not OrderKind.STRIKE:
@@ -178,7 +218,7 @@ class StopButton:
         if unknown := _unknown(order, tasks, looks):
             raise BadOrder(f"{unknown}. If one that comes later is meant, say so (--later).")
 
-    def _tasks(self, order: orders.Order) -> list[Any]:
+    def _tasks(self, order: Given) -> list[Any]:
         """Return this app's tasks that a strike names."""
         if order.kind is not OrderKind.STRIKE:
             return []
@@ -186,7 +226,7 @@ class StopButton:
         return [one for name, one in self._app.tasks.items() if order.names(name)]
 
 
-def _unknown(order: orders.Order, tasks: Sequence[Any], looks: Sequence[WorkerLook]) -> str:
+def _unknown(order: Given, tasks: Sequence[Any], looks: Sequence[WorkerLook]) -> str:
     """Say that nobody is there whom an order names; empty: somebody is."""
     if order.kind is OrderKind.STRIKE:
         return "" if tasks else f"This app has no task {order.target}"
@@ -198,7 +238,7 @@ def _unknown(order: orders.Order, tasks: Sequence[Any], looks: Sequence[WorkerLo
     return f"No living worker is called {order.target} (alive: {alive or 'none'})"
 
 
-def _is_meant(order: orders.Order, look: WorkerLook) -> bool:
+def _is_meant(order: Given, look: WorkerLook) -> bool:
     """Whether a drain names a worker, or a pause a queue that it consumes."""
     if order.kind is OrderKind.DRAIN:
         return order.names(look.lease.nodename)

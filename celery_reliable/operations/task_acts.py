@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from celery import Celery
 
@@ -18,6 +18,7 @@ from celery_reliable.message import NAMED, Envelope, NamedWorkers
 from celery_reliable.model import Record, State
 from celery_reliable.operations.audit import Outcome, noted
 from celery_reliable.operations.messages import envelope_of
+from celery_reliable.operations.operation import Param, Progress
 from celery_reliable.operations.views import IfRunning, Moved, Revoked
 from celery_reliable.options import NAMING
 from celery_reliable.recovery import REVOCABLE, call_off_task, stored_end
@@ -30,6 +31,13 @@ _MOST_EXAMPLES = 5
 _MOST_OWNERS = 5
 #: What becomes of a task that is to be revoked, by its state; of any other: it ends.
 _FATES = {State.RUNNING: "running", State.DEAD: "dead", State.WAITING: "replaced"}
+
+
+TaskIds = Annotated[
+    tuple[Annotated[str, Param(min_length=1, max_length=1000)], ...],
+    Param("Their ids.", min_length=1, most=500, is_argument=True, metavar="ID..."),
+]
+DryRun = Annotated[bool, Param("Only say what would become of them.")]
 
 
 class CannotMove(ReliableError, ValueError):
@@ -59,7 +67,7 @@ class _Acts:
         by: str,
         about: Mapping[str, Any],
         dry_run: bool,
-        progress: Callable[[int], None],
+        progress: Progress | None,
         finish: Callable[[Sequence[str]], None] | None = None,
     ) -> dict[str, Any]:
         """Return the fields of the result that each act has.
@@ -77,7 +85,9 @@ class _Acts:
                 found[fate].append(task_id)
                 outcome.done += fate in self.done
                 outcome.failed += fate in self.failed
-                progress(number)
+                if progress is not None:
+                    # The same ids again lead on.
+                    progress(number, {})
             if finish is not None:
                 finish(found["running"])
         fates = {name: tuple(ids) for name, ids in found.items()}
@@ -98,23 +108,22 @@ class Revocations(_Acts):
 
     def revoke(
         self,
-        task_ids: Iterable[str],
+        ids: TaskIds,
         *,
         by: str,
-        if_running: IfRunning = IfRunning.STOP,
-        dry_run: bool = False,
-        progress: Callable[[int], None] = lambda _: None,
+        if_running: Annotated[
+            IfRunning, Param("What runs is stopped (SIGTERM), killed (SIGKILL), or may finish.")
+        ] = IfRunning.STOP,
+        dry_run: DryRun = False,
+        progress: Progress | None = None,
     ) -> Revoked:
-        """Revoke the tasks with these ids, each whatever it was published as last.
+        """End tasks that live, for good: queued, parked or running.
 
-        REVOKED is stored as the result of what does not run, chords are told, objects freed.  What
-        runs keeps its object until it has stopped.  A pool of threads, and a solo one, stops
-        nothing: there a task finishes.  *progress* is called with how many tasks are done with,
-        after each.
+        Their result is REVOKED.  Dead letters are discarded instead.
         """
         is_told = not dry_run and if_running is not IfRunning.FINISH
         found = self._act(
-            task_ids,
+            ids,
             lambda task_id: self._fate(task_id, by, dry_run=dry_run),
             by=by,
             about={"if_running": if_running.value},
@@ -161,19 +170,29 @@ class Moves(_Acts):
 
     def move(
         self,
-        task_ids: Iterable[str],
-        workers: Sequence[str],
+        ids: TaskIds,
+        workers: Annotated[
+            tuple[str, ...],
+            Param(
+                "Only workers whose names fit these patterns; '*' is any that consumes its own "
+                "queue.",
+                most=100,
+            ),
+        ],
         *,
         by: str,
-        prefer: Sequence[str] = (),
-        dry_run: bool = False,
-        progress: Callable[[int], None] = lambda _: None,
+        prefer: Annotated[
+            tuple[str, ...], Param("Workers that are to get it first.", most=100)
+        ] = (),
+        dry_run: DryRun = False,
+        progress: Progress | None = None,
     ) -> Moved:
-        """Let only *workers* (names, or patterns of names) run these tasks; ``*``, or none: any
-        worker that consumes their own queues.
+        """Say which workers may run tasks that live: queued, parked or running.
 
-        *prefer*: those that get them first.  Raises CannotMove for what is no name.
-        *progress* is called with how many tasks are done with, after each.
+        What runs on a worker that may not run it is stopped there, and runs elsewhere; it is no
+        loss.
+
+        Raises CannotMove for what is no name.
         """
         workers = () if "*" in workers else workers
         given = {"only_workers": workers, "prefer_workers": prefer}
@@ -182,7 +201,7 @@ class Moves(_Acts):
             raise CannotMove(f"{name}={named[name]!r} is not {expected}.")
         meant = NamedWorkers(tuple(workers), tuple(prefer))
         found = self._act(
-            task_ids,
+            ids,
             lambda task_id: self._moved(task_id, meant, by, dry_run=dry_run),
             by=by,
             about={name: [*value] for name, value in named.items()},

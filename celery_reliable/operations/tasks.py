@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 from celery import Celery
 
@@ -26,6 +26,7 @@ from celery_reliable.operations.messages import (
     queue_of,
 )
 from celery_reliable.operations.objects import since_ms
+from celery_reliable.operations.operation import Cursor, Id, Limit, Param, Right
 from celery_reliable.operations.pages import Page, Position
 from celery_reliable.operations.views import Entry, Order, Task, TaskInFull, Wait
 from celery_reliable.operations.waits import Seen, absent, ended, held_by, waits_for_worker, why
@@ -60,19 +61,31 @@ class Tasks:
         self._workers = Workers(ledger, broker)
         self._groups = LetterGroups(ledger)
 
-    def get(self, task_id: str, *, with_arguments: bool = False) -> TaskInFull:
-        """Return one task, whatever became of it: also one that nobody knows.
+    def get(
+        self,
+        id_: Id,
+        *,
+        arguments: Annotated[
+            bool,
+            Param(
+                "Show its arguments and the whole message, unredacted.",
+                option="--with-arguments",
+                needs=Right.SEE_ARGUMENTS,
+            ),
+        ] = False,
+    ) -> TaskInFull:
+        """Show one task, whatever became of it: its state, why it waits, and what happened to it.
 
-        *with_arguments*: with its arguments and the whole message, unredacted.  The text and the
-        traceback of an exception are always shown.
+        Its arguments are shown only to who asks for them, and may see them; the text and the
+        traceback of an exception always.
 
-        Looks at its queue and at what workers were delivered, as far as that is cheap: a message
-        deep in a long queue is only known to be in it.  Raises kombu's errors, too.
+        Raises kombu's errors, too: it looks at its queue and at what workers were delivered, as far
+        as that is cheap.  A message deep in a long queue is only known to be in it.
         """
-        view = self._get(task_id, with_arguments)
+        view = self._get(id_, arguments)
         # What was refused changes no record, and so stands in none.
         found = Happenings(self._ledger).page(
-            kinds=tuple(_REFUSALS), task=task_id, limit=_MOST_REFUSALS
+            kinds=tuple(_REFUSALS), task=id_, limit=_MOST_REFUSALS
         )
         refused = [
             Entry(
@@ -83,7 +96,7 @@ class Tasks:
                 worker="",
             )
             for one in found
-            if one.task_id == task_id
+            if one.task_id == id_
         ]
         entries = sorted((*view.history, *refused), key=lambda one: one.at or utc(0))
         return replace(view, history=tuple(entries))
@@ -140,27 +153,36 @@ class Tasks:
 
     def page(
         self,
-        wanted: Filter = EVERYTHING,
+        filter_: Filter = EVERYTHING,
         *,
-        kind: Kind | None = None,
-        group: str = "",
+        state: Annotated[Kind | None, Param("Only in this.")] = None,
+        group: Annotated[str, Param("Only this group, by its id.", max_length=1000)] = "",
         is_latest_first: bool = False,
-        cursor: str = "",
-        limit: int = 100,
+        limit: Limit = 50,
+        cursor: Cursor = "",
     ) -> Page[Task]:
-        """Return at most *limit* tasks of a *kind* (None: all but dead letters) that fit: those
-        that run, and then the others, those first at which somebody must look first; of dead
-        letters, those of one *group* or of all, the oldest or the latest first.
+        """List tasks with what each waits for: those that run, then those that wait.
 
-        Where their messages are, who has an object and which workers live is not looked at.
-        Raises BadCursor, UnknownGroup, and BadFilter for what only dead letters have.
+        Dead letters are listed with the state dead, the oldest first; a reason and an exception
+        need it.
+
+        Args:
+            filter_: only what fits.
+            state: None: all but dead letters.
+            group: of dead letters.
+            is_latest_first: of dead letters.
+            limit: at most so many.
+            cursor: where a page before has ended.
+
+        Raises BadCursor, UnknownGroup, and BadFilter for what only dead letters have.  Where
+        messages are, who has an object and which workers live is not looked at.
         """
-        if kind not in (Kind.DEAD, Kind.OWED):
-            wanted.check("reason", "exception", why="only dead letters have one (state dead).")
+        if state not in (Kind.DEAD, Kind.OWED):
+            filter_.check("reason", "exception", why="only dead letters have one (state dead).")
         groups = [group] if group else []
         if group:
             self._groups.get(group)
-        elif kind is Kind.DEAD and (fitting := self._groups.fitting(wanted)) is not None:
+        elif state is Kind.DEAD and (fitting := self._groups.fitting(filter_)) is not None:
             if not fitting:
                 return Page((), "", 0)
             groups = fitting
@@ -169,9 +191,9 @@ class Tasks:
         walk = Walk(
             self._app,
             self._ledger,
-            wanted,
+            filter_,
             now_ms,
-            kind=kind,
+            kind=state,
             groups=groups,
             is_latest_first=is_latest_first,
             place=Position.of(cursor),
@@ -211,7 +233,7 @@ class Tasks:
         if record.state not in (State.QUEUED, State.PARKED):
             return seen
         if waits_for_worker(look, seen):
-            return replace(seen, workers=tuple(self._workers.all(with_broker=False)))
+            return replace(seen, workers=tuple(self._workers.all()))
         held = held_by(look)
         if held is Wait.ORDER:
             return seen

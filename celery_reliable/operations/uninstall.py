@@ -36,8 +36,10 @@ class Released:
 
 
 def release(app: Celery) -> Released:
-    """Return every message of an unacked hash to its queue, and send what is parked, its ETA
-    intact.  What waits for workers that it names goes to the queue that it would have without that.
+    """Give back what only workers with the package can see: before it is uninstalled.
+
+    Messages of stopped workers return to their queues, and parked tasks are sent, their ETA intact.
+    What names workers goes to the queue that it would have without that.
 
     Raises ReliableError while a worker with the package is alive: stop it first.  May be repeated.
     Records and dead letters stay, so that workers with the package can take over again.

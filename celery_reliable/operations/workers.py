@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime
+from typing import Annotated
 
 from celery_reliable.ledger import Ledger, Look, WorkerLook
+from celery_reliable.operations.operation import Param
 from celery_reliable.operations.views import Running, Worker
 from celery_reliable.operations.words import moment
 from celery_reliable.recovery import BrokerView
@@ -23,10 +25,17 @@ class Workers:
         self._ledger = ledger
         self._broker = broker
 
-    def all(self, *, with_broker: bool = True) -> list[Worker]:
-        """Return all workers that have a lease or are not yet forgotten, by name.
+    def all(
+        self,
+        *,
+        unacked: Annotated[
+            bool,
+            Param("Ask the broker, too, how many messages each was delivered.", option="--long"),
+        ] = False,
+    ) -> list[Worker]:
+        """List the workers that have a lease, what each runs, and since when.
 
-        *with_broker*: ask the broker, too, what each was delivered.  Raises kombu's errors then.
+        Raises kombu's errors where the broker is asked.
         """
         looks = self._ledger.worker_looks()
         now_ms = self._ledger.workers.time_ms()
@@ -34,15 +43,13 @@ class Workers:
         records = dict(zip(ids, self._ledger.look_all(ids), strict=True))
         orders = self._ledger.orders.read()
         views = [
-            _view(look, now_ms, records, self._unacked(look) if with_broker else None)
-            for look in looks
+            _view(look, now_ms, records, self._unacked(look) if unacked else None) for look in looks
         ]
         return [replace(one, drained=orders.is_drained(one.nodename, now_ms)) for one in views]
 
     def get(self, worker: str) -> Worker | None:
         """Return one worker, by its id, or None; the broker is not asked."""
-        views = self.all(with_broker=False)
-        return next((one for one in views if one.worker == worker), None)
+        return next((one for one in self.all() if one.worker == worker), None)
 
     def _unacked(self, look: WorkerLook) -> int | None:
         if not self._broker.is_redis or not look.lease.unacked:

@@ -10,7 +10,7 @@ import pytest
 from celery import Celery
 
 from celery_reliable.app import reliable_of
-from celery_reliable.operations import Chosen, Desk, IfRunning, Kind
+from celery_reliable.operations import Desk, IfRunning, Kind
 from tests.browser.night import Night
 from tests.browser.shop.factory import OPEN, create_app
 from tests.browser.site import Site
@@ -116,7 +116,7 @@ def desk(shop: Celery) -> Iterator[Desk]:
         shop.own.set(OPEN, 1)
         # Before the gate is shut: whoever waited for an object would have it then, and a slot.
         wait_for(lambda: _is_quiet(found), 60, "the end of what is still to do")
-        found.bulk.discard(Chosen(), by="the test")
+        found.bulk.discard(by="the test", all_=True)
         shop.own.flushdb()
 
 
@@ -137,7 +137,7 @@ def night(shop: Celery, shop_worker: Worker, desk: Desk) -> Night:
 
 
 def _is_quiet(desk: Desk) -> bool:
-    parked = [one.task_id for one in desk.tasks.page(kind=Kind.PARKED).items]
+    parked = [one.task_id for one in desk.tasks.page(state=Kind.PARKED).items]
     if parked:
         desk.revocations.revoke(parked, by="the test", if_running=IfRunning.FINISH)
     tasks = desk.status().tasks

@@ -195,7 +195,7 @@ def test_each_act_needs_its_permissions_and_a_token(
     shown = [page(viewer.get(f"{LIST}{one}")) for one in ("", "tasks/", "orders/", "desk/")]
     assert not any("/act/" in one for one in shown)
     with Desk(celery_project) as desk:
-        assert (letters.count(), desk.orders.all(), desk.audit()) == (4, (), [])
+        assert (letters.count(), desk.orders.all(), desk.audit()) == (4, [], [])
 
 
 @pytest.mark.usefixtures("some", "bill")
@@ -216,7 +216,7 @@ def test_a_letter_runs_with_other_arguments_as_a_new_task(
     told = page(client.get(done["Location"]))
     (new_id,) = re.findall(r'Published as <a href="[^"]*tasks/task/([^/]+)/"', told)
     with Desk(celery_project) as desk:
-        found = desk.tasks.get(new_id.replace("_2D", "-"), with_arguments=True)
+        found = desk.tasks.get(new_id.replace("_2D", "-"), arguments=True)
         assert (found.args, found.kwargs) == (["other"], {"pin": 1})
         assert desk.audit()[0].act == "replay edited"
         assert "other" not in str(desk.audit())

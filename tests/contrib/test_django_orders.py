@@ -29,7 +29,7 @@ def test_a_queue_is_paused_and_resumed_by_buttons(log_in: Any, celery_project: C
     assert "Give order?" in asked
     assert 'value="mail"' in asked
     with Desk(celery_project) as desk:
-        assert desk.orders.all() == ()
+        assert desk.orders.all() == []
     told = page(client.post(GIVE, {**given, **YES}, follow=True))
     assert "Pause mail: order" in told
     assert "&lt;b&gt;no" in told
@@ -49,7 +49,7 @@ def test_a_queue_is_paused_and_resumed_by_buttons(log_in: Any, celery_project: C
     assert "Nothing is paused" in page(client.post(RESUME, one, follow=True))
 
     with Desk(celery_project) as desk:
-        assert desk.orders.all() == ()
+        assert desk.orders.all() == []
         acts = [(one.act, one.phase, one.by) for one in reversed(desk.audit())]
     assert acts == [
         (act, phase, "django:user-0") for act in ("pause", "resume") for phase in ("begin", "end")
@@ -76,4 +76,4 @@ def test_what_makes_no_sense_is_said_and_not_done(
     assert (told.status_code, said in told.content.decode()) == (400, True)
     assert client.post(GIVE, {"kind": "end", "target": "mail", **YES}).status_code == 400
     with Desk(celery_project) as desk:
-        assert desk.orders.all() == ()
+        assert desk.orders.all() == []

@@ -43,7 +43,7 @@ def test_the_calls_wait_for_those_that_they_name_and_the_commands_name_others(
     status, show, dry, move, anywhere = page.commands("What waits, and moving it")
 
     with Desk(app) as desk:
-        assert desk.sweep("me") is not None
+        assert desk.sweep("me").ran
     said = " ".join(run(status, app).output.split())
     assert "2 waiting for workers: " in said
     assert "1 for alpha@host (alive: none)" in said

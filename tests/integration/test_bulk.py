@@ -14,8 +14,7 @@ import pytest
 from celery_reliable.app import reliable_of
 from celery_reliable.message.envelope import Envelope
 from celery_reliable.model import Reason
-from celery_reliable.operations.bulk import Chosen
-from celery_reliable.operations.dead_letters import CannotReplay, publish_edited
+from celery_reliable.operations.dead_letters import CannotReplay
 from celery_reliable.operations.desk import Desk
 from celery_reliable.operations.filters import Filter
 from celery_reliable.operations.walks import Kind
@@ -52,7 +51,7 @@ def bury(
         message=envelope.to_text(),
         name=name,
     )
-    # Chosen is what was buried before the call, by a clock of milliseconds.
+    # Only that is meant which was buried before the call, by a clock of milliseconds.
     workers = reliable_of(project.app).ledger.workers
     buried_ms = workers.time_ms()
     wait_for(lambda: workers.time_ms() > buried_ms, 5, "the next millisecond")
@@ -78,7 +77,7 @@ def test_pages_hold_each_letter_once_whatever_goes_meanwhile(project: Project, d
     found: list[str] = []
     cursor = ""
     while True:
-        page = desk.tasks.page(kind=Kind.DEAD, is_latest_first=True, cursor=cursor, limit=4)
+        page = desk.tasks.page(state=Kind.DEAD, is_latest_first=True, cursor=cursor, limit=4)
         found += [letter.task_id for letter in page.items]
         if page.is_last:
             break
@@ -103,11 +102,13 @@ def test_a_filter_finds_what_fits(project: Project, desk: Desk) -> None:
         (Filter(newer_than_seconds=600, text="key"), {"key-0"}),
     ]
     for wanted, expected in cases:
-        page = desk.tasks.page(wanted, kind=Kind.DEAD)
+        page = desk.tasks.page(wanted, state=Kind.DEAD)
         assert {letter.task_id for letter in page.items} == expected, wanted
         # What cannot fit by the index of groups is not looked at.
         assert page.looked_at == 5 or wanted.exception or wanted.reason
-        assert desk.bulk.count(Chosen(wanted=wanted)).done == len(expected), wanted
+        assert desk.bulk.replay(
+            by="me", filter_=wanted, all_=wanted == Filter(), dry_run=True
+        ).done == len(expected)
 
 
 # What is done.
@@ -118,7 +119,7 @@ def test_only_those_that_fit_are_replayed_and_counters_are_reset(
 ) -> None:
     several(project)
 
-    done = desk.bulk.replay(Chosen(wanted=Filter(exception="ValueError")), by="me", rate=None)
+    done = desk.bulk.replay(by="me", filter_=Filter(exception="ValueError"), rate=None)
 
     assert (done.done, done.failed, done.gone, done.is_whole) == (3, 0, 0, True)
     assert left(desk) == {"key-0", "unread"}
@@ -133,7 +134,7 @@ def test_another_queue_a_limit_and_a_queue_that_is_none(project: Project, desk: 
     for number in range(4):
         bury(project, f"task-{number}")
 
-    done = desk.bulk.replay(Chosen(), by="me", rate=None, limit=3, to_queue="slow")
+    done = desk.bulk.replay(by="me", all_=True, rate=None, limit=3, to_queue="slow")
 
     assert (done.done, done.is_whole) == (3, False)
     assert left(desk) == {"task-3"}
@@ -142,7 +143,7 @@ def test_another_queue_a_limit_and_a_queue_that_is_none(project: Project, desk: 
     project.app.conf.task_create_missing_queues = False
     project.app.amqp.queues.create_missing = False
     with pytest.raises(CannotReplay, match="nowhere"):
-        desk.bulk.replay(Chosen(), by="me", to_queue="nowhere")
+        desk.bulk.replay(by="me", all_=True, to_queue="nowhere")
     assert left(desk) == {"task-3"}
 
 
@@ -152,7 +153,7 @@ def test_another_queue_a_limit_and_a_queue_that_is_none(project: Project, desk: 
 def test_each_act_is_noted_when_it_begins_and_when_it_ends(project: Project, desk: Desk) -> None:
     several(project)
 
-    desk.bulk.replay(Chosen(wanted=Filter(exception="ValueError")), by="me@here", limit=2)
+    desk.bulk.replay(by="me@here", filter_=Filter(exception="ValueError"), limit=2)
 
     end, begin = desk.audit()
     assert (begin.phase, begin.act, begin.by, begin.done) == ("begin", "replay", "me@here", 0)
@@ -173,7 +174,7 @@ def test_each_act_is_noted_when_it_begins_and_when_it_ends(project: Project, des
 def test_other_arguments_are_a_new_task_that_names_its_origin(project: Project, desk: Desk) -> None:
     bury(project, "wrong", body=b'[["x"], {}, {}]')
 
-    new_id = publish_edited(project.app, desk.letters, "wrong", by="ann", args=[0])
+    new_id = desk.letters.replay_edited("wrong", by="ann", args=[0]).new_task_id
 
     assert left(desk) == set()
     record = desk.ledger.find(new_id)

@@ -48,7 +48,7 @@ def test_a_task_that_fails_for_good_is_kept_and_runs_again_when_replayed(
     assert (letter.attempts, letter.losses) == (1, 0)
     assert [entry.what for entry in letter.history] == ["failed"]
     assert [found.task_id for found in letters.list()] == [result.id]
-    view = desk.tasks.get(result.id, with_arguments=True)
+    view = desk.tasks.get(result.id, arguments=True)
     assert view.args == [["fail", "finish"]]
     assert view.headers["id"] == result.id
     assert view.queue == "celery"
@@ -120,7 +120,7 @@ def test_what_no_worker_can_read_is_shown_on_request_and_never_replayed(
     assert letter.reason is Reason.UNPROCESSABLE
     assert desk.tasks.get(letter.task_id).queue == "celery"
     assert desk.tasks.get(letter.task_id).body == REDACTED
-    assert desk.tasks.get(letter.task_id, with_arguments=True).body == r"no JSON \xff\x1b[31m"
+    assert desk.tasks.get(letter.task_id, arguments=True).body == r"no JSON \xff\x1b[31m"
     with pytest.raises(CannotReplay, match="discard"):
         letters.replay(letter.task_id)
     letters.discard(letter.task_id)
@@ -141,8 +141,8 @@ def test_arguments_are_redacted_wherever_they_stand(
 
     hidden = desk.tasks.get("private")
     assert "secret" not in str(hidden)
-    assert "secret" not in str(desk.tasks.page(kind=Kind.DEAD))
+    assert "secret" not in str(desk.tasks.page(state=Kind.DEAD))
     assert hidden.args == hidden.kwargs == REDACTED
-    shown = desk.tasks.get("private", with_arguments=True)
+    shown = desk.tasks.get("private", arguments=True)
     assert shown.headers["customer"] == "secret-4"
     assert (shown.args, shown.kwargs) == ([0.01], {})

@@ -28,7 +28,7 @@ def test_a_burial_is_told_and_its_dead_letter_is_replayed(project: Project) -> N
         lambda: any(run.task == "project.listed" for run in first.effects.runs()), 10, "the errback"
     )
     with Desk(first.app) as desk:
-        view = desk.tasks.get(alone.id, with_arguments=True)
+        view = desk.tasks.get(alone.id, arguments=True)
     assert (view.name, view.args) == ("project.poison_times", [1])
     assert not DeadLetters(first.app).replay(alone.id)
     wait_for(lambda: first.effects.finished(alone.id), 20, "its second run")

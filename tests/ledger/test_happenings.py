@@ -40,7 +40,7 @@ def counted(scene: Scene) -> dict[str, int]:
     return dict(found)
 
 
-def page(scene: Scene, **wanted: Any) -> tuple[Happening, ...]:
+def page(scene: Scene, **wanted: Any) -> list[Happening]:
     return Happenings(scene.ledger).page(**wanted)
 
 

@@ -187,7 +187,7 @@ class PrivateLedger:
         """
         found = [
             one.worker
-            for one in self.desk.workers.all(with_broker=False)
+            for one in self.desk.workers.all()
             if one.state != "dead" and one.nodename.startswith(nodename)
         ]
         ledger = self.desk.ledger
@@ -202,8 +202,8 @@ class PrivateLedger:
         """
 
         def swept() -> SweepReport | None:
-            report = self.desk.sweep("run_sweep", most_passes=1)
-            views = self.desk.workers.all(with_broker=False)
+            report = self.desk.sweep("run_sweep").report
+            views = self.desk.workers.all()
             return None if any(one.state == "lapsed" for one in views) else report
 
         return self._wait(swept, timeout_seconds, "a pass")
@@ -243,7 +243,7 @@ class PrivateLedger:
             return
         # Those that were killed have a lease for some time yet.
         killed = {one.pid for one in self._started}
-        views = self.desk.workers.all(with_broker=False)
+        views = self.desk.workers.all()
         if not any(one.state == "alive" and one.pid not in killed for one in views):
             self.start_worker()
 

@@ -12,12 +12,11 @@ from typing import Any
 import click
 from celery.bin.base import handle_preload_options
 
-from celery_reliable.operations.acts import ACTS
+from celery_reliable.operations.catalog import ACTS, QUERIES
 from celery_reliable.operations.cli.command import command_of
 from celery_reliable.operations.cli.layouts import tell
 from celery_reliable.operations.cli.metrics import metrics
 from celery_reliable.operations.cli.status import CHECK, EXIT_CODES, FAIL_LEVEL, doctor, status
-from celery_reliable.operations.queries import QUERIES
 
 __all__ = ["reliable"]
 

@@ -14,7 +14,7 @@ from celery_reliable.log import logger
 from celery_reliable.operations.bulk import Unclear
 from celery_reliable.operations.desk import Desk
 from celery_reliable.operations.filters import BadFilter
-from celery_reliable.operations.queries import BadObject
+from celery_reliable.operations.objects import BadObject
 from celery_reliable.operations.queues import broker_errors
 from celery_reliable.operations.task_acts import CannotMove
 from celery_reliable.operations.words import printable

@@ -11,7 +11,6 @@ from typing import Any
 
 import click
 
-from celery_reliable.operations.catalog import Items
 from celery_reliable.operations.cli.command import Call
 from celery_reliable.operations.cli.printing import (
     console_of,
@@ -20,6 +19,7 @@ from celery_reliable.operations.cli.printing import (
     shown,
     to_second,
 )
+from celery_reliable.operations.operation import Items
 from celery_reliable.operations.pages import Page
 from celery_reliable.operations.views import (
     FATES,

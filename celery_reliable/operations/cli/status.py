@@ -18,7 +18,7 @@ from celery_reliable.operations.cli.calling import errors_told
 from celery_reliable.operations.cli.command import Call, Duration
 from celery_reliable.operations.cli.printing import console_of, print_json, table
 from celery_reliable.operations.status import RATES
-from celery_reliable.operations.views import FullStatus
+from celery_reliable.operations.views import Status
 from celery_reliable.operations.words import at, counted, printable
 
 __all__ = ["CHECK", "EXIT_CODES", "FAIL_LEVEL", "doctor", "status"]
@@ -114,7 +114,7 @@ def _watch(call: Call) -> None:
         return
 
 
-def _drawn(found: FullStatus) -> Any:
+def _drawn(found: Status) -> Any:
     """Return the screen.  A terminal that is too low cuts its end off."""
     from rich.console import Group
     from rich.text import Text
@@ -151,7 +151,7 @@ def _drawn(found: FullStatus) -> Any:
     return Group(*parts)
 
 
-def _pairs(found: FullStatus) -> list[tuple[str, str]]:
+def _pairs(found: Status) -> list[tuple[str, str]]:
     about = "" if found.is_exact else "about "
     waits = ", ".join(f"{about}{found.tasks[name]} {name}" for name in ("queued", "parked"))
     more = [f"{found.tasks[name]} {name}" for name in ("waiting", "owed") if found.tasks[name]]
@@ -173,7 +173,7 @@ def _pairs(found: FullStatus) -> list[tuple[str, str]]:
     return pairs
 
 
-def _waits(found: FullStatus) -> list[tuple[str, str]]:
+def _waits(found: Status) -> list[tuple[str, str]]:
     """What waits in the ledger and in no queue."""
     about = "" if found.is_exact else "about "
     pairs = [
@@ -186,7 +186,7 @@ def _waits(found: FullStatus) -> list[tuple[str, str]]:
     return pairs
 
 
-def _since(found: FullStatus, when: datetime | None) -> str:
+def _since(found: Status, when: datetime | None) -> str:
     return span((found.at - when).total_seconds()) if when else ""
 
 

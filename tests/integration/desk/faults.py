@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-from celery_reliable.findings import Limits
-from celery_reliable.operations import Desk, check, registry_of
+from celery_reliable.operations import Desk, registry_of
 from tests.support.waiting import wait_for
 
 #: Each has to be seen so soon.
 SEEN_SECONDS = 30
 
 
-def found(desk: Desk, limits: Limits | None = None) -> set[str]:
+def found(desk: Desk, **limits: float) -> set[str]:
     """The names of what is wrong; not of what is only worth knowing."""
-    limits = limits or Limits()
-    findings = check(desk.status(limits), limits)
+    findings = desk.status(**limits).findings
     assert all(one.message and one.hint for one in findings)
     return {one.name for one in findings if one.severity != "info"}
 
 
-def wait_for_finding(desk: Desk, name: str, limits: Limits | None = None) -> None:
+def wait_for_finding(desk: Desk, name: str, **limits: float) -> None:
     """Wait until it is found, and in the metrics."""
-    wait_for(lambda: name in found(desk, limits), SEEN_SECONDS, name)
-    wait_for(lambda: name in scraped(desk, limits), SEEN_SECONDS, f"{name} in the metrics")
+    wait_for(lambda: name in found(desk, **limits), SEEN_SECONDS, name)
+    wait_for(lambda: name in scraped(desk, **limits), SEEN_SECONDS, f"{name} in the metrics")
 
 
-def scraped(desk: Desk, limits: Limits | None = None) -> set[str]:
+def scraped(desk: Desk, **limits: float) -> set[str]:
     """The same, as Prometheus is told."""
-    families = registry_of(desk.app, limits=limits).collect()
+    families = registry_of(desk.app, **limits).collect()
     (family,) = (one for one in families if one.name == "reliable_finding")
     return {sample.labels["name"] for sample in family.samples if sample.value}

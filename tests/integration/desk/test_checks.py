@@ -110,7 +110,7 @@ def test_a_death_is_told_when_all_of_it_is_mended(hasty: Project, desk: Desk) ->
     assert found(desk) == {"worker_died"}
     (finding,) = check(desk.status())
     assert "victim@" in finding.message
-    assert found(desk, Limits(recent_seconds=0)) == set()
+    assert found(desk, recent_seconds=0) == set()
 
 
 def test_nobody_is_there(hasty: Project, desk: Desk) -> None:
@@ -128,7 +128,7 @@ def test_a_queue_that_nobody_consumes_and_one_that_is_old(hasty: Project, desk: 
         hasty.send("work", 0)
     hasty.send("work", 0, queue="forgotten")
 
-    wait_for_finding(desk, "queue_old", Limits(oldest_seconds=3))
+    wait_for_finding(desk, "queue_old", oldest_seconds=3)
     wait_for_finding(desk, "queue_without_consumer")
 
     messages = {one.name: one.message for one in check(desk.status())}

@@ -82,7 +82,7 @@ def test_a_forgotten_order_is_found(project: Project, desk: Desk) -> None:
     assert "25 tasks" in forgotten.message
     assert given[0].id in forgotten.hint
     assert "mail" not in forgotten.message
-    desk.orders.resume(given[0].id, by="ann")
+    desk.orders.resume([given[0].id], by="ann")
     assert named(desk, "order_without_end") is None
 
 
@@ -142,4 +142,4 @@ def test_a_fleet_that_is_drained_is_not_told_to_start_workers(project: Project) 
         assert "start more workers" not in old.hint
         assert "drained" in old.hint
         assert "one@" in old.hint
-        assert "worker_takes_nothing" not in found(desk, limits)
+        assert "worker_takes_nothing" not in found(desk, oldest_seconds=1)

@@ -113,6 +113,6 @@ def test_an_order_holds_for_as_long_as_is_said(desk: Desk, run: Callable[..., Re
         assert order.given_at is not None
         held = order.until - order.given_at
         assert held.total_seconds() == pytest.approx(seconds, abs=0.005)
-        desk.orders.resume(order.id, by="ann")
+        desk.orders.resume([order.id], by="ann")
     for wrong in ("soon", "0", "-1", "15 min", "nan"):
         assert pause(wrong) == 2

@@ -119,7 +119,7 @@ def test_lists_by_filter(project: Project, desk: Desk) -> None:
         found: set[str] = set()
         cursor = ""
         while True:
-            page = desk.tasks.page(wanted or Filter(), kind=kind, cursor=cursor, limit=2)
+            page = desk.tasks.page(wanted or Filter(), state=kind, cursor=cursor, limit=2)
             assert len(page.items) <= 2
             found |= {one.task_id for one in page.items}
             cursor = page.cursor

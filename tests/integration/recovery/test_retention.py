@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from celery_reliable.app import reliable_of
-from celery_reliable.findings import Limits
 from celery_reliable.ledger import Ledger
 from celery_reliable.message.envelope import Envelope
 from celery_reliable.model import Reason, SweepReport
@@ -103,4 +102,4 @@ def test_a_store_that_fills_up_is_found_and_one_that_loses_letters_is_an_error(
     (finding,) = (one for one in check(desk.status()) if one.name == "dead_letters_trimmed")
     assert finding.severity == "error"
     # The share of those that are left is told still when that is over.
-    assert found(desk, Limits(recent_seconds=0)) == {"dead_letters_fill"}
+    assert found(desk, recent_seconds=0) == {"dead_letters_fill"}

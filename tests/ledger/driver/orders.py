@@ -160,7 +160,7 @@ class Orders:
         self.world.note(f"operator: resume {order}")
         if order.id:
             try:
-                self._button().resume(order.id, by=_BY)
+                self._button().resume([order.id], by=_BY)
             except UnknownOrder:
                 pass
 

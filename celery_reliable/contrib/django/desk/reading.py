@@ -20,7 +20,7 @@ from celery_reliable.contrib.django.desk.visits import Visit, shown
 from celery_reliable.contrib.django.rows import RowTask
 from celery_reliable.contrib.django.rows.places import all_rows
 from celery_reliable.exceptions import ObjectIdError
-from celery_reliable.operations import QUERIES, FullStatus, TaskInFull, as_json, gathered
+from celery_reliable.operations import QUERIES, Status, TaskInFull, as_json, gathered
 
 __all__ = ["READING", "Page"]
 
@@ -65,7 +65,7 @@ def _read(visit: Visit, page: Page, path: Mapping[str, str]) -> HttpResponse:
     return visit.render(page.name, context, tab, 404 if is_absent else 200)
 
 
-def _of_the_overview(visit: Visit, found: FullStatus) -> dict[str, Any]:
+def _of_the_overview(visit: Visit, found: Status) -> dict[str, Any]:
     throughputs = visit.desk.throughputs
     pieces = [*throughputs.slices(10, 6), *throughputs.slices(180, 8)]
     most = max(max(one.processed, one.lost) for one in pieces)

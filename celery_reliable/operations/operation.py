@@ -1,0 +1,266 @@
+"""How a query or an act of an operator is declared: once, for every door.
+
+An operation is a typed function, or a method of a part of the desk.  Its parameters, with their
+bounds and help, and its result are read from its signature: the command line makes an option of
+each parameter, the HTTP API a schema.  `catalog` lists all; this module knows none of them.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from enum import Enum
+from typing import Annotated, Any, Generic, TypeVar, get_args, get_origin, get_type_hints
+
+__all__ = [
+    "Command",
+    "Cursor",
+    "Id",
+    "Items",
+    "Limit",
+    "Operation",
+    "Param",
+    "Parameter",
+    "Progress",
+    "Right",
+]
+
+T = TypeVar("T")
+
+#: Called by a long act after each thing with how many it has dealt with, and with the parameters
+#: that, given with the same ones again, continue the act from there.
+Progress = Callable[[int, Mapping[str, Any]], None]
+
+#: What the door gives, and nobody is asked for.
+_GIVEN = ("self", "desk", "app", "by", "progress")
+#: Where a docstring turns to those who call the function.
+_FOR_CALLERS = re.compile(r"\n\n(?:Args|Raises)\b")
+
+
+class Right(str, Enum):
+    """What somebody may be allowed to do."""
+
+    #: To see the desk: dead letters, tasks, objects, workers, the audit; no arguments.
+    VIEW = "view"
+    #: To return dead letters to their queues.
+    REPLAY = "replay"
+    #: To remove dead letters for good.
+    DISCARD = "discard"
+    #: To end tasks that live, and to run a pass of the sweeper.
+    OPERATE = "operate"
+    #: To see arguments and whole messages, and with `REPLAY` to run a letter with other arguments.
+    SEE_ARGUMENTS = "see_arguments"
+
+
+@dataclass(frozen=True)
+class Param:
+    """What the type of a parameter does not say.
+
+    Attributes:
+        help: one sentence for people.
+        ge, gt, le: bounds of a number.
+        min_length, max_length: bounds of a text.
+        choices: a text is one of these; empty: any.
+        most: items that one request may list; the command line takes any number.
+        is_argument: the command line takes it without an option's name before it.
+        is_duration: seconds, which the command line takes as 90, 15m, 2h, too, and by a name
+            without ``_seconds``.
+        option: the option's name, where it is not the parameter's.
+        metavar: what the command line's help calls its value.
+        needs: the right that whoever gives it needs besides those of the operation.
+        only: the fields of a filter that may be given; empty: all.
+    """
+
+    help: str = ""
+    ge: float | None = None
+    gt: float | None = None
+    le: float | None = None
+    min_length: int | None = None
+    max_length: int | None = None
+    choices: tuple[str, ...] = ()
+    most: int | None = None
+    is_argument: bool = False
+    is_duration: bool = False
+    option: str = ""
+    metavar: str = ""
+    needs: Right | None = None
+    only: tuple[str, ...] = ()
+
+
+Id = Annotated[str, Param("Its id.", min_length=1, max_length=1000, is_argument=True, metavar="ID")]
+Cursor = Annotated[str, Param("Go on where the page that gave it has ended.", max_length=10_000)]
+Limit = Annotated[int, Param("At most so many.", ge=1, le=500)]
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter of an operation, or a field of a parameter that has several.
+
+    Attributes:
+        name: of the function's parameter.
+        type: without None: who gives nothing leaves it out.
+        default: `inspect.Parameter.empty` where it has to be given.
+        param: the rest of its declaration.
+    """
+
+    name: str
+    type: Any
+    default: Any
+    param: Param
+
+    @property
+    def is_required(self) -> bool:
+        """Whether it has to be given."""
+        return self.default is inspect.Parameter.empty
+
+    @property
+    def parts(self) -> tuple[Parameter, ...]:
+        """Its fields, where it is a dataclass: each is an option, or a parameter of a query."""
+        if not hasattr(self.type, "__dataclass_fields__"):
+            return ()
+        hints, only = get_type_hints(self.type, include_extras=True), self.param.only
+        return tuple(
+            _parameter(one.name, hints[one.name], one.default)
+            for one in fields(self.type)
+            if not only or one.name in only
+        )
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command that calls an operation.
+
+    Attributes:
+        name: below ``celery reliable``; of a group's with a space, as "dead-letters list".
+        help: what it does; empty: as the operation says.
+        preset: parameters that the command sets itself and does not offer.
+        yes: the options by which it does not ask.
+    """
+
+    name: str
+    help: str = ""
+    preset: Mapping[str, Any] = field(default_factory=dict)
+    yes: tuple[str, ...] = ("--yes",)
+
+
+@dataclass(frozen=True)
+class Operation:
+    """A query, or an act.
+
+    Attributes:
+        name: in the HTTP API, and in the admin.
+        call: a method of the desk or of a part of it, or a function whose first parameter is
+            ``app``.  An act has ``by``, but for those that take the app, and a bulk act
+            ``progress``.  All other parameters are what somebody may give; an underscore at the end
+            is no part of their names.
+        needs: the rights that it needs, all of them.
+        path: its address in the HTTP API, below ``v1/``; empty: it has none.
+        commands: several operations may share one: the parameters given say which is meant.
+        of: the desk's attribute that has the method; empty: it is the desk's own.
+        preset: parameters that are set, and not offered.
+        help: what it does, for people; empty: what the docstring of *call* says before its ``Args``
+            and ``Raises``.
+        is_act: it changes something.  Who does it is noted in the audit.
+        asks: returns the question that a person is asked before.  It is called with what the
+            operation is run with, with what was given, and with what the same call with ``dry_run``
+            has counted; None: nobody is asked.
+        asks_with: the parameter with which it asks; empty: it asks always.
+        noun: of what it acts on, for people.
+        verb: what has become of those: "revoked".
+        problems: statuses of HTTP that it may end with beside those of every operation.
+    """
+
+    name: str
+    call: Callable[..., Any]
+    needs: tuple[Right, ...]
+    path: str = ""
+    commands: tuple[Command, ...] = ()
+    of: str = ""
+    preset: Mapping[str, Any] = field(default_factory=dict)
+    help: str = ""
+    is_act: bool = False
+    asks: Callable[[Any, Mapping[str, Any], Any], str] | None = None
+    asks_with: str = ""
+    noun: str = ""
+    verb: str = ""
+    problems: tuple[int, ...] = ()
+
+    @property
+    def about(self) -> str:
+        """What it does: a sentence, and after an empty line more of them."""
+        return self.help or _FOR_CALLERS.split(inspect.cleandoc(self.call.__doc__ or ""))[0]
+
+    @property
+    def result(self) -> Any:
+        """The type of what it returns; of a list it is `Items`."""
+        kind = get_type_hints(self.call)["return"]
+        return Items[get_args(kind)[0]] if get_origin(kind) is list else kind  # type: ignore[misc]
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """What may be given, in the order of declaration."""
+        hints = get_type_hints(self.call, include_extras=True)
+        return tuple(
+            _parameter(name.rstrip("_"), hints[name], one.default)
+            for name, one in inspect.signature(self.call).parameters.items()
+            if name not in _GIVEN and name not in self.preset
+        )
+
+    @property
+    def takes_app(self) -> bool:
+        """Whether it is run with the app rather than with a desk."""
+        return "app" in inspect.signature(self.call).parameters
+
+    @property
+    def reports_progress(self) -> bool:
+        """Whether it is a bulk act: it acts on one thing after the other, reports each, counts with
+        ``dry_run``, and may be interrupted and repeated.
+        """
+        return "progress" in inspect.signature(self.call).parameters
+
+    def run(
+        self,
+        opened: Any,
+        given: Mapping[str, Any],
+        *,
+        by: str = "",
+        progress: Progress | None = None,
+    ) -> Any:
+        """Run it, and return its result.  Raises what its parts raise.
+
+        Args:
+            opened: the desk, or the app where it `takes_app`.
+            given: its parameters by their names.
+            by: who does it.
+            progress: is told of each thing; see `reports_progress`.
+        """
+        names = inspect.signature(self.call).parameters
+        more = {"by": by, "progress": progress, **self.preset}
+        values = {name: value for name, value in more.items() if name in names}
+        for name, value in given.items():
+            values[name if name in names else f"{name}_"] = value
+        found = self.call(getattr(opened, self.of) if self.of else opened, **values)
+        return Items(tuple(found)) if isinstance(found, list) else found
+
+
+@dataclass(frozen=True)
+class Items(Generic[T]):
+    """All of them."""
+
+    items: tuple[T, ...]
+
+
+def _parameter(name: str, hint: Any, default: Any) -> Parameter:
+    param = Param()
+    if get_origin(hint) is Annotated:
+        hint, *more = get_args(hint)
+        param = next((one for one in more if isinstance(one, Param)), param)
+    given = [one for one in get_args(hint) if one is not type(None)]
+    if len(given) < len(get_args(hint)):
+        # What is left out is None, and nothing else is.
+        (hint,) = given
+        if get_origin(hint) is Annotated:
+            return _parameter(name, hint, default)
+    return Parameter(name, hint, default, param)
