@@ -23,6 +23,8 @@ __all__ = [
 _NOTE: Transition[Noted] = Transition("note", Noted)
 #: So many are kept, and so many of a kind are noted in a minute.
 _MOST, _AT_ONCE = 10_000, 100
+#: Counts are kept of so many names and causes: who makes up names fills no memory.
+_MOST_COUNTS = 20_000
 #: A text of an entry is cut to so many characters.
 _LONGEST = 200
 #: After a note that failed none is tried for so long: where the server does not answer, whoever
@@ -63,12 +65,13 @@ class Happenings(Part):
         if time.monotonic() < self._silent_until:
             return False
         short = {name: _short(value) for name, value in about.items()}
+        counted = [kind, *(short.get(one) or "" for one in ("name", "cause", "reason"))]
         try:
             self._caller.call(
                 _NOTE,
                 [self._keys.happened, self._keys.minutes],
                 # Without half surrogates, which no terminal shows: as JSON has them.
-                [kind, json.dumps(short), _MOST, _AT_ONCE],
+                [kind, json.dumps(short), _MOST, _AT_ONCE, json.dumps(counted), _MOST_COUNTS],
                 0,
             )
         except (LedgerRefused, LedgerUnavailable):
@@ -85,21 +88,25 @@ class Happenings(Part):
         )
         return _rows(found)
 
-    def minutes(self, count: int) -> tuple[int, list[dict[str, int]]]:
-        """Return the server's time in ms, and what was counted in each of the last *count* minutes,
-        the one that runs now at the end.
+    def minutes(self, count: int) -> tuple[int, list[dict[str, int]], dict[tuple[str, ...], int]]:
+        """Return the server's time in ms; what was counted in each of the last *count* minutes, the
+        one that runs now at the end; and how often each kind of event was noted or would have been,
+        by kind, name of the task, cause and reason.
         """
         raw: dict[bytes, bytes]
         time, raw = self._caller.read_all("minutes", [("TIME",), ("HGETALL", self._keys.minutes)])
         now_ms = ms_of(time)
         last = now_ms // _MINUTE_MS
         found: list[dict[str, int]] = [{} for _ in range(count)]
+        totals: dict[tuple[str, ...], int] = {}
         for key, value in raw.items():
             minute, space, name = text_of(key).partition(" ")
+            if minute == "total":
+                totals[tuple(json.loads(name))] = int(value)
             at = last - int(minute) if space and minute.isdigit() else -1
             if 0 <= at < count and value.isdigit():
                 found[count - 1 - at][name] = int(value)
-        return now_ms, found
+        return now_ms, found, totals
 
 
 def _short(value: Any) -> Any:

@@ -18,7 +18,6 @@ from celery_reliable.operations.filters import BadFilter, Filter, Subject
 from celery_reliable.operations.happenings import KINDS, Happenings
 from celery_reliable.operations.letter_groups import LetterGroups, UnknownGroup
 from celery_reliable.operations.metrics import FleetCollector, registry_of
-from celery_reliable.operations.metrics import install as install_metrics
 from celery_reliable.operations.objects import BadObject
 from celery_reliable.operations.operation import Operation, Param, Parameter, Right
 from celery_reliable.operations.pages import BadCursor, Page, gathered
@@ -128,7 +127,6 @@ __all__ = [
     "counted",
     "editable_arguments",
     "gathered",
-    "install_metrics",
     "parse_age",
     "printable",
     "purge",

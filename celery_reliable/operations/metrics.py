@@ -1,79 +1,192 @@
-"""Metrics for Prometheus: what a namespace looks like, and what each process counts.
+"""Metrics for Prometheus: the state of a namespace, asked of the ledger when somebody scrapes.
 
-The first is asked of the ledger when somebody scrapes (`FleetCollector`).  The second is counted
-from the package's signals (`install`): where that is not called, nothing is counted, and nothing is
-paid.  What Celery's own exporters count is theirs, such as how many tasks ended and how long they
-took.
+What has happened is counted in the ledger, too, so one exporter tells of all processes, also of
+those that were killed.  What Celery's own exporters count is theirs, such as how many tasks ended
+and how long they took.
 
 The package prometheus_client is imported only when it is needed: the extra ``metrics``.
 """
 
 from __future__ import annotations
 
-import os
 import threading
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar, cast
 
 from celery import Celery
 
-from celery_reliable import signals as our_signals
-from celery_reliable.app import reliable_of
-from celery_reliable.compat.app import real_app
-from celery_reliable.compat.notes import note, noted
 from celery_reliable.exceptions import ConfigurationError, ReliableError
 from celery_reliable.operations.desk import Desk
-from celery_reliable.operations.gauges import FLEET, UP, encodable
+from celery_reliable.operations.views import FullStatus
+from celery_reliable.orders import OrderKind
 
-__all__ = ["FleetCollector", "install", "registry_of"]
+__all__ = ["FLEET", "UP", "FleetCollector", "Metric", "registry_of"]
 
-_RECOVERY_BUCKETS = (0.1, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 900)
-
-#: Under which name an app has what counts for it.
-_NOTED = "metrics"
+T = TypeVar("T")
 
 
-def _client() -> Any:
+@dataclass(frozen=True)
+class Metric(Generic[T]):
+    """A metric, and how its value is read.
+
+    Attributes:
+        name: without the ``_total`` of a counter.
+        text: what it says, for people.
+        read: returns the number, or None where there is none to report; with labels, a number for
+            each value of the label, or for each tuple of values.
+        labels: names of its labels; empty: it is one number.
+        is_counter: it only grows.
+    """
+
+    name: str
+    text: str
+    read: Callable[[T], Any]
+    labels: tuple[str, ...] = ()
+    is_counter: bool = False
+
+    def families(self, source: T) -> Iterator[Any]:
+        """Yield the metric as prometheus_client has it; nothing where there is no number."""
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+        found = self.read(source)
+        if found is None:
+            return
+        family_of = CounterMetricFamily if self.is_counter else GaugeMetricFamily
+        family = family_of(self.name, self.text, labels=self.labels)
+        for words, value in (found if self.labels else {(): found}).items():
+            values = words if isinstance(words, tuple) else (words,)
+            # Anybody may name a task or a queue.
+            names = [word.encode("utf-8", "backslashreplace").decode() for word in values]
+            family.add_metric(names, float(value))
+        yield family
+
+
+def _total(kind: str, text: str, *labels: str) -> Metric[FullStatus]:
+    """Return how often an event happened, by its labels."""
+    at = [("kind", "task", "cause", "reason").index(one) for one in labels]
+
+    def read(status: FullStatus) -> Mapping[tuple[str, ...], int]:
+        found: Counter[tuple[str, ...]] = Counter()
+        for told, count in status.totals.items():
+            if told[0] == kind:
+                found[tuple(told[index] for index in at)] += count
+        return found
+
+    return Metric(f"reliable_{kind}", text, read, labels, is_counter=True)
+
+
+def _orders(status: FullStatus) -> Mapping[str, int]:
+    found = Counter(one.kind for one in status.orders if one.in_force)
+    return {kind.value: found[kind] for kind in OrderKind}
+
+
+#: Whether the ledger could be reached; of a status, or None.
+UP: Metric[FullStatus | None] = Metric(
+    "reliable_up", "Whether the ledger could be reached.", lambda status: status is not None
+)
+
+#: Of a status.
+FLEET: tuple[Metric[FullStatus], ...] = (
+    Metric(
+        "reliable_tasks",
+        "Tasks that live, by state; estimated by a sample where there are very many.",
+        lambda status: {name: count for name, count in status.tasks.items() if name != "dead"},
+        ("state",),
+    ),
+    Metric("reliable_dead_letters", "Dead letters.", lambda status: status.tasks["dead"]),
+    Metric(
+        "reliable_dead_letters_by_reason",
+        "Dead letters by reason, as far as it is known where there are very many.",
+        lambda status: status.dead_by_reason,
+        ("reason",),
+    ),
+    Metric(
+        "reliable_sweeper_silence_seconds",
+        "Since the sweeper's last pass ended.",
+        lambda status: status.last_pass.seconds_ago,
+    ),
+    Metric(
+        "reliable_saturation",
+        "Running and waiting tasks for each slot: for autoscalers.",
+        lambda status: status.saturation,
+    ),
+    Metric(
+        "reliable_slots",
+        "How many tasks living workers run at once.",
+        lambda status: status.slots,
+    ),
+    Metric(
+        "reliable_held_back",
+        "Tasks that the ledger holds back, by what they wait for (object, rate, order, worker); "
+        "estimated by a sample where there are very many.",
+        lambda status: {
+            (kind, name): count
+            for kind, tasks in status.held_back.items()
+            for name, count in tasks.items()
+        },
+        ("kind", "task"),
+    ),
+    Metric(
+        "reliable_orders",
+        "Orders of operators that hold: what is paused, struck and drained.",
+        _orders,
+        ("kind",),
+    ),
+    Metric(
+        "reliable_workers", "Workers by state.", lambda status: status.workers_by_state, ("state",)
+    ),
+    Metric(
+        "reliable_worker_running",
+        "Tasks that a worker runs.",
+        lambda status: {one.worker: one.busy for one in status.workers},
+        ("worker",),
+    ),
+    Metric(
+        "reliable_queue_depth",
+        "Messages that wait in a queue.",
+        lambda status: {one.name: one.depth for one in status.queues if one.depth is not None},
+        ("queue",),
+    ),
+    Metric(
+        "reliable_queue_oldest_seconds",
+        "For how long the oldest of those waits that are popped next.",
+        lambda status: {one.name: one.oldest_seconds or 0.0 for one in status.queues},
+        ("queue",),
+    ),
+    Metric(
+        "reliable_finding",
+        "What `reliable status --check` finds; 1 for each.",
+        lambda status: {(one.code, one.name, one.severity): 1 for one in status.findings},
+        ("code", "name", "severity"),
+    ),
+    _total("task_lost", "Attempts lost.", "task", "cause"),
+    _total("task_recovered", "Attempts that follow a loss.", "task"),
+    _total("task_buried", "Tasks dead-lettered.", "task", "reason"),
+    _total("task_fenced", "Attempts that came too late to end.", "task"),
+    _total("task_skipped", "Tasks skipped over their object.", "task"),
+    _total("dead_letter_replayed", "Dead letters replayed.", "task"),
+    _total("worker_declared_dead", "Workers declared dead.", "cause"),
+)
+
+
+def registry_of(app: Celery, **limits: float) -> Any:
+    """Return a registry with the state of the fleet, asked when it is scraped.
+
+    *limits*: from when on something is wrong, as the parameters of `Desk.status`.  Raises
+    ConfigurationError without prometheus_client.
+    """
     try:
-        import prometheus_client
+        from prometheus_client import CollectorRegistry
     except ImportError:
         raise ConfigurationError(
             "Metrics need the package prometheus_client, which is not installed: "
             'pip install "celery-reliable[metrics]".'
         ) from None
-    return prometheus_client
-
-
-def install(app: Celery, registry: Any = None) -> None:
-    """Count what this process, and those that it forks, lose, recover and bury of *app*.
-
-    To be called where the app is made.  Repeating it changes nothing.  With a prefork pool, or more
-    processes than one, let ``PROMETHEUS_MULTIPROC_DIR`` name an empty directory before anything is
-    imported; `registry_of` then has the sum of all.  Raises ConfigurationError without
-    prometheus_client.
-    """
-    client, app = _client(), real_app(app)
-    if noted(app, _NOTED) is None:
-        counts = _Counts(app, client, registry if registry is not None else client.REGISTRY)
-        note(app, _NOTED, counts)
-        counts.connect()
-
-
-def registry_of(app: Celery, **limits: float) -> Any:
-    """Return a registry with the state of the fleet, asked when it is scraped, and with what all
-    processes have counted that share ``PROMETHEUS_MULTIPROC_DIR``, if that is set.
-
-    *limits*: from when on something is wrong, as the parameters of `Desk.status`.  Raises
-    ConfigurationError without prometheus_client.
-    """
-    client = _client()
-    registry = client.CollectorRegistry()
+    registry = CollectorRegistry()
     registry.register(FleetCollector(app, **limits))
-    if os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
-        from prometheus_client.multiprocess import MultiProcessCollector
-
-        MultiProcessCollector(registry)
     return registry
 
 
@@ -97,81 +210,8 @@ class FleetCollector:
         status = None
         # A desk is one thread's, and scrapes come from any.
         with self._mutex, suppress(ReliableError), Desk(self._app, patience_seconds=1.0) as desk:
-            status = desk.status(**self._limits)
+            status = cast("FullStatus", desk.status(**self._limits))
         yield from UP.families(status)
         if status is not None:
             for one in FLEET:
                 yield from one.families(status)
-
-
-#: What is counted by a signal of ours: how it is called, what it says, its labels, and when.
-_COUNTED: tuple[tuple[str, str, tuple[str, ...], Any], ...] = (
-    ("lost", "Attempts lost.", ("task", "cause"), our_signals.task_lost),
-    ("recovered", "Attempts that follow a loss.", ("task",), our_signals.task_recovered),
-    ("buried", "Tasks dead-lettered.", ("task", "reason"), our_signals.task_buried),
-    ("fenced", "Attempts that came too late to end.", ("task",), our_signals.task_fenced),
-    ("skipped", "Tasks skipped over their object.", ("task",), our_signals.task_skipped),
-    ("replayed", "Dead letters replayed.", ("task",), our_signals.dead_letter_replayed),
-    (
-        "workers_declared_dead",
-        "Workers declared dead.",
-        ("cause",),
-        our_signals.worker_declared_dead,
-    ),
-)
-
-
-class _Counts:
-    """What one process counts, by receivers of signals.  What a receiver raises is logged by who
-    sends, and nothing else becomes of it.
-    """
-
-    def __init__(self, app: Celery, client: Any, registry: Any) -> None:
-        self._app = app
-
-        def counter(name: str, text: str, labels: tuple[str, ...]) -> Any:
-            return client.Counter(f"reliable_{name}", text, labels, registry=registry)
-
-        recovered = "From a loss, as it was noticed, to the next start."
-        self.metrics = {
-            **{name: counter(name, text, labels) for name, text, labels, _ in _COUNTED},
-            "recovery": client.Histogram(
-                "reliable_recovery_seconds",
-                recovered,
-                ("task",),
-                buckets=_RECOVERY_BUCKETS,
-                registry=registry,
-            ),
-        }
-
-    def connect(self) -> None:
-        """Begin to count."""
-        our_signals.task_recovered.connect(self._recovered, weak=False)
-        for name, _, labels, signal in _COUNTED:
-            signal.connect(self._counting(name, labels), weak=False)
-
-    def _counting(self, name: str, labels: tuple[str, ...]) -> Callable[..., None]:
-        """Return a receiver that counts."""
-
-        def receive(sender: Any = "", count: int = 1, **told: Any) -> None:
-            told["task"] = getattr(sender, "name", sender)
-            self.metrics[name].labels(*(encodable(told.get(one, "")) for one in labels)).inc(count)
-
-        return receive
-
-    def _recovered(self, sender: str = "", task_id: str = "", **_: Any) -> None:
-        seconds = self._since_loss(task_id)
-        if seconds is not None:
-            self.metrics["recovery"].labels(encodable(sender)).observe(seconds)
-
-    def _since_loss(self, task_id: str) -> float | None:
-        """Return how long ago a task was lost last, by the server's clock.  Recoveries are rare
-        enough to ask.
-        """
-        with suppress(ReliableError, ValueError):
-            look, now_ms = reliable_of(self._app).ledger.look(task_id)
-            history = look.history if look is not None else ()
-            for one in reversed(history):
-                if one.what in ("lost", "spared"):
-                    return max(0, now_ms - one.at_ms) / 1000
-        return None

@@ -74,6 +74,7 @@ def look_at_status(
         by_reason[one.group.reason] += one.count
     by_state = Counter(one.state for one in workers)
     for_workers = ledger.named.waiting()
+    throughputs = Throughputs.of(ledger)
     status = FullStatus(
         at=utc(now_ms),
         app=reliable.project[0],
@@ -98,7 +99,8 @@ def look_at_status(
         queues=queues,
         held_back=looked_at.held_back(),
         broker_problem=problem,
-        throughput=Throughputs.of(ledger).lately(),
+        throughput=throughputs.lately(),
+        totals=throughputs.totals,
         groups=groups,
         recent_seconds=limits.recent_seconds,
         sweep_seconds=config.sweep_seconds,
@@ -187,10 +189,12 @@ class Throughputs:
         now_ms: the server's time.
         counted: for each minute how many attempts there were of each of `RATES`; the minute that
             runs is the last.
+        totals: how many events there were, by kind, name of the task, cause and reason.
     """
 
     now_ms: int
     counted: Sequence[Mapping[str, int]]
+    totals: Mapping[tuple[str, ...], int]
 
     @classmethod
     def of(cls, ledger: Ledger) -> Throughputs:

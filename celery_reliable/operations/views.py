@@ -867,6 +867,8 @@ class FullStatus(Status):
     #: The dead letters by what they died of, as far as that is known, with how many of each are
     #: recent: buried at most *recent_seconds* ago.
     groups: tuple[GroupOfLetters, ...] = field(metadata=_HIDDEN)
+    #: How many events there were, by kind, name of the task, cause and reason.
+    totals: Mapping[tuple[str, ...], int] = field(metadata=_HIDDEN)
     recent_seconds: float = field(metadata=_HIDDEN)
     #: How often passes run, and how long leases are.
     sweep_seconds: float = field(metadata=_HIDDEN)

@@ -61,6 +61,16 @@ def test_it_is_read_as_it_was_noted(scene: Scene) -> None:
     assert counted(scene) == {"lost": 2}
 
 
+def test_each_kind_is_counted_by_name_and_cause_for_so_many_names(scene: Scene) -> None:
+    for _ in range(103):
+        note(scene, "task_lost", name="work", cause="child_lost")
+    scene.client.hset(scene.ledger.keys.minutes, mapping={f"x{n}": 1 for n in range(20_000)})
+    note(scene, "task_lost", name="work", cause="child_lost")
+    note(scene, "task_lost", name="somebody made this up")
+
+    assert Throughputs.of(scene.ledger).totals == {("task_lost", "work", "child_lost", ""): 104}
+
+
 def test_a_storm_of_one_kind_leaves_room_for_the_others(scene: Scene) -> None:
     wait_for(lambda: scene.workers.time_ms() % MINUTE_MS < 55_000, 15, "no minute ends")
     note(scene, "task_lost", id="before")

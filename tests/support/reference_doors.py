@@ -6,12 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import click
-import prometheus_client
-from celery import Celery
 from django.conf import settings
-from prometheus_client import CollectorRegistry
 
-from celery_reliable.operations import gauges
 from celery_reliable.operations import metrics as declared
 from celery_reliable.operations.cli import reliable
 from tests.support.rst import head, one_line, prose, section, table
@@ -87,10 +83,6 @@ def api() -> str:
 
 def metrics() -> str:
     """The page of the metrics."""
-    counted = [
-        [f"``{_total(one)}``", one._type, _code(one._labelnames), one_line(one._documentation)]
-        for one in _counts()
-    ]
     fleet = [
         [
             f"``{one.name}_total``" if one.is_counter else f"``{one.name}``",
@@ -101,45 +93,24 @@ def metrics() -> str:
         for one in fleet_metrics()
     ]
     columns, widths = ["name", "type", "labels", "meaning"], "30 12 18 40"
-    return (
-        head(
-            "Metrics",
-            """
+    return head(
+        "Metrics",
+        """
             For Prometheus, with ``celery-reliable[metrics]``. How they are served:
             :doc:`/operations-status`; a dashboard and alarms on them: :doc:`/monitoring`. Times
             are seconds.
             """,
-        )
-        + section(
-            "Of the fleet",
-            "Told by ``reliable metrics``.\n\n" + table(columns, fleet, widths),
-        )
-        + "\n"
-        + section(
-            "Of processes",
-            "Counted where ``install_metrics`` was called.\n\n" + table(columns, counted, widths),
-        )
-    ).rstrip("\n") + "\n"
+    ) + table(columns, fleet, widths)
 
 
-def fleet_metrics() -> list[gauges.Metric[Any]]:
+def fleet_metrics() -> list[declared.Metric[Any]]:
     """What the collectors yield, each once."""
-    return [gauges.UP, *gauges.FLEET]
+    return [declared.UP, *declared.FLEET]
 
 
 def metric_names() -> set[str]:
     """The names of all metrics, as Prometheus has them."""
-    fleet = {f"{one.name}_total" if one.is_counter else one.name for one in fleet_metrics()}
-    return fleet | {_total(one) for one in _counts()}
-
-
-def _counts() -> list[Any]:
-    made = declared._Counts(Celery(set_as_current=False), prometheus_client, CollectorRegistry())
-    return list(made.metrics.values())
-
-
-def _total(one: Any) -> str:
-    return f"{one._name}_total" if one._type == "counter" else str(one._name)
+    return {f"{one.name}_total" if one.is_counter else one.name for one in fleet_metrics()}
 
 
 def _code(names: Any) -> str:

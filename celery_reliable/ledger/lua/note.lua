@@ -1,6 +1,7 @@
 --[[
-note: what happened is noted for people, beside what happened lately, of which the oldest goes.  A lost attempt is
-counted within its minute.  Of one kind so many are noted in a minute: a storm does not push out all others.
+note: what happened is noted for people, beside what happened lately, of which the oldest goes.  All that happens is
+counted, and a lost attempt within its minute, too.  Of one kind so many are noted in a minute: a storm does not push
+out all others.
 
 KEYS[1]   happened   STREAM
 KEYS[2]   minutes    HASH
@@ -8,6 +9,8 @@ ARGV[1]   kind     name of the event
 ARGV[2]   about    JSON
 ARGV[3]   most     so many are kept, or a few more
 ARGV[4]   at_once  so many of a kind are noted in a minute
+ARGV[5]   counted  what it is counted as
+ARGV[6]   totals   of new ones nothing is counted while there are so many counts
 Returns   {"noted"}
 Cost      O(1)
 ]]
@@ -18,6 +21,10 @@ local minute = string.format('%.0f', math.floor(now_ms / 60000))
 redis.call('HDEL', KEYS[2], '')
 if ARGV[1] == 'task_lost' then
   redis.call('HINCRBY', KEYS[2], minute .. ' lost', 1)
+end
+local total = 'total ' .. ARGV[5]
+if redis.call('HEXISTS', KEYS[2], total) == 1 or redis.call('HLEN', KEYS[2]) < tonumber(ARGV[6]) then
+  redis.call('HINCRBY', KEYS[2], total, 1)
 end
 local last, count = string.match(redis.call('HGET', KEYS[2], 'minute of ' .. ARGV[1]) or '', '^(%d+) (%d+)$')
 count = last == minute and count + 1 or 1

@@ -21,8 +21,8 @@ from click.core import ParameterSource
 from celery_reliable.operations.audit import somebody
 from celery_reliable.operations.cli.calling import app_of, desk_of, errors_told
 from celery_reliable.operations.cli.printing import print_json
-from celery_reliable.operations.cli.progress import Progress, interruptible
-from celery_reliable.operations.operation import Command, Operation, Parameter
+from celery_reliable.operations.cli.progress import interruptible
+from celery_reliable.operations.operation import Command, Operation, Parameter, Progress
 from celery_reliable.operations.pages import Page, gathered
 from celery_reliable.operations.views import Done, Moved, Revoked
 from celery_reliable.operations.words import parse_age, printable

@@ -29,10 +29,7 @@ __all__ = ["metrics"]
 )
 @click.pass_context
 def metrics(ctx: click.Context, port: int, host: str) -> None:
-    """Serve the metrics of the fleet to Prometheus, until it is ended.
-
-    With PROMETHEUS_MULTIPROC_DIR also what processes count that share it.
-    """
+    """Serve the metrics of the fleet to Prometheus, until it is ended."""
     with errors_told(ctx):
         registry = registry_of(app_of(ctx))
     from prometheus_client import start_http_server

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 import signal
 import subprocess
@@ -20,21 +19,17 @@ COUNT = 100
 
 
 @pytest.mark.full
-def test_an_act_tells_each_second_how_far_it_is_and_at_ctrl_c_how_to_go_on(
+def test_an_act_that_is_interrupted_says_how_to_go_on(
     project: Project, desk: Desk, run: Run, tmp_path: Path
 ) -> None:
     for number in range(COUNT):
         put(project, f"letter-{number}")
     words = ["dead-letters", "replay", "--all", "--yes", "--rate", "10"]
-    code = interrupted(project, tmp_path, *words)
+    code = interrupted(project, desk, tmp_path, *words)
 
     assert code == 130
     assert 0 < desk.letters.count() < COUNT
-    *said, interruption, command = lines(tmp_path)
-    for line in said:
-        assert re.fullmatch(
-            rf"\d+ of {COUNT} replayed, \d+\.\d/s(, [\d.]+ (s|min)( \d+ s)? left)?", line
-        ), line
+    *_, interruption, command = lines(tmp_path)
     assert f" of {COUNT} replayed" in interruption
     # It is a command, which does the rest.
     program, *rest = shlex.split(command)
@@ -46,17 +41,12 @@ def test_an_act_tells_each_second_how_far_it_is_and_at_ctrl_c_how_to_go_on(
     assert desk.letters.count() == 0
 
 
-def interrupted(project: Project, folder: Path, *words: str) -> int:
-    """Run the command until it has said twice how far it is, press Ctrl-C, and return its code."""
-
-    def is_under_way() -> bool:
-        said = lines(folder)
-        return len(said) >= 2 and not said[-1].startswith("0 ")
-
+def interrupted(project: Project, desk: Desk, folder: Path, *words: str) -> int:
+    """Run the command until it has done some of it, press Ctrl-C, and return its code."""
     with (folder / "err").open("w") as err:
         process = start_reliable(project, folder, *words, stdout=subprocess.DEVNULL, stderr=err)
         try:
-            wait_for(is_under_way, 60, "two lines, and something done")
+            wait_for(lambda: desk.letters.count() < COUNT, 60, "something done")
         finally:
             process.send_signal(signal.SIGINT)
             code = process.wait(20)
