@@ -7,7 +7,6 @@ right that the rest of the package does not need: keys are not searched, but fou
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -79,10 +78,6 @@ class Indexes(TransitionGroup):
             ),
         )
         return [Due(name.decode(), f"{score:.0f}") for name, score in found]
-
-    def all_due(self, *, start: int, limit: int) -> list[Due]:
-        """Return at most *limit* records by the time at which they are due, past or future."""
-        return self.due_between(-math.inf, math.inf, start=start, limit=limit)
 
     def letters_after(
         self,

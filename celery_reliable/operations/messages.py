@@ -23,9 +23,8 @@ __all__ = [
     "message_view",
     "object_name",
     "object_of",
-    "own_call_of",
-    "publisher_of",
     "queue_of",
+    "told_by",
 ]
 
 #: The header that names the dead letter which a task was made of.
@@ -99,13 +98,6 @@ def queue_of(envelope: Envelope | None) -> str:
     return (envelope.routing_key or envelope.exchange) if envelope else ""
 
 
-def publisher_of(envelope: Envelope) -> str:
-    """Return who published a message, and in place of which dead letter; empty where unknown."""
-    publisher = str(envelope.headers.get("origin") or "")
-    letter = envelope.headers.get(ORIGIN)
-    return f"{publisher}, in place of {letter}" if letter else publisher
-
-
 def arguments_of(envelope: Envelope) -> tuple[Any, Any, Any]:
     """Return args, kwargs and embedded signatures.  Raises whatever decoding raises, also for a
     format that is not read here.
@@ -123,11 +115,20 @@ def eta_ms(envelope: Envelope, now_ms: int) -> int:
     return now_ms + int(seconds * 1000) if seconds else 0
 
 
-def own_call_of(envelope: Envelope) -> dict[str, Any]:
-    """Return what a call says in place of its task's own options, but for the workers."""
-    # An operator may have named other workers since.
-    told = call_of(envelope.headers)
-    return {option: value for option, value in told.items() if option not in NAMING}
+def told_by(stored: Record) -> dict[str, Any]:
+    """Return what a task's message says of its publication; nothing where nobody can read it."""
+    envelope = envelope_of(stored)
+    if envelope is None:
+        return {}
+    publisher, letter = str(envelope.headers.get("origin") or ""), envelope.headers.get(ORIGIN)
+    priority = envelope.properties.get("priority")
+    # An operator may have named other workers than the call since.
+    call = {name: one for name, one in call_of(envelope.headers).items() if name not in NAMING}
+    return {
+        "publisher": f"{publisher}, in place of {letter}" if letter else publisher,
+        "priority": priority if isinstance(priority, int) else 0,
+        "call": call,
+    }
 
 
 def object_of(app: Celery, envelope: Envelope) -> str:

@@ -21,9 +21,8 @@ from celery_reliable.operations.messages import (
     message_view,
     object_name,
     object_of,
-    own_call_of,
-    publisher_of,
     queue_of,
+    told_by,
 )
 from celery_reliable.operations.objects import since_ms
 from celery_reliable.operations.operation import Cursor, Id, Limit, Param, Right
@@ -217,12 +216,9 @@ class Tasks:
             orders=orders,
             queue=queue_of(envelope),
             object_name=self._name_of(look.record, look.object_key or look.waiting_for),
-            publisher=publisher_of(envelope),
             eta_ms=eta_ms(envelope, now_ms),
             waits_for_object=_number(envelope.headers.get(_WAITS)) > 0,
             named=NamedWorkers.of(envelope.headers) or NamedWorkers(),
-            call=own_call_of(envelope),
-            priority=_number(envelope.properties.get("priority")),
         )
 
     def _seen(self, look: Look, now_ms: int) -> Seen:
@@ -326,14 +322,12 @@ def _facts(look: Look, seen: Seen, now_ms: int) -> dict[str, Any]:
         "worker": record.owner,
         "only_workers": named.only,
         "prefer_workers": named.prefer,
-        "call": seen.call,
-        "priority": seen.priority,
         "run": named.run,
         "published_at": moment(record.published_ms),
         "reason": letter.reason.value if letter else "",
         "exception": letter.exception if letter else "",
         "group": group_of(letter).id if letter else "",
-        "publisher": seen.publisher,
+        **told_by(look.record),
     }
 
 

@@ -21,7 +21,7 @@ from celery_reliable.recovery import MOST_BYTES, BrokerView, empty_own_queue, is
 
 __all__ = ["Released", "release"]
 
-_BATCH = 200
+_BATCH, _ALL = 200, 2**31
 
 
 @dataclass
@@ -115,12 +115,7 @@ class _Release:
 
     def _send_what_is_in_no_queue(self) -> None:
         # All of them first: sending moves them within the index.
-        dues: list[Due] = []
-        while True:
-            page = self.ledger.all_due(start=len(dues), limit=_BATCH)
-            dues += page
-            if len(page) < _BATCH:
-                break
+        dues = [Due(id_, str(ms)) for id_, ms in self.ledger.due_after(None, _ALL)]
         ids = [due.task_id for due in dues]
         records = self.ledger.find_in_groups(ids, most_bytes=MOST_BYTES)
         for due, found in zip(dues, records, strict=True):

@@ -427,26 +427,18 @@ class Happening:
 
     @property
     def sentence(self) -> str:
-        """What else there is to say: ``attempt 2, 1 loss, child_lost``."""
-        said = [_say(name, value) for name, value in self.about.items()]
+        """What else there is to say: ``attempt 2, losses 1, cause child_lost``."""
+        said = []
+        for name, value in self.about.items():
+            if isinstance(value, Mapping):
+                said += [f"{key} {one}" for key, one in value.items()]
+            elif value is False:
+                said.append(f"not {name.removeprefix('is_')}")
+            elif value not in (None, "", 0) and value is not True:
+                said.append(f"{name} {value}")
         if self.is_last:
             said.append("more of these in this minute are not noted")
-        return ", ".join(filter(None, said))
-
-
-def _say(name: str, value: Any) -> str:
-    if value in (None, "", {}):
-        return ""
-    if name == "losses":
-        return f"{value} loss{'' if value == 1 else 'es'}"
-    if name == "is_counted":
-        return "" if value else "not counted"
-    if name == "attempt":
-        return f"attempt {value}" if value else ""
-    if isinstance(value, dict):
-        return ", ".join(f"{key} {one}" for key, one in value.items())
-    words = {"worker": "on ", "holder": "held by ", "by": "by ", "state": "the task is "}
-    return f"{words.get(name, '')}{value}"
+        return ", ".join(said)
 
 
 @dataclass(frozen=True)

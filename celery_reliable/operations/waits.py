@@ -5,7 +5,6 @@ Pure: it is told what was seen.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,7 +33,6 @@ class Seen:
 
     Attributes:
         queue: that its message was sent to; empty where it cannot be told.
-        publisher: its message's ``origin``; empty where it has none.
         eta_ms: of its message, if that lies in the future; 0 for none.
         waits_for_object: its message says that it waits for an object.
         object_key: the object that it waits for, if that can be told.
@@ -48,13 +46,10 @@ class Seen:
         is_in_queue: whether its message was seen in its queue, or may be there.
         fetched_by: the worker that was delivered its message.
         named: which workers may run it, and which get it first.
-        call: what its call says in place of its task's options.
-        priority: of its message.
         workers: those that there are, of a task that waits for one.
     """
 
     queue: str = ""
-    publisher: str = ""
     eta_ms: int = 0
     waits_for_object: bool = False
     object_key: str = ""
@@ -68,8 +63,6 @@ class Seen:
     is_in_queue: bool = True
     fetched_by: str = ""
     named: NamedWorkers = field(default_factory=NamedWorkers)
-    call: Mapping[str, Any] = field(default_factory=dict)
-    priority: int = 0
     workers: tuple[Worker, ...] = ()
 
 
@@ -224,21 +217,13 @@ class _Task:
         meant = ", ".join(map(repr, only)) or "that it names"
         alive = [one for one in seen.workers if one.state == "alive"]
         may = [one for one in alive if seen.named.means(one.nodename)]
-        drains = [
-            one
-            for one in seen.orders
-            if one.kind is OrderKind.DRAIN and any(one.names(each.nodename) for each in may)
-        ]
         said = f"It may run on workers {meant} only (only_workers)"
         said += "." if may else ", and none of them is alive."
-        if drains:
-            told = "; ".join(one.sentence for one in drains)
-            said += f" Of those that are alive, some are drained: {told}. `resume` ends that."
-        elif may:
-            names = ", ".join(one.nodename for one in may[:_MOST_NAMED])
+        if may:
+            names = ", ".join(f"{one.nodename} ({one.condition})" for one in may[:_MOST_NAMED])
             said += (
-                f" Of those {names} is alive, and has no queue of its own, or is leaving: set "
-                "worker_direct, or wait for the next pass."
+                f" Of those there are {names}. What is drained takes nothing until `resume`; one "
+                "without a queue of its own needs worker_direct, or the next pass."
             )
         if others := [one.nodename for one in alive if one not in may]:
             said += f" Alive, and not named: {', '.join(others[:_MOST_NAMED])}."

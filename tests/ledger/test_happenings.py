@@ -53,11 +53,11 @@ def test_it_is_read_as_it_was_noted(scene: Scene) -> None:
     first, second, third = page(scene)
     assert (first.kind, first.name, first.task_id) == ("task_lost", "work", "x\udcff")
     assert first.about == {"losses": 2, "worker": "w" * 200}
-    assert first.sentence == f"2 losses, on {'w' * 200}"
+    assert first.sentence == f"losses 2, worker {'w' * 200}"
     assert first.at is not None
     assert before_ms <= first.at.timestamp() * 1000 <= scene.workers.time_ms()
     assert second.task_id == "y"
-    assert (third.kind, third.name, third.sentence) == ("worker_left", "", "on one")
+    assert (third.kind, third.name, third.sentence) == ("worker_left", "", "worker one")
     assert counted(scene) == {"lost": 2}
 
 

@@ -60,7 +60,7 @@ def test_each_is_noted_once_and_what_goes_well_is_only_counted(
     }
     (lost,) = (one for one in found if one.kind == "task_lost")
     assert lost.name == "project.gate"
-    assert lost.sentence.startswith("attempt 1, 1 loss, child_lost, on one@")
+    assert lost.sentence.startswith("attempt 1, losses 1, cause child_lost, worker one@")
     assert "argument-7" not in str(found)
     assert [one.at for one in found] == sorted(one.at for one in found if one.at)
 
