@@ -9,7 +9,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 
 from celery_reliable.ledger import connect
@@ -40,26 +40,22 @@ def redis_database(url: str, folder: Path) -> Iterator[str]:
     given = url or os.environ.get("REDIS_URL", "")
     mine, program = _of_this_process(given), redis_program()
     why = _why_not(mine) if given else "it is not set"
-    if given and not why:
-        try:
-            yield mine
-        finally:
-            with closing(connect(mine).client()) as client:
-                client.flushdb()
-    elif url or program is None:
+    if why and (url or program is None):
         given = given or "REDIS_URL"
         raise NoRedis(f"These tests need a real Redis, and {given} cannot be used: {why}. {_HOW}")
-    else:
-        yield from _server(program, folder)
+    with nullcontext(mine) if not why else _server(str(program), folder) as found:
+        try:
+            yield found
+        finally:
+            with closing(connect(found).client()) as client:
+                client.flushdb()
 
 
 def _of_this_process(url: str) -> str:
     """Return the URL with the number of the database that pytest-xdist's process has to itself."""
-    number = os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")
+    number = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw") or 0)
     front, _, name = url.rpartition("/")
-    if number in ("", "0") or not name.isdecimal():
-        return url
-    return f"{front}/{int(name) + int(number)}"
+    return f"{front}/{int(name) + number}" if number and name.isdecimal() else url
 
 
 def _why_not(url: str) -> str:
@@ -88,6 +84,7 @@ def redis_program() -> str | None:
     return shutil.which("redis-server") or shutil.which("valkey-server")
 
 
+@contextmanager
 def _server(program: str, folder: Path) -> Iterator[str]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -95,10 +92,12 @@ def _server(program: str, folder: Path) -> Iterator[str]:
     url, log = f"redis://127.0.0.1:{port}/0", folder / "redis.log"
     options = ["--bind", "127.0.0.1", "--port", str(port), "--save", "", "--dir", str(folder)]
     try:
-        with log.open("wb") as output:
-            process = subprocess.Popen(
-                [program, *options], stdin=subprocess.DEVNULL, stdout=output, stderr=output
-            )
+        process = subprocess.Popen(
+            [program, *options, "--logfile", str(log)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
     except OSError as exc:
         raise NoRedis(f"{program} could not be started: {exc}. {_HOW}") from exc
     try:

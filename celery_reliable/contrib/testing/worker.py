@@ -68,10 +68,8 @@ def _die_if_asked(asked: Path) -> None:
         whom = asked.read_text()
         # The next attempt passes.
         asked.unlink()
-        if whom == "child":
-            os.kill(os.getpid(), signal.SIGKILL)
-        # The worker and its pool processes are one group.
-        os.killpg(0, signal.SIGKILL)
+        # The worker and its pool processes are one group, which 0 means.
+        os.kill(os.getpid() if whom == "child" else 0, signal.SIGKILL)
 
 
 if __name__ == "__main__":
