@@ -42,9 +42,8 @@ def _read(visit: Visit, page: Page, path: Mapping[str, str]) -> HttpResponse:
         problem = {"title": page.title, "problem": shown(asked.problem)}
         return visit.render(page.name, {**context, **problem}, tab, 400)
     given = {**asked.given, **page.preset, **path}
-    for one in operation.parameters:
-        if one.param.needs is not None and given.get(one.name):
-            visit.require(one.param.needs)
+    needed = [one.param.needs for one in operation.parameters if given.get(one.name)]
+    visit.require(*filter(None, needed))
     if asked.takes("cursor"):
         found = gathered(
             lambda cursor, limit: operation.run(
@@ -85,14 +84,16 @@ def _of_a_task(visit: Visit, found: TaskInFull) -> dict[str, Any]:
     if not isinstance(task, RowTask):
         return {}
     model, site = task.row_place_of(None).model, visit.admin.admin_site
-    options, may = model._meta, visit.request.user.has_perm
-    names = [f"{options.app_label}.{act}_{options.model_name}" for act in ("view", "change")]
+    label, name = model._meta.app_label, model._meta.model_name
+    is_seen = any(
+        visit.request.user.has_perm(f"{label}.{act}_{name}") for act in ("view", "change")
+    )
     row = all_rows(model).filter(task_id=found.task_id).first()
-    if row is None or not (site.is_registered(model) and any(map(may, names))):
+    if row is None or not (is_seen and site.is_registered(model)):
         return {}
-    name = f"admin:{options.app_label}_{options.model_name}_change"
-    address = reverse(name, args=[quote(row.pk)], current_app=site.name)
-    return {"row": {"address": address, "name": f"{options.verbose_name} {row.pk}"}}
+    page = f"admin:{label}_{name}_change"
+    address = reverse(page, args=[quote(row.pk)], current_app=site.name)
+    return {"row": {"address": address, "name": f"{model._meta.verbose_name} {row.pk}"}}
 
 
 def _find(visit: Visit, page: Page, path: Mapping[str, str]) -> HttpResponse:

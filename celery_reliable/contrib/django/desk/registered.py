@@ -21,22 +21,15 @@ from celery_reliable.operations import BadCursor, Right
 
 __all__ = ["PAGES", "DeadLetterAdmin", "DeskAdmin"]
 
-_ACT = Page("act", "act/<slug:name>/", answer=act_page, methods=("GET", "HEAD", "POST"))
-PAGES = (*READING, _ACT)
+PAGES = (
+    *READING,
+    Page("act", "act/<slug:name>/", answer=act_page, methods=("GET", "HEAD", "POST")),
+)
 _OVERVIEW = next(one for one in PAGES if one.name == "overview")
 
 
 class _Pages(admin.ModelAdmin):
     """Pages over the ledger.  They replace Django's own views, as the model has no rows."""
-
-    def may(self, request: HttpRequest, right: Right) -> bool:
-        """Whether who asks may do it; what is overridden of the admin's own methods counts."""
-        own = {
-            Right.VIEW: self.has_view_permission,
-            Right.REPLAY: self.has_change_permission,
-            Right.DISCARD: self.has_delete_permission,
-        }
-        return bool(own[right](request) if right in own else may(request.user, right))
 
     def has_add_permission(self, request: HttpRequest, obj: object = None) -> bool:
         """Nobody makes dead letters by hand."""
@@ -46,27 +39,24 @@ class _Pages(admin.ModelAdmin):
         @sensitive_post_parameters()
         @sensitive_variables()
         def view(request: HttpRequest, **given: str) -> HttpResponse:
-            return self._answer(page, request, **given)
+            if request.method not in page.methods:
+                return HttpResponseNotAllowed(page.methods)
+            visit = Visit(self, request)
+            visit.require(Right.VIEW)
+            of_path = {name: unquote(one) for name, one in given.items()}
+            try:
+                with opened_desk(sees_arguments=visit.may(Right.SEE_ARGUMENTS)) as visit.desk:
+                    return page.answer(visit, page, of_path)
+            except ReliableError as exc:
+                title, status = "Not now", 200
+                if isinstance(exc, BadCursor):
+                    title, status = "No such page", 400
+                elif isinstance(exc, LookupError):
+                    title, status = "Not found", 404
+                context = {"title": title, "problem": shown(str(exc))}
+                return visit.render("problem", context, status=status)
 
         return path(route, self.admin_site.admin_view(view), name=name)
-
-    def _answer(self, page: Page, request: HttpRequest, **given: str) -> HttpResponse:
-        if request.method not in page.methods:
-            return HttpResponseNotAllowed(page.methods)
-        visit = Visit(self, request)
-        visit.require(Right.VIEW)
-        path = {name: unquote(one) for name, one in given.items()}
-        try:
-            with opened_desk(sees_arguments=visit.may(Right.SEE_ARGUMENTS)) as visit.desk:
-                return page.answer(visit, page, path)
-        except ReliableError as exc:
-            title, status = "Not now", 200
-            if isinstance(exc, BadCursor):
-                title, status = "No such page", 400
-            elif isinstance(exc, LookupError):
-                title, status = "Not found", 404
-            context = {"title": title, "problem": shown(str(exc))}
-            return visit.render("problem", context, status=status)
 
 
 @admin.register(DeadLetter)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import partial
 from typing import Any
 
 from celery.exceptions import Ignore, Reject, Retry
@@ -103,7 +104,8 @@ class RowAttempt:
             if not name:
                 self._note(ended(TaskStatus.SUCCEEDED, result=effect.result))
                 # A transaction around the block may still be rolled back.
-                transaction.on_commit(self._committed, using=self._mine().db)
+                is_done = partial(setattr, self, "_is_done", True)
+                transaction.on_commit(is_done, using=self._mine().db)
             elif not effect.was_asked:
                 raise ConfigurationError(
                     f"The block of self.effect({name!r}) in task {self.task.name} does not ask "
@@ -114,9 +116,6 @@ class RowAttempt:
                 # Read again: the block may have noted effects of its own.
                 done = {"attempt": self.row.task_attempt, "result": effect.result}
                 self._mine().update(task_effects={**self._effects(), name: done})
-
-    def _committed(self) -> None:
-        self._is_done = True
 
     def _effects(self) -> dict[str, Any]:
         """Return the named effects that are committed, or of this transaction."""

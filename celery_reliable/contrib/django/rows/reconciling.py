@@ -7,6 +7,7 @@ nobody could tell the row is written into it.  So no row says for ever that it r
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from celery import Celery, states
@@ -19,6 +20,7 @@ from kombu.exceptions import OperationalError
 from celery_reliable.app import reliable_of
 from celery_reliable.contrib.django.rows.model import (
     OPEN,
+    TASK_FIELDS,
     TaskRow,
     TaskStatus,
     is_row,
@@ -36,6 +38,8 @@ __all__ = ["look_after_rows", "row_models", "unseen_rows"]
 
 #: Rows that are looked at together: one round trip to the ledger, and one query.
 _AT_ONCE = 500
+#: Columns that say nothing of where the task is.
+_LARGE = {"task_result", "task_error", "task_effects"}
 
 
 def row_models() -> list[Any]:
@@ -88,23 +92,11 @@ def look_after_rows(
         is_meant = Q(task_status__in=OPEN) & not_seen_for(older_than_seconds)
         if task_ids is not None:
             is_meant = Q(task_id__in=task_ids)
-        rows = all_rows(model).filter(is_meant).only(*_COLUMNS)
+        rows = all_rows(model).filter(is_meant).only("pk", *TASK_FIELDS - _LARGE)
         found = list(rows.order_by("task_seen_at")[:most])
         for first in range(0, len(found), _AT_ONCE):
             _look_at(app, model, found[first : first + _AT_ONCE], report)
     return report
-
-
-_COLUMNS = (
-    "pk",
-    "task_status",
-    "task_name",
-    "task_id",
-    "task_attempt",
-    "task_losses",
-    "task_writer",
-    "task_published_ms",
-)
 
 
 def _is_of(row: TaskRow, published_ms: int) -> bool:
@@ -226,7 +218,10 @@ def _outcome(app: Celery, task: RowTask, row: TaskRow) -> tuple[str, Any]:
         return states.PENDING, None
     ledger = reliable_of(app).ledger
     kept = ledger.ended_task(row.task_id)
-    state, result = _stored(task, row.task_id)
+    stored, state, result = task.AsyncResult(row.task_id), states.PENDING, None
+    # Where results are not stored.
+    with suppress(NotImplementedError):
+        state, result = str(stored.state), stored.result
     if kept is not None and not _has(row, kept) and _is_of(row, kept.published_ms):
         # Another task has had the id since, and what Celery has stored is that one's.
         return states.PENDING, None
@@ -242,16 +237,6 @@ def _outcome(app: Celery, task: RowTask, row: TaskRow) -> tuple[str, Any]:
         # It has ended, and no attempt of it has succeeded: this result is an earlier task's.
         return states.REVOKED, None
     return state, result
-
-
-def _stored(task: RowTask, task_id: str) -> tuple[str, Any]:
-    """Return state and result as Celery has stored them."""
-    try:
-        stored = task.AsyncResult(task_id)
-        return str(stored.state), stored.result
-    except NotImplementedError:
-        # Results are not stored.
-        return states.PENDING, None
 
 
 _STATUS_OF = {
