@@ -85,9 +85,8 @@ def _do(visit: Visit, operation: Operation, form: OperationForm) -> HttpResponse
     log = " ".join(unescape(strip_tags(f"{_words(operation)}: {outcome}")).split())
     visit.admin.log_change(visit.request, DeadLetter(task_id=shown(about, 200)), log)
     is_over = not isinstance(result, Done) or result.is_whole or result.done == limit
-    if not isinstance(result, Done) or (
-        is_over and form.given.get("ids") and not form.data.get("done")
-    ):
+    is_short = form.given.get("ids") and not form.data.get("done")
+    if not isinstance(result, Done) or (is_over and is_short):
         tell = messages.warning if facts.get("problem") else messages.success
         tell(visit.request, outcome)
         return redirect(visit.link(ACT_PAGES[operation.name]))

@@ -84,16 +84,14 @@ def _of_a_task(visit: Visit, found: TaskInFull) -> dict[str, Any]:
     if not isinstance(task, RowTask):
         return {}
     model, site = task.row_place_of(None).model, visit.admin.admin_site
-    label, name = model._meta.app_label, model._meta.model_name
-    is_seen = any(
-        visit.request.user.has_perm(f"{label}.{act}_{name}") for act in ("view", "change")
-    )
+    options, user = model._meta, visit.request.user
+    names = [f"{options.app_label}.{act}_{options.model_name}" for act in ("view", "change")]
     row = all_rows(model).filter(task_id=found.task_id).first()
-    if row is None or not (is_seen and site.is_registered(model)):
+    if row is None or not (site.is_registered(model) and any(map(user.has_perm, names))):
         return {}
-    page = f"admin:{label}_{name}_change"
-    address = reverse(page, args=[quote(row.pk)], current_app=site.name)
-    return {"row": {"address": address, "name": f"{model._meta.verbose_name} {row.pk}"}}
+    name = f"admin:{options.app_label}_{options.model_name}_change"
+    address = reverse(name, args=[quote(row.pk)], current_app=site.name)
+    return {"row": {"address": address, "name": f"{options.verbose_name} {row.pk}"}}
 
 
 def _find(visit: Visit, page: Page, path: Mapping[str, str]) -> HttpResponse:

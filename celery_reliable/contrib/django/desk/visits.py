@@ -61,7 +61,7 @@ class Visit:
     desk: Any = None
 
     def may(self, right: Right) -> bool:
-        """Whether who asks may do it; what a project overrides of the admin's own methods counts."""
+        """Whether who asks may do it.  What a project overrides of the admin's methods counts."""
         own = {
             Right.VIEW: self.admin.has_view_permission,
             Right.REPLAY: self.admin.has_change_permission,
