@@ -64,7 +64,6 @@ __all__ = [
     "examine",
 ]
 
-_POOL_PARTS: Final = {"prefork": Part.PREFORK, "gevent": Part.GEVENT}
 #: What kombu, unacked hashes and the sweeper do with each kind of key.
 _QUEUE: Final = ("BRPOP", "LINDEX", "LLEN", "LPUSH", "RPOP", "RPUSH")
 _UNACKED: Final = ("HDEL", "HEXISTS", "HGET", "HKEYS", "HLEN", "HMGET", "HSET")
@@ -136,7 +135,14 @@ def examine(
     found += ask_hooks(reliable, setup.here.pool)
     if is_asked:
         names = [one.name for one in setup.tasks if one.has_row]
-        found += _tried("Rows with tasks", lambda: _look_at_rows(names))
+        found += _tried(
+            "Rows with tasks",
+            lambda: [
+                finding
+                for one in Reliable.framework.unseen_rows()
+                for finding in look(ROWS, replace(one, tasks=names))
+            ],
+        )
     return Examination(worst_first(found), is_away)
 
 
@@ -252,11 +258,6 @@ def _of_broker(app: Celery, options: Any, namespace: str) -> Iterator[Command]:
     yield from on_key(prefix + options.get("unacked_key", "unacked"), "HSCAN")
 
 
-def _look_at_rows(names: Sequence[str]) -> list[Finding]:
-    rows = [replace(one, tasks=names) for one in Reliable.framework.unseen_rows()]
-    return [finding for one in rows for finding in look(ROWS, one)]
-
-
 def _tried(what: str, ask: Callable[[], list[Finding]]) -> list[Finding]:
     try:
         return ask()
@@ -273,19 +274,19 @@ def ask_hooks(reliable: Reliable, pool: str) -> list[Finding]:
     """Return the names that hooks of a worker with this kind of pool rely on, and that are not
     installed.
     """
-    parts = [Part.PRODUCER, Part.WORKER]
-    if pool in _POOL_PARTS:
-        parts.append(_POOL_PARTS[pool])
-    if reliable.is_redis_broker:
-        parts.append(Part.REDIS_BROKER)
+    needed = {
+        Part.PRODUCER: True,
+        Part.WORKER: True,
+        Part.PREFORK: pool == "prefork",
+        Part.GEVENT: pool == "gevent",
+        Part.REDIS_BROKER: reliable.is_redis_broker,
+        Part.REDIS_RESULTS: isinstance(reliable.app.backend, RedisBackend),
+    }
     # Settings by which the ledger cannot be reached are reported when it is looked at.
     with suppress(ConfigurationError):
-        if reliable.queues_at:
-            # What its tasks publish.
-            parts.append(Part.REDIS_PRODUCER)
-    if isinstance(reliable.app.backend, RedisBackend):
-        parts.append(Part.REDIS_RESULTS)
-    return list(missing(parts))
+        # What its tasks publish.
+        needed[Part.REDIS_PRODUCER] = bool(reliable.queues_at)
+    return list(missing([part for part, is_needed in needed.items() if is_needed]))
 
 
 def _results(reliable: Reliable) -> dict[str, Any]:

@@ -21,14 +21,6 @@ __all__ = ["setup_of", "setup_to_tell", "stored_setup"]
 
 #: The field of a worker's facts in the ledger.
 _FIELD: Final = "setup"
-_TOLD: Final = (
-    "versions",
-    "prefetch",
-    "time_limit",
-    "soft_shutdown_seconds",
-    "is_sigterm_soft",
-    "visibility_seconds",
-)
 #: Values of `worker_pool` for the modules that Celery has the pools in; ours is a prefork pool.
 _POOLS: Final = {
     "threads": "thread",
@@ -143,7 +135,7 @@ def stored_setup(one: WorkerLook) -> WorkerSetup:
         version=str(facts.get("version") or ""),
         clock_ahead_seconds=clock - one.beat_ms / 1000 if clock and one.beat_ms else None,
         no_witness=one.lease.no_witness,
-        **{name: told[name] for name in _TOLD if name in told},
+        **{name: told[name] for name in told.keys() & WorkerSetup.__dataclass_fields__.keys()},
     )
 
 
