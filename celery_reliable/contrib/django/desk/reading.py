@@ -139,9 +139,8 @@ class Page:
     methods: tuple[str, ...] = ("GET", "HEAD")
 
 
-#: The name of the first is that which the admin links to.
 READING = (
-    Page("changelist", "", "dead_letters", "Dead letters"),
+    Page("letters", "", "dead_letters", "Dead letters"),
     Page("groups", "groups/", "dead_letter_groups", "Dead letters by group"),
     Page("overview", "desk/", "status", "Desk", more=_of_the_overview),
     Page("tasks", "tasks/", "tasks", "Tasks"),

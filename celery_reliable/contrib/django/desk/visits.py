@@ -30,9 +30,9 @@ _LONGEST_ASKED = 300
 _KEPT = "\n\t"
 #: The acts that the admin has, each with the page of what it is about.
 ACT_PAGES = {
-    "replay_dead_letters": "changelist",
-    "discard_dead_letters": "changelist",
-    "replay_dead_letter_edited": "changelist",
+    "replay_dead_letters": "letters",
+    "discard_dead_letters": "letters",
+    "replay_dead_letter_edited": "letters",
     "revoke_tasks": "tasks",
     "move_tasks": "tasks",
     "give_order": "orders",
@@ -42,7 +42,7 @@ ACT_PAGES = {
 _TABS = (
     ("overview", "Desk"),
     ("tasks", "Tasks"),
-    ("changelist", "Dead letters"),
+    ("letters", "Dead letters"),
     ("groups", "Groups"),
     ("objects", "Objects"),
     ("workers", "Workers"),
