@@ -20,12 +20,14 @@ def connector_of(alias: str) -> Connector:
         client = caches[alias].client
         pool = client.get_client(write=True).connection_pool
     except (InvalidCacheBackendError, AttributeError, NotImplementedError) as exc:
-        known = ", ".join(map(repr, caches.settings)) or "none"
         raise ConfigurationError(
             f"CACHE in CELERY_RELIABLE is {alias!r}, which is no django-redis cache on one Redis "
-            f"server ({exc or type(exc).__name__}). The entries of CACHES are {known}. Name one "
-            "whose BACKEND is django_redis.cache.RedisCache, or give REDIS_URL instead."
+            f"server ({exc or type(exc).__name__}). Name an entry of CACHES ({', '.join(caches)}) "
+            "with the BACKEND django_redis.cache.RedisCache, or give REDIS_URL instead."
         ) from exc
-    # The cache itself makes the prefix: KEY_PREFIX, VERSION and KEY_FUNCTION all matter.
-    prefix = str(client.make_key(""))
-    return Connector.from_pool(pool, shown=f"the Redis of the cache {alias!r}", key_prefix=prefix)
+    return Connector.from_pool(
+        pool,
+        shown=f"the Redis of the cache {alias!r}",
+        # The cache itself makes the prefix: KEY_PREFIX, VERSION and KEY_FUNCTION all matter.
+        key_prefix=str(client.make_key("")),
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from http import HTTPStatus
 from importlib.metadata import version
@@ -140,21 +140,23 @@ def _invalid(request: HttpRequest, exc: ValidationError) -> HttpResponse:
     return Problem(400, "bad_parameter", said[:500], name[:500]).response
 
 
-def _require(user: Any, *rights: Right) -> None:
+def _require(may: Callable[[Right], bool], rights: Iterable[Right]) -> None:
     """Raise Problem unless who asks has these rights."""
-    _, may = api_config()
     for right in rights:
-        if not may(user, right):
+        if not may(right):
             raise Problem(403, "not_permitted", f"This needs the right {right.value!r}.")
 
 
 def _user_of(request: HttpRequest, *, needs: tuple[Right, ...], names: tuple[str, ...]) -> Any:
-    """Return who sends a request that may go on.  Raises Problem, and ConfigurationError."""
+    """Return who sends a request that may go on, and what says what he may do.
+
+    Raises Problem, and ConfigurationError.
+    """
     # A page of another site can send forms and plain text, and JSON only by leave.
     if request.method == "POST" and request.content_type != "application/json":
         said = "The body has to be JSON, with Content-Type: application/json."
         raise Problem(415, "not_json", said)
-    ways, _ = api_config()
+    ways, permission = api_config()
     user = next(filter(None, (way(request) for way in ways)), None)
     if user is None:
         said = "It is not known who asks: log in, or send what the project's API asks for."
@@ -162,11 +164,12 @@ def _user_of(request: HttpRequest, *, needs: tuple[Right, ...], names: tuple[str
         challenge = ", ".join(filter(None, schemes)).title()
         told = {"WWW-Authenticate": challenge} if challenge else {}
         raise Problem(401, "not_authenticated", said, headers=told)
-    _require(user, *needs)
+    may = partial(permission, user)
+    _require(may, needs)
     for name in request.GET.keys() - set(names):
         said = f"{name[:50]!r} is no parameter of this address."
         raise Problem(400, "bad_parameter", said, name[:50])
-    return user
+    return user, may
 
 
 def _add(operation: Operation) -> None:
@@ -201,14 +204,12 @@ def _add(operation: Operation) -> None:
 
 def _view_of(operation: Operation, model: Any) -> Callable[..., HttpResponse]:
     def view(request: HttpRequest, given: Any) -> HttpResponse:
-        user: Any = request.auth
+        user, may = request.auth
         values = values_of(operation, given)
-        for one in operation.parameters:
-            if one.param.needs is not None and values.get(one.name):
-                _require(user, one.param.needs)
+        needed = [one.param.needs for one in operation.parameters if values.get(one.name)]
+        _require(may, filter(None, needed))
         named = getattr(user, "get_username", user.__str__)
-        _, may = api_config()
-        with opened_desk(sees_arguments=may(user, Right.SEE_ARGUMENTS)) as desk:
+        with opened_desk(sees_arguments=may(Right.SEE_ARGUMENTS)) as desk:
             found = operation.run(desk, values, by=f"api:{named()}"[:200])
         if getattr(found, "state", "") == "absent":
             raise Problem(404, "unknown_task", found.why.sentence)
