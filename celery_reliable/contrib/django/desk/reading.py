@@ -83,7 +83,7 @@ def _of_a_task(visit: Visit, found: TaskInFull) -> dict[str, Any]:
     task = visit.desk.app.tasks.get(found.name)
     if not isinstance(task, RowTask):
         return {}
-    model, site = task.row_place_of(None).model, visit.admin.admin_site
+    model, site = task.row_of(None).model, visit.admin.admin_site
     options, user = model._meta, visit.request.user
     names = [f"{options.app_label}.{act}_{options.model_name}" for act in ("view", "change")]
     row = all_rows(model).filter(task_id=found.task_id).first()

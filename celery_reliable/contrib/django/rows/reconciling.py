@@ -26,7 +26,7 @@ from celery_reliable.contrib.django.rows.model import (
     is_row,
     not_seen_for,
 )
-from celery_reliable.contrib.django.rows.places import WAITING, RowPlace, all_rows, ended
+from celery_reliable.contrib.django.rows.places import WAITING, all_rows, ended, note_published
 from celery_reliable.contrib.django.rows.task import RowTask
 from celery_reliable.exceptions import ReliableError, one_line
 from celery_reliable.findings import UNSEEN_SECONDS, UnseenRows
@@ -174,7 +174,8 @@ def _verdict(app: Celery, row: TaskRow, look: Look | None) -> tuple[str, dict[st
         status = TaskStatus.FAILED if look.reason == Reason.FAILED.value else TaskStatus.DEAD
         return "ended", ended(status, error=look.exception or look.record.cause) | losses
     if row.task_published_ms is None:
-        RowPlace(type(row), row.pk).note_published(row.task_id, look.record.published_ms)
+        of_row = all_rows(type(row)).filter(pk=row.pk)
+        note_published(of_row, row.task_id, look.record.published_ms)
     is_over = state is not State.RUNNING or look.record.attempt > row.task_attempt
     if row.task_status == TaskStatus.RUNNING and is_over:
         return "waiting", WAITING | losses
