@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -133,16 +133,6 @@ def examine(
         of_servers, setup, is_away = _ask(reliable, setup, patience_seconds)
     found += [*look(START, setup), *look(SETUP, setup), *look(FLEET, setup), *of_servers]
     found += ask_hooks(reliable, setup.here.pool)
-    if is_asked:
-        names = [one.name for one in setup.tasks if one.has_row]
-        found += _tried(
-            "Rows with tasks",
-            lambda: [
-                finding
-                for one in Reliable.framework.unseen_rows()
-                for finding in look(ROWS, replace(one, tasks=names))
-            ],
-        )
     return Examination(worst_first(found), is_away)
 
 
@@ -163,8 +153,22 @@ def _ask(
     except (LedgerUnavailable, LedgerRefused) as exc:
         is_away = isinstance(exc, LedgerUnavailable)
         found.append(_unseen("The ledger's Redis, with all workers,", str(exc)))
-    found += _tried("The rights at the broker's Redis", lambda: ask_broker(reliable))
-    found += _tried("The rights at the result backend's Redis", lambda: ask_results(reliable))
+    names = [one.name for one in setup.tasks if one.has_row]
+    more: dict[str, Callable[[Reliable], list[Finding]]] = {
+        "The rights at the broker's Redis": ask_broker,
+        "The rights at the result backend's Redis": ask_results,
+        "Rows with tasks": lambda own: [
+            finding
+            for one in own.framework.unseen_rows()
+            for finding in look(ROWS, replace(one, tasks=names))
+        ],
+    }
+    for what, ask in more.items():
+        try:
+            found += ask(reliable)
+        except Exception as exc:
+            # A backend whose packages are not installed, say.
+            found.append(_unseen(what, f"{one_line(exc)}."))
     return found, setup, is_away
 
 
@@ -216,14 +220,14 @@ def ask_ledger(reliable: Reliable, ledger: Ledger) -> list[Finding]:
 
 def ask_broker(reliable: Reliable) -> list[Finding]:
     """Return what a worker may not do at a Redis that is its broker."""
-    conf = reliable.app.conf
     if not reliable.is_redis_broker:
         return []
+    conf = reliable.app.conf
     options = conf.broker_transport_options or {}
     there = connect(reliable.broker_url, transport_options=options, ssl=conf.broker_use_ssl)
     with closing(there.client()) as client:
-        lacks = denied(client, _of_broker(reliable.app, options, reliable.config.namespace))
-    return _rights(reliable, f"The broker's Redis at {there.shown}", lacks)
+        commands = _of_broker(reliable.app, options, reliable.config.namespace)
+        return _rights(reliable, f"The broker's Redis at {there.shown}", client, commands)
 
 
 def ask_results(reliable: Reliable) -> list[Finding]:
@@ -232,12 +236,14 @@ def ask_results(reliable: Reliable) -> list[Finding]:
     if not is_celerys_redis(backend):
         return []
     key = bytes_to_str(backend.get_key_for_task(_SOME))
-    lacks = denied(backend.client, on_key(key, *_RESULT))
-    return _rights(reliable, "The result backend's Redis", lacks)
+    commands = on_key(key, *_RESULT)
+    return _rights(reliable, "The result backend's Redis", backend.client, commands)
 
 
-def _rights(reliable: Reliable, what: str, lacks: Sequence[str] | None) -> list[Finding]:
-    if lacks is None:
+def _rights(
+    reliable: Reliable, what: str, client: Any, commands: Iterable[Command]
+) -> list[Finding]:
+    if (lacks := denied(client, commands)) is None:
         return [_unseen(what, "it does not answer.")]
     return rights(what, lacks, _rule(reliable))
 
@@ -256,14 +262,6 @@ def _of_broker(app: Celery, options: Any, namespace: str) -> Iterator[Command]:
     yield from on_key(f"{prefix}{UNACKED_LIST_PREFIX}{namespace}", *_SET)
     # Of workers without the package; it is only looked at.
     yield from on_key(prefix + options.get("unacked_key", "unacked"), "HSCAN")
-
-
-def _tried(what: str, ask: Callable[[], list[Finding]]) -> list[Finding]:
-    try:
-        return ask()
-    except Exception as exc:
-        # A backend whose packages are not installed, say.
-        return [_unseen(what, f"{one_line(exc)}.")]
 
 
 def _unseen(what: str, why: str) -> Finding:

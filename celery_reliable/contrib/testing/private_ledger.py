@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from celery import Celery
 from celery.utils import uuid
@@ -23,9 +23,6 @@ from celery_reliable.ledger import connect
 from celery_reliable.model import SweepReport
 from celery_reliable.operations import Desk, TaskInFull
 from celery_reliable.settings import ReliableConfig
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 __all__ = ["WORKER_VARIABLE", "PrivateLedger"]
 
@@ -59,10 +56,8 @@ class PrivateLedger:
     """
 
     def __init__(self, app: Celery, url: str, folder: Path, *, app_path: str = "") -> None:
-        self.app = app
-        self.url = url
-        self._folder = folder
-        self._app_path = app_path
+        self.app, self._app_path = app, app_path
+        self.url, self._folder = url, folder
         self._log = folder / "workers.log"
         self._started: list[subprocess.Popen[bytes]] = []
         config = reliable_of(app).config
@@ -82,7 +77,7 @@ class PrivateLedger:
             "reliable": {**own, **_QUICK, "NAMESPACE": self.namespace},
         }
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> PrivateLedger:
         self._before: dict[str, Any] = dict(self.app.conf.changes)
         self.app.conf.update(self._conf)
         self._forget()

@@ -160,8 +160,8 @@ def _user_of(request: HttpRequest, *, needs: tuple[Right, ...], names: tuple[str
     user = next(filter(None, (way(request) for way in ways)), None)
     if user is None:
         said = "It is not known who asks: log in, or send what the project's API asks for."
-        schemes = [one.openapi_security_schema.get("scheme", "") for one in ways]
-        challenge = ", ".join(filter(None, schemes)).title()
+        schemes = filter(None, (one.openapi_security_schema.get("scheme") for one in ways))
+        challenge = ", ".join(schemes).title()
         told = {"WWW-Authenticate": challenge} if challenge else {}
         raise Problem(401, "not_authenticated", said, headers=told)
     may = partial(permission, user)
@@ -237,11 +237,10 @@ def document_of(server: str, ways: Sequence[Any]) -> dict[str, Any]:
 def openapi(desk: Desk) -> dict[str, Any]:
     """Show this document."""
     server = reverse("celery_reliable:openapi").removesuffix("/openapi.json")
-    ways, _ = api_config()
-    return document_of(server, ways)
+    return document_of(server, api_config()[0])
 
 
-def _door(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
+def _door(view: Callable[..., HttpResponse]) -> Any:
     """Return the view of an address as Django calls it."""
 
     @sensitive_variables()
@@ -256,8 +255,7 @@ def _door(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
     # Where everybody has to log in, who has not is told so here, rather than sent to a page.
     # (Django has that since 5.1.)
     anybody = getattr(decorators, "login_not_required", csrf_exempt)
-    door: Callable[..., HttpResponse] = csrf_exempt(anybody(answer))
-    return door
+    return csrf_exempt(anybody(answer))
 
 
 for _one in (*OPERATIONS, Operation(openapi, (Right.VIEW,), "openapi.json")):

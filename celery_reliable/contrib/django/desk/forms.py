@@ -110,8 +110,7 @@ class OperationForm(forms.Form):
     @property
     def meant(self) -> list[tuple[str, str]]:
         """Which are meant, as it was given, with the labels of the inputs."""
-        ids = self.cleaned_data.get("ids") if self.is_valid() else None
-        texts = {**self._texts, "ids": ", ".join(ids or ())}
+        texts = {**self._texts, "ids": ", ".join(map(unquote, self.data.getlist("ids")))}
         return [
             (str(self[name].label), unquote(text) if name == "id" else text)
             for name, text in texts.items()

@@ -17,7 +17,7 @@ from django.urls import reverse
 from celery_reliable.contrib.django.permissions import may
 from celery_reliable.operations import ACTS, Right, printable
 
-__all__ = ["ACT_PAGES", "NAME", "Visit", "encodable", "raw", "shown"]
+__all__ = ["ACT_PAGES", "NAME", "Visit", "raw", "shown"]
 
 #: What the names of the pages' URLs begin with.
 NAME = "celery_reliable_deadletter_"
@@ -77,11 +77,11 @@ class Visit:
 
     def link(self, page: str, *args: str, **query: str) -> str:
         """Return the address of a page on this site; of texts that were made `shown`, too."""
-        safe = [quote(encodable(raw(arg))) for arg in args]
+        safe = [quote(raw(arg)) for arg in args]
         found: str = reverse(
             f"admin:{NAME}{page}", args=safe, current_app=self.admin.admin_site.name
         )
-        asked = {name: encodable(raw(value)[:_LONGEST_ASKED]) for name, value in query.items()}
+        asked = {name: raw(value)[:_LONGEST_ASKED] for name, value in query.items()}
         return f"{found}?{urlencode(asked)}" if asked else found
 
     @cached_property
@@ -108,7 +108,6 @@ class Visit:
                 "tabs": [
                     {"name": tab, "label": label, "link": self.link(tab), "is_here": tab == page}
                     for tab, label in _TABS
-                    if self.may(Right.VIEW)
                 ],
                 "visit": self,
                 "acts": self.acts,
@@ -125,14 +124,11 @@ class _Shown(str):
     raw = ""
 
 
-def raw(text: Any) -> Any:
-    """Return the original of a text that `shown` has made; any other text as it is."""
-    return getattr(text, "raw", text)
-
-
-def encodable(text: str) -> str:
-    """Return a text with an escape in place of each half character."""
-    return text.encode("utf-8", "backslashreplace").decode()
+def raw(text: Any) -> str:
+    """Return the original of a text that `shown` has made, or any other text, as an address can
+    have it: with an escape in place of each half character.
+    """
+    return str(getattr(text, "raw", text)).encode("utf-8", "backslashreplace").decode()
 
 
 def shown(value: Any, longest: int = _LONGEST) -> Any:

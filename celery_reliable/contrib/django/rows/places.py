@@ -75,10 +75,9 @@ def ended(status: str, *, result: Any = None, error: str = "") -> dict[str, Any]
     """Return the columns of a row whose task has ended.  Without a result they leave that of an
     effect, if there is one.
     """
-    found = {"task_status": status, "task_seen_at": None, "task_ended_at": Now()}
-    return (
-        found | {"task_error": error} | ({} if result is None else {"task_result": _json(result)})
-    )
+    of_result = {} if result is None else {"task_result": _json(result)}
+    over = {"task_status": status, "task_seen_at": None, "task_ended_at": Now()}
+    return {**over, "task_error": error, **of_result}
 
 
 def _json(value: Any) -> Any:

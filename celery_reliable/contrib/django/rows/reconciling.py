@@ -89,9 +89,8 @@ def look_after_rows(
         # Nobody knows what becomes of a task.
         return report
     for model in row_models():
-        is_meant = Q(task_status__in=OPEN) & not_seen_for(older_than_seconds)
-        if task_ids is not None:
-            is_meant = Q(task_id__in=task_ids)
+        is_late = Q(task_status__in=OPEN) & not_seen_for(older_than_seconds)
+        is_meant = is_late if task_ids is None else Q(task_id__in=task_ids)
         rows = all_rows(model).filter(is_meant).only("pk", *TASK_FIELDS - _LARGE)
         found = list(rows.order_by("task_seen_at")[:most])
         for first in range(0, len(found), _AT_ONCE):
@@ -111,8 +110,7 @@ def _has(row: TaskRow, record: Record | EndedTask) -> bool:
     # An id that Celery made is nobody else's, and a replacement keeps the time.
     if row.task_published_ms in (0, record.published_ms):
         return True
-    published_as = record.published_as if isinstance(record, Record) else ""
-    return row.task_name in (record.name, published_as)
+    return row.task_name in (record.name, getattr(record, "published_as", ""))
 
 
 def _at_hand(model: Any, rows: list[TaskRow]) -> list[TaskRow]:
