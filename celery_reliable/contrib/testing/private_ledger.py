@@ -264,7 +264,7 @@ def _databases() -> dict[str, str]:
     hidden = [alias for alias, name in found.items() if ":memory:" in name or "mode=memory" in name]
     if hidden:
         raise ConfigurationError(
-            f"The database {hidden[0]!r} of the tests is in the memory of this process, where a "
-            'worker cannot see it. Give it a file: DATABASES["default"]["TEST"] = {"NAME": ...}.'
+            f"The tests' database {hidden[0]!r} is in memory, where no worker sees it. Give it a "
+            f'file: DATABASES[{hidden[0]!r}]["TEST"] = {{"NAME": ...}}.'
         )
     return found

@@ -24,6 +24,7 @@ PAGES = (
     *READING,
     Page("act", "act/<slug:name>/", answer=act_page, methods=("GET", "HEAD", "POST")),
 )
+_TITLES = {200: "Not now", 400: "No such page", 404: "Not found"}
 
 
 @admin.register(DeadLetter)
@@ -43,12 +44,9 @@ class DeadLetterAdmin(admin.ModelAdmin):
                 with opened_desk(sees_arguments=visit.may(Right.SEE_ARGUMENTS)) as visit.desk:
                     return page.answer(visit, page, of_path)
             except ReliableError as exc:
-                title, status = "Not now", 200
-                if isinstance(exc, BadCursor):
-                    title, status = "No such page", 400
-                elif isinstance(exc, LookupError):
-                    title, status = "Not found", 404
-                context = {"title": title, "problem": shown(str(exc))}
+                is_there = not isinstance(exc, LookupError)
+                status = (400 if isinstance(exc, BadCursor) else 200) if is_there else 404
+                context = {"title": _TITLES[status], "problem": shown(str(exc))}
                 return visit.render("problem", context, status=status)
 
         return path(page.route, self.admin_site.admin_view(view), name=name)

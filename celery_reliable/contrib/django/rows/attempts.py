@@ -108,8 +108,7 @@ class RowAttempt:
             elif not effect.was_asked:
                 raise ConfigurationError(
                     f"The block of self.effect({name!r}) in task {self.task.name} does not ask "
-                    "whether it is the first, so a second attempt would do it again: "
-                    f"`with self.effect({name!r}) as effect:` and, in it, `if effect.is_first:`."
+                    "`if effect.is_first:`, so a second attempt would do it again."
                 )
             elif effect.is_first:
                 # Read again: the block may have noted effects of its own.

@@ -237,8 +237,7 @@ def _problems(cls: Any) -> Iterator[str]:
     if not parameters or needed:
         yield (
             f"Task {name} takes {', '.join(map(str, parameters)) or 'nothing'}: its first argument "
-            "is its row's key, and others need a default, as who publishes what was missed knows "
-            "the row alone."
+            "is its row's key, and all others need a default."
         )
     for option, allowed in _ALLOWED.items():
         given = getattr(cls, option)
