@@ -121,16 +121,16 @@ def examine(
     )
     if grace_seconds is not None:
         setup = replace(setup, config=replace(config, grace_seconds=grace_seconds))
-    of_servers: list[Finding] = []
-    is_asked, is_away = servers and not reliable.is_unprotected, False
+    is_asked = servers and not reliable.is_unprotected
     try:
         reliable.connector()
     except ConfigurationError as exc:
         is_asked = False
         if not (reliable.is_unprotected or setup.is_eager):
             found.append(NO_REDIS.found(problem=str(exc)))
-    if is_asked:
-        of_servers, setup, is_away = _ask(reliable, setup, patience_seconds)
+    of_servers, setup, is_away = (
+        _ask(reliable, setup, patience_seconds) if is_asked else ([], setup, False)
+    )
     found += [*look(START, setup), *look(SETUP, setup), *look(FLEET, setup), *of_servers]
     found += ask_hooks(reliable, setup.here.pool)
     return Examination(worst_first(found), is_away)
@@ -235,8 +235,7 @@ def ask_results(reliable: Reliable) -> list[Finding]:
     backend: Any = reliable.app.backend
     if not is_celerys_redis(backend):
         return []
-    key = bytes_to_str(backend.get_key_for_task(_SOME))
-    commands = on_key(key, *_RESULT)
+    commands = on_key(bytes_to_str(backend.get_key_for_task(_SOME)), *_RESULT)
     return _rights(reliable, "The result backend's Redis", backend.client, commands)
 
 

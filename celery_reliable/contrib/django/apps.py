@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from django.apps import AppConfig
@@ -64,9 +64,8 @@ def _look_after_row(sender: Any, task_id: str, **_: Any) -> None:
 class _Django(app.Framework):
     """What Django tells of the project."""
 
-    def settings(self) -> Mapping[str, object] | None:
-        found: Mapping[str, object] | None = getattr(settings, "CELERY_RELIABLE", None)
-        return found
+    def settings(self) -> Any:
+        return getattr(settings, "CELERY_RELIABLE", None)
 
     def connector_of(self, cache: str) -> Connector:
         try:
@@ -76,7 +75,7 @@ class _Django(app.Framework):
             raise ConfigurationError(
                 f"CACHE in CELERY_RELIABLE is {cache!r}, no django-redis cache on one Redis server "
                 f"({exc or type(exc).__name__}). Name an entry of CACHES ({', '.join(caches)}) "
-                "whose BACKEND is django_redis.cache.RedisCache, or give REDIS_URL."
+                "whose BACKEND is django_redis.cache.RedisCache, or give REDIS_URL instead."
             ) from exc
         return Connector.from_pool(
             pool,

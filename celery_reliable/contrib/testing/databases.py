@@ -40,8 +40,8 @@ def redis_database(url: str, folder: Path) -> Iterator[str]:
     mine, program = _of_this_process(given), redis_program()
     why = _why_not(mine) if given else "it is not set"
     if why and (url or program is None):
-        given = given or "REDIS_URL"
-        raise NoRedis(f"These tests need a real Redis, and {given} cannot be used: {why}. {_HOW}")
+        what = given or "REDIS_URL"
+        raise NoRedis(f"A test needs a real Redis, and {what} cannot be used: {why}. {_HOW}")
     with nullcontext(mine) if not why else _server(str(program), folder) as found:
         try:
             yield found
@@ -83,8 +83,7 @@ def redis_program() -> str | None:
 
 @contextmanager
 def _server(program: str, folder: Path) -> Iterator[str]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
+    with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     url, log = f"redis://127.0.0.1:{port}/0", folder / "redis.log"
     options = ["--bind", "127.0.0.1", "--port", str(port), "--save", "", "--dir", str(folder)]

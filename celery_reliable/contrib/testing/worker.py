@@ -31,12 +31,11 @@ def main() -> None:
     app.conf.update(told["conf"])
     app.loader.import_default_modules()
     app.finalize()
-    if told["databases"]:
+    for alias, name in told["databases"].items():
         from django.db import connections
 
-        # The tests' own databases, and not those that the settings name.
-        for alias, name in told["databases"].items():
-            connections[alias].settings_dict["NAME"] = name
+        # The tests' own database, and not that which the settings name.
+        connections[alias].settings_dict["NAME"] = name
     for task in app.tasks.values():
         if is_reliable(task):
             _let_die(task, Path(told["folder"]))

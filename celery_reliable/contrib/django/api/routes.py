@@ -126,8 +126,7 @@ def _unreadable(request: HttpRequest, exc: HttpError) -> HttpResponse:
             "same in X-CSRFToken."
         )
         return Problem(403, "csrf_failed", said).response
-    said = "The body is no JSON in UTF-8, or nested too deep."
-    return Problem(400, "bad_body", said).response
+    return Problem(400, "bad_body", "The body is no JSON in UTF-8, or too deep.").response
 
 
 @api.exception_handler(ValidationError)
@@ -136,8 +135,7 @@ def _invalid(request: HttpRequest, exc: ValidationError) -> HttpResponse:
     # ("body", "given", "ids", 1), or of a query ("query", "limit")
     steps = [one for one in first["loc"][1:] if one != "given"]
     name = "".join(f"[{one}]" if isinstance(one, int) else f".{one}" for one in steps).lstrip(".")
-    said = f"{first['msg']}."
-    return Problem(400, "bad_parameter", said[:500], name[:500]).response
+    return Problem(400, "bad_parameter", f"{first['msg']}."[:500], name[:500]).response
 
 
 def _require(may: Callable[[Right], bool], rights: Iterable[Right]) -> None:
@@ -154,8 +152,7 @@ def _user_of(request: HttpRequest, *, needs: tuple[Right, ...], names: tuple[str
     """
     # A page of another site can send forms and plain text, and JSON only by leave.
     if request.method == "POST" and request.content_type != "application/json":
-        said = "The body has to be JSON, with Content-Type: application/json."
-        raise Problem(415, "not_json", said)
+        raise Problem(415, "not_json", "The body has to be JSON (Content-Type: application/json).")
     ways, permission = api_config()
     user = next(filter(None, (way(request) for way in ways)), None)
     if user is None:
@@ -248,8 +245,8 @@ def _door(view: Callable[..., HttpResponse]) -> Any:
         found = view(request, **given)
         if found.status_code == 405:
             said = f"This address is asked by {found['Allow']}."
-            headers = {"Allow": found["Allow"]}
-            return Problem(405, "method_not_allowed", said, headers=headers).response
+            told = {"Allow": found["Allow"]}
+            return Problem(405, "method_not_allowed", said, headers=told).response
         return found
 
     # Where everybody has to log in, who has not is told so here, rather than sent to a page.

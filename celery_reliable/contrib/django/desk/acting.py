@@ -69,11 +69,9 @@ def act_page(visit: Visit, page: Any, path: Mapping[str, str]) -> HttpResponse:
 
 
 def _run(visit: Visit, form: OperationForm, seconds: float, **more: Any) -> Any:
-    given = {**form.given, **more}
-    if form.takes("seconds"):
-        given["seconds"] = seconds
+    most = {"seconds": seconds} if form.takes("seconds") else {}
     who = f"django:{visit.request.user.get_username()}"
-    return form.operation.run(visit.desk, given, by=who)
+    return form.operation.run(visit.desk, {**form.given, **most, **more}, by=who)
 
 
 def _do(visit: Visit, operation: Operation, form: OperationForm) -> HttpResponse:

@@ -72,8 +72,6 @@ class OperationForm(forms.Form):
         data: what was given.  An empty form is bound, too: nothing has to be given.
     """
 
-    data: Any
-
     def __init__(self, operation: Operation, data: Any) -> None:
         super().__init__(data.copy(), auto_id=f"{'act' if operation.is_act else 'filter'}-%s")
         self.operation = operation
@@ -126,7 +124,6 @@ class OperationForm(forms.Form):
     @property
     def tally(self) -> dict[str, int]:
         """The counts of the portions so far."""
-        self.is_valid()
         return {name: self.cleaned_data.get(name) or 0 for name in TALLY}
 
     @property

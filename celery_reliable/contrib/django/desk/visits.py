@@ -21,7 +21,6 @@ __all__ = ["ACT_PAGES", "NAME", "Visit", "raw", "shown"]
 
 #: What the names of the pages' URLs begin with.
 NAME = "celery_reliable_deadletter_"
-_TEMPLATES = "admin/celery_reliable"
 #: Characters of one value; what is longer is cut, and says so.
 _LONGEST = 20_000
 #: Of one in an address.
@@ -77,9 +76,10 @@ class Visit:
 
     def link(self, page: str, *args: str, **query: str) -> str:
         """Return the address of a page on this site; of texts that were made `shown`, too."""
-        safe = [quote(raw(arg)) for arg in args]
         found: str = reverse(
-            f"admin:{NAME}{page}", args=safe, current_app=self.admin.admin_site.name
+            f"admin:{NAME}{page}",
+            args=[quote(raw(arg)) for arg in args],
+            current_app=self.admin.admin_site.name,
         )
         asked = {name: raw(value)[:_LONGEST_ASKED] for name, value in query.items()}
         return f"{found}?{urlencode(asked)}" if asked else found
@@ -101,14 +101,12 @@ class Visit:
         self.request.current_app = self.admin.admin_site.name
         return TemplateResponse(
             self.request,
-            f"{_TEMPLATES}/{name}.html",
+            f"admin/celery_reliable/{name}.html",
             {
                 **self.admin.admin_site.each_context(self.request),
                 "opts": self.admin.opts,
-                "tabs": [
-                    {"name": tab, "label": label, "link": self.link(tab), "is_here": tab == page}
-                    for tab, label in _TABS
-                ],
+                "tabs": _TABS,
+                "here": page,
                 "visit": self,
                 "acts": self.acts,
                 "may_see_arguments": self.may(Right.SEE_ARGUMENTS),

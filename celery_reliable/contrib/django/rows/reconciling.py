@@ -149,9 +149,8 @@ def _look_at(app: Celery, model: Any, found: list[TaskRow], report: dict[str, in
             if word == "published" and not _is_published(app, row):
                 word = "failed"
             report[word] += 1
-    if seen:
-        open_rows = all_rows(model).filter(pk__in=seen, task_status__in=OPEN)
-        open_rows.update(task_seen_at=Now())
+    still_open = all_rows(model).filter(pk__in=seen, task_status__in=OPEN)
+    still_open.update(task_seen_at=Now())
 
 
 def _verdict(app: Celery, row: TaskRow, look: Look | None) -> tuple[str, dict[str, Any]] | None:

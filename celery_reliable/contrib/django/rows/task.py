@@ -93,9 +93,8 @@ class RowTask(ReliableTask):
         that has committed.  Raises the model's DoesNotExist, too.
         """
         publish = super().apply_async
-        given = (args, kwargs)
         if self.app.conf.task_always_eager or self._is_own(task_id):
-            return publish(*given, task_id, producer, link, link_error, shadow, **options)
+            return publish(args, kwargs, task_id, producer, link, link_error, shadow, **options)
         row = self._row_of_call(args or (), kwargs or {})
         asked = task_id or uuid()
         # Canvases choose ids too, but always new ones.
@@ -107,7 +106,7 @@ class RowTask(ReliableTask):
 
         def send(producer: Any = None) -> None:
             try:
-                publish(*given, asked, producer, link, link_error, shadow, **options)
+                publish(args, kwargs, asked, producer, link, link_error, shadow, **options)
                 if not is_new:
                     self._note_published(row, asked)
             except (ReliableError, OperationalError) as exc:

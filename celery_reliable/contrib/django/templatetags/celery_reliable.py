@@ -17,10 +17,9 @@ register = template.Library()
 
 
 @register.simple_tag(takes_context=True)
-def link(context: Mapping[str, Any], page: str, *args: str, **query: str) -> str:
+def link(context: Mapping[str, Any], page: str, *args: str, **query: str) -> Any:
     """Return the address of a page of the desk."""
-    found: str = context["visit"].link(page, *args, **query)
-    return found
+    return context["visit"].link(page, *args, **query)
 
 
 @register.simple_tag(takes_context=True)
