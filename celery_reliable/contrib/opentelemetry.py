@@ -35,6 +35,8 @@ except ImportError:
 
 __all__ = ["instrument"]
 
+#: Nanoseconds in a millisecond.
+_NS = 1_000_000
 #: The words of a history for an attempt that was lost.
 _LOST = ("lost", "spared")
 
@@ -67,9 +69,8 @@ class _Spans:
         with suppress(ReliableError, ValueError, KeyError, TypeError, AttributeError):
             look, _ = reliable_of(self._app).ledger.look(task_id)
             if look is not None:
-                for one in look.history:
-                    if one.what in _LOST and one.attempt == attempt:
-                        loss = one
+                of_attempt = [one for one in look.history if one.attempt == attempt]
+                loss = next((one for one in reversed(of_attempt) if one.what in _LOST), None)
                 headers = Envelope.from_text(look.record.message).headers
         carrier = {name: one for name, one in headers.items() if isinstance(one, str)}
         return propagate.extract(carrier), loss
@@ -92,10 +93,10 @@ class _Spans:
             context=context,
             kind=trace.SpanKind.CONSUMER,
             attributes={**about, "celery_reliable.is_counted": is_counted},
-            start_time=_ns(loss.claimed_ms or loss.at_ms),
+            start_time=(loss.claimed_ms or loss.at_ms) * _NS,
         )
         span.set_status(trace.Status(trace.StatusCode.ERROR, f"lost: {loss.cause or cause}"))
-        span.end(_ns(loss.at_ms))
+        span.end(loss.at_ms * _NS)
 
     def buried(
         self,
@@ -123,7 +124,3 @@ def _about(name: str, task_id: str, attempt: int, **more: str) -> dict[str, Any]
         **{f"celery_reliable.{key}": value for key, value in more.items()},
     }
     return {key: value for key, value in found.items() if value}
-
-
-def _ns(ms: int) -> int:
-    return ms * 1_000_000

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -64,7 +64,6 @@ __all__ = [
     "examine",
 ]
 
-_POOL_PARTS: Final = {"prefork": Part.PREFORK, "gevent": Part.GEVENT}
 #: What kombu, unacked hashes and the sweeper do with each kind of key.
 _QUEUE: Final = ("BRPOP", "LINDEX", "LLEN", "LPUSH", "RPOP", "RPUSH")
 _UNACKED: Final = ("HDEL", "HEXISTS", "HGET", "HKEYS", "HLEN", "HMGET", "HSET")
@@ -122,21 +121,18 @@ def examine(
     )
     if grace_seconds is not None:
         setup = replace(setup, config=replace(config, grace_seconds=grace_seconds))
-    of_servers: list[Finding] = []
-    is_asked, is_away = servers and not reliable.is_unprotected, False
+    is_asked = servers and not reliable.is_unprotected
     try:
         reliable.connector()
     except ConfigurationError as exc:
         is_asked = False
         if not (reliable.is_unprotected or setup.is_eager):
             found.append(NO_REDIS.found(problem=str(exc)))
-    if is_asked:
-        of_servers, setup, is_away = _ask(reliable, setup, patience_seconds)
+    of_servers, setup, is_away = (
+        _ask(reliable, setup, patience_seconds) if is_asked else ([], setup, False)
+    )
     found += [*look(START, setup), *look(SETUP, setup), *look(FLEET, setup), *of_servers]
     found += ask_hooks(reliable, setup.here.pool)
-    if is_asked:
-        names = [one.name for one in setup.tasks if one.has_row]
-        found += _tried("Rows with tasks", lambda: _look_at_rows(names))
     return Examination(worst_first(found), is_away)
 
 
@@ -157,8 +153,22 @@ def _ask(
     except (LedgerUnavailable, LedgerRefused) as exc:
         is_away = isinstance(exc, LedgerUnavailable)
         found.append(_unseen("The ledger's Redis, with all workers,", str(exc)))
-    found += _tried("The rights at the broker's Redis", lambda: ask_broker(reliable))
-    found += _tried("The rights at the result backend's Redis", lambda: ask_results(reliable))
+    names = [one.name for one in setup.tasks if one.has_row]
+    more: dict[str, Callable[[Reliable], list[Finding]]] = {
+        "The rights at the broker's Redis": ask_broker,
+        "The rights at the result backend's Redis": ask_results,
+        "Rows with tasks": lambda own: [
+            finding
+            for one in own.framework.unseen_rows()
+            for finding in look(ROWS, replace(one, tasks=names))
+        ],
+    }
+    for what, ask in more.items():
+        try:
+            found += ask(reliable)
+        except Exception as exc:
+            # A backend whose packages are not installed, say.
+            found.append(_unseen(what, f"{one_line(exc)}."))
     return found, setup, is_away
 
 
@@ -210,14 +220,14 @@ def ask_ledger(reliable: Reliable, ledger: Ledger) -> list[Finding]:
 
 def ask_broker(reliable: Reliable) -> list[Finding]:
     """Return what a worker may not do at a Redis that is its broker."""
-    conf = reliable.app.conf
     if not reliable.is_redis_broker:
         return []
+    conf = reliable.app.conf
     options = conf.broker_transport_options or {}
     there = connect(reliable.broker_url, transport_options=options, ssl=conf.broker_use_ssl)
     with closing(there.client()) as client:
-        lacks = denied(client, _of_broker(reliable.app, options, reliable.config.namespace))
-    return _rights(reliable, f"The broker's Redis at {there.shown}", lacks)
+        commands = _of_broker(reliable.app, options, reliable.config.namespace)
+        return _rights(reliable, f"The broker's Redis at {there.shown}", client, commands)
 
 
 def ask_results(reliable: Reliable) -> list[Finding]:
@@ -225,13 +235,14 @@ def ask_results(reliable: Reliable) -> list[Finding]:
     backend: Any = reliable.app.backend
     if not is_celerys_redis(backend):
         return []
-    key = bytes_to_str(backend.get_key_for_task(_SOME))
-    lacks = denied(backend.client, on_key(key, *_RESULT))
-    return _rights(reliable, "The result backend's Redis", lacks)
+    commands = on_key(bytes_to_str(backend.get_key_for_task(_SOME)), *_RESULT)
+    return _rights(reliable, "The result backend's Redis", backend.client, commands)
 
 
-def _rights(reliable: Reliable, what: str, lacks: Sequence[str] | None) -> list[Finding]:
-    if lacks is None:
+def _rights(
+    reliable: Reliable, what: str, client: Any, commands: Iterable[Command]
+) -> list[Finding]:
+    if (lacks := denied(client, commands)) is None:
         return [_unseen(what, "it does not answer.")]
     return rights(what, lacks, _rule(reliable))
 
@@ -252,19 +263,6 @@ def _of_broker(app: Celery, options: Any, namespace: str) -> Iterator[Command]:
     yield from on_key(prefix + options.get("unacked_key", "unacked"), "HSCAN")
 
 
-def _look_at_rows(names: Sequence[str]) -> list[Finding]:
-    rows = [replace(one, tasks=names) for one in Reliable.framework.unseen_rows()]
-    return [finding for one in rows for finding in look(ROWS, one)]
-
-
-def _tried(what: str, ask: Callable[[], list[Finding]]) -> list[Finding]:
-    try:
-        return ask()
-    except Exception as exc:
-        # A backend whose packages are not installed, say.
-        return [_unseen(what, f"{one_line(exc)}.")]
-
-
 def _unseen(what: str, why: str) -> Finding:
     return NOT_LOOKED_AT.found(what=what, why=why)
 
@@ -273,19 +271,19 @@ def ask_hooks(reliable: Reliable, pool: str) -> list[Finding]:
     """Return the names that hooks of a worker with this kind of pool rely on, and that are not
     installed.
     """
-    parts = [Part.PRODUCER, Part.WORKER]
-    if pool in _POOL_PARTS:
-        parts.append(_POOL_PARTS[pool])
-    if reliable.is_redis_broker:
-        parts.append(Part.REDIS_BROKER)
+    needed = {
+        Part.PRODUCER: True,
+        Part.WORKER: True,
+        Part.PREFORK: pool == "prefork",
+        Part.GEVENT: pool == "gevent",
+        Part.REDIS_BROKER: reliable.is_redis_broker,
+        Part.REDIS_RESULTS: isinstance(reliable.app.backend, RedisBackend),
+    }
     # Settings by which the ledger cannot be reached are reported when it is looked at.
     with suppress(ConfigurationError):
-        if reliable.queues_at:
-            # What its tasks publish.
-            parts.append(Part.REDIS_PRODUCER)
-    if isinstance(reliable.app.backend, RedisBackend):
-        parts.append(Part.REDIS_RESULTS)
-    return list(missing(parts))
+        # What its tasks publish.
+        needed[Part.REDIS_PRODUCER] = bool(reliable.queues_at)
+    return list(missing([part for part, is_needed in needed.items() if is_needed]))
 
 
 def _results(reliable: Reliable) -> dict[str, Any]:

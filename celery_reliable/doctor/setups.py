@@ -21,14 +21,6 @@ __all__ = ["setup_of", "setup_to_tell", "stored_setup"]
 
 #: The field of a worker's facts in the ledger.
 _FIELD: Final = "setup"
-_TOLD: Final = (
-    "versions",
-    "prefetch",
-    "time_limit",
-    "soft_shutdown_seconds",
-    "is_sigterm_soft",
-    "visibility_seconds",
-)
 #: Values of `worker_pool` for the modules that Celery has the pools in; ours is a prefork pool.
 _POOLS: Final = {
     "threads": "thread",
@@ -47,7 +39,6 @@ def setup_of(reliable: Reliable, tasks: Mapping[str, Any] | None = None, pool: s
     own = _setup_of_settings(conf)
     here = replace(own, where="this host", pool=pool or own.pool, versions=dict(_installed()))
     named = conf.get("worker_pool_start_method") or "fork"
-    is_elsewhere = "django_celery_beat" in str(conf.beat_scheduler)
     return Setup(
         config=config,
         scheme=scheme_of(reliable.broker_url),
@@ -60,16 +51,17 @@ def setup_of(reliable: Reliable, tasks: Mapping[str, Any] | None = None, pool: s
         tasks=_tasks_of(app.tasks if tasks is None else tasks),
         workers=(own,),
         schedule=_schedule(conf.beat_schedule or {}),
-        is_schedule_elsewhere=is_elsewhere,
+        is_schedule_elsewhere="django_celery_beat" in str(conf.beat_scheduler),
     )
 
 
 def _schedule(entries: Mapping[str, Any]) -> dict[str, str]:
-    tasks = {
-        name: entry.get("task") if isinstance(entry, Mapping) else getattr(entry, "task", None)
-        for name, entry in entries.items()
+    return {
+        name: str(task)
+        for name, one in entries.items()
+        # A mapping, or an entry of Celery's class.
+        if (task := one.get("task") if isinstance(one, Mapping) else one.task)
     }
-    return {name: str(task) for name, task in tasks.items() if task}
 
 
 def _tasks_of(tasks: Mapping[str, Any]) -> list[TaskSetup]:
@@ -136,14 +128,15 @@ def stored_setup(one: WorkerLook) -> WorkerSetup:
     clock = one.doing.get("clock")
     # A worker of a later release may tell more.
     told = facts.get(_FIELD) or {}
-    return WorkerSetup(
+    known = {name: told[name] for name in told.keys() & WorkerSetup.__dataclass_fields__.keys()}
+    return replace(
+        WorkerSetup(**known),
         where=str(facts.get("nodename") or one.lease.worker),
         pool=str(facts.get("pool") or ""),
         slots=one.doing.get("slots"),
         version=str(facts.get("version") or ""),
         clock_ahead_seconds=clock - one.beat_ms / 1000 if clock and one.beat_ms else None,
         no_witness=one.lease.no_witness,
-        **{name: told[name] for name in _TOLD if name in told},
     )
 
 

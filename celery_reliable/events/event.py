@@ -185,9 +185,8 @@ class Event(Generic[P]):
         self.of_celery_event = [name for name in self.fields if name not in ("name", "task_id")]
         # No text that may have an argument of a task.
         self.of_note = [name for name in self.fields if name != "exception"]
-        self.signal: Any = None
-        if sender:
-            self.signal = Signal(name=self.name, providing_args=set(self.of_signal))
+        given = set(self.of_signal)
+        self.signal: Any = Signal(name=self.name, providing_args=given) if sender else None
         DECLARED[self.name] = self
         self._defaults = {
             name: one.default for name, one in arguments.items() if one.default is not one.empty
@@ -198,9 +197,7 @@ class Event(Generic[P]):
         values: dict[str, Any] = {**self._defaults, **given}
         if "task" in values:
             values.update(name=values["task"].name, app=values["task"].app)
-        shown = values
-        if "report" in values:
-            shown = {**values, "report": values["report"].done()}
+        shown = {**values, "report": values["report"].done()} if "report" in values else values
         level = self.level(values) if callable(self.level) else self.level
         if level > SILENT:
             line = _told(shown, self.fields, IN_LOG)

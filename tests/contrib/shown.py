@@ -11,7 +11,7 @@ LIST = "/admin/celery_reliable/deadletter/"
 ACT = f"{LIST}act/"
 REPLAY, DISCARD = f"{ACT}replay_dead_letters/", f"{ACT}discard_dead_letters/"
 EDIT = f"{ACT}replay_dead_letter_edited/"
-DESK = "/admin/celery_reliable/desk/"
+DESK = f"{LIST}desk/"
 
 
 def listed(shown: str) -> list[str]:

@@ -51,9 +51,11 @@ def looked_after(task: Any, **options: Any) -> dict[str, int]:
 
 def committed_only(task: Any, book: Any) -> str:
     """As if the publisher had been killed after its commit."""
-    from celery_reliable.contrib.django.rows.places import RowPlace
+    from celery_reliable.contrib.django.rows.places import all_rows, wait_for
 
-    return RowPlace(type(book), book.pk).ask(task.name, "chosen", is_new=True, keeps=False)
+    return wait_for(
+        all_rows(type(book)).filter(pk=book.pk), task.name, "chosen", is_new=True, keeps=False
+    )
 
 
 def claimed(task: Any, task_id: str) -> Claim:
@@ -132,12 +134,12 @@ def test_a_row_of_a_lost_attempt_waits_again(book: Any, task: Any) -> None:
 def make_running(task: Any, book: Any, task_id: str, then: Any) -> None:
     """Begin an attempt of the row, and break it off."""
     from celery_reliable.contrib.django.rows import attempts
-    from celery_reliable.contrib.django.rows.places import RowPlace
+    from celery_reliable.contrib.django.rows.places import all_rows
     from tests.contrib.test_django_rows import begun
 
-    place = RowPlace(type(book), book.pk)
+    row = all_rows(type(book)).filter(pk=book.pk)
     with begun(task, task_id, 1), pytest.raises(KeyboardInterrupt):
-        attempts.run(task, place, task_id, lambda: then(task))
+        attempts.run(task, row, task_id, lambda: then(task))
 
 
 def break_off(task: Any) -> None:
@@ -207,9 +209,11 @@ def test_what_the_server_has_lost_runs_again_and_late_attempts_write_nothing(
 
 
 def test_a_row_of_a_task_that_is_not_there_any_more_stays(book: Any, task: Any) -> None:
-    from celery_reliable.contrib.django.rows.places import RowPlace
+    from celery_reliable.contrib.django.rows.places import all_rows, wait_for
 
-    RowPlace(type(book), book.pk).ask("shelf.gone", "an-id", is_new=True, keeps=False)
+    wait_for(
+        all_rows(type(book)).filter(pk=book.pk), "shelf.gone", "an-id", is_new=True, keeps=False
+    )
     forget(book)
     assert looked_after(task) == {"failed": 1}
     assert status(book)[0] == "waiting"

@@ -36,4 +36,4 @@ def test_the_block_registers_all_on_a_site_of_its_own() -> None:
 
     urls = site.urls[0]
     names = {one.name for app in urls for one in getattr(app, "url_patterns", [])}
-    assert {"celery_reliable_deadletter_overview", "celery_reliable_desk_changelist"} <= names
+    assert {"celery_reliable_deadletter_overview", "celery_reliable_deadletter_changelist"} <= names

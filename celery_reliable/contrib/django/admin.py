@@ -7,7 +7,7 @@ admin's log.
 
 from __future__ import annotations
 
-from celery_reliable.contrib.django.desk.registered import DeadLetterAdmin, DeskAdmin
+from celery_reliable.contrib.django.desk.registered import DeadLetterAdmin
 from celery_reliable.contrib.django.rows.admin import TaskRowAdmin, UnpublishedFilter
 
-__all__ = ["DeadLetterAdmin", "DeskAdmin", "TaskRowAdmin", "UnpublishedFilter"]
+__all__ = ["DeadLetterAdmin", "TaskRowAdmin", "UnpublishedFilter"]

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from django.apps import AppConfig
 from django.conf import settings
 from django.core import checks
+from django.core.cache import InvalidCacheBackendError, caches
 from django.db import connections
 
 from celery_reliable import app
-from celery_reliable.contrib.django import caches
 from celery_reliable.contrib.django.checks import SERVER_TAG, check_project, check_servers
 from celery_reliable.contrib.django.project import project_app, remember_app
+from celery_reliable.exceptions import ConfigurationError
 from celery_reliable.findings import UnseenRows
 from celery_reliable.ledger import Connector
 from celery_reliable.log import logger
@@ -63,12 +64,25 @@ def _look_after_row(sender: Any, task_id: str, **_: Any) -> None:
 class _Django(app.Framework):
     """What Django tells of the project."""
 
-    def settings(self) -> Mapping[str, object] | None:
-        found: Mapping[str, object] | None = getattr(settings, "CELERY_RELIABLE", None)
-        return found
+    def settings(self) -> Any:
+        return getattr(settings, "CELERY_RELIABLE", None)
 
     def connector_of(self, cache: str) -> Connector:
-        return caches.connector_of(cache)
+        try:
+            client = caches[cache].client
+            pool = client.get_client(write=True).connection_pool
+        except (InvalidCacheBackendError, AttributeError, NotImplementedError) as exc:
+            raise ConfigurationError(
+                f"CACHE in CELERY_RELIABLE is {cache!r}, no django-redis cache on one Redis server "
+                f"({exc or type(exc).__name__}). Name an entry of CACHES ({', '.join(caches)}) "
+                "whose BACKEND is django_redis.cache.RedisCache, or give REDIS_URL instead."
+            ) from exc
+        return Connector.from_pool(
+            pool,
+            shown=f"the Redis of the cache {cache!r}",
+            # The cache itself makes the prefix: KEY_PREFIX, VERSION and KEY_FUNCTION all matter.
+            key_prefix=str(client.make_key("")),
+        )
 
     def drop_lost_connections(self) -> None:
         for connection in connections.all(initialized_only=True):

@@ -72,31 +72,28 @@ def _about_settings() -> list[Finding]:
         return [SETTINGS_WRONG.found(problem=problem) for problem in exc.problems]
     if app is None:
         return []
-    # Celery has Django's checks run in the middle of importing tasks: nothing is imported here.
-    found = [*examine(app, tasks=False, servers=False).findings, *_about_rows(app)]
+    # Imported when models can be.
+    from celery_reliable.contrib.django.rows.reconciling import row_models
+
+    # By their models: Celery has Django's checks run in the middle of importing tasks, and nothing
+    # is imported here.
+    rows = [TaskSetup(name=one._meta.label, has_row=True) for one in row_models()]
+    setup = replace(setup_of(reliable_of(app), {}), tasks=rows)
+    found = [*examine(app, tasks=False, servers=False).findings, *look([ROWS_UNSCHEDULED], setup)]
     meant = getattr(settings, "RELIABLE", None)
     if isinstance(meant, dict) and meant.keys() & set(ReliableConfig.names()):
         found.append(SETTINGS_UNREAD.found())
     return found
 
 
-def _about_rows(app: Any) -> list[Finding]:
-    # By their models, as the tasks are not there yet; imported when models can be.
-    from celery_reliable.contrib.django.rows.reconciling import row_models
-
-    rows = [TaskSetup(name=one._meta.label, has_row=True) for one in row_models()]
-    return look([ROWS_UNSCHEDULED], replace(setup_of(reliable_of(app), {}), tasks=rows))
-
-
 def _about_api() -> list[Finding]:
-    if not hasattr(settings, "CELERY_RELIABLE_API"):
-        return []
-    try:
-        from celery_reliable.contrib.django.api.access import api_config
+    if hasattr(settings, "CELERY_RELIABLE_API"):
+        try:
+            from celery_reliable.contrib.django.api.access import api_config
 
-        api_config()
-    except (ImportError, ConfigurationError) as exc:
-        return [API_SETTINGS_WRONG.found(problem=str(exc))]
+            api_config()
+        except (ImportError, ConfigurationError) as exc:
+            return [API_SETTINGS_WRONG.found(problem=str(exc))]
     return []
 
 

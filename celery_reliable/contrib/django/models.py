@@ -6,7 +6,7 @@ from typing import Any
 
 from django.db import models
 
-__all__ = ["DeadLetter", "Desk"]
+__all__ = ["DeadLetter"]
 
 
 class _NoRows(models.Manager):
@@ -39,18 +39,8 @@ class DeadLetter(models.Model):
         )
         base_manager_name = "objects"
         verbose_name = "dead letter"
+        # The entry in the admin's menu.
+        verbose_name_plural = "desk"
 
     def __str__(self) -> str:
         return str(self.task_id)
-
-
-class Desk(DeadLetter):
-    """A name for the entry in the admin's menu."""
-
-    class Meta:
-        """No permission of its own."""
-
-        proxy = True
-        default_permissions = ()
-        verbose_name = "desk"
-        verbose_name_plural = "Desk"

@@ -43,8 +43,7 @@ def opened_desk(*, sees_arguments: bool) -> Iterator[Desk]:
         except ReliableError:
             raise
         except broker_errors(app) as exc:
-            said = f"The broker could not be reached: {as_shown(exc)}"
-            raise BrokerUnavailable(said) from exc
+            raise BrokerUnavailable(f"The broker could not be reached: {as_shown(exc)}") from exc
 
 
 @lru_cache(maxsize=8)

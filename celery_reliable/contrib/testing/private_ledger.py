@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from celery import Celery
 from celery.utils import uuid
@@ -21,11 +21,8 @@ from celery_reliable.compat.app import forget_servers
 from celery_reliable.exceptions import ConfigurationError
 from celery_reliable.ledger import connect
 from celery_reliable.model import SweepReport
-from celery_reliable.operations import DeadLetters, Desk, TaskInFull
+from celery_reliable.operations import Desk, TaskInFull
 from celery_reliable.settings import ReliableConfig
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 __all__ = ["WORKER_VARIABLE", "PrivateLedger"]
 
@@ -59,12 +56,10 @@ class PrivateLedger:
     """
 
     def __init__(self, app: Celery, url: str, folder: Path, *, app_path: str = "") -> None:
-        self.app = app
-        self.url = url
-        self._folder = folder
-        self._app_path = app_path
+        self.app, self._app_path = app, app_path
+        self.url, self._folder = url, folder
+        self._log = folder / "workers.log"
         self._started: list[subprocess.Popen[bytes]] = []
-        self._before: dict[str, Any] = {}
         config = reliable_of(app).config
         own = {name: getattr(config, name.lower()) for name in ReliableConfig.names()}
         #: The ledger's namespace; nobody else has it.
@@ -82,13 +77,13 @@ class PrivateLedger:
             "reliable": {**own, **_QUICK, "NAMESPACE": self.namespace},
         }
 
-    def __enter__(self) -> Self:
-        self._before = dict(self.app.conf.changes)
+    def __enter__(self) -> PrivateLedger:
+        self._before: dict[str, Any] = dict(self.app.conf.changes)
         self.app.conf.update(self._conf)
         self._forget()
         #: All that an operator sees and does.
         self.desk = Desk(self.app)
-        self.dead_letters = DeadLetters(self.app)
+        self.dead_letters = self.desk.letters
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -119,16 +114,15 @@ class PrivateLedger:
                 "A worker is a process of its own, and has to be told where the app is: say "
                 "`reliable_app = proj.celery:app` in pytest's configuration."
             )
-        number = len(self._started)
         told = {
             "app": self._app_path,
             "conf": self._conf,
             "databases": _databases(),
             "folder": str(self._folder),
-            "name": f"test{number}@localhost",
+            "name": f"test{len(self._started)}@localhost",
             "paths": [path or str(Path.cwd()) for path in sys.path],
         }
-        with self._log_of(number).open("wb") as output:
+        with self._log.open("ab") as output:
             worker = subprocess.Popen(
                 [sys.executable, "-m", "celery_reliable.contrib.testing.worker"],
                 env={**os.environ, WORKER_VARIABLE: json.dumps(told)},
@@ -166,14 +160,9 @@ class PrivateLedger:
         asked.write_text("child" if child else "worker")
         result = signature.apply_async(task_id=task_id)
         self._some_worker()
-        running = [one for one in self._started if one.poll() is None]
-
-        def is_killed() -> bool:
-            has_ended = any(one.poll() is not None for one in running)
-            return not asked.exists() and (child or has_ended)
-
+        alive = [one for one in self._started if one.poll() is None]
         self._wait(
-            lambda: is_killed() or None,
+            lambda: not asked.exists() and (child or any(one.poll() for one in alive)),
             timeout_seconds,
             f"{result.id} to come to where it is killed",
         )
@@ -239,12 +228,11 @@ class PrivateLedger:
 
     def _some_worker(self) -> None:
         """Start a worker if none lives."""
-        if any(one.poll() is None for one in self._started):
-            return
-        # Those that were killed have a lease for some time yet.
-        killed = {one.pid for one in self._started}
+        killed = [one.pid for one in self._started if one.poll() is not None]
+        # Those that were killed have a lease for some time yet, and a new one has none.
         views = self.desk.workers.all()
-        if not any(one.state == "alive" and one.pid not in killed for one in views):
+        others = [one for one in views if one.state == "alive" and one.pid not in killed]
+        if len(killed) == len(self._started) and not others:
             self.start_worker()
 
     def _wait(
@@ -252,23 +240,15 @@ class PrivateLedger:
     ) -> T:
         deadline = time.monotonic() + timeout_seconds
         while time.monotonic() < deadline:
-            found = look()
-            if found is not None:
+            if found := look():
                 return found
             if self._started and self._started[-1].poll() not in (None, -signal.SIGKILL):
                 break
             time.sleep(_LOOK_SECONDS)
         why = self.desk.tasks.get(task_id).why.sentence if task_id else ""
-        raise AssertionError(f"waited in vain for {what}. {why}\n{self._log()}")
-
-    def _log_of(self, number: int) -> Path:
-        return self._folder / f"worker-{number}.log"
-
-    def _log(self) -> str:
-        """The end of what the last worker wrote."""
-        path = self._log_of(len(self._started) - 1)
-        lines = path.read_text(errors="replace").splitlines() if self._started else []
-        return "\n".join(["The end of the log of the last worker:", *lines[-_LOG_LINES:]])
+        log = self._log.read_text(errors="replace").splitlines() if self._started else []
+        told = "\n".join(["The end of the log of the workers:", *log[-_LOG_LINES:]])
+        raise AssertionError(f"waited in vain for {what}. {why}\n{told}")
 
 
 def _databases() -> dict[str, str]:
@@ -284,7 +264,7 @@ def _databases() -> dict[str, str]:
     hidden = [alias for alias, name in found.items() if ":memory:" in name or "mode=memory" in name]
     if hidden:
         raise ConfigurationError(
-            f"The database {hidden[0]!r} of the tests is in the memory of this process, where a "
-            'worker cannot see it. Give it a file: DATABASES["default"]["TEST"] = {"NAME": ...}.'
+            f"The tests' database {hidden[0]!r} is in memory, where no worker sees it. Give it a "
+            f'file: DATABASES[{hidden[0]!r}]["TEST"] = {{"NAME": ...}}.'
         )
     return found

@@ -31,12 +31,11 @@ def main() -> None:
     app.conf.update(told["conf"])
     app.loader.import_default_modules()
     app.finalize()
-    if told["databases"]:
+    for alias, name in told["databases"].items():
         from django.db import connections
 
-        # The tests' own databases, and not those that the settings name.
-        for alias, name in told["databases"].items():
-            connections[alias].settings_dict["NAME"] = name
+        # The tests' own database, and not that which the settings name.
+        connections[alias].settings_dict["NAME"] = name
     for task in app.tasks.values():
         if is_reliable(task):
             _let_die(task, Path(told["folder"]))
@@ -68,10 +67,8 @@ def _die_if_asked(asked: Path) -> None:
         whom = asked.read_text()
         # The next attempt passes.
         asked.unlink()
-        if whom == "child":
-            os.kill(os.getpid(), signal.SIGKILL)
-        # The worker and its pool processes are one group.
-        os.killpg(0, signal.SIGKILL)
+        # The worker and its pool processes are one group, which 0 means.
+        os.kill(os.getpid() if whom == "child" else 0, signal.SIGKILL)
 
 
 if __name__ == "__main__":

@@ -45,7 +45,7 @@ def test_events_lists_what_is_wanted(
     assert "\x1b" not in listed.output
     assert "billing.charge\\x1b[2J" in listed.output
     assert "attempt 1, losses 1" in listed.output
-    assert "held by id-1" in listed.output
+    assert "holder id-1" in listed.output
     assert listed.output.endswith("\n4 events\n")
     told = json.loads(run("events", "--json", "--limit", "2").stdout)
     assert [one["task_id"] for one in told["items"]] == ["id-2", "other"]

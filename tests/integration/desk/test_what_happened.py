@@ -85,7 +85,7 @@ def test_what_was_refused_stands_in_it_though_no_record_was_changed(
     )
 
     (cause,) = [one.cause for one in view.history if one.what == "skipped"]
-    assert cause == f"held by {held.id}"
+    assert cause == f"holder {held.id}"
     running = desk.tasks.get(held.id)
     assert running.state == "running"
     assert [one.what for one in running.history] == ["published", "started"]
@@ -95,7 +95,7 @@ def test_what_was_refused_stands_in_it_though_no_record_was_changed(
     history = [one.what for one in desk.tasks.get(held.id).history]
     assert history == ["published", "started", "fenced"]
     shown = invoke(project.app, "show", skipped.id)
-    assert f"held by {held.id}" in " ".join(shown.output.split())
+    assert f"holder {held.id}" in " ".join(shown.output.split())
     project.effects.open_gate("door")
     held.get(timeout=20)
 

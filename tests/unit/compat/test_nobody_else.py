@@ -24,7 +24,7 @@ REVIEWED = {
     ("contrib.django.desk.reading", "model._meta"): "the same",
     ("contrib.django.rows.model", "TaskRow._meta"): "the same",
     ("contrib.django.rows.model", "model._meta"): "the same",
-    ("contrib.django.rows.places", "self.model._meta"): "the same",
+    ("contrib.django.rows.places", "row.model._meta"): "the same",
     ("contrib.django.rows.places", "model._base_manager"): "the same",
     ("contrib.django.rows.reconciling", "one._meta"): "the same",
     ("contrib.django.rows.reconciling", "model._meta"): "the same",

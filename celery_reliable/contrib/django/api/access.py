@@ -47,9 +47,7 @@ def api_config() -> tuple[tuple[AuthBase, ...], Callable[[Any, Right], bool]]:
             raise TypeError(f"it is {given!r:.500}")
     except (ImportError, TypeError) as exc:
         raise ConfigurationError(
-            f"CELERY_RELIABLE_API cannot be used: {exc}. It has to be a dictionary with "
-            "AUTHENTICATION, a list of dotted paths of classes that are in ninja.security or "
-            "derived from one there, and PERMISSION, the dotted path of a function of a user and a "
-            "right; or with one of them."
+            f"CELERY_RELIABLE_API cannot be used: {exc}. AUTHENTICATION is a list of dotted paths "
+            "of classes as in ninja.security, PERMISSION that of a function of a user and a right."
         ) from exc
     return ways, permission

@@ -38,7 +38,8 @@ def values_of(operation: Operation, given: BaseModel | None) -> dict[str, Any]:
 
 def _model(name: str, parameters: Iterable[Parameter], *, is_strict: bool) -> type[BaseModel]:
     fields: Mapping[str, Any] = {one.name: _declared(one, is_strict) for one in parameters}
-    return create_model(name, __config__=ConfigDict(extra="forbid"), **fields)
+    config = ConfigDict(extra="forbid", allow_inf_nan=False)
+    return create_model(name, __config__=config, **fields)
 
 
 def _declared(one: Parameter, is_strict: bool) -> tuple[Any, Any]:
@@ -57,8 +58,6 @@ def _declared(one: Parameter, is_strict: bool) -> tuple[Any, Any]:
     elif kind in (bool, int, float):
         # JSON has types of its own; all of a query is text.
         more["strict"] = is_strict
-    if kind is float:
-        more["allow_inf_nan"] = False
     if one.default is None or one.parts:
         # Left out is None, and nothing else is.
         more["default_factory"] = lambda: None

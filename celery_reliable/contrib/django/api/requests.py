@@ -75,6 +75,5 @@ def response(
     """
     known = json.loads(json.dumps(value), parse_constant=lambda _: None)
     text = _HALVES.sub(lambda found: ("\\" if found[1] else "") + found[0], json.dumps(known))
-    always = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
-    told = {**always, **(headers or {})}
+    told = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", **(headers or {})}
     return HttpResponse(text.encode(), status=status, content_type=content_type, headers=told)

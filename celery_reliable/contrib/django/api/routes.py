@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from http import HTTPStatus
 from importlib.metadata import version
@@ -128,8 +128,7 @@ def _unreadable(request: HttpRequest, exc: HttpError) -> HttpResponse:
             "same in X-CSRFToken."
         )
         return Problem(403, "csrf_failed", said).response
-    said = "The body is no JSON in UTF-8, or nested too deep."
-    return Problem(400, "bad_body", said).response
+    return Problem(400, "bad_body", "The body is no JSON in UTF-8, or too deep.").response
 
 
 @api.exception_handler(ValidationError)
@@ -138,37 +137,38 @@ def _invalid(request: HttpRequest, exc: ValidationError) -> HttpResponse:
     # ("body", "given", "ids", 1), or of a query ("query", "limit")
     steps = [one for one in first["loc"][1:] if one != "given"]
     name = "".join(f"[{one}]" if isinstance(one, int) else f".{one}" for one in steps).lstrip(".")
-    said = f"{first['msg']}."
-    return Problem(400, "bad_parameter", said[:500], name[:500]).response
+    return Problem(400, "bad_parameter", f"{first['msg']}."[:500], name[:500]).response
 
 
-def _require(user: Any, *rights: Right) -> None:
+def _require(may: Callable[[Right], bool], rights: Iterable[Right]) -> None:
     """Raise Problem unless who asks has these rights."""
-    _, may = api_config()
     for right in rights:
-        if not may(user, right):
+        if not may(right):
             raise Problem(403, "not_permitted", f"This needs the right {right.value!r}.")
 
 
 def _user_of(request: HttpRequest, *, needs: tuple[Right, ...], names: tuple[str, ...]) -> Any:
-    """Return who sends a request that may go on.  Raises Problem, and ConfigurationError."""
+    """Return who sends a request that may go on, and what says what he may do.
+
+    Raises Problem, and ConfigurationError.
+    """
     # A page of another site can send forms and plain text, and JSON only by leave.
     if request.method == "POST" and request.content_type != "application/json":
-        said = "The body has to be JSON, with Content-Type: application/json."
-        raise Problem(415, "not_json", said)
-    ways, _ = api_config()
+        raise Problem(415, "not_json", "The body has to be JSON (Content-Type: application/json).")
+    ways, permission = api_config()
     user = next(filter(None, (way(request) for way in ways)), None)
     if user is None:
         said = "It is not known who asks: log in, or send what the project's API asks for."
-        schemes = [one.openapi_security_schema.get("scheme", "") for one in ways]
-        challenge = ", ".join(filter(None, schemes)).title()
+        schemes = filter(None, (one.openapi_security_schema.get("scheme") for one in ways))
+        challenge = ", ".join(schemes).title()
         told = {"WWW-Authenticate": challenge} if challenge else {}
         raise Problem(401, "not_authenticated", said, headers=told)
-    _require(user, *needs)
+    may = partial(permission, user)
+    _require(may, needs)
     for name in request.GET.keys() - set(names):
         said = f"{name[:50]!r} is no parameter of this address."
         raise Problem(400, "bad_parameter", said, name[:50])
-    return user
+    return user, may
 
 
 def _add(operation: Operation) -> None:
@@ -203,16 +203,14 @@ def _add(operation: Operation) -> None:
 
 def _view_of(operation: Operation, model: Any) -> Callable[..., HttpResponse]:
     def view(request: HttpRequest, given: Any) -> HttpResponse:
-        user: Any = request.auth
+        user, may = request.auth
         values = values_of(operation, given)
         if any(one.name == "seconds" for one in operation.parameters):
             values.setdefault("seconds", _LONGEST_SECONDS)
-        for one in operation.parameters:
-            if one.param.needs is not None and values.get(one.name):
-                _require(user, one.param.needs)
+        needed = [one.param.needs for one in operation.parameters if values.get(one.name)]
+        _require(may, filter(None, needed))
         named = getattr(user, "get_username", user.__str__)
-        _, may = api_config()
-        with opened_desk(sees_arguments=may(user, Right.SEE_ARGUMENTS)) as desk:
+        with opened_desk(sees_arguments=may(Right.SEE_ARGUMENTS)) as desk:
             found = operation.run(desk, values, by=f"api:{named()}"[:200])
         if getattr(found, "state", "") == "absent":
             raise Problem(404, "unknown_task", found.why.sentence)
@@ -240,11 +238,10 @@ def document_of(server: str, ways: Sequence[Any]) -> dict[str, Any]:
 def _openapi(desk: Desk) -> dict[str, Any]:
     """Show this document."""
     server = reverse("celery_reliable:openapi").removesuffix("/openapi.json")
-    ways, _ = api_config()
-    return document_of(server, ways)
+    return document_of(server, api_config()[0])
 
 
-def _door(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
+def _door(view: Callable[..., HttpResponse]) -> Any:
     """Return the view of an address as Django calls it."""
 
     @sensitive_variables()
@@ -252,15 +249,14 @@ def _door(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
         found = view(request, **given)
         if found.status_code == 405:
             said = f"This address is asked by {found['Allow']}."
-            headers = {"Allow": found["Allow"]}
-            return Problem(405, "method_not_allowed", said, headers=headers).response
+            told = {"Allow": found["Allow"]}
+            return Problem(405, "method_not_allowed", said, headers=told).response
         return found
 
     # Where everybody has to log in, who has not is told so here, rather than sent to a page.
     # (Django has that since 5.1.)
     anybody = getattr(decorators, "login_not_required", csrf_exempt)
-    door: Callable[..., HttpResponse] = csrf_exempt(anybody(answer))
-    return door
+    return csrf_exempt(anybody(answer))
 
 
 for _one in (*OPERATIONS, Operation("openapi", _openapi, (Right.VIEW,), "openapi.json")):

@@ -40,8 +40,6 @@ _STEP_SECONDS = 2.0
 #: For so long things are counted before somebody is asked.
 _COUNT_SECONDS = 0.15
 _LONGEST = 300
-#: What a letter is run with anew.
-_EDITED = ("args", "kwargs")
 
 
 def act_page(visit: Visit, page: Any, path: Mapping[str, str]) -> HttpResponse:
@@ -49,18 +47,18 @@ def act_page(visit: Visit, page: Any, path: Mapping[str, str]) -> HttpResponse:
     operation = _ACTS.get(path["name"])
     if operation is None:
         raise Http404(f"There is no act {path['name']!r}.")
-    for right in operation.needs:
-        visit.require(right)
+    visit.require(*operation.needs)
     is_posted = visit.request.method == "POST"
     form = OperationForm(operation, visit.request.POST if is_posted else visit.request.GET)
     shows: dict[str, Any] = {}
     try:
-        if {*_EDITED} <= form.fields.keys() and not is_posted:
-            _fill_in(visit, form)
+        if form.takes("args") and not is_posted and form.is_valid():
+            args, kwargs = editable_arguments(visit.desk.letters.get(form.cleaned_data["id"]))
+            form.put(args=json.dumps(args, indent=2), kwargs=json.dumps(kwargs, indent=2))
         if form.is_valid():
             if is_posted and "confirmed" in form.data:
                 return _do(visit, operation, form)
-            if form.takes("dry_run") and not form.is_begun:
+            if form.takes("dry_run") and not form.data.get("done"):
                 shows["meant"] = _run(visit, form, _COUNT_SECONDS, dry_run=True)
         # What nobody has typed yet is not wrong.
         elif is_posted or any(form.data.get(name) for name in form.errors):
@@ -71,19 +69,9 @@ def act_page(visit: Visit, page: Any, path: Mapping[str, str]) -> HttpResponse:
 
 
 def _run(visit: Visit, form: OperationForm, seconds: float, **more: Any) -> Any:
-    given = {**form.given, **more}
-    if form.takes("seconds"):
-        given["seconds"] = seconds
+    most = {"seconds": seconds} if form.takes("seconds") else {}
     who = f"django:{visit.request.user.get_username()}"
-    return form.operation.run(visit.desk, given, by=who)
-
-
-def _fill_in(visit: Visit, form: OperationForm) -> None:
-    """Put a letter's arguments into the form.  Raises CannotReplay."""
-    if form.is_valid():
-        found = editable_arguments(visit.desk.letters.get(form.cleaned_data["id"]))
-        for name, one in zip(_EDITED, found, strict=True):
-            form.put(name, json.dumps(one, indent=2))
+    return form.operation.run(visit.desk, {**form.given, **most, **more}, by=who)
 
 
 def _do(visit: Visit, operation: Operation, form: OperationForm) -> HttpResponse:
@@ -95,17 +83,17 @@ def _do(visit: Visit, operation: Operation, form: OperationForm) -> HttpResponse
     log = " ".join(unescape(strip_tags(f"{_words(operation)}: {outcome}")).split())
     visit.admin.log_change(visit.request, DeadLetter(task_id=shown(about, 200)), log)
     is_over = not isinstance(result, Done) or result.is_whole or result.done == limit
-    if not isinstance(result, Done) or (is_over and form.given.get("ids") and not form.is_begun):
+    is_short = form.given.get("ids") and not form.data.get("done")
+    if not isinstance(result, Done) or (is_over and is_short):
         tell = messages.warning if facts.get("problem") else messages.success
         tell(visit.request, outcome)
         return redirect(visit.link(ACT_PAGES[operation.name]))
+    tally = form.tally
     if limit:
-        form.put("total", min(form.tally["total"], form.tally["done"] + limit))
-        form.put("limit", limit - result.done or "")
-    for name in ("done", "gone", "failed"):
-        form.put(name, form.tally[name] + facts[name])
-    for name in ("before", "cursor"):
-        form.put(name, facts[name])
+        total = min(tally["total"], tally["done"] + limit)
+        form.put(total=total, limit=limit - result.done or "")
+    form.put(**{name: tally[name] + facts[name] for name in ("done", "gone", "failed")})
+    form.put(before=facts["before"], cursor=facts["cursor"])
     stops = result.unsent or (
         result.problem and not (result.done or result.failed or result.cursor)
     )
@@ -125,8 +113,7 @@ def _render(
 ) -> HttpResponse:
     facts = {} if meant is None else as_json(meant)
     if isinstance(meant, Done):
-        form.put("before", facts["before"])
-        form.put("total", meant.done)
+        form.put(before=facts["before"], total=meant.done)
     context = {
         "title": _title(visit, operation, form, meant),
         "operation": operation,

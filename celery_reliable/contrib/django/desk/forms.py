@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import fields
 from datetime import datetime
 from enum import Enum
 from functools import partial
@@ -13,7 +15,7 @@ from urllib.parse import unquote, urlencode
 from django import forms
 from django.core.validators import MaxLengthValidator
 
-from celery_reliable.operations import Operation, Parameter, parse_age
+from celery_reliable.operations import Filter, Operation, Parameter, parse_age
 
 __all__ = ["TALLY", "OperationForm"]
 
@@ -27,6 +29,15 @@ _OF_PAGES = ("cursor", "limit")
 TALLY = ("done", "gone", "failed", "total")
 #: What is meant, and where it goes on: a page keeps these, and nobody types them.
 _KEPT = ("id", "ids", "all", "group", "before", "cursor")
+#: Fields that say which things are meant, and not what is done to them.
+_MEANING = {"group", "id", "ids", "orders", "target", *(one.name for one in fields(Filter))}
+#: What Django has a field for.
+_PLAIN = {
+    int: forms.IntegerField,
+    float: forms.FloatField,
+    bool: forms.BooleanField,
+    datetime: forms.DateTimeField,
+}
 
 
 class _Field(forms.Field):
@@ -44,24 +55,12 @@ class _Field(forms.Field):
             raise forms.ValidationError(str(exc)) from exc
 
 
-def _ids(quoted: Iterable[str]) -> tuple[str, ...]:
-    """Return ids that a browser kept, which changes line ends and drops NUL."""
-    return tuple(dict.fromkeys(map(unquote, quoted)))
-
-
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(text.replace(",", " ").split())
-
-
 def _json(kind: type, text: str) -> Any:
     """Return a list or an object.  An error says what is wrong, and not what is there."""
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, kind):
-        raise ValueError(f"a JSON {'list' if kind is list else 'object'}.")
-    return found
+    with suppress(ValueError, RecursionError):
+        if isinstance(found := json.loads(text), kind):
+            return found
+    raise ValueError(f"a JSON {'list' if kind is list else 'object'}.")
 
 
 class OperationForm(forms.Form):
@@ -73,40 +72,31 @@ class OperationForm(forms.Form):
         data: what was given.  An empty form is bound, too: nothing has to be given.
     """
 
-    data: Any
-
     def __init__(self, operation: Operation, data: Any) -> None:
         super().__init__(data.copy(), auto_id=f"{'act' if operation.is_act else 'filter'}-%s")
         self.operation = operation
-        self._parameters = operation.parameters
-        #: Fields that say which things are meant, and not what is done to them.
-        self._meaning = {"group", "id", "ids", "orders", "target"}
-        for one in self._parameters:
-            if one.name in (_OURS if operation.is_act else _OF_PAGES):
-                continue
-            if one.parts:
-                self._meaning |= {part.name for part in one.parts}
+        left_out = _OURS if operation.is_act else _OF_PAGES
+        for one in operation.parameters:
             for part in one.parts or (one,):
-                if one.parts and part.name == "object_id":
+                if part.name in left_out or (one.parts and part.name == "object_id"):
                     continue
                 field = self.fields[part.name] = _field(part)
                 is_kept = part.name in _KEPT or (operation.is_act and one.parts)
                 if is_kept and part.name != "ids":
                     field.widget = forms.HiddenInput()
-        if operation.is_act:
-            for name in TALLY:
-                hidden = forms.HiddenInput()
-                self.fields[name] = forms.IntegerField(min_value=0, required=False, widget=hidden)
+        for name in TALLY if operation.is_act else ():
+            hidden = forms.HiddenInput()
+            self.fields[name] = forms.IntegerField(min_value=0, required=False, widget=hidden)
 
     def takes(self, name: str) -> bool:
         """Whether the operation has this parameter."""
-        return any(one.name == name for one in self._parameters)
+        return any(one.name == name for one in self.operation.parameters)
 
     @property
     def given(self) -> dict[str, Any]:
         """What was given, as `Operation.run` takes it."""
         found: dict[str, Any] = {}
-        for one in self._parameters:
+        for one in self.operation.parameters:
             values = {
                 each.name: value
                 for each in (one.parts or (one,))
@@ -118,29 +108,23 @@ class OperationForm(forms.Form):
     @property
     def meant(self) -> list[tuple[str, str]]:
         """Which are meant, as it was given, with the labels of the inputs."""
-        ids = self.cleaned_data.get("ids") if self.is_valid() else None
-        texts = {**self._texts, "ids": ", ".join(ids or ())}
+        texts = {**self._texts, "ids": ", ".join(map(unquote, self.data.getlist("ids")))}
         return [
             (str(self[name].label), unquote(text) if name == "id" else text)
             for name, text in texts.items()
-            if text and name in self._meaning
+            if text and name in _MEANING
         ]
 
-    def put(self, name: str, value: Any) -> None:
-        """Have the form show this value."""
-        self.data[name] = str(value)
-        self.cleaned_data[name] = value
+    def put(self, **values: Any) -> None:
+        """Have the form show these values."""
+        self.cleaned_data |= values
+        for name, value in values.items():
+            self.data[name] = str(value)
 
     @property
     def tally(self) -> dict[str, int]:
         """The counts of the portions so far."""
-        self.is_valid()
         return {name: self.cleaned_data.get(name) or 0 for name in TALLY}
-
-    @property
-    def is_begun(self) -> bool:
-        """Whether a portion of the act is done already."""
-        return bool(self.data.get("done"))
 
     @property
     def _texts(self) -> dict[str, str]:
@@ -171,21 +155,23 @@ def _field(one: Parameter) -> forms.Field:
         return _choice(one, how)
     if one.name == "ids":
         most = MaxLengthValidator(param.most, "At most %(limit_value)d at once.")
-        return _Field(_ids, widget=forms.MultipleHiddenInput, validators=[most], **how)
+        # As a browser kept them, which changes line ends and drops NUL.
+        return _Field(
+            lambda quoted: tuple(dict.fromkeys(map(unquote, quoted))),
+            widget=forms.MultipleHiddenInput,
+            validators=[most],
+            **how,
+        )
     if origin is tuple:
-        return _Field(_names, **how)
+        return _Field(lambda text: tuple(text.replace(",", " ").split()), **how)
     if origin is not None:
         return _Field(partial(_json, origin), widget=forms.Textarea, **how)
     if param.is_duration:
         words = forms.TextInput({"placeholder": "90, 15m, 2h, 3d", "maxlength": 20})
         return _Field(parse_age, widget=words, **how)
-    if kind in (int, float):
-        numbers = forms.IntegerField if kind is int else forms.FloatField
-        return numbers(min_value=param.ge, max_value=param.le, **how)
-    if kind is bool:
-        return forms.BooleanField(**how)
-    if kind is datetime:
-        return forms.DateTimeField(**how)
+    if kind in _PLAIN:
+        bounds = {"min_value": param.ge, "max_value": param.le} if kind in (int, float) else {}
+        return _PLAIN[kind](**bounds, **how)
     if one.name == "id":
         return _Field(unquote, **how)
     longest = param.max_length or _LONGEST

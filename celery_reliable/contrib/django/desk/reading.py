@@ -42,9 +42,8 @@ def _read(visit: Visit, page: Page, path: Mapping[str, str]) -> HttpResponse:
         problem = {"title": page.title, "problem": shown(asked.problem)}
         return visit.render(page.name, {**context, **problem}, tab, 400)
     given = {**asked.given, **page.preset, **path}
-    for one in operation.parameters:
-        if one.param.needs is not None and given.get(one.name):
-            visit.require(one.param.needs)
+    needed = [one.param.needs for one in operation.parameters if given.get(one.name)]
+    visit.require(*filter(None, needed))
     if asked.takes("cursor"):
         found = gathered(
             lambda cursor, limit: operation.run(
@@ -84,11 +83,11 @@ def _of_a_task(visit: Visit, found: TaskInFull) -> dict[str, Any]:
     task = visit.desk.app.tasks.get(found.name)
     if not isinstance(task, RowTask):
         return {}
-    model, site = task.row_place_of(None).model, visit.admin.admin_site
-    options, may = model._meta, visit.request.user.has_perm
+    model, site = task.row_of(None).model, visit.admin.admin_site
+    options, user = model._meta, visit.request.user
     names = [f"{options.app_label}.{act}_{options.model_name}" for act in ("view", "change")]
     row = all_rows(model).filter(task_id=found.task_id).first()
-    if row is None or not (site.is_registered(model) and any(map(may, names))):
+    if row is None or not (site.is_registered(model) and any(map(user.has_perm, names))):
         return {}
     name = f"admin:{options.app_label}_{options.model_name}_change"
     address = reverse(name, args=[quote(row.pk)], current_app=site.name)
@@ -140,9 +139,8 @@ class Page:
     methods: tuple[str, ...] = ("GET", "HEAD")
 
 
-#: The name of the first is that which the admin links to.
 READING = (
-    Page("changelist", "", "dead_letters", "Dead letters"),
+    Page("letters", "", "dead_letters", "Dead letters"),
     Page("groups", "groups/", "dead_letter_groups", "Dead letters by group"),
     Page("overview", "desk/", "status", "Desk", more=_of_the_overview),
     Page("tasks", "tasks/", "tasks", "Tasks"),

@@ -13,79 +13,46 @@ from django.views.decorators.debug import sensitive_post_parameters, sensitive_v
 from celery_reliable.contrib.django.desk.acting import act_page
 from celery_reliable.contrib.django.desk.reading import READING, Page
 from celery_reliable.contrib.django.desk.visits import NAME, Visit, shown
-from celery_reliable.contrib.django.models import DeadLetter, Desk
+from celery_reliable.contrib.django.models import DeadLetter
 from celery_reliable.contrib.django.opening import opened_desk
-from celery_reliable.contrib.django.permissions import may
 from celery_reliable.exceptions import ReliableError
 from celery_reliable.operations import BadCursor, Right
 
-__all__ = ["PAGES", "DeadLetterAdmin", "DeskAdmin"]
+__all__ = ["PAGES", "DeadLetterAdmin"]
 
-_ACT = Page("act", "act/<slug:name>/", answer=act_page, methods=("GET", "HEAD", "POST"))
-PAGES = (*READING, _ACT)
-_OVERVIEW = next(one for one in PAGES if one.name == "overview")
-
-
-class _Pages(admin.ModelAdmin):
-    """Pages over the ledger.  They replace Django's own views, as the model has no rows."""
-
-    def may(self, request: HttpRequest, right: Right) -> bool:
-        """Whether who asks may do it; what is overridden of the admin's own methods counts."""
-        own = {
-            Right.VIEW: self.has_view_permission,
-            Right.REPLAY: self.has_change_permission,
-            Right.DISCARD: self.has_delete_permission,
-        }
-        return bool(own[right](request) if right in own else may(request.user, right))
-
-    def has_add_permission(self, request: HttpRequest, obj: object = None) -> bool:
-        """Nobody makes dead letters by hand."""
-        return False
-
-    def _path(self, page: Page, route: str, name: str) -> Any:
-        @sensitive_post_parameters()
-        @sensitive_variables()
-        def view(request: HttpRequest, **given: str) -> HttpResponse:
-            return self._answer(page, request, **given)
-
-        return path(route, self.admin_site.admin_view(view), name=name)
-
-    def _answer(self, page: Page, request: HttpRequest, **given: str) -> HttpResponse:
-        if request.method not in page.methods:
-            return HttpResponseNotAllowed(page.methods)
-        visit = Visit(self, request)
-        visit.require(Right.VIEW)
-        path = {name: unquote(one) for name, one in given.items()}
-        try:
-            with opened_desk(sees_arguments=visit.may(Right.SEE_ARGUMENTS)) as visit.desk:
-                return page.answer(visit, page, path)
-        except ReliableError as exc:
-            title, status = "Not now", 200
-            if isinstance(exc, BadCursor):
-                title, status = "No such page", 400
-            elif isinstance(exc, LookupError):
-                title, status = "Not found", 404
-            context = {"title": title, "problem": shown(str(exc))}
-            return visit.render("problem", context, status=status)
+PAGES = (
+    *READING,
+    Page("act", "act/<slug:name>/", answer=act_page, methods=("GET", "HEAD", "POST")),
+)
+_TITLES = {200: "Not now", 400: "No such page", 404: "Not found"}
 
 
 @admin.register(DeadLetter)
-class DeadLetterAdmin(_Pages):
-    """All pages of the desk."""
+class DeadLetterAdmin(admin.ModelAdmin):
+    """All pages of the desk.  They replace Django's own views, as the model has no rows."""
+
+    def _path(self, page: Page, name: str) -> Any:
+        @sensitive_post_parameters()
+        @sensitive_variables()
+        def view(request: HttpRequest, **given: str) -> HttpResponse:
+            if request.method not in page.methods:
+                return HttpResponseNotAllowed(page.methods)
+            visit = Visit(self, request)
+            visit.require(Right.VIEW)
+            of_path = {name: unquote(one) for name, one in given.items()}
+            try:
+                with opened_desk(sees_arguments=visit.may(Right.SEE_ARGUMENTS)) as visit.desk:
+                    return page.answer(visit, page, of_path)
+            except ReliableError as exc:
+                is_there = not isinstance(exc, LookupError)
+                status = (400 if isinstance(exc, BadCursor) else 200) if is_there else 404
+                context = {"title": _TITLES[status], "problem": shown(str(exc))}
+                return visit.render("problem", context, status=status)
+
+        return path(page.route, self.admin_site.admin_view(view), name=name)
 
     def get_urls(self) -> list[Any]:
-        """Return the pages."""
-        return [self._path(one, one.route, NAME + one.name) for one in PAGES]
-
-
-@admin.register(Desk)
-class DeskAdmin(_Pages):
-    """The entry of the desk in the admin's menu."""
-
-    def has_view_permission(self, request: HttpRequest, obj: object = None) -> bool:
-        """Whether who asks may see the desk: a name for an entry has no permission of its own."""
-        return may(request.user, Right.VIEW)
-
-    def get_urls(self) -> list[Any]:
-        """Return the one page, the first of the desk."""
-        return [self._path(_OVERVIEW, "", "celery_reliable_desk_changelist")]
+        """Return the pages; the admin's menu leads to that with Django's name for a list."""
+        names = {one.name: one for one in PAGES}
+        names["changelist"] = names["overview"]
+        return [self._path(one, NAME + name) for name, one in names.items()]

@@ -14,13 +14,13 @@ from django.http import HttpResponse
 from django.template.response import TemplateResponse
 from django.urls import reverse
 
+from celery_reliable.contrib.django.permissions import may
 from celery_reliable.operations import ACTS, Right, printable
 
-__all__ = ["ACT_PAGES", "NAME", "Visit", "encodable", "raw", "shown"]
+__all__ = ["ACT_PAGES", "NAME", "Visit", "raw", "shown"]
 
 #: What the names of the pages' URLs begin with.
 NAME = "celery_reliable_deadletter_"
-_TEMPLATES = "admin/celery_reliable"
 #: Characters of one value; what is longer is cut, and says so.
 _LONGEST = 20_000
 #: Of one in an address.
@@ -29,9 +29,9 @@ _LONGEST_ASKED = 300
 _KEPT = "\n\t"
 #: The acts that the admin has, each with the page of what it is about.
 ACT_PAGES = {
-    "replay_dead_letters": "changelist",
-    "discard_dead_letters": "changelist",
-    "replay_dead_letter_edited": "changelist",
+    "replay_dead_letters": "letters",
+    "discard_dead_letters": "letters",
+    "replay_dead_letter_edited": "letters",
     "revoke_tasks": "tasks",
     "move_tasks": "tasks",
     "give_order": "orders",
@@ -41,7 +41,7 @@ ACT_PAGES = {
 _TABS = (
     ("overview", "Desk"),
     ("tasks", "Tasks"),
-    ("changelist", "Dead letters"),
+    ("letters", "Dead letters"),
     ("groups", "Groups"),
     ("objects", "Objects"),
     ("workers", "Workers"),
@@ -60,21 +60,28 @@ class Visit:
     desk: Any = None
 
     def may(self, right: Right) -> bool:
-        """Whether who asks may do it."""
-        return bool(self.admin.may(self.request, right))
+        """Whether who asks may do it.  What a project overrides of the admin's methods counts."""
+        own = {
+            Right.VIEW: self.admin.has_view_permission,
+            Right.REPLAY: self.admin.has_change_permission,
+            Right.DISCARD: self.admin.has_delete_permission,
+        }
+        ask = own.get(right)
+        return bool(ask(self.request) if ask else may(self.request.user, right))
 
-    def require(self, right: Right) -> None:
+    def require(self, *rights: Right) -> None:
         """Raise PermissionDenied unless who asks may do it."""
-        if not self.may(right):
+        if not all(map(self.may, rights)):
             raise PermissionDenied
 
     def link(self, page: str, *args: str, **query: str) -> str:
         """Return the address of a page on this site; of texts that were made `shown`, too."""
-        safe = [quote(encodable(raw(arg))) for arg in args]
         found: str = reverse(
-            f"admin:{NAME}{page}", args=safe, current_app=self.admin.admin_site.name
+            f"admin:{NAME}{page}",
+            args=[quote(raw(arg)) for arg in args],
+            current_app=self.admin.admin_site.name,
         )
-        asked = {name: encodable(raw(value)[:_LONGEST_ASKED]) for name, value in query.items()}
+        asked = {name: raw(value)[:_LONGEST_ASKED] for name, value in query.items()}
         return f"{found}?{urlencode(asked)}" if asked else found
 
     @cached_property
@@ -94,15 +101,12 @@ class Visit:
         self.request.current_app = self.admin.admin_site.name
         return TemplateResponse(
             self.request,
-            f"{_TEMPLATES}/{name}.html",
+            f"admin/celery_reliable/{name}.html",
             {
                 **self.admin.admin_site.each_context(self.request),
                 "opts": self.admin.opts,
-                "tabs": [
-                    {"name": tab, "label": label, "link": self.link(tab), "is_here": tab == page}
-                    for tab, label in _TABS
-                    if self.may(Right.VIEW)
-                ],
+                "tabs": _TABS,
+                "here": page,
                 "visit": self,
                 "acts": self.acts,
                 "may_see_arguments": self.may(Right.SEE_ARGUMENTS),
@@ -118,14 +122,11 @@ class _Shown(str):
     raw = ""
 
 
-def raw(text: Any) -> Any:
-    """Return the original of a text that `shown` has made; any other text as it is."""
-    return getattr(text, "raw", text)
-
-
-def encodable(text: str) -> str:
-    """Return a text with an escape in place of each half character."""
-    return text.encode("utf-8", "backslashreplace").decode()
+def raw(text: Any) -> str:
+    """Return the original of a text that `shown` has made, or any other text, as an address can
+    have it: with an escape in place of each half character.
+    """
+    return str(getattr(text, "raw", text)).encode("utf-8", "backslashreplace").decode()
 
 
 def shown(value: Any, longest: int = _LONGEST) -> Any:

@@ -56,9 +56,8 @@ class TaskRowAdmin(admin.ModelAdmin):
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         """Return yours, and those of the task."""
         own = super().get_readonly_fields(request, obj)
-        task = self._task_fields
-        if not may(request.user, Right.VIEW):
-            task = tuple("task_id" if name == "task_link" else name for name in task)
+        link = "task_link" if may(request.user, Right.VIEW) else "task_id"
+        task = [link if name == "task_link" else name for name in self._task_fields]
         return (*own, *(name for name in task if name not in own))
 
     @admin.display(description="task")

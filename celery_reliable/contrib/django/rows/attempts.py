@@ -8,19 +8,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import partial
 from typing import Any
 
 from celery.exceptions import Ignore, Reject, Retry
 from celery.utils import uuid
 from django.db import Error as DatabaseError
 from django.db import transaction
+from django.db.models import F
 from django.db.models.functions import Now
 from django.utils import timezone
 
 from celery_reliable.app import reliable_of
 from celery_reliable.context import is_current, running
 from celery_reliable.contrib.django.rows.model import OPEN, TASK_FIELDS, TaskStatus
-from celery_reliable.contrib.django.rows.places import WAITING, RowPlace, ended
+from celery_reliable.contrib.django.rows.places import WAITING, ended, taken, wait_for
 from celery_reliable.exceptions import ConfigurationError, RowTaken, one_line
 from celery_reliable.log import logger
 from celery_reliable.scoped import scoped
@@ -53,21 +55,19 @@ class Effect:
 class RowAttempt:
     """An attempt that has its row, which was read as it was taken."""
 
-    def __init__(self, task: Any, place: RowPlace, row: Any) -> None:
-        self.task, self.place, self.row = task, place, row
-        self.task_id, self._writer = row.task_id, row.task_writer
+    def __init__(self, task: Any, query: Any, row: Any) -> None:
+        self.task, self.row, self.task_id = task, row, row.task_id
+        self._query = query
+        #: The row as a query, while this attempt may write it.
+        self._mine = query.filter(task_writer=row.task_writer)
         #: Its effect is committed, with all transactions around it, and with it the task's success.
         self._is_done = False
-
-    def _mine(self) -> Any:
-        """The row as a query, while this attempt may write it."""
-        return self.place.rows().filter(task_writer=self._writer)
 
     def hold(self) -> None:
         """Lock the row until the transaction ends.  Raises RowTaken."""
         # An update and no SELECT FOR UPDATE: SQLite has none, and refuses at once a transaction
         # that began by reading.  It changes nothing: the task may have ended by now.
-        self._update(task_writer=self._writer)
+        self._update(task_writer=F("task_writer"))
 
     def write(self, **values: Any) -> None:
         """Write columns of the user's, and set them on `row`.  Raises RowTaken, and ValueError for
@@ -82,18 +82,18 @@ class RowAttempt:
                 setattr(self.row, name, value)
 
     def _update(self, **values: Any) -> None:
-        if not self._mine().update(**values):
-            raise self.place.taken()
+        if not self._mine.update(**values):
+            raise taken(self._query)
 
     @contextmanager
     def effect(self, name: str) -> Iterator[Effect]:
         """The transaction of a step, or without a name the one that ends the task.  Raises
         RowTaken.
         """
-        with transaction.atomic(using=self._mine().db):
+        with transaction.atomic(using=self._mine.db):
             self.hold()
             # The row tells, as its status is rolled back with what is around the block.
-            if not name and self._mine().filter(task_status=TaskStatus.SUCCEEDED).exists():
+            if not name and self._mine.filter(task_status=TaskStatus.SUCCEEDED).exists():
                 raise ConfigurationError(
                     f"Task {self.task.name} has two effects without a name. Such an effect ends "
                     "the task, so there is one at most: name them, with self.effect('charge')."
@@ -103,28 +103,25 @@ class RowAttempt:
             if not name:
                 self._note(ended(TaskStatus.SUCCEEDED, result=effect.result))
                 # A transaction around the block may still be rolled back.
-                transaction.on_commit(self._committed, using=self._mine().db)
+                is_done = partial(setattr, self, "_is_done", True)
+                transaction.on_commit(is_done, using=self._mine.db)
             elif not effect.was_asked:
                 raise ConfigurationError(
                     f"The block of self.effect({name!r}) in task {self.task.name} does not ask "
-                    "whether it is the first, so a second attempt would do it again: "
-                    f"`with self.effect({name!r}) as effect:` and, in it, `if effect.is_first:`."
+                    "`if effect.is_first:`, so a second attempt would do it again."
                 )
             elif effect.is_first:
                 # Read again: the block may have noted effects of its own.
                 done = {"attempt": self.row.task_attempt, "result": effect.result}
-                self._mine().update(task_effects={**self._effects(), name: done})
-
-    def _committed(self) -> None:
-        self._is_done = True
+                self._mine.update(task_effects={**self._effects(), name: done})
 
     def _effects(self) -> dict[str, Any]:
         """Return the named effects that are committed, or of this transaction."""
-        return dict(self.place.rows().values_list("task_effects", flat=True).get())
+        return dict(self._query.values_list("task_effects", flat=True).get())
 
     def _note(self, columns: dict[str, Any]) -> bool:
         """Write columns of the task; False when the row is another's."""
-        rows = self._mine()
+        rows = self._mine
         if columns["task_status"] != TaskStatus.SUCCEEDED:
             # What was committed as done stays so, whatever the body did after it.
             rows = rows.filter(task_status=TaskStatus.RUNNING)
@@ -136,7 +133,7 @@ class RowAttempt:
         try:
             value = body()
             if not (self._note(ended(TaskStatus.SUCCEEDED, result=value)) or self._is_done):
-                raise self.place.taken()
+                raise taken(self._query)
         except Exception as exc:
             if not isinstance(exc, RowTaken):
                 self._give_up(exc)
@@ -166,17 +163,18 @@ class RowAttempt:
 current: ContextVar[RowAttempt | None] = ContextVar("celery_reliable_row", default=None)
 
 
-def run(task: Any, place: RowPlace, task_id: str | None, body: Callable[[], Any]) -> Any:
-    """Run the body of a task with its row.  *task_id*: None of a task that is called directly.
+def run(task: Any, query: Any, task_id: str | None, body: Callable[[], Any]) -> Any:
+    """Run the body of a task with its row.  *query*: of the row.  *task_id*: None of a task that is
+    called directly.
 
     Returns what it returns; what an earlier attempt returned that has succeeded; or, without
     running it, ``{"skipped": id}`` where the row is another's: that task's id.
     """
     try:
-        row = _begin(task, place, task_id)
+        row = _begin(task, query, task_id)
         if row.task_status == TaskStatus.SUCCEEDED:
             return row.task_result
-        attempt = RowAttempt(task, place, row)
+        attempt = RowAttempt(task, query, row)
         with scoped(current, attempt):
             return attempt.run(body)
     except RowTaken as exc:
@@ -185,7 +183,7 @@ def run(task: Any, place: RowPlace, task_id: str | None, body: Callable[[], Any]
         return {"skipped": holder}
 
 
-def _begin(task: Any, place: RowPlace, task_id: str | None) -> Any:
+def _begin(task: Any, query: Any, task_id: str | None) -> Any:
     """Take the row for an attempt, and return it; as it is, if an earlier attempt has succeeded.
 
     Raises RowTaken, and the model's DoesNotExist.
@@ -197,10 +195,10 @@ def _begin(task: Any, place: RowPlace, task_id: str | None) -> Any:
     if live is None and (task_id is None or task.request.is_eager):
         # Nobody has published it, or whoever did waits for it here.
         is_new = task_id is None
-        task_id = place.ask(task.name, task_id or uuid(), is_new=is_new, keeps=False)
+        task_id = wait_for(query, task.name, task_id or uuid(), is_new=is_new, keeps=False)
     attempt, losses = (live.claim.attempt, live.claim.losses) if live is not None else (1, 0)
     for _ in range(_MOST_LOOKS):
-        row = place.rows().get()
+        row = query.get()
         is_same = row.task_id == task_id
         if is_same and row.task_status == TaskStatus.SUCCEEDED:
             return row
@@ -225,10 +223,10 @@ def _begin(task: Any, place: RowPlace, task_id: str | None) -> Any:
             "task_effects": row.task_effects if is_same else {},
         }
         # The status too: an effect ends the task without another writer.
-        rows = place.rows().filter(task_writer=row.task_writer, task_status=row.task_status)
+        rows = query.filter(task_writer=row.task_writer, task_status=row.task_status)
         if rows.update(task_started_at=Now(), task_seen_at=Now(), **values):
             for name, value in values.items():
                 setattr(row, name, value)
             row.task_started_at = row.task_seen_at = timezone.now()
             return row
-    raise place.taken()
+    raise taken(query)

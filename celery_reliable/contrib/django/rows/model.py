@@ -162,9 +162,8 @@ def is_row(model: type[models.Model]) -> bool:
     """Whether a model is derived from `TaskRow`, with the columns of the task in its own table, and
     not in that of a parent.
     """
-    if not issubclass(model, TaskRow):
-        return False
-    return bool(model._meta.get_field("task_status").model is model._meta.concrete_model)
+    own = model._meta
+    return issubclass(model, TaskRow) and own.get_field("task_status").model is own.concrete_model
 
 
 TASK_FIELDS = frozenset(one.name for one in TaskRow._meta.local_fields)

@@ -7,6 +7,7 @@ nobody could tell the row is written into it.  So no row says for ever that it r
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from celery import Celery, states
@@ -19,12 +20,13 @@ from kombu.exceptions import OperationalError
 from celery_reliable.app import reliable_of
 from celery_reliable.contrib.django.rows.model import (
     OPEN,
+    TASK_FIELDS,
     TaskRow,
     TaskStatus,
     is_row,
     not_seen_for,
 )
-from celery_reliable.contrib.django.rows.places import WAITING, RowPlace, all_rows, ended
+from celery_reliable.contrib.django.rows.places import WAITING, all_rows, ended, note_published
 from celery_reliable.contrib.django.rows.task import RowTask
 from celery_reliable.exceptions import ReliableError, one_line
 from celery_reliable.findings import UNSEEN_SECONDS, UnseenRows
@@ -36,6 +38,8 @@ __all__ = ["look_after_rows", "row_models", "unseen_rows"]
 
 #: Rows that are looked at together: one round trip to the ledger, and one query.
 _AT_ONCE = 500
+#: Columns that say nothing of where the task is.
+_LARGE = {"task_result", "task_error", "task_effects"}
 
 
 def row_models() -> list[Any]:
@@ -85,26 +89,13 @@ def look_after_rows(
         # Nobody knows what becomes of a task.
         return report
     for model in row_models():
-        is_meant = Q(task_status__in=OPEN) & not_seen_for(older_than_seconds)
-        if task_ids is not None:
-            is_meant = Q(task_id__in=task_ids)
-        rows = all_rows(model).filter(is_meant).only(*_COLUMNS)
+        is_late = Q(task_status__in=OPEN) & not_seen_for(older_than_seconds)
+        is_meant = is_late if task_ids is None else Q(task_id__in=task_ids)
+        rows = all_rows(model).filter(is_meant).only("pk", *TASK_FIELDS - _LARGE)
         found = list(rows.order_by("task_seen_at")[:most])
         for first in range(0, len(found), _AT_ONCE):
             _look_at(app, model, found[first : first + _AT_ONCE], report)
     return report
-
-
-_COLUMNS = (
-    "pk",
-    "task_status",
-    "task_name",
-    "task_id",
-    "task_attempt",
-    "task_losses",
-    "task_writer",
-    "task_published_ms",
-)
 
 
 def _is_of(row: TaskRow, published_ms: int) -> bool:
@@ -119,8 +110,7 @@ def _has(row: TaskRow, record: Record | EndedTask) -> bool:
     # An id that Celery made is nobody else's, and a replacement keeps the time.
     if row.task_published_ms in (0, record.published_ms):
         return True
-    published_as = record.published_as if isinstance(record, Record) else ""
-    return row.task_name in (record.name, published_as)
+    return row.task_name in (record.name, getattr(record, "published_as", ""))
 
 
 def _at_hand(model: Any, rows: list[TaskRow]) -> list[TaskRow]:
@@ -159,9 +149,8 @@ def _look_at(app: Celery, model: Any, found: list[TaskRow], report: dict[str, in
             if word == "published" and not _is_published(app, row):
                 word = "failed"
             report[word] += 1
-    if seen:
-        open_rows = all_rows(model).filter(pk__in=seen, task_status__in=OPEN)
-        open_rows.update(task_seen_at=Now())
+    still_open = all_rows(model).filter(pk__in=seen, task_status__in=OPEN)
+    still_open.update(task_seen_at=Now())
 
 
 def _verdict(app: Celery, row: TaskRow, look: Look | None) -> tuple[str, dict[str, Any]] | None:
@@ -182,7 +171,8 @@ def _verdict(app: Celery, row: TaskRow, look: Look | None) -> tuple[str, dict[st
         status = TaskStatus.FAILED if look.reason == Reason.FAILED.value else TaskStatus.DEAD
         return "ended", ended(status, error=look.exception or look.record.cause) | losses
     if row.task_published_ms is None:
-        RowPlace(type(row), row.pk).note_published(row.task_id, look.record.published_ms)
+        of_row = all_rows(type(row)).filter(pk=row.pk)
+        note_published(of_row, row.task_id, look.record.published_ms)
     is_over = state is not State.RUNNING or look.record.attempt > row.task_attempt
     if row.task_status == TaskStatus.RUNNING and is_over:
         return "waiting", WAITING | losses
@@ -226,7 +216,10 @@ def _outcome(app: Celery, task: RowTask, row: TaskRow) -> tuple[str, Any]:
         return states.PENDING, None
     ledger = reliable_of(app).ledger
     kept = ledger.ended_task(row.task_id)
-    state, result = _stored(task, row.task_id)
+    stored, state, result = task.AsyncResult(row.task_id), states.PENDING, None
+    # Where results are not stored.
+    with suppress(NotImplementedError):
+        state, result = str(stored.state), stored.result
     if kept is not None and not _has(row, kept) and _is_of(row, kept.published_ms):
         # Another task has had the id since, and what Celery has stored is that one's.
         return states.PENDING, None
@@ -242,16 +235,6 @@ def _outcome(app: Celery, task: RowTask, row: TaskRow) -> tuple[str, Any]:
         # It has ended, and no attempt of it has succeeded: this result is an earlier task's.
         return states.REVOKED, None
     return state, result
-
-
-def _stored(task: RowTask, task_id: str) -> tuple[str, Any]:
-    """Return state and result as Celery has stored them."""
-    try:
-        stored = task.AsyncResult(task_id)
-        return str(stored.state), stored.result
-    except NotImplementedError:
-        # Results are not stored.
-        return states.PENDING, None
 
 
 _STATUS_OF = {

@@ -19,7 +19,7 @@ from celery_reliable.app import reliable_of
 from celery_reliable.context import running
 from celery_reliable.contrib.django.rows.attempts import Effect, RowAttempt, current, run
 from celery_reliable.contrib.django.rows.model import TaskRow, is_row
-from celery_reliable.contrib.django.rows.places import RowPlace
+from celery_reliable.contrib.django.rows.places import all_rows, note_published, wait_for
 from celery_reliable.exceptions import ConfigurationError, ReliableError, TaskExists, refuse
 from celery_reliable.log import logger
 from celery_reliable.message import looks_used_once
@@ -93,24 +93,22 @@ class RowTask(ReliableTask):
         that has committed.  Raises the model's DoesNotExist, too.
         """
         publish = super().apply_async
-        given = (args, kwargs)
         if self.app.conf.task_always_eager or self._is_own(task_id):
-            return publish(*given, task_id, producer, link, link_error, shadow, **options)
-        place = self._row_place(args or (), kwargs or {})
-        using = place.rows().db
+            return publish(args, kwargs, task_id, producer, link, link_error, shadow, **options)
+        row = self._row_of_call(args or (), kwargs or {})
         asked = task_id or uuid()
         # Canvases choose ids too, but always new ones.
         is_new = (task_id is None or is_member(options)) and looks_used_once(asked)
         # One UPDATE, in the user's transaction where there is one.
-        waits_for = place.ask(self.name, asked, is_new=is_new, keeps=self.if_open == "keep")
+        waits_for = wait_for(row, self.name, asked, is_new=is_new, keeps=self.if_open == "keep")
         if waits_for != asked:
             return self.AsyncResult(waits_for)
 
         def send(producer: Any = None) -> None:
             try:
-                publish(*given, asked, producer, link, link_error, shadow, **options)
+                publish(args, kwargs, asked, producer, link, link_error, shadow, **options)
                 if not is_new:
-                    self._note_published(place, asked)
+                    self._note_published(row, asked)
             except (ReliableError, OperationalError) as exc:
                 # Without the option, the id is a task's of another name, and the row can wait: what
                 # is raised on commit keeps the callbacks of others from running.
@@ -120,9 +118,9 @@ class RowTask(ReliableTask):
                     raise
                 logger.warning("row_not_published name=%s id=%s error=%s", self.name, asked, exc)
 
-        if transaction.get_connection(using).in_atomic_block:
+        if transaction.get_connection(row.db).in_atomic_block:
             # The producer is somebody's who has given it back by then.
-            transaction.on_commit(send, using=using)
+            transaction.on_commit(send, using=row.db)
         else:
             send(producer)
         return self.AsyncResult(asked)
@@ -130,9 +128,9 @@ class RowTask(ReliableTask):
     def publish_missed(self, pk: Any, task_id: str) -> None:
         """Publish the task that a row waits for.  Raises what `ReliableTask.apply_async` does."""
         super().apply_async((pk,), task_id=task_id)
-        self._note_published(self.row_place_of(pk), task_id)
+        self._note_published(self.row_of(pk), task_id)
 
-    def _note_published(self, place: RowPlace, task_id: str) -> None:
+    def _note_published(self, row: Any, task_id: str) -> None:
         """Note in the row when its chosen id was published, as the id may have had another task.
 
         What goes wrong is only logged: `look_after_rows` notes the same.
@@ -144,7 +142,7 @@ class RowTask(ReliableTask):
             (look,) = reliable.ledger.look_all([task_id])
             # One that has ended already has taken the row, and its id may be another's by now.
             if look is not None and self.name in (look.record.name, look.record.published_as):
-                place.note_published(task_id, look.record.published_ms)
+                note_published(row, task_id, look.record.published_ms)
         except (ReliableError, DatabaseError) as exc:
             logger.warning("row_not_written name=%s id=%s error=%s", self.name, task_id, exc)
 
@@ -193,25 +191,25 @@ class RowTask(ReliableTask):
             task_id == self.request.id or (live is not None and live.claim.task_id == task_id)
         )
 
-    def _row_place(self, args: Any, kwargs: Any) -> RowPlace:
-        """Return where the row of a call is.  Raises ObjectIdError when the call says none."""
+    def _row_of_call(self, args: Any, kwargs: Any) -> Any:
+        """Return the row of a call as a query.  Raises ObjectIdError when the call says none."""
         assert self._row_signature is not None
         first = next(iter(self._row_signature.parameters))
         key = resolve_object_id(first, self._row_signature, self.name, args, kwargs)
-        return self.row_place_of(key)
+        return self.row_of(key)
 
-    def row_place_of(self, pk: Any) -> RowPlace:
-        """Return where the row with this key is."""
+    def row_of(self, pk: Any) -> Any:
+        """Return the row with this key as a query."""
         model = self.row_model
-        return RowPlace(apps.get_model(model) if isinstance(model, str) else model, pk)
+        return all_rows(apps.get_model(model) if isinstance(model, str) else model).filter(pk=pk)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the body with the row: around Celery's ``autoretry_for``, as Celery calls it."""
-        place, request, outer = self._row_place(args, kwargs), self.request, current.get()
+        row, request, outer = self._row_of_call(args, kwargs), self.request, current.get()
         is_own_call = outer is not None and outer.task_id == request.id
         if request.called_directly or is_own_call:
-            return run(self, place, None, partial(super().__call__, *args, **kwargs))
-        return run(self, place, request.id, partial(self.run, *args, **kwargs))
+            return run(self, row, None, partial(super().__call__, *args, **kwargs))
+        return run(self, row, request.id, partial(self.run, *args, **kwargs))
 
 
 def _problems(cls: Any) -> Iterator[str]:
@@ -238,8 +236,7 @@ def _problems(cls: Any) -> Iterator[str]:
     if not parameters or needed:
         yield (
             f"Task {name} takes {', '.join(map(str, parameters)) or 'nothing'}: its first argument "
-            "is its row's key, and others need a default, as who publishes what was missed knows "
-            "the row alone."
+            "is its row's key, and all others need a default."
         )
     for option, allowed in _ALLOWED.items():
         given = getattr(cls, option)

@@ -8,7 +8,7 @@ from urllib.parse import quote, urlencode
 
 from django import template
 
-from celery_reliable.contrib.django.desk.visits import encodable, raw
+from celery_reliable.contrib.django.desk.visits import raw
 from celery_reliable.operations import span
 
 __all__ = ["goes_on", "lasting", "link", "moment", "quoted", "register"]
@@ -17,10 +17,9 @@ register = template.Library()
 
 
 @register.simple_tag(takes_context=True)
-def link(context: Mapping[str, Any], page: str, *args: str, **query: str) -> str:
+def link(context: Mapping[str, Any], page: str, *args: str, **query: str) -> Any:
     """Return the address of a page of the desk."""
-    found: str = context["visit"].link(page, *args, **query)
-    return found
+    return context["visit"].link(page, *args, **query)
 
 
 @register.simple_tag(takes_context=True)
@@ -40,7 +39,7 @@ def goes_on(context: Mapping[str, Any], act: str, about: Mapping[str, Any]) -> s
 @register.filter
 def quoted(task_id: str) -> str:
     """Return an id as an input of a form keeps it: a browser changes line ends, and drops NUL."""
-    return quote(encodable(raw(task_id)), safe="")
+    return quote(raw(task_id), safe="")
 
 
 @register.filter
