@@ -129,15 +129,15 @@ def stored_setup(one: WorkerLook) -> WorkerSetup:
     # A worker of a later release may tell more.
     told = facts.get(_FIELD) or {}
     known = {name: told[name] for name in told.keys() & WorkerSetup.__dataclass_fields__.keys()}
-    return replace(
-        WorkerSetup(**known),
-        where=str(facts.get("nodename") or one.lease.worker),
-        pool=str(facts.get("pool") or ""),
-        slots=one.doing.get("slots"),
-        version=str(facts.get("version") or ""),
-        clock_ahead_seconds=clock - one.beat_ms / 1000 if clock and one.beat_ms else None,
-        no_witness=one.lease.no_witness,
-    )
+    seen = {
+        "where": str(facts.get("nodename") or one.lease.worker),
+        "pool": str(facts.get("pool") or ""),
+        "slots": one.doing.get("slots"),
+        "version": str(facts.get("version") or ""),
+        "clock_ahead_seconds": clock - one.beat_ms / 1000 if clock and one.beat_ms else None,
+        "no_witness": one.lease.no_witness,
+    }
+    return WorkerSetup(**(known | seen))
 
 
 def _installed() -> Iterator[tuple[str, str]]:

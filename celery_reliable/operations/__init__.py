@@ -5,27 +5,24 @@ from __future__ import annotations
 from celery_reliable.clock import span
 from celery_reliable.findings import Limits, check
 from celery_reliable.operations.audit import somebody
-from celery_reliable.operations.bulk import Bulk, Unclear
+from celery_reliable.operations.bulk import Bulk
 from celery_reliable.operations.catalog import ACTS, QUERIES
 from celery_reliable.operations.dead_letters import (
     CannotReplay,
     DeadLetters,
-    NothingEdited,
     editable_arguments,
 )
 from celery_reliable.operations.desk import Desk
-from celery_reliable.operations.filters import BadFilter, Filter, Subject
+from celery_reliable.operations.filters import Filter, Subject
 from celery_reliable.operations.happenings import KINDS, Happenings
 from celery_reliable.operations.letter_groups import LetterGroups, UnknownGroup
 from celery_reliable.operations.metrics import FleetCollector, registry_of
-from celery_reliable.operations.objects import BadObject
-from celery_reliable.operations.operation import Operation, Param, Parameter, Right
-from celery_reliable.operations.pages import BadCursor, Page, gathered
+from celery_reliable.operations.operation import BadParameter, Operation, Param, Parameter, Right
+from celery_reliable.operations.pages import Page, gathered
 from celery_reliable.operations.queues import broker_errors, purge
 from celery_reliable.operations.runs import UnknownRun
-from celery_reliable.operations.status import RATES, Throughputs
-from celery_reliable.operations.stop_button import BadOrder, UnknownOrder
-from celery_reliable.operations.task_acts import CannotMove
+from celery_reliable.operations.status import Throughputs
+from celery_reliable.operations.stop_button import UnknownOrder
 from celery_reliable.operations.uninstall import release
 from celery_reliable.operations.views import (
     FATES,
@@ -66,14 +63,9 @@ __all__ = [
     "FATES",
     "KINDS",
     "QUERIES",
-    "RATES",
     "Audited",
-    "BadCursor",
-    "BadFilter",
-    "BadObject",
-    "BadOrder",
+    "BadParameter",
     "Bulk",
-    "CannotMove",
     "CannotReplay",
     "DeadLetters",
     "Desk",
@@ -93,7 +85,6 @@ __all__ = [
     "Limits",
     "Moved",
     "NobodyAlive",
-    "NothingEdited",
     "Object",
     "Operation",
     "Order",
@@ -113,7 +104,6 @@ __all__ = [
     "TaskInFull",
     "Throughput",
     "Throughputs",
-    "Unclear",
     "UnknownGroup",
     "UnknownOrder",
     "UnknownRun",

@@ -21,7 +21,7 @@ from celery_reliable.operations.audit import noted
 from celery_reliable.operations.dead_letters import CannotReplay, DeadLetters, ToQueue
 from celery_reliable.operations.filters import EVERYTHING, Filter
 from celery_reliable.operations.letter_groups import LetterGroups
-from celery_reliable.operations.operation import Param, Progress
+from celery_reliable.operations.operation import BadParameter, Param, Progress
 from celery_reliable.operations.pages import Position
 from celery_reliable.operations.task_acts import DryRun
 from celery_reliable.operations.views import Done, as_json
@@ -29,7 +29,7 @@ from celery_reliable.operations.walks import Kind, Walk
 from celery_reliable.operations.words import utc
 from celery_reliable.recovery import MOST_BYTES
 
-__all__ = ["Bulk", "Unclear"]
+__all__ = ["Bulk"]
 
 #: Replays a second, unless somebody says otherwise: they run among the other tasks.
 _DEFAULT_RATE = 100.0
@@ -63,14 +63,10 @@ Before = Annotated[
 Cursor = Annotated[str, Param("Where an act with the same choice has ended.", max_length=10_000)]
 
 
-class Unclear(ReliableError, ValueError):
-    """It is not clear which dead letters are meant."""
-
-
 @dataclass(frozen=True)
 class _Chosen:
     """Which dead letters are meant: those with *ids*; or those of a *group*, or of all, that fit
-    *wanted*.  Who means all has to say it.  Raises Unclear.
+    *wanted*.  Who means all has to say it.  Raises BadParameter.
 
     Only those are meant that were buried *before* a time of the server's clock, or before the act
     begins.  Who goes on with what was interrupted, and gives the time at which that began, does
@@ -88,11 +84,11 @@ class _Chosen:
     def __post_init__(self) -> None:
         is_part = bool(self.group or self.wanted.given)
         if not (self.ids or is_part or self.is_all):
-            raise Unclear("Which dead letters? Give ids, a group, a filter, or say all.")
+            raise BadParameter("", "Which dead letters? Give ids, a group, a filter, or say all.")
         if (self.is_all and (self.ids or is_part)) or (self.ids and is_part):
-            raise Unclear("Give ids, or all, or a group and a filter: one of them.")
+            raise BadParameter("", "Give ids, or all, or a group and a filter: one of them.")
         if self.ids and self.cursor:
-            raise Unclear("A cursor does not go with ids: give the same ids again.")
+            raise BadParameter("", "A cursor does not go with ids: give the same ids again.")
 
     @property
     def before_ms(self) -> float:
@@ -186,8 +182,9 @@ class Bulk:
         They keep their ids, and their budgets of losses and retries are fresh.  What is not whole
         is continued by the same call with before and cursor of the answer.
 
-        Raises Unclear, and CannotReplay where there is no such queue.  It ends at the first message
-        that cannot be sent, as the broker is away: the sweeper would send all of them at once.
+        Raises BadParameter, and CannotReplay where there is no such queue.  It ends at the first
+        message that cannot be sent, as the broker is away: the sweeper would send all of them at
+        once.
         """
         if to_queue:
             self._letters.check_queue(to_queue)
@@ -224,7 +221,7 @@ class Bulk:
 
         What is not whole is continued by the same call with before and cursor of the answer.
 
-        Raises Unclear.
+        Raises BadParameter.
         """
         return self._act(
             "discard",

@@ -22,7 +22,7 @@ from celery_reliable.message import HEADER, RETURNS, Envelope, Stamp, new_epoch,
 from celery_reliable.model import DeadLetter
 from celery_reliable.operations.audit import noted
 from celery_reliable.operations.messages import ORIGIN, arguments_of, envelope_of
-from celery_reliable.operations.operation import Param
+from celery_reliable.operations.operation import BadParameter, Param
 from celery_reliable.options import CALL, call_of, is_reliable
 from celery_reliable.publishing import resend
 from celery_reliable.recovery import MOST_BYTES
@@ -30,7 +30,6 @@ from celery_reliable.recovery import MOST_BYTES
 __all__ = [
     "CannotReplay",
     "DeadLetters",
-    "NothingEdited",
     "ReplayedEdited",
     "ToQueue",
     "editable_arguments",
@@ -41,10 +40,6 @@ ToQueue = Annotated[str, Param("To this queue instead of their own.", max_length
 
 #: In the class `list` is one of its methods.
 _Args = Annotated[list[Any] | None, Param("Run it anew with these arguments (a list).")]
-
-
-class NothingEdited(ReliableError, ValueError):
-    """Neither args nor kwargs were given."""
 
 
 @dataclass(frozen=True)
@@ -239,13 +234,13 @@ class DeadLetters:
 
         The new task names its origin.  Repeated, it publishes no second one while the first lives.
 
-        Raises NothingEdited, UnknownDeadLetter, and CannotReplay when the task is not known here or
+        Raises BadParameter, UnknownDeadLetter, and CannotReplay when the task is not known here or
         its message cannot be read; NotPublished and PublishUnknown as any publication, and then the
         letter is there still.  Links and chain go with the new task; a chord, which has been told
         that its member failed, does not.
         """
         if args is None and kwargs is None:
-            raise NothingEdited("Give args, or kwargs, or both.")
+            raise BadParameter("args", "Give args, or kwargs, or both.")
         with noted(self._ledger, "replay edited", by, {"ids": [id_], "to_queue": to_queue}) as told:
             letter = self.get(id_)
             new_id = self._publish_edited(letter, args, kwargs, to_queue)

@@ -83,7 +83,7 @@ class Desk:
         self.revocations = Revocations(app, ledger)
         self.moves = Moves(app, ledger)
         self.workers = Workers(ledger, broker)
-        self.runs = Runs(app, ledger, self.workers)
+        self.runs = Runs(app, ledger)
         self.orders = StopButton(app, ledger)
         self.objects = Objects(app, ledger, sees_arguments=sees_arguments)
         self.happenings = Happenings(ledger)

@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from fnmatch import fnmatchcase
 from typing import Annotated
 
-from celery_reliable.exceptions import ReliableError
 from celery_reliable.leases import matches, nodename_of
 from celery_reliable.model import Group, Reason
-from celery_reliable.operations.operation import Param
+from celery_reliable.operations.operation import BadParameter, Param
 
-__all__ = ["EVERYTHING", "OF_GROUPS", "OF_GROUPS_ONLY", "BadFilter", "Filter", "Subject"]
+__all__ = ["EVERYTHING", "OF_GROUPS", "OF_GROUPS_ONLY", "Filter", "Subject"]
 
 #: Parts of a filter that fit all letters of a group, or none.
 OF_GROUPS = frozenset({"task", "reason", "exception"})
 #: Parts that the letters of a group may have in common: what groups can be asked by.
 OF_GROUPS_ONLY = ("task", "reason", "exception", "cause", "text")
-
-
-class BadFilter(ReliableError, ValueError):
-    """Parts of a filter are not about what is asked for; `why` says why."""
-
-    def __init__(self, parts: Iterable[str], why: str) -> None:
-        self.parts, self.why = tuple(parts), why
-        super().__init__(f"{', '.join(self.parts)}: {why}")
 
 
 @dataclass(frozen=True)
@@ -126,9 +117,10 @@ class Filter:
         return common.matches(subject, 0)
 
     def check(self, *others: str, why: str) -> None:
-        """Raise BadFilter where one of these parts is given."""
-        if wrong := [name for name in others if getattr(self, name) is not None]:
-            raise BadFilter(wrong, why)
+        """Raise BadParameter where one of these parts is given."""
+        for name in others:
+            if getattr(self, name) is not None:
+                raise BadParameter(name, why)
 
     @property
     def given(self) -> dict[str, str | float]:

@@ -7,11 +7,11 @@ from typing import Annotated
 
 from celery import Celery
 
-from celery_reliable.exceptions import ObjectIdError, ReliableError
+from celery_reliable.exceptions import ObjectIdError
 from celery_reliable.ledger import Held, Ledger, Look, line_of
 from celery_reliable.model import MOST_PLACES
 from celery_reliable.operations.messages import object_name
-from celery_reliable.operations.operation import Cursor, Limit, Param
+from celery_reliable.operations.operation import BadParameter, Cursor, Limit, Param
 from celery_reliable.operations.pages import Page, Position
 from celery_reliable.operations.views import Holder, Object
 from celery_reliable.operations.walks import Walk
@@ -19,19 +19,11 @@ from celery_reliable.operations.words import moment
 from celery_reliable.options import is_reliable, key_of, object_key
 from celery_reliable.recovery import MOST_BYTES
 
-__all__ = ["BadObject", "Objects", "since_ms"]
+__all__ = ["Objects", "since_ms"]
 
 #: So many records are looked at for those that wait for an object, those first that try first.
 _WAITERS_LOOKED_AT = 2_000
 _MOST_WAITERS = 100
-
-
-class BadObject(ReliableError, ValueError):
-    """It is not clear which object is meant; `parameter` says by which of them."""
-
-    def __init__(self, parameter: str, why: str) -> None:
-        self.parameter = parameter
-        super().__init__(why)
 
 
 class Objects:
@@ -87,14 +79,14 @@ class Objects:
         It is named by its key, or by the name of its task and its id; by the task alone where so
         many of a task run at a time (at_most without object_id).
 
-        Raises BadObject.
+        Raises BadParameter.
         """
         if (key is None) == (task is None) or (key is not None and id_ is not None):
-            raise BadObject("key", "Give the key, or task and id: one of them.")
+            raise BadParameter("key", "Give the key, or task and id: one of them.")
         try:
             key = line_of(key or self.key_of(task or "", id_))
         except ObjectIdError as exc:
-            raise BadObject("id", str(exc)) from exc
+            raise BadParameter("id", str(exc)) from exc
         view, line, _ = self._look_at(key, MOST_PLACES)
         if view.is_free and not line:
             view = replace(view, places=self._places_of(task or ""))
@@ -113,9 +105,9 @@ class Objects:
     def page(self, *, limit: Limit = 50, cursor: Cursor = "") -> Page[Object]:
         """List the objects that tasks have, each with its places and those that have them.
 
-        Raises BadCursor.  Each is listed once, with the first of those that have it; who stands in
-        its line `get` tells.  One that is kept after a success (``once_for_seconds``) has no task,
-        and is in no list; `get` tells of it, too.
+        Raises BadParameter.  Each is listed once, with the first of those that have it; who stands
+        in its line `get` tells.  One that is kept after a success (``once_for_seconds``) has no
+        task, and is in no list; `get` tells of it, too.
         """
         place = Position.of(cursor)
         walk = Walk(self._app, self._ledger, place=place)

@@ -14,7 +14,10 @@ from dataclasses import dataclass, field, fields
 from enum import Enum
 from typing import Annotated, Any, Generic, TypeVar, get_args, get_origin, get_type_hints
 
+from celery_reliable.exceptions import ReliableError
+
 __all__ = [
+    "BadParameter",
     "Command",
     "Cursor",
     "Id",
@@ -52,6 +55,18 @@ class Right(str, Enum):
     OPERATE = "operate"
     #: To see arguments and whole messages, and with `REPLAY` to run a letter with other arguments.
     SEE_ARGUMENTS = "see_arguments"
+
+
+class BadParameter(ReliableError, ValueError):
+    """What was given cannot be meant.
+
+    Attributes:
+        parameter: by its name; empty where several do not go together.
+    """
+
+    def __init__(self, parameter: str, why: str) -> None:
+        self.parameter = parameter
+        super().__init__(why)
 
 
 @dataclass(frozen=True)

@@ -8,16 +8,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote, unquote
 
-from celery_reliable.exceptions import ReliableError
+from celery_reliable.operations.operation import BadParameter
 
-__all__ = ["BadCursor", "Page", "Position", "gathered"]
+__all__ = ["Page", "Position", "gathered"]
 
 T = TypeVar("T")
 P = TypeVar("P", bound="Page[Any]")
-
-
-class BadCursor(ReliableError, ValueError):
-    """This cursor is none that a page has given."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +32,7 @@ class Position:
 
     @classmethod
     def of(cls, cursor: str) -> Position | None:
-        """Return the place that a cursor is of; None for an empty one.  Raises BadCursor."""
+        """Return the place that a cursor is of; None for an empty one.  Raises BadParameter."""
         if not cursor:
             return None
         ms, colon, id_ = cursor.partition(":")
@@ -45,9 +41,10 @@ class Position:
                 raise ValueError("no colon")
             return cls(int(ms), unquote(id_, errors="surrogatepass"))
         except ValueError as exc:
-            raise BadCursor(
+            raise BadParameter(
+                "cursor",
                 f"{cursor[:50]!r} is no cursor: pass on the one that the page before has given, or "
-                "none, for the first page."
+                "none, for the first page.",
             ) from exc
 
 

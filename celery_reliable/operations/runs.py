@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 
 from celery import Celery
 
 from celery_reliable.exceptions import ReliableError
 from celery_reliable.ledger import Ledger
-from celery_reliable.message import NamedWorkers
 from celery_reliable.operations.operation import Id
 from celery_reliable.operations.views import Run, RunMember
 from celery_reliable.operations.words import moment, utc
-from celery_reliable.operations.workers import Workers
 
 __all__ = ["Runs", "UnknownRun"]
 
-_MOST_NAMED = 10
 _MOST_RUNS = 50
 
 
@@ -28,10 +24,9 @@ class UnknownRun(ReliableError, LookupError):
 class Runs:
     """The runs of a ledger's namespace.  Raises what the ledger raises."""
 
-    def __init__(self, app: Celery, ledger: Ledger, workers: Workers) -> None:
+    def __init__(self, app: Celery, ledger: Ledger) -> None:
         self._app = app
         self._ledger = ledger
-        self._workers = workers
 
     def get(self, id_: Id) -> Run:
         """Show a run (`task.run_on`): its members, which worker each has, and what is missing.
@@ -39,7 +34,7 @@ class Runs:
         Raises UnknownRun.  A run is kept as long as results are (``result_expires``) once all its
         members have ended.
         """
-        found = self._view(id_, self._living())
+        found = self._view(id_)
         if found is None:
             raise UnknownRun("There is no such run, or none any more.")
         return found
@@ -48,18 +43,12 @@ class Runs:
         """List the runs of one task on several workers that are not over, the latest first; 50 at
         most.
         """
-        living = self._living()
-        views = (self._view(run, living) for run in self._ledger.runs.known(_MOST_RUNS))
+        views = (self._view(run) for run in self._ledger.runs.known(_MOST_RUNS))
         found = [one for one in views if one is not None and not one.is_over]
         found.sort(key=lambda one: one.run)
         return sorted(found, key=lambda one: one.begun_at or utc(0), reverse=True)
 
-    def _living(self) -> list[str]:
-        orders = self._ledger.orders.read()
-        names = {one.nodename for one in self._workers.all() if one.state == "alive"}
-        return sorted(one for one in names if not orders.is_drained(one, orders.now_ms))
-
-    def _view(self, run: str, living: Sequence[str]) -> Run | None:
+    def _view(self, run: str) -> Run | None:
         found = self._ledger.runs.find(run)
         if found is None:
             return None
@@ -76,16 +65,8 @@ class Runs:
         said += ", ".join(f"{count} {state}" for state, count in states.items()) + "."
         missing = sum(one.state == "parked" and not one.worker for one in members)
         if missing:
-            alive = [one for one in living if NamedWorkers(found.only).means(one)]
-            taken = {name for workers in found.members.values() for name in workers}
-            free = [name for name in alive if name not in taken]
             meant = ", ".join(map(repr, found.only)) or "any name"
-            said += f" {missing} wait for a worker ({meant}) that no other member has or had: "
-            said += (
-                f"{', '.join(free[:_MOST_NAMED])} will be given one soon."
-                if free
-                else f"{len(alive)} are alive, start {missing} more."
-            )
+            said += f" {missing} wait for a worker ({meant}) that no other member has or had."
         begun_at = moment(found.begun_ms)
         return Run(run, found.name, found.only, begun_at, states, missing, said, tuple(members))
 

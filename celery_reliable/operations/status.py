@@ -139,12 +139,7 @@ def _last_pass(meta: Mapping[str, str], now_ms: int) -> LastPass:
 def _deaths(meta: Mapping[str, str]) -> tuple[WorkerDeath, ...]:
     found = json.loads(meta.get("deaths") or "[]")
     return tuple(
-        WorkerDeath(
-            str(one.get("worker", "")),
-            str(one.get("cause", "")),
-            moment(int(one.get("at_ms", 0))),
-            int(one.get("claims", 0)),
-        )
+        WorkerDeath(one["worker"], one["cause"], moment(one["at_ms"]), one["claims"])
         for one in found
     )
 

@@ -10,15 +10,15 @@ from celery import Celery
 
 from celery_reliable import events
 from celery_reliable.exceptions import ReliableError
-from celery_reliable.ledger import Ledger, WorkerLook, answers
+from celery_reliable.ledger import Ledger, answers
 from celery_reliable.operations.audit import noted
-from celery_reliable.operations.operation import Param
-from celery_reliable.operations.views import Order
+from celery_reliable.operations.operation import BadParameter, Param
+from celery_reliable.operations.views import NOUNS, Order
 from celery_reliable.options import is_reliable, object_of
 from celery_reliable.orders import Order as Given
 from celery_reliable.orders import OrderKind, Orders
 
-__all__ = ["BadOrder", "StopButton", "UnknownOrder", "obeyed_by"]
+__all__ = ["StopButton", "UnknownOrder", "obeyed_by"]
 
 #: A year; who means longer gives no time at all.
 _LONGEST_SECONDS = 366 * 24 * 3600.0
@@ -26,11 +26,7 @@ _LONGEST_SECONDS = 366 * 24 * 3600.0
 _MOST_NAMED = 10
 
 
-class BadOrder(ReliableError, ValueError):
-    """The order cannot be given."""
-
-
-class UnknownOrder(BadOrder, LookupError):
+class UnknownOrder(ReliableError, LookupError):
     """There is no such order (any more)."""
 
 
@@ -53,7 +49,7 @@ def obeyed_by(ledger: Ledger, found: Orders) -> list[Order]:
 
 
 class StopButton:
-    """Gives orders and ends them.  Raises what the ledger raises, and BadOrder.
+    """Gives orders and ends them.  Raises what the ledger raises, and BadParameter.
 
     Every worker obeys within three seconds, and workers that are started later do from the
     beginning.  Nothing is lost by an order: what is struck is parked, what is paused stays in its
@@ -111,10 +107,12 @@ class StopButton:
 
         Every worker obeys within three seconds, and so do those that start later.  Nothing is lost.
 
-        Raises BadOrder.
+        Raises BadParameter.
         """
         if for_seconds is not None and not 0 < for_seconds <= _LONGEST_SECONDS:
-            raise BadOrder("An order holds for more than 0 seconds, and for a year at the most.")
+            raise BadParameter(
+                "for_seconds", "An order holds for more than 0 seconds, and for a year at the most."
+            )
         self._check(Given("", kind, target), object_id, later=later)
         about = {
             "target": target,
@@ -196,27 +194,41 @@ class StopButton:
                 )
 
     def _check(self, order: Given, object_id: str | None, *, later: bool) -> None:
-        """Raise BadOrder for what nobody would obey."""
+        """Raise BadParameter for what nobody would obey."""
         kind, target = order.kind, order.target
         if object_id is not None and kind is not OrderKind.STRIKE:
-            raise BadOrder("Only a strike is about one object.")
+            raise BadParameter("object_id", "Only a strike is about one object.")
         tasks = self._tasks(order)
         if tasks and not any(map(is_reliable, tasks)):
-            raise BadOrder(
+            raise BadParameter(
+                "target",
                 f"{target} is no ReliableTask: nobody would ask the ledger whether it may run. "
-                "Pause its queue."
+                "Pause its queue.",
             )
         if object_id is not None and tasks and not any(map(_has_object, tasks)):
-            raise BadOrder(
+            raise BadParameter(
+                "object_id",
                 f"{target} has no object_id, so none of its calls is about an object. Strike the "
-                "task without an object, or give it an object_id."
+                "task without an object, or give it an object_id.",
             )
-        is_declared = kind is OrderKind.PAUSE and any(map(order.names, self._app.amqp.queues))
-        if later or is_declared:
-            return
+        known = self._known(kind)
+        if not (later or any(map(order.names, known))):
+            there = ", ".join(sorted(known)[:_MOST_NAMED])
+            raise BadParameter(
+                "target",
+                f"Nobody knows a {NOUNS[kind]} {target} (there are: {there or 'none'}). If one "
+                "that comes later is meant, say so (--later).",
+            )
+
+    def _known(self, kind: OrderKind) -> set[str]:
+        """Return the names that an order of a kind may mean."""
+        if kind is OrderKind.STRIKE:
+            return {*self._app.tasks}
         looks = [one for one in self._ledger.worker_looks() if not one.lease.is_dead]
-        if unknown := _unknown(order, tasks, looks):
-            raise BadOrder(f"{unknown}. If one that comes later is meant, say so (--later).")
+        if kind is OrderKind.DRAIN:
+            return {one.lease.nodename for one in looks}
+        consumed = {str(queue) for one in looks for queue in one.doing.get("queues") or ()}
+        return consumed | {*self._app.amqp.queues}
 
     def _tasks(self, order: Given) -> list[Any]:
         """Return this app's tasks that a strike names."""
@@ -224,25 +236,6 @@ class StopButton:
             return []
         self._app.loader.import_default_modules()
         return [one for name, one in self._app.tasks.items() if order.names(name)]
-
-
-def _unknown(order: Given, tasks: Sequence[Any], looks: Sequence[WorkerLook]) -> str:
-    """Say that nobody is there whom an order names; empty: somebody is."""
-    if order.kind is OrderKind.STRIKE:
-        return "" if tasks else f"This app has no task {order.target}"
-    if any(_is_meant(order, one) for one in looks):
-        return ""
-    if order.kind is OrderKind.PAUSE:
-        return f"No living worker consumes {order.target}"
-    alive = ", ".join(sorted(one.lease.nodename for one in looks)[:_MOST_NAMED])
-    return f"No living worker is called {order.target} (alive: {alive or 'none'})"
-
-
-def _is_meant(order: Given, look: WorkerLook) -> bool:
-    """Whether a drain names a worker, or a pause a queue that it consumes."""
-    if order.kind is OrderKind.DRAIN:
-        return order.names(look.lease.nodename)
-    return any(order.names(str(queue)) for queue in look.doing.get("queues") or ())
 
 
 def _has_object(task: Any) -> bool:

@@ -11,20 +11,19 @@ from typing import Annotated, Any, ClassVar
 from celery import Celery
 
 from celery_reliable.app import reliable_of
-from celery_reliable.exceptions import ReliableError
 from celery_reliable.leases import nodename_of
 from celery_reliable.ledger import Ledger, answers
 from celery_reliable.message import NAMED, Envelope, NamedWorkers
 from celery_reliable.model import Record, State
 from celery_reliable.operations.audit import Outcome, noted
 from celery_reliable.operations.messages import envelope_of
-from celery_reliable.operations.operation import Param, Progress
+from celery_reliable.operations.operation import BadParameter, Param, Progress
 from celery_reliable.operations.views import IfRunning, Moved, Revoked
 from celery_reliable.options import NAMING
 from celery_reliable.recovery import REVOCABLE, call_off_task, stored_end
 from celery_reliable.settings import misfits
 
-__all__ = ["CannotMove", "Moves", "Revocations"]
+__all__ = ["Moves", "Revocations"]
 
 _MOST_EXAMPLES = 5
 #: How often a task may change its worker while it is looked at.
@@ -38,10 +37,6 @@ TaskIds = Annotated[
     Param("Their ids.", min_length=1, most=500, is_argument=True, metavar="ID..."),
 ]
 DryRun = Annotated[bool, Param("Only say what would become of them.")]
-
-
-class CannotMove(ReliableError, ValueError):
-    """It is not clear which workers are meant."""
 
 
 class _Acts:
@@ -192,13 +187,15 @@ class Moves(_Acts):
         What runs on a worker that may not run it is stopped there, and runs elsewhere; it is no
         loss.
 
-        Raises CannotMove for what is no name.
+        Raises BadParameter for what is no name.
         """
         workers = () if "*" in workers else workers
         given = {"only_workers": workers, "prefer_workers": prefer}
         named = {name: value for name, value in given.items() if value}
         for name, _, expected in misfits(NAMING, named):
-            raise CannotMove(f"{name}={named[name]!r} is not {expected}.")
+            raise BadParameter(
+                name.replace("only_", ""), f"{name}={named[name]!r} is not {expected}."
+            )
         meant = NamedWorkers(tuple(workers), tuple(prefer))
         found = self._act(
             ids,

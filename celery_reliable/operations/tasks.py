@@ -173,8 +173,9 @@ class Tasks:
             limit: at most so many.
             cursor: where a page before has ended.
 
-        Raises BadCursor, UnknownGroup, and BadFilter for what only dead letters have.  Where
-        messages are, who has an object and which workers live is not looked at.
+        Raises UnknownGroup, and BadParameter for a cursor that is none and for what only dead
+        letters have.  Where messages are, who has an object and which workers live is not looked
+        at.
         """
         if state not in (Kind.DEAD, Kind.OWED):
             filter_.check("reason", "exception", why="only dead letters have one (state dead).")

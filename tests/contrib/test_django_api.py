@@ -171,7 +171,7 @@ def test_every_act_answers_as_the_document_says(
         path[1:] for path, method, _ in document.operations() if method == "post"
     }
     problem(post(client, "dead-letter/replay-edited", {"id": "two"}), 400, "bad_parameter", "args")
-    problem(post(client, "orders/give", drain), 400, "bad_order")
+    problem(post(client, "orders/give", drain), 400, "bad_parameter", "target")
     problem(post(client, "orders/resume", {"orders": ["a@*"]}), 404, "unknown_order")
 
     found = {
@@ -419,9 +419,9 @@ def test_a_bad_parameter_is_named(client: Any, path: str, query: str, parameter:
 #: What a body has -> the code and the parameter of its refusal.
 BODIES: list[tuple[Any, str, str | None]] = [
     # Nobody means all by saying nothing.
-    ({"filter": {}}, "unclear_choice", None),
-    ({"all": False}, "unclear_choice", None),
-    ({"ids": ["one"], "filter": {"task": "x"}}, "unclear_choice", None),
+    ({"filter": {}}, "bad_parameter", None),
+    ({"all": False}, "bad_parameter", None),
+    ({"ids": ["one"], "filter": {"task": "x"}}, "bad_parameter", None),
     ({"filter": {"what": "x"}}, "bad_parameter", "filter.what"),
     ({"all": "true"}, "bad_parameter", "all"),
     ({"ids": ["one", 2]}, "bad_parameter", "ids[1]"),

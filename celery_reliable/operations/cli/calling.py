@@ -11,12 +11,9 @@ from celery import Celery
 
 from celery_reliable.exceptions import ConfigurationError, LedgerUnavailable, ReliableError
 from celery_reliable.log import logger
-from celery_reliable.operations.bulk import Unclear
 from celery_reliable.operations.desk import Desk
-from celery_reliable.operations.filters import BadFilter
-from celery_reliable.operations.objects import BadObject
+from celery_reliable.operations.operation import BadParameter
 from celery_reliable.operations.queues import broker_errors
-from celery_reliable.operations.task_acts import CannotMove
 from celery_reliable.operations.words import printable
 
 __all__ = ["app_of", "desk_of", "errors_told"]
@@ -53,12 +50,9 @@ def errors_told(ctx: click.Context) -> Iterator[None]:
         yield
     except LedgerUnavailable as exc:
         raise _LedgerAway(printable(str(exc))) from exc
-    except BadFilter as exc:
-        names = [name.removesuffix("_seconds").replace("_", "-") for name in exc.parts]
-        options = ", ".join(f"--{name}" for name in names)
-        raise click.UsageError(f"{options}: {exc.why}") from exc
-    except (BadObject, CannotMove, Unclear) as exc:
-        raise click.UsageError(printable(str(exc))) from exc
+    except BadParameter as exc:
+        name = exc.parameter.removesuffix("_seconds").replace("_", "-")
+        raise click.UsageError(printable(f"--{name}: {exc}" if name else str(exc))) from exc
     except ReliableError as exc:
         # Each problem of a configuration is a line.
         keeps = "\n" if isinstance(exc, ConfigurationError) else ""

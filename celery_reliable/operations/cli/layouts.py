@@ -43,11 +43,11 @@ from celery_reliable.operations.views import (
 )
 from celery_reliable.operations.words import counted, printable
 
-__all__ = ["tell"]
+__all__ = ["Table", "print_items", "tell"]
 
 
 @dataclass(frozen=True)
-class _Table:
+class Table:
     """How many of one kind look, by the names of their fields."""
 
     #: The cells of a row.
@@ -90,9 +90,10 @@ def tell(found: Any, call: Call) -> None:
     _LAYOUTS.get(type(found), _figures)(found, call)
 
 
-def _print(call: Call, items: Sequence[Any]) -> None:
+def print_items(call: Call, items: Sequence[Any], table: Table | None = None) -> None:
+    """Print things of one kind, as all of them look or as a *table*; of none nothing."""
     if items:
-        table = _TABLES[type(items[0])]
+        table = table or _TABLES[type(items[0])]
         print_list(
             console_of(call.ctx),
             table.titles,
@@ -102,7 +103,7 @@ def _print(call: Call, items: Sequence[Any]) -> None:
 
 
 def _list(found: Items[Any] | Page[Any], call: Call) -> None:
-    _print(call, found.items)
+    print_items(call, found.items)
     said = counted(len(found.items), call.operation.noun)
     if isinstance(found, Page):
         said += f", {found.looked_at} looked at"
@@ -111,17 +112,17 @@ def _list(found: Items[Any] | Page[Any], call: Call) -> None:
         click.echo(f"There may be more:\n--cursor {found.cursor}", err=True)
 
 
-_TABLES: dict[type, _Table] = {
-    Task: _Table(("task_id", "state", "why.since"), ("name", "why.sentence")),
-    Object: _Table(
+_TABLES: dict[type, Table] = {
+    Task: Table(("task_id", "state", "why.since"), ("name", "why.sentence")),
+    Object: Table(
         ("object_key", "in_line"),
         ("object_name", "taken", "holders"),
         ("kept_seconds", "waiters", "has_more"),
     ),
-    Group: _Table(
+    Group: Table(
         ("group", "count", "first_at", "last_at"), ("task",), ("reason", "cause", "exception")
     ),
-    Worker: _Table(
+    Worker: Table(
         ("worker", "condition", "claims", "witness"),
         ("runs",),
         (
@@ -129,13 +130,13 @@ _TABLES: dict[type, _Table] = {
             *("no_witness", "suspect", "opening"),
         ),
     ),
-    Queue: _Table(("name", "waiting", "oldest"), (), ("consumed_by",)),
-    Order: _Table(("id", "kind", "in_force", "parked", "heard"), ("sentence",)),
-    Run: _Table(("run", "begun_at", "missing"), ("sentence",)),
-    RunMember: _Table(("task_id", "worker", "state", "result")),
-    Happening: _Table(("at", "kind", "task_id"), ("name", "sentence")),
-    Audited: _Table(("run", "at", "act", "phase", "done"), (), ("by", "about", "problem")),
-    Entry: _Table(("at", "what", "attempt"), (), ("cause", "worker")),
+    Queue: Table(("name", "waiting", "oldest"), (), ("consumed_by",)),
+    Order: Table(("id", "kind", "in_force", "parked", "heard"), ("sentence",)),
+    Run: Table(("run", "begun_at", "missing"), ("sentence",)),
+    RunMember: Table(("task_id", "worker", "state", "result")),
+    Happening: Table(("at", "kind", "task_id"), ("name", "sentence")),
+    Audited: Table(("run", "at", "act", "phase", "done"), (), ("by", "about", "problem")),
+    Entry: Table(("at", "what", "attempt"), (), ("cause", "worker")),
 }
 
 
@@ -166,7 +167,7 @@ def _task(found: TaskInFull, call: Call) -> None:
     told["killed by"] = told.pop("death")
     _figures(told, call)
     click.echo()
-    _print(call, found.history)
+    print_items(call, found.history)
     if found.traceback:
         # No line of it begins where a line of ours does.
         click.echo()
@@ -176,11 +177,11 @@ def _task(found: TaskInFull, call: Call) -> None:
 def _run(found: Run, call: Call) -> None:
     console_of(call.ctx).print(printable(found.sentence))
     click.echo()
-    _print(call, found.members)
+    print_items(call, found.members)
 
 
 def _groups(found: Groups, call: Call) -> None:
-    _print(call, found.groups)
+    print_items(call, found.groups)
     click.echo(f"{counted(len(found.groups), 'group')} of {counted(found.letters, 'dead letter')}")
     if not found.is_complete:
         click.echo(f"The group is known of {found.grouped} so far; ask again.", err=True)
@@ -209,8 +210,8 @@ def _acted(found: Done | Moved | Revoked, call: Call) -> None:
 _LAYOUTS: dict[type, Callable[[Any, Call], None]] = {
     Items: _list,
     Page: _list,
-    Object: lambda found, call: _print(call, [found]),
-    Order: lambda found, call: _print(call, [found]),
+    Object: lambda found, call: print_items(call, [found]),
+    Order: lambda found, call: print_items(call, [found]),
     TaskInFull: _task,
     Run: _run,
     Groups: _groups,

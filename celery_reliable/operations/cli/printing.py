@@ -12,7 +12,7 @@ import click
 from celery_reliable.operations.views import as_json
 from celery_reliable.operations.words import printable
 
-__all__ = ["console_of", "print_json", "print_list", "print_pairs", "shown", "table", "to_second"]
+__all__ = ["console_of", "print_json", "print_list", "print_pairs", "shown", "to_second"]
 
 _INDENT = 4
 #: One cell that is wider does not move the cells of all other rows to the right.
@@ -48,21 +48,17 @@ def shown(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> Any:
-    """Return a table; without titles its first column has names, which are not folded."""
+def print_pairs(console: Any, pairs: Sequence[tuple[str, str]]) -> None:
+    """Print names, which are not folded, and what they are."""
     from rich.table import Table
     from rich.text import Text
 
-    drawn = Table(*titles, box=None, show_header=bool(titles), pad_edge=False)
-    for row in rows:
-        name = Text(printable(row[0]), "" if titles else "bold", no_wrap=not titles)
-        drawn.add_row(name, *[Text(printable(cell), overflow="fold") for cell in row[1:]])
-    return drawn
-
-
-def print_pairs(console: Any, pairs: Sequence[tuple[str, str]]) -> None:
-    """Print names and what they are."""
-    console.print(table((), pairs))
+    drawn = Table(box=None, show_header=False, pad_edge=False)
+    for name, text in pairs:
+        drawn.add_row(
+            Text(printable(name), "bold", no_wrap=True), Text(printable(text), overflow="fold")
+        )
+    console.print(drawn)
 
 
 def print_list(

@@ -6,8 +6,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from datetime import datetime
-from typing import Any
 
 import click
 
@@ -16,8 +14,8 @@ from celery_reliable.exceptions import ReliableError
 from celery_reliable.findings import Finding
 from celery_reliable.operations.cli.calling import errors_told
 from celery_reliable.operations.cli.command import Call, Duration
-from celery_reliable.operations.cli.printing import console_of, print_json, table
-from celery_reliable.operations.status import RATES
+from celery_reliable.operations.cli.layouts import Table, print_items
+from celery_reliable.operations.cli.printing import console_of, print_json, print_pairs
 from celery_reliable.operations.views import Status
 from celery_reliable.operations.words import at, counted, printable
 
@@ -30,6 +28,12 @@ _FAILING = {
     "warning": ("error", "warning"),
     "info": ("error", "warning", "info"),
     "never": (),
+}
+#: What of a status is listed, and how each of a kind looks.
+_TABLES = {
+    Table(("name", "waiting", "oldest", "consumed_by")): "queues",
+    Table(("nodename", "condition", "busy", "slots", "begun_at")): "workers",
+    Table(("minutes", "processed", "failed", "lost")): "throughput",
 }
 CHECK = (
     click.Option(["--check"], is_flag=True, help="Only what is wrong; for probes."),
@@ -67,15 +71,16 @@ def status(call: Call) -> None:
             raise click.UsageError("--watch is for people: without --json and --check.")
         _watch(call)
         return
-    console = None if call.is_json or is_check else console_of(call.ctx)
+    if not (call.is_json or is_check):
+        console_of(call.ctx)
     found = call.run()
     if is_check:
         _print_findings(call, found.findings)
         call.ctx.exit(_FOUND if any(one.severity != "info" for one in found.findings) else 0)
-    if console is None:
+    if call.is_json:
         print_json(found)
     else:
-        console.print(_drawn(found))
+        _print(call, found)
 
 
 def _print_findings(call: Call, findings: Sequence[Finding]) -> None:
@@ -96,59 +101,32 @@ def _print_findings(call: Call, findings: Sequence[Finding]) -> None:
 
 
 def _watch(call: Call) -> None:
-    from rich.live import Live
-    from rich.text import Text
-
-    console = console_of(call.ctx)
     try:
-        with call.opened() as desk, Live(console=console, auto_refresh=False) as live:
+        with call.opened() as desk:
             while True:
                 try:
-                    drawn = _drawn(call.operation.run(desk, call.given))
+                    found = call.operation.run(desk, call.given)
                 except ReliableError as exc:
                     # It may come back.
-                    drawn = Text(printable(str(exc)))
-                live.update(drawn, refresh=True)
+                    click.clear()
+                    click.echo(printable(str(exc)))
+                else:
+                    click.clear()
+                    _print(call, found)
                 time.sleep(call.more["interval"])
     except KeyboardInterrupt:
         return
 
 
-def _drawn(found: Status) -> Any:
-    """Return the screen.  A terminal that is too low cuts its end off."""
-    from rich.console import Group
-    from rich.text import Text
-
-    def bold(text: str) -> Text:
-        return Text(printable(text), "bold")
-
-    parts: list[Any] = [bold(f"{one.kind.value}: {one.sentence}") for one in found.orders]
-    parts += [table((), _pairs(found)), ""]
-    for finding in found.findings:
-        parts.append(bold(f"{finding.severity}: {finding.code} {finding.name}"))
-        parts.append(Text(printable(f"{finding.message} {finding.hint}")))
-    parts += [] if found.findings else ["Nothing is wrong."]
-    queues = [(one.name, one.waiting, one.oldest, one.consumed_by) for one in found.queues]
-    parts += ["", table(("queue", "waiting", "oldest", "consumed by"), queues)]
-    workers = [
-        (
-            one.nodename,
-            one.condition,
-            str(one.busy),
-            "" if one.slots is None else str(one.slots),
-            _since(found, one.runs[0].since if one.runs else None),
-            _since(found, one.begun_at),
-        )
-        for one in found.workers
-    ]
-    if workers:
-        titles = ("worker", "state", "runs", "of", "longest", "last began")
-        parts += ["", table(titles, workers)]
-    windows = found.throughput
-    if any(one.processed or one.lost for one in windows):
-        rates = [(name, *(f"{getattr(one, name):g}" for one in windows)) for name in RATES]
-        parts += ["", table(("a minute", "last 10 min", "last hour", "last day"), rates)]
-    return Group(*parts)
+def _print(call: Call, found: Status) -> None:
+    for one in found.orders:
+        click.echo(printable(f"{one.kind.value}: {one.sentence}"))
+    print_pairs(console_of(call.ctx), _pairs(found))
+    click.echo()
+    _print_findings(call, found.findings)
+    click.echo()
+    for table, items in _TABLES.items():
+        print_items(call, getattr(found, items), table)
 
 
 def _pairs(found: Status) -> list[tuple[str, str]]:
@@ -184,10 +162,6 @@ def _waits(found: Status) -> list[tuple[str, str]]:
         named = "; ".join(one.sentence for one in found.nobody_alive)
         pairs.append(("named", f"{found.waiting_for_worker} waiting for workers: {named}"))
     return pairs
-
-
-def _since(found: Status, when: datetime | None) -> str:
-    return span((found.at - when).total_seconds()) if when else ""
 
 
 def _in_brackets(counts: Mapping[str, int]) -> str:

@@ -30,7 +30,6 @@ from celery_reliable.exceptions import (
     LedgerRefused,
     LedgerUnavailable,
     NotPublished,
-    ObjectIdError,
     PublishUnknown,
     ReliableError,
     UnknownDeadLetter,
@@ -39,17 +38,11 @@ from celery_reliable.log import as_shown
 from celery_reliable.operations import (
     ACTS,
     QUERIES,
-    BadCursor,
-    BadFilter,
-    BadObject,
-    BadOrder,
-    CannotMove,
+    BadParameter,
     CannotReplay,
     Desk,
-    NothingEdited,
     Operation,
     Right,
-    Unclear,
     UnknownGroup,
     UnknownOrder,
     UnknownRun,
@@ -62,7 +55,6 @@ OPERATIONS = tuple(one for one in (*QUERIES, *ACTS) if one.path)
 
 #: Statuses of HTTP.  The code of the problem is the name of the exception.
 _STATUSES: dict[type, int] = {
-    BadOrder: 400,
     UnknownDeadLetter: 404,
     UnknownOrder: 404,
     UnknownGroup: 404,
@@ -73,15 +65,6 @@ _STATUSES: dict[type, int] = {
     LedgerRefused: 503,
     NotPublished: 503,
     PublishUnknown: 503,
-}
-#: The parameter that is wrong, unless the exception names it.
-_PARAMETERS: dict[type, str] = {
-    BadCursor: "cursor",
-    BadFilter: "",
-    BadObject: "",
-    ObjectIdError: "id",
-    CannotMove: "workers",
-    NothingEdited: "args",
 }
 #: A request lasts so long at the most, whatever is left to do then.
 _LONGEST_SECONDS = 10.0
@@ -109,12 +92,9 @@ def _known(request: HttpRequest, exc: ReliableError) -> HttpResponse:
     text = as_shown(str(exc))
     if isinstance(exc, Problem):
         return exc.response
-    if isinstance(exc, Unclear):
-        return Problem(400, "unclear_choice", text).response
+    if isinstance(exc, BadParameter):
+        return Problem(400, "bad_parameter", text, exc.parameter).response
     for kind in type(exc).__mro__:
-        if kind in _PARAMETERS:
-            parameter = getattr(exc, "parameter", _PARAMETERS[kind])
-            return Problem(400, "bad_parameter", text, parameter).response
         if kind in _STATUSES:
             return Problem(_STATUSES[kind], _HUMP.sub("_", kind.__name__).lower(), text).response
     raise exc

@@ -16,7 +16,7 @@ from celery_reliable.contrib.django.desk.visits import NAME, Visit, shown
 from celery_reliable.contrib.django.models import DeadLetter
 from celery_reliable.contrib.django.opening import opened_desk
 from celery_reliable.exceptions import ReliableError
-from celery_reliable.operations import BadCursor, Right
+from celery_reliable.operations import BadParameter, Right
 
 __all__ = ["PAGES", "DeadLetterAdmin"]
 
@@ -45,7 +45,7 @@ class DeadLetterAdmin(admin.ModelAdmin):
                     return page.answer(visit, page, of_path)
             except ReliableError as exc:
                 is_there = not isinstance(exc, LookupError)
-                status = (400 if isinstance(exc, BadCursor) else 200) if is_there else 404
+                status = (400 if isinstance(exc, BadParameter) else 200) if is_there else 404
                 context = {"title": _TITLES[status], "problem": shown(str(exc))}
                 return visit.render("problem", context, status=status)
 
