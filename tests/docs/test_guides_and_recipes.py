@@ -23,7 +23,6 @@ from celery.bin.worker import worker
 from celery_reliable import ReliableConfig
 from celery_reliable.operations.cli import reliable
 from tests.docs.blocks import Page
-from tests.docs.commands import inline
 from tests.docs.shop import FILES_OF_PAGES, Shop
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
@@ -102,7 +101,7 @@ def test_what_the_pages_say_happens(shop: Shop) -> None:
     canvases(shop)
     probes(shop)
     for page in READ.values():
-        for command in inline(page.text):
+        for command in page.inline():
             shop.type(command)
     shutdown(shop)
 
