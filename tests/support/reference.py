@@ -1,6 +1,6 @@
-"""The reference pages, made of the code that they are about.
+"""The reference pages and the one of events, made of the code that they are about.
 
-``python -m tests.support.reference`` writes them into `docs/reference`.
+``python -m tests.support.reference`` writes them.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from pathlib import Path
-from textwrap import fill
 from typing import Any
 
 from celery_reliable import ReliableConfig, ReliableTask
@@ -20,8 +19,8 @@ from celery_reliable.options.calls import CALL_OPTIONS
 from celery_reliable.options.definition import OPTIONS
 from celery_reliable.settings import MAX_SECONDS
 from tests.support import reference_doors as doors
-from tests.support import states
-from tests.support.rst import as_code, head, indented, one_line, prose, table
+from tests.support import states, telling
+from tests.support.rst import as_code, filled, head, indented, one_line, prose, table
 
 __all__ = ["FOLDER", "PAGES", "comments", "findings", "options", "settings"]
 
@@ -79,17 +78,11 @@ def options() -> str:
         """
     )
     calls = ", ".join(f"``{name}``" for name in CALL_OPTIONS)
-    notes += (
-        "\n"
-        + fill(
-            "These are options of one call, too, beside ``if_exists`` (:doc:`/guides/publishing`): "
-            f"{calls}.",
-            96,
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
-        + "\n"
+    of_calls = (
+        "These are options of one call, too, beside ``if_exists`` (:doc:`/guides/publishing`): "
+        f"{calls}."
     )
+    notes += f"\n{filled(of_calls, 96)}\n"
     bound = "\n".join(
         f"``self.{name}``\n{indented(prose(inspect.getdoc(of)))}" for name, of in _bound()
     )
@@ -120,14 +113,7 @@ def findings() -> str:
 
 def _finding(one: Any) -> str:
     texts = (one.message, f"*If ignored:* {one.ignored}", f"*To mend:* {one.hint}")
-    said = fill(
-        " ".join(map(_shown, texts)),
-        100,
-        initial_indent="   ",
-        subsequent_indent="   ",
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    said = filled(" ".join(map(_shown, texts)), 100, "   ")
     return f"{one.code} ``{one.name}``\n{said}\n"
 
 
@@ -166,6 +152,7 @@ def _takes(rule: Mapping[str, Any]) -> str:
 
 
 PAGES: dict[str, Callable[[], str]] = {
+    "../events.rst": telling.page,
     "api.rst": doors.api,
     "commands.rst": doors.commands,
     "findings.rst": findings,
