@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,7 +16,6 @@ from tests.support.waiting import listens
 __all__ = ["Site"]
 
 START_SECONDS = 60.0
-STOP_SECONDS = 10.0
 
 
 class Site(Server):
@@ -33,11 +31,6 @@ class Site(Server):
         self.port = free_port()
         self._broker_url = broker_url
         self._users = users
-        self._process: subprocess.Popen[bytes] | None = None
-
-    @property
-    def log_path(self) -> Path:
-        return self.directory / "site.log"
 
     def url(self, path: str = "/") -> str:
         """Where a browser finds it."""
@@ -59,16 +52,5 @@ class Site(Server):
         self._process = spawn(arguments, environ=environ, log_path=self.log_path)
         self._wait_for_answer(START_SECONDS, f"the site on port {self.port}")
 
-    def kill(self) -> None:
-        """SIGKILL: it is one process."""
-        if self._process is not None and self._process.poll() is None:
-            self._process.kill()
-            self._process.wait(STOP_SECONDS)
-
     def _answers(self) -> bool:
-        assert self._process is not None
-        if self._process.poll() is not None:
-            raise RuntimeError(
-                f"the site ended with {self._process.returncode}:\n{self.log_path.read_text()}"
-            )
         return listens(self.port)

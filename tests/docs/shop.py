@@ -5,10 +5,7 @@ blocks, its workers are started by their commands, and what its reader types is 
 from __future__ import annotations
 
 import json
-import re
 import shlex
-import subprocess
-import sys
 import textwrap
 from collections.abc import Iterable
 from pathlib import Path
@@ -18,7 +15,6 @@ from tests.docs.blocks import Page
 from tests.support.django_project import SETTINGS, DjangoProject
 from tests.support.processes import CeleryProcess
 from tests.support.redis_server import RedisServer
-from tests.support.waiting import wait_for
 
 __all__ = ["FILES_OF_PAGES", "Shop"]
 
@@ -28,23 +24,9 @@ FILES_OF_PAGES = ("shop/models.py", "shop/tasks.py", "shop/admin.py", "proj/sett
 
 FILES = {
     "shop/__init__.py": "",
-    # Stands for the user's work. It notes who does it, and waits for as long as it is held.
+    # Stands for the user's work.
     "shop/work.py": """
-        import os, pathlib, signal, time
-
-        FOLDER = pathlib.Path(os.environ["FOLDER"])
-
-        def note(name, text=""):
-            with open(FOLDER / f"{name}.noted", "a") as file:
-                file.write(f"{os.getpid()} {text}\\n")
-
-        def run(name, text=""):
-            note(name, text)
-            until = time.monotonic() + 60
-            while (FOLDER / f"{name}.hold").exists() and time.monotonic() < until:
-                time.sleep(0.02)
-            if (FOLDER / f"{name}.poison").exists():
-                os.kill(os.getpid(), signal.SIGKILL)
+        from held import note, run
 
         def print_invoice(number):
             run(f"invoice-{number}")
@@ -104,31 +86,6 @@ OWN = """
         "PROBE_DIRECTORY": {probes!r},
     }}
 """
-#: A shell and a terminal in one, as importing all of it takes seconds.
-TERMINAL = """
-    import contextlib, io, json, shlex, sys, traceback
-    import django
-    django.setup()
-    from celery.bin.celery import celery
-    from click.testing import CliRunner
-    names = {}
-    for line in sys.stdin:
-        kind, text = json.loads(line)
-        said = io.StringIO()
-        if kind == "command":
-            ran = CliRunner().invoke(celery, shlex.split(text)[1:])
-            failed, output = ran.exit_code, ran.output
-        else:
-            failed = 0
-            with contextlib.redirect_stdout(said):
-                try:
-                    exec(compile(text, "shell", "exec"), names)
-                except BaseException:
-                    failed = 1
-                    traceback.print_exc(file=said)
-            output = said.getvalue()
-        print(json.dumps([failed, output]), flush=True)
-"""
 
 
 class Shop(DjangoProject):
@@ -136,8 +93,6 @@ class Shop(DjangoProject):
 
     def __init__(self, folder: Path, server: RedisServer, pages: Iterable[Page]) -> None:
         self.probes = folder / "probes"
-        #: What the words in capitals of the pages stand for.
-        self.known: dict[str, str] = {}
         of_pages: dict[str, str] = {}
         for page in pages:
             for block in page.of("python"):
@@ -156,30 +111,6 @@ class Shop(DjangoProject):
                 "proj/settings.py": settings + of_pages["proj/settings.py"] + own,
             },
         )
-        with (folder / "terminal.log").open("w") as log:
-            self._terminal = subprocess.Popen(
-                [sys.executable, "-c", textwrap.dedent(TERMINAL)],
-                cwd=folder,
-                env=self.environ,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-            )
-
-    # -- what the reader does
-
-    def type(self, command: str) -> str:
-        """Run a command of a page; return what it says, and fail if it fails."""
-        command = re.sub(r"\b[A-Z]{2,}\b", lambda word: self.known.get(word[0], word[0]), command)
-        if command.startswith("celery "):
-            return self._ask("command", command)
-        subprocess.run(["bash", "-c", command], check=True, env=self.environ, timeout=30)
-        return ""
-
-    def python(self, code: str) -> str:
-        """Run code in the project's shell; return what it prints."""
-        return self._ask("python", code)
 
     def call(self, command: str) -> str:
         """Publish by a ``celery … call`` of a page; it is the ID of what follows."""
@@ -206,36 +137,6 @@ class Shop(DjangoProject):
         for worker in self.workers.values():
             worker.wait_until_ready()
 
-    # -- what is seen of it
-
-    def hold(self, *names: str) -> None:
-        """Let work of these names wait in its middle."""
-        for name in names:
-            (self.folder / f"{name}.hold").touch()
-
-    def let_go(self, *names: str) -> None:
-        """Let it go on."""
-        for name in names:
-            (self.folder / f"{name}.hold").unlink()
-
-    def poison(self, name: str) -> Path:
-        """Let work of this name kill its process, until the file is removed."""
-        path = self.folder / f"{name}.poison"
-        path.touch()
-        return path
-
-    def noted(self, name: str) -> list[tuple[int, str]]:
-        """The process and the text of each run of this work."""
-        path = self.folder / f"{name}.noted"
-        lines = path.read_text().splitlines() if path.exists() else []
-        return [(int(pid), text) for pid, _, text in (line.partition(" ") for line in lines)]
-
-    def wait_for_runs(self, name: str, count: int = 1) -> int:
-        """Wait for so many runs of this work; return the process of the last."""
-        wait_for(lambda: len(self.noted(name)) >= count, 20, f"run {count} of {name}")
-        assert len(self.noted(name)) == count, name
-        return self.noted(name)[-1][0]
-
     def worker_of(self, pid: int) -> CeleryProcess:
         """The worker that has this process."""
         (found,) = [one for one in self.workers.values() if pid in one.children()]
@@ -247,24 +148,3 @@ class Shop(DjangoProject):
             self.type(f"celery -A proj reliable show {task_id} --json")
         )
         return said
-
-    def close(self) -> None:
-        """End what runs."""
-        super().close()
-        assert self._terminal.stdin is not None
-        assert self._terminal.stdout is not None
-        self._terminal.stdin.close()
-        self._terminal.stdout.close()
-        self._terminal.kill()
-        self._terminal.wait()
-
-    def _ask(self, kind: str, text: str) -> str:
-        assert self._terminal.stdin is not None
-        assert self._terminal.stdout is not None
-        self._terminal.stdin.write(json.dumps([kind, text]) + "\n")
-        self._terminal.stdin.flush()
-        answer = self._terminal.stdout.readline()
-        assert answer, (self.folder / "terminal.log").read_text()
-        failed, said = json.loads(answer)
-        assert not failed, (text, said)
-        return str(said)

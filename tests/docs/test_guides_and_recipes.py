@@ -53,10 +53,7 @@ def shop(tmp_path: Path, redis_server: RedisServer) -> Iterator[Shop]:
     made = Shop(tmp_path, redis_server, READ.values())
     try:
         one, two = READ["guides/never-lost"].commands("See it work")[:2]
-        made.python(
-            "from django.core.management import call_command\n"
-            "call_command('migrate', run_syncdb=True, verbosity=0)"
-        )
+        made.type("python manage.py migrate --run-syncdb --verbosity 0")
         made.start_worker(one)
         made.start_worker(two)
         made.wait_until_ready()

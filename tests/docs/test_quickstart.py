@@ -15,7 +15,6 @@ import pytest
 
 from tests.docs.blocks import Block, Page
 from tests.support.redis_server import RedisServer
-from tests.support.sessions import Session
 from tests.support.waiting import wait_for
 
 PAGES = ("quickstart.rst", "quickstart-celery.rst")
@@ -73,7 +72,9 @@ class Reader:
 
     def close(self) -> None:
         for worker in self.workers:
-            Session(worker).kill()
+            if worker.poll() is None:
+                os.killpg(worker.pid, signal.SIGKILL)
+            worker.wait()
 
     def _write(self, block: Block) -> None:
         assert block.caption, f"{block} does not say of which file it is"

@@ -24,9 +24,8 @@ from tests.integration.conftest import Project, Start
 from tests.support.acl import granted
 from tests.support.effects import Effects
 from tests.support.processes import Worker
-from tests.support.redis_server import RedisServer
+from tests.support.redis_server import SERVERS, TOO_OLD, RedisServer, why_not
 from tests.support.sentinel import Sentinel, start_replica
-from tests.support.servers import SERVERS, TOO_OLD, why_not
 from tests.support.waiting import wait_for
 
 WATCHED = ("-E",)

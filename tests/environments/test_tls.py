@@ -19,8 +19,7 @@ from celery_reliable.redis_io import Line
 from tests.conftest import StartRedis
 from tests.integration.conftest import Project, Start
 from tests.support.effects import Effects
-from tests.support.redis_server import RedisServer, free_port
-from tests.support.servers import SERVERS, why_not
+from tests.support.redis_server import SERVERS, RedisServer, free_port, why_not
 from tests.support.waiting import wait_for
 
 

@@ -17,11 +17,18 @@ if TYPE_CHECKING:
 
 S = TypeVar("S", bound="Server")
 
-__all__ = ["Server", "ended", "spawn"]
+__all__ = ["STOP_SECONDS", "Server", "ended", "spawn"]
+
+STOP_SECONDS = 20.0
 
 
 class Server(ABC):
-    """Is started on entry to `with`, and killed at its end."""
+    """Is started on entry to `with`, and killed at its end; mostly one process on a port."""
+
+    port: int
+    directory: Path
+    log_name = "log"
+    _process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
         self.start()
@@ -30,24 +37,53 @@ class Server(ABC):
     def __exit__(self, *_: object) -> None:
         self.kill()
 
+    @property
+    def log_path(self) -> Path:
+        return self.directory / self.log_name
+
+    @property
+    def pid(self) -> int:
+        """The server's process id. Raises RuntimeError while it is down."""
+        if self._process is None:
+            raise RuntimeError(f"this {type(self).__name__} is not running")
+        return self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
     @abstractmethod
     def start(self) -> None:
         """Start it, and wait until it answers."""
 
-    @abstractmethod
     def kill(self) -> None:
-        """End all of it, if it runs."""
+        """SIGKILL to all of it, if it runs: whatever was not yet written is lost."""
+        if self._process is not None:
+            self._process.kill()
+            self._wait_until_ended()
 
     @abstractmethod
     def _answers(self) -> bool:
-        """Whether it answers; raises RuntimeError when it has ended instead."""
+        """Whether it answers."""
 
     def _wait_for_answer(self, timeout_seconds: float, what: str) -> None:
         try:
-            wait_for(self._answers, timeout_seconds, f"{what} to answer")
+            wait_for(self._answers_or_has_ended, timeout_seconds, f"{what} to answer")
         except BaseException:
             self.kill()
             raise
+
+    def _answers_or_has_ended(self) -> bool:
+        assert self._process is not None
+        if not self.is_running:
+            log = self.log_path.read_text() if self.log_path.exists() else "(no log)"
+            raise RuntimeError(f"{self._process.args} ended: {self._process.returncode}\n{log}")
+        return self._answers()
+
+    def _wait_until_ended(self) -> None:
+        assert self._process is not None
+        self._process.wait(STOP_SECONDS)
+        self._process = None
 
 
 def spawn(
