@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 import pkgutil
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
-from functools import cache
 from importlib import import_module
-from types import CodeType
 from typing import Any
 
 import pytest
@@ -26,7 +23,6 @@ from celery_reliable.compat.relied import (
     Kept,
     Name,
     Part,
-    Relied,
     Used,
 )
 
@@ -50,123 +46,41 @@ def test_what_is_installed_has_all_of_it() -> None:
     assert list(compat.missing(Part)) == []
 
 
-def _members(path: str) -> tuple[Any, str]:
-    """Return the module or class that holds what *path* names, and its name there."""
-    module, _, qualified = path.partition(":")
-    *owners, name = qualified.split(".")
-    found: Any = import_module(module)
-    for owner in owners:
-        found = getattr(found, owner)
-    return found, name
-
-
-def _remove(monkeypatch: pytest.MonkeyPatch, path: str) -> None:
-    owner, name = _members(path)
-    for one in inspect.getmro(owner) if inspect.isclass(owner) else [owner]:
-        if name in vars(one):
-            monkeypatch.delattr(one, name)
-
-
-def _set_no_more(monkeypatch: pytest.MonkeyPatch, path: str) -> None:
-    """Let no instance of a class get the attribute that *path* names."""
-    owner, name = _members(path)
-    for one in inspect.getmro(owner):
-        if isinstance(vars(one).get(name), property):
-            monkeypatch.delattr(one, name)
-    _install_another(monkeypatch, inspect.getmro(owner), lambda code: name in code.co_names)
-
-
-def _another(self: Any, *, of_another_release: None = None) -> None:
-    """What somebody may have made of it."""
-
-
-def _install_another(
-    monkeypatch: pytest.MonkeyPatch, owners: Iterable[Any], is_meant: Callable[[CodeType], bool]
-) -> None:
-    """Let a release with other functions, of those that are meant, be installed."""
-    installed = relied._code_of_module
-    modules = {getattr(one, "__module__", None) or one.__name__ for one in owners}
-
-    def release(code: CodeType) -> CodeType:
-        # Not the code of a class.
-        if code.co_flags & inspect.CO_OPTIMIZED and is_meant(code):
-            return _another.__code__.replace(co_name=code.co_name)
-        inner = (release(one) if isinstance(one, CodeType) else one for one in code.co_consts)
-        return code.replace(co_consts=tuple(inner))
-
-    def another(module: str) -> CodeType | None:
-        code = installed(module)
-        return code if code is None or module not in modules else release(code)
-
-    monkeypatch.setattr(relied, "_code_of_module", cache(another))
-
-
-def _rewrite(monkeypatch: pytest.MonkeyPatch, path: str) -> None:
-    """Let a release with another function of this path be installed."""
-    owner, name = _members(path)
-    owners = inspect.getmro(owner) if inspect.isclass(owner) else [owner]
-    _install_another(monkeypatch, owners, lambda code: code.co_name == name)
-
-
-def _spoilt(monkeypatch: pytest.MonkeyPatch, one: Relied) -> Relied:
+def _renamed(one: Any) -> Any:
     """Return *one* as it is looked for once another release has no such thing."""
-    if isinstance(one, Name | Kept) and one.path.startswith("logging:"):
-        # pytest itself writes to the log meanwhile.
-        return type(one)(f"{one.path}_of_another_release")
-    if isinstance(one, Name):
-        _remove(monkeypatch, one.path)
-    elif isinstance(one, Kept):
-        _set_no_more(monkeypatch, one.path)
-    elif isinstance(one, Used):
-        _rewrite(monkeypatch, one.by)
-    else:
-        assert isinstance(one, Behaviour)
-        return Behaviour(one.what, lambda: False)
-    return one
-
-
-def _called(one: Relied) -> str:
-    """Return what somebody has to be told of it."""
+    if isinstance(one, Behaviour):
+        return replace(one, holds=lambda: False)
     if isinstance(one, Used):
-        return one.name
-    return one.what if isinstance(one, Behaviour) else one.path.replace(":", ".")
+        return replace(one, name=f"{one.name}_of_another_release")
+    return replace(one, path=f"{one.path}_of_another_release")
 
 
-def _told(monkeypatch: pytest.MonkeyPatch, hook: Hook, one: Relied) -> list[Any]:
+def _told(monkeypatch: pytest.MonkeyPatch, hook: Hook, one: Any) -> list[Any]:
     """Return the findings about one thing that a hook relies on."""
-    monkeypatch.setattr(relied, "HOOKS", [Hook(hook.function, (one,), hook.part, hook.is_promise)])
+    monkeypatch.setattr(relied, "HOOKS", [replace(hook, relied=(one,))])
     found = list(relied.missing({hook.part}))
     assert all(hook.without in finding.message for finding in found)
     return found
 
 
 @pytest.mark.parametrize(("hook", "one"), EACH)
-def test_what_is_missing_is_told(monkeypatch: pytest.MonkeyPatch, hook: Hook, one: Relied) -> None:
-    found = _told(monkeypatch, hook, _spoilt(monkeypatch, one))
-    assert found
-    for finding in found:
-        assert finding.severity == ("error" if hook.is_promise else "warning")
-        assert re.search(r"celery \d+\.\d+.* redis \d+\.\d+", finding.message)
-    assert any(_called(one) in finding.message for finding in found)
-
-
-@pytest.mark.parametrize(
-    ("hook", "one"),
-    [param for param in EACH if isinstance(param.values[1], Name) and param.values[1].takes],
-)
-def test_what_takes_something_else_is_told(
-    monkeypatch: pytest.MonkeyPatch, hook: Hook, one: Name
-) -> None:
-    owner, name = _members(one.path)
-    monkeypatch.setattr(owner, name, _another)
-    _rewrite(monkeypatch, one.path)
-    assert any("that takes" in finding.message for finding in _told(monkeypatch, hook, one))
+def test_what_is_missing_is_told(monkeypatch: pytest.MonkeyPatch, hook: Hook, one: Any) -> None:
+    (finding,) = _told(monkeypatch, hook, _renamed(one))
+    assert finding.severity == ("error" if hook.is_promise else "warning")
+    assert re.search(r"celery \d+\.\d+.* redis \d+\.\d+", finding.message)
+    if isinstance(one, Name | Kept):
+        assert one.path.replace(":", ".") in finding.message
+    else:
+        assert (one.name if isinstance(one, Used) else one.what) in finding.message
+    if isinstance(one, Name) and one.takes:
+        (finding,) = _told(monkeypatch, hook, replace(one, takes=("another", *one.takes)))
+        assert "that takes" in finding.message
 
 
 def test_nobody_is_refused_for_what_he_does_not_use(monkeypatch: pytest.MonkeyPatch) -> None:
-    _set_no_more(monkeypatch, "billiard.pool:Pool._cache")
+    (hook, *_) = (one for one in HOOKS if one.part is Part.PREFORK and one.is_promise)
+    assert {one.severity for one in _told(monkeypatch, hook, _renamed(hook.relied[0]))} == {"error"}
     assert list(compat.missing({Part.WORKER, Part.REDIS_BROKER})) == []
-    assert {finding.severity for finding in compat.missing({Part.PREFORK})} == {"error"}
 
 
 def test_each_function_of_the_folder_says_what_it_relies_on() -> None:
@@ -186,8 +100,12 @@ def app() -> Iterator[Celery]:
     made.close()
 
 
+def work() -> None:
+    """What nobody runs."""
+
+
 def _declare(app: Celery) -> None:
-    app.task(shared=False, base=ReliableTask, name="it.work")(_another)
+    app.task(shared=False, base=ReliableTask, name="it.work")(work)
 
 
 def test_a_task_is_refused_of_which_nothing_would_be_recorded(
