@@ -1,21 +1,26 @@
-"""Rows with tasks: who may write them, what is written, and what the database shows of it."""
+"""Rows with tasks: who may write them, what is written, and what database and admin show of it."""
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import Context
+from types import ModuleType
 from typing import Any
 
 import pytest
 from celery import Celery
 from celery.exceptions import Ignore, Reject, Retry
+from django.contrib import admin
 from django.db import transaction
 
 from celery_reliable.app import reliable_of
 from celery_reliable.context import RunningAttempt, running
 from celery_reliable.exceptions import ConfigurationError, NotPublished, TaskExists
 from celery_reliable.model import Claim, State
+from tests.docs.blocks import Page
 from tests.support.promises import promise
 
 Body = Callable[[Any], Any]
@@ -419,3 +424,81 @@ def test_arguments_that_nobody_would_know_are_refused(celery_project: Celery) ->
 
     with pytest.raises(ConfigurationError, match="others need a default"):
         celery_project.finalize()
+
+
+# -- the admin of rows, by the block of the guide, and the desk's link back to the row
+
+
+@pytest.fixture
+def site(django_project: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    from tests.contrib.shelf.models import Book
+
+    shop = ModuleType("shop.models")
+    shop.Order = Book  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "shop", ModuleType("shop"))
+    monkeypatch.setitem(sys.modules, "shop.models", shop)
+    exec(Page("guides/rows.rst").block("class OrderAdmin").text, {})
+    clear()
+    yield
+    admin.site.unregister(Book)
+    clear()
+
+
+def clear() -> None:
+    """Let the addresses be made anew."""
+    from django.urls import clear_url_caches
+
+    clear_url_caches()
+    sys.modules.pop("tests.contrib.urls", None)
+
+
+def test_the_row_shows_its_task_to_who_may_see_it(
+    book: Any, make: Any, site: None, log_in: Any
+) -> None:
+    from django.contrib.auth.models import Permission, User
+    from django.test import Client
+
+    task_id = make().delay(book.pk).id
+    listed = log_in(is_superuser=True).get("/admin/shelf/book/?task_status=waiting")
+    assert "Waiting" in listed.content.decode()
+
+    page = log_in(is_superuser=True).get(f"/admin/shelf/book/{book.pk}/change/").content.decode()
+    address = f"/admin/celery_reliable/deadletter/tasks/task/{task_id}/"
+    assert f'<a href="{address}">{task_id}</a>' in page
+    desk = log_in(is_superuser=True).get(address).content.decode()
+    assert f'<a href="/admin/shelf/book/{book.pk}/change/" id="desk-to-row">' in desk
+
+    # Who may not see the desk sees the id alone, and who may not see books no link to them.
+    stranger = User.objects.create(username="editor", is_staff=True)
+    stranger.user_permissions.set(Permission.objects.filter(codename="view_book"))
+    client = Client()
+    client.force_login(stranger)
+    page = client.get(f"/admin/shelf/book/{book.pk}/change/").content.decode()
+    assert task_id in page
+    assert address not in page
+    stranger.delete()
+    assert "desk-to-row" not in log_in("view").get(address).content.decode()
+
+
+def test_what_is_late_and_what_is_dead_is_found(
+    book: Any, make: Any, site: None, log_in: Any
+) -> None:
+    from datetime import timedelta
+
+    from django.db.models.functions import Now
+
+    rows = type(book).objects
+    make().delay(book.pk)
+    dead = rows.create(title="dead", task_status="dead", task_id="x")
+    rows.create(title="no task")
+    client = log_in(is_superuser=True)
+
+    def listed(query: str) -> set[int]:
+        shown = client.get(f"/admin/shelf/book/?{query}").content.decode()
+        return {int(one) for one in re.findall(r"/admin/shelf/book/(\d+)/change/", shown)}
+
+    assert listed("task_begins=late") == set()
+    rows.filter(pk=book.pk).update(task_seen_at=Now() - timedelta(seconds=61))
+    assert listed("task_begins=late") == {book.pk}
+    assert listed("task_status=dead") == {dead.pk}
+    rows.exclude(pk=book.pk).delete()

@@ -1,4 +1,4 @@
-"""The doctor has nothing to say of the example project; Django's checks neither."""
+"""The example project passes its own tests; its doctor and Django's checks have nothing to say."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from tests.conftest import StartRedis
 from tests.docs.blocks import Page
-from tests.example.conftest import EXAMPLE
+from tests.example.conftest import EXAMPLE, Marked
 from tests.integration.commands import run_celery
 from tests.support.processes import REPOSITORY
 
@@ -74,3 +76,21 @@ def manage(commands: list[list[str]], url: str, code: int = 0) -> subprocess.Com
     )
     assert ran.returncode == code, ran.stdout + ran.stderr
     return ran
+
+
+MANAGE_PY = str(EXAMPLE / "manage.py")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("test", "documents"),
+        ("check", "--fail-level", "WARNING"),
+        ("makemigrations", "--check", "--dry-run"),
+    ],
+    ids=lambda arguments: str(arguments[0]),
+)
+def test_the_example_passes_its_own_tests_and_djangos(
+    marked: Marked, arguments: tuple[str, ...]
+) -> None:
+    assert marked.start(MANAGE_PY, *arguments).wait(timeout=120) == 0, marked.said()
