@@ -10,8 +10,6 @@ from celery_reliable.operations import Desk, Wait
 from tests.browser.shop.factory import MENDED, SECRET
 from tests.support.waiting import wait_for
 
-__all__ = ["Night"]
-
 _NIGHT_SECONDS = 60.0
 
 

@@ -13,8 +13,6 @@ from tests.support.redis_server import free_port
 from tests.support.serving import Server, spawn
 from tests.support.waiting import listens
 
-__all__ = ["Site"]
-
 START_SECONDS = 60.0
 
 

@@ -21,7 +21,7 @@ def test_every_page_can_be_read_by_day_by_night_and_by_ear(visitor: Visitor, nig
 
     for address in visitor.walk():
         for scheme, seen in grounds.items():
-            visitor.browser.set_media(prefers_color_scheme=scheme)
+            visitor.set_media(prefers_color_scheme=scheme)
             seen.add(visitor.background() < 0.5)
         named(visitor, address)
 

@@ -7,17 +7,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tests.browser.site import Site
-from tests.support.browser import WIDTH, Browser
 from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
+    from selenium.webdriver import Chrome
     from selenium.webdriver.remote.webelement import WebElement
-
-__all__ = ["DESK", "ENTER", "SPACE", "TAB", "Visitor"]
 
 T = TypeVar("T")
 
 LOOK_SECONDS = 20.0
+WIDTH, HEIGHT = 1280, 900
 _MOST_TABS = 200
 #: Pixels of a picture.
 _TALLEST = 1_000
@@ -52,10 +51,9 @@ class Visitor:
         clicks: how often they clicked, or pressed Enter on something.
     """
 
-    def __init__(self, browser: Browser, site: Site) -> None:
-        self.browser = browser
+    def __init__(self, driver: Chrome, site: Site) -> None:
+        self.driver = driver
         self.site = site
-        self.driver = browser.driver
         self.clicks = 0
         self._sessions: dict[str, dict[str, Any]] = {}
 
@@ -206,7 +204,12 @@ class Visitor:
 
     def console(self) -> list[str]:
         """What was written to the browser's console since it was last asked."""
-        return [f"{one['level']}: {one['message']}" for one in self.browser.console()]
+        return [f"{one['level']}: {one['message']}" for one in self.driver.get_log("browser")]
+
+    def set_media(self, **features: str) -> None:
+        """Have pages find these features of the medium: `prefers_color_scheme="dark"`."""
+        named = [{"name": one.replace("_", "-"), "value": features[one]} for one in features]
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": named})
 
     # What they do
 

@@ -173,7 +173,7 @@ GIVEN = {
 
 @pytest.mark.usefixtures("some", "bill")
 def test_each_act_needs_its_permissions_and_a_token(
-    log_in: Any, letters: DeadLetters, celery_project: Celery
+    log_in: Any, letters: DeadLetters, celery_project: Celery, desk: Desk
 ) -> None:
     from celery_reliable.contrib.django.desk.visits import ACT_PAGES
 
@@ -196,13 +196,12 @@ def test_each_act_needs_its_permissions_and_a_token(
     viewer = log_in("view")
     shown = [page(viewer.get(f"{LIST}{one}")) for one in ("", "tasks/", "orders/", "desk/")]
     assert not any("/act/" in one for one in shown)
-    with Desk(celery_project) as desk:
-        assert (letters.count(), desk.orders.all(), desk.audit()) == (4, (), [])
+    assert (letters.count(), desk.orders.all(), desk.audit()) == (4, (), [])
 
 
 @pytest.mark.usefixtures("some", "bill")
 def test_a_letter_runs_with_other_arguments_as_a_new_task(
-    log_in: Any, letters: DeadLetters, celery_project: Celery
+    log_in: Any, letters: DeadLetters, desk: Desk
 ) -> None:
     client = log_in("view", "change", "see_arguments")
     address, one = EDIT, {"id": "bill-0", "confirmed": "yes"}
@@ -217,11 +216,10 @@ def test_a_letter_runs_with_other_arguments_as_a_new_task(
     assert letters.count() == 3
     told = page(client.get(done["Location"]))
     (new_id,) = re.findall(r'Published as <a href="[^"]*tasks/task/([^/]+)/"', told)
-    with Desk(celery_project) as desk:
-        found = desk.tasks.get(new_id.replace("_2D", "-"), with_arguments=True)
-        assert (found.args, found.kwargs) == (["other"], {"pin": 1})
-        assert desk.audit()[0].act == "replay edited"
-        assert "other" not in str(desk.audit())
+    found = desk.tasks.get(new_id.replace("_2D", "-"), with_arguments=True)
+    assert (found.args, found.kwargs) == (["other"], {"pin": 1})
+    assert desk.audit()[0].act == "replay edited"
+    assert "other" not in str(desk.audit())
     assert client.post(address, {**one, "args": "[]", "kwargs": "{}"}).status_code == 400
     # A task that this process does not know.
     unknown = client.post(address, {**one, "id": "mail", "args": "[]", "kwargs": "{}"})
@@ -255,12 +253,11 @@ REVOKE, SWEEP, MOVE = (f"{ACT}{one}/" for one in ("revoke_tasks", "sweep", "move
 
 
 @pytest.fixture
-def live(celery_project: Celery) -> Callable[[], set[str]]:
+def live(desk: Desk) -> Callable[[], set[str]]:
     """The ids of the tasks that live."""
 
     def live() -> set[str]:
-        with Desk(celery_project) as desk:
-            return {one.task_id for one in desk.tasks.page().items}
+        return {one.task_id for one in desk.tasks.page().items}
 
     return live
 
@@ -306,7 +303,7 @@ def test_those_chosen_are_revoked_when_somebody_says_yes(
     assert "by django:user-0" in page(client.get(f"{LIST}tasks/task/{queued}/"))
 
 
-def test_one_is_moved_from_its_page(bill: Any, log_in: Any, celery_project: Celery) -> None:
+def test_one_is_moved_from_its_page(bill: Any, log_in: Any, desk: Desk) -> None:
     task_id = bill.delay("secret-1").id
     client = log_in("view", "operate")
 
@@ -316,24 +313,21 @@ def test_one_is_moved_from_its_page(bill: Any, log_in: Any, celery_project: Cele
         form = asked.partition('id="desk-confirm"')[2].partition("</form>")[0]
         if 'id="desk-problem"' in asked:
             return asked
-        with Desk(celery_project) as desk:
-            assert desk.audit() == before, "nothing is done before the answer"
+        assert desk.audit() == before, "nothing is done before the answer"
         assert 'id="desk-yes"' in form
         told = page(client.post(MOVE, {"ids": task_id, **how, "confirmed": "Yes"}, follow=True))
         assert "secret" not in asked + told
         return f"{asked} {told}"
 
-    with Desk(celery_project) as desk:
-        before = desk.audit()
+    before = desk.audit()
     told = move(workers="gpu-*, alpha@host", prefer="gpu-big")
     assert "Move 1 task?" in told
     assert "gpu-*, alpha@host" in told
     # Its usual queue is not where it goes.
     told = page(client.get(f"{LIST}tasks/task/{task_id}/"))
     assert "It was moved, and waits to be sent to a worker of " in told
-    with Desk(celery_project) as desk:
-        moved = desk.tasks.get(task_id)
-        end, begin = before = desk.audit()
+    moved = desk.tasks.get(task_id)
+    end, begin = before = desk.audit()
     assert moved.only_workers == ("gpu-*", "alpha@host")
     assert moved.prefer_workers == ("gpu-big",)
     assert (begin.act, begin.by, end.done) == ("move", "django:user-0", 1)
@@ -341,11 +335,9 @@ def test_one_is_moved_from_its_page(bill: Any, log_in: Any, celery_project: Cele
     assert "Workers: This field is required." in move()
     assert client.post(MOVE, {"workers": "x", "confirmed": "Yes"}).status_code == 400
     assert "is not" in move(workers="x" * 1001)
-    with Desk(celery_project) as desk:
-        assert desk.tasks.get(task_id) == moved
+    assert desk.tasks.get(task_id) == moved
     assert "1 task moved." in move(workers="*")
-    with Desk(celery_project) as desk:
-        assert desk.tasks.get(task_id).only_workers == ()
+    assert desk.tasks.get(task_id).only_workers == ()
 
 
 def test_what_a_call_says_of_its_own_is_on_its_page(bill: Any, log_in: Any) -> None:
@@ -359,7 +351,7 @@ def test_what_a_call_says_of_its_own_is_on_its_page(bill: Any, log_in: Any) -> N
     assert re.search(r"Priority</th><td>3<", shown)
 
 
-def test_a_pass_is_run_by_a_button(log_in: Any, celery_project: Celery) -> None:
+def test_a_pass_is_run_by_a_button(log_in: Any, desk: Desk) -> None:
     client = log_in("view", "operate")
     assert 'id="desk-sweep"' in page(client.get(f"{LIST}desk/"))
 
@@ -369,8 +361,7 @@ def test_a_pass_is_run_by_a_button(log_in: Any, celery_project: Celery) -> None:
         client.post(SWEEP, yes, follow=True)
     )
 
-    with Desk(celery_project) as desk:
-        assert [one.act for one in desk.audit()] == ["sweep"] * 4
+    assert [one.act for one in desk.audit()] == ["sweep"] * 4
 
 
 # -- orders
@@ -380,7 +371,7 @@ GIVE, RESUME = f"{ACT}give_order/", f"{ACT}resume/"
 YES = {"confirmed": "Yes"}
 
 
-def test_a_queue_is_paused_and_resumed_by_buttons(log_in: Any, celery_project: Celery) -> None:
+def test_a_queue_is_paused_and_resumed_by_buttons(log_in: Any, desk: Desk) -> None:
     client = log_in("view", "operate")
     assert "Nothing is paused" in page(client.get(ORDERS))
     given = {"kind": "pause", "target": "mail", "why": "<b>no", "for_seconds": "15m", "stop": "1"}
@@ -393,13 +384,11 @@ def test_a_queue_is_paused_and_resumed_by_buttons(log_in: Any, celery_project: C
 
     assert "Give order?" in asked
     assert 'value="mail"' in asked
-    with Desk(celery_project) as desk:
-        assert desk.orders.all() == ()
+    assert desk.orders.all() == ()
     told = page(client.post(GIVE, {**given, **YES}, follow=True))
     assert "Pause mail: order" in told
     assert "&lt;b&gt;no" in told
-    with Desk(celery_project) as desk:
-        (order,) = desk.orders.all()
+    (order,) = desk.orders.all()
     assert (order.kind.value, order.target, order.by) == ("pause", "mail", "django:user-0")
     assert order.stops
     assert order.until is not None
@@ -413,9 +402,8 @@ def test_a_queue_is_paused_and_resumed_by_buttons(log_in: Any, celery_project: C
     one = {"orders": order.id, **YES}
     assert "Nothing is paused" in page(client.post(RESUME, one, follow=True))
 
-    with Desk(celery_project) as desk:
-        assert desk.orders.all() == ()
-        acts = [(one.act, one.phase, one.by) for one in reversed(desk.audit())]
+    assert desk.orders.all() == ()
+    acts = [(one.act, one.phase, one.by) for one in reversed(desk.audit())]
     assert acts == [
         (act, phase, "django:user-0") for act in ("pause", "resume") for phase in ("begin", "end")
     ]
@@ -433,12 +421,11 @@ def test_a_queue_is_paused_and_resumed_by_buttons(log_in: Any, celery_project: C
     ],
 )
 def test_what_makes_no_sense_is_said_and_not_done(
-    log_in: Any, celery_project: Celery, given: dict[str, str], said: str
+    log_in: Any, desk: Desk, given: dict[str, str], said: str
 ) -> None:
     client = log_in("view", "operate")
 
     told = client.post(GIVE, {"kind": "pause", **given, **YES})
     assert (told.status_code, said in told.content.decode()) == (400, True)
     assert client.post(GIVE, {"kind": "end", "target": "mail", **YES}).status_code == 400
-    with Desk(celery_project) as desk:
-        assert desk.orders.all() == ()
+    assert desk.orders.all() == ()

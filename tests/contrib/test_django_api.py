@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
@@ -23,6 +21,7 @@ from celery_reliable.app import reliable_of
 from celery_reliable.message.envelope import Envelope
 from celery_reliable.model import Reason
 from celery_reliable.operations import DeadLetters, Desk
+from tests.support.processes import run_python
 
 V1 = "/reliable/v1"
 ALL = ("view", "change", "delete", "operate", "see_arguments")
@@ -294,7 +293,7 @@ OWN = {
 
 
 def test_a_project_says_by_its_own_classes_who_asks_and_what_he_may(
-    put: Callable[..., None], letters: DeadLetters, celery_project: Celery, log_in: Any
+    put: Callable[..., None], letters: DeadLetters, desk: Desk, log_in: Any
 ) -> None:
     from django.test import Client
 
@@ -316,8 +315,7 @@ def test_a_project_says_by_its_own_classes_who_asks_and_what_he_may(
     assert letters.count() == 0
     OpenAPIV31SpecValidator(found).validate()
     assert set(found["components"]["securitySchemes"]) == {"Token", "SessionAuthentication"}
-    with Desk(celery_project) as desk:
-        assert {one.by for one in desk.audit()} == {"api:deploy"}
+    assert {one.by for one in desk.audit()} == {"api:deploy"}
 
 
 @pytest.mark.parametrize(
@@ -556,7 +554,7 @@ def test_without_its_extra_the_api_says_which_one_is_missing() -> None:
         "import celery_reliable.contrib.django.urls"
     )
 
-    ran = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, timeout=60)
+    ran = run_python("-c", asked, code=1)
 
     assert "ConfigurationError: The JSON API" in ran.stderr
     assert "celery-reliable[api]" in ran.stderr.splitlines()[-1]

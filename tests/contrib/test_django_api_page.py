@@ -71,15 +71,14 @@ def environ(celery_project: Celery, monkeypatch: pytest.MonkeyPatch) -> Iterator
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
 def test_every_line_is_answered(
-    environ: dict[str, str], put: Callable[..., None], celery_project: Celery
+    environ: dict[str, str], put: Callable[..., None], celery_project: Celery, desk: Desk
 ) -> None:
     letters = DeadLetters(celery_project)
     bill = celery_project.tasks["shop.bill"]
     for number, line in enumerate(LINES):
         put(f"letter-{number}")
-        with Desk(celery_project) as desk:
-            group = desk.letter_groups.all().groups[0].group
-            before = desk.letters.count()
+        group = desk.letter_groups.all().groups[0].group
+        before = desk.letters.count()
         is_of_letters = "dead-letter" in line
         task_id = f"letter-{number}" if is_of_letters else bill.delay().id
         said = line.replace("GROUP", group).replace("ID", task_id)
@@ -100,8 +99,7 @@ def test_every_line_is_answered(
         assert done or not is_act, line
         assert letters.count() == before - (done if is_of_letters else 0), line
     assert len(LINES) == 21
-    with Desk(celery_project) as desk:
-        assert {one.by for one in desk.audit()} == {"api:deploy"}
+    assert {one.by for one in desk.audit()} == {"api:deploy"}
 
 
 def test_every_address_is_told_of() -> None:

@@ -224,7 +224,7 @@ def test_a_dead_and_an_ended_task_are_shown_with_what_happened(
 
 
 def test_an_object_is_found_by_its_id_and_shown_with_its_line(
-    log_in: Any, celery_project: Celery
+    log_in: Any, celery_project: Celery, desk: Desk
 ) -> None:
     @celery_project.task(
         name="shop.flood",
@@ -248,9 +248,8 @@ def test_an_object_is_found_by_its_id_and_shown_with_its_line(
 
     ids = [flood.delay("large").id for _ in range(5)]
     flood.delay("small")
-    with Desk(celery_project) as desk:
-        # Who has ended is not in line, though nobody has struck it off.
-        desk.revocations.revoke([ids[3]], by="me")
+    # Who has ended is not in line, though nobody has struck it off.
+    desk.revocations.revoke([ids[3]], by="me")
 
     table = page(client.get(f"{LIST}objects/"))
     assert table.count("data-object=") == 2
@@ -262,13 +261,12 @@ def test_an_object_is_found_by_its_id_and_shown_with_its_line(
     assert "Held back by object: 2 of shop.flood." in page(client.get(f"{LIST}desk/"))
 
 
-def test_a_run_has_a_page_with_its_members(log_in: Any, celery_project: Celery) -> None:
+def test_a_run_has_a_page_with_its_members(log_in: Any, celery_project: Celery, desk: Desk) -> None:
     celery_project.conf.worker_direct = True
     task = celery_project.task(base=ReliableTask, name="shop.load", shared=False)(load)
-    with Desk(celery_project) as desk:
-        facts = {"nodename": "gpu-1@h", "direct": "gpu-1@h.dq2"}
-        desk.ledger.workers.register("w1", lease_ms=60_000, client_id=0, facts=facts)
-        found = task.run_on(2)
+    facts = {"nodename": "gpu-1@h", "direct": "gpu-1@h.dq2"}
+    desk.ledger.workers.register("w1", lease_ms=60_000, client_id=0, facts=facts)
+    found = task.run_on(2)
     client = log_in("view")
     (has, waits) = sorted(found.results, key=lambda one: one.id)
 
@@ -289,7 +287,7 @@ def load() -> None:
     """Nobody runs it."""
 
 
-def test_workers_are_shown(log_in: Any, celery_project: Celery) -> None:
+def test_workers_are_shown(log_in: Any, celery_project: Celery, desk: Desk) -> None:
     client = log_in("view")
     assert "No worker has a lease" in page(client.get(f"{LIST}workers/"))
     reliable_of(celery_project).ledger.workers.register(
@@ -298,9 +296,8 @@ def test_workers_are_shown(log_in: Any, celery_project: Celery) -> None:
         client_id=1,
         facts={"pid": 17, "pool": "prefork", "unacked": "unacked:w"},
     )
-    with Desk(celery_project) as desk:
-        desk.orders.give(OrderKind.DRAIN, "w", by="ann")
-        desk.orders.give(OrderKind.PAUSE, "celery", by="ann")
+    desk.orders.give(OrderKind.DRAIN, "w", by="ann")
+    desk.orders.give(OrderKind.PAUSE, "celery", by="ann")
     overview = page(client.get(f"{LIST}desk/"))
     assert re.search(r'data-queue="celery">.*?paused', overview)
 

@@ -87,7 +87,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("kind", sorted(HOSTILE))
 def test_hostile_values_are_only_text(
-    kind: str, put: Callable[..., None], log_in: Any, celery_project: Celery
+    kind: str, put: Callable[..., None], log_in: Any, celery_project: Celery, desk: Desk
 ) -> None:
     value = HOSTILE[kind]
     put("one", exception=f"Error: {value}", name=value, queue=value, traceback=value)
@@ -97,8 +97,7 @@ def test_hostile_values_are_only_text(
     facts = {"nodename": name, "queues": [name]}
     workers = reliable_of(celery_project).ledger.workers
     workers.register("w" + name.replace("\udcff", ""), lease_ms=60_000, client_id=0, facts=facts)
-    with Desk(celery_project) as desk:
-        desk.orders.give(OrderKind.PAUSE, name, by=name, why=name, later=True)
+    desk.orders.give(OrderKind.PAUSE, name, by=name, why=name, later=True)
     client = log_in("view")
 
     shown = [client.get(f"{LIST}{one}").content.decode() for one in sorted(ADDRESSES.values())]
@@ -125,7 +124,7 @@ def test_hostile_values_are_only_text(
 
 @pytest.mark.full
 def test_a_filter_over_many_letters_finds_the_few_that_fit(
-    put: Callable[..., None], log_in: Any, celery_project: Celery
+    put: Callable[..., None], log_in: Any, desk: Desk
 ) -> None:
     client = log_in("view", "change")
     for number in range(70):
@@ -133,10 +132,9 @@ def test_a_filter_over_many_letters_finds_the_few_that_fit(
     for number in range(4_000):
         put(f"often-{number}", "ValueError: x")
 
-    with Desk(celery_project) as desk:
-        # As passes of the sweeper do it.
-        while not desk.letter_groups.all().is_complete:
-            pass
+    # As passes of the sweeper do it.
+    while not desk.letter_groups.all().is_complete:
+        pass
 
     for query in ("task=shop.rare", "exception=Key*", "reason=failed&exception=Key*&queue=fast"):
         shown = page(client.get(f"{LIST}?{query}"))

@@ -4,9 +4,6 @@ what Celery gives tasks of a Django project.
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import textwrap
 from io import StringIO
 from typing import Any
@@ -23,7 +20,7 @@ from celery_reliable.app import reliable_of
 from celery_reliable.contrib.django import project
 from celery_reliable.exceptions import ConfigurationError
 from celery_reliable.model import Reason
-from tests.support.processes import REPOSITORY
+from tests.support.processes import run_python
 
 RedisCache = "django_redis.cache.RedisCache"
 
@@ -229,14 +226,8 @@ CALL = """
 
 def asked(*parts: str) -> list[str]:
     """Ask a fresh interpreter."""
-    inherited = {k: v for k, v in os.environ.items() if k != "DJANGO_SETTINGS_MODULE"}
-    return subprocess.run(
-        [sys.executable, "-c", "\n".join(map(textwrap.dedent, parts))],
-        env={**inherited, "PYTHONPATH": str(REPOSITORY)},
-        check=True,
-        capture_output=True,
-        text=True,
-    ).stdout.splitlines()
+    code = "\n".join(map(textwrap.dedent, parts))
+    return run_python("-c", code, environ={"DJANGO_SETTINGS_MODULE": ""}).stdout.splitlines()
 
 
 @pytest.mark.parametrize("order", [BEFORE, AS_TASK_CLASS])

@@ -40,11 +40,10 @@ def text(answer: HttpResponse) -> str:
 
 
 def test_who_may_see_arguments_sees_what_an_object_is_called(
-    ids: list[str], celery_project: Celery, log_in: Any
+    ids: list[str], desk: Desk, log_in: Any
 ) -> None:
     name = "accounts.sync ('acme', 7)"
-    with Desk(celery_project) as desk:
-        (key,) = (one.object_key for one in desk.objects.page().items)
+    (key,) = (one.object_key for one in desk.objects.page().items)
     for sees, client in ((True, log_in("view", "see_arguments")), (False, log_in("view"))):
         called = name if sees else f"accounts.sync {key}"
         pages = (

@@ -22,8 +22,6 @@ from docutils.parsers.rst import Directive, directives
 
 from tests.integration.commands import invoke
 
-__all__ = ["DOCS", "ROOT", "Block", "Page", "claims", "doctree", "page_path", "pages", "run"]
-
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 

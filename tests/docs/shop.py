@@ -16,8 +16,6 @@ from tests.support.django_project import SETTINGS, DjangoProject
 from tests.support.processes import CeleryProcess
 from tests.support.redis_server import RedisServer
 
-__all__ = ["FILES_OF_PAGES", "Shop"]
-
 #: The files that the pages' blocks are of, by their captions.  This project has no admin:
 #: `tests/contrib` runs that one.
 FILES_OF_PAGES = ("shop/models.py", "shop/tasks.py", "shop/admin.py", "proj/settings.py")

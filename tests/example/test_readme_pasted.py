@@ -8,8 +8,6 @@ import json
 import os
 import signal
 import sqlite3
-import subprocess
-import sys
 import textwrap
 from contextlib import closing
 from pathlib import Path
@@ -17,7 +15,7 @@ from typing import Any
 
 from tests.docs.blocks import Page
 from tests.support.django_project import SETTINGS, DjangoProject
-from tests.support.processes import REPOSITORY
+from tests.support.processes import run_python
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
@@ -113,10 +111,5 @@ def test_the_other_blocks_run(redis_server: RedisServer, tmp_path: Path) -> None
         f"{BUSY}\nsettle_order.delay(1, 2)\n"
         f"from celery import shared_task\nfrom celery_reliable import ReliableTask\n{UNIQUE}"
     )
-    subprocess.run(
-        [sys.executable, "-c", source],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
-        check=True,
-    )
+    run_python("-c", source, folder=tmp_path)
     assert len(redis_server.client().keys("{reliable:0}:task:*")) == 2

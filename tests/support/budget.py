@@ -14,8 +14,6 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-__all__ = ["budget", "code_lines", "main", "sizes"]
-
 REPOSITORY = Path(__file__).parents[2]
 PACKAGE = REPOSITORY / "celery_reliable"
 _WIDTH = 90

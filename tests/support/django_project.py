@@ -12,10 +12,8 @@ import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from tests.support.processes import REPOSITORY, CeleryProcess, Worker
+from tests.support.processes import REPOSITORY, CeleryProcess, Worker, run_python
 from tests.support.waiting import wait_for
-
-__all__ = ["PROJECT_FILES", "SETTINGS", "DjangoProject"]
 
 #: What every Django project with Celery has, by Celery's own guide; and its workers say when they
 #: are ready.
@@ -46,7 +44,7 @@ PROJECT_FILES = {
 
         def run(name, text=""):
             note(name, text)
-            until = time.monotonic() + 60
+            until = time.monotonic() + 600
             while (FOLDER / f"{name}.hold").exists() and time.monotonic() < until:
                 time.sleep(0.02)
             if (FOLDER / f"{name}.poison").exists():
@@ -129,15 +127,7 @@ class DjangoProject:
 
     def ran(self, *arguments: str) -> str:
         """Run Python in the project's folder; return what it prints."""
-        ran = subprocess.run(
-            [sys.executable, *arguments],
-            cwd=self.folder,
-            env=self.environ,
-            capture_output=True,
-            text=True,
-        )
-        assert not ran.returncode, ran.stderr
-        return ran.stdout
+        return run_python(*arguments, folder=self.folder, environ=self.environ).stdout
 
     def migrate(self) -> None:
         """Make its tables."""
@@ -198,22 +188,22 @@ class DjangoProject:
     def hold(self, *names: str) -> None:
         """Let work of these names wait in its middle."""
         for name in names:
-            (self.folder / f"{name}.hold").touch()
+            (self.shared / f"{name}.hold").touch()
 
     def let_go(self, *names: str) -> None:
         """Let it go on."""
         for name in names:
-            (self.folder / f"{name}.hold").unlink()
+            (self.shared / f"{name}.hold").unlink()
 
     def poison(self, name: str) -> Path:
         """Let work of this name kill its process, until the file is removed."""
-        path = self.folder / f"{name}.poison"
+        path = self.shared / f"{name}.poison"
         path.touch()
         return path
 
     def noted(self, name: str) -> list[tuple[int, str]]:
         """The process and the text of each run of this work."""
-        path = self.folder / f"{name}.noted"
+        path = self.shared / f"{name}.noted"
         lines = path.read_text().splitlines() if path.exists() else []
         return [(int(pid), text) for pid, _, text in (line.partition(" ") for line in lines)]
 

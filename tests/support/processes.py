@@ -45,6 +45,26 @@ def _status(pid: int) -> str:
         return psutil.STATUS_ZOMBIE
 
 
+def run_python(
+    *arguments: object,
+    code: int | None = 0,
+    folder: Path | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """Run Python, which finds this repository; *code* is what it must end with, if one is given."""
+    ran = subprocess.run(
+        [sys.executable, *map(str, arguments)],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY), **(environ or {})},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert code in (None, ran.returncode), ran.stdout + ran.stderr
+    return ran
+
+
 class CeleryProcess:
     """One `python -m celery -A APP ...` in a session and process group of its own.
 

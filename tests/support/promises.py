@@ -14,8 +14,6 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["PAGE", "SECTIONS", "TESTS", "Promise", "marked", "page", "promise", "promised"]
-
 _ROOT = Path(__file__).parents[2]
 _SAID = (_ROOT / "docs" / "promises.rst", _ROOT / "docs" / "limits.rst")
 TESTS = _ROOT / "tests"

@@ -22,8 +22,6 @@ from tests.support import reference_doors as doors
 from tests.support import states, telling
 from tests.support.rst import as_code, filled, head, indented, one_line, prose, table
 
-__all__ = ["FOLDER", "PAGES", "comments", "findings", "options", "settings"]
-
 FOLDER = Path(__file__).parents[2] / "docs" / "reference"
 
 _DAY_SECONDS = 86400

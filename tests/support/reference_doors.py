@@ -16,8 +16,6 @@ from celery_reliable.operations import metrics as declared
 from celery_reliable.operations.cli import reliable
 from tests.support.rst import head, one_line, prose, section, table
 
-__all__ = ["api", "commands", "fleet_metrics", "metric_names", "metrics", "walk"]
-
 
 def commands() -> str:
     """The page of the command line."""

@@ -7,8 +7,6 @@ import re
 from collections.abc import Iterable
 from textwrap import fill
 
-__all__ = ["as_code", "filled", "head", "indented", "one_line", "prose", "section", "table"]
-
 _WRITTEN = (
     ".. Written by ``python -m tests.support.reference``; a test compares it with the code.\n"
 )

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 S = TypeVar("S", bound="Server")
 
-__all__ = ["STOP_SECONDS", "Server", "ended", "spawn"]
-
 STOP_SECONDS = 20.0
 
 

@@ -9,8 +9,6 @@ from importlib import resources
 
 from tests.support.rst import head, table
 
-__all__ = ["NAMES", "Arrow", "arrows", "moves", "page"]
-
 #: What a reader calls each state.
 NAMES = {
     "new": "not published",

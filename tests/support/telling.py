@@ -14,8 +14,6 @@ from celery_reliable import events
 from celery_reliable.events.event import IN_CELERY_EVENT, IN_LOG
 from tests.support.rst import head, table
 
-__all__ = ["lines", "page", "tellers_of"]
-
 _ROOT = Path(__file__).parents[2]
 _PACKAGE = _ROOT / "celery_reliable"
 

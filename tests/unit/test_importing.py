@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
@@ -14,7 +12,7 @@ from celery import Celery, _state, shared_task
 from celery.utils.imports import symbol_by_name
 
 from celery_reliable import ReliableTask
-from tests.support.processes import REPOSITORY
+from tests.support.processes import run_python
 from tests.support.redis_server import RedisServer
 
 ASK = """
@@ -35,12 +33,7 @@ print(own.is_reliable, isinstance(sweep, celery_reliable.ReliableTask), sweep.na
     ],
 )
 def test_an_app_may_name_the_base_of_its_tasks(first: str) -> None:
-    said = subprocess.run(
-        [sys.executable, "-c", f"from celery import Celery\n{first}\n{ASK}"],
-        env={"PYTHONPATH": str(REPOSITORY)},
-        capture_output=True,
-        text=True,
-    )
+    said = run_python("-c", f"from celery import Celery\n{first}\n{ASK}")
     assert (said.stdout, said.stderr) == ("True False celery_reliable.sweep\n", "")
 
 
@@ -62,12 +55,7 @@ def test_a_process_that_only_publishes_loads_nothing_of_workers_and_operators(
     tmp_path: Path,
 ) -> None:
     with RedisServer(tmp_path) as server:
-        said = subprocess.run(
-            [sys.executable, "-c", PUBLISHING, server.url()],
-            env={"PYTHONPATH": str(REPOSITORY)},
-            capture_output=True,
-            text=True,
-        )
+        said = run_python("-c", PUBLISHING, server.url())
         assert server.client().llen("celery") == 1, said.stderr
 
     loaded = said.stdout.split()

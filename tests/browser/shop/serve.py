@@ -14,8 +14,6 @@ from django.core.management import call_command
 
 from tests.browser.shop.app import app
 
-__all__ = ["main"]
-
 
 def main(port: str, users: str) -> None:
     """Serve until the process is ended."""
