@@ -183,7 +183,7 @@ def shop_worker(
     with Desk(shop) as desk:
         worker = Worker(
             "worker",
-            app="tests.browser.shop.app",
+            app="tests.browser.shop.serve",
             environ={**os.environ, "BROKER_URL": shop_redis.url()},
             log_path=tmp_path_factory.mktemp("worker") / "worker.log",
             is_ready=lambda: bool(desk.workers.all()),

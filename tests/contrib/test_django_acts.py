@@ -252,14 +252,9 @@ def test_arguments_that_json_would_change_are_not_edited(
 REVOKE, SWEEP, MOVE = (f"{ACT}{one}/" for one in ("revoke_tasks", "sweep", "move_tasks"))
 
 
-@pytest.fixture
-def live(desk: Desk) -> Callable[[], set[str]]:
+def live(desk: Desk) -> set[str]:
     """The ids of the tasks that live."""
-
-    def live() -> set[str]:
-        return {one.task_id for one in desk.tasks.page().items}
-
-    return live
+    return {one.task_id for one in desk.tasks.page().items}
 
 
 def chosen(shown: str) -> list[str]:
@@ -267,7 +262,7 @@ def chosen(shown: str) -> list[str]:
 
 
 def test_those_chosen_are_revoked_when_somebody_says_yes(
-    bill: Any, log_in: Any, live: Callable[[], set[str]], put: Callable[..., None]
+    bill: Any, log_in: Any, desk: Desk, put: Callable[..., None]
 ) -> None:
     put("dead")
     queued, parked, third = bill.delay("secret-1").id, bill.apply_async(countdown=99).id, "a/b c"
@@ -284,7 +279,7 @@ def test_those_chosen_are_revoked_when_somebody_says_yes(
         {"ids": queued, "if_running": "x"},
     ):
         assert client.post(REVOKE, {**wrong, "confirmed": "Yes"}).status_code == 400
-    assert live() == {queued, parked, third}
+    assert live(desk) == {queued, parked, third}
 
     asked = page(client.post(REVOKE, {"ids": [queued, "a%2Fb%20c", "dead", "nobody"]}))
 
@@ -293,11 +288,11 @@ def test_those_chosen_are_revoked_when_somebody_says_yes(
     for fate in ("Nobody runs these", "These are dead letters, and stay", "Gone already"):
         assert fate in asked
     assert "secret" not in asked
-    assert live() == {queued, parked, third}
+    assert live(desk) == {queued, parked, third}
     given = {"ids": chosen(asked), "if_running": "stop", "confirmed": "Yes"}
     told = page(client.post(REVOKE, given, follow=True))
     assert "2 tasks revoked." in told
-    assert live() == {parked}
+    assert live(desk) == {parked}
     again = page(client.post(REVOKE, given, follow=True))
     assert "Gone already: 3." in again
     assert "by django:user-0" in page(client.get(f"{LIST}tasks/task/{queued}/"))

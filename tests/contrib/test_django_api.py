@@ -29,10 +29,7 @@ ALL = ("view", "change", "delete", "operate", "see_arguments")
 Ask = Callable[..., Any]
 
 
-@pytest.fixture(autouse=True)
-def addresses(celery_project: Celery) -> Iterator[None]:
-    with override_settings(ROOT_URLCONF="tests.contrib.api_urls"):
-        yield
+pytestmark = pytest.mark.usefixtures("celery_project")
 
 
 @pytest.fixture

@@ -20,15 +20,12 @@ from django.core.handlers.wsgi import WSGIHandler
 from django.test.utils import override_settings
 
 from celery_reliable.operations import DeadLetters, Desk
-from tests.support.processes import REPOSITORY
+from tests.docs.blocks import Page
 
 PAGES = ("operations-api.rst",)
-PAGE = (REPOSITORY / "docs" / "operations-api.rst").read_text("utf-8")
-LINES = re.findall(r"^    (curl .+)$", PAGE, re.MULTILINE)
-URLS, OWN, SETTINGS = (
-    re.sub(r"^    ", "", block, flags=re.MULTILINE)
-    for block in re.findall(r"code-block:: python\n\n((?:    .*\n|\n)+)", PAGE)
-)
+PAGE = Page(*PAGES)
+LINES = [line for line in PAGE.commands() if line.startswith("curl ")]
+URLS, OWN, SETTINGS = (block.text for block in PAGE.of("python"))
 
 
 class _Quiet(WSGIRequestHandler):
@@ -106,7 +103,7 @@ def test_every_address_is_told_of() -> None:
     from celery_reliable.contrib.django.api.routes import OPERATIONS
 
     found = {("POST" if one.is_act else "GET", one.path) for one in OPERATIONS}
-    table = PAGE.partition("address  ")[2].partition("An id is")[0]
+    table = PAGE.text.partition("address  ")[2].partition("An id is")[0]
     told = re.findall(r"``(GET|POST) ([\w./-]+)``", table)
 
     assert set(told) == found | {("GET", "openapi.json")}
@@ -123,6 +120,6 @@ def test_every_status_is_told_of() -> None:
         for status in one["responses"]
     }
 
-    told = set(re.findall(r"^(\d{3})  ", PAGE, re.MULTILINE))
+    told = set(re.findall(r"^(\d{3})  ", PAGE.text, re.MULTILINE))
     # Of an address that has another method the document says nothing.
     assert told == (known - {"200"}) | {"405"}

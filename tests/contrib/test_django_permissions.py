@@ -11,7 +11,7 @@ from django.core.management import call_command
 
 from celery_reliable.contrib.django.permissions import NEEDED, may
 from celery_reliable.operations import Right
-from tests.support.processes import REPOSITORY
+from tests.docs.blocks import Page
 
 #: By the codename that is granted: what grants of the first release allowed, and the new ones.
 GRANTS = {
@@ -63,11 +63,11 @@ def test_the_model_without_a_table_is_in_nobody_s_way() -> None:
 # -- the page
 
 PAGES = ("operations-admin.rst",)
-PAGE = (REPOSITORY / "docs" / "operations-admin.rst").read_text("utf-8")
+PAGE = Page(*PAGES)
 
 
 def test_each_right_is_told_with_its_permission() -> None:
-    told = dict(re.findall(r"^``(\w+)`` +``(\w+)`` ", PAGE, re.MULTILINE))
+    told = dict(re.findall(r"^``(\w+)`` +``(\w+)`` ", PAGE.text, re.MULTILINE))
 
     assert told == {one.value: NEEDED[one][0].partition(".")[2] for one in Right}
 
@@ -75,8 +75,7 @@ def test_each_right_is_told_with_its_permission() -> None:
 def test_each_page_is_told() -> None:
     from celery_reliable.contrib.django.desk.registered import PAGES
 
-    table = PAGE.partition("\nPages\n")[2].partition("\nActs on many\n")[0]
-    told = re.findall(r"^``(\w+)`` ", table, re.MULTILINE)
+    told = re.findall(r"^``(\w+)`` ", PAGE.section("Pages"), re.MULTILINE)
 
     assert sorted(told) == sorted(one.name for one in PAGES)
 
@@ -84,9 +83,9 @@ def test_each_page_is_told() -> None:
 def test_the_block_registers_all_on_a_site_of_its_own() -> None:
     from django.contrib.admin import AdminSite
 
-    _, block = re.findall(r"code-block:: python\n\n((?:    .*\n|\n)+)", PAGE)
+    _, block = PAGE.of("python")
     site = AdminSite("mine")
-    exec(re.sub(r"^    ", "", block, flags=re.MULTILINE), {"my_site": site})
+    exec(block.text, {"my_site": site})
 
     urls = site.urls[0]
     names = {one.name for app in urls for one in getattr(app, "url_patterns", [])}

@@ -328,26 +328,26 @@ def test_named_effects_are_steps(book: Any, make: Any) -> None:
     assert done == ["one", "two"]
 
 
-def test_a_step_that_does_not_ask_is_refused_at_its_first_run(book: Any, make: Any) -> None:
+@pytest.mark.parametrize(
+    ("names", "said", "left"),
+    [
+        # A step that does not ask whether it is the first.
+        (("charge",), r"if effect\.is_first", ("failed", 1, None)),
+        (("", ""), "name them", ("succeeded", 1, 7)),
+    ],
+)
+def test_effects_that_could_be_twice_are_refused(
+    book: Any, make: Any, names: Any, said: str, left: Any
+) -> None:
     def body(task: Any) -> Any:
-        with task.effect("charge"):
-            task.write_row(pages=7)
+        for name in names:
+            with task.effect(name):
+                task.write_row(pages=7)
 
     task = make(body)
-    with pytest.raises(ConfigurationError, match=r"if effect\.is_first"):
+    with pytest.raises(ConfigurationError, match=said):
         ran(task, book.pk, task.delay(book.pk).id)
-    assert status(book) == ("failed", 1, None)
-
-
-def test_two_effects_without_a_name_are_refused(book: Any, make: Any) -> None:
-    def body(task: Any) -> Any:
-        for _ in range(2):
-            with task.effect():
-                pass
-
-    task = make(body)
-    with pytest.raises(ConfigurationError, match="name them"):
-        ran(task, book.pk, task.delay(book.pk).id)
+    assert status(book) == left
 
 
 # -- the row in the user's hands

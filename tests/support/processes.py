@@ -198,24 +198,12 @@ class CeleryProcess:
         self, arguments: Sequence[str], environ: Mapping[str, str]
     ) -> subprocess.Popen[bytes] | Forked:
         with self.log_path.open("ab") as log, open(os.devnull, "rb") as nothing:
+            streams = {"stdin": nothing, "stdout": log, "stderr": log}
+            where: Any = {"cwd": self.log_path.parent, "env": environ, **streams}
             if can_be_forked(arguments, environ):
-                return start_celery(
-                    arguments,
-                    cwd=self.log_path.parent,
-                    env=environ,
-                    stdin=nothing,
-                    stdout=log,
-                    stderr=log,
-                )
-            return subprocess.Popen(
-                [sys.executable, "-m", "celery", *arguments],
-                cwd=self.log_path.parent,
-                env=environ,
-                stdin=nothing,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+                return start_celery(arguments, **where)
+            command = [sys.executable, "-m", "celery", *arguments]
+            return subprocess.Popen(command, start_new_session=True, **where)
 
     def _ready_or_raise(self) -> bool:
         if not self.is_running:

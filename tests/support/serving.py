@@ -89,6 +89,7 @@ def spawn(
     *,
     environ: Mapping[str, str] | None = None,
     log_path: Path | None = None,
+    folder: Path | None = None,
 ) -> subprocess.Popen[bytes]:
     """Start a process in a session of its own: Ctrl-C at the terminal is for pytest, which then
     ends it in order.
@@ -96,6 +97,7 @@ def spawn(
     with (log_path or Path(os.devnull)).open("ab") as log:
         return subprocess.Popen(
             arguments,
+            cwd=folder,
             env={**os.environ, **(environ or {})},
             stdin=subprocess.DEVNULL,
             stdout=log,

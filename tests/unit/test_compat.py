@@ -1,21 +1,33 @@
-"""Each name of somebody else's that is relied on is there, and one that is missing is told of."""
+"""The hooks into other packages: each name that is relied on is there, and one that is missing is
+told of; nobody but `celery_reliable.compat` touches what others keep to themselves.
+"""
 
 from __future__ import annotations
 
+import ast
+import importlib
+import inspect
 import pkgutil
 import re
+import textwrap
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import datetime
+from functools import cache
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import pytest
-from celery import Celery
+from celery import Celery, states
 from celery.app.amqp import AMQP
+from celery.app.task import Context
 from celery.worker.request import Request
 
+import celery_reliable
 from celery_reliable import ConfigurationError, ConfigurationWarning, ReliableTask, compat
 from celery_reliable.compat import relied
+from celery_reliable.compat.backend import MarkingBackend, result_meta, under_class
 from celery_reliable.compat.relied import (
     HOOKS,
     Behaviour,
@@ -136,3 +148,101 @@ def test_of_what_no_promise_needs_a_producer_is_warned(
     _declare(app)
     with pytest.warns(ConfigurationWarning, match="Celery._fixups_of_another.*delay_on_commit"):
         app.finalize()
+
+
+# -- of classes that derive from others'; of other objects ruff says so (SLF001)
+
+ROOT = Path(celery_reliable.__file__).parent
+
+
+def _trees() -> Iterator[tuple[str, ast.Module]]:
+    for file in sorted(ROOT.rglob("*.py")):
+        name = ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+        if name != "__init__" and not name.startswith("compat"):
+            yield name, ast.parse(file.read_text("utf-8"))
+
+
+def _is_self(node: ast.expr) -> bool:
+    return isinstance(node, ast.Name) and node.id in ("self", "cls")
+
+
+@cache
+def _class_of(cls: Any) -> ast.AST:
+    """Return the code of a class; nothing of one that was made while the program runs."""
+    try:
+        return ast.parse(textwrap.dedent(inspect.getsource(cls)))
+    except (OSError, TypeError):
+        return ast.Module([], [])
+
+
+@cache
+def _foreign_names(cls: Any) -> frozenset[str]:
+    """Return the private names that classes of others have which *cls* derives from."""
+    names: set[str] = set()
+    for one in inspect.getmro(cls):
+        if one.__module__.partition(".")[0] not in ("celery", "kombu", "billiard", "redis"):
+            continue
+        names.update(vars(one))
+        for node in ast.walk(_class_of(one)):
+            if isinstance(node, ast.Attribute) and _is_self(node.value):
+                names.add(node.attr)
+    return frozenset(name for name in names if name.startswith("_") and not name.endswith("__"))
+
+
+def test_no_class_touches_a_private_name_of_those_it_derives_from() -> None:
+    found = []
+    for module, tree in _trees():
+        if module.startswith("contrib"):
+            continue
+        loaded = importlib.import_module(f"celery_reliable.{module}".rstrip("."))
+        for node in tree.body:
+            if not isinstance(node, ast.ClassDef):
+                continue
+            names = _foreign_names(getattr(loaded, node.name))
+            for one in ast.walk(node):
+                is_own = isinstance(one, ast.Attribute) and _is_self(one.value)
+                if is_own and one.attr in names:
+                    found.append(f"{module}:{one.lineno} self.{one.attr}")
+                if isinstance(one, ast.FunctionDef) and one.name in names:
+                    found.append(f"{module}:{one.lineno} def {one.name}")
+    assert found == []
+
+
+# -- what is stored of a result is what Celery would store
+
+
+class Marking(MarkingBackend):
+    def more_fields(self, request: Any) -> dict[str, Any]:
+        return {"mark": request.id}
+
+
+@pytest.mark.parametrize("is_extended", [False, True])
+@pytest.mark.parametrize("state", [states.SUCCESS, "PROGRESS"])
+@pytest.mark.parametrize("conf", [{}, {"timezone": "Asia/Kolkata"}, {"enable_utc": False}])
+def test_all_fields_and_their_order(conf: dict[str, Any], state: str, is_extended: bool) -> None:
+    app = Celery("it", backend="redis://127.0.0.1:1/0", set_as_current=False)
+    app.conf.update(conf, result_extended=is_extended)
+    backend = under_class(app.backend, Marking)
+    parent = app.AsyncResult("parent")
+    in_a_group = {
+        "group": "group",
+        "parent_id": "parent",
+        "children": [app.AsyncResult("child", parent=parent)],
+    }
+    for more in ({}, in_a_group):
+        request = Context(
+            id="id", task="work", args=[1], kwargs={}, delivery_info={"routing_key": "q"}, **more
+        )
+        theirs = app.backend._get_result_meta({"a": 1}, state, None, request)
+        ours = result_meta(backend, {"a": 1}, state, request)
+
+        dates = [one.pop("date_done") for one in (theirs, ours)]
+        assert list(ours.items()) == [*theirs.items(), ("mark", "id")]
+        assert ("name" in ours) is is_extended
+        if state == states.SUCCESS:
+            before, after = map(datetime.fromisoformat, dates)
+            assert before <= after
+            assert before.utcoffset() == after.utcoffset()
+        else:
+            assert dates == [None, None]
+    app.close()
