@@ -39,9 +39,14 @@ settings.configure(
 )
 
 
+# Here, so that test modules may import models; other folders find the package as it was before.
+_before = reliable.Reliable.framework
+django.setup()
+reliable.Reliable.framework = _before
+
+
 @pytest.fixture(scope="session")
 def _django() -> Iterator[None]:
-    django.setup()
     setup_test_environment()
     call_command("migrate", run_syncdb=True, verbosity=0)
     yield

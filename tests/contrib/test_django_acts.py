@@ -11,6 +11,7 @@ import pytest
 import redis
 from celery import Celery
 
+from celery_reliable.contrib.django.desk.visits import ACT_PAGES
 from celery_reliable.operations import Desk
 from celery_reliable.operations.dead_letters import DeadLetters
 from tests.contrib.shown import ACT, EDIT, LIST, REPLAY, page
@@ -175,8 +176,6 @@ GIVEN = {
 def test_each_act_needs_its_permissions_and_a_token(
     log_in: Any, letters: DeadLetters, celery_project: Celery, desk: Desk
 ) -> None:
-    from celery_reliable.contrib.django.desk.visits import ACT_PAGES
-
     assert set(NEEDED) == set(ACT_PAGES)
     everything = {"view", "change", "delete", "operate", "see_arguments"}
     root, without_token = log_in(is_superuser=True), log_in(is_superuser=True, csrf=True)

@@ -11,13 +11,19 @@ import django
 import pytest
 import redis
 from celery import Celery
+from django.conf import settings
+from django.core.checks import run_checks
 from django.http import HttpRequest
+from django.test import Client
 from django.test.utils import override_settings
 from jsonschema import Draft202012Validator
 from ninja.security import HttpBearer
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from celery_reliable.app import reliable_of
+from celery_reliable.contrib.django import opening
+from celery_reliable.contrib.django.api.routes import OPERATIONS
+from celery_reliable.exceptions import ConfigurationError
 from celery_reliable.message.envelope import Envelope
 from celery_reliable.model import Reason
 from celery_reliable.operations import DeadLetters, Desk
@@ -88,8 +94,6 @@ def document(client: Any) -> Document:
 
 
 def test_the_document_is_one_and_names_every_address(document: Document) -> None:
-    from celery_reliable.contrib.django.api.routes import OPERATIONS
-
     OpenAPIV31SpecValidator(document.document).validate()
     assert document.document["servers"] == [{"url": V1}]
     assert {(path, method) for path, method, _ in document.operations()} == {
@@ -204,8 +208,6 @@ SEES = [{"view", "change"}]
 def test_each_operation_is_refused_to_who_lacks_its_right(
     document: Document, log_in: Any, put: Callable[..., None], letters: DeadLetters
 ) -> None:
-    from django.test import Client
-
     put("one")
     found = {(path.strip("/"), method) for path, method, _ in document.operations()}
     assert set(NEEDED) == {path for path, method in found if method == "post"}
@@ -292,8 +294,6 @@ OWN = {
 def test_a_project_says_by_its_own_classes_who_asks_and_what_he_may(
     put: Callable[..., None], letters: DeadLetters, desk: Desk, log_in: Any
 ) -> None:
-    from django.test import Client
-
     put("one")
     client, discard = Client(enforce_csrf_checks=True), ("dead-letters/discard", {"ids": ["one"]})
     with override_settings(CELERY_RELIABLE_API=OWN):
@@ -326,10 +326,6 @@ def test_a_project_says_by_its_own_classes_who_asks_and_what_he_may(
 def test_settings_that_are_wrong_let_nobody_in_and_are_told_by_the_check(
     client: Any, wrong: object, said: str
 ) -> None:
-    from django.core.checks import run_checks
-
-    from celery_reliable.exceptions import ConfigurationError
-
     with override_settings(CELERY_RELIABLE_API=wrong):
         found = [one for one in run_checks() if one.id == "celery_reliable.E004"]
         assert [said in one.msg for one in found] == [True]
@@ -457,8 +453,6 @@ def test_other_methods_and_addresses_are_refused(client: Any) -> None:
 def test_a_ledger_that_is_away_is_told_without_its_password(
     client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from celery_reliable.contrib.django import opening
-
     monkeypatch.setattr(opening, "_PATIENCE_SECONDS", 0.1)
     with override_settings(CELERY_RELIABLE={"REDIS_URL": "redis://:s3cret@127.0.0.1:1/0"}):
         answers = [
@@ -558,9 +552,6 @@ def test_without_its_extra_the_api_says_which_one_is_missing() -> None:
 
 
 def test_where_everybody_has_to_log_in_nobody_is_sent_to_a_page(client: Any) -> None:
-    from django.conf import settings
-    from django.test import Client
-
     if django.VERSION < (5, 1):
         pytest.skip("Django has LoginRequiredMiddleware since 5.1")
     required = [*settings.MIDDLEWARE, "django.contrib.auth.middleware.LoginRequiredMiddleware"]

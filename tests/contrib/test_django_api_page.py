@@ -16,9 +16,12 @@ from wsgiref.simple_server import WSGIRequestHandler, make_server
 
 import pytest
 from celery import Celery
+from django.apps import apps
 from django.core.handlers.wsgi import WSGIHandler
 from django.test.utils import override_settings
 
+from celery_reliable import ReliableTask
+from celery_reliable.contrib.django.api.routes import OPERATIONS, document_of
 from celery_reliable.operations import DeadLetters, Desk
 from tests.docs.blocks import Page
 
@@ -35,9 +38,6 @@ class _Quiet(WSGIRequestHandler):
 @pytest.fixture
 def environ(celery_project: Celery, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
     """The page's project is served, by a thread of its own."""
-    from django.apps import apps
-
-    from celery_reliable import ReliableTask
 
     def bill(*args: object, **kwargs: object) -> None: ...
 
@@ -100,8 +100,6 @@ def test_every_line_is_answered(
 
 
 def test_every_address_is_told_of() -> None:
-    from celery_reliable.contrib.django.api.routes import OPERATIONS
-
     found = {("POST" if one.is_act else "GET", one.path) for one in OPERATIONS}
     table = PAGE.text.partition("address  ")[2].partition("An id is")[0]
     told = re.findall(r"``(GET|POST) ([\w./-]+)``", table)
@@ -110,8 +108,6 @@ def test_every_address_is_told_of() -> None:
 
 
 def test_every_status_is_told_of() -> None:
-    from celery_reliable.contrib.django.api.routes import document_of
-
     paths = document_of("/", [])["paths"]
     known = {
         status

@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 from celery import Celery
+from django.test import Client
 from django.test.utils import override_settings
 
 from celery_reliable import ReliableTask
 from celery_reliable.app import reliable_of
+from celery_reliable.contrib.django.desk.registered import PAGES
 from celery_reliable.operations import Desk, OrderKind
 from tests.contrib.shown import DESK, DISCARD, LIST, REPLAY, page
 
@@ -56,8 +58,6 @@ def publish(celery_project: Celery) -> Callable[..., str]:
 
 def pages() -> dict[str, Any]:
     """Return the pages, when Django is set up."""
-    from celery_reliable.contrib.django.desk.registered import PAGES
-
     return {one.name: one for one in PAGES}
 
 
@@ -70,8 +70,6 @@ def test_there_is_an_address_for_each_page() -> None:
 def test_each_page_asks_for_its_permission(
     name: str, put: Callable[..., None], log_in: Any, celery_project: Celery
 ) -> None:
-    from django.test import Client
-
     put("one")
     one = pages()[name]
     address = f"{LIST}{ADDRESSES[name]}"

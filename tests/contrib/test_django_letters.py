@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import redis
 from celery import Celery
+from django.contrib.admin.models import LogEntry
 
 from celery_reliable.app import reliable_of
 from celery_reliable.model import Reason, State
@@ -181,8 +182,6 @@ def test_replay_asks_first_and_is_written_to_the_log(
     celery_project: Celery,
     shared_redis: redis.Redis,
 ) -> None:
-    from django.contrib.admin.models import LogEntry
-
     put("one")
     put("two")
     client = log_in("view", "change")

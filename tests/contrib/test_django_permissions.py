@@ -7,8 +7,12 @@ import json
 import re
 
 import pytest
+from django.contrib.admin import AdminSite
+from django.contrib.auth.models import AnonymousUser, Permission, User
 from django.core.management import call_command
 
+from celery_reliable.contrib.django.desk import registered
+from celery_reliable.contrib.django.models import DeadLetter
 from celery_reliable.contrib.django.permissions import NEEDED, may
 from celery_reliable.operations import Right
 from tests.docs.blocks import Page
@@ -24,8 +28,6 @@ GRANTS = {
 
 
 def test_each_permission_allows_what_it_says() -> None:
-    from django.contrib.auth.models import Permission, User
-
     found = Permission.objects.filter(content_type__app_label="celery_reliable")
     assert {one.codename for one in found} == set(GRANTS)
     for permission in found:
@@ -37,8 +39,6 @@ def test_each_permission_allows_what_it_says() -> None:
 
 
 def test_a_superuser_may_everything_and_nobody_nothing() -> None:
-    from django.contrib.auth.models import AnonymousUser, User
-
     root = User(username="root", is_superuser=True)
 
     assert all(may(root, right) for right in Right)
@@ -51,8 +51,6 @@ def test_a_superuser_may_everything_and_nobody_nothing() -> None:
 
 def test_the_model_without_a_table_is_in_nobody_s_way() -> None:
     """Such as who dumps a whole project."""
-    from celery_reliable.contrib.django.models import DeadLetter
-
     out = io.StringIO()
     call_command("dumpdata", stdout=out)
 
@@ -73,16 +71,12 @@ def test_each_right_is_told_with_its_permission() -> None:
 
 
 def test_each_page_is_told() -> None:
-    from celery_reliable.contrib.django.desk.registered import PAGES
-
     told = re.findall(r"^``(\w+)`` ", PAGE.section("Pages"), re.MULTILINE)
 
-    assert sorted(told) == sorted(one.name for one in PAGES)
+    assert sorted(told) == sorted(one.name for one in registered.PAGES)
 
 
 def test_the_block_registers_all_on_a_site_of_its_own() -> None:
-    from django.contrib.admin import AdminSite
-
     _, block = PAGE.of("python")
     site = AdminSite("mine")
     exec(block.text, {"my_site": site})

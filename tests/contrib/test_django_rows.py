@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import Context
+from datetime import timedelta
 from types import ModuleType
 from typing import Any
 
@@ -14,12 +15,19 @@ import pytest
 from celery import Celery
 from celery.exceptions import Ignore, Reject, Retry
 from django.contrib import admin
+from django.contrib.auth.models import Permission, User
 from django.db import transaction
+from django.db.models.functions import Now
+from django.test import Client
+from django.urls import clear_url_caches
 
 from celery_reliable.app import reliable_of
 from celery_reliable.context import RunningAttempt, running
-from celery_reliable.exceptions import ConfigurationError, NotPublished, TaskExists
+from celery_reliable.contrib.django.rows import RowTask
+from celery_reliable.exceptions import ConfigurationError, NotPublished, ReliableError, TaskExists
 from celery_reliable.model import Claim, State
+from celery_reliable.task import ReliableTask
+from tests.contrib.shelf.models import Book
 from tests.docs.blocks import Page
 from tests.support.promises import promise
 
@@ -28,8 +36,6 @@ Body = Callable[[Any], Any]
 
 @pytest.fixture
 def book(django_project: None) -> Iterator[Any]:
-    from tests.contrib.shelf.models import Book
-
     made = Book.objects.create(title="a")
     yield made
     Book.objects.all().delete()
@@ -38,7 +44,6 @@ def book(django_project: None) -> Iterator[Any]:
 @pytest.fixture
 def make(celery_project: Celery) -> Callable[..., Any]:
     """Make a task of a body: `make(body, **options)`."""
-    from celery_reliable.contrib.django.rows import RowTask
 
     def make(body: Body = lambda task: None, **options: Any) -> Any:
         def run(self: Any, book_id: int) -> Any:
@@ -128,8 +133,6 @@ def test_a_second_call_while_the_first_is_open(book: Any, make: Any, if_open: st
 def test_what_cannot_be_sent_is_left_to_who_looks_after_rows(
     book: Any, make: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from celery_reliable.task import ReliableTask
-
     def refuse(*args: Any, **options: Any) -> None:
         raise NotPublished
 
@@ -182,8 +185,6 @@ def test_an_attempt_of_which_another_has_begun_writes_nothing(book: Any, make: A
         else:
             task.write_row(pages=2)
         return len(calls)
-
-    from celery_reliable.exceptions import ReliableError
 
     task = make(body)
     task_id = task.delay(book.pk).id
@@ -385,8 +386,6 @@ def test_direct_and_eager_calls_take_the_row(book: Any, make: Any) -> None:
 
 
 def test_a_task_without_self_has_its_row_too(book: Any, celery_project: Celery) -> None:
-    from celery_reliable.contrib.django.rows import RowTask
-
     @celery_project.task(base=RowTask, shared=False, row_model="shelf.Book")
     def plain(book_id: int, by: int = 1) -> int:
         assert status(book)[0] == "running"
@@ -417,8 +416,6 @@ def test_options_that_cannot_work_are_refused(
 
 
 def test_arguments_that_nobody_would_know_are_refused(celery_project: Celery) -> None:
-    from celery_reliable.contrib.django.rows import RowTask
-
     @celery_project.task(base=RowTask, shared=False, row_model="shelf.Book")
     def by(book_id: int, by: int) -> None: ...
 
@@ -431,8 +428,6 @@ def test_arguments_that_nobody_would_know_are_refused(celery_project: Celery) ->
 
 @pytest.fixture
 def site(django_project: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    from tests.contrib.shelf.models import Book
-
     shop = ModuleType("shop.models")
     shop.Order = Book  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "shop", ModuleType("shop"))
@@ -446,8 +441,6 @@ def site(django_project: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
 
 def clear() -> None:
     """Let the addresses be made anew."""
-    from django.urls import clear_url_caches
-
     clear_url_caches()
     sys.modules.pop("tests.contrib.urls", None)
 
@@ -455,9 +448,6 @@ def clear() -> None:
 def test_the_row_shows_its_task_to_who_may_see_it(
     book: Any, make: Any, site: None, log_in: Any
 ) -> None:
-    from django.contrib.auth.models import Permission, User
-    from django.test import Client
-
     task_id = make().delay(book.pk).id
     listed = log_in(is_superuser=True).get("/admin/shelf/book/?task_status=waiting")
     assert "Waiting" in listed.content.decode()
@@ -483,10 +473,6 @@ def test_the_row_shows_its_task_to_who_may_see_it(
 def test_what_is_late_and_what_is_dead_is_found(
     book: Any, make: Any, site: None, log_in: Any
 ) -> None:
-    from datetime import timedelta
-
-    from django.db.models.functions import Now
-
     rows = type(book).objects
     make().delay(book.pk)
     dead = rows.create(title="dead", task_status="dead", task_id="x")

@@ -16,10 +16,14 @@ from django.utils import timezone
 from celery_reliable import events
 from celery_reliable.app import reliable_of
 from celery_reliable.contrib.django.checks import SERVER_TAG
+from celery_reliable.contrib.django.rows import attempts, look_after_rows
+from celery_reliable.contrib.django.rows.places import RowPlace
+from celery_reliable.contrib.django.tasks import rows
+from celery_reliable.exceptions import RowTaken
 from celery_reliable.model import Cause, Claim, ClaimRequest, Reason, State, TaskRef
 from celery_reliable.operations import DeadLetters
 from celery_reliable.task import ReliableTask
-from tests.contrib.test_django_rows import book, make, ran, record_of, status
+from tests.contrib.test_django_rows import begun, book, make, ran, record_of, status
 from tests.support.promises import promise
 
 __all__ = ["book", "make"]
@@ -39,8 +43,6 @@ def forget(book: Any, seconds: float = 120) -> None:
 
 
 def look_after(task: Any, **options: Any) -> dict[str, int]:
-    from celery_reliable.contrib.django.rows import look_after_rows
-
     return look_after_rows(task.app, **options)
 
 
@@ -51,8 +53,6 @@ def looked_after(task: Any, **options: Any) -> dict[str, int]:
 
 def committed_only(task: Any, book: Any) -> str:
     """As if the publisher had been killed after its commit."""
-    from celery_reliable.contrib.django.rows.places import RowPlace
-
     return RowPlace(type(book), book.pk).ask(task.name, "chosen", is_new=True, keeps=False)
 
 
@@ -131,10 +131,6 @@ def test_a_row_of_a_lost_attempt_waits_again(book: Any, task: Any) -> None:
 
 def make_running(task: Any, book: Any, task_id: str, then: Any) -> None:
     """Begin an attempt of the row, and break it off."""
-    from celery_reliable.contrib.django.rows import attempts
-    from celery_reliable.contrib.django.rows.places import RowPlace
-    from tests.contrib.test_django_rows import begun
-
     place = RowPlace(type(book), book.pk)
     with begun(task, task_id, 1), pytest.raises(KeyboardInterrupt):
         attempts.run(task, place, task_id, lambda: then(task))
@@ -186,8 +182,6 @@ def test_a_row_of_a_task_that_has_ended_says_how(
 def test_what_the_server_has_lost_runs_again_and_late_attempts_write_nothing(
     book: Any, task: Any
 ) -> None:
-    from celery_reliable.exceptions import RowTaken
-
     task_id = task.delay(book.pk).id
 
     def while_it_runs(now: Any) -> None:
@@ -207,8 +201,6 @@ def test_what_the_server_has_lost_runs_again_and_late_attempts_write_nothing(
 
 
 def test_a_row_of_a_task_that_is_not_there_any_more_stays(book: Any, task: Any) -> None:
-    from celery_reliable.contrib.django.rows.places import RowPlace
-
     RowPlace(type(book), book.pk).ask("shelf.gone", "an-id", is_new=True, keeps=False)
     forget(book)
     assert looked_after(task) == {"failed": 1}
@@ -218,8 +210,6 @@ def test_a_row_of_a_task_that_is_not_there_any_more_stays(book: Any, task: Any) 
 def test_rows_are_looked_at_as_soon_as_somebody_hears_of_their_tasks(
     book: Any, task: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from celery_reliable.contrib.django.tasks import rows
-
     asked: list[dict[str, Any]] = []
     monkeypatch.setattr(rows.__class__, "apply_async", lambda self, **o: asked.append(o["kwargs"]))
     task_id = task.delay(book.pk).id
