@@ -159,7 +159,7 @@ def test_from_the_desk_to_the_replay_of_a_group_in_five_clicks(
     visitor.clicks = 0
 
     assert "12 billing.charge failed PaymentsUnreachable" in visitor.find("#desk-groups").text
-    visitor.follow(visitor.link("billing.charge", "#desk-groups"))
+    visitor.follow(visitor.named("billing.charge", "#desk-groups a"))
     visitor.follow(visitor.find("[data-letter] th a"))
     assert "did not answer" in visitor.find("#desk-traceback").text
     visitor.follow(visitor.find("#desk-to-group"))

@@ -65,7 +65,10 @@ class Visitor:
 
     def log_in(self, name: str) -> None:
         """Become this user: by the form the first time, by the cookie of that session later."""
-        self.log_out()
+        # Cookies are those of the page that is open.
+        if not self.driver.current_url.startswith(self.site.url()):
+            self.open("/favicon.ico")
+        self.driver.delete_all_cookies()
         if session := self._sessions.get(name):
             self.driver.add_cookie(session)
             return
@@ -76,13 +79,6 @@ class Visitor:
         session = self.driver.get_cookie("sessionid")
         assert session is not None
         self._sessions[name] = session
-
-    def log_out(self) -> None:
-        """Be nobody."""
-        # Cookies are those of the page that is open.
-        if not self.driver.current_url.startswith(self.site.url()):
-            self.open("/favicon.ico")
-        self.driver.delete_all_cookies()
 
     @property
     def path(self) -> str:
@@ -126,12 +122,6 @@ class Visitor:
             if one.is_displayed() and one.accessible_name.strip().startswith(name)
         ]
         assert found, f"nothing to click on {self.path} is named {name!r}:\n{self.text}"
-        return found[0]
-
-    def link(self, name: str, css: str) -> WebElement:
-        """The link with this very text in what fits."""
-        found = [one for one in self.all(f"{css} a") if one.text == name]
-        assert found, (name, self.text)
         return found[0]
 
     def wait_for_text(self, text: str, timeout_seconds: float = LOOK_SECONDS) -> None:

@@ -20,7 +20,6 @@ from django.apps import apps
 from django.core.handlers.wsgi import WSGIHandler
 from django.test.utils import override_settings
 
-from celery_reliable import ReliableTask
 from celery_reliable.contrib.django.api.routes import OPERATIONS, document_of
 from celery_reliable.operations import DeadLetters, Desk
 from tests.docs.blocks import Page
@@ -36,13 +35,12 @@ class _Quiet(WSGIRequestHandler):
 
 
 @pytest.fixture
-def environ(celery_project: Celery, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
+def environ(
+    celery_project: Celery, bill: Any, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[dict[str, str]]:
     """The page's project is served, by a thread of its own."""
-
-    def bill(*args: object, **kwargs: object) -> None: ...
-
-    celery_project.task(bill, name="shop.bill", base=ReliableTask, shared=False)
     celery_project.amqp.queues.add("invoices")
+    # Another thread asks for the app of the project.
     apps.get_app_config("celery_reliable").ready()
     said: dict[str, Any] = {}
     monkeypatch.setenv("DESK_TOKEN", "t0ken")

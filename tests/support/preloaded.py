@@ -134,23 +134,6 @@ class _Server:
                 start_new_session=True,
             )
 
-    def start(
-        self,
-        module: str,
-        arguments: Sequence[str],
-        cwd: Path,
-        env: Mapping[str, str],
-        streams: Sequence[Stream],
-    ) -> Forked:
-        """Fork one, with these standard streams."""
-        wanted = {
-            "module": module,
-            "arguments": list(arguments),
-            "cwd": str(cwd),
-            "env": dict(env),
-        }
-        return Forked(self, self.ask(wanted, *(stream.fileno() for stream in streams)))
-
     def ask(self, request: Mapping[str, Any], *descriptors: int) -> Any:
         """Send one request, and return what is answered."""
         data = json.dumps(request).encode()
@@ -187,7 +170,9 @@ def start_celery(
     if _server is None:
         _server = _Server()
         atexit.register(_server.close)
-    return _server.start(module, arguments, cwd, env, (stdin, stdout, stderr))
+    wanted = {"module": module, "arguments": [*arguments], "cwd": str(cwd), "env": {**env}}
+    streams = (stdin, stdout, stderr)
+    return Forked(_server, _server.ask(wanted, *(stream.fileno() for stream in streams)))
 
 
 def _serve(requests: socket.socket) -> dict[str, Any] | None:

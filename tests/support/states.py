@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
@@ -22,20 +21,6 @@ NAMES = {
 
 #: Of workers, whose states have some of the same names.
 _OF_WORKERS = {"register", "heartbeat", "declare", "deregister"}
-
-
-@dataclass(frozen=True)
-class Arrow:
-    """A move between two states, and who makes it: script and who calls that, one a move."""
-
-    source: str
-    target: str
-    by: tuple[tuple[str, str], ...]
-
-    @property
-    def scripts(self) -> list[str]:
-        """The scripts that make it, each once."""
-        return list(dict.fromkeys(script for script, _ in self.by))
 
 
 def moves() -> list[tuple[str, str, str, str]]:
@@ -59,24 +44,22 @@ def moves() -> list[tuple[str, str, str, str]]:
 
 
 @cache
-def arrows() -> tuple[Arrow, ...]:
-    """What the page lists: no record is *not published* where it begins, and *ended* else."""
+def arrows() -> dict[tuple[str, str], list[tuple[str, str]]]:
+    """The moves between two states that the page lists, each with the scripts that make it and who
+    calls those: no record is *not published* where it begins, and *ended* else.
+    """
     by: dict[tuple[str, str], list[tuple[str, str]]] = {}
     for script, who, source, target in moves():
         ends = ("new" if source == "absent" else source, "ended" if target == "absent" else target)
         by.setdefault(ends, []).append((script, who))
-    return tuple(Arrow(*ends, tuple(made)) for ends, made in by.items())
+    return by
 
 
 def page() -> str:
     """The page of the states."""
     rows = [
-        [
-            NAMES[one.source],
-            NAMES[one.target],
-            "; ".join(f"``{script}`` ({who})" for script, who in one.by),
-        ]
-        for one in arrows()
+        [NAMES[source], NAMES[target], "; ".join(f"``{script}`` ({who})" for script, who in by)]
+        for (source, target), by in arrows().items()
     ]
     return (
         head(
