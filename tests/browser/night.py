@@ -14,12 +14,7 @@ _NIGHT_SECONDS = 60.0
 
 
 class Night:
-    """Publishes, and waits until the worker has put all of it aside.
-
-    Attributes:
-        shop: the app.
-        desk: the operator's.
-    """
+    """Publishes, and waits until the worker has put all of it aside."""
 
     def __init__(self, shop: Celery, desk: Desk) -> None:
         self.shop = shop

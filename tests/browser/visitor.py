@@ -45,11 +45,7 @@ return [...document.querySelectorAll(arguments[0])]
 
 
 class Visitor:
-    """One person at the browser.
-
-    Attributes:
-        clicks: how often they clicked, or pressed Enter on something.
-    """
+    """One person at the browser, whose clicks, and Enters on something, are counted."""
 
     def __init__(self, driver: Chrome, site: Site) -> None:
         self.driver = driver

@@ -259,12 +259,11 @@ def test_an_object_is_found_by_its_id_and_shown_with_its_line(
     assert "Held back by object: 2 of shop.flood." in page(client.get(f"{LIST}desk/"))
 
 
-def test_a_run_has_a_page_with_its_members(log_in: Any, celery_project: Celery, desk: Desk) -> None:
-    celery_project.conf.worker_direct = True
-    task = celery_project.task(base=ReliableTask, name="shop.load", shared=False)(load)
+def test_a_run_has_a_page_with_its_members(log_in: Any, bill: Any, desk: Desk) -> None:
+    bill.app.conf.worker_direct = True
     facts = {"nodename": "gpu-1@h", "direct": "gpu-1@h.dq2"}
     desk.ledger.workers.register("w1", lease_ms=60_000, client_id=0, facts=facts)
-    found = task.run_on(2)
+    found = bill.run_on(2)
     client = log_in("view")
     (has, waits) = sorted(found.results, key=lambda one: one.id)
 
@@ -279,10 +278,6 @@ def test_a_run_has_a_page_with_its_members(log_in: Any, celery_project: Celery, 
     nobody = client.get(f"{LIST}runs/run/nobody/")
     assert nobody.status_code == 404
     assert "There is no such run" in nobody.content.decode()
-
-
-def load() -> None:
-    """Nobody runs it."""
 
 
 def test_workers_are_shown(log_in: Any, celery_project: Celery, desk: Desk) -> None:

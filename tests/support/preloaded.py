@@ -1,11 +1,8 @@
 """Celery processes that need not import Celery first: a server that has imported it forks them.
 
-A worker computes for a second until it is ready, most of it for imports, and the tests start more
-than a thousand.  What is forked here goes on as the main program of a fresh interpreter would: in a
-session of its own, with the environment, folder, arguments and streams that it was given, into
-Celery's own ``__main__``, and out through the interpreter's own end.
-
-What a process may settle while it imports is never shared: see `can_be_forked`.
+Imports take most of the second until a worker is ready, and the tests start more than a thousand.
+What is forked goes on as a fresh interpreter's main program would, in a session of its own.  What a
+process may settle while it imports is never shared: see `can_be_forked`.
 """
 
 from __future__ import annotations
