@@ -16,10 +16,8 @@ from celery import Celery
 
 from celery_reliable.app import reliable_of
 from celery_reliable.operations import Chosen, Desk, IfRunning, Kind
-from tests.browser.night import Night
 from tests.browser.shop.factory import OPEN, create_app
-from tests.browser.site import Site
-from tests.browser.visitor import HEIGHT, WIDTH, Visitor
+from tests.browser.visitor import HEIGHT, WIDTH, Night, Site, Visitor
 from tests.integration.conftest import QUICK, collect_what_apps_leave
 from tests.support.processes import Worker
 from tests.support.redis_server import RedisServer, free_port

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 
 from celery_reliable.operations import OrderKind
-from tests.browser.night import Night
 from tests.browser.shop.factory import SECRET
-from tests.browser.visitor import DESK, SPACE, Visitor
+from tests.browser.visitor import DESK, SPACE, Night, Visitor
 from tests.support.waiting import wait_for
 
 LIST = f"{DESK}deadletter/"

@@ -42,12 +42,8 @@ def forget(book: Any, seconds: float = 120) -> None:
     type(book).objects.filter(pk=book.pk).update(task_seen_at=at)
 
 
-def look_after(task: Any, **options: Any) -> dict[str, int]:
-    return look_after_rows(task.app, **options)
-
-
 def looked_after(task: Any, **options: Any) -> dict[str, int]:
-    found = look_after(task, **options)
+    found = look_after_rows(task.app, **options)
     return {name: count for name, count in found.items() if count and name != "looked_at"}
 
 
@@ -105,7 +101,7 @@ def test_what_follows_an_effect_leaves_nothing_to_look_after(book: Any, make: An
     assert status(book) == ("succeeded", 1, 1)
     assert book.task_seen_at is None
     forget(book)
-    assert look_after(task, older_than_seconds=0)["looked_at"] == 0
+    assert look_after_rows(task.app, older_than_seconds=0)["looked_at"] == 0
 
 
 def test_a_row_of_a_lost_attempt_waits_again(book: Any, task: Any) -> None:

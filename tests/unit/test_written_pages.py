@@ -18,9 +18,8 @@ from celery_reliable.options import TaskOptions
 from celery_reliable.options.definition import OPTIONS
 from celery_reliable.version import __version__
 from tests.docs.blocks import ROOT
-from tests.support import promises, states
-from tests.support.reference import FOLDER, PAGES, comments
-from tests.support.reference_doors import walk
+from tests.support import promises
+from tests.support.reference import FOLDER, NAMES, PAGES, arrows, comments, walk
 from tests.support.telling import tellers_of
 
 
@@ -58,16 +57,16 @@ def test_every_setting_option_and_command_says_what_it_is() -> None:
 def test_the_drawing_names_the_states_and_the_scripts_that_move_a_task() -> None:
     drawn = ElementTree.parse(FOLDER / "states.svg").getroot().itertext()
     said = {word for text in drawn for word in text.strip().split(", ")} - {""}
-    scripts = {script for by in states.arrows().values() for script, _ in by}
+    scripts = {script for by in arrows().values() for script, _ in by}
 
-    assert set(states.NAMES.values()) <= said <= {*states.NAMES.values(), *scripts}
-    assert {script for script, _ in states.arrows()["queued", "running"]} == {"claim"}
+    assert set(NAMES.values()) <= said <= {*NAMES.values(), *scripts}
+    assert {script for script, _ in arrows()["queued", "running"]} == {"claim"}
 
 
 def test_every_state_is_a_word_that_is_explained() -> None:
     concepts = (FOLDER.parent / "concepts.rst").read_text("utf-8")
 
-    assert {state.value for state in State} <= {*states.NAMES, "absent"}
+    assert {state.value for state in State} <= {*NAMES, "absent"}
     for word in ("attempt", "token", "lease", "pass", "loss", "fence", "parked", "waiting"):
         assert f"\n{word}\n   " in concepts
 
