@@ -42,7 +42,7 @@ def _status(pid: int) -> str:
     try:
         return str(psutil.Process(pid).status())
     except psutil.NoSuchProcess:
-        return psutil.STATUS_ZOMBIE
+        return str(psutil.STATUS_ZOMBIE)
 
 
 def run_python(

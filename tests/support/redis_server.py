@@ -174,14 +174,11 @@ class RedisServer(Server):
         self._frozen = False
         self._wait_for_answer(START_SECONDS, f"Redis on port {self.port}")
 
-    def is_loading(self) -> bool:
-        """Whether it reads its data, and refuses nearly all else meanwhile."""
-        with self.client() as client:
-            return bool(client.info("persistence")["loading"])
-
     def wait_until_loaded(self) -> None:
-        """Wait until it has read the data that it had before."""
-        wait_for(lambda: not self.is_loading(), LOAD_SECONDS, "a server that has loaded its data")
+        """Wait until it has read its data; it refuses nearly all else meanwhile."""
+        with self.client() as client:
+            is_over = lambda: not client.info("persistence")["loading"]  # noqa: E731
+            wait_for(is_over, LOAD_SECONDS, "a server that has loaded its data")
 
     def stop(self) -> None:
         """SHUTDOWN, as an operator does it: what the append-only file owes is written first."""

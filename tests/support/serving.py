@@ -75,7 +75,7 @@ class Server(ABC):
         assert self._process is not None
         if not self.is_running:
             log = self.log_path.read_text() if self.log_path.exists() else "(no log)"
-            raise RuntimeError(f"{self._process.args} ended: {self._process.returncode}\n{log}")
+            raise RuntimeError(f"{type(self).__name__} ended: {self._process.returncode}\n{log}")
         return self._answers()
 
     def _wait_until_ended(self) -> None:
