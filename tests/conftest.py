@@ -42,53 +42,26 @@ class Scale:
         return full if self.is_full else small
 
 
+#: Options that are on or off, and what each does; some are for the workers of xdist and Celery too.
+FLAGS = {
+    "full": "run the tests that give figures at full scale (minutes); -s shows the figures",
+    "apart": "let no two steps be one, as if ledger, queues and results were apart",
+    "shifts": "let prefork workers have the pool whose processes take their own messages",
+    "pops": "let workers consume a second queue, so that they pop their messages (BRPOP)",
+    "from-scratch": "let each Celery process import all itself, as users' do",
+    "screenshots": "tests/browser/test_pictures.py makes the pictures of the docs anew",
+    "traces": "record each call of a script, and check on the model that it was allowed",
+}
+IN_ENVIRONMENT = ("apart", "shifts", "pops", "from_scratch")
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(
-        "--full",
-        action="store_true",
-        help="run the tests that give figures at full scale (minutes); -s shows the figures",
-    )
-    parser.addoption(
-        "--apart",
-        action="store_true",
-        help="let no two steps be one, as if ledger, queues and results were apart",
-    )
-    parser.addoption(
-        "--shifts",
-        action="store_true",
-        help="let prefork workers have the pool whose processes take their own messages",
-    )
-    parser.addoption(
-        "--pops",
-        action="store_true",
-        help="let workers consume a second queue, so that they pop their messages (BRPOP)",
-    )
-    parser.addoption(
-        "--from-scratch",
-        action="store_true",
-        help="let each Celery process import all itself (tests/support/preloaded.py), as users' do",
-    )
-    parser.addoption(
-        "--screenshots",
-        action="store_true",
-        help="tests/browser/test_pictures.py makes the pictures of the docs anew",
-    )
-    parser.addoption(
-        "--traces",
-        action="store_true",
-        help="record each call of a script, and check on the model that it was allowed",
-    )
-    parser.addoption(
-        "--storm-minutes",
-        type=float,
-        help="how long the storm of tests/integration/test_chaos.py lasts (one seed)",
-    )
-    parser.addoption(
-        "--worlds",
-        type=int,
-        default=40,
-        help="how many random worlds of tests/ledger/driver are run",
-    )
+    for name, text in FLAGS.items():
+        parser.addoption(f"--{name}", action="store_true", help=text)
+    storm = "how long the storm of tests/integration/test_chaos.py lasts (one seed)"
+    parser.addoption("--storm-minutes", type=float, help=storm)
+    worlds = "how many random worlds of tests/ledger/driver are run"
+    parser.addoption("--worlds", type=int, default=40, help=worlds)
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
@@ -115,17 +88,11 @@ def pytest_configure(config: pytest.Config) -> None:
     # What a shell starts in the background ignores Ctrl-C, and so would all that tests start.
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    if config.getoption("apart"):
-        # For the workers of xdist, and those of Celery.
-        os.environ["TESTS_APART"] = "yes"
+    for name in IN_ENVIRONMENT:
+        if config.getoption(name):
+            os.environ[f"TESTS_{name.upper()}"] = "yes"
     if config.getoption("traces"):
         recording.start()
-    if config.getoption("shifts"):
-        os.environ["TESTS_SHIFTS"] = "yes"
-    if config.getoption("pops"):
-        os.environ["TESTS_POPS"] = "yes"
-    if config.getoption("from_scratch"):
-        os.environ["TESTS_FROM_SCRATCH"] = "yes"
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -152,7 +152,7 @@ class _Written(Ledger):
         super().__init__(connector, namespace)
         noting = _Noting(self._caller.client, self._caller.shown, 0)
         self.steps = noting.steps = []
-        self._caller = self.workers._caller = noting
+        self._caller = self.workers._caller = noting  # noqa: SLF001 - two classes of the ledger
 
 
 def self_test(ledger: Ledger) -> None:

@@ -26,6 +26,8 @@ from celery_reliable.settings import misfits
 __all__ = ["Moves", "Revocations"]
 
 _MOST_EXAMPLES = 5
+#: The parameter of `move` by the option of a task.
+_GIVEN_AS = {"only_workers": "workers", "prefer_workers": "prefer"}
 #: How often a task may change its worker while it is looked at.
 _MOST_OWNERS = 5
 #: What becomes of a task that is to be revoked, by its state; of any other: it ends.
@@ -193,9 +195,7 @@ class Moves(_Acts):
         given = {"only_workers": workers, "prefer_workers": prefer}
         named = {name: value for name, value in given.items() if value}
         for name, _, expected in misfits(NAMING, named):
-            raise BadParameter(
-                name.replace("only_", ""), f"{name}={named[name]!r} is not {expected}."
-            )
+            raise BadParameter(_GIVEN_AS[name], f"{name}={named[name]!r} is not {expected}.")
         meant = NamedWorkers(tuple(workers), tuple(prefer))
         found = self._act(
             ids,

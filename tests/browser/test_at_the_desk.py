@@ -1,12 +1,12 @@
-"""What an operator does at the browser, with a worker that runs what is replayed."""
+"""What an operator does at the browser, with a worker that runs what is replayed; how it looks."""
 
 from __future__ import annotations
 
 import json
 
-from tests.browser.night import Night
+from celery_reliable.operations import OrderKind
 from tests.browser.shop.factory import SECRET
-from tests.browser.visitor import DESK, SPACE, Visitor
+from tests.browser.visitor import DESK, SPACE, Night, Visitor
 from tests.support.waiting import wait_for
 
 LIST = f"{DESK}deadletter/"
@@ -158,7 +158,7 @@ def test_from_the_desk_to_the_replay_of_a_group_in_five_clicks(
     visitor.clicks = 0
 
     assert "12 billing.charge failed PaymentsUnreachable" in visitor.find("#desk-groups").text
-    visitor.follow(visitor.link("billing.charge", "#desk-groups"))
+    visitor.follow(visitor.named("billing.charge", "#desk-groups a"))
     visitor.follow(visitor.find("[data-letter] th a"))
     assert "did not answer" in visitor.find("#desk-traceback").text
     visitor.follow(visitor.find("#desk-to-group"))
@@ -228,3 +228,55 @@ def test_a_letter_is_replayed_with_other_arguments(visitor: Visitor, night: Nigh
     wait_for(lambda: night.refunded() == {5}, RUN_SECONDS, "the order to be refunded")
     assert night.desk.letters.count() == 0
     visitor.refused(400)
+
+
+# -- by day and by night, to a screen reader, and on a phone
+
+#: What is used, or says something without text.
+USED = "#content :is(input:not([type=hidden]), select, textarea, button, svg):not([hidden])"
+#: What somebody with a phone reads and presses.
+PHONE_SEES = "#content :is(td, th, button, a, time, input:not([type=hidden]), select, textarea)"
+PHONE_WIDTH = 390
+
+
+def test_every_page_can_be_read_by_day_by_night_and_by_ear(visitor: Visitor, night: Night) -> None:
+    night.charges(2)
+    night.picture()
+    visitor.log_in("root")
+    grounds: dict[str, set[bool]] = {"light": set(), "dark": set()}
+
+    for address in visitor.walk():
+        for scheme, seen in grounds.items():
+            visitor.set_media(prefers_color_scheme=scheme)
+            seen.add(visitor.background() < 0.5)
+        named(visitor, address)
+
+    assert grounds == {"light": {False}, "dark": {True}}
+
+
+def test_on_a_phone_each_cell_and_each_act_is_on_the_screen(visitor: Visitor, night: Night) -> None:
+    night.charges(2)
+    night.refunds(1)
+    night.picture()
+    night.remind_later(3600)
+    night.desk.orders.give(OrderKind.PAUSE, "invoices", by="ann", why="its night", later=True)
+    visitor.log_in("root")
+
+    beyond = {
+        address: found
+        for address in visitor.walk()
+        if (found := visitor.off_screen(PHONE_SEES, PHONE_WIDTH))
+    }
+
+    assert beyond == {}
+    visitor.open(f"{DESK}deadletter/orders/")
+    assert visitor.all(".desk-resume")
+
+
+def named(visitor: Visitor, address: str) -> None:
+    """Look whether all that is to be used has a name for a screen reader, and the page fits."""
+    for one in visitor.all(USED):
+        assert one.accessible_name.strip(), (address, one.get_attribute("outerHTML"))
+    ids = visitor.attributes("#content [id]", "id")
+    assert len(ids) == len(set(ids)), (address, ids)
+    assert not visitor.overflows(), address

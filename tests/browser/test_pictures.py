@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.browser.night import Night
-from tests.browser.visitor import DESK, Visitor
+from tests.browser.visitor import DESK, Night, Visitor
 from tests.support.processes import REPOSITORY
 from tests.support.waiting import wait_for
 

@@ -1,23 +1,32 @@
-"""Who sits at the browser: opens pages, clicks, types, and counts the clicks."""
+"""Who sits at the browser, the site before them, and what failed while nobody looked."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tests.browser.site import Site
-from tests.support.browser import WIDTH, Browser
-from tests.support.waiting import wait_for
+from celery import Celery
+
+from celery_reliable.operations import Desk, Wait
+from tests.browser.shop.factory import MENDED, SECRET
+from tests.support.processes import REPOSITORY
+from tests.support.redis_server import free_port
+from tests.support.serving import Server, spawn
+from tests.support.waiting import listens, wait_for
 
 if TYPE_CHECKING:
+    from selenium.webdriver import Chrome
     from selenium.webdriver.remote.webelement import WebElement
-
-__all__ = ["DESK", "ENTER", "SPACE", "TAB", "Visitor"]
 
 T = TypeVar("T")
 
 LOOK_SECONDS = 20.0
+WIDTH, HEIGHT = 1280, 900
 _MOST_TABS = 200
 #: Pixels of a picture.
 _TALLEST = 1_000
@@ -46,16 +55,11 @@ return [...document.querySelectorAll(arguments[0])]
 
 
 class Visitor:
-    """One person at the browser.
+    """One person at the browser, whose clicks, and Enters on something, are counted."""
 
-    Attributes:
-        clicks: how often they clicked, or pressed Enter on something.
-    """
-
-    def __init__(self, browser: Browser, site: Site) -> None:
-        self.browser = browser
+    def __init__(self, driver: Chrome, site: Site) -> None:
+        self.driver = driver
         self.site = site
-        self.driver = browser.driver
         self.clicks = 0
         self._sessions: dict[str, dict[str, Any]] = {}
 
@@ -67,7 +71,10 @@ class Visitor:
 
     def log_in(self, name: str) -> None:
         """Become this user: by the form the first time, by the cookie of that session later."""
-        self.log_out()
+        # Cookies are those of the page that is open.
+        if not self.driver.current_url.startswith(self.site.url()):
+            self.open("/favicon.ico")
+        self.driver.delete_all_cookies()
         if session := self._sessions.get(name):
             self.driver.add_cookie(session)
             return
@@ -78,13 +85,6 @@ class Visitor:
         session = self.driver.get_cookie("sessionid")
         assert session is not None
         self._sessions[name] = session
-
-    def log_out(self) -> None:
-        """Be nobody."""
-        # Cookies are those of the page that is open.
-        if not self.driver.current_url.startswith(self.site.url()):
-            self.open("/favicon.ico")
-        self.driver.delete_all_cookies()
 
     @property
     def path(self) -> str:
@@ -128,12 +128,6 @@ class Visitor:
             if one.is_displayed() and one.accessible_name.strip().startswith(name)
         ]
         assert found, f"nothing to click on {self.path} is named {name!r}:\n{self.text}"
-        return found[0]
-
-    def link(self, name: str, css: str) -> WebElement:
-        """The link with this very text in what fits."""
-        found = [one for one in self.all(f"{css} a") if one.text == name]
-        assert found, (name, self.text)
         return found[0]
 
     def wait_for_text(self, text: str, timeout_seconds: float = LOOK_SECONDS) -> None:
@@ -206,7 +200,12 @@ class Visitor:
 
     def console(self) -> list[str]:
         """What was written to the browser's console since it was last asked."""
-        return [f"{one['level']}: {one['message']}" for one in self.browser.console()]
+        return [f"{one['level']}: {one['message']}" for one in self.driver.get_log("browser")]
+
+    def set_media(self, **features: str) -> None:
+        """Have pages find these features of the medium: `prefers_color_scheme="dark"`."""
+        named = [{"name": one.replace("_", "-"), "value": features[one]} for one in features]
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": named})
 
     # What they do
 
@@ -280,3 +279,117 @@ class Visitor:
                 # Of these only the first has a type of its own.
                 if not any(word in str(exc) for word in ("stale", "does not belong", "context")):
                     raise
+
+
+START_SECONDS = 60.0
+
+
+class Site(Server):
+    """Django's own server, with its database and its log in `directory`.
+
+    *users* are names with their permissions; None is a superuser.
+    """
+
+    def __init__(
+        self, directory: Path, broker_url: str, users: Mapping[str, Sequence[str] | None]
+    ) -> None:
+        self.directory = directory
+        self.port = free_port()
+        self._broker_url = broker_url
+        self._users = users
+
+    def url(self, path: str = "/") -> str:
+        """Where a browser finds it."""
+        return f"http://127.0.0.1:{self.port}{path}"
+
+    def start(self) -> None:
+        """Start it with a new database, and wait until it takes connections."""
+        environ = {
+            "BROKER_URL": self._broker_url,
+            "DJANGO_SETTINGS_MODULE": "tests.browser.shop.settings",
+            "PYTHONPATH": os.pathsep.join(
+                filter(None, [str(REPOSITORY), os.environ.get("PYTHONPATH")])
+            ),
+            "PYTHONUNBUFFERED": "1",
+            "SHOP_DATABASE": str(self.directory / "shop.sqlite3"),
+        }
+        module = "tests.browser.shop.serve"
+        arguments = [sys.executable, "-m", module, str(self.port), json.dumps(dict(self._users))]
+        self._process = spawn(arguments, environ=environ, log_path=self.log_path)
+        self._wait_for_answer(START_SECONDS, f"the site on port {self.port}")
+
+    def _answers(self) -> bool:
+        return listens(self.port)
+
+
+_NIGHT_SECONDS = 60.0
+
+
+class Night:
+    """Publishes, and waits until the worker has put all of it aside."""
+
+    def __init__(self, shop: Celery, desk: Desk) -> None:
+        self.shop = shop
+        self.desk = desk
+
+    def charges(self, count: int, first: int = 1000) -> list[str]:
+        """So many charges, while the payments do not answer."""
+        return self._publish("billing.charge", [(first + n, SECRET) for n in range(count)])
+
+    def refunds(self, count: int, first: int = 500) -> list[str]:
+        """So many refunds with an amount that is no number."""
+        return self._publish("billing.refund", [(first + n, "12,50") for n in range(count)])
+
+    def picture(self) -> str:
+        """A picture that kills whoever looks at it."""
+        return self._publish("images.resize", [("cats.png",)])[0]
+
+    def count_twice(self, shelf: str) -> tuple[str, str]:
+        """A count that does not end, and one that waits for the same shelf."""
+        first = self._send("stock.count", shelf)
+        # It runs before it has its object.
+        wait_for(
+            lambda: first in {one.holders[0].task_id for one in self.desk.objects.page().items},
+            _NIGHT_SECONDS,
+            "the first count to have the shelf",
+        )
+        second = self._send("stock.count", shelf)
+        with suppress(AssertionError):
+            wait_for(
+                lambda: self.desk.tasks.get(second).why.kind is Wait.OBJECT,
+                _NIGHT_SECONDS,
+                "the second count to wait for the shelf",
+            )
+        why = self.desk.tasks.get(second).why
+        assert why.kind is Wait.OBJECT, why
+        return first, second
+
+    def remind_later(self, seconds: float) -> str:
+        """A reminder that waits for its time; it is called off after the test."""
+        return self._send("mail.remind", 12, countdown=seconds)
+
+    def refunded(self) -> set[int]:
+        """The orders that were refunded."""
+        return {int(order) for order in self.shop.own.smembers("refunded")}
+
+    def _send(self, name: str, *args: object, **options: object) -> str:
+        return str(self.shop.tasks[name].apply_async(args, **options).id)
+
+    def mend(self) -> None:
+        """Let the payments answer again."""
+        self.shop.own.set(MENDED, 1)
+
+    def charged(self) -> set[int]:
+        """The orders that were charged."""
+        return {int(order) for order in self.shop.own.smembers("charged")}
+
+    def _publish(self, name: str, calls: list[tuple[object, ...]]) -> list[str]:
+        before = self.desk.letters.count()
+        task = self.shop.tasks[name]
+        ids = [str(task.apply_async(call).id) for call in calls]
+        wait_for(
+            lambda: self.desk.letters.count() == before + len(ids),
+            _NIGHT_SECONDS,
+            f"{len(ids)} dead letters of {name}",
+        )
+        return ids

@@ -24,6 +24,7 @@ from celery_reliable import ReliableTask
 from celery_reliable.app import reliable, reliable_of
 from celery_reliable.message.envelope import Envelope, Stamp
 from celery_reliable.model import Reason
+from celery_reliable.operations import Desk
 from celery_reliable.operations.dead_letters import DeadLetters
 from tests.support import admin_settings
 
@@ -38,9 +39,14 @@ settings.configure(
 )
 
 
+# Here, so that test modules may import models; other folders find the package as it was before.
+_before = reliable.Reliable.framework
+django.setup()
+reliable.Reliable.framework = _before
+
+
 @pytest.fixture(scope="session")
 def _django() -> Iterator[None]:
-    django.setup()
     setup_test_environment()
     call_command("migrate", run_syncdb=True, verbosity=0)
     yield
@@ -146,6 +152,13 @@ def bill(celery_project: Celery) -> Any:
 @pytest.fixture
 def letters(celery_project: Celery) -> DeadLetters:
     return DeadLetters(celery_project)
+
+
+@pytest.fixture
+def desk(celery_project: Celery) -> Iterator[Desk]:
+    """The desk, as an operator opens it elsewhere."""
+    with Desk(celery_project) as found:
+        yield found
 
 
 @pytest.fixture

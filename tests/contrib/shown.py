@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import Any
 
-__all__ = ["ACT", "DESK", "DISCARD", "EDIT", "LIST", "REPLAY", "listed", "page"]
-
 LIST = "/admin/celery_reliable/deadletter/"
 ACT = f"{LIST}act/"
 REPLAY, DISCARD = f"{ACT}replay_dead_letters/", f"{ACT}discard_dead_letters/"

@@ -1,4 +1,4 @@
-"""Acts on many dead letters in the admin: asked first, done in steps, each letter once."""
+"""Acts in the admin on letters, tasks and orders: asked first, done once, noted."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ import pytest
 import redis
 from celery import Celery
 
+from celery_reliable.contrib.django.desk.visits import ACT_PAGES
 from celery_reliable.operations import Desk
 from celery_reliable.operations.dead_letters import DeadLetters
 from tests.contrib.shown import ACT, EDIT, LIST, REPLAY, page
+
+# -- many dead letters, in steps
 
 #: Imported when Django is set up.
 ACTING = "celery_reliable.contrib.django.desk.acting"
@@ -171,10 +174,8 @@ GIVEN = {
 
 @pytest.mark.usefixtures("some", "bill")
 def test_each_act_needs_its_permissions_and_a_token(
-    log_in: Any, letters: DeadLetters, celery_project: Celery
+    log_in: Any, letters: DeadLetters, celery_project: Celery, desk: Desk
 ) -> None:
-    from celery_reliable.contrib.django.desk.visits import ACT_PAGES
-
     assert set(NEEDED) == set(ACT_PAGES)
     everything = {"view", "change", "delete", "operate", "see_arguments"}
     root, without_token = log_in(is_superuser=True), log_in(is_superuser=True, csrf=True)
@@ -194,13 +195,12 @@ def test_each_act_needs_its_permissions_and_a_token(
     viewer = log_in("view")
     shown = [page(viewer.get(f"{LIST}{one}")) for one in ("", "tasks/", "orders/", "desk/")]
     assert not any("/act/" in one for one in shown)
-    with Desk(celery_project) as desk:
-        assert (letters.count(), desk.orders.all(), desk.audit()) == (4, [], [])
+    assert (letters.count(), desk.orders.all(), desk.audit()) == (4, [], [])
 
 
 @pytest.mark.usefixtures("some", "bill")
 def test_a_letter_runs_with_other_arguments_as_a_new_task(
-    log_in: Any, letters: DeadLetters, celery_project: Celery
+    log_in: Any, letters: DeadLetters, desk: Desk
 ) -> None:
     client = log_in("view", "change", "see_arguments")
     address, one = EDIT, {"id": "bill-0", "confirmed": "yes"}
@@ -215,11 +215,10 @@ def test_a_letter_runs_with_other_arguments_as_a_new_task(
     assert letters.count() == 3
     told = page(client.get(done["Location"]))
     (new_id,) = re.findall(r'Published as <a href="[^"]*tasks/task/([^/]+)/"', told)
-    with Desk(celery_project) as desk:
-        found = desk.tasks.get(new_id.replace("_2D", "-"), arguments=True)
-        assert (found.args, found.kwargs) == (["other"], {"pin": 1})
-        assert desk.audit()[0].act == "replay edited"
-        assert "other" not in str(desk.audit())
+    found = desk.tasks.get(new_id.replace("_2D", "-"), arguments=True)
+    assert (found.args, found.kwargs) == (["other"], {"pin": 1})
+    assert desk.audit()[0].act == "replay edited"
+    assert "other" not in str(desk.audit())
     assert client.post(address, {**one, "args": "[]", "kwargs": "{}"}).status_code == 400
     # A task that this process does not know.
     unknown = client.post(address, {**one, "id": "mail", "args": "[]", "kwargs": "{}"})
@@ -245,3 +244,182 @@ def test_arguments_that_json_would_change_are_not_edited(
         )
         assert posted.status_code == 400
     assert letters.count() == 2
+
+
+# -- tasks that live, and a pass
+
+REVOKE, SWEEP, MOVE = (f"{ACT}{one}/" for one in ("revoke_tasks", "sweep", "move_tasks"))
+
+
+def live(desk: Desk) -> set[str]:
+    """The ids of the tasks that live."""
+    return {one.task_id for one in desk.tasks.page().items}
+
+
+def chosen(shown: str) -> list[str]:
+    return re.findall(r'type="hidden" name="ids" value="([^"]+)"', shown)
+
+
+def test_those_chosen_are_revoked_when_somebody_says_yes(
+    bill: Any, log_in: Any, desk: Desk, put: Callable[..., None]
+) -> None:
+    put("dead")
+    queued, parked, third = bill.delay("secret-1").id, bill.apply_async(countdown=99).id, "a/b c"
+    bill.apply_async(task_id=third)
+    client = log_in("view", "operate")
+    shown = page(client.get(f"{LIST}tasks/"))
+    assert shown.count('type="checkbox" name="ids"') == 3
+    shown = page(client.get(f"{LIST}tasks/task/{queued}/"))
+    (address,) = re.findall(r'href="([^"]+)" class="button" id="desk-revoke"', shown)
+    assert chosen(page(client.get(address))) == [queued]
+    for wrong in (
+        {},
+        {"ids": [str(number) for number in range(501)]},
+        {"ids": queued, "if_running": "x"},
+    ):
+        assert client.post(REVOKE, {**wrong, "confirmed": "Yes"}).status_code == 400
+    assert live(desk) == {queued, parked, third}
+
+    asked = page(client.post(REVOKE, {"ids": [queued, "a%2Fb%20c", "dead", "nobody"]}))
+
+    assert "Revoke 2 tasks for good?" in asked
+    assert chosen(asked) == [queued, "a%2Fb%20c", "dead", "nobody"]
+    for fate in ("Nobody runs these", "These are dead letters, and stay", "Gone already"):
+        assert fate in asked
+    assert "secret" not in asked
+    assert live(desk) == {queued, parked, third}
+    given = {"ids": chosen(asked), "if_running": "stop", "confirmed": "Yes"}
+    told = page(client.post(REVOKE, given, follow=True))
+    assert "2 tasks revoked." in told
+    assert live(desk) == {parked}
+    again = page(client.post(REVOKE, given, follow=True))
+    assert "Gone already: 3." in again
+    assert "by django:user-0" in page(client.get(f"{LIST}tasks/task/{queued}/"))
+
+
+def test_one_is_moved_from_its_page(bill: Any, log_in: Any, desk: Desk) -> None:
+    task_id = bill.delay("secret-1").id
+    client = log_in("view", "operate")
+
+    def move(**how: str) -> str:
+        """What is asked, and what is told when somebody says yes to it."""
+        asked = client.post(MOVE, {"ids": task_id, **how}).content.decode()
+        form = asked.partition('id="desk-confirm"')[2].partition("</form>")[0]
+        if 'id="desk-problem"' in asked:
+            return asked
+        assert desk.audit() == before, "nothing is done before the answer"
+        assert 'id="desk-yes"' in form
+        told = page(client.post(MOVE, {"ids": task_id, **how, "confirmed": "Yes"}, follow=True))
+        assert "secret" not in asked + told
+        return f"{asked} {told}"
+
+    before = desk.audit()
+    told = move(workers="gpu-*, alpha@host", prefer="gpu-big")
+    assert "Move 1 task?" in told
+    assert "gpu-*, alpha@host" in told
+    # Its usual queue is not where it goes.
+    told = page(client.get(f"{LIST}tasks/task/{task_id}/"))
+    assert "It was moved, and waits to be sent to a worker of " in told
+    moved = desk.tasks.get(task_id)
+    end, begin = before = desk.audit()
+    assert moved.only_workers == ("gpu-*", "alpha@host")
+    assert moved.prefer_workers == ("gpu-big",)
+    assert (begin.act, begin.by, end.done) == ("move", "django:user-0", 1)
+    # Nobody means any worker by saying nothing.
+    assert "Workers: This field is required." in move()
+    assert client.post(MOVE, {"workers": "x", "confirmed": "Yes"}).status_code == 400
+    assert "is not" in move(workers="x" * 1001)
+    assert desk.tasks.get(task_id) == moved
+    assert "1 task moved." in move(workers="*")
+    assert desk.tasks.get(task_id).only_workers == ()
+
+
+def test_what_a_call_says_of_its_own_is_on_its_page(bill: Any, log_in: Any) -> None:
+    bill.app.conf.worker_direct = True
+    task_id = bill.apply_async(max_losses=7, only_workers="gpu-*", priority=3).id
+
+    shown = page(log_in("view").get(f"{LIST}tasks/task/{task_id}/"))
+
+    assert "max_losses=7" in shown
+    assert "only_workers=" not in shown.partition("By its call")[2]
+    assert re.search(r"Priority</th><td>3<", shown)
+
+
+def test_a_pass_is_run_by_a_button(log_in: Any, desk: Desk) -> None:
+    client = log_in("view", "operate")
+    assert 'id="desk-sweep"' in page(client.get(f"{LIST}desk/"))
+
+    yes = {"confirmed": "yes"}
+    assert "A pass was run" in page(client.post(SWEEP, yes, follow=True))
+    assert "Nothing was to be done: a pass runs, or has just finished." in page(
+        client.post(SWEEP, yes, follow=True)
+    )
+
+    assert [one.act for one in desk.audit()] == ["sweep"] * 4
+
+
+# -- orders
+
+ORDERS = f"{LIST}orders/"
+GIVE, RESUME = f"{ACT}give_order/", f"{ACT}resume/"
+YES = {"confirmed": "Yes"}
+
+
+def test_a_queue_is_paused_and_resumed_by_buttons(log_in: Any, desk: Desk) -> None:
+    client = log_in("view", "operate")
+    assert "Nothing is paused" in page(client.get(ORDERS))
+    given = {"kind": "pause", "target": "mail", "why": "<b>no", "for_seconds": "15m", "stop": "1"}
+    refused = client.post(GIVE, {**given, **YES})
+    assert "Nobody knows a queue mail" in refused.content.decode()
+    assert refused.status_code == 400
+    given["later"] = "1"
+
+    asked = page(client.post(GIVE, given))
+
+    assert "Give order?" in asked
+    assert 'value="mail"' in asked
+    assert desk.orders.all() == []
+    told = page(client.post(GIVE, {**given, **YES}, follow=True))
+    assert "Pause mail: order" in told
+    assert "&lt;b&gt;no" in told
+    (order,) = desk.orders.all()
+    assert (order.kind.value, order.target, order.by) == ("pause", "mail", "django:user-0")
+    assert order.stops
+    assert order.until is not None
+    assert order.given_at is not None
+    assert (order.until - order.given_at).total_seconds() == 900
+    assert "pause mail" in page(client.get(f"{LIST}desk/"))
+
+    asked = page(client.get(RESUME, {"orders": order.id}))
+    assert "Resume?" in asked
+    assert f'value="{order.id}"' in asked
+    one = {"orders": order.id, **YES}
+    assert "Nothing is paused" in page(client.post(RESUME, one, follow=True))
+
+    assert desk.orders.all() == []
+    acts = [(one.act, one.phase, one.by) for one in reversed(desk.audit())]
+    assert acts == [
+        (act, phase, "django:user-0") for act in ("pause", "resume") for phase in ("begin", "end")
+    ]
+    assert "There is no order" in client.post(RESUME, one).content.decode()
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"target": "mail", "for_seconds": "soon"}, "is no length of time"),
+        ({"target": "mail", "for_seconds": "0"}, "more than 0 seconds"),
+        ({"target": "mail", "for_seconds": "nan"}, "is no length of time"),
+        ({"target": ""}, "Target: This field is required"),
+        ({"target": "mail", "object_id": "7"}, "Only a strike"),
+    ],
+)
+def test_what_makes_no_sense_is_said_and_not_done(
+    log_in: Any, desk: Desk, given: dict[str, str], said: str
+) -> None:
+    client = log_in("view", "operate")
+
+    told = client.post(GIVE, {"kind": "pause", **given, **YES})
+    assert (told.status_code, said in told.content.decode()) == (400, True)
+    assert client.post(GIVE, {"kind": "end", "target": "mail", **YES}).status_code == 400
+    assert desk.orders.all() == []

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
@@ -13,16 +11,23 @@ import django
 import pytest
 import redis
 from celery import Celery
+from django.conf import settings
+from django.core.checks import run_checks
 from django.http import HttpRequest
+from django.test import Client
 from django.test.utils import override_settings
 from jsonschema import Draft202012Validator
 from ninja.security import HttpBearer
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from celery_reliable.app import reliable_of
+from celery_reliable.contrib.django import opening
+from celery_reliable.contrib.django.api.routes import OPERATIONS
+from celery_reliable.exceptions import ConfigurationError
 from celery_reliable.message.envelope import Envelope
 from celery_reliable.model import Reason
 from celery_reliable.operations import DeadLetters, Desk
+from tests.support.processes import run_python
 
 V1 = "/reliable/v1"
 ALL = ("view", "change", "delete", "operate", "see_arguments")
@@ -30,10 +35,7 @@ ALL = ("view", "change", "delete", "operate", "see_arguments")
 Ask = Callable[..., Any]
 
 
-@pytest.fixture(autouse=True)
-def addresses(celery_project: Celery) -> Iterator[None]:
-    with override_settings(ROOT_URLCONF="tests.contrib.api_urls"):
-        yield
+pytestmark = pytest.mark.usefixtures("celery_project")
 
 
 @pytest.fixture
@@ -92,8 +94,6 @@ def document(client: Any) -> Document:
 
 
 def test_the_document_is_one_and_names_every_address(document: Document) -> None:
-    from celery_reliable.contrib.django.api.routes import OPERATIONS
-
     OpenAPIV31SpecValidator(document.document).validate()
     assert document.document["servers"] == [{"url": V1}]
     assert {(path, method) for path, method, _ in document.operations()} == {
@@ -208,8 +208,6 @@ SEES = [{"view", "change"}]
 def test_each_operation_is_refused_to_who_lacks_its_right(
     document: Document, log_in: Any, put: Callable[..., None], letters: DeadLetters
 ) -> None:
-    from django.test import Client
-
     put("one")
     found = {(path.strip("/"), method) for path, method, _ in document.operations()}
     assert set(NEEDED) == {path for path, method in found if method == "post"}
@@ -294,10 +292,8 @@ OWN = {
 
 
 def test_a_project_says_by_its_own_classes_who_asks_and_what_he_may(
-    put: Callable[..., None], letters: DeadLetters, celery_project: Celery, log_in: Any
+    put: Callable[..., None], letters: DeadLetters, desk: Desk, log_in: Any
 ) -> None:
-    from django.test import Client
-
     put("one")
     client, discard = Client(enforce_csrf_checks=True), ("dead-letters/discard", {"ids": ["one"]})
     with override_settings(CELERY_RELIABLE_API=OWN):
@@ -316,8 +312,7 @@ def test_a_project_says_by_its_own_classes_who_asks_and_what_he_may(
     assert letters.count() == 0
     OpenAPIV31SpecValidator(found).validate()
     assert set(found["components"]["securitySchemes"]) == {"Token", "SessionAuthentication"}
-    with Desk(celery_project) as desk:
-        assert {one.by for one in desk.audit()} == {"api:deploy"}
+    assert {one.by for one in desk.audit()} == {"api:deploy"}
 
 
 @pytest.mark.parametrize(
@@ -331,10 +326,6 @@ def test_a_project_says_by_its_own_classes_who_asks_and_what_he_may(
 def test_settings_that_are_wrong_let_nobody_in_and_are_told_by_the_check(
     client: Any, wrong: object, said: str
 ) -> None:
-    from django.core.checks import run_checks
-
-    from celery_reliable.exceptions import ConfigurationError
-
     with override_settings(CELERY_RELIABLE_API=wrong):
         found = [one for one in run_checks() if one.id == "celery_reliable.E004"]
         assert [said in one.msg for one in found] == [True]
@@ -462,8 +453,6 @@ def test_other_methods_and_addresses_are_refused(client: Any) -> None:
 def test_a_ledger_that_is_away_is_told_without_its_password(
     client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from celery_reliable.contrib.django import opening
-
     monkeypatch.setattr(opening, "_PATIENCE_SECONDS", 0.1)
     with override_settings(CELERY_RELIABLE={"REDIS_URL": "redis://:s3cret@127.0.0.1:1/0"}):
         answers = [
@@ -556,16 +545,13 @@ def test_without_its_extra_the_api_says_which_one_is_missing() -> None:
         "import celery_reliable.contrib.django.urls"
     )
 
-    ran = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, timeout=60)
+    ran = run_python("-c", asked, code=1)
 
     assert "ConfigurationError: The JSON API" in ran.stderr
     assert "celery-reliable[api]" in ran.stderr.splitlines()[-1]
 
 
 def test_where_everybody_has_to_log_in_nobody_is_sent_to_a_page(client: Any) -> None:
-    from django.conf import settings
-    from django.test import Client
-
     if django.VERSION < (5, 1):
         pytest.skip("Django has LoginRequiredMiddleware since 5.1")
     required = [*settings.MIDDLEWARE, "django.contrib.auth.middleware.LoginRequiredMiddleware"]

@@ -16,19 +16,18 @@ from wsgiref.simple_server import WSGIRequestHandler, make_server
 
 import pytest
 from celery import Celery
+from django.apps import apps
 from django.core.handlers.wsgi import WSGIHandler
 from django.test.utils import override_settings
 
+from celery_reliable.contrib.django.api.routes import OPERATIONS, document_of
 from celery_reliable.operations import DeadLetters, Desk
-from tests.support.processes import REPOSITORY
+from tests.docs.blocks import Page
 
 PAGES = ("operations-api.rst",)
-PAGE = (REPOSITORY / "docs" / "operations-api.rst").read_text("utf-8")
-LINES = re.findall(r"^    (curl .+)$", PAGE, re.MULTILINE)
-URLS, OWN, SETTINGS = (
-    re.sub(r"^    ", "", block, flags=re.MULTILINE)
-    for block in re.findall(r"code-block:: python\n\n((?:    .*\n|\n)+)", PAGE)
-)
+PAGE = Page(*PAGES)
+LINES = [line for line in PAGE.commands() if line.startswith("curl ")]
+URLS, OWN, SETTINGS = (block.text for block in PAGE.of("python"))
 
 
 class _Quiet(WSGIRequestHandler):
@@ -36,16 +35,12 @@ class _Quiet(WSGIRequestHandler):
 
 
 @pytest.fixture
-def environ(celery_project: Celery, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
+def environ(
+    celery_project: Celery, bill: Any, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[dict[str, str]]:
     """The page's project is served, by a thread of its own."""
-    from django.apps import apps
-
-    from celery_reliable import ReliableTask
-
-    def bill(*args: object, **kwargs: object) -> None: ...
-
-    celery_project.task(bill, name="shop.bill", base=ReliableTask, shared=False)
     celery_project.amqp.queues.add("invoices")
+    # Another thread asks for the app of the project.
     apps.get_app_config("celery_reliable").ready()
     said: dict[str, Any] = {}
     monkeypatch.setenv("DESK_TOKEN", "t0ken")
@@ -71,15 +66,14 @@ def environ(celery_project: Celery, monkeypatch: pytest.MonkeyPatch) -> Iterator
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
 def test_every_line_is_answered(
-    environ: dict[str, str], put: Callable[..., None], celery_project: Celery
+    environ: dict[str, str], put: Callable[..., None], celery_project: Celery, desk: Desk
 ) -> None:
     letters = DeadLetters(celery_project)
     bill = celery_project.tasks["shop.bill"]
     for number, line in enumerate(LINES):
         put(f"letter-{number}")
-        with Desk(celery_project) as desk:
-            group = desk.letter_groups.all().groups[0].group
-            before = desk.letters.count()
+        group = desk.letter_groups.all().groups[0].group
+        before = desk.letters.count()
         is_of_letters = "dead-letter" in line
         task_id = f"letter-{number}" if is_of_letters else bill.delay().id
         said = line.replace("GROUP", group).replace("ID", task_id)
@@ -100,23 +94,18 @@ def test_every_line_is_answered(
         assert done or not is_act, line
         assert letters.count() == before - (done if is_of_letters else 0), line
     assert len(LINES) == 21
-    with Desk(celery_project) as desk:
-        assert {one.by for one in desk.audit()} == {"api:deploy"}
+    assert {one.by for one in desk.audit()} == {"api:deploy"}
 
 
 def test_every_address_is_told_of() -> None:
-    from celery_reliable.contrib.django.api.routes import OPERATIONS
-
     found = {("POST" if one.is_act else "GET", one.path) for one in OPERATIONS}
-    table = PAGE.partition("address  ")[2].partition("An id is")[0]
+    table = PAGE.text.partition("address  ")[2].partition("An id is")[0]
     told = re.findall(r"``(GET|POST) ([\w./-]+)``", table)
 
     assert set(told) == found | {("GET", "openapi.json")}
 
 
 def test_every_status_is_told_of() -> None:
-    from celery_reliable.contrib.django.api.routes import document_of
-
     paths = document_of("/", [])["paths"]
     known = {
         status
@@ -125,6 +114,6 @@ def test_every_status_is_told_of() -> None:
         for status in one["responses"]
     }
 
-    told = set(re.findall(r"^(\d{3})  ", PAGE, re.MULTILINE))
+    told = set(re.findall(r"^(\d{3})  ", PAGE.text, re.MULTILINE))
     # Of an address that has another method the document says nothing.
     assert told == (known - {"200"}) | {"405"}

@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 from celery import Celery
+from django.test import Client
 from django.test.utils import override_settings
 
 from celery_reliable import ReliableTask
 from celery_reliable.app import reliable_of
+from celery_reliable.contrib.django.desk.registered import PAGES
 from celery_reliable.operations import Desk, OrderKind
 from tests.contrib.shown import DESK, DISCARD, LIST, REPLAY, page
 
@@ -56,8 +58,6 @@ def publish(celery_project: Celery) -> Callable[..., str]:
 
 def pages() -> dict[str, Any]:
     """Return the pages, when Django is set up."""
-    from celery_reliable.contrib.django.desk.registered import PAGES
-
     return {one.name: one for one in PAGES}
 
 
@@ -70,8 +70,6 @@ def test_there_is_an_address_for_each_page() -> None:
 def test_each_page_asks_for_its_permission(
     name: str, put: Callable[..., None], log_in: Any, celery_project: Celery
 ) -> None:
-    from django.test import Client
-
     put("one")
     one = pages()[name]
     address = f"{LIST}{ADDRESSES[name]}"
@@ -224,7 +222,7 @@ def test_a_dead_and_an_ended_task_are_shown_with_what_happened(
 
 
 def test_an_object_is_found_by_its_id_and_shown_with_its_line(
-    log_in: Any, celery_project: Celery
+    log_in: Any, celery_project: Celery, desk: Desk
 ) -> None:
     @celery_project.task(
         name="shop.flood",
@@ -248,9 +246,8 @@ def test_an_object_is_found_by_its_id_and_shown_with_its_line(
 
     ids = [flood.delay("large").id for _ in range(5)]
     flood.delay("small")
-    with Desk(celery_project) as desk:
-        # Who has ended is not in line, though nobody has struck it off.
-        desk.revocations.revoke([ids[3]], by="me")
+    # Who has ended is not in line, though nobody has struck it off.
+    desk.revocations.revoke([ids[3]], by="me")
 
     table = page(client.get(f"{LIST}objects/"))
     assert table.count("data-object=") == 2
@@ -262,13 +259,11 @@ def test_an_object_is_found_by_its_id_and_shown_with_its_line(
     assert "Held back by object: 2 of shop.flood." in page(client.get(f"{LIST}desk/"))
 
 
-def test_a_run_has_a_page_with_its_members(log_in: Any, celery_project: Celery) -> None:
-    celery_project.conf.worker_direct = True
-    task = celery_project.task(base=ReliableTask, name="shop.load", shared=False)(load)
-    with Desk(celery_project) as desk:
-        facts = {"nodename": "gpu-1@h", "direct": "gpu-1@h.dq2"}
-        desk.ledger.workers.register("w1", lease_ms=60_000, client_id=0, facts=facts)
-        found = task.run_on(2)
+def test_a_run_has_a_page_with_its_members(log_in: Any, bill: Any, desk: Desk) -> None:
+    bill.app.conf.worker_direct = True
+    facts = {"nodename": "gpu-1@h", "direct": "gpu-1@h.dq2"}
+    desk.ledger.workers.register("w1", lease_ms=60_000, client_id=0, facts=facts)
+    found = bill.run_on(2)
     client = log_in("view")
     (has, waits) = sorted(found.results, key=lambda one: one.id)
 
@@ -285,11 +280,7 @@ def test_a_run_has_a_page_with_its_members(log_in: Any, celery_project: Celery) 
     assert "There is no such run" in nobody.content.decode()
 
 
-def load() -> None:
-    """Nobody runs it."""
-
-
-def test_workers_are_shown(log_in: Any, celery_project: Celery) -> None:
+def test_workers_are_shown(log_in: Any, celery_project: Celery, desk: Desk) -> None:
     client = log_in("view")
     assert "No worker has a lease" in page(client.get(f"{LIST}workers/"))
     reliable_of(celery_project).ledger.workers.register(
@@ -298,9 +289,8 @@ def test_workers_are_shown(log_in: Any, celery_project: Celery) -> None:
         client_id=1,
         facts={"pid": 17, "pool": "prefork", "unacked": "unacked:w"},
     )
-    with Desk(celery_project) as desk:
-        desk.orders.give(OrderKind.DRAIN, "w", by="ann")
-        desk.orders.give(OrderKind.PAUSE, "celery", by="ann")
+    desk.orders.give(OrderKind.DRAIN, "w", by="ann")
+    desk.orders.give(OrderKind.PAUSE, "celery", by="ann")
     overview = page(client.get(f"{LIST}desk/"))
     assert re.search(r'data-queue="celery">.*?paused', overview)
 

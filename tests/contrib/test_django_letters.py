@@ -1,4 +1,4 @@
-"""Dead letters in the admin: found by filters and by group, and shown whatever they hold."""
+"""Dead letters in the admin: who sees them, how they are found, and shown whatever they hold."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from html import unescape
 from typing import Any
 
 import pytest
+import redis
 from celery import Celery
+from django.contrib.admin.models import LogEntry
 
 from celery_reliable.app import reliable_of
-from celery_reliable.model import Reason
+from celery_reliable.model import Reason, State
 from celery_reliable.operations import Desk, OrderKind
-from tests.contrib.shown import DISCARD, LIST, listed, page
+from celery_reliable.operations.dead_letters import DeadLetters
+from tests.contrib.shown import DISCARD, LIST, REPLAY, listed, page
 from tests.contrib.test_django_desk import ADDRESSES
 
 #: By a query: which of the letters below fit.
@@ -85,7 +88,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("kind", sorted(HOSTILE))
 def test_hostile_values_are_only_text(
-    kind: str, put: Callable[..., None], log_in: Any, celery_project: Celery
+    kind: str, put: Callable[..., None], log_in: Any, celery_project: Celery, desk: Desk
 ) -> None:
     value = HOSTILE[kind]
     put("one", exception=f"Error: {value}", name=value, queue=value, traceback=value)
@@ -95,8 +98,7 @@ def test_hostile_values_are_only_text(
     facts = {"nodename": name, "queues": [name]}
     workers = reliable_of(celery_project).ledger.workers
     workers.register("w" + name.replace("\udcff", ""), lease_ms=60_000, client_id=0, facts=facts)
-    with Desk(celery_project) as desk:
-        desk.orders.give(OrderKind.PAUSE, name, by=name, why=name, later=True)
+    desk.orders.give(OrderKind.PAUSE, name, by=name, why=name, later=True)
     client = log_in("view")
 
     shown = [client.get(f"{LIST}{one}").content.decode() for one in sorted(ADDRESSES.values())]
@@ -123,7 +125,7 @@ def test_hostile_values_are_only_text(
 
 @pytest.mark.full
 def test_a_filter_over_many_letters_finds_the_few_that_fit(
-    put: Callable[..., None], log_in: Any, celery_project: Celery
+    put: Callable[..., None], log_in: Any, desk: Desk
 ) -> None:
     client = log_in("view", "change")
     for number in range(70):
@@ -131,10 +133,9 @@ def test_a_filter_over_many_letters_finds_the_few_that_fit(
     for number in range(4_000):
         put(f"often-{number}", "ValueError: x")
 
-    with Desk(celery_project) as desk:
-        # As passes of the sweeper do it.
-        while not desk.letter_groups.all().is_complete:
-            pass
+    # As passes of the sweeper do it.
+    while not desk.letter_groups.all().is_complete:
+        pass
 
     for query in ("task=shop.rare", "exception=Key*", "reason=failed&exception=Key*&queue=fast"):
         shown = page(client.get(f"{LIST}?{query}"))
@@ -145,3 +146,88 @@ def test_a_filter_over_many_letters_finds_the_few_that_fit(
         assert len(listed(page(client.get(LIST + unescape(older))))) == 20, query
     none = page(client.get(f"{LIST}?task=nobody"))
     assert "No dead letter fits" in none
+
+
+# -- who may see them, and who may do what
+
+
+def test_the_list_and_a_letter_are_shown_without_arguments(
+    put: Callable[..., None], log_in: Any
+) -> None:
+    put("one")
+    put("a/b c")
+    client = log_in("view")
+
+    listed = page(client.get(LIST))
+
+    assert "2 dead letters" in listed
+    assert "shop.bill" in listed
+    assert "ValueError: &lt;b&gt;no&lt;/b&gt;" in listed
+    assert "Replay" not in listed
+    assert "Discard" not in listed
+    links = re.findall(r'<th [^>]*class="desk-long"><a href="([^"]+)"', listed)
+    assert len(links) == 2
+    for link in links:
+        shown = page(client.get(link))
+        assert "&lt;i&gt;here&lt;/i&gt;" in shown
+        assert "secret" not in shown
+        assert "Show the arguments" not in shown
+        assert client.get(link, {"arguments": "yes"}).status_code == 403
+
+
+def test_replay_asks_first_and_is_written_to_the_log(
+    put: Callable[..., None],
+    log_in: Any,
+    letters: DeadLetters,
+    celery_project: Celery,
+    shared_redis: redis.Redis,
+) -> None:
+    put("one")
+    put("two")
+    client = log_in("view", "change")
+    chosen = {"ids": ["one", "two"]}
+
+    asked = page(client.post(REPLAY, chosen))
+
+    assert "Replay 2 dead letters?" in asked
+    assert letters.count() == 2
+    told = page(client.post(REPLAY, {**chosen, "confirmed": "Yes"}, follow=True))
+    assert "2 dead letters replayed." in told
+    assert "There are no dead letters." in told
+    records = reliable_of(celery_project).ledger.find_all(["one", "two"])
+    assert [record and record.state for record in records] == [State.QUEUED] * 2
+    assert shared_redis.llen("celery") == 2
+    logged = LogEntry.objects.get(object_id="one, two")
+    assert logged.change_message.startswith("Replay dead letters: ")
+    assert "2 dead letters replayed." in logged.change_message
+    assert page(client.get("/admin/"))
+
+
+def test_letters_that_are_gone_are_said_to_be(put: Callable[..., None], log_in: Any) -> None:
+    client = log_in(is_superuser=True)
+    chosen = {"ids": "gone", "confirmed": "Yes"}
+
+    assert client.get(f"{LIST}tasks/task/gone/").status_code == 404
+    assert "Gone already: 1" in page(client.get(REPLAY, {"ids": "gone"}))
+    assert "Gone already: 1" in page(client.post(REPLAY, chosen, follow=True))
+    nothing = client.post(REPLAY, {})
+    assert (nothing.status_code, "Which dead letters?" in nothing.content.decode()) == (400, True)
+
+
+def test_a_long_list_has_pages(put: Callable[..., None], log_in: Any) -> None:
+    for number in range(51):
+        put(f"letter-{number}")
+    client = log_in("view")
+
+    first = page(client.get(LIST))
+    older = re.search(r'<a href="\?([^"]+)" id="desk-next">', first)
+    assert older is not None
+    # What comes meanwhile moves nothing.
+    put("newer")
+    second = page(client.get(f"{LIST}?{unescape(older[1])}"))
+
+    assert first.count('data-letter="') == 50
+    assert second.count('data-letter="') == 1
+    assert not set(listed(first)) & set(listed(second))
+    assert 'id="desk-next"' not in second
+    assert client.get(LIST, {"cursor": "x"}).status_code == 400

@@ -1,21 +1,34 @@
-"""Rows with tasks: who may write them, what is written, and what the database shows of it."""
+"""Rows with tasks: who may write them, what is written, and what database and admin show of it."""
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import Context
+from datetime import timedelta
+from types import ModuleType
 from typing import Any
 
 import pytest
 from celery import Celery
 from celery.exceptions import Ignore, Reject, Retry
+from django.contrib import admin
+from django.contrib.auth.models import Permission, User
 from django.db import transaction
+from django.db.models.functions import Now
+from django.test import Client
+from django.urls import clear_url_caches
 
 from celery_reliable.app import reliable_of
 from celery_reliable.context import RunningAttempt, running
-from celery_reliable.exceptions import ConfigurationError, NotPublished, TaskExists
+from celery_reliable.contrib.django.rows import RowTask
+from celery_reliable.exceptions import ConfigurationError, NotPublished, ReliableError, TaskExists
 from celery_reliable.model import Claim, State
+from celery_reliable.task import ReliableTask
+from tests.contrib.shelf.models import Book
+from tests.docs.blocks import Page
 from tests.support.promises import promise
 
 Body = Callable[[Any], Any]
@@ -23,8 +36,6 @@ Body = Callable[[Any], Any]
 
 @pytest.fixture
 def book(django_project: None) -> Iterator[Any]:
-    from tests.contrib.shelf.models import Book
-
     made = Book.objects.create(title="a")
     yield made
     Book.objects.all().delete()
@@ -33,7 +44,6 @@ def book(django_project: None) -> Iterator[Any]:
 @pytest.fixture
 def make(celery_project: Celery) -> Callable[..., Any]:
     """Make a task of a body: `make(body, **options)`."""
-    from celery_reliable.contrib.django.rows import RowTask
 
     def make(body: Body = lambda task: None, **options: Any) -> Any:
         def run(self: Any, book_id: int) -> Any:
@@ -123,8 +133,6 @@ def test_a_second_call_while_the_first_is_open(book: Any, make: Any, if_open: st
 def test_what_cannot_be_sent_is_left_to_who_looks_after_rows(
     book: Any, make: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from celery_reliable.task import ReliableTask
-
     def refuse(*args: Any, **options: Any) -> None:
         raise NotPublished
 
@@ -177,8 +185,6 @@ def test_an_attempt_of_which_another_has_begun_writes_nothing(book: Any, make: A
         else:
             task.write_row(pages=2)
         return len(calls)
-
-    from celery_reliable.exceptions import ReliableError
 
     task = make(body)
     task_id = task.delay(book.pk).id
@@ -323,26 +329,26 @@ def test_named_effects_are_steps(book: Any, make: Any) -> None:
     assert done == ["one", "two"]
 
 
-def test_a_step_that_does_not_ask_is_refused_at_its_first_run(book: Any, make: Any) -> None:
+@pytest.mark.parametrize(
+    ("names", "said", "left"),
+    [
+        # A step that does not ask whether it is the first.
+        (("charge",), r"if effect\.is_first", ("failed", 1, None)),
+        (("", ""), "name them", ("succeeded", 1, 7)),
+    ],
+)
+def test_effects_that_could_be_twice_are_refused(
+    book: Any, make: Any, names: Any, said: str, left: Any
+) -> None:
     def body(task: Any) -> Any:
-        with task.effect("charge"):
-            task.write_row(pages=7)
+        for name in names:
+            with task.effect(name):
+                task.write_row(pages=7)
 
     task = make(body)
-    with pytest.raises(ConfigurationError, match=r"if effect\.is_first"):
+    with pytest.raises(ConfigurationError, match=said):
         ran(task, book.pk, task.delay(book.pk).id)
-    assert status(book) == ("failed", 1, None)
-
-
-def test_two_effects_without_a_name_are_refused(book: Any, make: Any) -> None:
-    def body(task: Any) -> Any:
-        for _ in range(2):
-            with task.effect():
-                pass
-
-    task = make(body)
-    with pytest.raises(ConfigurationError, match="name them"):
-        ran(task, book.pk, task.delay(book.pk).id)
+    assert status(book) == left
 
 
 # -- the row in the user's hands
@@ -380,8 +386,6 @@ def test_direct_and_eager_calls_take_the_row(book: Any, make: Any) -> None:
 
 
 def test_a_task_without_self_has_its_row_too(book: Any, celery_project: Celery) -> None:
-    from celery_reliable.contrib.django.rows import RowTask
-
     @celery_project.task(base=RowTask, shared=False, row_model="shelf.Book")
     def plain(book_id: int, by: int = 1) -> int:
         assert status(book)[0] == "running"
@@ -412,10 +416,75 @@ def test_options_that_cannot_work_are_refused(
 
 
 def test_arguments_that_nobody_would_know_are_refused(celery_project: Celery) -> None:
-    from celery_reliable.contrib.django.rows import RowTask
-
     @celery_project.task(base=RowTask, shared=False, row_model="shelf.Book")
     def by(book_id: int, by: int) -> None: ...
 
     with pytest.raises(ConfigurationError, match="others need a default"):
         celery_project.finalize()
+
+
+# -- the admin of rows, by the block of the guide, and the desk's link back to the row
+
+
+@pytest.fixture
+def site(django_project: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    shop = ModuleType("shop.models")
+    shop.Order = Book  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "shop", ModuleType("shop"))
+    monkeypatch.setitem(sys.modules, "shop.models", shop)
+    exec(Page("guides/rows.rst").block("class OrderAdmin").text, {})
+    clear()
+    yield
+    admin.site.unregister(Book)
+    clear()
+
+
+def clear() -> None:
+    """Let the addresses be made anew."""
+    clear_url_caches()
+    sys.modules.pop("tests.contrib.urls", None)
+
+
+def test_the_row_shows_its_task_to_who_may_see_it(
+    book: Any, make: Any, site: None, log_in: Any
+) -> None:
+    task_id = make().delay(book.pk).id
+    listed = log_in(is_superuser=True).get("/admin/shelf/book/?task_status=waiting")
+    assert "Waiting" in listed.content.decode()
+
+    page = log_in(is_superuser=True).get(f"/admin/shelf/book/{book.pk}/change/").content.decode()
+    address = f"/admin/celery_reliable/deadletter/tasks/task/{task_id}/"
+    assert f'<a href="{address}">{task_id}</a>' in page
+    desk = log_in(is_superuser=True).get(address).content.decode()
+    assert f'<a href="/admin/shelf/book/{book.pk}/change/" id="desk-to-row">' in desk
+
+    # Who may not see the desk sees the id alone, and who may not see books no link to them.
+    stranger = User.objects.create(username="editor", is_staff=True)
+    stranger.user_permissions.set(Permission.objects.filter(codename="view_book"))
+    client = Client()
+    client.force_login(stranger)
+    page = client.get(f"/admin/shelf/book/{book.pk}/change/").content.decode()
+    assert task_id in page
+    assert address not in page
+    stranger.delete()
+    assert "desk-to-row" not in log_in("view").get(address).content.decode()
+
+
+def test_what_is_late_and_what_is_dead_is_found(
+    book: Any, make: Any, site: None, log_in: Any
+) -> None:
+    rows = type(book).objects
+    make().delay(book.pk)
+    dead = rows.create(title="dead", task_status="dead", task_id="x")
+    rows.create(title="no task")
+    client = log_in(is_superuser=True)
+
+    def listed(query: str) -> set[int]:
+        shown = client.get(f"/admin/shelf/book/?{query}").content.decode()
+        return {int(one) for one in re.findall(r"/admin/shelf/book/(\d+)/change/", shown)}
+
+    assert listed("task_begins=late") == set()
+    rows.filter(pk=book.pk).update(task_seen_at=Now() - timedelta(seconds=61))
+    assert listed("task_begins=late") == {book.pk}
+    assert listed("task_status=dead") == {dead.pk}
+    rows.exclude(pk=book.pk).delete()

@@ -16,10 +16,14 @@ from django.utils import timezone
 from celery_reliable import events
 from celery_reliable.app import reliable_of
 from celery_reliable.contrib.django.checks import SERVER_TAG
+from celery_reliable.contrib.django.rows import attempts, look_after_rows
+from celery_reliable.contrib.django.rows.places import all_rows, wait_for
+from celery_reliable.contrib.django.tasks import rows
+from celery_reliable.exceptions import RowTaken
 from celery_reliable.model import Cause, Claim, ClaimRequest, Reason, State, TaskRef
 from celery_reliable.operations import DeadLetters
 from celery_reliable.task import ReliableTask
-from tests.contrib.test_django_rows import book, make, ran, record_of, status
+from tests.contrib.test_django_rows import begun, book, make, ran, record_of, status
 from tests.support.promises import promise
 
 __all__ = ["book", "make"]
@@ -38,24 +42,18 @@ def forget(book: Any, seconds: float = 120) -> None:
     type(book).objects.filter(pk=book.pk).update(task_seen_at=at)
 
 
-def look_after(task: Any, **options: Any) -> dict[str, int]:
-    from celery_reliable.contrib.django.rows import look_after_rows
-
-    return look_after_rows(task.app, **options)
-
-
 def looked_after(task: Any, **options: Any) -> dict[str, int]:
-    found = look_after(task, **options)
+    found = look_after_rows(task.app, **options)
     return {name: count for name, count in found.items() if count and name != "looked_at"}
 
 
 def committed_only(task: Any, book: Any) -> str:
     """As if the publisher had been killed after its commit."""
-    from celery_reliable.contrib.django.rows.places import all_rows, wait_for
+    return wait_for(row_of(book), task.name, "chosen", is_new=True, keeps=False)
 
-    return wait_for(
-        all_rows(type(book)).filter(pk=book.pk), task.name, "chosen", is_new=True, keeps=False
-    )
+
+def row_of(book: Any) -> Any:
+    return all_rows(type(book)).filter(pk=book.pk)
 
 
 def claimed(task: Any, task_id: str) -> Claim:
@@ -107,7 +105,7 @@ def test_what_follows_an_effect_leaves_nothing_to_look_after(book: Any, make: An
     assert status(book) == ("succeeded", 1, 1)
     assert book.task_seen_at is None
     forget(book)
-    assert look_after(task, older_than_seconds=0)["looked_at"] == 0
+    assert look_after_rows(task.app, older_than_seconds=0)["looked_at"] == 0
 
 
 def test_a_row_of_a_lost_attempt_waits_again(book: Any, task: Any) -> None:
@@ -133,13 +131,8 @@ def test_a_row_of_a_lost_attempt_waits_again(book: Any, task: Any) -> None:
 
 def make_running(task: Any, book: Any, task_id: str, then: Any) -> None:
     """Begin an attempt of the row, and break it off."""
-    from celery_reliable.contrib.django.rows import attempts
-    from celery_reliable.contrib.django.rows.places import all_rows
-    from tests.contrib.test_django_rows import begun
-
-    row = all_rows(type(book)).filter(pk=book.pk)
     with begun(task, task_id, 1), pytest.raises(KeyboardInterrupt):
-        attempts.run(task, row, task_id, lambda: then(task))
+        attempts.run(task, row_of(book), task_id, lambda: then(task))
 
 
 def break_off(task: Any) -> None:
@@ -188,8 +181,6 @@ def test_a_row_of_a_task_that_has_ended_says_how(
 def test_what_the_server_has_lost_runs_again_and_late_attempts_write_nothing(
     book: Any, task: Any
 ) -> None:
-    from celery_reliable.exceptions import RowTaken
-
     task_id = task.delay(book.pk).id
 
     def while_it_runs(now: Any) -> None:
@@ -209,11 +200,7 @@ def test_what_the_server_has_lost_runs_again_and_late_attempts_write_nothing(
 
 
 def test_a_row_of_a_task_that_is_not_there_any_more_stays(book: Any, task: Any) -> None:
-    from celery_reliable.contrib.django.rows.places import all_rows, wait_for
-
-    wait_for(
-        all_rows(type(book)).filter(pk=book.pk), "shelf.gone", "an-id", is_new=True, keeps=False
-    )
+    wait_for(row_of(book), "shelf.gone", "an-id", is_new=True, keeps=False)
     forget(book)
     assert looked_after(task) == {"failed": 1}
     assert status(book)[0] == "waiting"
@@ -222,8 +209,6 @@ def test_a_row_of_a_task_that_is_not_there_any_more_stays(book: Any, task: Any) 
 def test_rows_are_looked_at_as_soon_as_somebody_hears_of_their_tasks(
     book: Any, task: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from celery_reliable.contrib.django.tasks import rows
-
     asked: list[dict[str, Any]] = []
     monkeypatch.setattr(rows.__class__, "apply_async", lambda self, **o: asked.append(o["kwargs"]))
     task_id = task.delay(book.pk).id

@@ -1,7 +1,10 @@
-"""What Django's settings and caches are to the package, and what `manage.py check` says of them."""
+"""What Django's settings and caches are to the package, what `manage.py check` says of them, and
+what Celery gives tasks of a Django project.
+"""
 
 from __future__ import annotations
 
+import textwrap
 from io import StringIO
 from typing import Any
 
@@ -17,6 +20,7 @@ from celery_reliable.app import reliable_of
 from celery_reliable.contrib.django import project
 from celery_reliable.exceptions import ConfigurationError
 from celery_reliable.model import Reason
+from tests.support.processes import run_python
 
 RedisCache = "django_redis.cache.RedisCache"
 
@@ -41,12 +45,12 @@ def reliable(app: Celery, **settings: object) -> Any:
     return made
 
 
-def test_settings_that_nobody_would_read_are_told(app: Celery, namespace: str) -> None:
+def test_settings_that_nobody_would_read_are_told(celery_project: Celery, namespace: str) -> None:
     with override_settings(CELERY_RELIABLE_MAX_LOSSES=5):
         ((level, said),) = found()
         assert level == "celery_reliable.E001"
         assert "CELERY_RELIABLE_MAX_LOSSES" in said
-        named = Celery("named", broker=app.conf.broker_url, set_as_current=False)
+        named = Celery("named", broker=celery_project.conf.broker_url, set_as_current=False)
         named.config_from_object("django.conf:settings", namespace="CELERY")
         with pytest.raises(ConfigurationError, match="CELERY_RELIABLE_MAX_LOSSES"):
             assert reliable_of(named).config
@@ -57,17 +61,12 @@ def test_settings_that_nobody_would_read_are_told(app: Celery, namespace: str) -
 
 
 def test_the_settings_are_djangos_but_for_an_app_that_has_its_own(
-    app: Celery, namespace: str
+    celery_project: Celery, namespace: str
 ) -> None:
-    assert reliable_of(app).config.namespace == namespace
-    other = Celery("other", broker=app.conf.broker_url, set_as_current=False)
+    assert reliable_of(celery_project).config.namespace == namespace
+    other = Celery("other", broker=celery_project.conf.broker_url, set_as_current=False)
     other.conf.reliable = {"NAMESPACE": "own"}
     assert reliable_of(other).config.namespace == "own"
-
-
-@pytest.fixture
-def app(celery_project: Celery) -> Celery:
-    return celery_project
 
 
 @pytest.mark.parametrize(
@@ -79,7 +78,7 @@ def app(celery_project: Celery) -> Celery:
     ],
 )
 def test_the_ledger_can_be_on_the_redis_of_a_cache_with_its_prefix(
-    app: Celery,
+    celery_project: Celery,
     namespace: str,
     use_caches: Any,
     redis_address: str,
@@ -89,7 +88,7 @@ def test_the_ledger_can_be_on_the_redis_of_a_cache_with_its_prefix(
 ) -> None:
     location = f"redis://{redis_address}/0"
     use_caches({"default": {"BACKEND": RedisCache, "LOCATION": location, **entry}})
-    made = reliable(app, CACHE="default", NAMESPACE=namespace)
+    made = reliable(celery_project, CACHE="default", NAMESPACE=namespace)
 
     made.ledger.bury_message(
         "one", Reason.FAILED, exception="", traceback="", message="{}", name="shop.bill"
@@ -106,14 +105,14 @@ def test_the_ledger_can_be_on_the_redis_of_a_cache_with_its_prefix(
 
 
 def test_a_cache_that_cannot_hold_the_ledger_is_refused_with_a_way_out(
-    app: Celery, use_caches: Any
+    celery_project: Celery, use_caches: Any
 ) -> None:
     backend = "django.core.cache.backends.locmem.LocMemCache"
     use_caches({"default": {"BACKEND": backend}})
 
     for alias in ("default", "none"):
         with pytest.raises(ConfigurationError, match="REDIS_URL instead") as caught:
-            reliable(app, CACHE=alias).connector()
+            reliable(celery_project, CACHE=alias).connector()
         assert "no django-redis cache" in str(caught.value)
     # The current app has read its settings; Django's checks ask a project that starts.
     Celery("started", broker="redis://127.0.0.1:1/0")
@@ -122,7 +121,7 @@ def test_a_cache_that_cannot_hold_the_ledger_is_refused_with_a_way_out(
 
 
 def test_checks_warn_that_a_cache_can_be_cleared(
-    app: Celery, use_caches: Any, redis_address: str
+    celery_project: Celery, use_caches: Any, redis_address: str
 ) -> None:
     use_caches({"default": {"BACKEND": RedisCache, "LOCATION": f"redis://{redis_address}/0"}})
 
@@ -155,11 +154,88 @@ def test_a_project_needs_no_migration_of_ours() -> None:
     assert "No changes detected" in said.getvalue()
 
 
-def test_rows_that_nobody_looks_after(app: Celery) -> None:
+def test_rows_that_nobody_looks_after(celery_project: Celery) -> None:
     def told() -> list[str]:
         return [one.msg for one in run_checks() if one.id == "celery_reliable.W031"]
 
     (said,) = told()
     assert "shelf.Book" in said
-    app.conf.beat_schedule = {"rows": {"task": "celery_reliable.rows", "schedule": 60.0}}
+    celery_project.conf.beat_schedule = {"rows": {"task": "celery_reliable.rows", "schedule": 60.0}}
     assert told() == []
+
+
+# -- each way in which a project's modules come after one another
+
+#: Each way in which a project's modules come after one another.
+BEFORE = """
+    import os
+    os.environ["DJANGO_SETTINGS_MODULE"] = "any.settings"
+    from celery_reliable import ReliableTask
+    from celery import Celery, Task, shared_task
+    app = Celery("proj", broker="redis://127.0.0.1:1")
+"""
+AS_TASK_CLASS = """
+    import os
+    from celery_reliable import ReliableTask
+    from celery import Celery, Task, shared_task
+    os.environ["DJANGO_SETTINGS_MODULE"] = "any.settings"
+    app = Celery("proj", broker="redis://127.0.0.1:1", task_cls=ReliableTask)
+"""
+TASKS = """
+    class Mixin:
+        def apply_async_on_commit(self, *args, **kwargs):
+            return "mine"
+
+    class Base(Mixin, ReliableTask, Task):
+        abstract = True
+
+    class Written(ReliableTask):
+        name = "proj.written"
+        def run(self): ...
+
+    @app.task(base=ReliableTask)
+    def of_app(): ...
+
+    @shared_task(base=Base)
+    def shared(): ...
+
+    tasks = [of_app, shared, app.register_task(Written())]
+"""
+ASK = """
+    import sys, pickle
+    print([hasattr(task, "delay_on_commit") for task in tasks], "django.db" in sys.modules)
+"""
+CALL = """
+    from unittest import mock
+    from celery.contrib.django.task import DjangoTask
+    import django.db.transaction as transaction
+    with mock.patch.object(transaction, "on_commit", lambda call: call()), \\
+            mock.patch.object(ReliableTask, "apply_async", lambda *a, **k: print(a[1:], k)):
+        tasks[0].delay_on_commit(1, two=2)
+        tasks[2].apply_async_on_commit(args=(3,))
+    print(tasks[1].apply_async_on_commit(), all(isinstance(t, DjangoTask) for t in tasks))
+    passed_on = [pickle.loads(pickle.dumps(tasks[i])) for i in (0, 2)]
+    print([task is app.tasks[task.name] for task in passed_on])
+"""
+
+
+def asked(*parts: str) -> list[str]:
+    """Ask a fresh interpreter."""
+    code = "\n".join(map(textwrap.dedent, parts))
+    return run_python("-c", code, environ={"DJANGO_SETTINGS_MODULE": ""}).stdout.splitlines()
+
+
+@pytest.mark.parametrize("order", [BEFORE, AS_TASK_CLASS])
+def test_delay_on_commit_is_there_in_a_django_project(order: str) -> None:
+    assert asked(order, TASKS, ASK, CALL) == [
+        "[True, True, True] True",
+        "((1,), {'two': 2}) {}",
+        "() {'args': (3,)}",
+        "mine True",
+        "[True, True]",
+    ]
+
+
+def test_without_a_django_project_django_is_not_imported() -> None:
+    plain = "\n".join(line for line in BEFORE.splitlines() if "os" not in line)
+    assert asked(plain, TASKS, ASK) == ["[False, False, False] False"]

@@ -7,13 +7,11 @@ from typing import Any
 
 import pytest
 from celery import Celery
-from django.http import HttpResponse
-from django.test.utils import override_settings
 
 from celery_reliable import ReliableTask
 from celery_reliable.operations import Desk
+from tests.contrib.shown import LIST, page
 
-LIST = "/admin/celery_reliable/deadletter/"
 V1 = "/reliable/v1"
 
 
@@ -34,17 +32,11 @@ def ids(celery_project: Celery) -> list[str]:
     return [sync.delay("acme", 7).id for _ in range(2)]
 
 
-def text(answer: HttpResponse) -> str:
-    assert answer.status_code == 200
-    return unescape(answer.content.decode())
-
-
 def test_who_may_see_arguments_sees_what_an_object_is_called(
-    ids: list[str], celery_project: Celery, log_in: Any
+    ids: list[str], desk: Desk, log_in: Any
 ) -> None:
     name = "accounts.sync ('acme', 7)"
-    with Desk(celery_project) as desk:
-        (key,) = (one.object_key for one in desk.objects.page().items)
+    (key,) = (one.object_key for one in desk.objects.page().items)
     for sees, client in ((True, log_in("view", "see_arguments")), (False, log_in("view"))):
         called = name if sees else f"accounts.sync {key}"
         pages = (
@@ -53,20 +45,19 @@ def test_who_may_see_arguments_sees_what_an_object_is_called(
             "tasks/",
             *(f"tasks/task/{one}/" for one in ids),
         )
-        for page in pages:
-            shown = text(client.get(LIST + page))
-            assert called in shown, page
+        for path in pages:
+            shown = unescape(page(client.get(LIST + path)))
+            assert called in shown, path
             assert sees or "acme" not in shown
-        waits = text(client.get(f"{LIST}tasks/task/{ids[1]}/"))
+        waits = unescape(page(client.get(f"{LIST}tasks/task/{ids[1]}/")))
         assert f"stands in line for the object {called}" in waits
 
-        with override_settings(ROOT_URLCONF="tests.contrib.api_urls"):
-            asked = {"task": "accounts.sync", "id": '["acme", 7]'}
-            (own,) = client.get(f"{V1}/objects").json()["items"]
-            assert own["object_name"] == called
-            one = client.get(f"{V1}/task", {"id": ids[0]}).json()
-            assert one["object_name"] == called
-            listed = client.get(f"{V1}/tasks").json()
-            assert sees or "acme" not in str(listed)
-            # Who asks by the id knows it.
-            assert "acme" in client.get(f"{V1}/object", asked).json()["object_name"]
+        asked = {"task": "accounts.sync", "id": '["acme", 7]'}
+        (own,) = client.get(f"{V1}/objects").json()["items"]
+        assert own["object_name"] == called
+        one = client.get(f"{V1}/task", {"id": ids[0]}).json()
+        assert one["object_name"] == called
+        listed = client.get(f"{V1}/tasks").json()
+        assert sees or "acme" not in str(listed)
+        # Who asks by the id knows it.
+        assert "acme" in client.get(f"{V1}/object", asked).json()["object_name"]

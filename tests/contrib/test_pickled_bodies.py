@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 from celery import Celery
-from django.test.utils import override_settings
 
 from celery_reliable import ReliableTask
 from celery_reliable.app import reliable_of
@@ -88,21 +87,20 @@ def test_no_page_of_the_admin_opens_it(log_in: Callable[..., Any]) -> None:
 
 def test_no_answer_of_the_api_opens_it(log_in: Callable[..., Any]) -> None:
     client = log_in(is_superuser=True)
-    with override_settings(ROOT_URLCONF="tests.contrib.api_urls"):
-        told = {
-            "task": {"id": "one", "arguments": "true"},
-            "run": {"id": "one"},
-            "object": {"key": "x"},
-        }
-        for one in (one for one in OPERATIONS if not one.is_act):
-            given = told.get(one.path, {})
-            answer = client.get(f"/reliable/v1/{one.path}", given)
-            assert answer.status_code in (200, 404), (one.path, answer.content)
-        for path, body in (
-            ("dead-letter/replay-edited", {"id": "one", "args": []}),
-            ("dead-letters/replay", {"ids": ["one"]}),
-        ):
-            client.post(f"/reliable/v1/{path}", body, content_type="application/json")
+    told = {
+        "task": {"id": "one", "arguments": "true"},
+        "run": {"id": "one"},
+        "object": {"key": "x"},
+    }
+    for one in (one for one in OPERATIONS if not one.is_act):
+        given = told.get(one.path, {})
+        answer = client.get(f"/reliable/v1/{one.path}", given)
+        assert answer.status_code in (200, 404), (one.path, answer.content)
+    for path, body in (
+        ("dead-letter/replay-edited", {"id": "one", "args": []}),
+        ("dead-letters/replay", {"ids": ["one"]}),
+    ):
+        client.post(f"/reliable/v1/{path}", body, content_type="application/json")
 
 
 def test_no_command_opens_it(project: Celery) -> None:

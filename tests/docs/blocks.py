@@ -1,64 +1,46 @@
-"""The blocks of a page, read as docutils reads them, and the test modules that run them.
+"""The blocks and tables of a page, for the test modules that run and compare them.
 
 A module of tests claims the pages whose blocks it runs: ``PAGES = ("guides/foo.rst",)``, below
-`docs`; README.rst, CONTRIBUTING.rst and example_project/README.rst are below the root. It takes the
-blocks from the page, so that what is tested is what is printed::
-
-    from tests.docs.blocks import Page
-
-    PAGES = ("guides/foo.rst",)
-    FOO = Page(*PAGES)
-
-    def test_the_first_task_survives(...):
-        source = FOO.block("def check_document").text
-
-    def test_every_block_is_run():
-        assert FOO.left() == []
+`docs`; README.rst, CONTRIBUTING.rst and example_project/README.rst are below the root.  It takes
+the blocks from the page, so that what is tested is what is printed, and asserts that none is left.
 """
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+import shlex
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from click.testing import Result
 from docutils import nodes
 from docutils.core import publish_doctree
 from docutils.parsers.rst import Directive, directives
 
-__all__ = [
-    "DOCS",
-    "ROOT",
-    "Block",
-    "Page",
-    "claims",
-    "doctree",
-    "page_path",
-    "pages",
-]
+from tests.integration.commands import invoke
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 
 #: Pages that are not below `docs`, but below the root.
 _FRONT = ("README.rst", "CONTRIBUTING.rst", "example_project/README.rst")
-#: What a block is called that nobody can run.
-_TEXT = ("", "text", "none")
 #: The options of `code-block`.
 _OPTIONS = ("caption", "class", "dedent", "emphasize-lines", "force", "linenos", "name")
 _PROMPT = re.compile(r"^\s*(?:\$|>>>|\.\.\.) ?")
+_INLINE = re.compile(r"``(celery -A proj [^`]+)``")
+_ROW = re.compile(r"^   \* - .*\n(?:     .*\n)*", re.MULTILINE)
+_CELL = re.compile(r"^   (?:\* |  )- ?", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Block:
     """A block of a page: its language ("" where none is said), its text, its line, its section.
 
-    `section` has the titles that it stands below, from the page's own on; `caption` names the
-    file that it is of, where the page says one.
+    `section` has the titles that it stands below; `caption` names the file that it is of, where the
+    page says one.
     """
 
     page: str
@@ -71,7 +53,7 @@ class Block:
     @property
     def is_runnable(self) -> bool:
         """Whether it is code, commands or configuration, which a test has to run or to check."""
-        return self.language not in _TEXT
+        return self.language not in ("", "text", "none")
 
     @property
     def commands(self) -> list[str]:
@@ -83,7 +65,6 @@ class Block:
         return [line for line in said if line and not line.startswith("#")]
 
     def __str__(self) -> str:
-        """Where it is, and how it begins."""
         first = self.text.strip().partition("\n")[0]
         return f"{self.page}:{self.line} ({self.language}) {first}"
 
@@ -120,19 +101,45 @@ class Page:
 
     def commands(self, section: str = "") -> list[str]:
         """The commands of its blocks of bash and of consoles, in their order."""
-        return [
-            command
-            for language in ("bash", "console")
-            for block in self.of(language, section=section)
-            for command in block.commands
-        ]
+        blocks = [one for kind in ("bash", "console") for one in self.of(kind, section=section)]
+        return [command for block in blocks for command in block.commands]
+
+    def inline(self) -> list[str]:
+        """The commands that stand in its sentences, each once, in their order."""
+        found = (" ".join(command.split()) for command in _INLINE.findall(self.text))
+        return list(dict.fromkeys(found))
 
     def left(self) -> list[str]:
-        """The runnable blocks that nobody has asked for yet, one line each.
-
-        A module asks as it is imported, or the answer depends on which of its tests ran.
-        """
+        """The runnable blocks that nobody has asked for yet, one line each."""
         return [str(one) for one in self.blocks if one.is_runnable and one not in self._taken]
+
+    def section(self, title: str) -> str:
+        """The text below a title, as it is written, up to the next one."""
+        found = re.search(
+            rf"^{re.escape(title)}\n[=~-]+\n(.*?)(?=^\S[^\n]*\n[=~-]{{3,}}\n|\Z)",
+            self.text,
+            re.MULTILINE | re.DOTALL,
+        )
+        assert found, f"no section {title} in {self.name}"
+        return found[1]
+
+    def rows(self, title: str) -> list[list[str]]:
+        """The cells of each row of a section's table, as they are written, the head first."""
+        return [
+            [" ".join(cell.split()) for cell in _CELL.split(row)[1:]]
+            for row in _ROW.findall(self.section(title))
+        ]
+
+
+def run(command: str, app: Any, *, known: dict[str, str] | None = None) -> Result:
+    """Run a ``celery -A proj reliable …`` of a page with an app of this process.
+
+    `known` says what its words in capitals stand for.
+    """
+    words = [(known or {}).get(word, word) for word in shlex.split(command)]
+    assert words[:4] == ["celery", "-A", "proj", "reliable"], command
+    assert words[4] != "metrics" or "--help" in words, f"{command} serves until it is ended"
+    return invoke(app, *words[4:])
 
 
 def pages() -> list[str]:
@@ -150,60 +157,52 @@ def claims(folder: Path) -> dict[str, list[str]]:
     """The pages that the test modules below a folder claim, and who claims each."""
     found: dict[str, list[str]] = {}
     for path in sorted(folder.rglob("test_*.py")):
-        text = path.read_text("utf-8")
-        for node in ast.parse(text).body if "\nPAGES = " in text else ():
-            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "PAGES":
-                for name in ast.literal_eval(node.value):
-                    found.setdefault(name, []).append(path.relative_to(folder).as_posix())
+        named = re.search(r"^PAGES = (\(.*?\))$", path.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+        for name in ast.literal_eval(named[1]) if named else ():
+            found.setdefault(name, []).append(path.relative_to(folder).as_posix())
     return found
 
 
 @cache
 def doctree(path: Path) -> nodes.document:
     """What docutils makes of a page; what only Sphinx knows is left out."""
+    for name in ("code-block", "sourcecode", "code"):
+        directives.register_directive(name, _Code)
+    for name in ("deprecated", "seealso", "versionadded", "versionchanged"):
+        directives.register_directive(name, _Around)
     settings = {
         "report_level": 5,
         "halt_level": 5,
         "file_insertion_enabled": False,
         "syntax_highlight": "none",
     }
-    _teach()
     return publish_doctree(
         path.read_text("utf-8"), source_path=str(path), settings_overrides=settings
     )
 
 
 @cache
-def _blocks(path: Path, name: str) -> Sequence[Block]:
-    return tuple(_block(node, name) for node in doctree(path).findall(_is_block))
-
-
-def _is_block(node: nodes.Node) -> bool:
-    return isinstance(node, (nodes.literal_block, nodes.doctest_block)) and not isinstance(
-        node.parent, nodes.system_message
+def _blocks(path: Path, name: str) -> tuple[Block, ...]:
+    return tuple(
+        Block(
+            name,
+            "pycon" if isinstance(node, nodes.doctest_block) else node.get("language", ""),
+            node.astext() + "\n",
+            node.get("begins", node.line or 0),
+            _titles(node),
+            node.get("caption", ""),
+        )
+        for node in doctree(path).findall()
+        if isinstance(node, (nodes.literal_block, nodes.doctest_block))
+        and not isinstance(node.parent, nodes.system_message)
     )
 
 
-def _block(node: Any, page: str) -> Block:
-    language = "pycon" if isinstance(node, nodes.doctest_block) else node.get("language", "")
-    return Block(
-        page,
-        language,
-        node.astext() + "\n",
-        node.get("begins", node.line or 0),
-        tuple(_titles(node))[::-1],
-        node.get("caption", ""),
-    )
-
-
-def _titles(node: nodes.Node) -> Iterator[str]:
-    at = node.parent
-    while at is not None:
-        if isinstance(at, (nodes.section, nodes.document)):
-            title = at.next_node(nodes.title, descend=True)
-            if title is not None and title.parent is at:
-                yield title.astext()
-        at = at.parent
+def _titles(node: Any) -> tuple[str, ...]:
+    if node is None:
+        return ()
+    own = [one.astext() for one in node.children if isinstance(one, nodes.title)]
+    return (*_titles(node.parent), *own)
 
 
 class _Code(Directive):
@@ -233,11 +232,3 @@ class _Around(Directive):
         around = nodes.container()
         self.state.nested_parse(self.content, self.content_offset, around)
         return [around]
-
-
-@cache
-def _teach() -> None:
-    for name in ("code-block", "sourcecode", "code"):
-        directives.register_directive(name, _Code)
-    for name in ("deprecated", "seealso", "versionadded", "versionchanged"):
-        directives.register_directive(name, _Around)

@@ -19,8 +19,7 @@ from celery_reliable.ledger import happenings
 from celery_reliable.operations import Filter, Wait
 from celery_reliable.orders import OrderKind
 from celery_reliable.settings import acl_rule
-from tests.docs.blocks import DOCS, Page, page_path, pages
-from tests.docs.commands import inline, run
+from tests.docs.blocks import DOCS, Page, page_path, pages, run
 from tests.integration.conftest import Project
 from tests.integration.letters import put
 from tests.support.processes import REPOSITORY
@@ -42,7 +41,7 @@ READ = [DOCTOR, LIMITS, *(Page(name) for name in PAGES[1:4]), *OPERATIONS]
 (IN_INDEX,), (IN_STATUS,), (IN_LETTERS,), (IN_LIVE,) = (page.of("python") for page in OPERATIONS)
 # tests/integration/desk/test_monitoring.py runs the probes.
 STATUS.of("yaml")
-TYPED = [command for page in READ for command in (*page.commands(), *inline(page.text))]
+TYPED = [command for page in READ for command in (*page.commands(), *page.inline())]
 SETTING = DOCTOR.block("GRACE_SECONDS", "python").text
 PROMISES = {one.name for one in promised()}
 
@@ -122,8 +121,7 @@ def test_the_blocks_of_operations(
 def test_every_finding_every_kind_of_waiting_and_every_part_of_a_filter_is_told_of() -> None:
     told = set(re.findall(r"^([EW]\d{3}) +``(\w+)`` ", STATUS.text, re.MULTILINE))
     assert told == {(one.code, one.name) for one in RUNNING} | {("E005", "redis_evicts")}
-    tasks = re.split(r"\n-{4,}\n", STATUS.text.partition("\nTasks\n-----\n")[2])[0]
-    kinds = set(re.findall(r"^``(\w+)`` {2,}", tasks, re.MULTILINE))
+    kinds = set(re.findall(r"^``(\w+)`` {2,}", STATUS.section("Tasks"), re.MULTILINE))
     assert kinds - {"kind"} == {kind.value for kind in Wait}
     parts = set(re.findall(r"^``--([\w-]+)`` ", LETTERS.text, re.MULTILINE)) - {"group"}
     names = {one.name.removesuffix("_seconds").replace("_", "-") for one in fields(Filter)}

@@ -15,7 +15,6 @@ import pytest
 
 from tests.docs.blocks import Block, Page
 from tests.support.redis_server import RedisServer
-from tests.support.sessions import Session
 from tests.support.waiting import wait_for
 
 PAGES = ("quickstart.rst", "quickstart-celery.rst")
@@ -69,11 +68,18 @@ class Reader:
 
     def sees(self, words: str) -> re.Match[str]:
         """Wait until a terminal says so."""
-        return wait_for(lambda: re.search(words, self._terminals()), 30, f"a worker says {words}")
+
+        def said() -> re.Match[str] | None:
+            terminals = sorted(self.folder.glob("terminal-*"))
+            return re.search(words, "".join(path.read_text() for path in terminals))
+
+        return wait_for(said, 30, f"a worker says {words}")
 
     def close(self) -> None:
         for worker in self.workers:
-            Session(worker).kill()
+            if worker.poll() is None:
+                os.killpg(worker.pid, signal.SIGKILL)
+            worker.wait()
 
     def _write(self, block: Block) -> None:
         assert block.caption, f"{block} does not say of which file it is"
@@ -124,9 +130,6 @@ class Reader:
             assert self.workers[0].wait(10) == -signal.SIGKILL
         else:
             self.sees(r"attempt 2 in process \d+")
-
-    def _terminals(self) -> str:
-        return "".join(path.read_text() for path in sorted(self.folder.glob("terminal-*")))
 
 
 @pytest.fixture

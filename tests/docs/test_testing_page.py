@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,7 +9,7 @@ import redis
 
 from celery_reliable.contrib.testing import NoRedis, redis_database
 from tests.docs.blocks import Page
-from tests.support.processes import REPOSITORY
+from tests.support.processes import run_python
 from tests.support.redis_server import redis_binary
 
 PAGES = ("testing.rst",)
@@ -79,21 +76,9 @@ def test_nothing():
 
 def run(folder: Path, *arguments: str, **environ: str) -> str:
     """Run pytest in a folder; return what it said when it failed."""
-    paths = [one for one in (str(REPOSITORY), os.environ.get("PYTHONPATH")) if one]
-    ran = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-x", *OPTIONS, *arguments],
-        cwd=folder,
-        env={
-            **{k: v for k, v in os.environ.items() if not k.startswith("PYTEST_XDIST")},
-            "PYTHONPATH": os.pathsep.join(paths),
-            "REDIS_SERVER": str(redis_binary()),
-            **environ,
-        },
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
+    own = {"PYTEST_XDIST_WORKER": "gw0", "REDIS_SERVER": str(redis_binary()), **environ}
+    words = ("-m", "pytest", "-q", "-x", *OPTIONS, *arguments)
+    ran = run_python(*words, folder=folder, environ=own, code=None)
     return "" if ran.returncode == 0 else ran.stdout + ran.stderr
 
 

@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-from tests.integration.conftest import (
+from tests.integration.conftest import (  # noqa: F401
     processes,
     project,
     project_settings,
     start_worker,
     stock_project,
 )
-
-__all__ = [
-    "processes",
-    "project",
-    "project_settings",
-    "start_worker",
-    "stock_project",
-]

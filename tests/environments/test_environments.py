@@ -24,9 +24,8 @@ from tests.integration.conftest import Project, Start
 from tests.support.acl import granted
 from tests.support.effects import Effects
 from tests.support.processes import Worker
-from tests.support.redis_server import RedisServer
+from tests.support.redis_server import SERVERS, TOO_OLD, RedisServer, why_not
 from tests.support.sentinel import Sentinel, start_replica
-from tests.support.servers import SERVERS, TOO_OLD, why_not
 from tests.support.waiting import wait_for
 
 WATCHED = ("-E",)
@@ -45,7 +44,6 @@ class Scenario:
         self.effects = effects
         self.pool = pool
         self._start = start_worker
-        self._results: list[Any] = []
 
     def start(self, name: str) -> Worker:
         return self._start(name, project=self.project, pool=self.pool, options=WATCHED)
@@ -63,8 +61,9 @@ class Scenario:
         quick = [self.project.send("work", 0.01) for _ in range(N_QUICK)]
         victim.kill_group()
         third = self.start("three")
-        chained = chain(self.task("add").s(1, 2), self.task("add").s(3)).apply_async()
-        counted = chord([self.task("add").s(n, n) for n in range(3)])(self.task("total").s())
+        task = self.project.task
+        chained = chain(task("add").s(1, 2), task("add").s(3)).apply_async()
+        counted = chord([task("add").s(n, n) for n in range(3)])(task("total").s())
 
         assert chained.get(timeout=60) == 6
         assert counted.get(timeout=60) == 6
@@ -91,9 +90,6 @@ class Scenario:
         assert len(self.effects.runs(poison.id)) == 2
         letters = DeadLetters(self.project.app)
         assert [(one.task_id, one.reason.value) for one in letters.list()] == [(poison.id, "lost")]
-
-    def task(self, name: str) -> Any:
-        return self.project.task(name)
 
 
 @pytest.fixture

@@ -11,8 +11,7 @@ import pytest
 from proof.soak.history import step_end
 from tests.conftest import StartRedis
 from tests.ledger.scene import Scene, open_ledger
-from tests.support.redis_server import RedisServer
-from tests.support.servers import SERVERS, why_not
+from tests.support.redis_server import SERVERS, RedisServer, why_not
 
 KEY = "{half:0}:task:"
 #: Another release may do better.

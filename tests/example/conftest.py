@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -13,6 +12,8 @@ from pathlib import Path
 import django
 import psutil
 import pytest
+
+from tests.support.serving import spawn
 
 EXAMPLE = Path(__file__).resolve().parent.parent.parent / "example_project"
 MARK = "RELIABLE_TEST_MARK"
@@ -26,23 +27,14 @@ class Marked:
         self.temporary = folder / "tmp"
         self.temporary.mkdir()
         self.folder = folder
-        self.process: subprocess.Popen[str] | None = None
+        self.process: subprocess.Popen[bytes] | None = None
         self.output = folder / "output.txt"
 
-    def start(self, *arguments: str) -> subprocess.Popen[str]:
+    def start(self, *arguments: str) -> subprocess.Popen[bytes]:
         """Start one of the example's scripts in a folder that is not the project's."""
-        environment = os.environ | {MARK: self.mark, "TMPDIR": str(self.temporary)}
-        with self.output.open("w") as output:
-            self.process = subprocess.Popen(
-                [sys.executable, *arguments],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                text=True,
-                cwd=self.folder,
-                env=environment,
-                start_new_session=True,
-            )
+        environ = {MARK: self.mark, "TMPDIR": str(self.temporary)}
+        command = [sys.executable, *arguments]
+        self.process = spawn(command, environ=environ, log_path=self.output, folder=self.folder)
         return self.process
 
     def said(self) -> str:

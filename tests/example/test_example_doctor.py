@@ -1,16 +1,17 @@
-"""The doctor has nothing to say of the example project; Django's checks neither."""
+"""The example project passes its own tests; its doctor and Django's checks have nothing to say."""
 
 from __future__ import annotations
 
 import os
 import subprocess
-import sys
+
+import pytest
 
 from tests.conftest import StartRedis
 from tests.docs.blocks import Page
-from tests.example.conftest import EXAMPLE
+from tests.example.conftest import EXAMPLE, Marked
 from tests.integration.commands import run_celery
-from tests.support.processes import REPOSITORY
+from tests.support.processes import run_python
 
 CHECKS = [
     command.split()[1:] for command in Page("doctor.rst").commands() if "manage.py" in command
@@ -59,18 +60,24 @@ def test_the_checks_of_a_deployment_ask_it(start_redis: StartRedis) -> None:
 def manage(commands: list[list[str]], url: str, code: int = 0) -> subprocess.CompletedProcess[str]:
     """Run commands of manage.py in one process."""
     assert commands
-    ran = subprocess.run(
-        [sys.executable, "-c", MANAGE.format(folder=str(EXAMPLE), commands=commands)],
-        env={
-            **os.environ,
-            "BROKER_URL": url,
-            "DJANGO_SETTINGS_MODULE": "example.settings",
-            "PYTHONPATH": str(REPOSITORY),
-        },
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert ran.returncode == code, ran.stdout + ran.stderr
-    return ran
+    program = MANAGE.format(folder=str(EXAMPLE), commands=commands)
+    environ = {"BROKER_URL": url, "DJANGO_SETTINGS_MODULE": "example.settings"}
+    return run_python("-c", program, environ=environ, code=code)
+
+
+MANAGE_PY = str(EXAMPLE / "manage.py")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("test", "documents"),
+        ("check", "--fail-level", "WARNING"),
+        ("makemigrations", "--check", "--dry-run"),
+    ],
+    ids=lambda arguments: str(arguments[0]),
+)
+def test_the_example_passes_its_own_tests_and_djangos(
+    marked: Marked, arguments: tuple[str, ...]
+) -> None:
+    assert marked.start(MANAGE_PY, *arguments).wait(timeout=120) == 0, marked.said()

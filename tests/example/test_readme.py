@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from celery import Celery
 
-from tests.docs.blocks import Page
-from tests.docs.commands import run
+from tests.docs.blocks import Page, run
 
 PAGES = ("README.rst", "CONTRIBUTING.rst", "migrating/beside.rst")
 ROOT = Path(__file__).resolve().parent.parent.parent

@@ -29,25 +29,6 @@ STARTED, LOADED = README.of("bash", section="Run it")
 STRUCK, RESUMED, ARCHIVED, DRAINED = README.of("bash", section="The stop button")
 MACHINE = "gpu-1"
 
-#: Types commands as a reader does, in one process: Celery takes a second to import.
-TYPE = """
-import shlex
-from types import SimpleNamespace
-from click.testing import CliRunner
-from django.core.management import CommandError, call_command
-from celery_reliable.operations.cli import reliable
-from example.celery import app
-def type_in(command):
-    words = shlex.split(command)
-    if words[:2] == ["python", "manage.py"]:
-        return call_command(*words[2:])
-    assert words[:4] == ["celery", "-A", "example", "reliable"], command
-    ran = CliRunner().invoke(reliable, words[4:], obj=SimpleNamespace(app=app, no_color=True))
-    assert ran.exit_code == 0, (command, ran.output)
-    print(ran.stdout)
-    return ran.stdout
-"""
-
 
 class Example(DjangoProject):
     """The example project, with its files in a folder of the test's."""
@@ -69,10 +50,9 @@ class Example(DjangoProject):
             },
         )
 
-    def type(self, commands: list[str], code: str = "") -> str:
-        """Type commands one after the other, and run some code behind them."""
-        typed = "\n".join(f"type_in({command!r})" for command in commands)
-        return self.run(f"{TYPE}\n{typed}\n{code}")
+    def listed(self, command: str) -> Any:
+        """What a command says as JSON."""
+        return json.loads(self.type(f"celery -A example reliable {command} --json"))
 
     def all_have(self, column: str, *, but: int = 0) -> bool:
         """Whether all documents but so many have something in this column."""
@@ -123,15 +103,12 @@ def checked_and_no_machine_is_there(example: Example, tmp_path: Path) -> None:
     example.start_as_the_page_does("alpha")
     migrate, *_ = STARTED.commands
     samples, of_acme = LOADED.commands
-    said = example.type(
-        [migrate, samples, of_acme.replace("FOLDER", str(folder))],
-        "from documents.tasks import embed_document\n"
-        "embed_document.delay(1)\n"
-        "try:\n    type_in('python manage.py load_model v1')\n"
-        "except CommandError as exc:\n    print('refused:', exc)",
-    )
-    assert "refused: " in said
-    assert "1 documents will be checked" in said
+    for command in (migrate, samples):
+        example.type(command)
+    assert "1 documents will be checked" in example.type(of_acme.replace("FOLDER", str(folder)))
+    example.python("from documents.tasks import embed_document\nembed_document.delay(1)")
+    with pytest.raises(AssertionError, match="Nothing was published"):
+        example.type("python manage.py load_model v1")
     wait_for(lambda: example.all_have("checked_at"), 60, "the checks")
     assert {row["task_status"] for row in example.rows()} == {"succeeded"}
     assert example.rows()[0]["embedding"] == "[]"
@@ -143,28 +120,17 @@ def checked_and_no_machine_is_there(example: Example, tmp_path: Path) -> None:
 def stopped(example: Example) -> None:
     """Nobody calls the model's API, and all else goes on."""
     strike, *commands, stop = STRUCK.commands
-    said = example.type(
-        [strike],
-        "import json, time\n"
-        "until = time.monotonic() + 20\n"
-        "def known_to():\n"
-        "    listed = type_in('celery -A example reliable orders --json')\n"
-        "    return json.loads(listed)['items'][0]['heard']\n"
-        "while known_to() < 2:\n"
-        "    assert time.monotonic() < until\n"
-        "    time.sleep(0.05)\n"
-        f"for command in {commands!r}:\n"
-        "    type_in(command)\n"
-        "listed = type_in('celery -A example reliable tasks --state parked --json')\n"
-        "found = [one for one in json.loads(listed)['items'] if 'summ' in one['name']]\n"
-        # Two of the samples have places, and may be struck; all others never came to a queue.
-        "in_line = [one for one in found if one['why']['kind'] == 'object']\n"
-        f"assert len(in_line) == {len(example.rows()) - 1 - 2}, found\n"
-        f"print(type_in({stop!r}.replace('ID', in_line[-1]['task_id'])))",
-    )
+    example.type(strike)
+    wait_for(lambda: example.listed("orders")["items"][0]["heard"] >= 2, 20, "both know of it")
+    said = "".join(example.type(command) for command in commands)
+    parked = example.listed("tasks --state parked")["items"]
+    # Two of the samples have places, and may be struck; all others never came to a queue.
+    in_line = [one for one in parked if "summ" in one["name"] and one["why"]["kind"] == "object"]
+    assert len(in_line) == len(example.rows()) - 1 - 2, parked
+    example.known["ID"] = in_line[-1]["task_id"]
+    assert "1 task revoked" in example.type(stop)
     assert "by " in said
     assert "the bill" in said
-    assert "1 task revoked" in said
 
     wait_for(lambda: example.all_have("embedding"), 60, "what the machine does")
     loaded = example.folder / "models" / "loaded"
@@ -177,19 +143,14 @@ def as_many_as_are_allowed(example: Example) -> None:
     """As many calls of the model a second, and as many connections to the archive."""
     n_documents = len(example.rows())
     resume, *looks = RESUMED.commands
-    said = example.type(
-        [resume],
-        "import json, time\n"
-        "until = time.monotonic() + 30\n"
-        "def limited():\n"
-        "    told = json.loads(type_in('celery -A example reliable status --json'))\n"
-        "    return sum(told['held_back'].get('rate', {}).values())\n"
-        "while not limited():\n"
-        "    assert time.monotonic() < until, 'all came at once'\n"
-        "    time.sleep(0.02)\n"
-        f"for command in {[*looks, *ARCHIVED.commands, *DRAINED.commands]!r}:\n"
-        "    type_in(command)\n",
+    said = example.type(resume)
+    wait_for(
+        lambda: sum(example.listed("status")["held_back"].get("rate", {}).values()),
+        30,
+        "some to be held back: all came at once",
     )
+    for command in (*looks, *ARCHIVED.commands, *DRAINED.commands):
+        said += example.type(command)
     assert "of 2 places taken" in said
     assert said.count(f"{n_documents} documents will be archived") == 2
     # The strike and the drain.

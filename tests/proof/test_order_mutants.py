@@ -65,7 +65,7 @@ def test_each_test_that_kills_one_is_there(name: str) -> None:
 
 def test_one_dies_by_the_test_that_killed_it_or_by_another_that_sees_it() -> None:
     seen = MUTANTS["a stop is put off for ever"]
-    file = "tests/unit/test_pool_stops.py"
+    file = "tests/unit/test_beats.py"
     named = f"{file}::test_a_pool_that_nobody_stopped_before_the_shutdown_stops_when_asked"
     blind = f"{file}::test_that_is_not_there"
 

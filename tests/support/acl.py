@@ -7,8 +7,6 @@ from typing import Any
 
 from celery_reliable.settings import acl_rule
 
-__all__ = ["granted", "least_rule"]
-
 
 def least_rule(namespace: str = "reliable") -> list[str]:
     """The words that the package prints, after the user's name and password."""

@@ -14,8 +14,6 @@ import tempfile
 from collections.abc import Sequence
 from typing import Any
 
-__all__ = ["main", "verdict"]
-
 #: CVE-2019-10906 and others.
 KNOWN = "jinja2==2.10"
 OURS = "celery-reliable"

@@ -178,11 +178,8 @@ class Effects:
         return [run for run in self.runs(which) if run.has_finished]
 
     def overlaps(self, which: str | None = None) -> list[tuple[Run, Run]]:
-        """Pairs of runs proven to have gone on at the same time.
-
-        Of one task id or object id; without one, of each task id among all runs. A killed run
-        counts until its last sign of life only, so a pair found is an overlap, and one shorter
-        than the tasks' tick may go unseen.
+        """Pairs of runs proven to have gone on at the same time, of one task id or object id, or of
+        each task id. A killed run counts until its last sign of life only.
         """
         if which is not None:
             return _overlapping(self.runs(which))

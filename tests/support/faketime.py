@@ -11,8 +11,6 @@ from typing import Any
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
-__all__ = ["SKEWED_PYTHON", "Clock", "SteppingServer", "faketime_library"]
-
 #: What a Python process under it needs in its PYTHONPATH.
 SKEWED_PYTHON = Path(__file__).parent / "skewed"
 _PLACES = ("/usr/lib/*/faketime/libfaketime.so.1", "/usr/lib*/faketime/libfaketime.so.1")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
-from types import TracebackType
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -24,34 +24,22 @@ class Load:
     def __init__(self, publish: Callable[[], str], per_second: float) -> None:
         self._publish = publish
         self._per_second = per_second
-        self._stop = threading.Event()
-        self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name="load", daemon=True)
+        self._stop = Event()
+        self._thread = ThreadPoolExecutor(1)
         self.ids: list[str] = []
 
     def __enter__(self) -> Self:
-        self._thread.start()
+        self._load = self._thread.submit(self._run)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._stop.set()
-        self._thread.join(JOIN_SECONDS)
-        if error is None and self._error is not None:
-            raise self._error
-        assert not self._thread.is_alive()
+        raised = self._load.exception(JOIN_SECONDS)
+        self._thread.shutdown()
+        if kind is None and raised is not None:
+            raise raised
 
     def _run(self) -> None:
         began_at = time.monotonic()
-        try:
-            while not self._stop.wait(self._seconds_ahead(began_at)):
-                self.ids.append(self._publish())
-        except BaseException as error:
-            self._error = error
-
-    def _seconds_ahead(self, began_at: float) -> float:
-        return max(0.0, began_at + len(self.ids) / self._per_second - time.monotonic())
+        while not self._stop.wait(began_at + len(self.ids) / self._per_second - time.monotonic()):
+            self.ids.append(self._publish())

@@ -1,11 +1,8 @@
 """Celery processes that need not import Celery first: a server that has imported it forks them.
 
-A worker computes for a second until it is ready, most of it for imports, and the tests start more
-than a thousand.  What is forked here goes on as the main program of a fresh interpreter would: in a
-session of its own, with the environment, folder, arguments and streams that it was given, into
-Celery's own ``__main__``, and out through the interpreter's own end.
-
-What a process may settle while it imports is never shared: see `can_be_forked`.
+Imports take most of the second until a worker is ready, and the tests start more than a thousand.
+What is forked goes on as a fresh interpreter's main program would, in a session of its own.  What a
+process may settle while it imports is never shared: see `can_be_forked`.
 """
 
 from __future__ import annotations
@@ -27,32 +24,19 @@ from typing import IO, Any
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
-#: Modules that every worker of the tests imports.  None of them makes an app or a connection.
+#: What every worker of the tests imports, by what imports the most.  None of it makes an app or a
+#: connection.
 MODULES = (
     "celery.__main__",
-    "celery.app.amqp",
-    "celery.app.builtins",
-    "celery.app.control",
     "celery.app.events",
     "celery.app.log",
-    "celery.backends.redis",
     "celery.beat",
     "celery.bin.celery",
-    "celery.concurrency.prefork",
     "celery.concurrency.solo",
     "celery.concurrency.thread",
     "celery.loaders.app",
-    "celery.worker",
-    "celery.worker.autoscale",
-    "celery.worker.components",
-    "celery.worker.consumer",
-    "celery.worker.control",
     "celery.worker.strategy",
-    "celery.worker.worker",
-    "celery_reliable.task",
     "celery_reliable.worker",
-    "kombu.transport.redis",
-    "redis",
     "tests.integration.project.factory",
 )
 
@@ -147,23 +131,6 @@ class _Server:
                 start_new_session=True,
             )
 
-    def start(
-        self,
-        module: str,
-        arguments: Sequence[str],
-        cwd: Path,
-        env: Mapping[str, str],
-        streams: Sequence[Stream],
-    ) -> Forked:
-        """Fork one, with these standard streams."""
-        wanted = {
-            "module": module,
-            "arguments": list(arguments),
-            "cwd": str(cwd),
-            "env": dict(env),
-        }
-        return Forked(self, self.ask(wanted, *(stream.fileno() for stream in streams)))
-
     def ask(self, request: Mapping[str, Any], *descriptors: int) -> Any:
         """Send one request, and return what is answered."""
         data = json.dumps(request).encode()
@@ -200,7 +167,9 @@ def start_celery(
     if _server is None:
         _server = _Server()
         atexit.register(_server.close)
-    return _server.start(module, arguments, cwd, env, (stdin, stdout, stderr))
+    wanted = {"module": module, "arguments": [*arguments], "cwd": str(cwd), "env": {**env}}
+    streams = (stdin, stdout, stderr)
+    return Forked(_server, _server.ask(wanted, *(stream.fileno() for stream in streams)))
 
 
 def _serve(requests: socket.socket) -> dict[str, Any] | None:

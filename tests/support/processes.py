@@ -12,21 +12,64 @@ from typing import Any
 
 import psutil
 
-from tests.support.freezing import wait_until_still
 from tests.support.preloaded import REPOSITORY as REPOSITORY
 from tests.support.preloaded import Forked, can_be_forked, start_celery
-from tests.support.sessions import Session
 from tests.support.waiting import wait_for
 
 READY_SECONDS = 45.0
 STOP_SECONDS = 45.0
 GONE_SECONDS = 10.0
 
+_STILL = frozenset({psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP, psutil.STATUS_ZOMBIE})
 
-class CeleryProcess(Session):
+
+def freeze(pid: int) -> None:
+    """SIGSTOP, and wait until it does not move."""
+    os.kill(pid, signal.SIGSTOP)
+    wait_until_still([pid])
+
+
+def wait_until_still(pids: Sequence[int]) -> None:
+    """Wait until none of those that were sent SIGSTOP moves.
+
+    One that runs on another core goes on for a moment after it was sent.
+    """
+    wait_for(lambda: {*map(_status, pids)} <= _STILL, GONE_SECONDS, f"{pids} to stand still")
+
+
+def _status(pid: int) -> str:
+    # A killed orphan stays a zombie where nobody reaps, as in a container without an init.
+    try:
+        return str(psutil.Process(pid).status())
+    except psutil.NoSuchProcess:
+        return str(psutil.STATUS_ZOMBIE)
+
+
+def run_python(
+    *arguments: object,
+    code: int | None = 0,
+    folder: Path | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """Run Python, which finds this repository; *code* is what it must end with, if one is given."""
+    ran = subprocess.run(
+        [sys.executable, *map(str, arguments)],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY), **(environ or {})},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert code in (None, ran.returncode), ran.stdout + ran.stderr
+    return ran
+
+
+class CeleryProcess:
     """One `python -m celery -A APP ...` in a session and process group of its own.
 
-    Its output goes to `log_path`, which is for reports of failures and never for decisions.
+    Nothing is sent once it is reaped, as its id may be another's by then.  Its output goes to
+    `log_path`, which is for reports of failures and never for decisions.
     `is_ready` says whether the process has told that it is up.
     """
 
@@ -49,7 +92,16 @@ class CeleryProcess(Session):
             ["-A", app, *arguments],
             environ={**environ, "PYTHONPATH": search_path, "PYTHONUNBUFFERED": "1"},
         )
-        super().__init__(self._process)
+
+    @property
+    def pid(self) -> int:
+        """That of the main process, and of its session."""
+        return self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the main process has not ended."""
+        return self._process.poll() is None
 
     @property
     def exit_code(self) -> int | None:
@@ -87,10 +139,20 @@ class CeleryProcess(Session):
         """SIGKILL to the main process and all it started, at once: the node is gone."""
         self.end()
 
+    def kill_child(self, pid: int) -> None:
+        """SIGKILL to one of its processes.  Raises ValueError if it is none, or the main one."""
+        if pid == self.pid or not self._has(pid):
+            raise ValueError(f"{pid} is no child of {self.pid}")
+        os.kill(pid, signal.SIGKILL)
+
     def freeze(self) -> None:
         """SIGSTOP to the whole group: connections stay open, nothing moves."""
-        super().freeze()
+        self._signal_all(signal.SIGSTOP)
         wait_until_still(self.survivors())
+
+    def thaw(self) -> None:
+        """SIGCONT to all."""
+        self._signal_all(signal.SIGCONT)
 
     def signal_main(self, number: signal.Signals) -> None:
         """Send one signal to the main process, as an operator does."""
@@ -111,38 +173,37 @@ class CeleryProcess(Session):
 
     def survivors(self) -> list[int]:
         """The pids of its group, and of what left its group, that have not ended."""
-        found = {pid for pid in psutil.pids() if self.has(pid)}
+        found = {pid for pid in psutil.pids() if self._has(pid)}
         found |= {process.pid for process in self._strays if process.is_running()}
-        return sorted(pid for pid in found if not _has_ended(pid))
+        return sorted(pid for pid in found if _status(pid) != psutil.STATUS_ZOMBIE)
 
     def end(self) -> None:
         """Kill whatever is left, and make sure that nothing is."""
         self._note_strays()
-        self.kill(GONE_SECONDS)
+        self._signal_all(signal.SIGKILL)
+        self._process.wait(GONE_SECONDS)
         wait_for(self._kill_survivors, GONE_SECONDS, f"the end of all of {self.name}")
+
+    def _has(self, pid: int) -> bool:
+        try:
+            return os.getsid(pid) == self.pid
+        except ProcessLookupError:
+            return False
+
+    def _signal_all(self, number: signal.Signals) -> None:
+        if self.is_running:
+            os.killpg(self.pid, number)
 
     def _begin(
         self, arguments: Sequence[str], environ: Mapping[str, str]
     ) -> subprocess.Popen[bytes] | Forked:
         with self.log_path.open("ab") as log, open(os.devnull, "rb") as nothing:
+            streams = {"stdin": nothing, "stdout": log, "stderr": log}
+            where: Any = {"cwd": self.log_path.parent, "env": environ, **streams}
             if can_be_forked(arguments, environ):
-                return start_celery(
-                    arguments,
-                    cwd=self.log_path.parent,
-                    env=environ,
-                    stdin=nothing,
-                    stdout=log,
-                    stderr=log,
-                )
-            return subprocess.Popen(
-                [sys.executable, "-m", "celery", *arguments],
-                cwd=self.log_path.parent,
-                env=environ,
-                stdin=nothing,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+                return start_celery(arguments, **where)
+            command = [sys.executable, "-m", "celery", *arguments]
+            return subprocess.Popen(command, start_new_session=True, **where)
 
     def _ready_or_raise(self) -> bool:
         if not self.is_running:
@@ -197,11 +258,3 @@ class Beat(CeleryProcess):
         schedule = log_path.with_suffix(".schedule")
         arguments = ["beat", "--schedule", str(schedule), "--pidfile=", "--loglevel", "INFO"]
         super().__init__(name, [*arguments, *options], log_path=log_path, **others)
-
-
-def _has_ended(pid: int) -> bool:
-    # A killed orphan stays a zombie where nobody reaps, as in a container without an init.
-    try:
-        return bool(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return True

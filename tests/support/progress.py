@@ -7,8 +7,6 @@ import threading
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Progress"]
-
 
 class Progress:
     """Lines of JSON.  Several threads and processes may add to one file; without one it is kept

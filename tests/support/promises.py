@@ -8,23 +8,11 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 
 import pytest
-
-__all__ = [
-    "PAGE",
-    "Found",
-    "Promise",
-    "faults",
-    "marked_below",
-    "page",
-    "promise",
-    "promised",
-    "read",
-]
 
 _ROOT = Path(__file__).parents[2]
 _SAID = (_ROOT / "docs" / "promises.rst", _ROOT / "docs" / "limits.rst")
@@ -35,8 +23,7 @@ PAGE = _ROOT / "docs" / "promises-tests.rst"
 SECTIONS = ("What is promised", "What is not promised")
 
 _SECTION = re.compile(r"^(?P<title>\S.*)\n(?P<line>[=-])(?P=line)*\n", re.MULTILINE)
-_BULLET = re.compile(r"^\* (?P<text>.*(?:\n(?:  .*)?)*)", re.MULTILINE)
-_NAMED = re.compile(r"``(?P<name>[a-z0-9-]+)`` \*\*(?P<lead>.+?)\*\*", re.DOTALL)
+_BULLET = re.compile(r"^\* (?:``([a-z0-9-]+)`` \*\*(.+?)\*\*)?", re.MULTILINE | re.DOTALL)
 
 _HEAD = """\
 Promises and their tests
@@ -63,94 +50,49 @@ class Promise:
     lead: str
 
 
-@dataclass(frozen=True, order=True)
-class Found:
-    """A marked test: its module, its name there, and the name in the marker."""
-
-    module: str
-    test: str
-    promise: str
-
-
 def promised() -> list[Promise]:
-    """All that the documentation promises, and does not."""
-    return [one for page in _SAID for one in read(page.read_text("utf-8"))]
+    """All that the documentation promises, and does not, in the order of the pages."""
+    found = []
+    for page in _SAID:
+        _, *parts = _SECTION.split(page.read_text("utf-8"))
+        for title, text in zip(parts[::3], parts[2::3], strict=True):
+            bullets = _BULLET.findall(text) if title in SECTIONS else ()
+            found += [Promise(title, name, " ".join(lead.split())) for name, lead in bullets]
+    return found
 
 
-def read(page: str) -> list[Promise]:
-    """The bullets of the two sections in the text of a page, in their order."""
-    heads = list(_SECTION.finditer(page))
-    ends = [head.start() for head in heads[1:]] + [len(page)]
-    return [
-        _promise(head["title"], bullet["text"])
-        for head, end in zip(heads, ends, strict=True)
-        if head["title"] in SECTIONS
-        for bullet in _BULLET.finditer(page, head.end(), end)
-    ]
-
-
-def marked_below(folder: Path) -> list[Found]:
-    """Every marker of every test function in the modules below a folder."""
+def marked() -> list[tuple[str, str, str]]:
+    """The module, the test and the name of every marker, in their order."""
     return sorted(
-        Found(path.relative_to(folder.parent).as_posix(), *found)
-        for path in folder.rglob("test_*.py")
-        for found in _marked(ast.parse(path.read_text("utf-8")).body)
+        (path.relative_to(_ROOT).as_posix(), test.name, ast.literal_eval(name))
+        for path in TESTS.rglob("test_*.py")
+        for test in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(test, ast.FunctionDef)
+        for call in test.decorator_list
+        if isinstance(call, ast.Call) and ast.unparse(call.func) == "promise"
+        for name in call.args
     )
 
 
-def faults(promises: list[Promise], found: list[Found]) -> list[str]:
-    """What is wrong between the pages' bullets and the tests' markers, one line each."""
-    names = [one.name for one in promises if one.name]
-    upheld = {one.promise for one in found}
-    return [
-        *(f"no name on the page: {one.lead}" for one in promises if not one.name),
-        *(f"twice on the pages: {name}" for name in sorted({*names}) if names.count(name) > 1),
-        *(f"no test: {name}" for name in names if name not in upheld),
-        *(
-            f"no such promise: {one.promise} ({one.module}::{one.test})"
-            for one in found
-            if one.promise not in names
-        ),
-    ]
-
-
-def page(promises: list[Promise], found: list[Found]) -> str:
+def page() -> str:
     """The page that lists the tests of each promise."""
+    found, promises = marked(), promised()
     parts = [_HEAD]
     for section in SECTIONS:
         parts.append(f"{section}\n{'-' * len(section)}\n")
-        parts += [_entry(one, found) for one in promises if one.section == section]
+        for one in (one for one in promises if one.section == section):
+            lines = [f"``{one.name}``", f"   {one.lead}", ""]
+            of_it = [(module, test) for module, test, name in found if name == one.name]
+            for module, tests in groupby(of_it, lambda each: each[0]):
+                lines += [
+                    f"   * ``{module}``",
+                    "",
+                    *(f"     * ``{name}``" for _, name in tests),
+                    "",
+                ]
+            parts.append("\n".join(lines))
     return "\n".join(parts)
 
 
-def _promise(section: str, text: str) -> Promise:
-    named = _NAMED.match(text)
-    if named is None:
-        return Promise(section, "", " ".join(text.split())[:60])
-    return Promise(section, named["name"], " ".join(named["lead"].split()))
-
-
-def _marked(body: list[ast.stmt], within: str = "") -> Iterator[tuple[str, str]]:
-    for node in body:
-        if isinstance(node, ast.ClassDef):
-            yield from _marked(node.body, f"{within}{node.name}::")
-        elif isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
-            for call in node.decorator_list:
-                if isinstance(call, ast.Call) and ast.unparse(call.func) == "promise":
-                    for name in call.args:
-                        yield within + node.name, ast.literal_eval(name)
-
-
-def _entry(one: Promise, found: list[Found]) -> str:
-    tests: dict[str, list[str]] = {}
-    for marked in found:
-        if marked.promise == one.name:
-            tests.setdefault(marked.module, []).append(marked.test)
-    lines = [f"``{one.name}``", f"   {one.lead}", ""]
-    for module, names in tests.items():
-        lines += [f"   * ``{module}``", "", *(f"     * ``{name}``" for name in names), ""]
-    return "\n".join(lines)
-
-
 if __name__ == "__main__":
-    PAGE.write_text(page(promised(), marked_below(TESTS)), "utf-8")
+    PAGE.write_text(page(), "utf-8")

@@ -9,8 +9,6 @@ from typing import Any
 import promql_parser
 from prometheus_client.parser import text_string_to_metric_families
 
-__all__ = ["labels_in", "result_labels"]
-
 #: What Prometheus itself gives to all that it scrapes.
 TARGET = frozenset({"job", "instance"})
 #: What Grafana puts in place of its own names.

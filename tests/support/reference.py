@@ -1,29 +1,32 @@
-"""The reference pages, made of the code that they are about.
+"""The reference pages and the one of events, made of the code that they are about.
 
-``python -m tests.support.reference`` writes them into `docs/reference`.
+``python -m tests.support.reference`` writes them.
 """
 
 from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
+from functools import cache
+from importlib import resources
 from pathlib import Path
-from textwrap import fill
 from typing import Any
+
+import click
+from django.conf import settings as django_settings
 
 from celery_reliable import ReliableConfig, ReliableTask
 from celery_reliable.findings import TABLE
+from celery_reliable.operations import metrics as declared
+from celery_reliable.operations.cli import reliable
 from celery_reliable.options import TaskOptions
 from celery_reliable.options.calls import CALL_OPTIONS
 from celery_reliable.options.definition import OPTIONS
 from celery_reliable.settings import MAX_SECONDS
-from tests.support import reference_doors as doors
-from tests.support import states
-from tests.support.rst import as_code, head, indented, one_line, prose, table
-
-__all__ = ["FOLDER", "PAGES", "comments", "findings", "options", "settings"]
+from tests.support import telling
+from tests.support.rst import as_code, filled, head, indented, one_line, prose, section, table
 
 FOLDER = Path(__file__).parents[2] / "docs" / "reference"
 
@@ -79,17 +82,11 @@ def options() -> str:
         """
     )
     calls = ", ".join(f"``{name}``" for name in CALL_OPTIONS)
-    notes += (
-        "\n"
-        + fill(
-            "These are options of one call, too, beside ``if_exists`` (:doc:`/guides/publishing`): "
-            f"{calls}.",
-            96,
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
-        + "\n"
+    of_calls = (
+        "These are options of one call, too, beside ``if_exists`` (:doc:`/guides/publishing`): "
+        f"{calls}."
     )
+    notes += f"\n{filled(of_calls, 96)}\n"
     bound = "\n".join(
         f"``self.{name}``\n{indented(prose(inspect.getdoc(of)))}" for name, of in _bound()
     )
@@ -120,14 +117,7 @@ def findings() -> str:
 
 def _finding(one: Any) -> str:
     texts = (one.message, f"*If ignored:* {one.ignored}", f"*To mend:* {one.hint}")
-    said = fill(
-        " ".join(map(_shown, texts)),
-        100,
-        initial_indent="   ",
-        subsequent_indent="   ",
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    said = filled(" ".join(map(_shown, texts)), 100, "   ")
     return f"{one.code} ``{one.name}``\n{said}\n"
 
 
@@ -165,14 +155,268 @@ def _takes(rule: Mapping[str, Any]) -> str:
     return said.removesuffix(" for the broker's")
 
 
+# -- the doors: commands, JSON API, metrics
+
+
+def commands() -> str:
+    """The page of the command line."""
+    parts = [
+        head(
+            "Commands",
+            """
+            All of them are given as ``celery -A proj reliable …``, and each says the same with
+            ``--help``. What they are for: :doc:`/operations`.
+            """,
+        ),
+        prose(reliable.help),
+    ]
+    for words, command in walk(reliable, ()):
+        with click.Context(command, info_name=" ".join(words)) as context:
+            pieces = " ".join(command.collect_usage_pieces(context))
+            usage = f"reliable {' '.join(words)} {pieces}"
+            text = f".. code-block:: text\n\n    {usage}\n\n{prose(command.help)}"
+            rows = [_option(context, one) for one in command.params if _is_option(one)]
+        if rows:
+            text += "\n" + table(["option", "meaning"], rows, "35 65")
+        parts.append(section(f"reliable {' '.join(words)}", text))
+    return "\n".join(parts).rstrip("\n") + "\n"
+
+
+def walk(
+    group: click.Group, words: tuple[str, ...]
+) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """Every command below a group that does something, by its words."""
+    for name, command in sorted(group.commands.items()):
+        if isinstance(command, click.Group):
+            yield from walk(command, (*words, name))
+        else:
+            yield (*words, name), command
+
+
+def api() -> str:
+    """The page of the JSON API."""
+    # ninja reads Django's settings as it is imported.
+    if not django_settings.configured:
+        django_settings.configure()
+    from celery_reliable.contrib.django.api.routes import document_of
+
+    document = document_of("/", [])
+    parts = [
+        head(
+            "JSON API",
+            """
+            Every operation, made of the declarations by which requests are checked, as
+            ``v1/openapi.json`` is, which has the types of all answers besides. How it is switched
+            on and asked: :doc:`/operations-api`. Addresses are below ``v1/``.
+            """,
+        )
+    ]
+    for path, methods in document["paths"].items():
+        for method, one in methods.items():
+            rows = [_parameter(document, given) for given in one.get("parameters", ())]
+            rows += _body(document, one)
+            statuses = ", ".join(f"``{status}``" for status in one["responses"])
+            text = prose(f"{one['summary']}.\n\n{one.get('description', '')}")
+            text += f"\nAnswers: {statuses}\n"
+            if rows:
+                text += "\n" + table(["parameter", "in", "type", "meaning"], rows, "20 10 25 45")
+            parts.append(section(f"{method.upper()} {path.removeprefix('/')}", text))
+    return "\n".join(parts).rstrip("\n") + "\n"
+
+
+def metrics() -> str:
+    """The page of the metrics."""
+    fleet = [
+        [
+            f"``{one.name}_total``" if one.is_counter else f"``{one.name}``",
+            "counter" if one.is_counter else "gauge",
+            _code(one.labels),
+            one_line(one.text),
+        ]
+        for one in fleet_metrics()
+    ]
+    columns, widths = ["name", "type", "labels", "meaning"], "30 12 18 40"
+    return head(
+        "Metrics",
+        """
+            For Prometheus, with ``celery-reliable[metrics]``. How they are served:
+            :doc:`/operations-status`; a dashboard and alarms on them: :doc:`/monitoring`. Times
+            are seconds.
+            """,
+    ) + table(columns, fleet, widths)
+
+
+def fleet_metrics() -> list[declared.Metric[Any]]:
+    """What the collectors yield, each once."""
+    return [declared.UP, *declared.FLEET]
+
+
+def metric_names() -> set[str]:
+    """The names of all metrics, as Prometheus has them."""
+    return {f"{one.name}_total" if one.is_counter else one.name for one in fleet_metrics()}
+
+
+def _code(names: Any) -> str:
+    return ", ".join(f"``{name}``" for name in names)
+
+
+def _is_option(one: click.Parameter) -> bool:
+    return isinstance(one, click.Option) and not one.hidden
+
+
+def _option(context: click.Context, one: click.Parameter) -> list[str]:
+    record = one.get_help_record(context)
+    assert record is not None, one.name
+    # A pattern is no emphasis.
+    return [f"``{record[0]}``", one_line(record[1].replace("*", r"\*"))]
+
+
+def _parameter(document: Any, given: Any) -> list[str]:
+    schema = given["schema"]
+    needed = " (needed)" if given.get("required") else ""
+    return [
+        f"``{given['name']}``",
+        f"{given['in']}{needed}",
+        _type(schema),
+        _meaning(document, schema),
+    ]
+
+
+def _body(document: Any, one: Any) -> list[list[str]]:
+    if "requestBody" not in one:
+        return []
+    (content,) = one["requestBody"]["content"].values()
+    schema = _resolved(document, content["schema"])
+    return [
+        [
+            f"``{name}``",
+            "body (needed)" if name in schema.get("required", ()) else "body",
+            _type(part),
+            _meaning(document, part),
+        ]
+        for name, part in schema["properties"].items()
+    ]
+
+
+def _resolved(document: Any, schema: Any) -> Any:
+    (schema,) = schema.get("allOf", [schema])
+    name = schema.get("$ref", "").rpartition("/")[2]
+    return document["components"]["schemas"][name] if name else schema
+
+
+def _meaning(document: Any, schema: Any) -> str:
+    said = schema.get("description") or _resolved(document, schema).get("description", "")
+    return one_line(said)
+
+
+def _type(schema: Any) -> str:
+    if "$ref" in schema:
+        return schema["$ref"].rpartition("/")[2]
+    if "allOf" in schema:
+        (only,) = schema["allOf"]
+        return _type(only)
+    if "anyOf" in schema:
+        return " or ".join(_type(one) for one in schema["anyOf"])
+    if "enum" in schema:
+        return ", ".join(f"``{one}``" for one in schema["enum"])
+    if schema.get("type") == "array":
+        return f"list of {_type(schema.get('items', {}))}"
+    return str(schema.get("type", "any"))
+
+
+# -- the states of a task, from the moves that the ledger's scripts declare
+
+#: What a reader calls each state.
+NAMES = {
+    "new": "not published",
+    "parked": "parked",
+    "queued": "queued",
+    "running": "running",
+    "waiting": "waiting",
+    "dead": "dead letter",
+    "ended": "ended",
+}
+
+#: Of workers, whose states have some of the same names.
+_OF_WORKERS = {"register", "heartbeat", "declare", "deregister"}
+
+
+def moves() -> list[tuple[str, str, str, str]]:
+    """Script, who calls it, from, to: the rows of the ledger's table that are about tasks.
+
+    A test of the ledger compares that table with the scripts.
+    """
+    readme = resources.files("celery_reliable.ledger").joinpath("README.rst").read_text("utf-8")
+    transitions = readme.partition("Transitions\n====")[2].partition("Keys\n====")[0]
+    lines = [line for line in transitions.splitlines() if line.startswith(("script ", "``"))]
+    who_at, moves_at = (lines[0].index(name) for name in ("called by", "moves"))
+    found, before = [], ""
+    for line in lines[1:]:
+        script, who = line[:who_at].strip(" `"), line[who_at:moves_at].strip()
+        before = who = before + who[8:] if who.startswith("the same") else who
+        source, _, target = line[moves_at:].partition(" -> ")
+        if target and script not in _OF_WORKERS:
+            found += [(script, who, one, two) for one in _states(source) for two in _states(target)]
+    known = {"absent", *NAMES}
+    return [one for one in found if {one[2], one[3]} <= known and one[2] != one[3]]
+
+
+@cache
+def arrows() -> dict[tuple[str, str], list[tuple[str, str]]]:
+    """The moves between two states that the page lists, each with the scripts that make it and who
+    calls those: no record is *not published* where it begins, and *ended* else.
+    """
+    by: dict[tuple[str, str], list[tuple[str, str]]] = {}
+    for script, who, source, target in moves():
+        ends = ("new" if source == "absent" else source, "ended" if target == "absent" else target)
+        by.setdefault(ends, []).append((script, who))
+    return by
+
+
+def states() -> str:
+    """The page of the states."""
+    rows = [
+        [NAMES[source], NAMES[target], "; ".join(f"``{script}`` ({who})" for script, who in by)]
+        for (source, target), by in arrows().items()
+    ]
+    return (
+        head(
+            "States of a task",
+            """
+            Every move that there is, made of what the scripts of the ledger declare. Each is one
+            script, which Redis runs as a whole; nothing else changes a state. What the words mean:
+            :doc:`/concepts`.
+            """,
+        )
+        + f"{PICTURE}\n"
+        + table(["from", "to", "by"], rows, "18 18 64")
+        + "\nA task that is *not published*, or has *ended*, has no record: a message that the"
+        " ledger\nnever recorded is claimed, or buried, all the same.\n"
+    )
+
+
+PICTURE = """\
+.. image:: states.svg
+   :alt: From not published by record to parked or queued; by claim to running; by settle to ended.
+         A running task is queued again by lose and release, or dead; a dead letter is queued by
+         replay, or ended by discard.
+   :width: 100%
+"""
+
+
+def _states(text: str) -> list[str]:
+    return [re.sub(r"\(.*\)", "", one).split(",")[0].strip() for one in text.split("|")]
+
+
 PAGES: dict[str, Callable[[], str]] = {
-    "api.rst": doors.api,
-    "commands.rst": doors.commands,
+    "../events.rst": telling.page,
+    "api.rst": api,
+    "commands.rst": commands,
     "findings.rst": findings,
-    "metrics.rst": doors.metrics,
+    "metrics.rst": metrics,
     "options.rst": options,
     "settings.rst": settings,
-    "states.rst": states.page,
+    "states.rst": states,
 }
 
 

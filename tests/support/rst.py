@@ -5,8 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterable
-
-__all__ = ["as_code", "head", "indented", "one_line", "prose", "section", "table"]
+from textwrap import fill
 
 _WRITTEN = (
     ".. Written by ``python -m tests.support.reference``; a test compares it with the code.\n"
@@ -40,6 +39,18 @@ def prose(text: str | None) -> str:
 def one_line(text: str | None) -> str:
     """A text as the cell of a table."""
     return " ".join(_marked(text or "").split())
+
+
+def filled(text: str, width: int, indent: str = "") -> str:
+    """A text in lines of this width; no word is broken."""
+    return fill(
+        text,
+        width,
+        initial_indent=indent,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def indented(text: str) -> str:

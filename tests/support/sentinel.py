@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from tests.support.redis_server import STOP_SECONDS, RedisServer, free_port, redis_binary
+from tests.support.redis_server import RedisServer, free_port, redis_binary
 from tests.support.serving import Server, spawn
 from tests.support.waiting import wait_for
 
@@ -34,14 +33,15 @@ class Sentinel(Server):
     """
 
     name = "mymaster"
+    log_name = "sentinel.log"
 
     def __init__(self, directory: Path, master: RedisServer, *, patience_ms: int = 1000) -> None:
         self.port = free_port()
-        self._process: subprocess.Popen[bytes] | None = None
+        self.directory = directory
         self._config = directory / "sentinel.conf"
         self._config.write_text(
             f"port {self.port}\nbind 127.0.0.1\ndir {directory}\n"
-            f"logfile {directory / 'sentinel.log'}\n"
+            f"logfile {self.log_path}\n"
             f"sentinel monitor {self.name} 127.0.0.1 {master.port} 1\n"
             f"sentinel down-after-milliseconds {self.name} {patience_ms}\n"
             f"sentinel failover-timeout {self.name} 5000\n"
@@ -60,13 +60,6 @@ class Sentinel(Server):
         """Start it, and wait until it knows of a replica."""
         self._process = spawn([str(redis_binary()), str(self._config), "--sentinel"])
         self._wait_for_answer(KNOWS_SECONDS, "the Sentinel, which knows the replica,")
-
-    def kill(self) -> None:
-        """End it."""
-        if self._process is not None:
-            self._process.terminate()
-            self._process.wait(STOP_SECONDS)
-            self._process = None
 
     def master_port(self) -> int:
         """Return the port of the master, as it tells clients."""

@@ -1,7 +1,4 @@
-"""The events of the package as a page, the code that reports each, and the lines of the log.
-
-``python -m tests.support.telling`` writes `docs/events.rst`.
-"""
+"""The events of the package as a page, the code that reports each, and the lines of the log."""
 
 from __future__ import annotations
 
@@ -15,12 +12,10 @@ from typing import Any
 
 from celery_reliable import events
 from celery_reliable.events.event import IN_CELERY_EVENT, IN_LOG
-
-__all__ = ["PAGE", "lines", "page", "tellers_of"]
+from tests.support.rst import head, table
 
 _ROOT = Path(__file__).parents[2]
 _PACKAGE = _ROOT / "celery_reliable"
-PAGE = _ROOT / "docs" / "events.rst"
 
 #: What the sender of a signal is, by the argument of the event.
 _SENDERS = {
@@ -35,36 +30,6 @@ _CHOSEN = {
     "task_buried": (logging.WARNING, logging.ERROR),
     "pass_finished": (logging.WARNING,),
 }
-
-_HEAD = """\
-Events
-======
-
-.. Written by ``python -m tests.support.telling``; a test compares it with the declarations.
-
-Each event has a signal of ``celery_reliable.signals``, an event of Celery's (``celery worker -E``),
-or a note in the ledger, which ``celery -A proj reliable events`` and the desk show. Most have a
-line in the log besides. :doc:`runbook-log` has all lines of the log that ask something of you.
-
-All lines come from the logger ``celery_reliable``, as ``name key=value …``. Each is one line, and
-none has the password of a URL. A task is ``id`` in the log, ``task_id`` in a signal and ``uuid`` in
-an event of Celery's. A signal has the name of the line. An event of Celery's has it too, with
-dashes, or the name that is given. Celery's events of tasks have ``name`` besides. Signals and
-events may get lost, and may come twice. The first to have an alarm on is ``task_buried``: a task is
-a dead letter.
-
-With events on, Flower and other monitors receive Celery's own ``task-failed`` also if the process
-died that would have sent it. Monitors show the names of our events as a task's state until the next
-of Celery's own that counts for more: ``LOST``, then ``RECOVERED``, then ``SUCCESS`` or ``FAILURE``.
-
-A *note* has the name of the line and these fields. A note may get lost. No note has an argument of
-a task, or the text of an exception, which may have one.
-
-.. list-table::
-   :header-rows: 1
-   :widths: 18 8 16 13 13 12 20
-
-"""
 
 
 def tellers_of(event: events.Event[Any]) -> set[tuple[str, str]]:
@@ -99,8 +64,32 @@ def _levels_of(event: events.Event[Any]) -> tuple[int, ...]:
 
 def page() -> str:
     """The page that lists the events."""
+    top = head(
+        "Events",
+        """
+        Each event has a signal of ``celery_reliable.signals``, an event of Celery's (``celery
+        worker -E``), or a note in the ledger, which ``celery -A proj reliable events`` and the
+        desk show. Most have a line in the log besides. :doc:`runbook-log` has all lines of the log
+        that ask something of you.
+
+        All lines come from the logger ``celery_reliable``, as ``name key=value …``. Each is one
+        line, and none has the password of a URL. A task is ``id`` in the log, ``task_id`` in a
+        signal and ``uuid`` in an event of Celery's. A signal has the name of the line. An event of
+        Celery's has it too, with dashes, or the name that is given. Celery's events of tasks have
+        ``name`` besides. Signals and events may get lost, and may come twice. The first to have an
+        alarm on is ``task_buried``: a task is a dead letter.
+
+        With events on, Flower and other monitors receive Celery's own ``task-failed`` also if the
+        process died that would have sent it. Monitors show the names of our events as a task's
+        state until the next of Celery's own that counts for more: ``LOST``, then ``RECOVERED``,
+        then ``SUCCESS`` or ``FAILURE``.
+
+        A *note* has the name of the line and these fields. A note may get lost. No note has an
+        argument of a task, or the text of an exception, which may have one.
+        """,
+    )
     titles = ["event", "level", "fields", "signal", "Celery's event", "note", "when"]
-    return _HEAD + "".join([_as_row(titles), *map(_row, events.DECLARED.values())])
+    return top + table(titles, map(_row, events.DECLARED.values()), "18 8 16 13 13 12 20")
 
 
 @cache
@@ -125,7 +114,7 @@ def _within(node: ast.AST, function: str = "") -> Iterator[tuple[str, ast.AST]]:
             yield from _within(child, function)
 
 
-def _row(one: events.Event[Any]) -> str:
+def _row(one: events.Event[Any]) -> list[str]:
     level = " or ".join(logging.getLevelName(each).lower() for each in _levels_of(one) if each)
     signal, celery_event = "", ""
     if one.signal is not None:
@@ -134,27 +123,16 @@ def _row(one: events.Event[Any]) -> str:
         celery_event = _code(one.of_celery_event, IN_CELERY_EVENT)
         if one.celery_kind != one.name.replace("_", "-"):
             celery_event = f"``{one.celery_kind}``: {celery_event}"
-    return _as_row(
-        [
-            f"``{one.name}``",
-            level,
-            _code(one.fields, IN_LOG) if level else "",
-            signal,
-            celery_event,
-            _code(one.of_note, IN_LOG) if one.is_noted else "",
-            " ".join(one.when.split()),
-        ]
-    )
+    return [
+        f"``{one.name}``",
+        level,
+        _code(one.fields, IN_LOG) if level else "",
+        signal,
+        celery_event,
+        _code(one.of_note, IN_LOG) if one.is_noted else "",
+        " ".join(one.when.split()),
+    ]
 
 
 def _code(names: Any, called: dict[str, str] | None = None) -> str:
     return ", ".join(f"``{(called or {}).get(name, name)}``" for name in names or ())
-
-
-def _as_row(cells: list[str]) -> str:
-    first, *others = (f"- {cell}".rstrip() for cell in cells)
-    return "".join([f"   * {first}\n", *(f"     {cell}\n" for cell in others)])
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page(), "utf-8")

@@ -16,15 +16,6 @@ from proof.traces.recording import is_recording
 if TYPE_CHECKING:
     from tests.support.redis_server import RedisServer
 
-__all__ = [
-    "ACCEPTED",
-    "HandClient",
-    "check_servers",
-    "check_traces",
-    "is_traced",
-    "read_traces",
-]
-
 #: Under this name a test says how many of its calls the model allows.
 ACCEPTED = "calls accepted"
 _AT_ONCE = 10_000

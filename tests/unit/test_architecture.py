@@ -1,89 +1,101 @@
-"""`docs/architecture.rst` is what is there: floors, imports, doors and names."""
+"""`docs/architecture.rst` is what is there: floors, doors, scripts and names.  That imports point
+down is for import-linter to say, by the same floors.
+"""
 
 from __future__ import annotations
 
-import ast
+import configparser
 import importlib
-from collections.abc import Iterator
+import inspect
+import re
+from importlib import resources
 from itertools import chain
+from typing import Any
 
-from tests.support.architecture import (
-    PACKAGE,
-    PAGE,
-    contract,
-    doors,
-    floors,
-    names,
-    resolve,
-    ways,
-)
+import pytest
 
-FLOORS = floors()
+import celery_reliable
+from tests.docs.blocks import ROOT, Page
 
-
-def imports() -> Iterator[tuple[str, str]]:
-    """Who imports whom, by the names of packages and modules right below the package."""
-    for path in PACKAGE.rglob("*.py"):
-        inner = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            if isinstance(node, ast.Import):
-                found = [alias.name for alias in node.names]
-            elif isinstance(node, ast.ImportFrom):
-                found = [f"{node.module}.{alias.name}" for alias in node.names]
-            else:
-                continue
-            for one in found:
-                package, _, rest = one.partition(".")
-                if package == PACKAGE.name and inner != "__init__":
-                    yield inner, rest.partition(".")[0]
+PACKAGE = ROOT / "celery_reliable"
+PAGE = Page("architecture.rst")
+NAME = re.compile(r"``([a-z_]\w*(?:\.\w+)*)``")
+#: Every dotted name on the page that is one of the package.
+NAMES = [name for name in NAME.findall(PAGE.text) if "." in name and not (ROOT / name).exists()]
 
 
 def test_the_floors_are_those_of_the_contract_and_of_the_folder() -> None:
+    drawn = re.findall(r"^    \| +(\d+) \| (.*?) *\|$", PAGE.section("The house"), re.MULTILINE)
+    config = configparser.ConfigParser()
+    config.read(ROOT / "setup.cfg")
+    contract = config["importlinter:contract:layers"]["layers"].strip().splitlines()
     there = {path.name.removesuffix(".py") for path in PACKAGE.iterdir()}
 
-    assert contract() == FLOORS
-    assert set(chain(*FLOORS)) == there - {"__init__", "__pycache__", "py.typed"}
-
-
-def test_the_imports_point_down() -> None:
-    of = {name: number for number, floor in enumerate(FLOORS) for name in floor}
-    found = {(who, whom) for who, whom in imports() if who != whom}
-
-    assert len(found) > 100
-    assert [
-        (who, whom)
-        for who, whom in sorted(found)
-        if of[who] > of[whom] or (of[who] == of[whom] and of[who] != len(FLOORS) - 1)
-    ] == []
+    assert [int(number) for number, _ in drawn] == list(range(len(drawn), 0, -1))
+    floors = [set(names.split()) for _, names in drawn]
+    assert [set(re.split(r"\s*[|:]\s*", row.strip())) for row in contract] == floors
+    assert set(chain(*floors)) == there - {"__init__", "__pycache__", "py.typed"}
 
 
 def test_each_package_has_its_door_on_the_page() -> None:
-    packages = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    doors = {row[0].strip("`"): " ".join(row[1:]) for row in PAGE.rows("The doors")[1:]}
 
-    assert set(doors()) == packages
-
-
-def test_every_name_on_the_page_is_there() -> None:
-    assert len(names()) > 50
-    for name in names():
-        resolve(name)
-
-
-def test_what_is_said_of_a_door_is_in_it() -> None:
-    for package, text in doors().items():
+    assert set(doors) == {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    for package, text in doors.items():
         module = importlib.import_module(f"{PACKAGE.name}.{package}")
-        for name in (one for one in names() if f"``{one}``" in text):
+        for name in (one for one in NAMES if f"``{one}``" in text):
             assert name.partition(".")[2] in module.__all__, name
 
 
-def test_every_script_of_a_way_is_there() -> None:
-    scripts = {script for way in ways() for step in way for script in step.scripts}
+def test_every_name_on_the_page_is_there() -> None:
+    assert len(NAMES) > 50
+    for name in NAMES:
+        found: Any = celery_reliable
+        path = PACKAGE.name
+        for part in name.split("."):
+            path += f".{part}"
+            if inspect.ismodule(found) and not hasattr(found, part):
+                importlib.import_module(path)
+            found = inspect.getattr_static(found, part)
 
-    assert scripts <= {path.stem for path in PACKAGE.glob("*/lua/*.lua")}
+
+def test_every_script_of_a_way_is_there() -> None:
+    titles = re.findall(r"^(\S.*)\n-+\n", PAGE.text, re.MULTILINE)
+    ways = [PAGE.rows(title) for title in titles if "     - script\n" in PAGE.section(title)]
+    scripts = {name for way in ways for row in way[1:] for name in NAME.findall(row[2])}
+
     assert scripts
+    assert scripts <= {path.stem for path in PACKAGE.glob("*/lua/*.lua")}
 
 
 def test_the_page_is_linked() -> None:
     for page in ("README.rst", "CONTRIBUTING.rst"):
-        text = PAGE.parents[1].joinpath(page).read_text("utf-8")
-        assert "``docs/architecture.rst``" in text, page
+        assert "``docs/architecture.rst``" in Page(page).text, page
+
+
+# -- the scripts of a worker's unacked hash say in their headers what they do
+
+SCRIPTS = sorted(resources.files("celery_reliable.broker").joinpath("lua").iterdir(), key=str)
+#: All that they may do: with the unacked hash, with lists, and with the list of unacked hashes.
+COMMANDS = {"EXISTS", "HDEL", "HEXISTS", "HGET", "HSET", "LLEN", "RPOP", "RPUSH", "SADD", "SREM"}
+#: One that claims tasks looks whether such a task has its object.
+OF_LOCKS = {"take_next.lua": {"GET"}}
+
+
+@pytest.mark.parametrize("file", SCRIPTS, ids=lambda file: file.name)
+def test_header_and_body_agree(file: Any) -> None:
+    match = re.fullmatch(r"--\[\[\n(.*?)\n\]\]\n(.*)", file.read_text("utf-8"), re.DOTALL)
+    assert match
+    header, body = match.groups()
+    assert header.startswith(f"{file.name.removesuffix('.lua')}: ")
+    assert all(re.search(rf"^{title} +\S", header, re.MULTILINE) for title in ("Returns", "Cost"))
+    for kind in ("KEYS", "ARGV"):
+        listed = [int(n) for n in re.findall(rf"^{kind}\[(\d+)[\].]", header, re.MULTILINE)]
+        used = {int(n) for n in re.findall(rf"\b{kind}\[(\d+)\]", body)}
+        assert listed == list(range(1, len(listed) + 1))
+        # The last may stand for many, and is counted to.
+        assert used <= set(listed)
+        n_rests = len(re.findall(rf"^{kind}\[\d+\.\.\]", header, re.MULTILINE))
+        assert len(listed) - len(used) <= n_rests
+    called = set(re.findall(r"redis\.call\('(\w+)'", body))
+    assert called <= COMMANDS | OF_LOCKS.get(file.name, set())

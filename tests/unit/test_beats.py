@@ -1,4 +1,4 @@
-"""What a worker holds its lease for before, in and after a beat, and whom it tells."""
+"""What a worker holds its lease for around a beat, whom it tells what, and how its pool stops."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 from celery_reliable import clock
 from celery_reliable.context import WorkerProcess
 from celery_reliable.exceptions import LedgerUnavailable
+from celery_reliable.ledger.answers import Opening
 from celery_reliable.ledger.answers.workers import (
     BeatOfDead,
     Forgotten,
@@ -19,6 +20,8 @@ from celery_reliable.ledger.answers.workers import (
 )
 from celery_reliable.orders import NO_ORDERS
 from celery_reliable.worker.heartbeat import Heartbeat
+from celery_reliable.worker.running_claims import PoolStop
+from celery_reliable.worker.unprocessable import Openings
 
 LEASE_SECONDS = 10.0
 #: So long each answer of the ledger takes.
@@ -156,3 +159,54 @@ def test_without_its_connection_no_lease_is_sure(
 
     sure = 100.0 + LEASE_SECONDS
     assert leases == [sure, 0.0 if how == "cut" else sure, 0.0]
+
+
+def test_it_is_told_until_it_is_heard() -> None:
+    told: list[str] = []
+
+    def opened(_: str, delivery: str, **__: Any) -> None:
+        told.append(delivery)
+        if len(told) == 1:
+            raise LedgerUnavailable("no answer")
+
+    workers = SimpleNamespace(open=lambda *_, **__: Opening(), opened=opened)
+    reliable: Any = SimpleNamespace(
+        ledger=SimpleNamespace(workers=workers), config=SimpleNamespace(max_losses=3)
+    )
+    openings = Openings(reliable, WorkerProcess("one@host"))
+
+    assert openings.begin("tag", "id", {})
+    for _ in range(3):
+        openings.end()
+
+    assert told == ["tag", "tag"]
+
+
+class Pool:
+    """Counts how often it was stopped."""
+
+    n_stops = 0
+
+    def stop(self) -> None:
+        self.n_stops += 1
+
+
+@pytest.mark.parametrize(
+    ("name", "at_once"),
+    [("prefork", 1), ("solo", 1), ("thread", 0), ("gevent", 0)],
+)
+def test_a_pool_that_waits_for_what_runs_stops_with_the_shutdown(name: str, at_once: int) -> None:
+    pool = Pool()
+    pool_stop = PoolStop(pool, name)
+    pool.stop()
+    assert pool.n_stops == at_once
+    pool_stop.begin()
+    assert pool.n_stops == 1
+
+
+def test_a_pool_that_nobody_stopped_before_the_shutdown_stops_when_asked() -> None:
+    pool = Pool()
+    PoolStop(pool, "thread").begin()
+    assert pool.n_stops == 0
+    pool.stop()
+    assert pool.n_stops == 1

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import pytest
 
 from proof import checker
 from proof.checker import FAULTS, check, read
+from tests.support.processes import run_python
 
 CHECKER = Path(checker.__file__)
 
@@ -139,9 +139,7 @@ def lines(rows: list[Row]) -> list[str]:
 def command(path: Path, text: str) -> subprocess.CompletedProcess[str]:
     path.write_text(text)
     # Alone: no package can be imported from there.
-    return subprocess.run(
-        [sys.executable, "-I", "-S", str(CHECKER), str(path)], capture_output=True, text=True
-    )
+    return run_python("-I", "-S", CHECKER, path, code=None)
 
 
 def test_a_clean_log_passes(tmp_path: Path) -> None:

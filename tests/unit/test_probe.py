@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -13,7 +11,7 @@ from typing import Any
 import pytest
 
 import celery_reliable_probe as probe
-from tests.support.processes import REPOSITORY
+from tests.support.processes import run_python
 
 
 @pytest.fixture
@@ -63,13 +61,8 @@ def test_at_a_terminal(tmp_path: Path) -> None:
     """It imports nothing but the standard library."""
 
     def run(*arguments: str) -> tuple[int, str]:
-        done = subprocess.run(
-            # Without the packages that are installed.
-            [sys.executable, "-S", "-m", "celery_reliable_probe", *arguments],
-            cwd=REPOSITORY,
-            capture_output=True,
-            text=True,
-        )
+        # Without the packages that are installed.
+        done = run_python("-S", "-m", "celery_reliable_probe", *arguments, code=None)
         return done.returncode, done.stderr
 
     put(tmp_path / "well", "one@here")

@@ -5,14 +5,11 @@ from __future__ import annotations
 import os
 import resource
 import socket
-import subprocess
-import sys
 
 import pytest
 
-from celery_reliable.native_threads import (
-    wait_readable,
-)
+from celery_reliable.native_threads import wait_readable
+from tests.support.processes import run_python
 
 # In a process of its own: what is patched stays patched.
 BESIDE_A_BUSY_GREENLET = """
@@ -42,14 +39,7 @@ assert thread.join(10)
 
 
 def test_a_greenlet_that_computes_does_not_hold_up_a_native_thread():
-    done = subprocess.run(
-        [sys.executable, "-c", BESIDE_A_BUSY_GREENLET],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    run_python("-c", BESIDE_A_BUSY_GREENLET)
 
 
 def test_a_socket_with_a_high_number_is_waited_for():

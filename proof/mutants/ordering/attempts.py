@@ -72,22 +72,22 @@ TABLE: Table = {
             (
                 "nobody asks after the body whether the attempt counts",
                 drop("_raise_if_taken(None)"),
-                ("tests/unit/test_fencing.py",),
+                ("tests/unit/test_claiming.py",),
             ),
             (
                 "it is asked before the body, and not after it",
                 move("_raise_if_taken(None)", before="try:"),
-                ("tests/unit/test_fencing.py",),
+                ("tests/unit/test_claiming.py",),
             ),
             (
                 "a body begins, whoever has the task by now",
                 drop("_raise_if_late()"),
-                ("tests/unit/test_fencing.py",),
+                ("tests/unit/test_claiming.py",),
             ),
             (
                 "a failure is stored, whoever has the task by now",
                 drop("_raise_if_taken(exc)"),
-                ("tests/unit/test_fencing.py",),
+                ("tests/unit/test_claiming.py",),
             ),
         ],
         "Uninterrupted.__exit__": [
@@ -225,26 +225,26 @@ TABLE: Table = {
             (
                 "an attempt that is settled with its result counts as running",
                 drop("attempt.is_closed = attempt.is_settled = True", nth=2),
-                ("tests/unit/test_storing.py",),
+                ("tests/unit/test_claiming.py",),
             ),
             (
                 "an attempt that is refused stores its result by itself",
                 drop("if isinstance(answer, answers.Fenced):"),
-                ("tests/unit/test_storing.py",),
+                ("tests/unit/test_claiming.py",),
             ),
         ],
         "PatientBackend.mark_as_failure": [
             (
                 "errbacks are called before the failure is stored",
                 move("self._store(_marked", behind="if call_errbacks and"),
-                ("tests/unit/test_storing.py",),
+                ("tests/unit/test_claiming.py",),
             ),
         ],
         "PatientBackend._store": [
             (
                 "an outcome is stored late, whoever has the task by then",
                 drop("if not is_current("),
-                ("tests/unit/test_storing.py",),
+                ("tests/unit/test_claiming.py",),
             ),
         ],
     },

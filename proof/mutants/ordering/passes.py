@@ -42,7 +42,7 @@ TABLE: Table = {
             (
                 "the record goes before the revocation is stored",
                 move("if record.state is not State.RUNNING:", behind="answer = "),
-                ("tests/unit/test_called_off.py",),
+                ("tests/unit/test_claiming.py",),
             ),
         ],
     },

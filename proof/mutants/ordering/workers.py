@@ -95,14 +95,14 @@ TABLE: Table = {
             (
                 "a stop that comes too early is forgotten",
                 drop("self._is_asked = True"),
-                ("tests/unit/test_pool_stops.py",),
+                ("tests/unit/test_beats.py",),
             ),
         ],
         "PoolStop.begin": [
             (
                 "a stop is put off for ever",
                 drop("self._may_stop = True"),
-                ("tests/unit/test_pool_stops.py",),
+                ("tests/unit/test_beats.py",),
             ),
         ],
         "RunningClaims.stop": [
@@ -143,7 +143,7 @@ TABLE: Table = {
             (
                 "an opening that was told is told again for ever",
                 drop("self._noted = None"),
-                ("tests/unit/test_openings.py",),
+                ("tests/unit/test_beats.py",),
             ),
         ],
     },

@@ -12,8 +12,6 @@ from celery import Celery
 
 from celery_reliable import ReliableTask
 
-__all__ = ["MENDED", "OPEN", "RELIABLE", "SECRET", "create_app"]
-
 #: Keys of the shop's own database: whether the payments answer again, and the gate of what is long.
 MENDED, OPEN = "mended", "open"
 OWN_DB = 3

@@ -7,20 +7,22 @@ permissions are `null` is a superuser.  A user's password is the name.
 from __future__ import annotations
 
 import json
+import os
 import sys
 
 import django
 from django.core.management import call_command
 
-from tests.browser.shop.app import app
+from tests.browser.shop.factory import create_app
 
-__all__ = ["main"]
+#: What the shop's worker is started with (`celery -A`), too.
+app = create_app(os.environ["BROKER_URL"])
+app.set_current()
 
 
 def main(port: str, users: str) -> None:
     """Serve until the process is ended."""
     django.setup()
-    app.set_current()
     call_command("migrate", verbosity=0)
     for name, permissions in json.loads(users).items():
         _add(name, permissions)

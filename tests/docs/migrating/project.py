@@ -13,8 +13,6 @@ from tests.support.django_project import PROJECT_FILES, DjangoProject
 from tests.support.processes import Worker
 from tests.support.redis_server import RedisServer
 
-__all__ = ["Tree"]
-
 _FILES = {
     "proj/settings.py": """
         import os
@@ -31,19 +29,12 @@ _FILES = {
     "documents/__init__.py": "",
     # Stands for the user's work: who does it, and how far it came.
     "documents/work.py": """
-        import os, pathlib, time
-
-        FOLDER = pathlib.Path(os.environ["FOLDER"])
+        import os
+        import held
 
         def run(kind, number):
-            note = FOLDER / f"{kind}-{number}"
-            with open(note, "a") as file:
-                file.write(f"{os.environ['TREE']} began\\n")
-            until = time.monotonic() + 600
-            while (FOLDER / f"hold-{kind}-{number}").exists() and time.monotonic() < until:
-                time.sleep(0.02)
-            with open(note, "a") as file:
-                file.write(f"{os.environ['TREE']} ended\\n")
+            held.run(f"{kind}-{number}", f"{os.environ['TREE']} began")
+            held.note(f"{kind}-{number}", f"{os.environ['TREE']} ended")
     """,
 }
 
@@ -87,6 +78,10 @@ class Tree(DjangoProject):
     def run(self, code: str) -> str:
         """Run code in the project's shell; return what it prints."""
         return super().run(f"import proj.celery\n{code}")
+
+    def told(self, name: str) -> list[str]:
+        """How far work came, in both trees."""
+        return [text for _, text in self.noted(name)]
 
     def worker(
         self, name: str, concurrency: int = 2, options: Sequence[str] = (), **others: Any

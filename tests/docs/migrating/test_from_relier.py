@@ -30,8 +30,7 @@ def test_what_waits_in_its_queues_is_done_once(tmp_path: Path, redis_server: Red
     broker = redis_server.client()
 
     def noted(what: object) -> list[str]:
-        file = tmp_path / f"scan-{what}"
-        return file.read_text().splitlines() if file.exists() else []
+        return after.told(f"scan-{what}")
 
     def dead_letters() -> list[str]:
         return [key.decode() for key in broker.hkeys("rl:dlq")]
@@ -59,8 +58,7 @@ def test_what_waits_in_its_queues_is_done_once(tmp_path: Path, redis_server: Red
         wait_for(lambda: len(noted("no such/folder")) == 2, 30, "it is done again")
 
         # The day itself: one runs, others wait, and the old worker is stopped warmly.
-        held = tmp_path / "hold-scan-1"
-        held.touch()
+        after.hold("scan-1")
         before.run(PUSH.format([1]))
         wait_for(lambda: noted(1) == ["before began"], 30, "one runs")
         old.signal_main(signal.SIGTERM)
@@ -73,7 +71,7 @@ def test_what_waits_in_its_queues_is_done_once(tmp_path: Path, redis_server: Red
                 30,
                 f"what waited, {number}",
             )
-        held.unlink()
+        after.let_go("scan-1")
         assert old.wait_until_ended() == 0
         after.run("from documents.scans import read_scan\nread_scan.delay(5)")
         wait_for(lambda: noted(5) == ["after began", "after ended"], 30, "a call of the new code")

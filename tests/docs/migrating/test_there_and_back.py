@@ -6,8 +6,6 @@ from __future__ import annotations
 
 import shlex
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -88,48 +86,35 @@ def test_every_block_and_command_is_run_here() -> None:
 
 
 def test_work_goes_over_to_the_package_and_back(
-    trees: Callable[[str], Tree], redis_server: RedisServer, tmp_path: Path
+    trees: Callable[[str], Tree], redis_server: RedisServer
 ) -> None:
     before, after = trees("before"), trees("after")
     broker, once = redis_server.client(), redis_server.client(3)
 
     def noted(number: int) -> dict[str, list[str]]:
-        files = {kind: tmp_path / f"{kind}-{number}" for kind in TASKS}
-        return {
-            kind: file.read_text().splitlines() if file.exists() else []
-            for kind, file in files.items()
-        }
+        return {kind: after.told(f"{kind}-{number}") for kind in TASKS}
 
     def all_have(number: int, lines: list[str]) -> bool:
         return all(found == lines for found in noted(number).values())
 
-    def hold(number: int) -> list[Path]:
-        held = [tmp_path / f"hold-{kind}-{number}" for kind in TASKS]
-        for file in held:
-            file.touch()
-        return held
-
-    def let_go(held: list[Path]) -> None:
-        for file in held:
-            file.unlink()
-
+    one_of_each, two_of_each = ([f"{kind}-{number}" for kind in TASKS] for number in (1, 2))
     # As it was: each runs one, and then the deployment begins.
     old = before.worker("old", concurrency=len(TASKS))
-    held = hold(1)
+    after.hold(*one_of_each)
     delay(before, 1)
     wait_for(lambda: all_have(1, ["before began"]), 30, "the old worker runs one of each")
     old.signal_main(signal.SIGTERM)
     new = after.worker("new", concurrency=3 * len(TASKS), options=shlex.split(WORKER)[4:])
     # A web process with the old code: the new worker does it, and what the new code calls
     # meanwhile does not run beside it where the object is one.
-    held_two = hold(2)
+    after.hold(*two_of_each)
     queued = delay(before, 2)
     before.run(
         "proj.celery.app.send_task('documents.scans.read_scan', "
         f"({OF_RELIER!r},), task_id={OF_RELIER['task_id']!r}, queue='default')"
     )
     wait_for(lambda: all_have(2, ["after began"]), 30, "the old code's calls")
-    wait_for((tmp_path / "scan-7").exists, 20, "what stood in Relier's queue")
+    wait_for(lambda: after.noted("scan-7"), 20, "what stood in Relier's queue")
     called = delay(after, 2)
     twice = ("letter", "export")
     wait_for(lambda: all(len(noted(2)[kind]) == 2 for kind in twice), 20, "the new code's calls")
@@ -139,14 +124,14 @@ def test_work_goes_over_to_the_package_and_back(
     same = [kind for kind, one, other in zip(kinds, queued, called, strict=True) if one == other]
     assert same == ["report", "index"]
     assert {kind: len(noted(2)[kind]) for kind in once_only} == once_only
-    let_go(held_two)
+    after.let_go(*two_of_each)
     ends = ["after began", "after ended"]
     wait_for(lambda: all(noted(2)[kind] == ends for kind in once_only), 20, "they end")
     # What the old worker runs, the new code does not see; neither do the locks of theirs.
     delay(after, 1)
     beside = ["before began", "after began"]
     wait_for(lambda: all_have(1, beside), 30, "they run beside each other")
-    let_go(held)
+    after.let_go(*one_of_each)
     assert old.wait_until_ended() == 0
     ended = sorted([*beside, "before ended", "after ended"])
     wait_for(lambda: all(sorted(one) == ended for one in noted(1).values()), 20, "both end")
@@ -173,14 +158,7 @@ def test_work_goes_over_to_the_package_and_back(
     delay(after, 5, more=", countdown=600")
     assert len(broker.keys("{reliable:0}:task:*")) == 2 * len(TASKS)
     assert broker.llen("celery") == len(TASKS)
-    ran = subprocess.run(
-        [sys.executable, "-m", *shlex.split(RELEASE)],
-        env=after.environ,
-        cwd=after.folder,
-        capture_output=True,
-        text=True,
-    )
-    assert not ran.returncode, ran.stderr
+    after.ran("-m", *shlex.split(RELEASE))
     # What was in the ledger only is in the queue, too.
     assert broker.llen("celery") == 2 * len(TASKS)
     before.run(FORGET.replace("BROKER_URL", repr(redis_server.url())))
