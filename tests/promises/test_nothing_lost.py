@@ -27,9 +27,11 @@ def test_a_killed_workers_task_runs_again_within_seconds(
 ) -> None:
     """The worker and its processes are killed at once. Another one runs the task."""
     # Beat is dead all along: the workers' own passes recover.
-    waited = []
+    waited, name = [], ""
     for turn in range(scale.of(full=10, small=1)):
         gate = f"gate-{turn}"
+        if name:
+            workers[name] = project.start_worker(name)
         result = project.send("gate", gate)
         first = project.effects.run_of(result.id)
         name = worker_of(workers, first)
@@ -41,7 +43,6 @@ def test_a_killed_workers_task_runs_again_within_seconds(
         assert result.get(timeout=10) == gate
         assert second.attempt == 2
         assert worker_of(workers, second) != name
-        workers[name] = project.start_worker(name)
     print("seconds from the kill to the re-run:", [round(w, 2) for w in waited])
     assert not project.effects.overlaps()
     assert max(waited) <= 8
@@ -81,8 +82,7 @@ def test_a_killed_pool_processs_task_runs_again_and_its_neighbour_goes_on(
     project: Project, worker: Worker
 ) -> None:
     """Only the task of the killed process runs again."""
-    mate = project.send("gate", "mate")
-    project.effects.run_of(mate.id)
+    mate = project.begin("gate", "mate")
     result = project.send("gate", "gate")
     worker.kill_child(project.effects.run_of(result.id).pid)
     killed_at = project.effects.now()
@@ -177,9 +177,7 @@ def test_redis_restarts_under_a_busy_worker(
 def test_a_rolling_restart_under_load(project: Project, how: signal.Signals) -> None:
     """A deployment replaces one worker after the other while tasks come."""
     workers = project.start_workers("one", "two")
-    gated = [project.send("gate", f"gate-{n}") for n in range(2)]
-    for result in gated:
-        project.effects.run_of(result.id)
+    gated = [project.begin("gate", f"gate-{n}") for n in range(2)]
     short = [project.send("work", 0.1) for _ in range(60)]
     for n, name in enumerate(workers):
         workers[name].signal_main(how)

@@ -12,9 +12,8 @@ import pytest
 
 from tests.conftest import Scale
 from tests.integration.conftest import Project
-from tests.integration.figures import record_of, wait_until_settled
-from tests.integration.project import deadly, explosive
-from tests.integration.project.explosive import BOMB
+from tests.integration.figures import record_of
+from tests.integration.project.explosive import BOMB, add_format
 from tests.promises.conftest import Letters
 from tests.support.processes import Worker
 from tests.support.promises import promise
@@ -31,8 +30,7 @@ def brief(project: Project) -> Project:
     """The project with short times, and tasks that kill their workers."""
     times = {"LEASE_SECONDS": 5, "SWEEP_SECONDS": 0.5, "WITNESS_SECONDS": 0.3}
     derived = project.with_settings(reliable={**times, "MAX_LOSSES": MAX_LOSSES})
-    for tasks in (deadly, explosive):
-        tasks.add_tasks(derived.app)
+    add_format(derived.app)
     return derived
 
 
@@ -60,29 +58,22 @@ def charged(project: Project, task_ids: Sequence[str]) -> set[str]:
 
 
 @promise("poison-stops")
-def test_poison_stops_after_max_losses_and_one_runs(
-    project: Project, workers: dict[str, Worker], letters: Letters
-) -> None:
-    """`MAX_LOSSES` is three; it kills its process in the fourth run too, and Celery is told."""
-    poison = project.send("poison")
-    good = [project.send("work", 0.05) for _ in range(20)]
+def test_poison_stops_after_max_losses_and_one_runs(shared: Project, letters: Letters) -> None:
+    """`MAX_LOSSES` is three; it kills its process in the fourth run too, and Celery is told.  Two
+    losses and two retries are neither three of one kind.
+    """
+    poison = shared.send("poison")
+    both = shared.send("follow", ["kill", "retry", "kill", "retry", "finish"], max_retries=2)
+    good = [shared.send("work", 0.05) for _ in range(20)]
     for result in good:
         assert result.get(timeout=20) == "worked"
     wait_for(lambda: poison.state == "FAILURE", 30, "Celery was told")
-    assert [run.attempt for run in project.effects.runs(poison.id)] == [1, 2, 3, 4]
+    assert [run.attempt for run in shared.effects.runs(poison.id)] == [1, 2, 3, 4]
     assert {i: one["reason"] for i, one in letters().items()} == {poison.id: "lost"}
-    assert not project.effects.overlaps()
-    assert all(len(project.effects.runs(r.id)) == 1 for r in good)
-
-
-@promise("poison-stops")
-def test_losses_and_retries_are_separate_budgets(project: Project, worker: Worker) -> None:
-    """Two losses and two retries are neither three of one kind."""
-    steps = ["kill", "retry", "kill", "retry", "finish"]
-    result = project.send("follow", steps, max_retries=2)
-    assert result.get(timeout=30) == "run 5"
-    assert [run.attempt for run in project.effects.runs(result.id)] == [1, 2, 3, 4, 5]
-    wait_until_settled(project.redis, 10)
+    assert not shared.effects.overlaps()
+    assert all(len(shared.effects.runs(r.id)) == 1 for r in good)
+    assert both.get(timeout=30) == "run 5"
+    assert [run.attempt for run in shared.effects.runs(both.id)] == [1, 2, 3, 4, 5]
 
 
 @promise("poison-stops")
@@ -188,5 +179,4 @@ def test_a_message_that_kills_whoever_opens_it_stops_too(
 
 def start(brief: Project, pool: str) -> Worker:
     """Start a worker of eight tasks at a time, which may die before it says that it is ready."""
-    app = "tests.integration.project.deadly"
-    return brief.start_worker("one", app=app, pool=pool, concurrency=INNOCENTS + 1, wait=False)
+    return brief.start_worker("one", pool=pool, concurrency=INNOCENTS + 1, wait=False)
