@@ -21,7 +21,6 @@ from celery_reliable.app import reliable_of
 from celery_reliable.operations.dead_letters import DeadLetters
 from celery_reliable.operations.desk import Desk
 from celery_reliable.recovery.sweeper import Sweeper
-from proof.traces import recording
 from tests.conftest import PROCESSES, StartRedis
 from tests.integration.commands import APP, Ran, Run, run_celery
 from tests.integration.project.factory import Settings, create_app
@@ -305,11 +304,16 @@ class Fleet:
     #: What belongs to the workers, and not to the tasks of a test.
     _KEPT = re.compile(r"_kombu.*|\{reliable:0\}:(meta|pass|workers?|direct|pacer|orders|sent)\b.*")
 
-    def __init__(self, folder: Path, effects: Effects) -> None:
+    def __init__(self, folder: Path) -> None:
         self.server = RedisServer(folder)
+        self.workers: list[CeleryProcess] = []
+
+    def start(self, effects: Effects) -> None:
+        """Start all of it, and wait until it is ready."""
         self.server.start()
         owner = Project(settings_of(self.server, effects), effects, self.server)
-        self.workers = [launch(name, owner, folder / f"{name}.log") for name in ("one", "two")]
+        for name in ("one", "two"):
+            self.workers.append(launch(name, owner, self.server.directory / f"{name}.log"))
         for worker in self.workers:
             worker.wait_until_ready()
         owner.close()
@@ -344,7 +348,7 @@ _FLEET: pytest.StashKey[Fleet] = pytest.StashKey()
 
 
 @pytest.fixture
-def fleet(
+def shared_fleet(
     request: pytest.FixtureRequest,
     tracing: None,
     effects: Effects,
@@ -353,34 +357,37 @@ def fleet(
     """The one of this process.  A test that fails, or leaves anything that runs, ends it."""
     stash = request.session.stash
     if _FLEET not in stash:
-        stash[_FLEET] = Fleet(tmp_path_factory.mktemp("fleet"), effects)
-        request.session.addfinalizer(stash[_FLEET].end)
-    found = stash[_FLEET]
-    failed = request.session.testsfailed
+        fresh = Fleet(tmp_path_factory.mktemp("fleet"))
+        request.session.addfinalizer(fresh.end)
+        fresh.start(effects)
+        stash[_FLEET] = fresh
+    found, failed, is_free = stash[_FLEET], request.session.testsfailed, False
     yield found
-    if recording.is_recording():
+    try:
         check_servers([found.server])
-    if request.session.testsfailed > failed or not found.is_free():
-        found.end()
-        del stash[_FLEET]
-    # By the address of a server kombu finds the producers that a test before this has opened.
-    pools.reset()
+        is_free = request.session.testsfailed == failed and found.is_free()
+    finally:
+        if not is_free:
+            found.end()
+            del stash[_FLEET]
+        # By the address of a server kombu finds the producers that a test before this has opened.
+        pools.reset()
 
 
 @pytest.fixture
 def redis_server(request: pytest.FixtureRequest) -> RedisServer:
     """The fleet's server for a test that is `shared`, else one of its own."""
     if "shared" in request.fixturenames:
-        return request.getfixturevalue("fleet").server  # type: ignore[no-any-return]
+        return request.getfixturevalue("shared_fleet").server  # type: ignore[no-any-return]
     return request.getfixturevalue("start_redis")()  # type: ignore[no-any-return]
 
 
 @pytest.fixture
-def shared(request: pytest.FixtureRequest, project: Project, fleet: Fleet) -> Project:
+def shared(request: pytest.FixtureRequest, project: Project, shared_fleet: Fleet) -> Project:
     """The project with the two workers of the fleet; for a test that kills or stops nothing but
     processes of their pools, and needs no setting of its own.
     """
-    request.node.stash[PROCESSES] = [*fleet.workers]
+    request.node.stash[PROCESSES] = shared_fleet.workers
     return project
 
 

@@ -5,6 +5,7 @@ From the moment ``apply_async`` returns, a task ends in exactly one way, whateve
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 import subprocess
@@ -78,21 +79,21 @@ def test_what_a_killed_worker_had_only_fetched_runs_elsewhere(project: Project) 
 
 
 @promise("nothing-lost")
-def test_a_killed_pool_processs_task_runs_again_and_its_neighbour_goes_on(
-    project: Project, worker: Worker
-) -> None:
+def test_a_killed_pool_processs_task_runs_again_and_its_neighbours_go_on(shared: Project) -> None:
     """Only the task of the killed process runs again."""
-    mate = project.begin("gate", "mate")
-    result = project.send("gate", "gate")
-    worker.kill_child(project.effects.run_of(result.id).pid)
-    killed_at = project.effects.now()
-    again = project.effects.run_of(result.id, 2, timeout_seconds=10)
+    mates = [shared.begin("gate", "mates") for _ in range(3)]
+    result = shared.begin("gate", "gate")
+    os.kill(shared.effects.run_of(result.id).pid, signal.SIGKILL)
+    killed_at = shared.effects.now()
+    again = shared.effects.run_of(result.id, 2, timeout_seconds=10)
     assert again.started_at - killed_at <= 8
-    for gate in ("gate", "mate"):
-        project.effects.open_gate(gate)
-    assert (result.get(timeout=10), mate.get(timeout=10)) == ("gate", "mate")
-    assert [run.attempt for run in project.effects.runs(mate.id)] == [1]
-    wait_until_settled(project.redis, 10)
+    for gate in ("gate", "mates"):
+        shared.effects.open_gate(gate)
+    assert result.get(timeout=10) == "gate"
+    for mate in mates:
+        assert mate.get(timeout=10) == "mates"
+        assert [run.attempt for run in shared.effects.runs(mate.id)] == [1]
+    wait_until_settled(shared.redis, 10)
 
 
 @promise("nothing-lost")

@@ -34,7 +34,7 @@ def brief(project: Project) -> Project:
     return derived
 
 
-class Fleet:
+class Revived:
     """One worker, which is started again whenever it has died."""
 
     def __init__(self, start: Callable[[], Worker]) -> None:
@@ -86,20 +86,20 @@ def test_one_that_kills_its_worker_takes_nobody_along(
     for _ in range(scale.of(full=20, small=1)):
         innocents = [brief.send("bystander", 0.2) for _ in range(INNOCENTS)]
         poison, losses = brief.send("deadly", INNOCENTS), set[str]()
-        fleet = Fleet(lambda: start(brief, pool))
+        revived = Revived(lambda: start(brief, pool))
 
         def is_done() -> bool:
-            fleet.revive()  # noqa: B023
+            revived.revive()  # noqa: B023
             losses.update(charged(brief, [one.id for one in innocents]))  # noqa: B023
             # A task that is killed behind its body stores nothing.
             are_over = all(one.ready() for one in innocents)  # noqa: B023
             return are_over and record_of(brief.redis, poison.id)["state"] == "dead"  # noqa: B023
 
         wait_for(is_done, 180, "all are done")
-        fleet.worker.end()
+        revived.worker.end()
         assert losses == {"0"}
         assert [one.get(timeout=5) for one in innocents] == ["unharmed"] * INNOCENTS
-        assert fleet.deaths <= MAX_LOSSES + 2
+        assert revived.deaths <= MAX_LOSSES + 2
         buried.add(poison.id)
         assert {i: one["losses"] for i, one in letters().items()} == dict.fromkeys(
             buried, MAX_LOSSES + 1
@@ -143,7 +143,7 @@ def test_a_message_that_kills_whoever_opens_it_stops_too(
     """It kills the worker's main process. What was fetched with it is charged with nothing."""
     client = brief.redis.client()
     running = brief.send("gate", "open")
-    fleet = Fleet(
+    revived = Revived(
         lambda: brief.start_worker(
             "one",
             app="tests.integration.project.explosive",
@@ -159,7 +159,7 @@ def test_a_message_that_kills_whoever_opens_it_stops_too(
     bomb, losses = brief.send(name, 0, **options), set[str]()
 
     def is_done() -> bool:
-        if fleet.revive():
+        if revived.revive():
             brief.effects.open_gate("open")
         losses.update(charged(brief, innocents))
         are_over = all(brief.effects.finished(one) for one in innocents)
@@ -167,14 +167,14 @@ def test_a_message_that_kills_whoever_opens_it_stops_too(
 
     wait_for(is_done, 120, "a dead letter, and the end of all others")
     assert losses == {"0"}
-    assert fleet.deaths <= MAX_LOSSES + 2
+    assert revived.deaths <= MAX_LOSSES + 2
     assert {i: one["reason"] for i, one in letters().items()} == {bomb.id: "lost"}
     # Whoever tells Celery of it survives that.
     later = brief.send("work", 0)
     wait_for(lambda: brief.effects.finished(later.id), 30, "work goes on")
     if name == "work":
         wait_for(lambda: bomb.state == "FAILURE", 20, "Celery was told")
-    assert fleet.worker.is_running
+    assert revived.worker.is_running
 
 
 def start(brief: Project, pool: str) -> Worker:

@@ -129,10 +129,9 @@ def test_a_paused_queue_is_said_to_be_paused_wherever_it_is_shown(
         assert "paused" in line, out
 
 
-def test_who_was_revoked_is_not_counted_in_its_line(project: Project, desk: Desk, run: Run) -> None:
-    project.start_worker("one", concurrency=4)
-    project.begin("in_line_gate", "7", "door")
-    later = [project.send("in_line_gate", "7", "door") for _ in range(3)]
+def test_who_was_revoked_is_not_counted_in_its_line(shared: Project, desk: Desk, run: Run) -> None:
+    shared.begin("in_line_gate", "7", "door")
+    later = [shared.send("in_line_gate", "7", "door") for _ in range(3)]
     key = desk.objects.key_of("project.in_line_gate", "7")
     wait_for(lambda: len(desk.objects.get(key).waiters) == 3, 20, "all stand in line")
     assert run("revoke", later[1].id, "--yes").code == 0
@@ -143,6 +142,7 @@ def test_who_was_revoked_is_not_counted_in_its_line(project: Project, desk: Desk
     assert one["waiters"] == [later[0].id, later[2].id]
     assert (one["in_line"], listed["in_line"]) == (2, 2)
     assert run("status", "--json").json["held_back"]["object"]["project.in_line_gate"] == 2
+    shared.effects.open_gate("door")
 
 
 def test_a_success_is_known_by_the_result_backend(shared: Project, run: Run) -> None:
