@@ -130,7 +130,9 @@ def scale(pytestconfig: pytest.Config) -> Scale:
 @pytest.fixture
 def tracing(request: pytest.FixtureRequest) -> Iterator[None]:
     """Record what this test and its processes ask of ledgers, if its module is one of those."""
-    if not is_traced(request.path) or recording.is_recording():
+    # The workers of a fleet record whatever they do, so that each of its tests can be checked.
+    is_asked = is_traced(request.path) or "shared" in request.fixturenames
+    if not is_asked or recording.is_recording():
         yield
         return
     recording.start()

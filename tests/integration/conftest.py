@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -14,6 +15,7 @@ from uuid import uuid4
 import pytest
 from celery import Celery
 from celery.result import AsyncResult
+from kombu import pools
 
 from celery_reliable.app import reliable_of
 from celery_reliable.operations.dead_letters import DeadLetters
@@ -26,6 +28,8 @@ from tests.support.effects import Effects
 from tests.support.processes import Beat, CeleryProcess, Worker
 from tests.support.redis_server import RedisServer
 from tests.support.sentinel import Sentinel, start_replica
+from tests.support.traces import check_servers
+from tests.support.waiting import wait_for
 
 #: A worker of more than one queue pops its messages.
 TWO_QUEUES = ("-Q", "celery,celery-spare")
@@ -41,8 +45,6 @@ SOON = {"QUEUED_SECONDS": 8, "LEASE_SECONDS": 4, "SWEEP_SECONDS": 1}
 
 Start = Callable[..., Worker]
 
-SWEEP_SCHEDULE = {"sweep": {"task": "celery_reliable.sweep", "schedule": 2.0}}
-
 
 class Project:
     """The project's settings, and an app of this process that publishes by them.
@@ -52,7 +54,7 @@ class Project:
     """
 
     def __init__(
-        self, settings: Settings, effects: Effects, redis: RedisServer, start: Start
+        self, settings: Settings, effects: Effects, redis: RedisServer, start: Start | None = None
     ) -> None:
         self.settings = settings
         self.effects = effects
@@ -84,8 +86,15 @@ class Project:
         self._results.append(result)
         return result
 
+    def begin(self, name: str, *args: Any, **options: Any) -> AsyncResult[Any]:
+        """Publish a task, and wait until it runs."""
+        result = self.send(name, *args, **options)
+        self.effects.run_of(result.id)
+        return result
+
     def start_worker(self, name: str = "worker", **options: Any) -> Worker:
         """Start a worker of this project, with what the fixture `start_worker` takes."""
+        assert self._start is not None
         return self._start(name, project=self, **options)
 
     def start_workers(self, *names: str, **options: Any) -> dict[str, Worker]:
@@ -122,6 +131,16 @@ def collect_what_apps_leave() -> None:
         gc.collect()
 
 
+def settings_of(server: RedisServer, effects: Effects) -> Settings:
+    """The settings of a project with broker, results and ledger on this server."""
+    pool = effects.client.connection_pool.connection_kwargs
+    return Settings(
+        broker_url=server.url(),
+        result_url=server.url(1),
+        effects_url=f"redis://{pool['host']}:{pool['port']}/{pool['db']}",
+    )
+
+
 @pytest.fixture
 def project_settings(
     request: pytest.FixtureRequest, redis_server: RedisServer, effects: Effects
@@ -129,13 +148,8 @@ def project_settings(
     """The project's settings: broker, results and ledger on this test's own server.  A test that
     `keeps_fetched` is about what waits in a worker.
     """
-    pool = effects.client.connection_pool.connection_kwargs
-    return Settings(
-        broker_url=redis_server.url(),
-        result_url=redis_server.url(1),
-        effects_url=f"redis://{pool['host']}:{pool['port']}/{pool['db']}",
-        keeps_fetched=request.node.get_closest_marker("keeps_fetched") is not None,
-    )
+    is_about_fetched = request.node.get_closest_marker("keeps_fetched") is not None
+    return replace(settings_of(redis_server, effects), keeps_fetched=is_about_fetched)
 
 
 @pytest.fixture
@@ -213,16 +227,9 @@ def sweeper(project: Project) -> Iterator[Sweeper]:
 
 
 @pytest.fixture
-def stock_project(
-    project_settings: Settings, effects: Effects, redis_server: RedisServer, start_worker: Start
-) -> Iterator[Project]:
+def stock_project(project: Project) -> Project:
     """The same project with Celery's own base and `acks_late`."""
-    stock = replace(project_settings, stock=True)
-    running = Project(stock, effects, redis_server, start_worker)
-    yield running
-    running.close()
-    del running
-    collect_what_apps_leave()
+    return project.with_settings(stock=True)
 
 
 @pytest.fixture
@@ -235,50 +242,153 @@ def processes(request: pytest.FixtureRequest) -> Iterator[list[CeleryProcess]]:
         process.end()
 
 
+def launch(
+    name: str,
+    project: Project,
+    log_path: Path,
+    *,
+    app: str = APP,
+    concurrency: int = 2,
+    pool: str = "prefork",
+    options: Sequence[str] = (),
+    environ: Mapping[str, str] | None = None,
+    chatty: bool = False,
+) -> Worker:
+    """Begin to start a worker.
+
+    `app` names another module, `environ` adds to the environment, and `options` to the command
+    line. Only who is `chatty` speaks to other workers at its start.
+    """
+    ready_key = f"ready:{uuid4()}"
+    is_redis = project.settings.broker_url.startswith("redis")
+    if os.environ.get("TESTS_POPS") and is_redis and "-Q" not in options:
+        options = (*options, *TWO_QUEUES)
+    return Worker(
+        name,
+        app=app,
+        environ=project.environ(ready_key, environ or {}),
+        log_path=log_path,
+        is_ready=lambda: bool(project.effects.client.exists(ready_key)),
+        concurrency=concurrency,
+        pool="" if pool == "prefork" and os.environ.get("TESTS_SHIFTS") else pool,
+        options=options if chatty else (*QUICK, *options),
+    )
+
+
 @pytest.fixture
 def start_worker(
     request: pytest.FixtureRequest, processes: list[CeleryProcess], log_directory: Path
 ) -> Start:
-    """Start a worker of `project` and wait until it is ready.
+    """Start a worker of `project`, or of another one, and wait until it is ready.
 
-    With `wait=False` several start side by side; call `wait_until_ready` on each. `project`
-    names another Project, `app` another module, `environ` adds to the environment, and
-    `options` to the command line. Only who is `chatty` speaks to other workers at its start.
+    With `wait=False` several start side by side; call `wait_until_ready` on each. The other
+    options are those of `launch`.
     """
 
     def start(
-        name: str = "worker",
-        *,
-        project: Project | None = None,
-        app: str = APP,
-        concurrency: int = 2,
-        pool: str = "prefork",
-        options: Sequence[str] = (),
-        environ: Mapping[str, str] | None = None,
-        wait: bool = True,
-        chatty: bool = False,
+        name: str = "worker", *, project: Project | None = None, wait: bool = True, **options: Any
     ) -> Worker:
         chosen = project or request.getfixturevalue("project")
-        ready_key = f"ready:{uuid4()}"
-        is_redis = chosen.settings.broker_url.startswith("redis")
-        if os.environ.get("TESTS_POPS") and is_redis and "-Q" not in options:
-            options = (*options, *TWO_QUEUES)
-        worker = Worker(
-            name,
-            app=app,
-            environ=chosen.environ(ready_key, environ or {}),
-            log_path=log_directory / f"{len(processes)}-{name}.log",
-            is_ready=lambda: bool(chosen.effects.client.exists(ready_key)),
-            concurrency=concurrency,
-            pool="" if pool == "prefork" and os.environ.get("TESTS_SHIFTS") else pool,
-            options=options if chatty else (*QUICK, *options),
-        )
+        worker = launch(name, chosen, log_directory / f"{len(processes)}-{name}.log", **options)
         processes.append(worker)
         if wait:
             worker.wait_until_ready()
         return worker
 
     return start
+
+
+class Fleet:
+    """A server and two workers of the project, which tests have one after the other."""
+
+    #: What belongs to the workers, and not to the tasks of a test.
+    _KEPT = re.compile(r"_kombu.*|\{reliable:0\}:(meta|pass|workers?|direct|pacer|orders|sent)\b.*")
+
+    def __init__(self, folder: Path) -> None:
+        self.server = RedisServer(folder)
+        self.workers: list[CeleryProcess] = []
+
+    def start(self, effects: Effects) -> None:
+        """Start all of it, and wait until it is ready."""
+        self.server.start()
+        owner = Project(settings_of(self.server, effects), effects, self.server)
+        for name in ("one", "two"):
+            self.workers.append(launch(name, owner, self.server.directory / f"{name}.log"))
+        for worker in self.workers:
+            worker.wait_until_ready()
+        owner.close()
+
+    def is_free(self) -> bool:
+        """Whether both live, and nothing runs or is about to; what has ended is removed then."""
+        with self.server.client() as client:
+
+            def is_idle() -> bool:
+                busy = client.keys("unacked:*") + client.keys("{reliable:0}:claims:*")
+                return not busy and not client.llen("celery")
+
+            try:
+                wait_for(is_idle, 5, "the end of what runs")
+            except AssertionError:
+                return False
+            for key in client.scan_iter():
+                if not self._KEPT.fullmatch(key.decode()):
+                    client.delete(key)
+        with self.server.client(db=1) as results:
+            results.flushdb()
+        return all(worker.is_running for worker in self.workers)
+
+    def end(self) -> None:
+        """Kill all of it."""
+        for worker in self.workers:
+            worker.end()
+        self.server.kill()
+
+
+_FLEET: pytest.StashKey[Fleet] = pytest.StashKey()
+
+
+@pytest.fixture
+def shared_fleet(
+    request: pytest.FixtureRequest,
+    tracing: None,
+    effects: Effects,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Fleet]:
+    """The one of this process.  A test that fails, or leaves anything that runs, ends it."""
+    stash = request.session.stash
+    if _FLEET not in stash:
+        fresh = Fleet(tmp_path_factory.mktemp("fleet"))
+        request.session.addfinalizer(fresh.end)
+        fresh.start(effects)
+        stash[_FLEET] = fresh
+    found, failed, is_free = stash[_FLEET], request.session.testsfailed, False
+    yield found
+    try:
+        check_servers([found.server])
+        is_free = request.session.testsfailed == failed and found.is_free()
+    finally:
+        if not is_free:
+            found.end()
+            del stash[_FLEET]
+        # By the address of a server kombu finds the producers that a test before this has opened.
+        pools.reset()
+
+
+@pytest.fixture
+def redis_server(request: pytest.FixtureRequest) -> RedisServer:
+    """The fleet's server for a test that is `shared`, else one of its own."""
+    if "shared" in request.fixturenames:
+        return request.getfixturevalue("shared_fleet").server  # type: ignore[no-any-return]
+    return request.getfixturevalue("start_redis")()  # type: ignore[no-any-return]
+
+
+@pytest.fixture
+def shared(request: pytest.FixtureRequest, project: Project, shared_fleet: Fleet) -> Project:
+    """The project with the two workers of the fleet; for a test that kills or stops nothing but
+    processes of their pools, and needs no setting of its own.
+    """
+    request.node.stash[PROCESSES] = shared_fleet.workers
+    return project
 
 
 @pytest.fixture
@@ -294,41 +404,20 @@ def workers(project: Project) -> dict[str, Worker]:
 
 
 @pytest.fixture
-def start_beat(
-    request: pytest.FixtureRequest, processes: list[CeleryProcess], log_directory: Path
-) -> Callable[..., Beat]:
-    """Start a beat of `project`, with the sweep in its schedule, and wait until it is ready."""
+def start_beat(processes: list[CeleryProcess], log_directory: Path) -> Callable[..., Beat]:
+    """Start a beat of a project with this schedule, and wait until it is ready."""
 
-    def start(
-        name: str = "beat",
-        *,
-        project: Project | None = None,
-        app: str = APP,
-        schedule: Mapping[str, Any] | None = None,
-        options: Sequence[str] = (),
-        environ: Mapping[str, str] | None = None,
-        wait: bool = True,
-    ) -> Beat:
-        chosen = project or request.getfixturevalue("project")
-        entries = SWEEP_SCHEDULE if schedule is None else dict(schedule)
-        settings = replace(
-            chosen.settings, celery={**chosen.settings.celery, "beat_schedule": entries}
-        )
-        ready_key = f"ready:{uuid4()}"
+    def start(project: Project, schedule: Mapping[str, Any]) -> Beat:
+        scheduled, ready_key = project.with_settings(celery={"beat_schedule": schedule}), "beat"
         beat = Beat(
-            name,
-            app=app,
-            environ={
-                **chosen.environ(ready_key, environ or {}),
-                "CELERY_SETTINGS": settings.to_environ()["CELERY_SETTINGS"],
-            },
-            log_path=log_directory / f"{len(processes)}-{name}.log",
-            is_ready=lambda: bool(chosen.effects.client.exists(ready_key)),
-            options=options,
+            "beat",
+            app=APP,
+            environ=scheduled.environ(ready_key, {}),
+            log_path=log_directory / "beat.log",
+            is_ready=lambda: bool(project.effects.client.exists(ready_key)),
         )
         processes.append(beat)
-        if wait:
-            beat.wait_until_ready()
+        beat.wait_until_ready()
         return beat
 
     return start

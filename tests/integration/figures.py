@@ -110,16 +110,6 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-def connections(worker: CeleryProcess, redis_server: RedisServer) -> list[str]:
-    """The addresses from which a worker's processes are connected to the server."""
-    pids = {worker.pid, *worker.children()}
-    return sorted(
-        f"{found.laddr.ip}:{found.laddr.port}"
-        for found in psutil.net_connections("tcp")
-        if found.pid in pids and found.raddr and found.raddr.port == redis_server.port
-    )
-
-
 def worker_of(workers: Mapping[str, CeleryProcess], run: Run) -> str:
     """The name of the worker that a run is on."""
     return next(name for name in workers if run.worker.startswith(f"{name}@"))

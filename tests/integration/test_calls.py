@@ -14,12 +14,15 @@ from celery_reliable import NotPublished, TaskExists
 from celery_reliable.model import State
 from celery_reliable.operations.dead_letters import DeadLetters
 from tests.integration.conftest import SOON, Project
-from tests.integration.figures import RECORD, record_of, wait_until_settled
-from tests.integration.project.awkward import add_tasks
+from tests.integration.figures import (
+    RECORD,
+    is_alive,
+    record_of,
+    wait_until_gone,
+    wait_until_settled,
+)
 from tests.support.processes import Beat
 from tests.support.waiting import wait_for
-
-AWKWARD = "tests.integration.project.awkward"
 
 
 def is_dead(project: Project, task_id: str, runs: int) -> Any:
@@ -34,8 +37,7 @@ def is_dead(project: Project, task_id: str, runs: int) -> Any:
 
 def test_what_a_call_says_is_kept_to(project: Project, start_beat: Callable[..., Beat]) -> None:
     project = project.with_settings(reliable=SOON)
-    add_tasks(project.app)
-    project.start_worker("one", app=AWKWARD)
+    project.start_worker("one")
     told, step = project.task("told_limits"), {"time_to_run_seconds": 50}
 
     # Its class says no limit.  The call's is kept over a retry, and by members of a canvas.
@@ -59,7 +61,7 @@ def test_what_a_call_says_is_kept_to(project: Project, start_beat: Callable[...,
     # So may an entry of the beat schedule.
     entry = {"task": "project.fragile", "schedule": 0.5, "options": {"max_losses": 0}}
     known = {one.task_id for one in project.effects.runs()}
-    beat = start_beat(project=project, schedule={"frail": entry})
+    beat = start_beat(project, {"frail": entry})
     ticks = wait_for(
         lambda: {one.task_id for one in project.effects.runs()} - known,
         20,
@@ -79,43 +81,41 @@ def test_what_a_call_says_is_kept_to(project: Project, start_beat: Callable[...,
     assert client.exists(RECORD + slow.id)
 
 
-def test_what_becomes_of_a_call_whose_key_is_in_use(project: Project) -> None:
-    project.start_worker("one")
+def test_what_becomes_of_a_call_whose_key_is_in_use(shared: Project) -> None:
     key: dict[str, Any] = {"task_id": "invoice-1"}
-    first = project.send("gate", "invoice", **key, if_exists="refuse")
-    project.effects.run_of("invoice-1")
+    first = shared.send("gate", "invoice", **key, if_exists="refuse")
+    shared.effects.run_of("invoice-1")
     for how in ("keep", "replay_dead"):
-        assert project.send("gate", "other", **key, if_exists=how) == first
+        assert shared.send("gate", "other", **key, if_exists=how) == first
     with pytest.raises(TaskExists, match="is running since") as caught:
-        project.send("gate", "other", **key, if_exists="refuse")
+        shared.send("gate", "other", **key, if_exists="refuse")
     assert (caught.value.task_id, caught.value.state) == ("invoice-1", "running")
     assert caught.value.since is not None
-    project.effects.open_gate("invoice")
+    shared.effects.open_gate("invoice")
     assert first.get(timeout=10) == "invoice"
 
-    dead = project.send("failing", "no", task_id="invoice-2", if_exists="keep")
-    is_dead(project, dead.id, 1)
-    assert project.send("failing", "no", task_id=dead.id, if_exists="keep") == dead
+    dead = shared.send("failing", "no", task_id="invoice-2", if_exists="keep")
+    is_dead(shared, dead.id, 1)
+    assert shared.send("failing", "no", task_id=dead.id, if_exists="keep") == dead
     with pytest.raises(TaskExists, match="is a dead letter since"):
-        project.app.send_task("project.failing", ["no"], task_id=dead.id, if_exists="refuse")
-    is_dead(project, dead.id, 1)
-    project.send("failing", "no", task_id=dead.id, if_exists="replay_dead")
-    wait_for(lambda: len(project.effects.runs(dead.id)) == 2, 10, "it runs again")
+        shared.app.send_task("project.failing", ["no"], task_id=dead.id, if_exists="refuse")
+    is_dead(shared, dead.id, 1)
+    shared.send("failing", "no", task_id=dead.id, if_exists="replay_dead")
+    wait_for(lambda: len(shared.effects.runs(dead.id)) == 2, 10, "it runs again")
     # A member of a canvas is published with the id that somebody waits for.
-    member = chain(project.task("add").s(1, 2), project.task("add").s(3).set(if_exists="refuse"))
+    member = chain(shared.task("add").s(1, 2), shared.task("add").s(3).set(if_exists="refuse"))
     assert member.apply_async().get(timeout=10) == 6
 
 
-def test_an_id_that_is_no_text_is_made_one_or_refused(project: Project) -> None:
+def test_an_id_that_is_no_text_is_made_one_or_refused(shared: Project) -> None:
     """Stock Celery runs a task whose id is a UUID, and `get` answers."""
-    project.start_worker("one")
-    work, client = project.task("work"), project.redis.client()
+    work, client = shared.task("work"), shared.redis.client()
 
     for given, text in {UUID(int=1): str(UUID(int=1)), b"bytes": "bytes"}.items():
         result = work.apply_async((0,), task_id=given)
         assert (result.id, result.get(timeout=20)) == (text, "worked")
-        assert [run.task_id for run in project.effects.runs(text)] == [text]
-    wait_until_settled(project.redis, 20)
+        assert [run.task_id for run in shared.effects.runs(text)] == [text]
+    wait_until_settled(shared.redis, 20)
     for refused in (5, True, ("a", 1), b"\xff"):
         with pytest.raises(TypeError, match="is a text or a UUID"):
             work.apply_async((0,), task_id=refused)
@@ -125,33 +125,32 @@ def test_an_id_that_is_no_text_is_made_one_or_refused(project: Project) -> None:
     assert client.llen("celery") == 0
 
 
-def test_an_id_that_is_another_tasks_is_no_repetition(project: Project) -> None:
-    project.start_worker("one")
+def test_an_id_that_is_another_tasks_is_no_repetition(shared: Project) -> None:
     key: dict[str, Any] = {"task_id": "user-17"}
-    first, failing = project.send("gate", "open", **key), project.task("failing")
-    project.effects.run_of("user-17")
+    first, failing = shared.send("gate", "open", **key), shared.task("failing")
+    shared.effects.run_of("user-17")
 
     for how in ({}, {"if_exists": "keep"}, {"if_exists": "replay_dead"}):
-        for call in (failing.apply_async, partial(project.app.send_task, "project.failing")):
+        for call in (failing.apply_async, partial(shared.app.send_task, "project.failing")):
             with pytest.raises(TaskExists, match=r"is that of a task project\.gate, ") as caught:
                 call(**key, **how)
             assert (caught.value.task_id, caught.value.state) == ("user-17", "running")
     # A worker that cannot publish what follows a task tells so by the task.
-    linked = project.send("add", 1, 2, link=failing.si().set(**key))
+    linked = shared.send("add", 1, 2, link=failing.si().set(**key))
     with pytest.raises(TaskExists):
         linked.get(timeout=20)
     # The same call again is that task, and another id is free.
-    assert project.send("gate", "open", **key) == first
-    assert project.send("work", 0).get(timeout=20) == "worked"
-    project.effects.open_gate("open")
+    assert shared.send("gate", "open", **key) == first
+    assert shared.send("work", 0).get(timeout=20) == "worked"
+    shared.effects.open_gate("open")
     assert first.get(timeout=20) == "open"
 
     # So has a dead letter, and it stays.
-    dead = project.send("failing", task_id="user-18")
-    is_dead(project, dead.id, 1)
+    dead = shared.send("failing", task_id="user-18")
+    is_dead(shared, dead.id, 1)
     with pytest.raises(TaskExists, match="which is a dead letter since"):
-        project.send("work", 0, task_id=dead.id)
-    assert DeadLetters(project.app).get(dead.id).name == "project.failing"
+        shared.send("work", 0, task_id=dead.id)
+    assert DeadLetters(shared.app).get(dead.id).name == "project.failing"
 
 
 def test_a_batch_is_published_when_it_is_flushed_and_never_if_it_is_aborted(
@@ -218,3 +217,22 @@ def test_a_batch_is_published_when_it_is_flushed_and_never_if_it_is_aborted(
     # An outage is told by the flush.
     with pytest.raises(NotPublished):
         ending_in(ledger.stop)
+
+
+def test_a_stuck_attempt_is_taken_and_one_that_is_touched_is_kept(shared: Project) -> None:
+    """Both have two seconds to run."""
+    stuck, touching = shared.send("stuck_once"), shared.send("touching", 6.0)
+    assert stuck.get(timeout=20) == "run 2"
+    first, second = shared.effects.runs(stuck.id)
+    # A pass takes it, the worker stops it and says so, a pass sends it again.
+    assert 2 <= second.started_at - first.started_at <= 2 + 10
+    wait_for(lambda: not is_alive(first.pid), 10, "the stuck process is gone")
+    assert touching.get(timeout=20) == "touched"
+    assert len(shared.effects.runs(touching.id)) == 1
+    assert not shared.effects.overlaps()
+    # Touched by the warning's receiver alone, each time with some time left.
+    left = [float(text) for text in shared.effects.client.lrange("warned", 0, -1)]
+    assert len(left) >= 2
+    assert all(0 < seconds <= 0.6 for seconds in left)
+    for result in (stuck, touching):
+        wait_until_gone(shared.redis, result.id)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,12 +9,9 @@ from celery import chain, chord, group
 from celery.result import GroupResult
 
 from tests.conftest import Scale
-from tests.integration.conftest import SOON, Project, Start
+from tests.integration.conftest import SOON, Project
 from tests.integration.figures import wait_until_settled
-from tests.integration.project.canvases import add_tasks
-from tests.integration.project.factory import Settings
 from tests.support.effects import Effects
-from tests.support.processes import Worker
 from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 from tests.support.storm import Storm
@@ -24,34 +19,14 @@ from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.full
 
-APP = "tests.integration.project.canvases"
 NAMES = ("one", "two")
 
-Task = Callable[[str], Any]
-
 
 @pytest.fixture
-def project_settings(project_settings: Settings) -> Settings:
+def project(project: Project) -> Project:
     """Messages that a worker popped when it was killed are missed soon."""
     # Many are killed, and some of them often: that is no poison.
-    return replace(project_settings, reliable={**SOON, "MAX_LOSSES": 50})
-
-
-@pytest.fixture
-def task(project: Project) -> Task:
-    """The project's tasks by name, those of canvases among them."""
-    add_tasks(project.app)
-    return project.task
-
-
-@pytest.fixture
-def start(task: Task, start_worker: Start) -> Start:
-    """Start a worker that knows them; in a storm, without waiting for it."""
-
-    def one(name: str, *, wait: bool = True, concurrency: int = 2, **environ: str) -> Worker:
-        return start_worker(name, app=APP, concurrency=concurrency, wait=wait, environ=environ)
-
-    return one
+    return project.with_settings(reliable={**SOON, "MAX_LOSSES": 50})
 
 
 def ids_of(result: Any) -> list[str]:
@@ -65,11 +40,11 @@ def ids_of(result: Any) -> list[str]:
 
 @promise("nothing-lost", "never-two")
 def test_canvases_of_every_shape(
-    task: Task, start: Start, effects: Effects, redis_server: RedisServer, scale: Scale
+    project: Project, effects: Effects, redis_server: RedisServer, scale: Scale
 ) -> None:
     """Worker groups are killed at random moments and started again under the same name."""
-    step, gather = task("step"), task("gather")
-    storm = Storm(lambda name: start(name, wait=False), NAMES, effects, 41)
+    step, gather = project.task("step"), project.task("gather")
+    storm = Storm(lambda name: project.start_worker(name, wait=False), NAMES, effects, 41)
     results: list[Any] = []
     expected: list[Any] = []
 
@@ -83,7 +58,7 @@ def test_canvases_of_every_shape(
         publish(chord((step.s(n, 1) for n in range(10)), gather.s()), 55)
         # A group in a chain is a chord, and so is what follows it.
         publish(chain(step.s(1, 1), group(step.s(n) for n in range(4)), gather.s()), 14)
-        publish(task("host").s([1, 2, 3, 4]), 10)
+        publish(project.task("host").s([1, 2, 3, 4]), 10)
         began = len(storm.kills)
         storm.rage(
             lambda b=began: len(storm.kills) - b >= 3 and all(one.ready() for one in results),
@@ -113,13 +88,12 @@ def test_canvases_of_every_shape(
     ],
 )
 def test_a_chord_whose_member_is_killed_when_its_result_is_stored(
-    task: Task, start: Start, effects: Effects, redis_server: RedisServer, trap: str
+    project: Project, effects: Effects, redis_server: RedisServer, trap: str
 ) -> None:
     """Whether its chord knows of it is another matter."""
-    for name in NAMES:
-        start(name, concurrency=1, TRAP=trap)
-    header = [task("step").s(n, 0) for n in range(3)]
-    result = chord(header, task("gather").s(0.0)).apply_async()
+    project.start_workers(*NAMES, concurrency=1, environ={"TRAP": trap})
+    header = [project.task("step").s(n, 0) for n in range(3)]
+    result = chord(header, project.task("gather").s(0.0)).apply_async()
     assert result.get(timeout=60) == 3
     wait_for(lambda: effects.client.exists(f"died:{trap}"), 10, "the kill")
     wait_until_settled(redis_server, 20)

@@ -9,14 +9,13 @@ from typing import Any
 import pytest
 from celery import chain, chord
 from celery.exceptions import ChordError
+from celery.result import AsyncResult
 
 from celery_reliable.exceptions import UnknownDeadLetter
 from celery_reliable.operations.dead_letters import DeadLetters
 from tests.integration.conftest import Project
 from tests.integration.figures import wait_until_settled
-from tests.integration.project.canvases import add_tasks
 from tests.integration.project.factory import Settings
-from tests.support.effects import Effects
 from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.full
@@ -34,88 +33,55 @@ def project_settings(project_settings: Settings) -> Settings:
     return replace(project_settings, reliable={"MAX_LOSSES": 1, "SWEEP_SECONDS": 1})
 
 
-@pytest.fixture
-def task(project: Project) -> Task:
-    """The project's tasks by name, with a worker that runs them."""
-    add_tasks(project.app)
-    project.start_worker("one", app="tests.integration.project.canvases")
-    return project.task
+@pytest.mark.parametrize("flag", FLAGS)
+def test_a_chain_goes_on_where_its_member_is_replayed_and_a_chord_stays_failed(
+    project: Project, letters: DeadLetters, flag: str
+) -> None:
+    project.start_worker("one")
+    effects, task = project.effects, project.task
+    step, error = task("step"), task("on_error").s()
 
+    def result_of(task_id: str) -> AsyncResult[Any]:
+        return project.app.AsyncResult(task_id)
 
-def wait_until_buried(letters: DeadLetters, task_id: str) -> None:
-    """Wait until the task is a dead letter whose burial owes Celery nothing any more."""
-
-    def is_buried() -> bool:
+    def is_buried(task_id: str) -> bool:
+        """Whether it is a dead letter whose burial owes Celery nothing any more."""
         try:
             return not letters.get(task_id).is_owed
         except UnknownDeadLetter:
             return False
 
-    wait_for(is_buried, 20, f"{task_id} among the dead letters")
+    def errbacks() -> list[bytes]:
+        return effects.client.lrange("errbacks", 0, -1)  # type: ignore[return-value]
 
-
-def errbacks(effects: Effects) -> list[str]:
-    """The ids that `link_error` was called for."""
-    return [found.decode() for found in effects.client.lrange("errbacks", 0, -1)]
-
-
-def state_of(project: Project, task_id: str) -> str:
-    return str(project.app.AsyncResult(task_id).state)
-
-
-def replay(effects: Effects, letters: DeadLetters, flag: str, task_id: str) -> None:
-    """Replay the letter, now that its cause is gone, and see it run to its end."""
-    effects.open_gate(flag)
-    assert not letters.replay(task_id)
-    wait_for(lambda: effects.finished(task_id), 20, "the replayed member")
-
-
-@pytest.mark.parametrize("flag", FLAGS)
-def test_a_chain_goes_on_where_its_member_is_replayed(
-    project: Project, task: Task, letters: DeadLetters, flag: str
-) -> None:
-    step, error = task("step"), task("on_error").s()
     members = chain(step.s(1, 1), task("at_flag").si(flag, 5), step.s(10))
-    result = members.apply_async(link_error=error)
-    dead, last = result.parent, result
-    wait_until_buried(letters, dead.id)
+    last = members.apply_async(link_error=error)
+    header = [step.s(1, 1), task("at_flag").si(flag, 5), step.s(2, 2)]
+    body = chord(header, task("gather").s().on_error(error)).apply_async()
+    dead = last.parent, body.parent.results[1]
     # Nobody waits in vain: the member failed, and so did what was to follow it.
-    assert state_of(project, dead.id) == "FAILURE"
-    with pytest.raises(Exception, match=r"not open|lost 2 times"):
-        last.get(timeout=10)
-    wait_for(lambda: dead.id in errbacks(project.effects), 10, "its errback")
-    assert project.effects.runs(last.id) == []
-
-    replay(project.effects, letters, flag, dead.id)
-
-    wait_for(lambda: state_of(project, last.id) == "SUCCESS", 20, "the end of the chain")
-    assert project.app.AsyncResult(last.id).get(timeout=5) == 15
-    assert state_of(project, dead.id) == "SUCCESS"
-    wait_until_settled(project.redis, 15)
-    assert [len(project.effects.finished(one)) for one in (dead.id, last.id)] == [1, 1]
-
-
-@pytest.mark.parametrize("flag", FLAGS)
-def test_a_chord_fails_and_stays_so_when_its_member_is_replayed(
-    project: Project, task: Task, letters: DeadLetters, flag: str
-) -> None:
-    header = [task("step").s(1, 1), task("at_flag").si(flag, 5), task("step").s(2, 2)]
-    body = task("gather").s().on_error(task("on_error").s())
-    result = chord(header, body).apply_async()
-    dead = result.parent.results[1]
-    # It does not wait in silence.
-    with pytest.raises(Exception, match=r"not open|lost 2 times"):
-        result.get(timeout=20)
+    for result in (last, body):
+        with pytest.raises(Exception, match=r"not open|lost 2 times"):
+            result.get(timeout=20)
     with pytest.raises(ChordError, match=r"not open|lost 2 times"):
-        project.app.AsyncResult(result.id).get(timeout=20)
-    wait_until_buried(letters, dead.id)
-    assert state_of(project, dead.id) == "FAILURE"
-    wait_for(lambda: result.id in errbacks(project.effects), 10, "the errback of the body")
+        result_of(body.id).get(timeout=20)
+    for one in dead:
+        wait_for(lambda i=one.id: is_buried(i), 20, "a dead letter")
+        assert result_of(one.id).state == "FAILURE"
+    for failed in (dead[0].id, body.id):
+        wait_for(lambda i=failed: i.encode() in errbacks(), 10, "its errback")
+    assert effects.runs(last.id) == []
 
-    replay(project.effects, letters, flag, dead.id)
+    effects.open_gate(flag)
+    for one in dead:
+        assert not letters.replay(one.id)
 
-    # The member is done now. Its chord had ended, and is not begun anew.
-    wait_for(lambda: state_of(project, dead.id) == "SUCCESS", 20, "its result")
+    # The chain goes on.  The chord had ended, and is not begun anew.
+    wait_for(lambda: result_of(last.id).state == "SUCCESS", 20, "the end of the chain")
+    assert result_of(last.id).get(timeout=5) == 15
+    for one in dead:
+        wait_for(lambda i=one.id: result_of(i).state == "SUCCESS", 20, "its result")
     wait_until_settled(project.redis, 15)
-    assert state_of(project, result.id) == "FAILURE"
-    assert project.effects.runs(result.id) == []
+    assert [len(effects.finished(one.id)) for one in (*dead, last)] == [1, 1, 1]
+    assert result_of(body.id).state == "FAILURE"
+    assert effects.runs(body.id) == []

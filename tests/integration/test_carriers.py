@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from celery import chord
 
 from celery_reliable.operations.dead_letters import DeadLetters
-from tests.integration.conftest import SOON, Project
+from tests.integration.conftest import Project
 from tests.integration.figures import RECORD, wait_until_settled
-from tests.integration.project.carried import add_tasks
-from tests.integration.project.factory import Settings
 from tests.support.effects import Effects
 from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
@@ -23,33 +18,18 @@ from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.full
 
-APP = "tests.integration.project.carried"
 NAMES = ("one", "two")
-
-Task = Callable[[str], Any]
-
-
-@pytest.fixture
-def project_settings(project_settings: Settings) -> Settings:
-    """What a killed worker had is missed soon."""
-    return replace(project_settings, reliable=SOON)
-
-
-@pytest.fixture
-def task(project: Project) -> Task:
-    """The project's tasks by name, those that are carried among them."""
-    add_tasks(project.app)
-    return project.task
+TRAP = {"TRAP": "worker as it begins"}
 
 
 @promise("poison-stops")
 def test_a_map_that_kills_its_process_is_put_aside(
-    project: Project, task: Task, effects: Effects, letters: DeadLetters
+    soon: Project, effects: Effects, letters: DeadLetters
 ) -> None:
     """As often as what it carries may be lost; a `max_losses` of that counts for the map."""
-    project.start_worker("one", app=APP)
-    once = task("kill_once").map([1]).apply_async()
-    often = task("kill_own").map([2]).apply_async()
+    soon.start_worker("one")
+    once = soon.task("kill_once").map([1]).apply_async()
+    often = soon.task("kill_own").map([2]).apply_async()
     wait_for(lambda: letters.count() == 2, 60, "both are dead letters")
     assert {letter.task_id: letter.losses for letter in letters.list()} == {
         once.id: 1,
@@ -59,36 +39,33 @@ def test_a_map_that_kills_its_process_is_put_aside(
 
 
 @promise("nothing-lost")
-@pytest.mark.parametrize(("header", "body"), [("plain_one", "add_up")])
 def test_the_body_of_a_chord_runs_though_the_worker_that_polls_for_it_is_killed(
-    project: Project, task: Task, effects: Effects, tmp_path: Path, header: str, body: str
+    soon: Project, effects: Effects, tmp_path: Path
 ) -> None:
     """On a result backend that does not count members, if one of them or the body is reliable."""
-    files = project.with_settings(result_url=f"file://{tmp_path}")
-    add_tasks(files.app)
-    files.start_workers(*NAMES, app=APP)
-    result = chord([files.task(header).s(n) for n in range(4)], files.task(body).s())()
-    wait_for(lambda: effects.client.exists("died:chord_unlock"), 30, "the kill")
+    files = soon.with_settings(result_url=f"file://{tmp_path}")
+    files.start_workers(*NAMES, environ=TRAP)
+    result = chord([files.task("plain_one").s(n) for n in range(4)], files.task("add_up").s())()
+    wait_for(lambda: effects.client.exists("died:worker chord_unlock"), 30, "the kill")
     assert result.get(timeout=60) == 6
     assert effects.client.lrange("bodies", 0, -1) == [result.id.encode()]
 
 
 @promise("nothing-lost")
 def test_a_task_that_became_a_group_ends_though_the_worker_that_gathers_it_is_killed(
-    project: Project, task: Task, effects: Effects, redis_server: RedisServer
+    soon: Project, effects: Effects, redis_server: RedisServer
 ) -> None:
-    project.start_workers(*NAMES, app=APP)
-    result = task("become_group").delay([1, 2, 3])
-    wait_for(lambda: effects.client.exists("died:accumulate"), 30, "the kill")
+    soon.start_workers(*NAMES, environ=TRAP)
+    result = soon.task("become_group").delay([1, 2, 3])
+    wait_for(lambda: effects.client.exists("died:worker accumulate"), 30, "the kill")
     assert result.get(timeout=60) == [1, 2, 3]
     wait_until_settled(redis_server, 30)
 
 
 def test_what_carries_plain_tasks_is_plain(
-    project: Project, task: Task, redis_server: RedisServer, tmp_path: Path
+    soon: Project, redis_server: RedisServer, tmp_path: Path
 ) -> None:
-    files = project.with_settings(result_url=f"file://{tmp_path}")
-    add_tasks(files.app)
+    files = soon.with_settings(result_url=f"file://{tmp_path}")
     plain = files.task("plain_one")
     plain.map([1]).apply_async()
     chord([plain.s(1)], files.task("plain_add_up").s())()

@@ -49,28 +49,20 @@ def shop(
     **conf: Any,
 ) -> Iterator[Celery]:
     """An app that is well but for what is given, with these tasks: by default a reliable one."""
-    # Tasks that other tests of this process share with all apps are not the shop's.
-    own = {one for one in _state._on_app_finalizers if one.__module__ not in _SHARES_TASKS}
-    with patch.object(_state, "_on_app_finalizers", own):
-        yield from _shop(url, tasks, reliable, **conf)
-
-
-def _shop(
-    url: str,
-    tasks: dict[str, dict[str, Any]] | None,
-    reliable: dict[str, Any] | None,
-    **conf: Any,
-) -> Iterator[Celery]:
     app = Celery("shop", broker=url, set_as_current=False)
     app.conf.worker_prefetch_multiplier = 1
     app.conf.reliable = reliable or {}
     app.conf.update(conf)
-    for name, options in (tasks or {"bill": {}}).items():
+    # Tasks that other tests of this process share with all apps are not the shop's.
+    own = {one for one in _state._on_app_finalizers if one.__module__ not in _SHARES_TASKS}
+    with patch.object(_state, "_on_app_finalizers", own):
+        for name, options in (tasks or {"bill": {}}).items():
 
-        def body(order: int = 0) -> None: ...
+            def body(order: int = 0) -> None: ...
 
-        app.task(body, shared=False, **{"base": ReliableTask, "name": f"shop.{name}", **options})
-    yield app
+            options = {"base": ReliableTask, "name": f"shop.{name}", **options}
+            app.task(body, shared=False, **options)
+        yield app
     reliable_of(app).close()
     app.close()
 

@@ -14,7 +14,6 @@ from tests.support.waiting import wait_for
 pytestmark = pytest.mark.full
 
 ORDERED = "{reliable:0}:ordered"
-LIMITED = "tests.integration.project.limited"
 PER_SECOND = 5
 N_TASKS = 30
 #: A moment has lapsed after so long.
@@ -26,7 +25,7 @@ def test_what_was_held_begins_by_its_rate(project: Project, hold: str) -> None:
     add_tasks(project.app)
     orders = reliable_of(project.app).ledger.orders
     client = project.effects.client
-    options = {"app": LIMITED, "environ": {"RATE": f"{PER_SECOND}/s"}}
+    options = {"app": "tests.integration.project.limited", "environ": {"RATE": f"{PER_SECOND}/s"}}
     worker = project.start_worker("one", **options)
     for _ in range(N_TASKS):
         project.send("limited")

@@ -3,89 +3,16 @@
 from __future__ import annotations
 
 import pytest
+from celery import chord
 
 from celery_reliable.app import reliable_of
-from celery_reliable.exceptions import UnknownDeadLetter
-from celery_reliable.model import DeadLetter, Reason
 from celery_reliable.operations import Desk, Kind
-from celery_reliable.operations.dead_letters import CannotReplay, DeadLetters
+from celery_reliable.operations.dead_letters import DeadLetters
 from celery_reliable.operations.messages import REDACTED
 from tests.conftest import StartRedis
 from tests.integration.conftest import Project
-from tests.integration.figures import DUE, RECORD
 from tests.integration.letters import put
 from tests.support.waiting import wait_for
-
-
-def buried(letters: DeadLetters, task_id: str, timeout_seconds: float = 20) -> DeadLetter:
-    """Wait until the task is a dead letter whose burial owes Celery nothing any more."""
-
-    def found() -> DeadLetter | None:
-        try:
-            letter = letters.get(task_id)
-        except UnknownDeadLetter:
-            return None
-        return None if letter.is_owed else letter
-
-    return wait_for(found, timeout_seconds, f"{task_id} among the dead letters")  # type: ignore[return-value]
-
-
-def test_a_task_that_fails_for_good_is_kept_and_runs_again_when_replayed(
-    project: Project, letters: DeadLetters, desk: Desk
-) -> None:
-    project.start_worker("one")
-    result = project.send("follow", ["fail", "finish"])
-    with pytest.raises(Exception, match="in run 1"):
-        result.get(timeout=20)
-
-    letter = buried(letters, result.id)
-
-    assert (letter.name, letter.reason) == ("project.follow", Reason.FAILED)
-    assert "Broken" in letter.exception
-    assert "in run 1" in letter.exception
-    assert "Traceback" in letter.traceback
-    assert "tasks.py" in letter.traceback
-    assert (letter.attempts, letter.losses) == (1, 0)
-    assert [entry.what for entry in letter.history] == ["failed"]
-    assert [found.task_id for found in letters.list()] == [result.id]
-    view = desk.tasks.get(result.id, arguments=True)
-    assert view.args == [["fail", "finish"]]
-    assert view.headers["id"] == result.id
-    assert view.queue == "celery"
-
-    problem = letters.replay(result.id)
-
-    assert not problem
-    wait_for(lambda: project.effects.finished(result.id), 20, "the replayed task")
-    assert [run.attempt for run in project.effects.runs(result.id)] == [1, 2]
-    wait_for(lambda: project.app.AsyncResult(result.id).state == "SUCCESS", 10, "its result")
-    client = project.redis.client()
-    wait_for(lambda: not client.keys(RECORD + "*"), 10, "every record gone")
-    assert letters.count() == 0
-    assert client.zcard(DUE) == 0
-
-
-def test_a_replayed_task_that_fails_again_is_a_dead_letter_again_with_its_whole_history(
-    project: Project, letters: DeadLetters
-) -> None:
-    project.start_worker("one")
-    result = project.send("flaky", 9, 0, 1)
-    first = buried(letters, result.id)
-    assert first.attempts == 2
-
-    letters.replay(result.id)
-    second = wait_for(
-        lambda: next((one for one in letters.list() if one.buried_ms > first.buried_ms), None),
-        20,
-        "the second burial",
-    )
-
-    # The retries counted anew: again one retry, and then the end.
-    assert second is not None
-    assert second.attempts == 4
-    life = ["retried", "failed"]
-    assert [entry.what for entry in second.history] == [*life, "replayed", *life]
-    assert second.published_ms == first.published_ms < second.history[0].at_ms
 
 
 def test_a_replay_while_the_broker_is_away_is_left_to_the_sweeper(
@@ -108,25 +35,6 @@ def test_a_replay_while_the_broker_is_away_is_left_to_the_sweeper(
     split.close()
 
 
-def test_what_no_worker_can_read_is_shown_on_request_and_never_replayed(
-    project: Project, letters: DeadLetters, desk: Desk
-) -> None:
-    project.start_worker("one")
-    project.redis.client().lpush("celery", b"no JSON \xff\x1b[31m")
-
-    letter = wait_for(lambda: next(iter(letters.list()), None), 20, "the unreadable message")
-
-    assert letter is not None
-    assert letter.reason is Reason.UNPROCESSABLE
-    assert desk.tasks.get(letter.task_id).queue == "celery"
-    assert desk.tasks.get(letter.task_id).body == REDACTED
-    assert desk.tasks.get(letter.task_id, arguments=True).body == r"no JSON \xff\x1b[31m"
-    with pytest.raises(CannotReplay, match="discard"):
-        letters.replay(letter.task_id)
-    letters.discard(letter.task_id)
-    assert letters.count() == 0
-
-
 def test_arguments_are_redacted_wherever_they_stand(
     project: Project, letters: DeadLetters, desk: Desk
 ) -> None:
@@ -146,3 +54,27 @@ def test_arguments_are_redacted_wherever_they_stand(
     shown = desk.tasks.get("private", arguments=True)
     assert shown.headers["customer"] == "secret-4"
     assert (shown.args, shown.kwargs) == ([0.01], {})
+
+
+@pytest.mark.full
+def test_a_burial_is_told_and_its_dead_letter_is_replayed(project: Project) -> None:
+    """Of messages of Celery's first protocol (`task_protocol = 1`), too."""
+    first = project.with_settings(celery={"task_protocol": 1}, reliable={"MAX_LOSSES": 0})
+    first.start_worker("one")
+    listed = first.task("listed")
+    alone = first.send("poison_times", 1, link_error=listed.s())
+    members = [first.task("poison").si(), first.task("add").si(1, 1)]
+    body = chord(members)(listed.s())
+
+    for result in (alone, body):
+        with pytest.raises(Exception, match="lost 1 times"):
+            result.get(timeout=20)
+    wait_for(
+        lambda: any(run.task == "project.listed" for run in first.effects.runs()), 10, "the errback"
+    )
+    with Desk(first.app) as desk:
+        view = desk.tasks.get(alone.id, arguments=True)
+    assert (view.name, view.args) == ("project.poison_times", [1])
+    assert not DeadLetters(first.app).replay(alone.id)
+    wait_for(lambda: first.effects.finished(alone.id), 20, "its second run")
+    assert [run.attempt for run in first.effects.runs(alone.id)] == [1, 2]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -48,29 +49,20 @@ PUBLISH = ("shell", "-c", "from shop.tasks import add; print('sum', add.delay(1,
 AMQP = "CELERY_BROKER_URL = 'amqp://127.0.0.1:1//'"
 
 
-class Project(DjangoProject):
-    """The project, with some more settings."""
+Ran = subprocess.CompletedProcess[str]
 
-    def __init__(self, folder: Path, more: str) -> None:
-        super().__init__(folder, FILES, environ={"MORE": more})
 
-    def manage(self, *command: str) -> subprocess.CompletedProcess[str]:
-        """Run a command of `manage.py`."""
-        return self._ran("manage.py", *command)
-
-    def start_worker(self) -> subprocess.CompletedProcess[str]:
-        """Start a worker that is to end by itself."""
-        return self._ran("-m", "celery", "-A", "proj", "worker", "-P", "solo")
-
-    def _ran(self, *command: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, *command],
-            cwd=self.folder,
-            env=self.environ,
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
+def made(folder: Path, more: str) -> Callable[..., Ran]:
+    """Make the project with some more settings; return what runs Python there."""
+    project = DjangoProject(folder, FILES, environ={"MORE": more})
+    return lambda *words: subprocess.run(
+        [sys.executable, *words],
+        cwd=folder,
+        env=project.environ,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
 
 
 @pytest.mark.full
@@ -83,21 +75,21 @@ class Project(DjangoProject):
     ],
 )
 def test_no_command_is_stopped_that_publishes_nothing(tmp_path: Path, more: str, said: str) -> None:
-    project = Project(tmp_path, more)
+    run = made(tmp_path, more)
     for command in COMMANDS:
-        ran = project.manage(*command)
+        ran = run("manage.py", *command)
         assert not ran.returncode, ran.stderr
     assert said in ran.stdout + ran.stderr
     if said != "no issues":
         # Who wants to be stopped is: before a deployment.
-        assert project.manage("check", "--deploy").returncode
+        assert run("manage.py", "check", "--deploy").returncode
 
 
 def test_eager_tasks_run_without_a_broker(tmp_path: Path) -> None:
-    project = Project(tmp_path, "CELERY_TASK_ALWAYS_EAGER = True")
-    ran = project.manage(*PUBLISH)
+    run = made(tmp_path, "CELERY_TASK_ALWAYS_EAGER = True")
+    ran = run("manage.py", *PUBLISH)
     assert "sum 3" in ran.stdout, ran.stderr
-    ran = project.manage("check", "--deploy", "--tag", "celery_reliable_server")
+    ran = run("manage.py", "check", "--deploy", "--tag", "celery_reliable_server")
     assert not ran.returncode, ran.stderr
     assert "celery_reliable.E002" not in ran.stdout + ran.stderr
 
@@ -111,7 +103,7 @@ def test_eager_tasks_run_without_a_broker(tmp_path: Path) -> None:
     ],
 )
 def test_workers_and_publishers_refuse_what_cannot_work(tmp_path: Path, more: str) -> None:
-    project = Project(tmp_path, more)
-    assert project.start_worker().returncode
+    run = made(tmp_path, more)
+    assert run("-m", "celery", "-A", "proj", "worker", "-P", "solo").returncode
     if "EAGER" not in more:
-        assert "ConfigurationError" in project.manage(*PUBLISH).stderr
+        assert "ConfigurationError" in run("manage.py", *PUBLISH).stderr

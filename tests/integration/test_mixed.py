@@ -2,28 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from tests.integration.commands import Ran, run_celery
-from tests.integration.conftest import APP, SOON, Project
+from tests.integration.commands import Run
+from tests.integration.conftest import SOON, Project
 from tests.integration.figures import RECORD, waiting_clients
 from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.full
-
-
-def release(project: Project, folder: Path) -> Ran:
-    """Run `celery reliable release --json` as an operator does."""
-    return run_celery(
-        "reliable",
-        "release",
-        "--json",
-        app=APP,
-        environ=project.environ("nobody", {}),
-        folder=folder,
-    )
 
 
 def test_both_kinds_share_the_queues_and_leave_each_other_alone(
@@ -56,16 +42,9 @@ def test_both_kinds_share_the_queues_and_leave_each_other_alone(
 
 @pytest.mark.keeps_fetched
 def test_release_strands_nothing_when_the_package_goes(
-    project: Project, stock_project: Project, tmp_path: Path
+    project: Project, stock_project: Project, run: Run
 ) -> None:
-    ours = project.with_settings(
-        reliable={
-            "LEASE_SECONDS": 4,
-            "SWEEP_SECONDS": 1,
-            "QUEUED_SECONDS": 8,
-            "ETA_HORIZON_SECONDS": 2,
-        }
-    )
+    ours = project.with_settings(reliable={**SOON, "ETA_HORIZON_SECONDS": 2})
     worker = ours.start_worker("one")
     running = [ours.send("gate", "gate") for _ in range(2)]
     for result in running:
@@ -74,11 +53,11 @@ def test_release_strands_nothing_when_the_package_goes(
     client = project.redis.client()
     wait_for(lambda: client.llen("celery") == 0, 10, "the others are fetched")
     parked = ours.send("work", 0.01, countdown=15)
-    refused = release(ours, tmp_path)
+    refused = run("release", "--json", project=ours)
     assert refused.code == 1
     assert "one@" in refused.err
     worker.kill_group()
-    wait_for(lambda: release(ours, tmp_path).code == 0, 20, "the lease has run out")
+    wait_for(lambda: run("release", project=ours).code == 0, 20, "the lease has run out")
     assert not client.keys("unacked:*")
     assert not client.keys("{reliable:0}:worker:*")
     project.effects.open_gate("gate")

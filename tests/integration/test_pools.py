@@ -22,9 +22,6 @@ LEASE_SECONDS = 4
 # Of three messages that come to a busy pool: gevent's consumer waits with the first one for a free
 # greenlet.
 UNFETCHED = {"gevent": 2}
-POOLS = ("threads", "gevent")
-
-pools = pytest.mark.parametrize("pool", POOLS)
 
 
 @pytest.fixture
@@ -65,8 +62,7 @@ def test_a_killed_workers_tasks_run_on_a_survivor_of_another_pool(
     one = start("one", dying, "--prefetch-multiplier", "4")
     done = project.send("work", 0.01)
     assert done.get(timeout=10) == "worked"
-    running = project.send("gate", "gate")
-    project.effects.run_of(running.id)
+    running = project.begin("gate", "gate")
     lost = [running, project.send("gate", "gate")]
     project.effects.run_of(lost[1].id)
     fetched = [project.send("work", 0.01) for _ in range(3)]
@@ -115,13 +111,12 @@ def test_a_task_that_leaves_the_main_loop_no_turn_keeps_its_lease(
     wait_until_settled(project.redis, 10)
 
 
-@pools
+@pytest.mark.parametrize("pool", ["threads", "gevent"])
 def test_what_is_stopped_by_its_id_ends_at_once_or_in_its_time_and_comes_not_back(
     project: Project, start: Start, desk: Desk, pool: str
 ) -> None:
     worker, is_greenlet = start("one", pool), pool == "gevent"
-    task = project.send("gate", "long")
-    project.effects.run_of(task.id)
+    task = project.begin("gate", "long")
 
     done = desk.revocations.revoke([task.id], by="ann", if_running=IfRunning.KILL)
 

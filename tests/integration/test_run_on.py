@@ -11,27 +11,15 @@ from celery_reliable.app import reliable_of
 from celery_reliable.exceptions import ConfigurationError, NotPublished
 from celery_reliable.operations.desk import Desk
 from celery_reliable.operations.views import Run
-from tests.integration.conftest import ONE_EACH, Project
-from tests.integration.project import named
-from tests.support.processes import Worker
+from tests.integration.conftest import Project
+from tests.integration.test_named_workers import fleet, start
 from tests.support.waiting import wait_for
+
+__all__ = ["fleet"]
 
 pytestmark = pytest.mark.full
 
-APP = "tests.integration.project.named"
 SOON_SECONDS = 30
-
-
-@pytest.fixture
-def fleet(project: Project) -> Project:
-    """A project whose workers can be named."""
-    found = project.with_settings(reliable={"SWEEP_SECONDS": 0.5, "LEASE_SECONDS": 4})
-    named.add_tasks(found.app)
-    return found
-
-
-def start(fleet: Project, *names: str) -> dict[str, Worker]:
-    return fleet.start_workers(*names, app=APP, concurrency=1, options=ONE_EACH)
 
 
 def ended(fleet: Project) -> Counter[str]:

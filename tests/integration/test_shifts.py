@@ -42,19 +42,12 @@ def ran_once(pooled: Project, results: list[Any]) -> None:
     assert {run.attempt for one in results for run in pooled.effects.runs(one.id)} == {1}
 
 
-def test_a_process_takes_the_next_message_by_itself(pooled: Project) -> None:
+def test_a_process_takes_messages_by_itself_and_what_it_took_survives_its_worker(
+    pooled: Project,
+) -> None:
     one = start(pooled)
     result, gate, pid = in_shift(pooled)
-    record = record_of(pooled.redis, result.id)
-    assert [int(record["pid"])] == one.children() == [pid]
-    pooled.effects.open_gate(gate)
-    assert result.get(timeout=20) == gate
-    wait_until_settled(pooled.redis, 10)
-
-
-def test_of_a_killed_worker_what_its_processes_took_comes_back(pooled: Project) -> None:
-    one = start(pooled)
-    result, gate, _ = in_shift(pooled)
+    assert [int(record_of(pooled.redis, result.id)["pid"])] == one.children() == [pid]
     behind = [pooled.send("work", 0) for _ in range(5)]
     one.kill_group()
     start(pooled, "two")
@@ -64,22 +57,24 @@ def test_of_a_killed_worker_what_its_processes_took_comes_back(pooled: Project) 
     for other in behind:
         assert other.get(timeout=20) == "worked"
     assert_each_ran_once(pooled.effects, [other.id for other in behind])
+    wait_until_settled(pooled.redis, 10)
 
 
-@pytest.mark.parametrize("how", ["drop_request", "drop_reply"])
-def test_a_step_that_is_lost_is_repeated(pooled: Project, proxy: RedisProxy, how: str) -> None:
+def test_a_step_that_is_lost_is_repeated(pooled: Project, proxy: RedisProxy) -> None:
     start(pooled.with_settings(broker_url=proxy.url()))
-    result, gate, _ = in_shift(pooled)
-    behind = [pooled.send("work", 0) for _ in range(3)]
     claiming = inside(script("claim"), "take_next", take_next_text())
     taking = inside(script("lock"), "take_next", claiming.text)
-    rule = getattr(proxy, how)(script=together(script("settle"), taking).sha, times=2)
-    pooled.effects.open_gate(gate)
-    for one in [result, *behind]:
-        one.get(timeout=20)
-    rule.wait(2)
-    wait_until_settled(pooled.redis, 10)
-    ran_once(pooled, [result, *behind])
+    step = together(script("settle"), taking).sha
+    for drop in (proxy.drop_request, proxy.drop_reply):
+        result, gate, _ = in_shift(pooled, drop.__name__)
+        behind = [pooled.send("work", 0) for _ in range(3)]
+        rule = drop(script=step, times=2)
+        pooled.effects.open_gate(gate)
+        for one in [result, *behind]:
+            one.get(timeout=20)
+        rule.wait(2)
+        wait_until_settled(pooled.redis, 10)
+        ran_once(pooled, [result, *behind])
 
 
 def test_a_warm_stop_ends_a_shift_and_leaves_what_waits(pooled: Project) -> None:
@@ -114,9 +109,6 @@ def test_what_is_not_ordinary_goes_by_the_main_process(pooled: Project) -> None:
     wait_for(lambda: failed.state == "FAILURE", 20, "it has failed")
     assert [run.attempt for run in pooled.effects.runs(flaky.id)] == [1, 2, 3]
     assert_each_ran_once(pooled.effects, [one.id for one in results])
-
-
-# What Celery's options and commands do with a process
 
 
 @pytest.mark.full
@@ -196,9 +188,7 @@ def test_a_pool_grows_while_messages_wait_and_shrinks_to_what_runs(pooled: Proje
     soon = {"AUTOSCALE_KEEPALIVE": "3"}
     one = start(pooled, options=("--autoscale", "3,1"), environ=soon)
     held, gate, pid = in_shift(pooled)
-    others = [pooled.send("gate", "others") for _ in range(2)]
-    for other in others:
-        pooled.effects.run_of(other.id)
+    others = [pooled.begin("gate", "others") for _ in range(2)]
     assert len(one.children()) == 3
     pooled.effects.open_gate("others")
     for other in others:
@@ -209,9 +199,6 @@ def test_a_pool_grows_while_messages_wait_and_shrinks_to_what_runs(pooled: Proje
     pooled.effects.open_gate(gate)
     assert held.get(timeout=20) == gate
     ran_once(pooled, [held, *others])
-
-
-# Who stops what runs
 
 
 @pytest.mark.full
@@ -259,8 +246,6 @@ def test_what_a_process_has_taken_is_stopped_by_an_order_and_charged_nothing(
     assert [run.outcome for run in pooled.effects.runs(result.id)] == [None, "finished"]
     wait_until_settled(pooled.redis, 20)
 
-
-# What a monitor hears
 
 #: What differs from run to run.
 OWN = {"uuid", "root_id", "clock", "timestamp", "local_received", "runtime", "pid", "hostname"}

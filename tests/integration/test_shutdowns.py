@@ -13,6 +13,7 @@ import pytest
 from tests.integration.conftest import ONE_EACH, Project
 from tests.integration.figures import RECORD, WORKERS, wait_until_settled
 from tests.integration.project.factory import Settings
+from tests.support.processes import Worker
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
@@ -41,6 +42,19 @@ def losses(redis_server: RedisServer, task_id: str) -> int:
     return int(redis_server.client().hget(RECORD + task_id, "losses") or 0)
 
 
+def busy(project: Project, gate: str) -> tuple[Worker, list[Any], list[Any]]:
+    """A worker, the two tasks that it runs to a gate, and four that it has fetched beside them;
+    another worker comes then.
+    """
+    one = project.start_worker("one", options=("--prefetch-multiplier", "4"))
+    running = [project.begin("gate", gate) for _ in range(2)]
+    fetched = [project.send("work", 0.01) for _ in range(4)]
+    client = project.redis.client()
+    wait_for(lambda: client.llen("celery") == 0, 10, "all of them fetched")
+    project.start_worker("two")
+    return one, running, fetched
+
+
 def remote(project: Project, *command: Any, **arguments: Any) -> None:
     """Send one remote command and require that a worker did it."""
     control = project.app.control
@@ -51,14 +65,7 @@ def remote(project: Project, *command: Any, **arguments: Any) -> None:
 
 @pytest.mark.keeps_fetched
 def test_a_warm_stop_waits_for_what_runs_and_gives_back_the_rest(project: Project) -> None:
-    one = project.start_worker("one", options=("--prefetch-multiplier", "4"))
-    running = [project.send("gate", "warm") for _ in range(2)]
-    for result in running:
-        project.effects.run_of(result.id)
-    fetched = [project.send("work", 0.01) for _ in range(4)]
-    client = project.redis.client()
-    wait_for(lambda: client.llen("celery") == 0, 10, "all of them fetched")
-    project.start_worker("two")
+    one, running, fetched = busy(project, "warm")
     assert left_behind(project.redis, "one")
     one.signal_main(signal.SIGTERM)
     asked_at = project.effects.now()
@@ -81,14 +88,7 @@ def test_a_cold_stop_hands_over_at_once(project: Project) -> None:
     # At once is before anybody sweeps.
     rare = {"SWEEP_SECONDS": 30, "LEASE_SECONDS": 120, "QUEUED_SECONDS": 240}
     project = project.with_settings(reliable={"MAX_LOSSES": 0, **rare})
-    one = project.start_worker("one", options=("--prefetch-multiplier", "4"))
-    running = [project.send("gate", "cold") for _ in range(2)]
-    for result in running:
-        project.effects.run_of(result.id)
-    fetched = [project.send("work", 0.01) for _ in range(4)]
-    client = project.redis.client()
-    wait_for(lambda: client.llen("celery") == 0, 10, "all of them fetched")
-    project.start_worker("two")
+    one, running, fetched = busy(project, "cold")
     one.signal_main(signal.SIGQUIT)
     asked_at = project.effects.now()
     again = [project.effects.run_of(result.id, 2) for result in running]
@@ -116,9 +116,7 @@ def test_a_soft_stop_waits_for_longer_than_a_lease_and_then_hands_over(project: 
         reliable={"MAX_LOSSES": 0, "LEASE_SECONDS": 4, "SWEEP_SECONDS": 1, "STALL_SECONDS": 2},
     )
     one = project.start_worker("one", environ=REMAPPED)
-    ends, goes_on = project.send("gate", "soft"), project.send("gate", "long")
-    for result in (ends, goes_on):
-        project.effects.run_of(result.id)
+    ends, goes_on = project.begin("gate", "soft"), project.begin("gate", "long")
     project.start_worker("two", options=ONE_EACH)
     one.signal_main(signal.SIGTERM)
     asked_at = project.effects.now()
@@ -143,8 +141,7 @@ def test_a_soft_stop_waits_for_longer_than_a_lease_and_then_hands_over(project: 
 def test_remote_grow_shrink_and_restart_of_the_pool_lose_nothing(project: Project) -> None:
     project = project.with_settings(celery={"worker_pool_restarts": True})
     one = project.start_worker("one", options=ONE_EACH)
-    held = project.send("gate", "held")
-    project.effects.run_of(held.id)
+    held = project.begin("gate", "held")
     remote(project, "pool_grow", arguments={"n": 1})
     wait_for(lambda: len(one.children()) == 3, 10, "a third process")
     remote(project, "pool_shrink", arguments={"n": 1})
@@ -166,22 +163,15 @@ def test_remote_grow_shrink_and_restart_of_the_pool_lose_nothing(project: Projec
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(
-    ("pool", "how"),
-    [("solo", signal.SIGTERM), ("threads", signal.SIGTERM), ("gevent", signal.SIGQUIT)],
-    ids=["solo", "threads", "gevent"],
-)
-def test_a_stop_of_another_pool_charges_nothing(
-    project: Project, pool: str, how: signal.Signals
-) -> None:
+@pytest.mark.parametrize("pool", ["solo", "threads", "gevent"])
+def test_a_stop_of_another_pool_charges_nothing(project: Project, pool: str) -> None:
     one = project.start_worker("one", pool=pool, concurrency=1)
-    running = project.send("gate", "gate")
-    project.effects.run_of(running.id)
+    running = project.begin("gate", "gate")
     project.start_worker("two")
     waiting = [project.send("work", 0.01) for _ in range(3)]
-    one.signal_main(how)
     # A greenlet can be stopped; a thread and the main process itself run their task to its end.
-    is_stopped = pool == "gevent" and how == signal.SIGQUIT
+    is_stopped = pool == "gevent"
+    one.signal_main(signal.SIGQUIT if is_stopped else signal.SIGTERM)
     if not is_stopped:
         project.effects.open_gate("gate")
     one.wait_until_ended()

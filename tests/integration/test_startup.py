@@ -10,7 +10,11 @@ import pytest
 
 from tests.conftest import StartRedis
 from tests.integration.conftest import Project
-from tests.integration.figures import refusal
+from tests.integration.figures import RECORD, refusal
+from tests.support.acl import granted
+from tests.support.effects import Effects
+from tests.support.redis_server import RedisServer
+from tests.support.waiting import wait_for
 
 
 @pytest.mark.parametrize(
@@ -53,3 +57,54 @@ def test_a_list_of_brokers_with_a_ledger_elsewhere(
     parked = listed.send("work", 0.01, countdown=3)
     assert parked.get(timeout=20) == "worked"
     assert worker.is_running
+
+
+#: As long as a process waits for a right, at each of the steps with which it ends.
+PATIENCE_SECONDS = 10.0
+
+
+def narrow(project: Project, *without: str) -> Project:
+    """The project as the README's user, without some words of the rule."""
+    url = granted(project.redis.client(), without=without)
+    return project.with_settings(broker_url=url, result_url=url)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("without", "names"),
+    [
+        ("+hscan", ["broker", "HSCAN"]),
+        ("~{reliable:0}:*", ["ledger", "the key {reliable:0}:"]),
+    ],
+)
+def test_what_is_missing_is_named_at_the_start(
+    project: Project, without: str, names: list[str]
+) -> None:
+    said = refusal(narrow(project, without).start_worker("one", wait=False))
+    assert all(name in said for name in names), said
+
+
+@pytest.mark.full
+def test_a_right_that_is_taken_away_loses_nothing(
+    project: Project, effects: Effects, redis_server: RedisServer
+) -> None:
+    """What has ended keeps its claim, and is settled when that is allowed again; meanwhile its
+    process goes on with something else.
+    """
+    project, admin = narrow(project), redis_server.client()
+    project.start_worker("one", concurrency=1)
+    first = project.send("gate", "gate")
+    effects.run_of(first.id)
+
+    # No script can remove a record any more, so none can be settled.
+    admin.execute_command("ACL", "SETUSER", "app", "-del")
+    effects.open_gate("gate")
+    second = project.send("work", 0)
+    wait_for(lambda: effects.runs(second.id), 4 * PATIENCE_SECONDS, "the process goes on")
+    assert first.state == "SUCCESS"
+    assert all(admin.exists(RECORD + one.id) for one in (first, second))
+
+    admin.execute_command("ACL", "SETUSER", "app", "+del")
+    for one in (first, second):
+        wait_for(lambda one=one: not admin.exists(RECORD + one.id), 30, "it is settled")
+        assert len(effects.runs(one.id)) == 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,7 +13,7 @@ from celery_reliable.ledger.order_book import OrderBook
 from celery_reliable.orders import Order, OrderKind
 from tests.integration.commands import Run
 from tests.integration.conftest import ONE_EACH, Project
-from tests.integration.figures import assert_each_ran_once, record_of, wait_until_settled
+from tests.integration.figures import assert_each_ran_once, ids_in, record_of, wait_until_settled
 from tests.support.waiting import wait_for
 
 #: Within which every worker obeys; a loaded machine gets more than the promised three seconds.
@@ -58,16 +57,10 @@ def wait_until_obeyed(project: Project) -> None:
     wait_for(have_heard, 2 * OBEYED_SECONDS, "all workers have heard of it")
 
 
-def queued(project: Project, queue: str = "celery") -> list[str]:
-    """The ids of what waits in a queue, the next first."""
-    found: Any = project.redis.client().lrange(queue, 0, -1)
-    return [json.loads(raw)["headers"]["id"] for raw in reversed(found)]
-
-
 def test_a_struck_task_waits_and_comes_back_in_the_order_of_publication(soon: Project) -> None:
+    """What runs goes on, or is stopped without a loss where the order says so."""
     soon.start_worker("one", concurrency=1)
-    busy = soon.send("gate", "busy")
-    soon.effects.run_of(busy.id)
+    soon.begin("gate", "busy")
     # What the worker has fetched before it knows of any order.
     fetched = [soon.send("work", 0.01).id for _ in range(3)]
     order = give(soon, OrderKind.STRIKE, "project.wor*")
@@ -88,6 +81,17 @@ def test_a_struck_task_waits_and_comes_back_in_the_order_of_publication(soon: Pr
     assert_each_ran_once(soon.effects, ids)
     assert order_of_runs(soon, ids) == ids
 
+    struck = soon.begin("gate", "struck")
+    order = give(soon, OrderKind.STRIKE, "project.gate", is_stop=True)
+    wait_until_parked(soon, [struck.id], order)
+    assert record_of(soon.redis, struck.id).get("losses", "0") == "0"
+    # The process has another task, and goes on with it.
+    assert soon.send("locked", "x", 0.01).get(timeout=20) == "x"
+    soon.effects.open_gate("struck")
+    resume(soon, order)
+    wait_until_settled(soon.redis, 30)
+    assert [run.outcome for run in soon.effects.runs(struck.id)] == [None, "finished"]
+
 
 @pytest.mark.full
 @pytest.mark.xfail(
@@ -96,8 +100,7 @@ def test_a_struck_task_waits_and_comes_back_in_the_order_of_publication(soon: Pr
 )
 def test_a_line_keeps_its_order_over_a_strike(soon: Project) -> None:
     soon.start_worker("one")
-    holder = soon.send("in_line_gate", "object", "door")
-    soon.effects.run_of(holder.id)
+    soon.begin("in_line_gate", "object", "door")
     first = soon.send("in_line", "object", 0.01, countdown=4).id
     second = soon.send("in_line", "object", 0.01).id
     wait_for(
@@ -118,13 +121,16 @@ def test_a_line_keeps_its_order_over_a_strike(soon: Project) -> None:
 def test_a_paused_queue_waits_as_it_is_and_others_go_on(soon: Project) -> None:
     worker = soon.start_worker("one", concurrency=1, options=("-Q", "celery,other"))
     wait_until_obeyed(soon)
-    busy = soon.send("gate", "busy")
-    soon.effects.run_of(busy.id)
+    soon.begin("gate", "busy")
     ids = [soon.send(name, 0.01).id for _ in range(3) for name in ("work", "plain_work")]
     order = give(soon, OrderKind.PAUSE, "celery")
     # Before that more can be fetched.
     wait_until_obeyed(soon)
-    wait_for(lambda: queued(soon) == ids, OBEYED_SECONDS, "all are given back, in their order")
+    wait_for(
+        lambda: ids_in(soon.redis, "celery") == ids,
+        OBEYED_SECONDS,
+        "all are given back",
+    )
     soon.effects.open_gate("busy")
     ids.append(soon.send("work", 0.01).id)
 
@@ -134,7 +140,7 @@ def test_a_paused_queue_waits_as_it_is_and_others_go_on(soon: Project) -> None:
     soon.redis.client().client_kill_filter(_type="normal", skipme=True)
     soon.effects.run_of(soon.send("work", 0.01, queue="other").id)
 
-    assert queued(soon) == ids
+    assert ids_in(soon.redis, "celery") == ids
     assert order_of_runs(soon, ids) == []
     resume(soon, order)
     wait_until_settled(soon.redis, 30)
@@ -145,12 +151,15 @@ def test_a_paused_queue_waits_as_it_is_and_others_go_on(soon: Project) -> None:
 
 def test_a_drained_worker_takes_nothing_and_its_work_is_done_by_others(soon: Project) -> None:
     soon.start_worker("one", concurrency=1)
-    busy = soon.send("gate", "busy")
-    soon.effects.run_of(busy.id)
+    busy = soon.begin("gate", "busy")
     ids = [soon.send("work", 0.01).id for _ in range(4)]
 
     order = give(soon, OrderKind.DRAIN, "one@*", for_ms=15_000)
-    wait_for(lambda: queued(soon) == ids, OBEYED_SECONDS, "all are given back, in their order")
+    wait_for(
+        lambda: ids_in(soon.redis, "celery") == ids,
+        OBEYED_SECONDS,
+        "all are given back",
+    )
     # It fetches nothing that it cannot begin.
     soon.start_worker("two", concurrency=1, options=ONE_EACH)
 
@@ -161,37 +170,17 @@ def test_a_drained_worker_takes_nothing_and_its_work_is_done_by_others(soon: Pro
     # Its time is over: it takes part again.
     soon.send("gate", "two")
     wait_for(lambda: book(soon).read().all == (), 60, f"{order.id} is over")
-    again = soon.send("gate", "two")
-    soon.effects.run_of(again.id)
+    again = soon.begin("gate", "two")
     soon.effects.open_gate("two")
     wait_until_settled(soon.redis, 30)
     assert_each_ran_once(soon.effects, [*ids, busy.id, again.id])
-
-
-def test_what_runs_is_stopped_without_a_loss_where_the_order_says_so(soon: Project) -> None:
-    soon.start_worker("one", concurrency=2)
-    struck, other = soon.send("gate", "struck"), soon.send("locked_gate", "x", "other")
-    for one in (struck, other):
-        soon.effects.run_of(one.id)
-
-    order = give(soon, OrderKind.STRIKE, "project.gate", is_stop=True)
-
-    wait_until_parked(soon, [struck.id], order)
-    assert record_of(soon.redis, struck.id).get("losses", "0") == "0"
-    for name in ("other", "struck"):
-        soon.effects.open_gate(name)
-    resume(soon, order)
-    wait_until_settled(soon.redis, 30)
-    assert [run.outcome for run in soon.effects.runs(struck.id)] == [None, "finished"]
-    assert [run.outcome for run in soon.effects.runs(other.id)] == ["finished"]
 
 
 @pytest.mark.full
 def test_what_is_stopped_by_its_id_ends_without_a_broadcast(soon: Project, run: Run) -> None:
     # It hears no remote command.
     worker = soon.start_worker("one", concurrency=1, options=("--without-heartbeat",))
-    task = soon.send("gate", "never")
-    soon.effects.run_of(task.id)
+    task = soon.begin("gate", "never")
     broadcasts: Any = soon.redis.client()
     broadcasts.config_resetstat()
 

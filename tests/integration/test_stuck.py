@@ -7,7 +7,6 @@ import pytest
 from tests.integration.commands import Run
 from tests.integration.conftest import SOON, Project
 from tests.integration.figures import passes_finish, record_of
-from tests.integration.project.timed import add_tasks
 from tests.support.promises import promise
 from tests.support.waiting import wait_for
 
@@ -18,10 +17,7 @@ pytestmark = pytest.mark.full
 def test_neither_its_object_nor_its_id_runs_beside_it(project: Project, run: Run) -> None:
     """It is a dead letter, and discarded; its object and its id are published again."""
     project = project.with_settings(reliable=SOON)
-    add_tasks(project.app)
-    project.start_worker(
-        "one", app="tests.integration.project.timed", pool="threads", concurrency=4
-    )
+    project.start_worker("one", pool="threads", concurrency=4)
     project.send("stuck_for_good", "object", task_id="one")
     project.effects.run_of("one")
     wait_for(

@@ -10,21 +10,18 @@ import pytest
 
 from tests.integration.conftest import Project
 from tests.integration.figures import WORKERS
-from tests.integration.project.awkward import add_tasks
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.full
 
-AWKWARD = "tests.integration.project.awkward"
 UNACKED_LIST = "celery-reliable.unacked:reliable"
 
 
 def test_what_could_not_be_acknowledged_is_before_the_worker_ends(
     apart: Project, ledger_server: RedisServer
 ) -> None:
-    add_tasks(apart.app)
-    one = apart.start_worker("one", app=AWKWARD)
+    one = apart.start_worker("one")
     results = [apart.send("plain_late", gate) for gate in ("a", "b")]
     for result in results:
         apart.effects.run_of(result.id)

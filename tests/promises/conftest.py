@@ -11,43 +11,10 @@ from typing import Any
 import pytest
 
 from tests.integration.commands import Run
-from tests.integration.conftest import (
-    Project,
-    apart,
-    ledger_server,
-    processes,
-    project,
-    project_settings,
-    replica,
-    results,
-    run,
-    sentinel,
-    soon,
-    start_worker,
-    worker,
-    workers,
-)
+from tests.integration.conftest import *  # noqa: F403
+from tests.integration.conftest import Project
 from tests.support.processes import Worker
 from tests.support.waiting import wait_for
-
-__all__ = [
-    "Letters",
-    "apart",
-    "busy",
-    "ledger_server",
-    "letters",
-    "processes",
-    "project",
-    "project_settings",
-    "replica",
-    "results",
-    "run",
-    "sentinel",
-    "soon",
-    "start_worker",
-    "worker",
-    "workers",
-]
 
 Letters = Callable[..., dict[str, dict[str, Any]]]
 
@@ -72,9 +39,7 @@ def busy(project: Project) -> tuple[Worker, list[str]]:
     """
     # After a lost connection Celery may fetch less until the processes are free again.
     worker = project.start_worker("one", options=("--prefetch-multiplier", "8"))
-    running = [project.send("gate", "gate"), project.send("plain_gate", "gate")]
-    for result in running:
-        project.effects.run_of(result.id)
+    running = [project.begin("gate", "gate"), project.begin("plain_gate", "gate")]
     waiting = [project.send("work", 0.01), project.send("plain_work", 0.01)]
     client = project.redis.client()
     wait_for(lambda: client.llen("celery") == 0, 10, "the others are fetched")

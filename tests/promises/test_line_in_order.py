@@ -11,7 +11,6 @@ import signal
 from tests.integration.commands import Run
 from tests.integration.conftest import SOON, Project
 from tests.integration.figures import most_at_once, wait_until_free
-from tests.support.processes import Worker
 from tests.support.promises import promise
 from tests.support.waiting import wait_for
 
@@ -20,26 +19,24 @@ LINES = "{reliable:0}:waiting:*"
 
 @promise("one-object")
 @promise("line-in-order")
-def test_who_waits_goes_on_in_order_as_soon_as_there_is_a_place(
-    project: Project, workers: dict[str, Worker], run: Run
-) -> None:
+def test_who_waits_goes_on_in_order_as_soon_as_there_is_a_place(shared: Project, run: Run) -> None:
     """A killed task keeps its place, so does a retried one; a revoked one leaves the line."""
-    effects, client = project.effects, project.redis.client()
+    effects, client = shared.effects, shared.redis.client()
     lines = {
-        name: [project.send(name, f"{name} object", 0.15) for _ in range(n)]
+        name: [shared.send(name, f"{name} object", 0.15) for _ in range(n)]
         for name, n in (("in_line", 6), ("three", 9), ("placed", 6))
     }
-    roomy = [project.send("roomy", 0.15) for _ in range(5)]
+    roomy = [shared.send("roomy", 0.15) for _ in range(5)]
     # Calls about another object say that it has one place.
     own = {
-        name: [project.send(name, f"own {name}", 0.1, at_most=1) for _ in range(4)]
+        name: [shared.send(name, f"own {name}", 0.1, at_most=1) for _ in range(4)]
         for name in ("three", "placed")
     }
 
     for results in [*lines.values(), roomy, *own.values()]:
         for result in results:
             result.get(timeout=30)
-    wait_until_free(project.redis)
+    wait_until_free(shared.redis)
     assert not client.keys(LINES)
     for name, most in (("in_line", 1), ("three", 3), ("placed", 2)):
         runs = effects.runs(f"{name} object")
@@ -51,9 +48,9 @@ def test_who_waits_goes_on_in_order_as_soon_as_there_is_a_place(
         assert [run.attempt for run in effects.runs(f"own {name}")] == [1] * len(results)
 
     # Who is killed keeps the place, and those behind wait.
-    holder = project.send("in_line_gate", "gated", "gate")
+    holder = shared.send("in_line_gate", "gated", "gate")
     first_run = effects.run_of(holder.id)
-    waiting = [project.send("in_line_gate", "gated", "gate") for _ in range(6)]
+    waiting = [shared.send("in_line_gate", "gated", "gate") for _ in range(6)]
     wait_for(lambda: [client.zcard(one) for one in client.keys(LINES)] == [6], 10, "a line")
     os.kill(first_run.pid, signal.SIGKILL)
     effects.run_of(holder.id, 2)
@@ -67,16 +64,16 @@ def test_who_waits_goes_on_in_order_as_soon_as_there_is_a_place(
     assert waiting[2].get(timeout=20) == "gated"
     waiting[5].get(timeout=20)
     assert [run.task_id for run in effects.runs("gated")][2:] == [one.id for one in waiting[1:]]
-    wait_until_free(project.redis)
+    wait_until_free(shared.redis)
     assert not client.keys(LINES)
 
     # A retry keeps a place that was taken at the publication.
-    retried = project.send("placed_follow", "kept", ["retry:other gate", "finish"])
-    behind = project.send("placed_follow", "kept", ["finish"])
+    retried = shared.send("placed_follow", "kept", ["retry:other gate", "finish"])
+    behind = shared.send("placed_follow", "kept", ["finish"])
     effects.open_gate("other gate")
     behind.get(timeout=20)
     assert effects.runs(behind.id)[0].started_at > effects.finished(retried.id)[-1].ended_at
-    wait_until_free(project.redis)
+    wait_until_free(shared.redis)
     assert not client.keys(LINES)
     client.close()
 
@@ -86,8 +83,7 @@ def test_who_leaves_a_line_has_the_next_one_looked_at(project: Project, run: Run
     """The first may take fewer of the places than those behind it, and leaves the line."""
     soon = project.with_settings(reliable=SOON)
     soon.start_worker("one", concurrency=3)
-    holder = soon.send("placed", "object", 120, at_most=1)
-    soon.effects.run_of(holder.id)
+    holder = soon.begin("placed", "object", 120, at_most=1)
     first = soon.send("placed", "object", 0, at_most=1)
     behind = [soon.send("placed", "object", 0) for _ in range(3)]
     client = soon.redis.client()

@@ -9,69 +9,56 @@ import pytest
 
 from tests.integration.conftest import SOON, Project
 from tests.integration.figures import leases, passes_finish, wait_until_gone, wait_until_settled
-from tests.support.processes import Worker
 from tests.support.promises import promise
 from tests.support.proxy import RedisProxy
 from tests.support.waiting import wait_for
 
 
 @promise("never-two")
-def test_one_id_is_one_task_while_it_lives(project: Project) -> None:
-    """Published three times under one id, while it waits and while it runs: it runs once."""
+def test_one_id_is_one_task_while_it_lives_and_the_same_message_twice_runs_once(
+    project: Project,
+) -> None:
+    """It is published while it waits and while it runs; of another somebody copies the message."""
     client = project.redis.client()
-    first = project.send("gate", "gate", task_id="the-id")
-    again = project.send("gate", "gate", task_id="the-id")
+    first, again = (project.send("gate", "gate", task_id="the-id") for _ in range(2))
     assert first.id == again.id == "the-id"
     assert client.llen("celery") == 1
-    project.start_worker("one")
-    wait_for(lambda: project.effects.runs("the-id"), 10, "it runs")
+    copied = project.send("work", 0.2)
+    copy = client.lindex("celery", 0)
+    for _ in range(4):
+        client.lpush("celery", copy)
+    project.start_workers("one", "two")
+    project.effects.run_of("the-id")
+    assert copied.get(timeout=15) == "worked"
+    wait_for(lambda: client.llen("celery") == 0, 10, "the copies are dropped")
     project.send("gate", "gate", task_id="the-id")
     assert client.llen("celery") == 0
     project.effects.open_gate("gate")
     assert again.get(timeout=10) == "gate"
     wait_until_gone(project.redis, "the-id")
-    assert len(project.effects.runs("the-id")) == 1
-
-
-@promise("never-two")
-def test_the_same_message_twice_runs_once(project: Project) -> None:
-    """Somebody has copied the message in the queue."""
-    client = project.redis.client()
-    result = project.send("work", 0.2)
-    copy = client.lindex("celery", 0)
-    for _ in range(4):
-        client.lpush("celery", copy)
-    for name in ("one", "two"):
-        project.start_worker(name)
-    assert result.get(timeout=15) == "worked"
-    wait_for(lambda: client.llen("celery") == 0, 10, "the copies are dropped")
-    later = project.send("work", 0.01)
-    later.get(timeout=10)
-    assert len(project.effects.runs(result.id)) == 1
+    assert project.send("work", 0.01).get(timeout=10) == "worked"
+    assert [len(project.effects.runs(one.id)) for one in (first, copied)] == [1, 1]
     wait_until_settled(project.redis, 10)
 
 
 @promise("never-two")
-def test_retries_at_once_run_in_order_and_never_twice(
-    project: Project, workers: dict[str, Worker]
-) -> None:
+def test_retries_at_once_run_in_order_and_never_twice(shared: Project) -> None:
     """Ten retries without a countdown, of five tasks at a time."""
-    results = [project.send("flaky", 10, 0, 20) for _ in range(5)]
+    results = [shared.send("flaky", 10, 0, 20) for _ in range(5)]
     for result in results:
         assert result.get(timeout=30) == "run 11"
         # In order, none refused and none doubled.  (A retry may begin while the body that asked for
         # it still unwinds: it was closed by asking.)
-        assert [run.attempt for run in project.effects.runs(result.id)] == list(range(1, 12))
-        assert project.effects.starts(result.id) == sorted(project.effects.starts(result.id))
-    wait_until_settled(project.redis, 10)
+        assert [run.attempt for run in shared.effects.runs(result.id)] == list(range(1, 12))
+        assert shared.effects.starts(result.id) == sorted(shared.effects.starts(result.id))
+    wait_until_settled(shared.redis, 10)
 
 
 @promise("nothing-lost", "never-two")
 def test_an_outage_of_redis_kills_nobody(soon: Project) -> None:
     """Redis is away for twice a lease. No worker is declared dead, and what runs goes on."""
     soon.start_workers("one", "two")
-    result = soon.send("gate", "outage")
-    soon.effects.run_of(result.id)
+    result = soon.begin("gate", "outage")
     before = leases(soon.redis)
     soon.redis.stop()
     stopped_at = soon.effects.now()
@@ -100,8 +87,7 @@ def test_a_half_open_network_is_survived(project: Project, proxy: RedisProxy) ->
         },
     )
     worker = behind.start_worker("one")
-    result = project.send("gate", "gate")
-    project.effects.run_of(result.id)
+    result = project.begin("gate", "gate")
     proxy.stall()
     stalled_at = project.effects.now()
     wait_for(lambda: project.effects.now() - stalled_at > 3, 10, "most of a lease")

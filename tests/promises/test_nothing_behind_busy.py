@@ -70,8 +70,7 @@ def test_each_goes_back_to_the_front_of_its_own_queue_with_the_ledger_on_another
     two = apart.start_worker("two", wait=False, concurrency=1, options=("-Q", "c"))
     apart.start_worker("one", concurrency=1, options=("-Q", "a,b"))
     two.wait_until_ready()
-    long = apart.send("gate", "end", queue="a")
-    apart.effects.run_of(long.id)
+    long = apart.begin("gate", "end", queue="a")
     # More than it fetches: what it gives back was before those that stayed there.
     ids = {queue: [apart.send("work", 0.01, queue=queue).id for _ in range(3)] for queue in "ab"}
 

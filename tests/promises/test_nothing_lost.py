@@ -5,6 +5,7 @@ From the moment ``apply_async`` returns, a task ends in exactly one way, whateve
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 import subprocess
@@ -27,9 +28,11 @@ def test_a_killed_workers_task_runs_again_within_seconds(
 ) -> None:
     """The worker and its processes are killed at once. Another one runs the task."""
     # Beat is dead all along: the workers' own passes recover.
-    waited = []
+    waited, name = [], ""
     for turn in range(scale.of(full=10, small=1)):
         gate = f"gate-{turn}"
+        if name:
+            workers[name] = project.start_worker(name)
         result = project.send("gate", gate)
         first = project.effects.run_of(result.id)
         name = worker_of(workers, first)
@@ -41,7 +44,6 @@ def test_a_killed_workers_task_runs_again_within_seconds(
         assert result.get(timeout=10) == gate
         assert second.attempt == 2
         assert worker_of(workers, second) != name
-        workers[name] = project.start_worker(name)
     print("seconds from the kill to the re-run:", [round(w, 2) for w in waited])
     assert not project.effects.overlaps()
     assert max(waited) <= 8
@@ -77,22 +79,21 @@ def test_what_a_killed_worker_had_only_fetched_runs_elsewhere(project: Project) 
 
 
 @promise("nothing-lost")
-def test_a_killed_pool_processs_task_runs_again_and_its_neighbour_goes_on(
-    project: Project, worker: Worker
-) -> None:
+def test_a_killed_pool_processs_task_runs_again_and_its_neighbours_go_on(shared: Project) -> None:
     """Only the task of the killed process runs again."""
-    mate = project.send("gate", "mate")
-    project.effects.run_of(mate.id)
-    result = project.send("gate", "gate")
-    worker.kill_child(project.effects.run_of(result.id).pid)
-    killed_at = project.effects.now()
-    again = project.effects.run_of(result.id, 2, timeout_seconds=10)
+    mates = [shared.begin("gate", "mates") for _ in range(3)]
+    result = shared.begin("gate", "gate")
+    os.kill(shared.effects.run_of(result.id).pid, signal.SIGKILL)
+    killed_at = shared.effects.now()
+    again = shared.effects.run_of(result.id, 2, timeout_seconds=10)
     assert again.started_at - killed_at <= 8
-    for gate in ("gate", "mate"):
-        project.effects.open_gate(gate)
-    assert (result.get(timeout=10), mate.get(timeout=10)) == ("gate", "mate")
-    assert [run.attempt for run in project.effects.runs(mate.id)] == [1]
-    wait_until_settled(project.redis, 10)
+    for gate in ("gate", "mates"):
+        shared.effects.open_gate(gate)
+    assert result.get(timeout=10) == "gate"
+    for mate in mates:
+        assert mate.get(timeout=10) == "mates"
+        assert [run.attempt for run in shared.effects.runs(mate.id)] == [1]
+    wait_until_settled(shared.redis, 10)
 
 
 @promise("nothing-lost")
@@ -177,9 +178,7 @@ def test_redis_restarts_under_a_busy_worker(
 def test_a_rolling_restart_under_load(project: Project, how: signal.Signals) -> None:
     """A deployment replaces one worker after the other while tasks come."""
     workers = project.start_workers("one", "two")
-    gated = [project.send("gate", f"gate-{n}") for n in range(2)]
-    for result in gated:
-        project.effects.run_of(result.id)
+    gated = [project.begin("gate", f"gate-{n}") for n in range(2)]
     short = [project.send("work", 0.1) for _ in range(60)]
     for n, name in enumerate(workers):
         workers[name].signal_main(how)

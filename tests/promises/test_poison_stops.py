@@ -12,9 +12,8 @@ import pytest
 
 from tests.conftest import Scale
 from tests.integration.conftest import Project
-from tests.integration.figures import record_of, wait_until_settled
-from tests.integration.project import deadly, explosive
-from tests.integration.project.explosive import BOMB
+from tests.integration.figures import record_of
+from tests.integration.project.explosive import BOMB, add_format
 from tests.promises.conftest import Letters
 from tests.support.processes import Worker
 from tests.support.promises import promise
@@ -31,12 +30,11 @@ def brief(project: Project) -> Project:
     """The project with short times, and tasks that kill their workers."""
     times = {"LEASE_SECONDS": 5, "SWEEP_SECONDS": 0.5, "WITNESS_SECONDS": 0.3}
     derived = project.with_settings(reliable={**times, "MAX_LOSSES": MAX_LOSSES})
-    for tasks in (deadly, explosive):
-        tasks.add_tasks(derived.app)
+    add_format(derived.app)
     return derived
 
 
-class Fleet:
+class Revived:
     """One worker, which is started again whenever it has died."""
 
     def __init__(self, start: Callable[[], Worker]) -> None:
@@ -60,29 +58,22 @@ def charged(project: Project, task_ids: Sequence[str]) -> set[str]:
 
 
 @promise("poison-stops")
-def test_poison_stops_after_max_losses_and_one_runs(
-    project: Project, workers: dict[str, Worker], letters: Letters
-) -> None:
-    """`MAX_LOSSES` is three; it kills its process in the fourth run too, and Celery is told."""
-    poison = project.send("poison")
-    good = [project.send("work", 0.05) for _ in range(20)]
+def test_poison_stops_after_max_losses_and_one_runs(shared: Project, letters: Letters) -> None:
+    """`MAX_LOSSES` is three; it kills its process in the fourth run too, and Celery is told.  Two
+    losses and two retries are neither three of one kind.
+    """
+    poison = shared.send("poison")
+    both = shared.send("follow", ["kill", "retry", "kill", "retry", "finish"], max_retries=2)
+    good = [shared.send("work", 0.05) for _ in range(20)]
     for result in good:
         assert result.get(timeout=20) == "worked"
     wait_for(lambda: poison.state == "FAILURE", 30, "Celery was told")
-    assert [run.attempt for run in project.effects.runs(poison.id)] == [1, 2, 3, 4]
+    assert [run.attempt for run in shared.effects.runs(poison.id)] == [1, 2, 3, 4]
     assert {i: one["reason"] for i, one in letters().items()} == {poison.id: "lost"}
-    assert not project.effects.overlaps()
-    assert all(len(project.effects.runs(r.id)) == 1 for r in good)
-
-
-@promise("poison-stops")
-def test_losses_and_retries_are_separate_budgets(project: Project, worker: Worker) -> None:
-    """Two losses and two retries are neither three of one kind."""
-    steps = ["kill", "retry", "kill", "retry", "finish"]
-    result = project.send("follow", steps, max_retries=2)
-    assert result.get(timeout=30) == "run 5"
-    assert [run.attempt for run in project.effects.runs(result.id)] == [1, 2, 3, 4, 5]
-    wait_until_settled(project.redis, 10)
+    assert not shared.effects.overlaps()
+    assert all(len(shared.effects.runs(r.id)) == 1 for r in good)
+    assert both.get(timeout=30) == "run 5"
+    assert [run.attempt for run in shared.effects.runs(both.id)] == [1, 2, 3, 4, 5]
 
 
 @promise("poison-stops")
@@ -95,20 +86,20 @@ def test_one_that_kills_its_worker_takes_nobody_along(
     for _ in range(scale.of(full=20, small=1)):
         innocents = [brief.send("bystander", 0.2) for _ in range(INNOCENTS)]
         poison, losses = brief.send("deadly", INNOCENTS), set[str]()
-        fleet = Fleet(lambda: start(brief, pool))
+        revived = Revived(lambda: start(brief, pool))
 
         def is_done() -> bool:
-            fleet.revive()  # noqa: B023
+            revived.revive()  # noqa: B023
             losses.update(charged(brief, [one.id for one in innocents]))  # noqa: B023
             # A task that is killed behind its body stores nothing.
             are_over = all(one.ready() for one in innocents)  # noqa: B023
             return are_over and record_of(brief.redis, poison.id)["state"] == "dead"  # noqa: B023
 
         wait_for(is_done, 180, "all are done")
-        fleet.worker.end()
+        revived.worker.end()
         assert losses == {"0"}
         assert [one.get(timeout=5) for one in innocents] == ["unharmed"] * INNOCENTS
-        assert fleet.deaths <= MAX_LOSSES + 2
+        assert revived.deaths <= MAX_LOSSES + 2
         buried.add(poison.id)
         assert {i: one["losses"] for i, one in letters().items()} == dict.fromkeys(
             buried, MAX_LOSSES + 1
@@ -152,7 +143,7 @@ def test_a_message_that_kills_whoever_opens_it_stops_too(
     """It kills the worker's main process. What was fetched with it is charged with nothing."""
     client = brief.redis.client()
     running = brief.send("gate", "open")
-    fleet = Fleet(
+    revived = Revived(
         lambda: brief.start_worker(
             "one",
             app="tests.integration.project.explosive",
@@ -168,7 +159,7 @@ def test_a_message_that_kills_whoever_opens_it_stops_too(
     bomb, losses = brief.send(name, 0, **options), set[str]()
 
     def is_done() -> bool:
-        if fleet.revive():
+        if revived.revive():
             brief.effects.open_gate("open")
         losses.update(charged(brief, innocents))
         are_over = all(brief.effects.finished(one) for one in innocents)
@@ -176,17 +167,16 @@ def test_a_message_that_kills_whoever_opens_it_stops_too(
 
     wait_for(is_done, 120, "a dead letter, and the end of all others")
     assert losses == {"0"}
-    assert fleet.deaths <= MAX_LOSSES + 2
+    assert revived.deaths <= MAX_LOSSES + 2
     assert {i: one["reason"] for i, one in letters().items()} == {bomb.id: "lost"}
     # Whoever tells Celery of it survives that.
     later = brief.send("work", 0)
     wait_for(lambda: brief.effects.finished(later.id), 30, "work goes on")
     if name == "work":
         wait_for(lambda: bomb.state == "FAILURE", 20, "Celery was told")
-    assert fleet.worker.is_running
+    assert revived.worker.is_running
 
 
 def start(brief: Project, pool: str) -> Worker:
     """Start a worker of eight tasks at a time, which may die before it says that it is ready."""
-    app = "tests.integration.project.deadly"
-    return brief.start_worker("one", app=app, pool=pool, concurrency=INNOCENTS + 1, wait=False)
+    return brief.start_worker("one", pool=pool, concurrency=INNOCENTS + 1, wait=False)

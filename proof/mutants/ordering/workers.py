@@ -121,7 +121,7 @@ TABLE: Table = {
                 "nobody is told of a burial that a child's death has brought",
                 drop("if isinstance(answer, answers.Spent):"),
                 (
-                    "tests/integration/test_telling.py::test_each_event_with_a_signal_is_told",
+                    "tests/integration/test_telling.py::test_each_event_that_has_a_signal_is_told",
                     "tests/integration/ends/test_loss.py",
                 ),
             ),

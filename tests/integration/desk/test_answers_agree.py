@@ -129,11 +129,9 @@ def test_a_paused_queue_is_said_to_be_paused_wherever_it_is_shown(
         assert "paused" in line, out
 
 
-def test_who_was_revoked_is_not_counted_in_its_line(project: Project, desk: Desk, run: Run) -> None:
-    project.start_worker("one", concurrency=4)
-    first = project.send("in_line_gate", "7", "door")
-    project.effects.run_of(first.id)
-    later = [project.send("in_line_gate", "7", "door") for _ in range(3)]
+def test_who_was_revoked_is_not_counted_in_its_line(shared: Project, desk: Desk, run: Run) -> None:
+    shared.begin("in_line_gate", "7", "door")
+    later = [shared.send("in_line_gate", "7", "door") for _ in range(3)]
     key = desk.objects.key_of("project.in_line_gate", "7")
     wait_for(lambda: len(desk.objects.get(key).waiters) == 3, 20, "all stand in line")
     assert run("revoke", later[1].id, "--yes").code == 0
@@ -144,13 +142,13 @@ def test_who_was_revoked_is_not_counted_in_its_line(project: Project, desk: Desk
     assert one["waiters"] == [later[0].id, later[2].id]
     assert (one["in_line"], listed["in_line"]) == (2, 2)
     assert run("status", "--json").json["held_back"]["object"]["project.in_line_gate"] == 2
+    shared.effects.open_gate("door")
 
 
-def test_a_success_is_known_by_the_result_backend(project: Project, run: Run) -> None:
-    project.start_worker("one")
-    task = project.send("work", 0.01)
+def test_a_success_is_known_by_the_result_backend(shared: Project, run: Run) -> None:
+    task = shared.send("work", 0.01)
     task.get(timeout=30)
-    wait_until_settled(project.redis, 20)
+    wait_until_settled(shared.redis, 20)
 
     shown = run("show", task.id)
 
@@ -193,11 +191,10 @@ def test_the_doctor_counts_what_it_prints(project: Project, run: Run) -> None:
     assert "information" in last
 
 
-def test_the_history_of_a_retried_task_is_whole(project: Project, run: Run) -> None:
-    project.start_worker("one")
-    task = project.send("flaky", 1, 0)
+def test_the_history_of_a_retried_task_is_whole(shared: Project, run: Run) -> None:
+    task = shared.send("flaky", 1, 0)
     task.get(timeout=30)
-    wait_until_settled(project.redis, 20)
+    wait_until_settled(shared.redis, 20)
 
     history = run("show", task.id, "--json").json["history"]
 

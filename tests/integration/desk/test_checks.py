@@ -84,8 +84,7 @@ def test_who_leaves_and_who_runs_alone_in_its_main_loop_do_not_stand(
 @pytest.mark.full
 def test_a_sweeper_that_is_dead_and_a_worker_that_is_frozen(hasty: Project, desk: Desk) -> None:
     worker = hasty.start_worker("one")
-    result = hasty.send("gate", "door")
-    hasty.effects.run_of(result.id)
+    result = hasty.begin("gate", "door")
     hasty.send("work", 0)
     worker.signal_main(signal.SIGSTOP)
 

@@ -25,8 +25,7 @@ def fits(out: str) -> bool:
 @pytest.mark.full
 def test_from_status_to_the_cause(project: Project, run: Run) -> None:
     project.start_worker("one", options=ONE_EACH)
-    holder = project.send("locked_retry_gate", "contract 7", "door")
-    project.effects.run_of(holder.id)
+    holder = project.begin("locked_retry_gate", "contract 7", "door")
     letter = project.send("failing", "no such customer")
     parked = project.send("work", 0, countdown=3600)
     wait_for(lambda: run("show", letter.id, "--json").json["state"] == "dead", 30, "it is dead")

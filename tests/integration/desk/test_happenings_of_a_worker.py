@@ -82,8 +82,7 @@ def test_a_delivery_that_was_not_run_is_not_processed(
     """One that waits for its object, and one of a copy of its message."""
     project = project.with_settings(reliable=SOON, celery={"worker_pool": pool})
     worker = project.start_worker("one", concurrency=2)
-    first = project.send("in_line_gate", "row", "door")
-    project.effects.run_of(first.id)
+    first = project.begin("in_line_gate", "row", "door")
     second = project.send("in_line_gate", "row", "door")
     wait_for(lambda: desk.tasks.get(second.id).why.kind is Wait.OBJECT, 20, "it waits")
     project.effects.open_gate("door")

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 
-from celery_reliable.app import reliable_of
 from celery_reliable.findings import Finding, Limits
-from celery_reliable.message.envelope import Envelope
 from celery_reliable.model import Reason
 from celery_reliable.operations import Desk, check
 from celery_reliable.orders import OrderKind
@@ -14,15 +12,13 @@ from celery_reliable.recovery import Sweeper
 from tests.integration.commands import Run
 from tests.integration.conftest import ONE_EACH, SOON, Project
 from tests.integration.desk.faults import found
+from tests.integration.letters import put
 from tests.support.waiting import wait_for
 
 
 def bury(project: Project, count: int, reason: Reason, task: str) -> None:
-    message = Envelope(b"{}", "application/json", "utf-8", {}, {}, "", "celery").to_text()
     for number in range(count):
-        reliable_of(project.app).ledger.bury_message(
-            f"{task}-{number}", reason, exception="", traceback="", message=message, name=task
-        )
+        put(project, f"{task}-{number}", reason=reason, name=task)
 
 
 def named(desk: Desk, name: str, limits: Limits | None = None) -> Finding | None:
@@ -101,16 +97,14 @@ def test_tasks_that_wait_for_nobody_are_found(
     assert "gpu-9*" in finding(desk, "named_worker_missing", Limits(oldest_seconds=0.5)).message
 
 
-def test_a_long_run_is_found(project: Project, desk: Desk) -> None:
-    project.start_worker("one")
-    result = project.send("gate", "door")
-    project.effects.run_of(result.id)
+def test_a_long_run_is_found(shared: Project, desk: Desk) -> None:
+    result = shared.begin("gate", "door")
     assert named(desk, "long_run") is None
 
     wait_for(lambda: named(desk, "long_run", Limits(run_seconds=0.5)), 20, "it runs for long")
 
     assert result.id in finding(desk, "long_run", Limits(run_seconds=0.5)).message
-    project.effects.open_gate("door")
+    shared.effects.open_gate("door")
 
 
 def test_nobody_is_there_which_is_no_health(project: Project, desk: Desk, run: Run) -> None:

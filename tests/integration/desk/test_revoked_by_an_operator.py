@@ -28,10 +28,8 @@ def test_what_an_operator_revokes_never_runs_or_stops_and_never_comes_back(
 ) -> None:
     hasty = project.with_settings(reliable=TIMES)
     hasty.start_worker("one", options=ONE_EACH)
-    stopped = hasty.send("locked_gate", "contract 7", "shut")
-    killed = hasty.send("gate", "shut")
-    for one in (stopped, killed):
-        project.effects.run_of(one.id)
+    stopped = hasty.begin("locked_gate", "contract 7", "shut")
+    killed = hasty.begin("gate", "shut")
     queued = hasty.send("work", 0)
     parked = hasty.send("work", 0, countdown=PARKED_SECONDS)
     after = hasty.send("work", 0, countdown=PARKED_SECONDS + 0.5)
@@ -67,16 +65,14 @@ def test_what_an_operator_revokes_never_runs_or_stops_and_never_comes_back(
     assert not any(project.effects.finished(one) for one in everybody)
 
 
-def test_what_may_finish_is_not_stopped(project: Project, desk: Desk) -> None:
-    project.start_worker("one", options=ONE_EACH)
-    result = project.send("gate", "door")
-    project.effects.run_of(result.id)
+def test_what_may_finish_is_not_stopped(shared: Project, desk: Desk) -> None:
+    result = shared.begin("gate", "door")
 
     found = desk.revocations.revoke([result.id], by="me", if_running=IfRunning.FINISH)
 
     assert found.running == (result.id,)
-    project.effects.open_gate("door")
-    wait_for(lambda: project.effects.finished(result.id), 20, "it has finished")
+    shared.effects.open_gate("door")
+    wait_for(lambda: shared.effects.finished(result.id), 20, "it has finished")
     if celery.VERSION >= (5, 7):
         # Before that Celery itself stores REVOKED for what runs.
         assert result.get(timeout=20) == "door"

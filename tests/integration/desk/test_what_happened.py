@@ -48,11 +48,10 @@ def test_a_task_whose_process_was_killed_can_be_asked_about_when_it_has_ended(
     assert view.published_at <= begun.at <= entry.at <= view.why.since
 
 
-def test_a_retry_a_burial_and_a_discarded_letter(project: Project, desk: Desk) -> None:
-    project.start_worker("one")
-    retried = project.send("flaky", 2, 0)
+def test_a_retry_a_burial_and_a_discarded_letter(shared: Project, desk: Desk) -> None:
+    retried = shared.send("flaky", 2, 0)
     retried.get(timeout=30)
-    failed = project.send("failing", "no such customer")
+    failed = shared.send("failing", "no such customer")
     wait_for(lambda: desk.tasks.get(failed.id).state == "dead", 20, "a dead letter")
     desk.letters.discard(failed.id)
 
@@ -71,12 +70,10 @@ def test_a_retry_a_burial_and_a_discarded_letter(project: Project, desk: Desk) -
 
 
 def test_what_was_refused_stands_in_it_though_no_record_was_changed(
-    project: Project, desk: Desk
+    shared: Project, desk: Desk
 ) -> None:
-    project.start_worker("one")
-    held = project.send("locked_gate", "object", "door")
-    project.effects.run_of(held.id)
-    skipped = project.send("locked_gate", "object", "door")
+    held = shared.begin("locked_gate", "object", "door")
+    skipped = shared.send("locked_gate", "object", "door")
     # It is refused first, and settled then.
     view = wait_for(
         lambda: not (one := desk.tasks.get(skipped.id)).is_known and one.history and one,
@@ -94,15 +91,15 @@ def test_what_was_refused_stands_in_it_though_no_record_was_changed(
     desk.ledger.happenings.note("task_fenced", {"id": "*", "name": "*", "attempt": 1})
     history = [one.what for one in desk.tasks.get(held.id).history]
     assert history == ["published", "started", "fenced"]
-    shown = invoke(project.app, "show", skipped.id)
+    shown = invoke(shared.app, "show", skipped.id)
     assert f"holder {held.id}" in " ".join(shown.output.split())
-    project.effects.open_gate("door")
+    shared.effects.open_gate("door")
     held.get(timeout=20)
 
 
 def test_as_many_are_kept_as_the_settings_say_and_a_sample_of_the_others(project: Project) -> None:
     project = project.with_settings(reliable={"KEEP_ENDED": 2, "KEEP_ENDED_ONE_IN": 1})
-    project.start_worker("one", app="tests.integration.project.awkward")
+    project.start_worker("one")
     with Desk(project.app) as desk:
         for name in ("project.work", "project.work", "project.undeadly"):
             result = project.app.send_task(name, (0,) if name == "project.work" else ())

@@ -17,12 +17,10 @@ def test_the_sentence_of_each_task(project: Project, desk: Desk) -> None:
     letter = project.send("failing", "no such customer")
     wait_for(lambda: desk.tasks.get(letter.id).why.kind is Wait.DEAD, 20, "a dead letter")
     wait_for(lambda: desk.tasks.get(retried.id).why.kind is Wait.RETRY, 20, "a retry")
-    holder = project.send("locked_retry_gate", "contract 7", "door")
-    project.effects.run_of(holder.id)
+    holder = project.begin("locked_retry_gate", "contract 7", "door")
     waiter = project.send("locked_retry_gate", "contract 7", "door")
     wait_for(lambda: desk.tasks.get(waiter.id).why.kind is Wait.OBJECT, 20, "one that waits")
-    other = project.send("gate", "other door")
-    project.effects.run_of(other.id)
+    project.begin("gate", "other door")
     parked = project.send("work", 0, countdown=3600)
     behind = [project.send("work", 0) for _ in range(8)]
 
@@ -79,8 +77,7 @@ def test_the_sentence_of_each_task(project: Project, desk: Desk) -> None:
 
 def test_what_workers_and_objects_tell(project: Project, desk: Desk) -> None:
     project.start_worker("one", options=ONE_EACH)
-    holder = project.send("locked_retry_gate", "contract 7", "door")
-    project.effects.run_of(holder.id)
+    holder = project.begin("locked_retry_gate", "contract 7", "door")
     for _ in range(5):
         project.send("gate", "door")
     unique = project.send("unique", "contract 8", countdown=3600)

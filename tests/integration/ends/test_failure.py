@@ -7,7 +7,7 @@ import pytest
 from celery_reliable.app import reliable_of
 from celery_reliable.model import DeadLetter, Reason
 from celery_reliable.operations.dead_letters import DeadLetters
-from tests.integration.conftest import Project, Start
+from tests.integration.conftest import Project
 from tests.integration.ends.ways import (
     ENDS,
     GONE,
@@ -18,7 +18,6 @@ from tests.integration.ends.ways import (
     wait_until_only_ends_are_left,
 )
 from tests.integration.figures import LEDGER, record_of, wait_until_gone
-from tests.support.processes import Worker
 from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
@@ -26,8 +25,8 @@ from tests.support.waiting import wait_for
 
 @promise("nothing-lost", "requeue-is-a-loss")
 @pytest.mark.parametrize("pool", ["prefork", pytest.param("threads", marks=pytest.mark.full)])
-def test_each_end_is_the_right_one_and_the_last(ending: Project, start: Start, pool: str) -> None:
-    worker = start(pool=pool)
+def test_each_end_is_the_right_one_and_the_last(ending: Project, pool: str) -> None:
+    worker = ending.start_worker("one", pool=pool)
     cases = {h: c for h, c in ENDS.items() if pool == "prefork" or not c.needs_process}
     ids = {how: ending.send(case.task, how, **case.options).id for how, case in cases.items()}
 
@@ -41,19 +40,18 @@ def test_each_end_is_the_right_one_and_the_last(ending: Project, start: Start, p
     assert worker.is_running
     ends = {ids[how]: case.end for how, case in cases.items()}
     wait_until_only_ends_are_left(ending.redis, sum(end.left != GONE for end in ends.values()))
-    assert_none_comes_back(ending, start, worker, ending.redis, ends)
+    assert_none_comes_back(ending, worker, ends)
 
 
 @pytest.mark.full
 @promise("results-best-effort")
 def test_ends_that_the_main_process_sees_do_not_need_the_result_backend(
-    apart: Project, start: Start, results: RedisServer
+    apart: Project, results: RedisServer
 ) -> None:
-    worker = start(project=apart, concurrency=1)
-    stopped = apart.send("locked_gate", "object", "never")
-    apart.effects.run_of(stopped.id)
+    worker = apart.start_worker("one", concurrency=1)
+    stopped = apart.begin("locked_gate", "object", "never")
     limited = apart.send("ending", "sleep", time_limit=1)
-    undead = apart.send("limited")
+    undead = apart.send("undead")
     rejected = apart.send("ending", "reject")
     expired = apart.send("work", 0.01, countdown=1, expires=0.5)
     results.stop()
@@ -75,49 +73,47 @@ def test_ends_that_the_main_process_sees_do_not_need_the_result_backend(
     letter = DeadLetters(apart.app).get(rejected.id)
     assert letter.reason is Reason.REJECTED
     ends |= {rejected.id: End("rejected", rejected.state), stopped.id: End(GONE, stopped.state)}
-    assert_none_comes_back(apart, start, worker, apart.redis, ends)
+    assert_none_comes_back(apart, worker, ends)
 
 
 @promise("poison-stops")
-def test_a_failure_is_no_loss_whatever_it_says_and_wherever_it_comes_from(
-    awkward: Project, awkward_worker: Worker
-) -> None:
-    letters = DeadLetters(awkward.app)
+def test_a_failure_is_no_loss_whatever_it_says_and_wherever_it_comes_from(shared: Project) -> None:
+    letters = DeadLetters(shared.app)
 
     def letter_of(task_id: str) -> DeadLetter:
-        wait_for(lambda: record_of(awkward.redis, task_id).get("state") == "dead", 15, "buried")
+        wait_for(lambda: record_of(shared.redis, task_id).get("state") == "dead", 15, "buried")
         return letters.get(task_id)
 
-    retried = awkward.send("autoretried", 2)
+    retried = shared.send("autoretried", 2)
     assert retried.get(timeout=15) == "autoretried"
-    wait_until_gone(awkward.redis, retried.id)
-    failed = awkward.send("autoretried", 9)
+    wait_until_gone(shared.redis, retried.id)
+    failed = shared.send("autoretried", 9)
     assert letter_of(failed.id).reason is Reason.FAILED
-    assert len(awkward.effects.runs(failed.id)) == 3
-    assert letter_of(awkward.send("rejecting", False).id).reason is Reason.REJECTED
-    again = awkward.send("rejecting", True)
-    wait_for(lambda: len(awkward.effects.runs(again.id)) == 2, 10, "the second run")
-    wait_until_gone(awkward.redis, again.id)
+    assert len(shared.effects.runs(failed.id)) == 3
+    assert letter_of(shared.send("rejecting", False).id).reason is Reason.REJECTED
+    again = shared.send("rejecting", True)
+    wait_for(lambda: len(shared.effects.runs(again.id)) == 2, 10, "the second run")
+    wait_until_gone(shared.redis, again.id)
     # A task may do without dead letters.
-    undeadly = awkward.send("undeadly")
+    undeadly = shared.send("undeadly")
     with pytest.raises(ValueError, match="no letter"):
         undeadly.get(timeout=10)
-    wait_until_gone(awkward.redis, undeadly.id)
+    wait_until_gone(shared.redis, undeadly.id)
     # The text of a failure may be one that cannot be written.
     for how, said in {
         "surrogate": r"FileNotFoundError: letter-\udcff.txt",
         "unsayable": "Unsayable: <its str() raised ValueError>",
     }.items():
-        result = awkward.send("unsayable", how)
+        result = shared.send("unsayable", how)
         letter = letter_of(result.id)
         assert (letter.reason, letter.exception) == (Reason.FAILED, said)
         assert "in unsayable" in letter.traceback
-        assert (len(awkward.effects.runs(result.id)), letter.attempts, letter.losses) == (1, 1, 0)
+        assert (len(shared.effects.runs(result.id)), letter.attempts, letter.losses) == (1, 1, 0)
         assert result.state == "FAILURE"
 
 
-def test_an_expected_failure_is_no_dead_letter(ending: Project, start: Start) -> None:
-    start(concurrency=1)
+def test_an_expected_failure_is_no_dead_letter(ending: Project) -> None:
+    ending.start_worker("one", concurrency=1)
     errback = ending.task("add").si(1, 1)
     # The second needs the object of the first.
     expected = [ending.send("expecting", "fail", link_error=errback) for _ in range(2)]

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from tests.integration.conftest import Project, Start
+from tests.integration.conftest import Project
 from tests.integration.ends.ways import (
     GONE,
     End,
@@ -15,7 +15,6 @@ from tests.integration.ends.ways import (
     wait_until_only_ends_are_left,
 )
 from tests.integration.figures import DEAD, record_of
-from tests.integration.project.ends import add_tasks
 from tests.integration.shifts import POOL, with_shifts
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
@@ -24,9 +23,9 @@ pytestmark = pytest.mark.full
 
 
 def test_a_soft_limit_that_comes_too_late_for_the_body_changes_nothing(
-    apart: Project, start: Start, results: RedisServer
+    apart: Project, results: RedisServer
 ) -> None:
-    worker = start(project=apart)
+    worker = apart.start_worker("one")
     result = apart.send("locked_gate", "object", "gate", soft_time_limit=4)
     began_at = apart.effects.run_of(result.id).started_at
     results.stop()
@@ -41,17 +40,16 @@ def test_a_soft_limit_that_comes_too_late_for_the_body_changes_nothing(
     ends = {result.id: End(GONE, "SUCCESS")}
     wait_for_ends(apart, ends)
     wait_until_only_ends_are_left(apart.redis, 0)
-    assert_none_comes_back(apart, start, worker, apart.redis, ends)
+    assert_none_comes_back(apart, worker, ends)
 
 
 @pytest.mark.parametrize("pool", ["prefork", POOL])
 def test_a_hard_limit_reports_a_failure_once_and_none_of_a_task_that_has_ended(
-    project: Project, start: Start, pool: str
+    project: Project, pool: str
 ) -> None:
     if pool == POOL:
         project = with_shifts(project)
-        add_tasks(project.app)
-    start(project=project, concurrency=1, pool="" if pool == POOL else pool)
+    project.start_worker("one", concurrency=1, pool="" if pool == POOL else pool)
     link, errback = project.task("listed").si(None), project.task("add").si(1, 1)
     ended = project.send("finished_late", link=link, link_error=errback)
     over = project.send("ending", "sleep", time_limit=1, link_error=project.task("total").si([1]))

@@ -6,26 +6,24 @@ import pytest
 from celery import chord
 
 from tests.conftest import StartRedis
-from tests.integration.conftest import ONE_EACH, Project, Start
+from tests.integration.conftest import ONE_EACH, Project
 from tests.integration.figures import record_of
-from tests.integration.project.ends import add_tasks
-from tests.support.processes import Worker
 from tests.support.promises import promise
 from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.full
 
 
-def test_a_chord_survives_a_killed_header(project: Project, worker: Worker) -> None:
-    steps = project.task("follow")
-    body = project.task("work").si(0.01)
+def test_a_chord_survives_a_killed_header(shared: Project) -> None:
+    steps = shared.task("follow")
+    body = shared.task("work").si(0.01)
     result = chord([steps.s(["kill", "finish"]), steps.s(["finish"])], body).apply_async()
     assert result.get(timeout=20) == "worked"
 
 
 @promise("poison-stops")
 def test_poison_is_buried_while_the_result_backend_is_away_and_announced_when_it_is_back(
-    project: Project, start: Start, start_redis: StartRedis, monkeypatch: pytest.MonkeyPatch
+    project: Project, start_redis: StartRedis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     results = start_redis()
     once = {"max_retries": 1, "interval_start": 0, "interval_step": 0.1}
@@ -34,7 +32,7 @@ def test_poison_is_buried_while_the_result_backend_is_away_and_announced_when_it
         reliable={"MAX_LOSSES": 0, "QUEUED_SECONDS": 16},
         celery={"result_backend_transport_options": {"retry_policy": once}},
     )
-    start(project=project, concurrency=1, options=ONE_EACH)
+    project.start_worker("one", concurrency=1, options=ONE_EACH)
     poison = project.send("poison")
     # Where the main process was in a hurry, the sweeper tells it, after QUEUED_SECONDS.
     wait_for(lambda: poison.state == "FAILURE", 40, "FAILURE")
@@ -60,16 +58,14 @@ def test_poison_is_buried_while_the_result_backend_is_away_and_announced_when_it
 
 @promise("nothing-lost")
 def test_a_task_runs_again_though_its_hook_raised_as_the_lost_connection_stopped_it(
-    project: Project, start: Start
+    project: Project,
 ) -> None:
     """Celery calls the hook after the stop, and before it notes why it stopped the task."""
     project = project.with_settings(
         celery={"worker_cancel_long_running_tasks_on_connection_loss": True}
     )
-    add_tasks(project.app)
-    start(project=project, concurrency=1, pool="prefork")
-    result = project.send("retried_badly", "gate")
-    project.effects.run_of(result.id)
+    project.start_worker("one", concurrency=1, pool="prefork")
+    result = project.begin("retried_badly", "gate")
     with project.redis.client() as client:
         # Workers receive remote commands on it.
         client.client_kill_filter(_type="pubsub")
@@ -81,11 +77,10 @@ def test_a_task_runs_again_though_its_hook_raised_as_the_lost_connection_stopped
 
 @promise("nothing-lost")
 def test_a_task_runs_once_its_object_is_free_though_it_could_not_publish_itself_again(
-    ending: Project, start: Start
+    ending: Project,
 ) -> None:
-    start()
-    first = ending.send("unpublished_object", "object", "first")
-    ending.effects.run_of(first.id)
+    ending.start_worker("one")
+    ending.begin("unpublished_object", "object", "first")
     second = ending.send("unpublished_object", "object", "second")
     wait_for(lambda: record_of(ending.redis, second.id).get("losses"), 20, "its first loss")
     ending.effects.open_gate("first")

@@ -10,7 +10,7 @@ from celery.app.control import Control
 from celery_reliable.compat.app import give_part
 from celery_reliable.recovery import RecordingControl
 from celery_reliable.task import CONTROL
-from tests.integration.conftest import ONE_EACH, Project, Start
+from tests.integration.conftest import ONE_EACH, Project
 from tests.integration.ends.ways import (
     GONE,
     End,
@@ -60,10 +60,8 @@ def revoked(results: dict[str, Any]) -> dict[str, End]:
 
 @pytest.mark.keeps_fetched
 @promise("revocations")
-def test_what_is_revoked_never_runs_though_nobody_remembers_it(
-    ending: Project, start: Start
-) -> None:
-    worker = start(concurrency=1)
+def test_what_is_revoked_never_runs_though_nobody_remembers_it(ending: Project) -> None:
+    worker = ending.start_worker("one", concurrency=1)
     results = waiting(ending)
     assert ending.redis.client().llen("celery") == 1
 
@@ -73,13 +71,13 @@ def test_what_is_revoked_never_runs_though_nobody_remembers_it(
     wait_for_ends(ending, ends)
     # Its memory dies with the worker, and what it had fetched goes back to the queue.
     ending.effects.open_gate("busy")
-    assert_none_comes_back(ending, start, worker, ending.redis, ends)
+    assert_none_comes_back(ending, worker, ends)
 
 
 @pytest.mark.keeps_fetched
 @promise("revocations")
-def test_what_is_revoked_by_a_stamp_never_runs(ending: Project, start: Start) -> None:
-    worker = start(concurrency=1)
+def test_what_is_revoked_by_a_stamp_never_runs(ending: Project) -> None:
+    worker = ending.start_worker("one", concurrency=1)
     results = waiting(ending, stamped_headers=["customer"], customer="one")
     # Who wants to know of a stamp has to see the message: what is parked has not been sent.
     for place in ("retried far away", "with an ETA far away"):
@@ -94,12 +92,12 @@ def test_what_is_revoked_by_a_stamp_never_runs(ending: Project, start: Start) ->
     ends = revoked(results)
     wait_for_ends(ending, ends)
     wait_until_only_ends_are_left(ending.redis, 0)
-    assert_none_comes_back(ending, start, worker, ending.redis, ends)
+    assert_none_comes_back(ending, worker, ends)
 
 
 @pytest.mark.keeps_fetched
-def test_what_has_expired_never_runs_wherever_it_waited(ending: Project, start: Start) -> None:
-    worker = start(concurrency=1)
+def test_what_has_expired_never_runs_wherever_it_waited(ending: Project) -> None:
+    worker = ending.start_worker("one", concurrency=1)
     results = waiting(ending, expires=8)
     assert ending.redis.client().llen("celery") == 1
     # Of the last one too: it was sent when the others were fetched, which may take a while.
@@ -112,15 +110,13 @@ def test_what_has_expired_never_runs_wherever_it_waited(ending: Project, start: 
     ends = revoked(results)
     wait_for_ends(ending, ends)
     wait_until_only_ends_are_left(ending.redis, 0)
-    assert_none_comes_back(ending, start, worker, ending.redis, ends)
+    assert_none_comes_back(ending, worker, ends)
 
 
 @promise("revocations")
 @pytest.mark.parametrize("how", ["is retried far away", "is lost"])
-def test_what_is_revoked_while_it_runs_does_not_run_again(
-    ending: Project, start: Start, how: str
-) -> None:
-    worker = start(concurrency=1, options=ONE_EACH)
+def test_what_is_revoked_while_it_runs_does_not_run_again(ending: Project, how: str) -> None:
+    worker = ending.start_worker("one", concurrency=1, options=ONE_EACH)
     result = ending.send("follow", ["retry:gate", "finish"], 600)
     run = ending.effects.run_of(result.id)
     # What is lost goes behind this one.
@@ -134,23 +130,20 @@ def test_what_is_revoked_while_it_runs_does_not_run_again(
     ends = {result.id: End(GONE, "REVOKED")}
     wait_for_ends(ending, ends, 15)
     ending.effects.open_gate("later")
-    assert_none_comes_back(ending, start, worker, ending.redis, ends)
+    assert_none_comes_back(ending, worker, ends)
 
 
 @promise("one-object")
-def test_a_terminated_task_keeps_its_object_until_it_has_really_ended(
-    project: Project, start: Start
-) -> None:
-    start()
-    first = project.send("stubborn_object", "object", 4.0)
-    ticking_run_of(project.effects, first.id)
+def test_a_terminated_task_keeps_its_object_until_it_has_really_ended(shared: Project) -> None:
+    first = shared.send("stubborn_object", "object", 4.0)
+    ticking_run_of(shared.effects, first.id)
     first.revoke(terminate=True)
     wait_for(lambda: first.state == "REVOKED", 10, "REVOKED")
-    second = project.send("stubborn_object", "object", 0.01)
+    second = shared.send("stubborn_object", "object", 0.01)
     assert second.get(timeout=30) == "object"
-    assert not project.effects.overlaps("object")
-    assert len(project.effects.runs(first.id)) == 1
-    client = project.redis.client()
+    assert not shared.effects.overlaps("object")
+    assert len(shared.effects.runs(first.id)) == 1
+    client = shared.redis.client()
     wait_for(lambda: not client.keys(RECORD + "*"), 10, "every record gone")
     wait_for(lambda: not client.keys(LOCKS), 5, "the lock is freed")
     wait_for(lambda: not client.keys("unacked:*"), 10, "every message acknowledged")

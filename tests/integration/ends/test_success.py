@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from celery import chain, chord, group
 
-from tests.integration.conftest import Project, Start
+from tests.integration.conftest import Project
 from tests.integration.figures import wait_until_gone, wait_until_settled
 from tests.support.processes import Worker
 from tests.support.waiting import wait_for
@@ -55,10 +55,8 @@ def test_eager_and_direct_calls_touch_nothing(project: Project) -> None:
 
 
 @pytest.mark.full
-def test_a_retry_waits_until_its_body_has_unwound(
-    awkward: Project, awkward_worker: Worker, start_awkward: Start
-) -> None:
-    start_awkward("other", chatty=True)
+def test_a_retry_waits_until_its_body_has_unwound(awkward: Project, awkward_worker: Worker) -> None:
+    awkward.start_worker("other", chatty=True, environ={"C_FORCE_ROOT": "yes"})
     result = awkward.send("unwinding", 1.5)
     assert result.get(timeout=15) == "run 2"
     first, second = awkward.effects.runs(result.id)
@@ -68,26 +66,24 @@ def test_a_retry_waits_until_its_body_has_unwound(
     wait_until_gone(awkward.redis, result.id)
 
 
-def test_a_canvas_runs_whole_also_in_the_place_of_its_host(
-    project: Project, workers: dict[str, Worker]
-) -> None:
-    add, total = project.task("add"), project.task("total")
+def test_a_canvas_runs_whole_also_in_the_place_of_its_host(shared: Project) -> None:
+    add, total = shared.task("add"), shared.task("total")
     assert chain(add.s(1, 2), add.s(3), add.s(4)).apply_async().get(timeout=15) == 10
     assert group(add.s(n, n) for n in range(5)).apply_async().get(timeout=15) == [0, 2, 4, 6, 8]
     assert chord((add.s(n, n) for n in range(5)), total.s()).apply_async().get(timeout=15) == 20
-    replaced = project.send("replaced", [1, 2, 3, 4])
+    replaced = shared.send("replaced", [1, 2, 3, 4])
     assert replaced.get(timeout=15) == 10
     # The last member runs under the host's id, and its fencing token has grown.
-    assert [run.attempt for run in project.effects.runs(replaced.id)] == [1, 2]
-    wait_until_settled(project.redis, 10)
+    assert [run.attempt for run in shared.effects.runs(replaced.id)] == [1, 2]
+    wait_until_settled(shared.redis, 10)
 
 
 def test_a_message_without_our_header_runs_and_is_protected_from_its_claim_on(
-    project: Project, stock_project: Project, worker: Worker
+    shared: Project, stock_project: Project
 ) -> None:
     # Published by a producer without the package, or before it was adopted.
     result = stock_project.send("poison_times", 1)
-    wait_for(lambda: len(project.effects.runs(result.id)) == 2, 15, "the second run")
-    assert [run.attempt for run in project.effects.runs(result.id)] == [1, 2]
+    wait_for(lambda: len(shared.effects.runs(result.id)) == 2, 15, "the second run")
+    assert [run.attempt for run in shared.effects.runs(result.id)] == [1, 2]
     assert result.get(timeout=10) == "run 2"
-    wait_until_settled(project.redis, 10)
+    wait_until_settled(shared.redis, 10)

@@ -10,7 +10,7 @@ import celery
 from celery_reliable.app import reliable_of
 from celery_reliable.model import State
 from celery_reliable.operations.dead_letters import DeadLetters
-from tests.integration.conftest import Project, Start
+from tests.integration.conftest import Project
 from tests.integration.figures import LEDGER, leases, passes_finish
 from tests.support.effects import Effects, Run
 from tests.support.processes import Worker
@@ -69,7 +69,7 @@ ENDS = {
     "retry, and publish nothing": Case(End("lost", "FAILURE", 2, 2), "unpublished"),
     "replace, and publish nothing": Case(End("lost", "FAILURE", 2, 2), "unpublished"),
     "retry, and publish another id": Case(End(GONE, "RETRY"), "renamed"),
-    "autoretry": Case(End("failed", "FAILURE", 3), "autoretried"),
+    "autoretry": Case(End("failed", "FAILURE", 3), "autoretried_always"),
     "sleep": Case(End("time_limit", "FAILURE"), options={"time_limit": 1}, needs_process=True),
     "sleep too long": Case(
         End("failed", "FAILURE"), options={"soft_time_limit": 1}, needs_process=True
@@ -123,16 +123,14 @@ def wait_for_ends(project: Project, expected: dict[str, End], seconds: float = 4
     assert {task_id: end_of(project, task_id) for task_id in expected} == expected
 
 
-def assert_none_comes_back(
-    project: Project, start: Start, worker: Worker, redis_server: RedisServer, ends: dict[str, End]
-) -> None:
+def assert_none_comes_back(project: Project, worker: Worker, ends: dict[str, End]) -> None:
     """None of these ends is another one after the end of the worker that has seen them."""
     dead = sum(end.left != GONE for end in ends.values())
     if worker.is_running:
         worker.kill_group()
-    start("after", project=project)
-    wait_for(lambda: len(leases(redis_server)) == 1, 15, "the dead worker is forgotten")
-    passes_finish(redis_server, 2, 15)
+    project.start_worker("after")
+    wait_for(lambda: len(leases(project.redis)) == 1, 15, "the dead worker is forgotten")
+    passes_finish(project.redis, 2, 15)
     assert project.send("work", 0.01).get(timeout=15) == "worked"
-    wait_until_only_ends_are_left(redis_server, dead)
+    wait_until_only_ends_are_left(project.redis, dead)
     assert {task_id: end_of(project, task_id) for task_id in ends} == ends

@@ -17,8 +17,6 @@ from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.full
 
-LIMITED = "tests.integration.project.limited"
-
 
 def test_four_workers_together_keep_to_one_rate(project: Project, scale: Scale) -> None:
     add_tasks(project.app)
@@ -27,7 +25,7 @@ def test_four_workers_together_keep_to_one_rate(project: Project, scale: Scale) 
     client = project.effects.client
     project.start_workers(
         *"abcd"[: scale.of(full=4, small=2)],
-        app=LIMITED,
+        app="tests.integration.project.limited",
         concurrency=2,
         environ={"RATE": f"{rate}/s"},
     )

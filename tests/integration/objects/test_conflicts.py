@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 from celery import chain, chord, group
 
@@ -10,36 +12,34 @@ from celery_reliable.ledger.scripts import script
 from celery_reliable.operations.dead_letters import DeadLetters
 from tests.integration.conftest import Project
 from tests.integration.figures import LOCKS, RECORD, wait_until_free, wait_until_gone
-from tests.support.processes import Worker
+from tests.integration.project.defined import KINDS
 from tests.support.promises import promise
 from tests.support.proxy import RedisProxy
 from tests.support.waiting import wait_for
 
 
 def test_whoever_calls_what_is_skipped_or_refused_hears_of_it_and_its_chain_goes_on(
-    project: Project, workers: dict[str, Worker]
+    shared: Project,
 ) -> None:
-    holder = project.send("locked_gate", "object", "gate")
-    strict = project.send("locked_fail", "object", 3.0)
-    for one in (holder, strict):
-        project.effects.run_of(one.id)
-    locked, work, listed = (project.task(name) for name in ("locked_gate", "work", "listed"))
+    holder = shared.begin("locked_gate", "object", "gate")
+    strict = shared.begin("locked_fail", "object", 3.0)
+    locked, work, listed = (shared.task(name) for name in ("locked_gate", "work", "listed"))
 
-    refused = project.send("locked_fail", "object", 0.01)
+    refused = shared.send("locked_fail", "object", 0.01)
     skipped = locked.delay("object", "gate")
 
     with pytest.raises(ObjectBusy, match=strict.id):
         refused.get(timeout=10)
     # As the only failure it stays, as a dead letter.
-    wait_for(lambda: DeadLetters(project.app).count() == 1, 10, "it is a dead letter")
-    DeadLetters(project.app).discard(refused.id)
+    wait_for(lambda: DeadLetters(shared.app).count() == 1, 10, "it is a dead letter")
+    DeadLetters(shared.app).discard(refused.id)
     told = {"skipped": holder.id}
     assert skipped.get(timeout=10) == told
     assert skipped.state == "SUCCESS"
     # Whoever wants no result has none.
-    silent = project.send("locked_gate", "object", "gate", ignore_result=True)
-    wait_for(lambda: not project.redis.client().exists(RECORD + silent.id), 10, "skipped")
-    assert not project.redis.client(1).exists(f"celery-task-meta-{silent.id}")
+    silent = shared.send("locked_gate", "object", "gate", ignore_result=True)
+    wait_for(lambda: not shared.redis.client().exists(RECORD + silent.id), 10, "skipped")
+    assert not shared.redis.client(1).exists(f"celery-task-meta-{silent.id}")
     member = locked.si("object", "gate")
     last = chain(member, work.si(0.01)).apply_async()
     assert last.get(timeout=10) == "worked"
@@ -52,11 +52,11 @@ def test_whoever_calls_what_is_skipped_or_refused_hears_of_it_and_its_chain_goes
     assert gathered.get(timeout=10) == ["worked", told]
     # What comes behind it gets what it gives.
     assert chain(member, listed.s()).apply_async().get(timeout=10) == told
-    project.effects.open_gate("gate")
+    shared.effects.open_gate("gate")
     assert holder.get(timeout=10) == "object"
     assert strict.get(timeout=10) == "object"
-    assert {run.task_id for run in project.effects.runs("object")} == {holder.id, strict.id}
-    wait_until_free(project.redis)
+    assert {run.task_id for run in shared.effects.runs("object")} == {holder.id, strict.id}
+    wait_until_free(shared.redis)
 
 
 def test_a_call_without_the_object_is_refused_where_it_is_made(project: Project) -> None:
@@ -78,27 +78,26 @@ def test_an_attempt_that_goes_on_leaves_its_object_to_who_comes_next(project: Pr
 
 
 def test_a_success_keeps_its_object_from_its_own_id_too_and_a_failure_keeps_nothing(
-    project: Project,
+    shared: Project,
 ) -> None:
-    project.start_worker("one")
-    client = project.redis.client()
+    client = shared.redis.client()
     # Kept for longer than this test takes.
-    failed = project.send("once_fail", "object", ["fail"])
+    failed = shared.send("once_fail", "object", ["fail"])
     wait_for(lambda: client.hget(RECORD + failed.id, "state") == b"dead", 15, "buried")
     wait_for(lambda: not client.keys(LOCKS), 5, "no object held")
-    first = project.send("once_fail", "object")
+    first = shared.send("once_fail", "object")
     assert first.get(timeout=10) == "run 1"
-    second = project.send("once_fail", "object")
+    second = shared.send("once_fail", "object")
     with pytest.raises(ObjectBusy, match=first.id):
         second.get(timeout=10)
-    assert project.send("once_fail", "another").get(timeout=10) == "run 1"
-    assert not project.effects.runs(second.id)
+    assert shared.send("once_fail", "another").get(timeout=10) == "run 1"
+    assert not shared.effects.runs(second.id)
     wait_for(lambda: not client.exists(RECORD + first.id), 5, "settled")
 
-    project.send("once_fail", "object", task_id=first.id)
+    shared.send("once_fail", "object", task_id=first.id)
 
     wait_for(lambda: client.hget(RECORD + first.id, "state") == b"dead", 15, "ended")
-    assert len(project.effects.runs(first.id)) == 1
+    assert len(shared.effects.runs(first.id)) == 1
 
 
 @pytest.mark.full
@@ -122,3 +121,18 @@ def test_who_died_after_its_success_and_before_it_was_settled_keeps_it_in_the_en
     second = project.send("once_fail", "object")
     with pytest.raises(ObjectBusy, match=first.id):
         second.get(timeout=10)
+
+
+def test_every_callable_names_the_object(shared: Project) -> None:
+    for kind in KINDS:
+        task = shared.task(kind)
+        held = task.delay({"id": 7}, f"first of {kind}")
+        wait_for(partial(shared.effects.runs, held.id), 15, f"{kind} runs")
+        skipped = task.delay(gate="none", order={"id": 7})
+        other = task.delay({"id": 8}, "open")
+        shared.effects.open_gate("open")
+        assert other.get(timeout=15) == "open", kind
+        assert skipped.get(timeout=15) == {"skipped": held.id}, kind
+        shared.effects.open_gate(f"first of {kind}")
+        assert held.get(timeout=15) == f"first of {kind}"
+        assert not shared.effects.runs(skipped.id), kind

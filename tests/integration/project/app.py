@@ -11,6 +11,10 @@ from tests.integration.project.factory import Settings, create_app
 
 app = create_app(Settings.from_environ(os.environ))
 app.set_current()
+if trap := os.environ.get("TRAP"):
+    from tests.integration.project.canvases import lay_trap
+
+    lay_trap(app, trap)
 
 
 def tell_that_it_is_up(**_: Any) -> None:

@@ -1,4 +1,4 @@
-"""The project's app with tasks as users write them: hooks without super, limits, odd results."""
+"""Tasks as users write them: hooks without super, limits, odd results."""
 
 from __future__ import annotations
 
@@ -6,13 +6,18 @@ import os
 import time
 from typing import Any
 
+from celery import Task
 from celery.exceptions import Reject
 from celery.signals import task_postrun
 
 from celery_reliable import ReliableTask, signals
 from tests.integration.project import tasks
 
-__all__ = ["add_tasks"]
+__all__ = ["SLOW", "add_tasks"]
+
+
+#: A trap: who hears of the end of each task takes its time.
+SLOW = "worker unwinds slowly"
 
 
 class Unsayable(Exception):
@@ -43,13 +48,24 @@ class Hooked(ReliableTask):
         self.app.effects.client.rpush("hooks", "after_return")
 
 
+def on_running_out(sender: Any, seconds_left: float, **_: Any) -> None:
+    if sender.name == "project.touching":
+        sender.app.effects.client.rpush("warned", seconds_left)
+        assert sender.touch()
+
+
+def unwind_slowly(task: Any, **_: Any) -> None:
+    if task.name == "project.replaced":
+        time.sleep(1)
+
+
 def add_tasks(to: Any) -> None:  # noqa: C901 - one small task after another
     """Give an app of `create_app` the tasks of this module."""
 
-    def task(**options: Any) -> Any:
-        return lambda body: to.task(
-            body, bind=True, shared=False, name=f"project.{body.__name__}", **options
-        )
+    task = tasks.tasks_of(to)
+    signals.task_running_out.connect(on_running_out, weak=False)
+    if os.environ.get("TRAP") == SLOW:
+        task_postrun.connect(unwind_slowly, weak=False)
 
     @task(base=Hooked)
     def hooked(self: Any, kills: int) -> str:
@@ -58,19 +74,14 @@ def add_tasks(to: Any) -> None:  # noqa: C901 - one small task after another
                 os.kill(os.getpid(), 9)
         return "hooked"
 
-    @task(base=ReliableTask, autoretry_for=(ValueError,), max_retries=2, default_retry_delay=0)
+    @task(autoretry_for=(ValueError,), max_retries=2, default_retry_delay=0)
     def autoretried(self: Any, failures: int) -> str:
         with to.effects.run(self) as run:
             if run.number <= failures:
                 raise ValueError(run.number)
         return "autoretried"
 
-    @task(base=ReliableTask, time_limit=1)
-    def limited(self: Any) -> None:
-        with to.effects.run(self):
-            time.sleep(30)
-
-    @task(base=ReliableTask)
+    @task()
     def rejecting(self: Any, requeue_first: bool) -> None:
         with to.effects.run(self) as run:
             if requeue_first and run.number == 1:
@@ -79,7 +90,7 @@ def add_tasks(to: Any) -> None:  # noqa: C901 - one small task after another
                 return
             raise Reject("no", requeue=False)
 
-    @task(base=ReliableTask)
+    @task()
     def unwinding(self: Any, seconds: float) -> str:
         with to.effects.run(self) as run:
             try:
@@ -90,41 +101,41 @@ def add_tasks(to: Any) -> None:  # noqa: C901 - one small task after another
                     time.sleep(seconds)
         return f"run {run.number}"
 
-    @task(acks_late=True)
+    @task(base=Task, acks_late=True)
     def plain_late(self: Any, gate: str) -> str:
         return str(tasks.gate(self, gate))
 
-    @task(base=ReliableTask, ignore_result=True)
+    @task(ignore_result=True)
     def silent(self: Any, kills: int) -> None:
         with to.effects.run(self) as run:
             if run.number <= kills:
                 os.kill(os.getpid(), 9)
 
-    @task(base=ReliableTask, dead_letter=False)
+    @task(dead_letter=False)
     def undeadly(self: Any) -> None:
         with to.effects.run(self):
             raise ValueError("no letter, please")
 
-    @task(base=ReliableTask, max_losses=1)
+    @task(max_losses=1)
     def fragile(self: Any) -> None:
         to.effects.start(self)
         os.kill(os.getpid(), 9)
 
-    @task(base=ReliableTask, serializer="pickle")
+    @task(serializer="pickle")
     def pickled(self: Any, what: Any) -> str:
         with to.effects.run(self) as run:
             if run.number == 1:
                 os.kill(os.getpid(), 9)
         return f"{what}"
 
-    @task(base=ReliableTask, time_to_run_seconds=2)
+    @task(time_to_run_seconds=2)
     def stuck_once(self: Any) -> str:
         with to.effects.run(self) as run:
             if run.number == 1:
                 time.sleep(60)
         return f"run {run.number}"
 
-    @task(base=ReliableTask)
+    @task()
     def told_limits(self: Any, before: Any, retries: int = 0) -> list[float | None]:
         """What is left of its time to run: before and after a touch, behind what was before."""
         with to.effects.run(self) as run:
@@ -135,42 +146,22 @@ def add_tasks(to: Any) -> None:  # noqa: C901 - one small task after another
             assert self.touch()
             return [*(before or []), left, self.seconds_left]
 
-    @task(base=ReliableTask, time_to_run_seconds=12)
+    @task(time_to_run_seconds=12)
     def hurried(self: Any, seconds: float) -> str:
         with to.effects.run(self):
             time.sleep(seconds)
         return "within its time"
 
-    @task(base=ReliableTask, time_to_run_seconds=2)
+    @task(time_to_run_seconds=2)
     def touching(self: Any, seconds: float) -> str:
         with to.effects.run(self):
             time.sleep(seconds)
             assert self.seconds_left is not None
         return "touched"
 
-    def on_running_out(sender: Any, seconds_left: float, **_: Any) -> None:
-        if sender.name == "project.touching":
-            sender.app.effects.client.rpush("warned", seconds_left)
-            assert sender.touch()
-
-    signals.task_running_out.connect(on_running_out, weak=False)
-
-    def unwind_slowly(task: Any, **_: Any) -> None:
-        if task.name == "project.replaced":
-            time.sleep(1)
-
-    task_postrun.connect(unwind_slowly, weak=False)
-
-    @task(base=ReliableTask)
+    @task()
     def unsayable(self: Any, how: str) -> None:
         with to.effects.run(self):
             if how == "surrogate":
                 raise FileNotFoundError(os.fsdecode(b"letter-\xff.txt"))
             raise Unsayable
-
-
-# In a process of the project, not in the tests' own.
-if "READY_KEY" in os.environ:
-    from tests.integration.project.app import app
-
-    add_tasks(app)

@@ -1,8 +1,7 @@
-"""The project's app with tasks that are defined in every way that users have."""
+"""Tasks that are defined in every way that users have."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -79,18 +78,7 @@ SPECS = {
 KINDS = sorted([*SPECS, *(cls.name.removeprefix("project.") for cls in CLASSES)])
 
 
-def counting(self: Any, returned: str) -> str:
-    """As Celery's own integration test does: the task counts for itself, in a name of ours."""
-    with self.app.effects.run(self):
-        attempt = getattr(self, "attempt", 0)
-        if attempt >= 3:
-            del self.attempt
-            return returned
-        self.attempt = attempt + 1
-        raise self.retry(countdown=0)
-
-
-def rejecting(self: Any) -> str:
+def redelivered(self: Any) -> str:
     """Send itself back unless that was done before, as Celery's documentation shows it."""
     with self.app.effects.run(self):
         if not self.request.delivery_info["redelivered"]:
@@ -103,16 +91,7 @@ def add_tasks(to: Any) -> None:
     for cls in CLASSES:
         # A class of its own for each app.
         to.register_task(type(cls.__name__, (cls,), {"app": to, "name": cls.name})())
+    task = tasks.tasks_of(to)
     for name, spec in SPECS.items():
-        options: dict[str, Any] = {"bind": True, "shared": False, "base": ReliableTask}
-        to.task(work, name=f"project.{name}", object_id=spec, **options)
-    options = {"bind": True, "shared": False, "base": ReliableTask}
-    to.task(counting, name="project.counting", **options)
-    to.task(rejecting, name="project.rejecting", **options)
-
-
-# In a process of the project, not in the tests' own.
-if "READY_KEY" in os.environ:
-    from tests.integration.project.app import app
-
-    add_tasks(app)
+        task(name=f"project.{name}", object_id=spec)(work)
+    task()(redelivered)

@@ -1,6 +1,4 @@
-"""The project's app with a task that ends in every way that is no success, and with tasks whose end
-the main process has to see to.
-"""
+"""A task that ends in every way, and tasks whose end the main process has to see to."""
 
 from __future__ import annotations
 
@@ -24,7 +22,6 @@ from tests.integration.project.tasks import Broken
 __all__ = ["add_tasks"]
 
 LONG_SECONDS = 30.0
-TICK_SECONDS = 0.05
 #: Longer than two looks at the claims.
 HOOK_SECONDS = 6.0
 
@@ -165,14 +162,16 @@ class RaisesOnRetry(ReliableTask):
         raise Broken("in the hook")
 
 
+def count_failures(sender: Any, task_id: str, **_: Any) -> None:
+    if sender.name == "project.poison":
+        sender.app.effects.client.incr(f"task_failure:{task_id}")
+
+
 def add_tasks(to: Any) -> None:  # noqa: C901 - one small task after another
     """Give an app of `create_app` the tasks of this module."""
 
-    def task(**options: Any) -> Any:
-        options = {"base": ReliableTask, **options}
-        return lambda body: to.task(
-            body, bind=True, shared=False, name=f"project.{body.__name__}", **options
-        )
+    task = tasks.tasks_of(to)
+    task_failure.connect(count_failures, weak=False)
 
     @task(object_id="how", max_losses=1)
     def ending(self: Any, how: str) -> Any:
@@ -210,40 +209,28 @@ def add_tasks(to: Any) -> None:  # noqa: C901 - one small task after another
             return HOW[how](self)
 
     @task(object_id="how", autoretry_for=(Broken,), max_retries=2, default_retry_delay=0)
-    def autoretried(self: Any, how: str) -> None:
+    def autoretried_always(self: Any, how: str) -> None:
         """Fail, and be retried by Celery."""
         with to.effects.run(self, how):
             raise Broken("each time")
 
     @task(dead_letter=False, time_limit=1)
-    def limited(self: Any) -> None:
+    def undead(self: Any) -> None:
         """Outlive its time limit."""
         with to.effects.run(self):
             time.sleep(LONG_SECONDS)
-
-    @task(rate_limit="1/h")
-    def rare(self: Any) -> None:
-        """Be the first in this hour, or wait."""
-        with to.effects.run(self):
-            pass
-
-    def tick(run: Any, seconds: float) -> None:
-        until = time.monotonic() + seconds
-        while time.monotonic() < until:
-            time.sleep(TICK_SECONDS)
-            run.tick()
 
     @task(base=SlowToFail, object_id="object_id", time_limit=2)
     def limited_object(self: Any, object_id: str) -> None:
         """Outlive the hard time limit, with an object to itself."""
         with deaf(), to.effects.run(self, object_id) as run:
-            tick(run, 30)
+            tasks._pass_time(run, 30)
 
     @task(object_id="object_id", on_conflict="retry")
     def stubborn_object(self: Any, object_id: str, seconds: float) -> str:
         """Take so long with an object to itself, whatever anybody says."""
         with deaf(), to.effects.run(self, object_id) as run:
-            tick(run, seconds)
+            tasks._pass_time(run, seconds)
         return object_id
 
     @task(base=RaisesOnRetry)
@@ -256,15 +243,3 @@ def add_tasks(to: Any) -> None:  # noqa: C901 - one small task after another
         """Succeed, and outlive the hard time limit then."""
         with to.effects.run(self):
             pass
-
-    def count_failures(sender: Any, task_id: str, **_: Any) -> None:
-        sender.app.effects.client.incr(f"task_failure:{task_id}")
-
-    task_failure.connect(count_failures, weak=False)
-
-
-# In a process of the project, not in the tests' own.
-if "READY_KEY" in os.environ:
-    from tests.integration.project.app import app
-
-    add_tasks(app)

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any
 
 import redis
@@ -14,6 +15,9 @@ from celery import Celery, Task
 from proof.traces.recording import record_if_asked
 from tests.integration.project import tasks
 from tests.support.effects import Effects
+
+#: Those that add their tasks to every app but the stock one's.
+MODULES = ("awkward", "canvases", "carried", "deadly", "defined", "ends", "timed")
 
 
 @dataclass(frozen=True)
@@ -72,10 +76,14 @@ def create_app(settings: Settings) -> Celery:
         app.conf.worker_pool = "celery_reliable.pool:TaskPool"
     app.conf.update(settings.celery)
     app.effects = Effects(redis.Redis.from_url(settings.effects_url))
-    for body, options in tasks.RELIABLE:
-        _register(app, body, **_base(settings, options))
-    for body in tasks.PLAIN:
-        _register(app, body)
+    for name, (body, options) in tasks.RELIABLE.items():
+        _register(app, name, body, **_base(settings, options))
+    for name, body in tasks.PLAIN.items():
+        _register(app, name, body)
+    if not settings.stock:
+        # They import the package.
+        for name in MODULES:
+            import_module(f"tests.integration.project.{name}").add_tasks(app)
     return app
 
 
@@ -97,6 +105,6 @@ def _base(settings: Settings, options: Mapping[str, Any]) -> dict[str, Any]:
     return {"base": ReliableTask, **options}
 
 
-def _register(app: Celery, body: Any, **options: Any) -> None:
+def _register(app: Celery, name: str, body: Any, **options: Any) -> None:
     # Not shared: a shared task would turn up in the app of every later test of this process.
-    app.task(body, bind=True, shared=False, name=f"project.{body.__name__}", **options)
+    app.task(body, bind=True, shared=False, name=f"project.{name}", **options)

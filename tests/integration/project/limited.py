@@ -1,11 +1,12 @@
-"""The project's app with tasks whose rate is limited."""
+"""Tasks whose rate is limited."""
 
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import Any
 
-from celery_reliable import ReliableTask
+from tests.integration.project.tasks import tasks_of
 
 __all__ = ["add_tasks"]
 
@@ -13,11 +14,7 @@ __all__ = ["add_tasks"]
 def add_tasks(to: Any) -> None:
     """Give an app of `create_app` the tasks of this module."""
 
-    def task(**options: Any) -> Any:
-        return lambda body: to.task(
-            body, bind=True, shared=False, base=ReliableTask, name=f"project.{body.__name__}",
-            ignore_result=True, **options,
-        )  # fmt: skip
+    task = partial(tasks_of(to), ignore_result=True)
 
     def begun(key: str) -> None:
         seconds, micros = to.effects.client.time()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from celery_reliable import ReliableTask
 from tests.integration.project import tasks
 
 __all__ = ["add_tasks"]
@@ -15,9 +14,7 @@ def add_tasks(to: Any) -> None:
     """Give an app of `create_app` the tasks of this module."""
 
     def task(name: str, **options: Any) -> Any:
-        return lambda body: to.task(
-            body, bind=True, base=ReliableTask, shared=False, name=f"project.{name}", **options
-        )
+        return tasks.tasks_of(to)(name=f"project.{name}", **options)
 
     task("on_gpu", only_workers=("gpu-*",))(tasks.gate)
 

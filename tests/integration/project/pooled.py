@@ -6,7 +6,7 @@ import os
 import time
 from typing import Any
 
-from celery_reliable import ReliableTask
+from tests.integration.project.tasks import tasks_of
 
 __all__ = ["add_tasks"]
 
@@ -14,15 +14,7 @@ __all__ = ["add_tasks"]
 def add_tasks(to: Any) -> None:
     """Give an app of `create_app` the tasks of this module."""
 
-    def task(**options: Any) -> Any:
-        return lambda body: to.task(
-            body,
-            bind=True,
-            base=ReliableTask,
-            shared=False,
-            name=f"project.{body.__name__}",
-            **options,
-        )
+    task = tasks_of(to)
 
     @task()
     def computing(self: Any, seconds: float) -> str:

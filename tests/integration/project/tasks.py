@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from celery import chain
@@ -27,6 +27,17 @@ class Broken(Exception):
     """What the tasks raise when told to fail."""
 
 
+def tasks_of(app: Any) -> Callable[..., Any]:
+    """The decorator that makes a body a reliable task of this app, named `project.<function>`."""
+    from celery_reliable import ReliableTask
+
+    def task(**options: Any) -> Any:
+        options = {"bind": True, "shared": False, "base": ReliableTask, **options}
+        return lambda body: app.task(body, **{"name": f"project.{body.__name__}", **options})
+
+    return task
+
+
 def work(self: Any, seconds: float) -> str:
     """Take so long."""
     with self.app.effects.run(self) as run:
@@ -39,16 +50,6 @@ def gate(self: Any, name: str) -> str:
     with self.app.effects.run(self) as run:
         _wait_at_gate(self, run, name)
     return name
-
-
-def plain_gate(self: Any, name: str) -> str:
-    """`gate` as a task of stock Celery."""
-    return gate(self, name)
-
-
-def plain_work(self: Any, seconds: float) -> str:
-    """`work` as a task of stock Celery."""
-    return work(self, seconds)
 
 
 def poison(self: Any) -> None:
@@ -109,57 +110,17 @@ def follow(
 
 
 def locked(self: Any, object_id: str, seconds: float) -> str:
-    """Take so long, with the object to itself; a conflict is skipped."""
+    """Take so long, of an object."""
     with self.app.effects.run(self, object_id) as run:
         _pass_time(run, seconds)
     return object_id
 
 
-def locked_retry(self: Any, object_id: str, seconds: float) -> str:
-    """`locked`, but a conflict is retried."""
-    return locked(self, object_id, seconds)
-
-
-def locked_fail(self: Any, object_id: str, seconds: float) -> str:
-    """`locked`, but a conflict fails."""
-    return locked(self, object_id, seconds)
-
-
 def locked_gate(self: Any, object_id: str, name: str) -> str:
-    """`gate`, with the object to itself; a conflict is skipped."""
+    """`gate`, of an object."""
     with self.app.effects.run(self, object_id) as run:
         _wait_at_gate(self, run, name)
     return object_id
-
-
-def locked_retry_gate(self: Any, object_id: str, name: str) -> str:
-    """`locked_gate`, but a conflict is retried."""
-    return locked_gate(self, object_id, name)
-
-
-def in_line(self: Any, object_id: str, seconds: float) -> str:
-    """`locked`, but a conflict waits in line."""
-    return locked(self, object_id, seconds)
-
-
-def in_line_gate(self: Any, object_id: str, name: str) -> str:
-    """`locked_gate`, but a conflict waits in line."""
-    return locked_gate(self, object_id, name)
-
-
-def three(self: Any, object_id: str, seconds: float) -> str:
-    """`in_line`, where three have the object at a time."""
-    return locked(self, object_id, seconds)
-
-
-def placed(self: Any, object_id: str, seconds: float) -> str:
-    """`in_line`, where two have the object at a time, from their publication on."""
-    return locked(self, object_id, seconds)
-
-
-def placed_follow(self: Any, object_id: str, steps: Sequence[str] = ("finish",)) -> str:
-    """`follow`, with a place of the object from its publication on."""
-    return follow(self, steps)
 
 
 def roomy(self: Any, seconds: float) -> str:
@@ -167,16 +128,11 @@ def roomy(self: Any, seconds: float) -> str:
     return locked(self, "roomy", seconds)
 
 
-def unique(
+def follow_of(
     self: Any, object_id: str, steps: Sequence[str] = ("finish",), countdown: float = 0
 ) -> str:
-    """`follow`, with the object to itself from its publication on."""
+    """`follow`, of an object."""
     return follow(self, steps, countdown)
-
-
-def unique_fail(self: Any, object_id: str, steps: Sequence[str] = ("finish",)) -> str:
-    """`unique`, but where it is published in any case, a conflict fails."""
-    return follow(self, steps)
 
 
 def unique_replaced(self: Any, object_id: str, links: int) -> None:
@@ -184,16 +140,6 @@ def unique_replaced(self: Any, object_id: str, links: int) -> None:
     with self.app.effects.run(self):
         add = self.app.tasks["project.add"]
         raise self.replace(chain(add.s(1, 1), *[add.s(1)] * (links - 1)))
-
-
-def once(self: Any, object_id: str, steps: Sequence[str] = ("finish",)) -> str:
-    """`unique`, and once in some seconds."""
-    return follow(self, steps)
-
-
-def once_fail(self: Any, object_id: str, steps: Sequence[str] = ("finish",)) -> str:
-    """`follow` once in some seconds, with the object to itself while it runs; a conflict fails."""
-    return follow(self, steps)
 
 
 def call(self: Any, name: str, arguments: Sequence[Any]) -> str:
@@ -229,40 +175,41 @@ def replaced(self: Any, numbers: Sequence[int]) -> None:
         raise self.replace(chain(sums.s(first, second), *[sums.s(number) for number in rest]))
 
 
-# Each with the options of ReliableTask that it shows.
-RELIABLE: list[tuple[Any, dict[str, Any]]] = [
-    (work, {}),
-    (gate, {}),
-    (poison, {}),
-    (poison_times, {}),
-    (flaky, {}),
-    (failing, {}),
-    (failing_gate, {}),
-    (follow, {}),
-    (locked, {"object_id": "object_id", "on_conflict": "skip"}),
-    (locked_retry, {"object_id": "object_id", "on_conflict": "retry"}),
-    (locked_fail, {"object_id": "object_id", "on_conflict": "fail"}),
-    (locked_retry_gate, {"object_id": "object_id", "on_conflict": "retry"}),
-    (locked_gate, {"object_id": "object_id", "on_conflict": "skip"}),
-    (in_line, {"object_id": "object_id", "on_conflict": "wait"}),
-    (in_line_gate, {"object_id": "object_id", "on_conflict": "wait"}),
-    (three, {"object_id": "object_id", "at_most": 3, "on_conflict": "wait"}),
-    (placed, {"object_id": "object_id", "at_most": 2, "on_conflict": "wait", "place": "queued"}),
-    (placed_follow, {"object_id": "object_id", "on_conflict": "wait", "place": "queued"}),
-    (roomy, {"at_most": 2, "on_conflict": "wait"}),
-    (unique, {"object_id": "object_id", "unique": "queued"}),
-    (unique_fail, {"object_id": "object_id", "unique": "queued", "on_conflict": "fail"}),
-    (unique_replaced, {"object_id": "object_id", "unique": "queued"}),
-    (once, {"object_id": "object_id", "unique": "queued", "once_for_seconds": ONCE_SECONDS}),
-    (once_fail, {"object_id": "object_id", "on_conflict": "fail", "once_for_seconds": 60}),
-    (call, {}),
-    (add, {}),
-    (total, {}),
-    (listed, {}),
-    (replaced, {}),
-]
+_SKIP = {"object_id": "object_id", "on_conflict": "skip"}
+_RETRY = {"object_id": "object_id", "on_conflict": "retry"}
+_FAIL = {"object_id": "object_id", "on_conflict": "fail"}
+_WAIT = {"object_id": "object_id", "on_conflict": "wait"}
+_UNIQUE = {"object_id": "object_id", "unique": "queued"}
 
-PLAIN: list[Any] = [plain_gate, plain_work]
+#: Those that are named as their bodies, and have no options.
+_ORDINARY = (
+    *(work, gate, poison, poison_times, flaky, failing, failing_gate, follow),
+    *(call, add, total, listed, replaced),
+)
+
+#: Bodies by the names of their tasks, with the options of ReliableTask that each shows.
+RELIABLE: dict[str, tuple[Any, dict[str, Any]]] = {
+    **{body.__name__: (body, {}) for body in _ORDINARY},
+    "locked": (locked, _SKIP),
+    "locked_gate": (locked_gate, _SKIP),
+    "locked_retry": (locked, _RETRY),
+    "locked_retry_gate": (locked_gate, _RETRY),
+    "locked_fail": (locked, _FAIL),
+    "in_line": (locked, _WAIT),
+    "in_line_gate": (locked_gate, _WAIT),
+    "three": (locked, {**_WAIT, "at_most": 3}),
+    "placed": (locked, {**_WAIT, "at_most": 2, "place": "queued"}),
+    "placed_follow": (follow_of, {**_WAIT, "place": "queued"}),
+    "roomy": (roomy, {"at_most": 2, "on_conflict": "wait"}),
+    "unique": (follow_of, _UNIQUE),
+    "unique_fail": (follow_of, {**_UNIQUE, "on_conflict": "fail"}),
+    "unique_replaced": (unique_replaced, _UNIQUE),
+    "once": (follow_of, {**_UNIQUE, "once_for_seconds": ONCE_SECONDS}),
+    "once_fail": (follow_of, {**_FAIL, "once_for_seconds": 60}),
+}
+
+#: The same, of stock Celery.
+PLAIN = {"plain_gate": gate, "plain_work": work}
 
 
 def _pass_time(run: RunRecorder, seconds: float) -> None:

@@ -6,20 +6,17 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import sys
 from types import FrameType
 from typing import Any
 
 from celery.backends.redis import RedisBackend
-from celery.exceptions import Reject
 
-from celery_reliable import ReliableTask, signals
+from celery_reliable import signals
 from celery_reliable.app import reliable_of
 from celery_reliable.context import running
 from celery_reliable.model import Cause
-from tests.integration.project import explosive
-from tests.integration.project.tasks import Broken, _wait_at_gate
+from tests.integration.project.tasks import _wait_at_gate, tasks_of
 
 __all__ = ["TOLD", "add_tasks", "note"]
 
@@ -57,21 +54,9 @@ _made: list[Any] = []
 def add_tasks(to: Any) -> None:
     """Give an app of `create_app` the tasks of this module."""
     _made.append(to)
-    explosive.add_tasks(to)
 
     def task(name: str, body: Any, **options: Any) -> None:
-        to.task(body, bind=True, base=ReliableTask, shared=False, name=f"project.{name}", **options)
-
-    def send_back(self: Any, requeue: bool) -> None:
-        with to.effects.run(self):
-            raise Reject("as told", requeue=requeue)
-
-    def fail(self: Any) -> None:
-        with to.effects.run(self):
-            raise Broken("as told")
-
-    def die(self: Any, *args: Any) -> None:
-        os.kill(os.getpid(), signal.SIGKILL)
+        tasks_of(to)(name=f"project.{name}", **options)(body)
 
     def taken(self: Any, seconds: float) -> None:
         take_away()
@@ -83,9 +68,6 @@ def add_tasks(to: Any) -> None:
         with to.effects.run(self) as run:
             _wait_at_gate(self, run, gate)
 
-    task("send_back", send_back)
-    # Its failure is stored by then, and it is no dead letter yet.
-    task("die_as_failed", fail, on_failure=die)
     task("taken", taken)
     task("taken_silently", taken, ignore_result=True)
     task("taken_in_time", taken, time_to_run_seconds=60)

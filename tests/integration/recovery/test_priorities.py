@@ -9,12 +9,10 @@ import pytest
 from celery_reliable.operations.dead_letters import DeadLetters
 from tests.integration.conftest import ONE_EACH, SOON, Project
 from tests.integration.figures import DUE, ids_in, record_of, wait_until_settled
-from tests.integration.project.awkward import add_tasks
 from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.full
 
-AWKWARD = "tests.integration.project.awkward"
 STEP = "celery\x06\x16"
 LOW = STEP + "6"
 
@@ -22,9 +20,7 @@ LOW = STEP + "6"
 @pytest.fixture
 def project(project: Project) -> Project:
     """The project that looks soon after what nobody has begun."""
-    found = project.with_settings(reliable=SOON)
-    add_tasks(found.app)
-    return found
+    return project.with_settings(reliable=SOON)
 
 
 def send(project: Project, name: str, task_id: str, *args: Any, **options: Any) -> Any:
@@ -41,7 +37,7 @@ def begun(project: Project, count: int) -> list[str]:
 def test_what_comes_back_keeps_its_priority_and_what_was_lost_goes_first_once(
     project: Project,
 ) -> None:
-    worker = project.start_worker("one", app=AWKWARD, concurrency=1, options=ONE_EACH)
+    worker = project.start_worker("one", concurrency=1, options=ONE_EACH)
     send(project, "gate", "lost", "lost")
     begun(project, 1)
     send(project, "gate", "first", "first")
@@ -58,11 +54,11 @@ def test_what_comes_back_keeps_its_priority_and_what_was_lost_goes_first_once(
     # The worker dies: what it ran goes first, at its priority.
     worker.kill_group()
     # This one consumes another queue, and sweeps.
-    project.start_worker("sweeper", app=AWKWARD, concurrency=1, options=("-Q", "no"))
+    project.start_worker("sweeper", concurrency=1, options=("-Q", "no"))
     wait_for(
         lambda: ids_in(project.redis, LOW) == ["first", "second", "lost"], 20, "it is given back"
     )
-    again = project.start_worker("two", app=AWKWARD, concurrency=1, options=ONE_EACH)
+    again = project.start_worker("two", concurrency=1, options=ONE_EACH)
     assert begun(project, 5)[3:5] == ["urgent", "first"]
     for gate in ("first", "second", "lost"):
         project.effects.open_gate(gate)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from celery_reliable.app import reliable_of
 from celery_reliable.ledger import Ledger
-from celery_reliable.message.envelope import Envelope
 from celery_reliable.model import Reason, SweepReport
 from celery_reliable.operations import Desk, check
 from celery_reliable.recovery.sweeper import Sweeper
 from tests.integration.conftest import Project
 from tests.integration.desk.faults import found
+from tests.integration.letters import put
 from tests.integration.project.factory import Settings
 
 
@@ -28,20 +29,11 @@ def bury(
     count: int,
     reason: Reason = Reason.REJECTED,
     prefix: str = "letter",
-    *,
-    task: str = "project.work",
+    **to: Any,
 ) -> Ledger:
-    ledger = reliable_of(project.app).ledger
     for number in range(count):
-        ledger.bury_message(
-            f"{prefix}-{number:04}",
-            reason,
-            exception="",
-            traceback="",
-            message=Envelope(b"{}", "application/json", "utf-8", {}, {}, "", "celery").to_text(),
-            name=task,
-        )
-    return ledger
+        put(project, f"{prefix}-{number:04}", reason=reason, **to)
+    return reliable_of(project.app).ledger
 
 
 def trim(sweeper: Sweeper) -> SweepReport:
@@ -53,10 +45,10 @@ def trim(sweeper: Sweeper) -> SweepReport:
 def test_a_flood_pushes_out_its_own_letters_and_no_others(
     project: Project, sweeper: Sweeper
 ) -> None:
-    bury(project, 20, Reason.FAILED, "charge", task="project.charge")
+    bury(project, 20, Reason.FAILED, "charge", name="project.charge")
     bury(project, 20, Reason.LOST, "poison")
     for turn in range(3):
-        ledger = bury(project, 250, Reason.UNPROCESSABLE, f"flood-{turn}", task="project.unknown")
+        ledger = bury(project, 250, Reason.UNPROCESSABLE, f"flood-{turn}", name="project.unknown")
         sweeper.run_if_due(most_passes=4)
         for _ in range(3):
             trim(sweeper)

@@ -32,9 +32,7 @@ def test_what_the_broker_has_still_runs_when_the_ledger_has_forgotten_all(
 ) -> None:
     """The ledger is on a server of its own, and is flushed."""
     workers = apart.start_workers("one", "two")
-    running = [apart.send("gate", "gate"), apart.send("follow", ["retry:gate", "finish"])]
-    for result in running:
-        apart.effects.run_of(result.id)
+    running = [apart.begin("gate", "gate"), apart.begin("follow", ["retry:gate", "finish"])]
     ended = apart.send("work", 0.01)
     assert ended.get(timeout=15) == "worked"
     waiting = [apart.send("work", 0.01, queue="waits") for _ in range(5)]
@@ -117,40 +115,33 @@ def redis_server(start_redis: StartRedis) -> RedisServer:
     return start_redis(ALWAYS)
 
 
-@pytest.fixture
-def durable(project: Project) -> Project:
-    """The project on that server, which looks soon after what nobody has begun."""
-    return project.with_settings(reliable=SOON)
-
-
-def cut_power(durable: Project, worker: Worker) -> None:
+def cut_power(soon: Project, worker: Worker) -> None:
     """The worker and the server are gone at once, and the server comes back."""
     worker.kill_group()
-    durable.redis.kill()
-    durable.redis.start()
+    soon.redis.kill()
+    soon.redis.start()
 
 
-def recovers(durable: Project) -> None:
+def recovers(soon: Project) -> None:
     """Wait until the dead are forgotten, and what they held has gone somewhere."""
-    wait_for(lambda: len(leases(durable.redis)) == 1, 30, "the dead are forgotten")
-    wait_until_settled(durable.redis, 30)
+    wait_for(lambda: len(leases(soon.redis)) == 1, 30, "the dead are forgotten")
+    wait_until_settled(soon.redis, 30)
 
 
 @promise("as-durable-as-redis", "revocations")
-def test_what_was_revoked_as_it_waited_does_not_come_back(durable: Project) -> None:
+def test_what_was_revoked_as_it_waited_does_not_come_back(soon: Project) -> None:
     """A power cut undoes no revocation."""
-    one = durable.start_worker("one", concurrency=1)
-    blocking = durable.send("gate", "gate")
-    durable.effects.run_of(blocking.id)
-    revoked = [durable.send("work", 0.01).id for _ in range(5)]
-    durable.app.control.revoke(revoked)
-    cut_power(durable, one)
-    durable.effects.open_gate("gate")
-    durable.start_worker("two")
+    one = soon.start_worker("one", concurrency=1)
+    blocking = soon.begin("gate", "gate")
+    revoked = [soon.send("work", 0.01).id for _ in range(5)]
+    soon.app.control.revoke(revoked)
+    cut_power(soon, one)
+    soon.effects.open_gate("gate")
+    soon.start_worker("two")
 
-    recovers(durable)
+    recovers(soon)
     assert stored(blocking, 30) == "gate"
-    assert [durable.effects.runs(task_id) for task_id in revoked] == [[]] * len(revoked)
+    assert [soon.effects.runs(task_id) for task_id in revoked] == [[]] * len(revoked)
 
 
 @pytest.mark.full
@@ -158,14 +149,14 @@ def test_what_was_revoked_as_it_waited_does_not_come_back(durable: Project) -> N
     bool(os.environ.get("TESTS_SHIFTS")), reason="what is settled is removed in the same step"
 )
 @promise("as-durable-as-redis")
-def test_what_was_settled_at_a_power_cut_does_not_run_again(durable: Project) -> None:
+def test_what_was_settled_at_a_power_cut_does_not_run_again(soon: Project) -> None:
     """The worker had messages of tasks that have ended, and had not removed them yet."""
-    one = durable.start_worker("one", concurrency=4)
+    one = soon.start_worker("one", concurrency=4)
     ended: list[str] = []
-    with durable.redis.client() as client:
+    with soon.redis.client() as client:
         # What is acknowledged is removed with what is taken next, or within a second.
         for _ in range(10):
-            ended += [durable.send("work", 0.01).id for _ in range(8)]
+            ended += [soon.send("work", 0.01).id for _ in range(8)]
             keys = [RECORD + task_id for task_id in ended]
             wait_for(lambda k=keys: not client.exists(*k), 15, "all have ended")
             (unacked,) = client.keys("unacked:*") or [b""]
@@ -173,31 +164,31 @@ def test_what_was_settled_at_a_power_cut_does_not_run_again(durable: Project) ->
                 break
         one.kill_group()
         assert client.hlen(unacked)
-    cut_power(durable, one)
-    durable.start_worker("two")
+    cut_power(soon, one)
+    soon.start_worker("two")
 
-    recovers(durable)
-    assert stored(durable.send("work", 0.01), 30) == "worked"
-    assert {len(durable.effects.runs(task_id)) for task_id in ended} == {1}
+    recovers(soon)
+    assert stored(soon.send("work", 0.01), 30) == "worked"
+    assert {len(soon.effects.runs(task_id)) for task_id in ended} == {1}
 
 
 @pytest.mark.full
 @promise("as-durable-as-redis", "late-changes-nothing")
-def test_numbers_of_attempts_do_not_fall(durable: Project) -> None:
+def test_numbers_of_attempts_do_not_fall(soon: Project) -> None:
     """After each power cut the next attempt has the next number."""
-    one = durable.start_worker("one", concurrency=4)
-    lost = durable.send("gate", "gate").id
-    durable.effects.run_of(lost)
-    cut_power(durable, one)
-    two = durable.start_worker("two", concurrency=4)
-    durable.effects.run_of(lost, 2, timeout_seconds=30)
-    retried = durable.send("follow", ["retry:gate", "finish"]).id
-    durable.effects.open_gate("gate")
+    one = soon.start_worker("one", concurrency=4)
+    lost = soon.send("gate", "gate").id
+    soon.effects.run_of(lost)
+    cut_power(soon, one)
+    two = soon.start_worker("two", concurrency=4)
+    soon.effects.run_of(lost, 2, timeout_seconds=30)
+    retried = soon.send("follow", ["retry:gate", "finish"]).id
+    soon.effects.open_gate("gate")
     for task_id in (lost, retried):
-        wait_until_gone(durable.redis, task_id, 30)
-    cut_power(durable, two)
-    durable.start_worker("three", concurrency=4)
+        wait_until_gone(soon.redis, task_id, 30)
+    cut_power(soon, two)
+    soon.start_worker("three", concurrency=4)
 
-    recovers(durable)
+    recovers(soon)
     for task_id in (lost, retried):
-        assert [run.attempt for run in durable.effects.runs(task_id)] == [1, 2]
+        assert [run.attempt for run in soon.effects.runs(task_id)] == [1, 2]

@@ -10,15 +10,14 @@ from tests.support.promises import promise
 
 
 @promise("attempts-of-one-id")
-def test_another_task_about_the_same_object_begins_with_attempt_one(project: Project) -> None:
+def test_another_task_about_the_same_object_begins_with_attempt_one(shared: Project) -> None:
     """The first task was at its second attempt."""
-    project.start_worker("one")
-    first = project.send("unique", "row 7", ["kill", "finish"])
+    first = shared.send("unique", "row 7", ["kill", "finish"])
     assert first.get(timeout=20) == "run 2"
 
-    second = project.send("once_fail", "row 7")
+    second = shared.send("once_fail", "row 7")
 
     assert second.get(timeout=20) == "run 1"
     # A table that kept 2 for this row would refuse what the second writes.
-    assert [run.attempt for run in project.effects.runs(first.id)] == [1, 2]
-    assert [run.attempt for run in project.effects.runs(second.id)] == [1]
+    assert [run.attempt for run in shared.effects.runs(first.id)] == [1, 2]
+    assert [run.attempt for run in shared.effects.runs(second.id)] == [1]

@@ -13,7 +13,6 @@ import pytest
 
 from tests.integration.conftest import Project, Start
 from tests.integration.figures import leases
-from tests.integration.project.awkward import add_tasks
 from tests.support.effects import Effects
 from tests.support.faketime import SteppingServer, faketime_library
 from tests.support.processes import Worker
@@ -45,7 +44,7 @@ def redis_server(tmp_path: Path) -> Iterator[SteppingServer]:
 
 @pytest.fixture
 def hasty(project: Project, witness_seconds: float) -> Project:
-    found = project.with_settings(
+    return project.with_settings(
         reliable={
             "LEASE_SECONDS": 4,
             "WITNESS_SECONDS": witness_seconds,
@@ -54,8 +53,6 @@ def hasty(project: Project, witness_seconds: float) -> Project:
             "ETA_HORIZON_SECONDS": 3,
         }
     )
-    add_tasks(found.app)
-    return found
 
 
 @promise("clock-of-redis", "waiting-is-safe")
@@ -76,7 +73,6 @@ def test_recovery_goes_on_the_living_live_and_waiting_ends_in_time(
     def start(name: str, queue: str) -> Worker:
         return start_worker(
             name,
-            app="tests.integration.project.awkward",
             project=hasty,
             options=("-Q", queue),
         )
@@ -124,7 +120,7 @@ def test_what_has_time_to_run_keeps_it(
     hasty: Project, redis_server: SteppingServer, start_worker: Start, effects: Effects, offset: int
 ) -> None:
     """A step of the clock does not use up a task's `time_to_run_seconds`."""
-    start_worker("one", app="tests.integration.project.awkward", project=hasty)
+    start_worker("one", project=hasty)
     result = hasty.send("hurried", 6.0)
     effects.run_of(result.id)
     redis_server.set_off(offset)

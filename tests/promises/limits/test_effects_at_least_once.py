@@ -9,7 +9,6 @@ from celery import chain
 
 from tests.integration.conftest import Project
 from tests.integration.figures import wait_until_settled
-from tests.integration.project.canvases import add_tasks
 from tests.support.promises import promise
 from tests.support.waiting import wait_for
 
@@ -17,11 +16,9 @@ from tests.support.waiting import wait_for
 @promise("effects-at-least-once")
 def test_a_chain_whose_member_is_killed_when_it_has_sent_the_next(soon: Project) -> None:
     """The next is sent again; while it lives, that is one task all the same."""
-    add_tasks(soon.app)
     trap = "worker after the next is sent"
     for name in ("one", "two"):
-        app = "tests.integration.project.canvases"
-        soon.start_worker(name, app=app, environ={"TRAP": trap})
+        soon.start_worker(name, environ={"TRAP": trap})
     step, note = soon.task("step"), soon.task("slow_note")
     result = chain(step.s(1, 1), note.s()).apply_async()
     wait_for(lambda: soon.effects.client.exists(f"died:{trap}"), 10, "the kill")

@@ -7,57 +7,62 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import pytest
 from celery import chord, group
+from celery.result import AsyncResult
 from kombu.exceptions import EncodeError, OperationalError
 
 from celery_reliable import NotPublished, PublishUnknown
-from tests.conftest import StartRedis
-from tests.integration.conftest import Project
-from tests.integration.figures import RECORD, WORKERS
+from tests.integration.conftest import SOON, Project
+from tests.integration.figures import RECORD
 from tests.integration.project import named
+from tests.support.processes import Worker
 from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
 
 @promise("ledger-away")
-@pytest.mark.parametrize("fails_open", [False, True])
 def test_the_ledger_is_away_and_the_broker_is_up(
-    fails_open: bool, project: Project, start_redis: StartRedis
+    project: Project, ledger_server: RedisServer
 ) -> None:
     """With `FAIL_OPEN` tasks begin all the same; without it they wait."""
-    ledger = start_redis()
-    reliable = {
-        "REDIS_URL": ledger.url(),
-        "FAIL_OPEN": fails_open,
-        "LEASE_SECONDS": 4,
-        "SWEEP_SECONDS": 1,
-        "QUEUED_SECONDS": 8,
-    }
-    apart = project.with_settings(reliable=reliable)
-    worker = apart.start_worker("one")
-    running = apart.send("gate", "gate")
-    project.effects.run_of(running.id)
-    # Recorded, and claimed by nobody yet: the pool's other process is busy.
-    blocker = apart.send("plain_gate", "blocker")
-    project.effects.run_of(blocker.id)
-    fresh = apart.send("work", 0.01)
-    ledger.stop()
-    stopped_at = project.effects.now()
-    project.effects.open_gate("blocker")
-    wait_for(lambda: project.effects.now() - stopped_at > 8, 15, "twice the lease")
-    assert bool(project.effects.runs(fresh.id)) is fails_open
-    project.effects.open_gate("gate")
-    wait_for(lambda: project.effects.finished(running.id), 10, "the task that ran has ended")
-    ledger.start()
-    client = ledger.client()
-    wait_for(lambda: project.effects.finished(fresh.id), 20, "the fresh one ran")
-    wait_for(lambda: not client.keys(RECORD + "*"), 20, "both settled")
-    assert worker.is_running
-    assert [len(project.effects.runs(i)) for i in (running.id, fresh.id)] == [1, 1]
-    assert client.zcard(WORKERS) == 1
+    effects = project.effects
+
+    def start(fails_open: bool) -> tuple[Worker, list[AsyncResult[Any]]]:
+        """A worker with a task that runs, one that was published, and one that keeps it back."""
+        queue = f"fails open: {fails_open}"
+        own = {"NAMESPACE": "open" if fails_open else "shut", "FAIL_OPEN": fails_open}
+        apart = project.with_settings(
+            reliable={**SOON, **own, "REDIS_URL": ledger_server.url()},
+            celery={"task_default_queue": queue},
+        )
+        worker = apart.start_worker("one")
+        running = [apart.send("gate", "gate"), apart.send("plain_gate", "blocker")]
+        for one in running:
+            effects.run_of(one.id)
+        # Recorded, and claimed by nobody yet: both processes are busy.
+        return worker, [running[0], apart.send("work", 0.01)]
+
+    workers, tasks = zip(*(start(fails_open) for fails_open in (True, False)), strict=True)
+    ledger_server.stop()
+    stopped_at = effects.now()
+    effects.open_gate("blocker")
+    wait_for(lambda: effects.now() - stopped_at > 8, 15, "twice the lease")
+    assert [bool(effects.runs(fresh.id)) for _, fresh in tasks] == [True, False]
+    effects.open_gate("gate")
+    for running, _ in tasks:
+        wait_for(lambda i=running.id: effects.finished(i), 10, "the task that ran has ended")
+    ledger_server.start()
+    client = ledger_server.client()
+    for _, fresh in tasks:
+        wait_for(lambda i=fresh.id: effects.finished(i), 20, "the fresh one ran")
+    wait_for(lambda: not client.keys("*task:*"), 20, "all are settled")
+    assert all(worker.is_running for worker in workers)
+    assert [len(effects.runs(one.id)) for pair in tasks for one in pair] == [1] * 4
+    assert [client.zcard(key) for key in client.keys("*:workers")] == [1, 1]
 
 
 #: What the page says that a caller is told.

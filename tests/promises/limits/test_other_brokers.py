@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
@@ -93,8 +92,7 @@ def test_a_task_may_run_longer_than_the_broker_waits_and_so_may_what_is_behind_i
 ) -> None:
     """RabbitMQ would end the worker after `consumer_timeout`."""
     worker = on_rabbit.start_worker("one", options=NO_HEARTBEAT, concurrency=1)
-    running = on_rabbit.send("gate", "gate")
-    on_rabbit.effects.run_of(running.id)
+    running = on_rabbit.begin("gate", "gate")
     behind = [on_rabbit.send("work", 0.01) for _ in range(3)]
     began_at = on_rabbit.effects.now()
     wait_for(
@@ -119,8 +117,7 @@ def test_a_task_may_run_longer_than_the_broker_waits_and_so_may_what_is_behind_i
 def test_what_was_acknowledged_early_comes_back_once(on_rabbit: Project, how: str) -> None:
     """RabbitMQ has forgotten it by then: it is sent from its record."""
     dying = on_rabbit.start_worker("one", options=NO_HEARTBEAT, concurrency=1)
-    running = on_rabbit.send("gate", "gate")
-    on_rabbit.effects.run_of(running.id)
+    running = on_rabbit.begin("gate", "gate")
     wait_for(lambda: "long_task_acknowledged" in dying.log_text(), 30, "it is acknowledged")
     # Nobody takes what waits here: that a queue is not empty proves nothing of it.
     if how == "child":
@@ -128,11 +125,7 @@ def test_what_was_acknowledged_early_comes_back_once(on_rabbit: Project, how: st
     else:
         for _ in range(3):
             on_rabbit.send("gate", "elsewhere")
-        if how == "worker":
-            dying.kill_group()
-        else:
-            dying.signal_main(signal.SIGQUIT)
-            dying.wait_until_ended()
+        dying.kill_group()
         on_rabbit.start_worker("two", options=NO_HEARTBEAT, concurrency=4)
     wait_for(lambda: len(on_rabbit.effects.runs(running.id)) == 2, 30, "it runs again")
     for gate in ("gate", "elsewhere"):

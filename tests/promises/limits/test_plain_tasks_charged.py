@@ -8,13 +8,10 @@ from __future__ import annotations
 import pytest
 
 from tests.integration.conftest import Project
-from tests.integration.project.awkward import add_tasks
 from tests.promises.conftest import Letters
 from tests.support.processes import Worker
 from tests.support.promises import promise
 from tests.support.waiting import wait_for
-
-AWKWARD = "tests.integration.project.awkward"
 
 
 @pytest.mark.keeps_fetched
@@ -24,14 +21,12 @@ def test_a_plain_task_that_takes_its_workers_along_is_stopped(
 ) -> None:
     """The task that waited behind it is not charged."""
     project = project.with_settings(reliable={"MAX_LOSSES": 1})
-    add_tasks(project.app)
 
     def start(name: str) -> Worker:
-        return project.start_worker(name, app=AWKWARD, concurrency=1)
+        return project.start_worker(name, concurrency=1)
 
     first = start("one")
-    result = project.send("plain_late", "gate")
-    project.effects.run_of(result.id)
+    result = project.begin("plain_late", "gate")
     # Acknowledged before it runs: what is in the unacked hash has not been begun.
     waiting = project.send("plain_work", 0.01)
     client = project.redis.client()

@@ -24,10 +24,8 @@ def apart(project: Project, results: RedisServer) -> Project:
 def test_an_outcome_waits_until_it_can_be_stored(apart: Project, results: RedisServer) -> None:
     """A success and a failure are stored when the backend is back; neither body runs again."""
     apart.start_worker("one")
-    done = apart.send("gate", "gate")
-    failed = apart.send("failing_gate", "gate")
-    for result in (done, failed):
-        apart.effects.run_of(result.id)
+    done = apart.begin("gate", "gate")
+    failed = apart.begin("failing_gate", "gate")
     results.stop()
     apart.effects.open_gate("gate")
     for result in (done, failed):
@@ -53,8 +51,7 @@ def test_who_lost_the_task_meanwhile_stores_nothing(apart: Project, results: Red
     """The worker freezes as it waits for the backend, and another runs the task."""
     apart = apart.with_settings(reliable={"LEASE_SECONDS": 4, "SWEEP_SECONDS": 1})
     one = apart.start_worker("one", concurrency=1)
-    result = apart.send("follow", ["gate:a", "gate:b"])
-    apart.effects.run_of(result.id)
+    result = apart.begin("follow", ["gate:a", "gate:b"])
     apart.start_worker("two")
     results.stop()
     apart.effects.open_gate("a")
