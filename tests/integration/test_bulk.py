@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from celery_reliable.app import reliable_of
-from celery_reliable.message.envelope import Envelope
 from celery_reliable.model import Reason
 from celery_reliable.operations.dead_letters import CannotReplay
 from celery_reliable.operations.desk import Desk
@@ -127,20 +126,6 @@ def test_only_those_that_fit_are_replayed_and_each_act_is_noted(
     assert left(desk) == {"unread", "task-1"}
 
 
-def test_other_arguments_are_a_new_task_that_names_its_origin(project: Project, desk: Desk) -> None:
-    bury(project, "wrong", args='["x"]')
-
-    new_id = desk.letters.replay_edited("wrong", by="ann", args=[0]).new_task_id
-
-    assert left(desk) == set()
-    record = desk.ledger.find(new_id)
-    assert record is not None
-    assert Envelope.from_text(record.message).headers["reliable_origin"] == "wrong"
-    project.start_worker("one")
-    wait_for(lambda: project.effects.finished(new_id), 20, "the new task")
-    assert not project.effects.runs("wrong")
-
-
 @pytest.mark.full
 def test_a_replay_that_is_killed_goes_on_and_each_runs_once(
     project: Project, desk: Desk, run: Run, tmp_path: Path
@@ -223,7 +208,7 @@ def test_what_is_not_said_is_not_done(project: Project, desk: Desk, run: Run) ->
     assert left(desk) == {"one", "two"}
 
 
-def test_discarding_many_asks_first_and_says_how_many(
+def test_who_means_many_is_asked_first_and_told_how_many(
     project: Project, desk: Desk, run: Run
 ) -> None:
     several(project)
@@ -231,6 +216,10 @@ def test_discarding_many_asks_first_and_says_how_many(
     asked = run("dead-letters", "discard", "--reason", "failed", answer="n\n")
     assert (asked.code, len(left(desk))) == (1, 5)
     assert "Discard 4 dead letters for good?" in asked.err
+
+    asked = run("dead-letters", "replay", "--all")
+    assert (asked.code, len(left(desk))) == (1, 5)
+    assert "Replay 5 dead letters? [y/N]" in asked.err
 
     # Nobody is asked about nothing.
     nothing = run("dead-letters", "discard", "--text", "no such")
@@ -241,3 +230,5 @@ def test_discarding_many_asks_first_and_says_how_many(
     assert left(desk) == {"value-1", "value-2", "unread"}
     done = run("dead-letters", "discard", "unread", answer="y\n")
     assert (done.out, len(left(desk))) == ("1 dead letter discarded\n", 2)
+    assert run("dead-letters", "replay", "--all", answer="y\n").code == 0
+    assert left(desk) == set()

@@ -13,7 +13,7 @@ from celery import chain, group
 from celery_reliable import NotPublished, TaskExists
 from celery_reliable.model import State
 from celery_reliable.operations.dead_letters import DeadLetters
-from tests.integration.conftest import SOON, Project
+from tests.integration.conftest import Project
 from tests.integration.figures import (
     RECORD,
     is_alive,
@@ -35,10 +35,9 @@ def is_dead(project: Project, task_id: str, runs: int) -> Any:
     assert len(project.effects.runs(task_id)) == runs
 
 
-def test_what_a_call_says_is_kept_to(project: Project, start_beat: Callable[..., Beat]) -> None:
-    project = project.with_settings(reliable=SOON)
-    project.start_worker("one")
-    told, step = project.task("told_limits"), {"time_to_run_seconds": 50}
+def test_what_a_call_says_is_kept_to(soon: Project, start_beat: Callable[..., Beat]) -> None:
+    soon.start_worker("one")
+    told, step = soon.task("told_limits"), {"time_to_run_seconds": 50}
 
     # Its class says no limit.  The call's is kept over a retry, and by members of a canvas.
     once = told.apply_async((None, 1), **step)
@@ -52,31 +51,31 @@ def test_what_a_call_says_is_kept_to(project: Project, start_beat: Callable[...,
     assert nothing == [None, None]
 
     # One call may not be lost at all; with a class that allows one loss, and one that allows none.
-    frail = project.task("fragile").apply_async(max_losses=0)
-    is_dead(project, frail.id, 1)
+    frail = soon.task("fragile").apply_async(max_losses=0)
+    is_dead(soon, frail.id, 1)
     # A replay is the same call.
-    DeadLetters(project.app).replay(frail.id)
-    wait_for(lambda: len(project.effects.runs(frail.id)) == 2, 20, "it runs again")
-    is_dead(project, frail.id, 2)
+    DeadLetters(soon.app).replay(frail.id)
+    wait_for(lambda: len(soon.effects.runs(frail.id)) == 2, 20, "it runs again")
+    is_dead(soon, frail.id, 2)
     # So may an entry of the beat schedule.
     entry = {"task": "project.fragile", "schedule": 0.5, "options": {"max_losses": 0}}
-    known = {one.task_id for one in project.effects.runs()}
-    beat = start_beat(project, {"frail": entry})
+    known = {one.task_id for one in soon.effects.runs()}
+    beat = start_beat(soon, {"frail": entry})
     ticks = wait_for(
-        lambda: {one.task_id for one in project.effects.runs()} - known,
+        lambda: {one.task_id for one in soon.effects.runs()} - known,
         20,
         "beat has published one",
     )
     beat.stop()
-    is_dead(project, min(ticks), 1)
+    is_dead(soon, min(ticks), 1)
 
     # Stuck by the call's own limit, which the sweeper goes by; what is touched is not.
-    client = project.redis.client()
-    stuck = project.send("hurried", 30, time_to_run_seconds=1, max_losses=0)
-    slow = project.send("stuck_once", time_to_run_seconds=600)
-    is_dead(project, stuck.id, 1)
+    client = soon.redis.client()
+    stuck = soon.send("hurried", 30, time_to_run_seconds=1, max_losses=0)
+    slow = soon.send("stuck_once", time_to_run_seconds=600)
+    is_dead(soon, stuck.id, 1)
     # Its class gives it 2 seconds, and its call ten minutes.
-    assert record_of(project.redis, slow.id)["attempt"] == "1"
+    assert record_of(soon.redis, slow.id)["attempt"] == "1"
     assert float(client.zscore("{reliable:0}:due", slow.id)) / 1000 > client.time()[0] + 500
     assert client.exists(RECORD + slow.id)
 

@@ -116,16 +116,26 @@ def test_an_option_of_a_call_shows_no_argument_unless_it_is_asked_for(
 ) -> None:
     # Celery makes a property of the message of each option that it does not know.
     result = shared.send(
-        "failing", "as told", argsrepr="(secret,)", kwargsrepr="{secret}", tenant="secret"
+        "failing",
+        "as told",
+        argsrepr="(secret,)",
+        kwargsrepr="{secret}",
+        tenant="secret",
+        stamped_headers=["customer"],
+        customer="secret",
     )
     wait_for(lambda: letters(run), 30, "the dead letter")
 
-    for as_json in ([], ["--json"]):
-        assert "secret" not in run("show", result.id, *as_json).out
+    for command in (("show", result.id), ("tasks", "--state", "dead"), ("dead-letters", "list")):
+        for as_json in ([], ["--json"]):
+            assert "secret" not in run(*command, *as_json).out
     shown = run("show", result.id, "--json", "--with-arguments").json
+    assert (shown["args"], shown["kwargs"]) == (["as told"], {})
     assert shown["properties"]["tenant"] == "secret"
-    told = run("show", result.id, "--json").json["properties"]
-    assert told["correlation_id"] == result.id
+    assert shown["headers"]["stamps"] == {"customer": "secret"}
+    told = run("show", result.id, "--json").json
+    assert told["properties"]["correlation_id"] == result.id
+    assert told["args"] == told["kwargs"] == "(redacted)"
 
 
 def test_a_name_forges_no_line(project: Project, run: Run) -> None:
@@ -192,20 +202,21 @@ def test_long_ids_are_folded_and_never_cut(project: Project, run: Run) -> None:
     assert task_id in "".join(re.split(r"\s", line)[0] for line in out.splitlines()[1:])
 
 
-def test_tables_without_rich_say_what_to_install(
+def test_what_is_not_installed_is_named_and_nothing_else_needs_it(
     project: Project, run: Run, tmp_path: Path
 ) -> None:
-    hidden = tmp_path / "hidden"
-    hidden.mkdir()
-    (hidden / "rich.py").write_text("raise ImportError('not installed')\n")
+    for name in ("rich", "prometheus_client"):
+        (tmp_path / f"{name}.py").write_text("raise ImportError('not installed')\n")
+    hidden = {"PYTHONPATH": str(tmp_path)}
+    assert run("status", "--check", **hidden).code == 0
     put(project, "one")
 
-    ran = run("dead-letters", "list", PYTHONPATH=str(hidden))
-
-    assert (ran.code, ran.out) == (2, "")
-    assert 'pip install "celery-reliable[cli]"' in ran.err
-    assert run("dead-letters", "list", "--json", PYTHONPATH=str(hidden)).code == 0
-    assert run("dead-letters", "discard", "one", "--yes", PYTHONPATH=str(hidden)).code == 0
+    for words, code, extra in (("dead-letters list", 2, "cli"), ("metrics", 1, "metrics")):
+        ran = run(*words.split(), **hidden)
+        assert (ran.code, ran.out) == (code, "")
+        assert f'pip install "celery-reliable[{extra}]"' in ran.err
+    for words in ("dead-letters list --json", "dead-letters discard one --yes"):
+        assert run(*words.split(), **hidden).code == 0, words
 
 
 def test_workers_and_passes(project: Project, run: Run) -> None:

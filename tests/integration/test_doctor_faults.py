@@ -201,6 +201,7 @@ def test_an_app_whose_tasks_and_times_do_not_fit(server: RedisServer) -> None:
         ("W027", {}, {"worker_pool": "gevent"}),
         ("E027", {}, {"worker_pool": "eventlet"}),
         ("E011", {}, {"worker_pool_start_method": "spawn"}),
+        ("W004", {}, {"include": ["shop.that.is.not.there"]}),
     ],
 )
 def test_an_app_that_cannot_work_so(
@@ -208,11 +209,6 @@ def test_an_app_that_cannot_work_so(
 ) -> None:
     with shop(server.url(), None, reliable, **conf) as app:
         assert found(app, grace_seconds=None) == {code}
-
-
-def test_tasks_that_cannot_be_imported(server: RedisServer) -> None:
-    with shop(server.url(), include=["shop.that.is.not.there"]) as app:
-        assert found(app) == {"W004"}
 
 
 def test_what_living_workers_tell(

@@ -1,17 +1,21 @@
-"""The first calls of a process come from several threads at once: each is recorded all the same."""
+"""Unusual publishers: several threads make the first calls, or a tool instruments Celery."""
 
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
+from collections.abc import Callable
+from typing import Any
 
-from tests.integration.figures import RECORD
-from tests.support.processes import REPOSITORY
+import kombu
+import pytest
+
+from celery_reliable.app import reliable_of
+from celery_reliable.message import Stamp
+from tests.integration.conftest import Project
+from tests.integration.figures import RECORD, record_of, wait_until_gone
+from tests.support.processes import run_python
 from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
-
-TIMEOUT_SECONDS = 60.0
 
 
 def is_recorded(redis_server: RedisServer, task_id: str) -> bool:
@@ -34,20 +38,7 @@ print(app.send_task("first.work").id)
 
 @promise("nothing-lost")
 def test_an_app_may_be_made_before_the_package_is_imported(redis_server: RedisServer) -> None:
-    assert is_recorded(redis_server, _said(LATE, redis_server).strip())
-
-
-def _said(program: str, redis_server: RedisServer) -> str:
-    """Return what a fresh process says."""
-    said = subprocess.run(
-        [sys.executable, "-c", program, redis_server.url()],
-        env={"PYTHONPATH": str(REPOSITORY)},
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_SECONDS,
-    )
-    assert said.returncode == 0, said.stderr
-    return said.stdout
+    assert is_recorded(redis_server, run_python("-c", LATE, redis_server.url()).stdout.strip())
 
 
 #: Threads call the tasks of an app that nobody has asked for anything.
@@ -89,7 +80,7 @@ print(json.dumps(called))
 def test_all_threads_of_a_fresh_process_publish_with_records(redis_server: RedisServer) -> None:
     for _ in range(3):
         redis_server.client().flushall()
-        called = json.loads(_said(THREADS, redis_server))
+        called = json.loads(run_python("-c", THREADS, redis_server.url()).stdout)
         assert len(called) == 21
         ids = {task_id for each in called for task_id in each}
         assert [one for one in ids if not is_recorded(redis_server, one)] == []
@@ -97,3 +88,49 @@ def test_all_threads_of_a_fresh_process_publish_with_records(redis_server: Redis
         with redis_server.client() as client:
             # Each was sent once, the unique one by all threads together.
             assert client.llen("celery") == len(ids) == 2 * 21 + 1
+
+
+TRACE = {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
+
+Publish = Callable[..., Any]
+
+
+def test_a_copy_of_the_headers_is_recorded_and_stamped(
+    monkeypatch: pytest.MonkeyPatch, project: Project
+) -> None:
+    own: Publish = kombu.Producer.publish
+
+    def publish(self: Any, body: Any, **options: Any) -> Any:
+        copied = {**(options.pop("headers", None) or {}), **TRACE}
+        return own(self, body, headers=copied, **options)
+
+    monkeypatch.setattr(kombu.Producer, "publish", publish)
+    result = project.send("work", 0.01)
+    ledger = reliable_of(project.app).ledger
+    record = ledger.find(result.id)
+    assert record is not None
+    assert record.state.value == "queued"
+    with project.redis.client() as client:
+        (raw,) = client.lrange("celery", 0, -1)
+    headers = json.loads(raw)["headers"]
+    assert headers["traceparent"] == TRACE["traceparent"]
+    # It is the message of that record, by the publication that it names.
+    assert Stamp.of(headers).epoch == record.epoch
+    assert json.loads(record.message)["headers"]["reliable"] == headers["reliable"]
+
+
+#: A process that publishes, in which all is measured.
+MEASURED = """
+from tests.integration.project.measured import app
+print(app.tasks["project.work"].delay(0).id)
+"""
+
+
+def test_tasks_are_published_and_run_where_every_function_is_measured(project: Project) -> None:
+    said = run_python("-c", MEASURED, environ=project.environ("ready:none", {}))
+    task_id = said.stdout.strip()
+    assert record_of(project.redis, task_id)["state"] == "queued"
+
+    project.start_worker(app="tests.integration.project.measured")
+    assert project.app.AsyncResult(task_id).get(timeout=30) == "worked"
+    wait_until_gone(project.redis, task_id)

@@ -1,16 +1,21 @@
-"""Dead letters from one end to the other: how a task becomes one, and what can be done with it."""
+"""Dead letters from one end to the other: how a task becomes one, and what a replay does."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
-from celery import chord
+from celery import chain, chord
+from celery.exceptions import ChordError
+from celery.result import AsyncResult
 
 from celery_reliable.app import reliable_of
-from celery_reliable.operations import Desk, Kind
+from celery_reliable.exceptions import UnknownDeadLetter
+from celery_reliable.operations import Desk
 from celery_reliable.operations.dead_letters import DeadLetters
-from celery_reliable.operations.messages import REDACTED
 from tests.conftest import StartRedis
 from tests.integration.conftest import Project
+from tests.integration.figures import wait_until_settled
 from tests.integration.letters import put
 from tests.support.waiting import wait_for
 
@@ -35,27 +40,6 @@ def test_a_replay_while_the_broker_is_away_is_left_to_the_sweeper(
     split.close()
 
 
-def test_arguments_are_redacted_wherever_they_stand(
-    project: Project, letters: DeadLetters, desk: Desk
-) -> None:
-    put(
-        project,
-        "private",
-        argsrepr="('secret-1',)",
-        kwargsrepr="{'pin': 'secret-2'}",
-        stamps={"customer": "secret-3"},
-        customer="secret-4",
-    )
-
-    hidden = desk.tasks.get("private")
-    assert "secret" not in str(hidden)
-    assert "secret" not in str(desk.tasks.page(state=Kind.DEAD))
-    assert hidden.args == hidden.kwargs == REDACTED
-    shown = desk.tasks.get("private", arguments=True)
-    assert shown.headers["customer"] == "secret-4"
-    assert (shown.args, shown.kwargs) == ([0.01], {})
-
-
 @pytest.mark.full
 def test_a_burial_is_told_and_its_dead_letter_is_replayed(project: Project) -> None:
     """Of messages of Celery's first protocol (`task_protocol = 1`), too."""
@@ -78,3 +62,62 @@ def test_a_burial_is_told_and_its_dead_letter_is_replayed(project: Project) -> N
     assert not DeadLetters(first.app).replay(alone.id)
     wait_for(lambda: first.effects.finished(alone.id), 20, "its second run")
     assert [run.attempt for run in first.effects.runs(alone.id)] == [1, 2]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("flag", ["poison", "failing"])
+def test_a_chain_goes_on_where_its_member_is_replayed_and_a_chord_stays_failed(
+    project: Project, letters: DeadLetters, flag: str
+) -> None:
+    """The first is lost as often as it may be, the other fails for good at once; both name the gate
+    that makes them good.
+    """
+    project = project.with_settings(reliable={"MAX_LOSSES": 1, "SWEEP_SECONDS": 1})
+    project.start_worker("one")
+    effects, task = project.effects, project.task
+    step, error = task("step"), task("on_error").s()
+
+    def result_of(task_id: str) -> AsyncResult[Any]:
+        return project.app.AsyncResult(task_id)
+
+    def is_buried(task_id: str) -> bool:
+        """Whether it is a dead letter whose burial owes Celery nothing any more."""
+        try:
+            return not letters.get(task_id).is_owed
+        except UnknownDeadLetter:
+            return False
+
+    def errbacks() -> list[bytes]:
+        return effects.client.lrange("errbacks", 0, -1)  # type: ignore[return-value]
+
+    members = chain(step.s(1, 1), task("at_flag").si(flag, 5), step.s(10))
+    last = members.apply_async(link_error=error)
+    header = [step.s(1, 1), task("at_flag").si(flag, 5), step.s(2, 2)]
+    body = chord(header, task("gather").s().on_error(error)).apply_async()
+    dead = last.parent, body.parent.results[1]
+    # Nobody waits in vain: the member failed, and so did what was to follow it.
+    for result in (last, body):
+        with pytest.raises(Exception, match=r"not open|lost 2 times"):
+            result.get(timeout=20)
+    with pytest.raises(ChordError, match=r"not open|lost 2 times"):
+        result_of(body.id).get(timeout=20)
+    for one in dead:
+        wait_for(lambda i=one.id: is_buried(i), 20, "a dead letter")
+        assert result_of(one.id).state == "FAILURE"
+    for failed in (dead[0].id, body.id):
+        wait_for(lambda i=failed: i.encode() in errbacks(), 10, "its errback")
+    assert effects.runs(last.id) == []
+
+    effects.open_gate(flag)
+    for one in dead:
+        assert not letters.replay(one.id)
+
+    # The chain goes on.  The chord had ended, and is not begun anew.
+    wait_for(lambda: result_of(last.id).state == "SUCCESS", 20, "the end of the chain")
+    assert result_of(last.id).get(timeout=5) == 15
+    for one in dead:
+        wait_for(lambda i=one.id: result_of(i).state == "SUCCESS", 20, "its result")
+    wait_until_settled(project.redis, 15)
+    assert [len(effects.finished(one.id)) for one in (*dead, last)] == [1, 1, 1]
+    assert result_of(body.id).state == "FAILURE"
+    assert effects.runs(body.id) == []

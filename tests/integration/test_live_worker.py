@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,7 +18,7 @@ from tests.docs.blocks import Page
 from tests.integration.conftest import APP, Project
 from tests.integration.project.limited import add_tasks
 from tests.integration.shifts import start, with_shifts
-from tests.support.processes import REPOSITORY
+from tests.support.processes import REPOSITORY, run_python
 
 pytestmark = pytest.mark.full
 
@@ -69,16 +67,8 @@ def test_what_workers_do_is_as_the_model_says(project: Project) -> None:
             one.get(timeout=20)
 
     with busy(work):
-        ran = subprocess.run(
-            [sys.executable, *WORDS],
-            cwd=REPOSITORY,
-            env=pooled.environ("ready:none", {}),
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
+        ran = run_python(*WORDS, folder=REPOSITORY, environ=pooled.environ("ready:none", {}))
 
-    assert ran.returncode == 0, ran
     found = json.loads(ran.stdout)
     assert found["problem"] == ""
     assert found["uncovered"] == {}

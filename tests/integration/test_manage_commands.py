@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.support.django_project import DjangoProject
+from tests.support.processes import run_python
 
 FILES = {
     "manage.py": """
@@ -55,14 +55,7 @@ Ran = subprocess.CompletedProcess[str]
 def made(folder: Path, more: str) -> Callable[..., Ran]:
     """Make the project with some more settings; return what runs Python there."""
     project = DjangoProject(folder, FILES, environ={"MORE": more})
-    return lambda *words: subprocess.run(
-        [sys.executable, *words],
-        cwd=folder,
-        env=project.environ,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    return lambda *words: run_python(*words, code=None, folder=folder, environ=project.environ)
 
 
 @pytest.mark.full

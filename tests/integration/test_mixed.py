@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from celery_reliable.operations.uninstall import release
 from tests.integration.commands import Run
 from tests.integration.conftest import SOON, Project
-from tests.integration.figures import RECORD, waiting_clients
+from tests.integration.figures import RECORD, ids_in, waiting_clients
 from tests.support.waiting import wait_for
 
-pytestmark = pytest.mark.full
 
-
+@pytest.mark.full
 def test_both_kinds_share_the_queues_and_leave_each_other_alone(
     project: Project, stock_project: Project
 ) -> None:
@@ -40,6 +42,7 @@ def test_both_kinds_share_the_queues_and_leave_each_other_alone(
     assert all(len(project.effects.runs(r.id)) == 1 for r in results + more)
 
 
+@pytest.mark.full
 @pytest.mark.keeps_fetched
 def test_release_strands_nothing_when_the_package_goes(
     project: Project, stock_project: Project, run: Run
@@ -65,3 +68,26 @@ def test_release_strands_nothing_when_the_package_goes(
     for result in running + fetched + [parked]:
         wait_for(lambda r=result: project.effects.finished(r.id), 30, "it ran at a stock worker")
     assert len(project.effects.finished(parked.id)) == 1
+
+
+@pytest.mark.parametrize(("may_scan", "prefix"), [(True, "[a*]:"), (False, "")])
+def test_what_a_worker_has_left_on_the_way_from_its_queue_is_given_back(
+    soon: Project, may_scan: bool, prefix: str
+) -> None:
+    settings: dict[str, Any] = {"broker_transport_options": {"global_keyprefix": prefix}}
+    project, client = soon.with_settings(celery=settings), soon.redis.client()
+    plain, ours = project.send("plain_work", 0.01), project.send("work", 0.01)
+    queue = f"{prefix}celery"
+    inbox = f"{prefix}celery-reliable.inbox:{queue}"
+    for _ in range(2):
+        assert client.lmove(queue, inbox, "RIGHT", "LEFT")
+    if not may_scan:
+        rights = ["on", ">secret", "~*", "&*", "+@all", "-scan"]
+        client.execute_command("ACL", "SETUSER", "operator", *rights)
+        url = soon.redis.url().replace("redis://", "redis://operator:secret@")
+        project = soon.with_settings(broker_url=url, celery=settings)
+
+    assert release(project.app).messages == 2
+
+    assert set(ids_in(soon.redis, queue)) == {plain.id, ours.id}
+    assert not client.exists(inbox)

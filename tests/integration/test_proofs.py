@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -17,7 +14,7 @@ from proof.cuts.scenarios import SCENARIOS
 from proof.soak.live import live
 from proof.soak.plan import LEASE_SECONDS, Step, World
 from proof.soak.table import ONE
-from tests.support.processes import REPOSITORY
+from tests.support.processes import run_python
 
 pytestmark = pytest.mark.full
 
@@ -25,16 +22,8 @@ pytestmark = pytest.mark.full
 def test_a_killed_child_is_back_with_the_package_and_not_with_stock_celery(tmp_path: Path) -> None:
     found = tmp_path / "found.json"
     chosen = ("--faults", "child", "--only", "celery-reliable", "celery")
-    subprocess.run(
-        [
-            *(sys.executable, "-m", "benchmarks.arena", *chosen),
-            *("--bound", "8", "--rounds", "0", "--json", str(found)),
-        ],
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
-        cwd=tmp_path,
-        check=True,
-        timeout=150,
-    )
+    words = ("--bound", 8, "--rounds", 0, "--json", found)
+    run_python("-m", "benchmarks.arena", *chosen, *words, folder=tmp_path)
 
     by_system = json.loads(found.read_text())["faults"]["child"]
     ours, stock = by_system["celery-reliable"], by_system["celery"]

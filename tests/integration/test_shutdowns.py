@@ -1,9 +1,10 @@
 """A deployment is no death: whatever way workers and pool processes are ended on purpose, nothing
-is lost, nothing runs twice to its end, and nothing is charged.
+is lost, nothing runs twice to its end, and nothing is charged.  Also at the worst moments.
 """
 
 from __future__ import annotations
 
+import os
 import signal
 from dataclasses import replace
 from typing import Any
@@ -13,6 +14,8 @@ import pytest
 from tests.integration.conftest import ONE_EACH, Project
 from tests.integration.figures import RECORD, WORKERS, wait_until_settled
 from tests.integration.project.factory import Settings
+from tests.integration.project.hindered import HANG, KILL_WHILE_LOCKED
+from tests.integration.project.tasks import Broken
 from tests.support.processes import Worker
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
@@ -185,3 +188,37 @@ def test_a_stop_of_another_pool_charges_nothing(project: Project, pool: str) -> 
     assert len(project.effects.runs(running.id)) == (2 if is_stopped else 1)
     assert not project.effects.overlaps()
     wait_until_settled(project.redis, 10)
+
+
+@pytest.mark.full
+def test_a_process_that_is_forked_beside_a_pass_hangs_in_none_of_its_locks(
+    project: Project,
+) -> None:
+    project = project.with_settings(reliable={"SWEEP_SECONDS": 1})
+    project.start_worker("one", environ={"TRAP": "kills"}, concurrency=1)
+    pid = project.effects.run_of(project.send("work", 0.0).id).pid
+    project.effects.client.set(KILL_WHILE_LOCKED, pid)
+    wait_for(
+        lambda: not project.effects.client.exists(KILL_WHILE_LOCKED), 15, "a pass to kill from"
+    )
+
+    # What a task returns is stored with its settlement; a failure goes through Celery's backend.
+    after = project.send("failing")
+
+    with pytest.raises(Broken):
+        after.get(timeout=15)
+    assert project.effects.run_of(after.id).pid != pid
+
+
+@pytest.mark.full
+def test_a_worker_ends_though_a_process_hangs_as_it_starts(project: Project) -> None:
+    """Celery kills such a process, but not always while it waits for the end of all of them."""
+    worker = project.start_worker("one", environ={"TRAP": "hangs"}, concurrency=1)
+    (child,) = worker.children()
+    project.effects.client.set(HANG, "yes")
+    os.kill(child, signal.SIGKILL)
+    wait_for(lambda: set(worker.children()) - {child}, 10, "another process")
+
+    worker.signal_main(signal.SIGTERM)
+
+    worker.wait_until_ended(30)

@@ -4,8 +4,6 @@ start.
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from tests.conftest import StartRedis
@@ -17,17 +15,11 @@ from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
 
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
-        ({"LEASE_SECOND": 10}, ["LEASE_SECOND", "LEASE_SECONDS"]),
-        ({"MAX_LOSSES": "three"}, ["MAX_LOSSES", "three"]),
-        ({"LEASE_SECONDS": 2, "SWEEP_SECONDS": 5}, ["LEASE_SECONDS", "SWEEP_SECONDS", "2", "5"]),
-    ],
-)
-def test_wrong_settings(settings: dict[str, Any], words: list[str], project: Project) -> None:
-    said = refusal(project.with_settings(reliable=settings).start_worker(wait=False))
-    assert all(word in said for word in words), said
+def test_wrong_settings(project: Project) -> None:
+    wrong = project.with_settings(reliable={"MAX_LOSSES": "three"})
+    said = refusal(wrong.start_worker(wait=False))
+    assert "MAX_LOSSES" in said
+    assert "three" in said
 
 
 def test_a_redis_that_is_not_there_and_is_not_waited_for(project: Project) -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import textwrap
 from pathlib import Path
 
 import pytest
 
-from tests.support.processes import REPOSITORY
+from tests.support.processes import run_python
 from tests.support.redis_server import RedisServer
 
 pytestmark = pytest.mark.full
@@ -65,29 +63,22 @@ TESTS = """
 """
 
 
-def outcome(folder: Path, broker: str, backend: str, is_protected: bool) -> str:
-    """Run a user's tests; return what pytest says."""
+def run(folder: Path, broker: str, backend: str, is_protected: bool) -> None:
+    """Run a user's tests."""
     source = textwrap.dedent(TESTS).format(
         broker=broker, backend=backend, is_protected=is_protected
     )
     (folder / "test_users.py").write_text(source)
-    ran = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_users.py"],
-        cwd=folder,
-        env={"PYTHONPATH": str(REPOSITORY), "PATH": ""},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    return ran.stdout + ran.stderr if ran.returncode else "passed"
+    words = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "test_users.py")
+    # What these tests are told by their environment is not the users'.
+    run_python(*words, folder=folder, environ={"PYTEST_ADDOPTS": ""})
 
 
 def test_on_a_broker_in_memory(tmp_path: Path) -> None:
-    assert outcome(tmp_path, "memory://", "cache+memory://", False) == "passed"
+    run(tmp_path, "memory://", "cache+memory://", False)
 
 
 def test_on_a_real_redis(tmp_path: Path, redis_server: RedisServer) -> None:
-    said = outcome(tmp_path, redis_server.url(), redis_server.url(1), True)
+    run(tmp_path, redis_server.url(), redis_server.url(1), True)
 
-    assert said == "passed"
     assert not redis_server.client().keys("{reliable:0}:worker:*")

@@ -131,19 +131,19 @@ def test_a_publisher_is_killed(soon: Project, scale: Scale) -> None:
     soon.start_worker("one")
     dice = random.Random(11)
     for _ in range(scale.of(full=10, small=2)):
-        soon.effects.client.delete("published")
+        soon.effects.client.delete("called")
         wanted = dice.randrange(20, scale.of(full=900, small=150))
         publisher = subprocess.Popen(
-            [sys.executable, "-m", "tests.integration.publishing", "1000"],
+            [sys.executable, "-m", "tests.integration.calling", "work", "[0]", "1", "1000"],
             cwd=REPOSITORY,
             env=soon.environ("", {}),
         )
         try:
-            wait_for(lambda n=wanted: soon.effects.client.llen("published") >= n, 30, "published")
+            wait_for(lambda n=wanted: soon.effects.client.llen("called") >= n, 30, "published")
         finally:
             publisher.kill()
             publisher.wait()
-        published = [one.decode() for one in soon.effects.client.lrange("published", 0, -1)]
+        published = [one.decode() for one in soon.effects.client.lrange("called", 0, -1)]
         assert wanted <= len(published) < 1000
         wait_until_settled(soon.redis, 4 * SOON["QUEUED_SECONDS"])
         assert_each_ran_once(soon.effects, published)

@@ -27,7 +27,8 @@ from tests.support.waiting import wait_for
 
 def call(project: Project, threads: int, calls: int) -> int:
     """Let a process call the task with so many threads, so often each; return its exit code."""
-    words = ("tests.integration.calling", "unique", "object", threads, calls, "gate:gate")
+    arguments = '["object", ["gate:gate"]]'
+    words = ("tests.integration.calling", "unique", arguments, threads, calls)
     command = [sys.executable, "-m", *map(str, words)]
     environ = project.environ("", {})
     return subprocess.run(command, cwd=REPOSITORY, env=environ, timeout=60, check=False).returncode

@@ -104,7 +104,7 @@ TABLE: Table = {
             (
                 "a touch is told to the ledger, and not to the attempt",
                 drop("attempt.deadline = touched_at + seconds"),
-                ("tests/integration/test_stuck.py",),
+                ("tests/integration/test_zombies.py",),
             ),
         ],
     },

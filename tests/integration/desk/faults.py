@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from celery_reliable.findings import Finding
 from celery_reliable.operations import Desk, registry_of
 from tests.support.waiting import wait_for
 
@@ -16,10 +17,17 @@ def found(desk: Desk, **limits: float) -> set[str]:
     return {one.name for one in findings if one.severity != "info"}
 
 
-def wait_for_finding(desk: Desk, name: str, **limits: float) -> None:
+def finding(desk: Desk, name: str, **limits: float) -> Finding | None:
+    """What is found by this name."""
+    return next((one for one in desk.status(**limits).findings if one.name == name), None)
+
+
+def wait_for_finding(desk: Desk, name: str, **limits: float) -> Finding:
     """Wait until it is found, and in the metrics."""
-    wait_for(lambda: name in found(desk, **limits), SEEN_SECONDS, name)
+    told = wait_for(lambda: finding(desk, name, **limits), SEEN_SECONDS, name)
     wait_for(lambda: name in scraped(desk, **limits), SEEN_SECONDS, f"{name} in the metrics")
+    assert told is not None
+    return told
 
 
 def scraped(desk: Desk, **limits: float) -> set[str]:

@@ -166,11 +166,14 @@ def test_a_success_is_known_by_the_result_backend(shared: Project, run: Run) -> 
     assert run("show", "4711", "--json").json["state"] == "absent"
 
 
-def test_a_letter_and_what_replaced_it_name_each_other(project: Project, run: Run) -> None:
-    put(project, "old")
+def test_a_letter_and_what_replaced_it_name_each_other(shared: Project, run: Run) -> None:
+    put(shared, "old", name="project.gate", args='["never"]')
 
-    new_id = run("dead-letters", "replay", "old", "--args", "[0.5]", "--json").json["new_task_id"]
+    new_id = run("dead-letters", "replay", "old", "--args", '["door"]', "--json").json[
+        "new_task_id"
+    ]
 
+    shared.effects.run_of(new_id)
     old = run("show", "old").out.replace("\n", " ")
     assert new_id in old
     assert "@" in old.partition("by ")[2]
@@ -178,6 +181,9 @@ def test_a_letter_and_what_replaced_it_name_each_other(project: Project, run: Ru
     end = run("audit", "--json").json["items"][0]
     assert (end["act"], end["phase"]) == ("replay edited", "end")
     assert end["about"]["new_id"] == new_id
+    shared.effects.open_gate("door")
+    assert shared.app.AsyncResult(new_id).get(timeout=20) == "door"
+    assert not shared.effects.runs("old")
 
 
 def test_the_doctor_counts_what_it_prints(project: Project, run: Run) -> None:
@@ -189,19 +195,3 @@ def test_the_doctor_counts_what_it_prints(project: Project, run: Run) -> None:
     last = ran.out.splitlines()[-1]
     assert str(infos) in last
     assert "information" in last
-
-
-def test_the_history_of_a_retried_task_is_whole(shared: Project, run: Run) -> None:
-    task = shared.send("flaky", 1, 0)
-    task.get(timeout=30)
-    wait_until_settled(shared.redis, 20)
-
-    history = run("show", task.id, "--json").json["history"]
-
-    assert [one["what"] for one in history] == [
-        "published",
-        "started",
-        "retried",
-        "started",
-        "ended",
-    ]

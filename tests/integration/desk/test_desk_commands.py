@@ -1,4 +1,4 @@
-"""The desk at a terminal: tables of 80 columns, JSON that stays, exit codes for probes."""
+"""The desk at a terminal: tables of 80 columns, JSON that stays, exit codes for probes, Ctrl-C."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ import os
 import pty
 import re
 import select
+import shlex
 import signal
+import subprocess
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from tests.integration.commands import Run, start_reliable
+from celery_reliable.operations import Desk
+from tests.integration.commands import APP, Run, start_reliable
 from tests.integration.conftest import ONE_EACH, Project
 from tests.integration.letters import put
 from tests.support.waiting import wait_for
@@ -148,3 +151,42 @@ def test_status_is_drawn_again_while_it_is_watched(
         process.kill()
         process.wait()
         os.close(ours)
+
+
+COUNT = 100
+
+
+@pytest.mark.full
+def test_an_act_that_is_interrupted_says_how_to_go_on(
+    project: Project, desk: Desk, run: Run, tmp_path: Path
+) -> None:
+    for number in range(COUNT):
+        put(project, f"letter-{number}")
+    words = ["dead-letters", "replay", "--all", "--yes", "--rate", "10"]
+    streams = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
+    process = start_reliable(project, tmp_path, *words, **streams)
+    try:
+        wait_for(lambda: desk.letters.count() < COUNT, 60, "something done")
+    finally:
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=20)
+
+    assert process.returncode == 130
+    assert 0 < desk.letters.count() < COUNT
+    *_, interruption, command = said.decode().splitlines()
+    assert f" of {COUNT} replayed" in interruption
+    # It is a command, which does the rest.
+    program, *rest = shlex.split(command)
+    words = ["-A", APP, "reliable", *words]
+    assert (program, rest[: len(words)]) == ("celery", words)
+    assert "--before" in rest
+    ran = run(*rest[rest.index("reliable") + 1 :], "--rate", "1000")
+    assert ran.code == 0, ran.err
+    assert desk.letters.count() == 0
+
+
+def test_no_line_of_the_log_lands_on_the_operators_terminal(project: Project, run: Run) -> None:
+    for act in (("pause", "mail", "--later"), ("strike", "project.work"), ("resume", "mail")):
+        told = run(*act)
+        assert told.code == 0
+        assert "order_" not in told.err + told.out

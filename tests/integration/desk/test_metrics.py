@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.integration.commands import Run, start_reliable
-from tests.integration.conftest import SOON, Project
+from tests.integration.commands import start_reliable
+from tests.integration.conftest import Project
 from tests.integration.desk.monitored import RULES, TARGETS, names
 from tests.support.promql import labels_in, result_labels
 from tests.support.waiting import wait_for
@@ -69,24 +69,21 @@ def serve(tmp_path: Path) -> Callable[..., object]:
     return serve
 
 
-def test_a_real_worker_is_scraped(
-    project: Project, tmp_path: Path, serve: Callable[..., object]
-) -> None:
-    hasty = project.with_settings(reliable=SOON)
-    worker = hasty.start_worker("one")
-    published = hasty.send("call", "work", [0])
-    lost = hasty.send("poison_times", 1)
-    buried = hasty.send("failing")
-    holder = hasty.send("locked_gate", "contract 7", "door")
-    project.effects.run_of(holder.id)
-    skipped = hasty.send("locked_gate", "contract 7", "door")
+def test_a_real_worker_is_scraped(soon: Project, serve: Callable[..., object]) -> None:
+    worker = soon.start_worker("one")
+    published = soon.send("call", "work", [0])
+    lost = soon.send("poison_times", 1)
+    buried = soon.send("failing")
+    holder = soon.send("locked_gate", "contract 7", "door")
+    soon.effects.run_of(holder.id)
+    skipped = soon.send("locked_gate", "contract 7", "door")
     for one in (published, lost, skipped):
         one.get(timeout=30)
     wait_for(lambda: buried.ready(), 20, "it failed")
-    hasty.send("work", 0, countdown=3600)
-    hasty.send("work", 0, queue="slow")
+    soon.send("work", 0, countdown=3600)
+    soon.send("work", 0, queue="slow")
 
-    with serve(hasty) as exporter:  # type: ignore[attr-defined]
+    with serve(soon) as exporter:  # type: ignore[attr-defined]
         found: Samples = {}
 
         def has_all() -> bool:
@@ -137,7 +134,7 @@ def test_a_real_worker_is_scraped(
         # And all there is has a panel.
         assert known.keys() <= {*names(TARGETS)}
         worker.thaw()
-    project.effects.open_gate("door")
+    soon.effects.open_gate("door")
     holder.get(timeout=30)
 
 
@@ -153,17 +150,3 @@ def test_a_ledger_that_is_away_is_not_up(project: Project, serve: Callable[..., 
         }
         project.redis.start()
         assert exporter.scrape()["reliable_up"] == 1
-
-
-def test_without_the_client_it_says_what_to_install(
-    project: Project, run: Run, tmp_path: Path
-) -> None:
-    hidden = tmp_path / "hidden"
-    hidden.mkdir()
-    (hidden / "prometheus_client.py").write_text("raise ImportError('not installed')\n")
-
-    ran = run("metrics", PYTHONPATH=str(hidden))
-
-    assert (ran.code, ran.out) == (1, "")
-    assert 'pip install "celery-reliable[metrics]"' in ran.err
-    assert run("status", "--check", PYTHONPATH=str(hidden)).code == 0

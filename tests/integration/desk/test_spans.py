@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 import textwrap
 from pathlib import Path
 from typing import Any
 
 from tests.integration.conftest import SOON, Project
-from tests.support.processes import REPOSITORY
+from tests.support.processes import REPOSITORY, run_python
 from tests.support.waiting import wait_for
 
 TRACED = "tests.integration.project.traced"
@@ -80,7 +78,7 @@ def test_the_block_of_the_page() -> None:
     (block,) = re.findall(r"code-block:: python\n\n((?:    .*\n|\n)+)", page)
     # It connects receivers for as long as its process lives.
     code = textwrap.dedent(block)
-    subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, check=True, timeout=60)
+    run_python("-c", code)
 
 
 def test_without_the_packages_it_says_what_to_install() -> None:
@@ -95,4 +93,4 @@ def test_without_the_packages_it_says_what_to_install() -> None:
         "else:\n"
         "    raise AssertionError\n"
     )
-    subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, check=True, timeout=60)
+    run_python("-c", code)

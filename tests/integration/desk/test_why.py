@@ -1,12 +1,17 @@
-"""Any task by its id: what an operator is told of it, of real tasks in real workers."""
+"""Any task by its id: what an operator is told of it, alive or ended, also by other brokers."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
+
 import pytest
 
-from celery_reliable.app import reliable_of
-from celery_reliable.operations import Desk, Filter, Kind, Wait
-from tests.integration.conftest import ONE_EACH, SOON, Project
+from celery_reliable.operations import Desk, Filter, Kind, Wait, check
+from tests.integration.commands import invoke
+from tests.integration.conftest import ONE_EACH, Project
+from tests.support.acl import granted
+from tests.support.rabbit_server import RabbitServer
 from tests.support.waiting import wait_for
 
 
@@ -22,6 +27,7 @@ def test_the_sentence_of_each_task(project: Project, desk: Desk) -> None:
     wait_for(lambda: desk.tasks.get(waiter.id).why.kind is Wait.OBJECT, 20, "one that waits")
     project.begin("gate", "other door")
     parked = project.send("work", 0, countdown=3600)
+    unique = project.send("unique", "contract 8", countdown=3600)
     behind = [project.send("work", 0) for _ in range(8)]
 
     running = desk.tasks.get(holder.id)
@@ -65,6 +71,25 @@ def test_the_sentence_of_each_task(project: Project, desk: Desk) -> None:
     assert "no such customer" in dead.why.sentence
     assert [one.what for one in dead.history] == ["published", "started", "failed"]
 
+    (one,) = desk.workers.all(unacked=True)
+    assert (one.nodename.partition("@")[0], one.state, one.pool) == ("one", "alive", "prefork")
+    assert one.witness
+    assert (one.claims, one.runs[0].task_id) == (2, holder.id)
+    assert {run.name for run in one.runs} == {"project.locked_retry_gate", "project.gate"}
+    assert all(run.since for run in one.runs)
+    assert one.unacked is not None
+    assert one.unacked >= 2
+
+    views = {one.holders[0].task_id: one for one in desk.objects.page().items}
+    assert views.keys() == {holder.id, unique.id}
+    (has,), (will_have,) = views[holder.id].holders, views[unique.id].holders
+    assert (has.attempt, will_have.attempt) == (1, 0)
+    assert (has.worker, has.since) == (one.worker, one.runs[0].since)
+    key = views[holder.id].object_key
+    assert key == desk.objects.key_of("project.locked_retry_gate", "contract 7")
+    assert desk.objects.get(key).holders == (has,)
+    assert desk.objects.get(desk.objects.key_of("project.unique", "contract 9")).is_free
+
     unknown = desk.tasks.get("4711")
     assert (unknown.state, unknown.why.kind, unknown.is_known) == ("absent", Wait.ABSENT, False)
     assert "has ended" in unknown.why.sentence
@@ -73,39 +98,6 @@ def test_the_sentence_of_each_task(project: Project, desk: Desk) -> None:
     project.effects.open_gate("door")
     waiter.get(timeout=30)
     wait_for(lambda: not desk.tasks.get(waiter.id).is_known, 10, "its end")
-
-
-def test_what_workers_and_objects_tell(project: Project, desk: Desk) -> None:
-    project.start_worker("one", options=ONE_EACH)
-    holder = project.begin("locked_retry_gate", "contract 7", "door")
-    for _ in range(5):
-        project.send("gate", "door")
-    unique = project.send("unique", "contract 8", countdown=3600)
-
-    (one,) = wait_for(
-        lambda: [view for view in desk.workers.all(unacked=True) if view.claims == 2],
-        10,
-        "it runs two",
-    )
-    assert (one.nodename.partition("@")[0], one.state, one.pool) == ("one", "alive", "prefork")
-    assert one.witness
-    assert one.runs[0].task_id == holder.id
-    assert {run.name for run in one.runs} == {"project.locked_retry_gate", "project.gate"}
-    assert all(run.since for run in one.runs)
-    assert one.unacked is not None
-    assert one.unacked >= 2
-
-    listed = [view.holders[0] for view in desk.objects.page().items]
-    having = {view.task_id: view for view in listed}
-    assert having.keys() == {holder.id, unique.id}
-    assert (having[holder.id].attempt, having[unique.id].attempt) == (1, 0)
-    assert having[holder.id].worker == one.worker
-    key = desk.objects.key_of("project.locked_retry_gate", "contract 7")
-    found = desk.objects.get(key)
-    assert (found.holders[0].task_id, found.holders[0].since) == (holder.id, one.runs[0].since)
-    assert desk.objects.get(desk.objects.key_of("project.unique", "contract 9")).is_free
-    project.effects.open_gate("door")
-    holder.get(timeout=20)
     wait_for(lambda: desk.objects.get(key).is_free, 10, "the object is free")
 
 
@@ -147,25 +139,163 @@ def test_what_lost_its_message_waits_to_be_sent(project: Project, desk: Desk) ->
     assert "neither in the queue 'celery' nor with a worker" in found.why.sentence
 
 
-def test_who_held_it_and_stopped_living_is_told(project: Project, desk: Desk) -> None:
-    hasty = project.with_settings(reliable=SOON)
-    worker = hasty.start_worker("one")
-    result = hasty.send("gate", "door")
-    project.effects.run_of(result.id)
-    # Nobody else is there to declare it dead.
-    worker.freeze()
-
-    found = wait_for(
-        lambda: (view := desk.tasks.get(result.id)) and "lapsed" in view.why.sentence and view,
-        15,
-        "a lapsed lease",
-    )
-
-    assert found.why.kind is Wait.RUNNING
-    assert "a pass of the sweeper takes the attempt" in found.why.sentence
-    worker.thaw()
+def test_a_task_whose_process_was_killed_can_be_asked_about_when_it_has_ended(
+    project: Project, desk: Desk
+) -> None:
+    worker = project.start_worker("one", options=ONE_EACH)
+    result = project.send("gate", "door")
+    killed = project.effects.run_of(result.id).pid
+    assert killed in worker.children()
+    worker.kill_child(killed)
+    second = project.effects.run_of(result.id, 2).pid
     project.effects.open_gate("door")
     result.get(timeout=20)
-    assert reliable_of(project.app).ledger.find(result.id) is None or project.effects.finished(
-        result.id
+
+    view = wait_for(
+        lambda: (found := desk.tasks.get(result.id)).state == "ended" and found, 10, "its end"
     )
+
+    assert (view.name, view.outcome, view.attempts, view.losses) == (
+        "project.gate",
+        "SUCCESS",
+        2,
+        1,
+    )
+    # A worker's main process may claim for one of its pool's.
+    assert view.why.kind is Wait.ENDED
+    assert view.why.pid in (worker.pid, second)
+    assert view.why.worker.startswith("one@")
+    assert "ended as SUCCESS" in view.why.sentence
+    whats = [one.what for one in view.history]
+    assert whats == ["published", "started", "lost", "started", "ended"]
+    _, begun, entry, *_ = view.history
+    assert (begun.attempt, entry.attempt) == (1, 1)
+    assert entry.pid in (worker.pid, killed)
+    assert entry.worker.startswith("one@")
+    assert "child_lost" in entry.cause
+    assert "9" in entry.cause
+    assert view.published_at <= begun.at <= entry.at <= view.why.since
+
+
+def test_a_retry_a_burial_and_a_discarded_letter(shared: Project, desk: Desk) -> None:
+    retried = shared.send("flaky", 2, 0)
+    retried.get(timeout=30)
+    failed = shared.send("failing", "no such customer")
+    wait_for(lambda: desk.tasks.get(failed.id).state == "dead", 20, "a dead letter")
+    desk.letters.discard(failed.id)
+
+    found = wait_for(
+        lambda: (one := desk.tasks.get(retried.id)).state == "ended" and one, 10, "its end"
+    )
+    assert (found.outcome, found.attempts, found.losses) == ("SUCCESS", 3, 0)
+    # Of two retries the last is told, and that there were two.
+    whats = [one.what for one in found.history]
+    assert whats == ["published", "started", "retried", "started", "ended"]
+    assert found.history[2].cause == "2 times"
+    assert found.publisher == ""
+    gone = desk.tasks.get(failed.id)
+    assert (gone.state, gone.outcome) == ("ended", "DISCARDED")
+    assert "no such customer" in gone.history[-2].cause
+
+
+def test_what_was_refused_stands_in_it_though_no_record_was_changed(
+    shared: Project, desk: Desk
+) -> None:
+    held = shared.begin("locked_gate", "object", "door")
+    skipped = shared.send("locked_gate", "object", "door")
+    # It is refused first, and settled then.
+    view = wait_for(
+        lambda: not (one := desk.tasks.get(skipped.id)).is_known and one.history and one,
+        20,
+        "its refusal",
+    )
+
+    (cause,) = [one.cause for one in view.history if one.what == "skipped"]
+    assert cause == f"holder {held.id}"
+    running = desk.tasks.get(held.id)
+    assert running.state == "running"
+    assert [one.what for one in running.history] == ["published", "started"]
+    assert f"{os.getpid()}@" in running.publisher
+    desk.ledger.happenings.note("task_fenced", {"id": held.id, "attempt": 1, "state": "taken"})
+    desk.ledger.happenings.note("task_fenced", {"id": "*", "name": "*", "attempt": 1})
+    history = [one.what for one in desk.tasks.get(held.id).history]
+    assert history == ["published", "started", "fenced"]
+    shown = invoke(shared.app, "show", skipped.id)
+    assert f"holder {held.id}" in " ".join(shown.output.split())
+    shared.effects.open_gate("door")
+    held.get(timeout=20)
+
+
+def test_as_many_are_kept_as_the_settings_say_and_a_sample_of_the_others(project: Project) -> None:
+    project = project.with_settings(reliable={"KEEP_ENDED": 2, "KEEP_ENDED_ONE_IN": 1})
+    project.start_worker("one")
+    with Desk(project.app) as desk:
+        for name in ("project.work", "project.work", "project.undeadly"):
+            result = project.app.send_task(name, (0,) if name == "project.work" else ())
+            wait_for(
+                lambda i=result.id: desk.tasks.get(i).state == "ended", 20, f"{name} has ended"
+            )
+        kept = desk.ledger.ended_tasks()
+
+    assert [one.outcome for one in kept] == ["FAILURE", "SUCCESS"]
+
+
+@pytest.mark.full
+def test_a_rabbit_is_asked_by_passive_declaration(
+    project: Project, start_rabbit: Callable[..., RabbitServer]
+) -> None:
+    on_rabbit = project.with_settings(
+        broker_url=start_rabbit().url(), reliable={"REDIS_URL": project.redis.url()}
+    )
+    on_rabbit.start_worker("one", options=ONE_EACH)
+    running = [on_rabbit.send("gate", "door") for _ in range(2)]
+    for one in running:
+        project.effects.run_of(one.id)
+    behind = [on_rabbit.send("work", 0) for _ in range(6)]
+    forgotten = on_rabbit.send("work", 0, queue="forgotten")
+    with Desk(on_rabbit.app) as desk:
+
+        def queues() -> dict[str, tuple[int | None, int | None]]:
+            return {one.name: (one.depth, one.consumers) for one in desk.queues.all()}
+
+        wait_for(lambda: queues().get("forgotten") == (1, 0), 20, "one message, and no consumer")
+        depth, consumers = queues()["celery"]
+        assert depth is not None
+        assert 0 < depth <= 6
+        assert consumers == 1
+        waits = desk.tasks.get(behind[-1].id).why
+        assert (waits.kind, waits.queue, waits.depth) == (Wait.QUEUE, "celery", depth)
+        assert desk.tasks.get(running[0].id).why.kind is Wait.RUNNING
+        found = {one.name: one.message for one in check(desk.status())}
+        assert found.keys() == {"queue_without_consumer"}
+        assert "'forgotten'" in found["queue_without_consumer"]
+        assert desk.tasks.get(forgotten.id).why.queue == "forgotten"
+    project.effects.open_gate("door")
+    for one in [*running, *behind]:
+        one.get(timeout=20)
+
+
+def test_the_readmes_user_of_redis_can_look(project: Project) -> None:
+    url = granted(project.redis.client())
+    narrow = project.with_settings(broker_url=url, result_url=url)
+    narrow.start_worker("one")
+    holder = narrow.send("locked_gate", "contract 7", "door")
+    project.effects.run_of(holder.id)
+    waits = narrow.send("unique", "contract 8", countdown=3600)
+    queued = narrow.send("work", 0, queue="celery-slow")
+    with Desk(narrow.app) as desk:
+        status = desk.status()
+        assert (status.tasks["running"], status.tasks["parked"], status.tasks["queued"]) == (
+            1,
+            1,
+            1,
+        )
+        assert desk.tasks.get(queued.id).why.before == 0
+        assert {one.holders[0].task_id for one in desk.objects.page().items} == {
+            holder.id,
+            waits.id,
+        }
+        assert [one.unacked for one in desk.workers.all(unacked=True)] == [1]
+        assert len(desk.tasks.page().items) == 3
+    project.effects.open_gate("door")
+    holder.get(timeout=20)

@@ -13,8 +13,10 @@ app = create_app(Settings.from_environ(os.environ))
 app.set_current()
 if trap := os.environ.get("TRAP"):
     from tests.integration.project.canvases import lay_trap
+    from tests.integration.project.hindered import hinder
 
     lay_trap(app, trap)
+    hinder(app, trap)
 
 
 def tell_that_it_is_up(**_: Any) -> None:

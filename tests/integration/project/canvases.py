@@ -7,7 +7,7 @@ import signal
 from collections.abc import Sequence
 from typing import Any
 
-from celery import chain
+from celery import Task, chain, group
 from celery.backends.redis import RedisBackend
 from celery.signals import after_task_publish, task_prerun
 
@@ -21,10 +21,6 @@ def add_tasks(to: Any) -> None:  # noqa: C901 - one small task after another
 
     task = tasks_of(to)
 
-    def keep_stamps(request: Any) -> None:
-        for name, value in (request.stamps or {}).items():
-            to.effects.client.sadd("stamped", f"{request.id} {name} {value}")
-
     @task()
     def step(self: Any, number: int, plus: int, seconds: float = 0.2) -> int:
         """A member of anything: add to a number."""
@@ -36,7 +32,6 @@ def add_tasks(to: Any) -> None:  # noqa: C901 - one small task after another
     def gather(self: Any, numbers: Sequence[int], seconds: float = 0.2) -> int:
         """The body of a chord."""
         with to.effects.run(self) as run:
-            keep_stamps(self.request)
             _pass_time(run, seconds)
         return sum(numbers)
 
@@ -74,6 +69,61 @@ def add_tasks(to: Any) -> None:  # noqa: C901 - one small task after another
         """What `link_error` calls."""
         to.effects.client.rpush("errbacks", failed_id)
         return failed_id
+
+    # What Celery's own tasks carry, in workers that die in the middle of those.
+    def double(self: Any, number: int, where: str) -> int:
+        to.effects.client.rpush(f"calls:{where}", number)
+        if number == 3:
+            die_once(to, f"worker {where}")
+        return 2 * number
+
+    @task()
+    def double_one(self: Any, number: int) -> int:
+        """Double a number; the worker that has the 3 first dies of it."""
+        return double(self, number, "map")
+
+    @task()
+    def double_of(self: Any, number: int, where: str) -> int:
+        """The same with a second argument: by what it is carried."""
+        return double(self, number, where)
+
+    @task()
+    def kill_own(self: Any, number: int) -> None:
+        """Kill the own process, every time."""
+        to.effects.client.rpush("calls:kill", number)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    @task(max_losses=0)
+    def kill_once(self: Any, number: int) -> None:
+        """The same as a task that must not run again."""
+        kill_own.run(number)
+
+    @task()
+    def one(self: Any, number: int) -> int:
+        """A member of a chord."""
+        return number
+
+    @task()
+    def add_up(self: Any, numbers: list[int]) -> int:
+        """The body of a chord."""
+        to.effects.client.rpush("bodies", self.request.id)
+        return sum(numbers)
+
+    @task(base=Task)
+    def plain_one(self: Any, number: int) -> int:
+        """A member of a chord, of stock Celery."""
+        return number
+
+    @task(base=Task)
+    def plain_add_up(self: Any, numbers: list[int]) -> int:
+        """The body of a chord, of stock Celery."""
+        to.effects.client.rpush("bodies", self.request.id)
+        return sum(numbers)
+
+    @task()
+    def become_group(self: Any, numbers: list[int]) -> None:
+        """Replace itself by a group."""
+        raise self.replace(group(one.s(number) for number in numbers))
 
 
 def die_once(to: Any, where: str) -> None:

@@ -24,6 +24,8 @@ __all__ = ["add_tasks"]
 LONG_SECONDS = 30.0
 #: Longer than two looks at the claims.
 HOOK_SECONDS = 6.0
+#: How long the first runs wait for each other.
+TOGETHER_SECONDS = 60.0
 
 
 class Unpicklable(Exception):
@@ -162,6 +164,16 @@ class RaisesOnRetry(ReliableTask):
         raise Broken("in the hook")
 
 
+class EndsSlowly(ReliableTask):
+    """Its hook comes after Celery has stored the outcome, and needs its object."""
+
+    abstract = True
+
+    def after_return(self, *args: Any) -> None:
+        time.sleep(0.5)
+        self.app.effects.client.rpush("hooks", self.request.id)
+
+
 def count_failures(sender: Any, task_id: str, **_: Any) -> None:
     if sender.name == "project.poison":
         sender.app.effects.client.incr(f"task_failure:{task_id}")
@@ -243,3 +255,42 @@ def add_tasks(to: Any) -> None:  # noqa: C901 - one small task after another
         """Succeed, and outlive the hard time limit then."""
         with to.effects.run(self):
             pass
+
+    @task(object_id="object_id", on_conflict="retry", time_to_run_seconds=1, max_losses=0)
+    def stuck_for_good(self: Any, object_id: str) -> int:
+        """Run until the test opens the gate of its id; a later attempt ends at once."""
+        with to.effects.run(self, f"{self.name} {object_id}") as run:
+            if run.number == 1:
+                tasks._wait_at_gate(self, run, self.request.id)
+        return int(run.number)
+
+    @task(base=EndsSlowly, object_id="object_id", unique="queued")
+    def ends_slowly(self: Any, object_id: str, is_failing: bool) -> str:
+        with to.effects.run(self, object_id):
+            if is_failing:
+                raise Broken("as told")
+        return object_id
+
+    def wait_for_others(run: Any, count: int) -> None:
+        until = time.monotonic() + TOGETHER_SECONDS
+        while len(to.effects.runs()) < count and time.monotonic() < until:
+            time.sleep(tasks.TICK_SECONDS)
+            run.tick()
+
+    @task()
+    def deadly(self: Any, beside: int) -> None:
+        """Kill the whole worker in every run; in the first when so many others run with it."""
+        run = to.effects.start(self)
+        if run.number == 1:
+            wait_for_others(run, beside + 1)
+        os.killpg(os.getpgid(0), signal.SIGKILL)
+
+    @task()
+    def bystander(self: Any, seconds: float) -> str:
+        """Run until the worker is killed; then take so long."""
+        with to.effects.run(self) as run:
+            until = time.monotonic() + (TOGETHER_SECONDS if run.number == 1 else seconds)
+            while time.monotonic() < until:
+                time.sleep(tasks.TICK_SECONDS)
+                run.tick()
+        return "unharmed"

@@ -17,7 +17,7 @@ from tests.integration.project import tasks
 from tests.support.effects import Effects
 
 #: Those that add their tasks to every app but the stock one's.
-MODULES = ("awkward", "canvases", "carried", "deadly", "defined", "ends", "timed")
+MODULES = ("awkward", "canvases", "defined", "ends")
 
 
 @dataclass(frozen=True)

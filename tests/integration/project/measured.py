@@ -1,11 +1,10 @@
 """The project, in processes in which a tool that measures has put functions of its own before those
-of Celery, kombu, billiard and redis-py.  ``WRAPPER`` says whether these look like the others.
+of Celery, kombu, billiard and redis-py.
 """
 
 from __future__ import annotations
 
 import functools
-import os
 from types import FunctionType
 from typing import Any
 
@@ -46,10 +45,11 @@ OWNERS: tuple[Any, ...] = (
 def measured(own: Any) -> Any:
     """Return a function that does what *own* does."""
 
+    @functools.wraps(own)
     def measure(*args: Any, **kwargs: Any) -> Any:
         return own(*args, **kwargs)
 
-    return functools.wraps(own)(measure) if os.environ["WRAPPER"] == "wraps" else measure
+    return measure
 
 
 for owner in OWNERS:

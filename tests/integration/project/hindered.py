@@ -1,0 +1,79 @@
+"""Workers that are hindered, by the trap that a test has laid (`TRAP` in their environment)."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from typing import Any
+
+from celery.signals import task_received, worker_process_init, worker_ready
+
+from celery_reliable.signals import pass_finished
+from tests.support.waiting import wait_for
+
+__all__ = ["HANG", "KILL_WHILE_LOCKED", "hinder"]
+
+#: The keys by which a test says so; the value is a process id where a process is to be killed.
+HANG = "moment:hang"
+KILL_WHILE_LOCKED = "moment:kill_while_locked"
+
+#: Less than a fork waits for the thread of the passes.
+LOCKED_SECONDS = 1.2
+
+
+def hinder(app: Any, how: str) -> None:  # noqa: C901 - one small way after another
+    """Hinder the processes of this app so, if this is one of the ways."""
+
+    def ask_no_more(sender: Any, **_: Any) -> None:
+        """Live, turn, and never ask for a message again."""
+        sender.task_consumer.channel.begin_to_wait = lambda timeout=None: None
+
+    def stand(**_: Any) -> None:
+        """Hold the main loop in a signal handler until the gate opens that its tasks wait for."""
+
+        def wait(*_: Any) -> None:
+            while not app.effects.is_open("door"):
+                time.sleep(0.1)
+
+        signal.signal(signal.SIGWINCH, wait)
+
+    def receive_slowly(**_: Any) -> None:
+        """Take a while before each task begins."""
+        time.sleep(0.45)
+
+    def hang_as_it_starts(**_: Any) -> None:
+        """Keep a process of the pool from coming up, if a test says so."""
+        while app.effects.client.exists(HANG):
+            signal.pause()
+
+    def kill_while_locked(**_: Any) -> None:
+        """Kill a process while this one has one of the result backend's locks."""
+        pid = app.effects.client.getdel(KILL_WHILE_LOCKED)
+        if pid is None:
+            return
+        classes = type(app.backend).__mro__
+        prop: Any = next(vars(one)["client"] for one in classes if "client" in vars(one))
+        with prop.lock:
+            os.kill(int(pid), signal.SIGKILL)
+            try:
+                wait_for(lambda: _is_replaced(int(pid)), LOCKED_SECONDS, "another process")
+            except AssertionError:
+                return
+
+    moments: dict[str, tuple[Any, Any]] = {
+        "asks no more": (worker_ready, ask_no_more),
+        "stands": (worker_ready, stand),
+        "receives slowly": (task_received, receive_slowly),
+        "hangs": (worker_process_init, hang_as_it_starts),
+        "kills": (pass_finished, kill_while_locked),
+    }
+    if how in moments:
+        moment, receiver = moments[how]
+        moment.connect(receiver, weak=False)
+
+
+def _is_replaced(pid: int) -> bool:
+    with open(f"/proc/{os.getpid()}/task/{os.getpid()}/children", encoding="ascii") as children:
+        others = {int(one) for one in children.read().split()} - {pid}
+    return bool(others)
