@@ -8,6 +8,7 @@ nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import count
 from random import Random
 from typing import Any, TypeVar
@@ -15,7 +16,8 @@ from typing import Any, TypeVar
 import pytest
 
 from celery_reliable.ledger import answers
-from celery_reliable.model import Claim, Reason, State, TaskRef
+from celery_reliable.ledger.answers.objects import Placed
+from celery_reliable.model import Claim, NextUp, Reason, State, TaskRef
 from tests.ledger.scene import LOOK_MS, Published, Scene
 from tests.support.promises import promise
 
@@ -26,9 +28,11 @@ T = TypeVar("T")
 #: What attempts report of themselves, in time or late.
 ENDINGS = ("settle",) * 4 + ("lose",) * 2 + ("inherit",) * 4
 ENDINGS += ("take", "retry", "wait", "replace", "release", "bury")
+#: What attempts do with their object before that.
+WITH_OBJECT = ("lock", "place", "place", "free")
 #: What others do with a task.
 ACTS = ("publish",) * 2 + ("deliver",) * 9 + ("sweep",) * 3 + ("replay",) * 2
-ACTS += ("acknowledge", "repeat")
+ACTS += ("acknowledge", "repeat", "step_up", "step_up", "open", "read")
 RARE = (
     "withdraw",
     "cancel",
@@ -44,14 +48,17 @@ RARE = (
 class Walk:
     """Messages that were delivered may come again, and attempts that are over may report."""
 
-    def __init__(self, scene: Scene, choice: Random) -> None:
-        self.scene, self.ledger, self.choice = scene, scene.ledger, choice
+    def __init__(self, scene: Scene, choice: Random, ids: str) -> None:
+        self.scene, self.ledger, self.choice, self.ids = scene, scene.ledger, choice, ids
         self.numbers = count(1)
         self.workers, self.dead = ["me", "other"], ["nobody"]
         self.messages: list[Published] = [scene.publish("a")]
         self.claims: list[Claim] = []
         #: Publications and claims: a copy of each may come late.
         self.calls: list[Callable[[], object]] = []
+        #: Who is told that a place is free.
+        self.told: list[str] = ["a"]
+        self.ledger.on_next = lambda object_key, task_id: self.told.append(task_id)
         self.n_settled = 0
 
     def step(self) -> None:
@@ -60,7 +67,8 @@ class Walk:
         if chance < 0.07:
             self.act(self.choice.choice(RARE), message)
         elif chance < 0.35 and self.claims:
-            self.end(self.latest(self.claims), self.choice.choice(ENDINGS))
+            how = self.choice.choice((*ENDINGS, *WITH_OBJECT))
+            (self.handle if how in WITH_OBJECT else self.end)(self.latest(self.claims), how)
         else:
             self.act(self.choice.choice(ACTS), message)
         assert self.scene.index_faults() == []
@@ -72,36 +80,34 @@ class Walk:
     def act(self, what: str, message: Published) -> None:
         """Publish, deliver, sweep, or do what operators do."""
         ledger, scene, task_id = self.ledger, self.scene, message.task.id
-        worker = self.choice.choice(self.workers)
-        if what == "publish":
-            self.publish(self.choice.choice("aaab"), 0)
-        elif what in ("deliver", "foreign", "zombie"):
-            message = scene.foreign(task_id) if what == "foreign" else message
-            self.deliver(message, self.choice.choice(self.dead) if what == "zombie" else worker)
-        elif what == "sweep":
-            self.sweep()
-        elif what == "acknowledge":
-            for claim in scene.beat(worker).claims(worker):
-                scene.workers.acknowledge(claim)
-        elif what == "repeat" and self.calls:
-            self.changes_nothing(self.latest(self.calls))
-        elif what == "kill_worker":
-            self.kill(worker)
-        elif what == "bury_message":
-            ledger.bury_message(
+        worker, zombie = self.choice.choice(self.workers), self.choice.choice(self.dead)
+        epoch = f"{next(self.numbers)}-replay"
+        acts: dict[str, Callable[[], object]] = {
+            "publish": lambda: self.publish(self.choice.choice(self.ids), 0),
+            "deliver": lambda: self.deliver(message, worker),
+            "foreign": lambda: self.deliver(scene.foreign(task_id), worker),
+            "zombie": lambda: self.deliver(message, zombie),
+            "sweep": self.sweep,
+            "acknowledge": lambda: [
+                scene.workers.acknowledge(one) for one in scene.beat(worker).claims(worker)
+            ],
+            "repeat": lambda: self.calls and self.changes_nothing(self.latest(self.calls)),
+            "step_up": lambda: self.step_up(self.latest(self.told)),
+            "open": lambda: self.open(worker, message),
+            "read": lambda: self.read(task_id),
+            "kill_worker": lambda: self.kill(worker),
+            "replay": lambda: self.replay(task_id, epoch),
+            "withdraw": lambda: ledger.withdraw(task_id, message.epoch),
+            "cancel": lambda: ledger.revoke(task_id),
+            "revoke": lambda: ledger.revoke(task_id, is_noted=True),
+            "expire": lambda: ledger.cancel(task_id, epoch=message.epoch),
+            "discard": lambda: ledger.discard(task_id),
+            "bury_message": lambda: ledger.bury_message(
                 task_id, Reason.UNPROCESSABLE, exception="", traceback="", message="raw",
                 name=message.task.name, epoch=message.epoch, is_unproved=not message.generation,
-            )  # fmt: skip
-        else:
-            epoch = f"{next(self.numbers)}-replay"
-            acts: dict[str, Callable[[], object]] = {
-                "replay": lambda: self.replay(task_id, epoch),
-                "withdraw": lambda: ledger.withdraw(task_id, message.epoch),
-                "cancel": lambda: ledger.revoke(task_id),
-                "expire": lambda: ledger.cancel(task_id, epoch=message.epoch),
-                "discard": lambda: ledger.discard(task_id),
-            }
-            acts.get(what, bool)()
+            ),
+        }  # fmt: skip
+        acts[what]()
 
     def publish(self, task_id: str, attempt: int, **how: Any) -> object:
         """Record a publication, and keep its message."""
@@ -145,6 +151,9 @@ class Walk:
             return
         record = self.ledger.find(claim.task_id)
         is_current = record is not None and record.token == claim.token
+        if not is_current:
+            # Who stands first in the line is looked at all the same.
+            claim = replace(claim, has_line=False)
         due_in_ms = self.choice.choice([0, LOOK_MS])
         ends: dict[str, Callable[[], object]] = {
             "settle": lambda: self.ledger.settle(claim),
@@ -163,6 +172,51 @@ class Walk:
             self.n_settled += isinstance(ends[how](), answers.Settled)
         else:
             self.changes_nothing(ends[how])
+
+    def handle(self, claim: Claim, how: str) -> None:
+        """An attempt takes its object, or a place, or leaves it."""
+        if how == "free":
+            self.scene.locks.free("object", replace(claim, object_key="object", has_line=True))
+            return
+        places, at = self.choice.choice((1, 2, 2)), self.claims.index(claim)
+        if how == "lock" and not self.scene.locks.take("object", claim):
+            self.claims[at] = replace(claim, object_key="object")
+        elif how == "place":
+            queue = self.choice.choice(("", "celery"))
+            answer = self.ledger.take_place(
+                "object", places, claim, due_in_ms=LOOK_MS, stands=True, queue=queue
+            )
+            if isinstance(answer, Placed):
+                next_up = NextUp(places, "celery", LOOK_MS) if queue else None
+                self.claims[at] = replace(
+                    claim, object_key=answer.object_key, has_line=True, next_up=next_up
+                )
+
+    def step_up(self, task_id: str) -> None:
+        """Somebody was told that a place is free."""
+        record, places = self.ledger.find(task_id), self.choice.choice((1, 2, 2))
+        epoch = record.epoch if record is not None else "none"
+        self.ledger.step_up("object", places, task_id, epoch, due_in_ms=LOOK_MS)
+
+    def open(self, worker: str, message: Published) -> None:
+        """A worker opens a message that came back, and may die of it."""
+        about = (worker, f"tag {next(self.numbers)}", message.task.id, message.epoch)
+        opening = self.again(
+            lambda: self.scene.workers.open(*about, max_losses=1, patience_seconds=1)
+        )
+        chance = self.choice.random()
+        if isinstance(opening, answers.Opening) and chance < 0.3:
+            self.kill(worker)
+        elif chance < 0.6:
+            self.scene.workers.opened(*about[:2], patience_seconds=1)
+
+    def read(self, task_id: str) -> None:
+        """Somebody reads a letter, and may die of it."""
+        letter, reader = self.ledger.dead_letter(task_id), f"reader {next(self.numbers)}"
+        if letter is not None:
+            self.again(lambda: self.ledger.read(letter, reader))
+            if self.choice.random() < 0.5:
+                self.ledger.read(letter, reader, is_over=True)
 
     def replaced(self, claim: Claim, due_in_ms: int) -> object:
         self.ledger.bequeath(claim, heir=claim.token)
@@ -185,7 +239,8 @@ class Walk:
             if record.state is State.DEAD:
                 self.ledger.announced(due.task_id, self.scene.letter(due.task_id).buried_ms)
             elif record.is_called_off:
-                if self.ledger.is_outlived(due.task_id, record.stopping_on):
+                worker = record.stopping_on
+                if not worker or self.ledger.is_outlived(due.task_id, worker):
                     self.ledger.let_go(due.task_id)
                 else:
                     self.ledger.postpone(due, due_in_ms=LOOK_MS)
@@ -197,9 +252,10 @@ class Walk:
         """A worker is declared dead, what it ran is lost, and another takes its place."""
         scene, name = self.scene, f"worker {next(self.numbers)}"
         scene.kill_worker(worker)
-        verdict = scene.lease(worker).verdict
+        lease = scene.lease(worker)
         for claim, _ in scene.workers.claims(worker).values():
-            scene.lose(claim, max_losses=1, is_taken=True, verdict=verdict)
+            scene.lose(claim, max_losses=1, is_taken=True, verdict=lease.verdict)
+        self.again(lambda: self.ledger.blame(lease, "opening", max_losses=1, due_in_ms=LOOK_MS))
         assert scene.workers.deregister(worker, in_unacked=0)
         self.workers.remove(worker)
         self.dead.append(worker)
@@ -219,12 +275,12 @@ class Walk:
 
 
 @promise("never-two", "late-changes-nothing")
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(10))
 def test_a_long_walk_keeps_the_promises(scene: Scene, seed: int) -> None:
-    walk = Walk(scene, Random(seed))
+    walk = Walk(scene, Random(seed), "abcd" if seed % 2 else "aaab")
 
     for _ in range(800):
         walk.step()
 
     # The walk has been somewhere.
-    assert walk.n_settled > 5
+    assert walk.n_settled > 3
