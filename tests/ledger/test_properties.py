@@ -59,7 +59,6 @@ class Walk:
         #: Who is told that a place is free.
         self.told: list[str] = ["a"]
         self.ledger.on_next = lambda object_key, task_id: self.told.append(task_id)
-        self.n_settled = 0
 
     def step(self) -> None:
         """Somebody does something."""
@@ -82,6 +81,7 @@ class Walk:
         ledger, scene, task_id = self.ledger, self.scene, message.task.id
         worker, zombie = self.choice.choice(self.workers), self.choice.choice(self.dead)
         epoch = f"{next(self.numbers)}-replay"
+        letter = self.choice.choice([task_id, *ledger.dead_ids()])
         acts: dict[str, Callable[[], object]] = {
             "publish": lambda: self.publish(self.choice.choice(self.ids), 0),
             "deliver": lambda: self.deliver(message, worker),
@@ -94,14 +94,14 @@ class Walk:
             "repeat": lambda: self.calls and self.changes_nothing(self.latest(self.calls)),
             "step_up": lambda: self.step_up(self.latest(self.told)),
             "open": lambda: self.open(worker, message),
-            "read": lambda: self.read(task_id),
+            "read": lambda: self.read(letter),
             "kill_worker": lambda: self.kill(worker),
-            "replay": lambda: self.replay(task_id, epoch),
+            "replay": lambda: self.replay(letter, epoch),
             "withdraw": lambda: ledger.withdraw(task_id, message.epoch),
             "cancel": lambda: ledger.revoke(task_id),
             "revoke": lambda: ledger.revoke(task_id, is_noted=True),
             "expire": lambda: ledger.cancel(task_id, epoch=message.epoch),
-            "discard": lambda: ledger.discard(task_id),
+            "discard": lambda: ledger.discard(letter),
             "bury_message": lambda: ledger.bury_message(
                 task_id, Reason.UNPROCESSABLE, exception="", traceback="", message="raw",
                 name=message.task.name, epoch=message.epoch, is_unproved=not message.generation,
@@ -139,7 +139,10 @@ class Walk:
         assert worker in self.workers, "claimed by who is dead"
         assert before is None or before.state is not State.RUNNING, "two attempts at once"
         assert before is None or before.stopping_on not in self.workers, "two attempts at once"
-        self.claims.append(Claim(message.task.id, answer.attempt, worker, token, answer.losses))
+        claim = Claim(message.task.id, answer.attempt, worker, token, answer.losses)
+        self.claims.append(claim)
+        if self.choice.random() < 0.5:
+            self.handle(claim, self.choice.choice(WITH_OBJECT))
         # A message from outside proves nothing of its task, and would begin it anew.
         if message.epoch:
             self.calls.append(ask)
@@ -169,7 +172,7 @@ class Walk:
         }
         if is_current or how in ("retry", "wait"):
             # Of a publication that is refused its sender's number is noted.
-            self.n_settled += isinstance(ends[how](), answers.Settled)
+            ends[how]()
         else:
             self.changes_nothing(ends[how])
 
@@ -211,12 +214,14 @@ class Walk:
             self.scene.workers.opened(*about[:2], patience_seconds=1)
 
     def read(self, task_id: str) -> None:
-        """Somebody reads a letter, and may die of it."""
+        """Somebody reads a letter, and may die of it, or discards it."""
         letter, reader = self.ledger.dead_letter(task_id), f"reader {next(self.numbers)}"
         if letter is not None:
             self.again(lambda: self.ledger.read(letter, reader))
             if self.choice.random() < 0.5:
                 self.ledger.read(letter, reader, is_over=True)
+            elif self.choice.random() < 0.5:
+                self.ledger.discard(task_id)
 
     def replaced(self, claim: Claim, due_in_ms: int) -> object:
         self.ledger.bequeath(claim, heir=claim.token)
@@ -246,7 +251,10 @@ class Walk:
                     self.ledger.postpone(due, due_in_ms=LOOK_MS)
             else:
                 self.ledger.resend(due, due_in_ms=LOOK_MS)
-                self.ledger.postpone(due, due_in_ms=LOOK_MS)
+                seen = self.scene.seen_due(due.task_id)
+                self.choice.choice((self.ledger.resend, self.ledger.postpone))(
+                    seen, due_in_ms=LOOK_MS
+                )
 
     def kill(self, worker: str) -> None:
         """A worker is declared dead, what it ran is lost, and another takes its place."""
@@ -275,12 +283,12 @@ class Walk:
 
 
 @promise("never-two", "late-changes-nothing")
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(8))
 def test_a_long_walk_keeps_the_promises(scene: Scene, seed: int) -> None:
     walk = Walk(scene, Random(seed), "abcd" if seed % 2 else "aaab")
 
-    for _ in range(800):
+    for _ in range(500):
         walk.step()
 
     # The walk has been somewhere.
-    assert walk.n_settled > 3
+    assert len(walk.claims) > 9

@@ -31,6 +31,27 @@ def test_each_transition_on_each_state(scene: Scene, step: str, stage: str) -> N
     assert scene.index_faults() == []
 
 
+IN_ONE_STEP = {
+    "running": ("settle", "bury", "lose_beyond"),
+    "locked_running": ("settle_with", "settle_and_keep", "bury_with", "lose_with"),
+    "queued": ("cancel", "withdraw", "bury_message", "blame"),
+}
+
+
+@pytest.mark.parametrize(
+    ("stage", "step"), [(stage, one) for stage, steps in IN_ONE_STEP.items() for one in steps]
+)
+def test_a_task_ends_in_one_step_with_its_object_or_without(
+    scene: Scene, stage: str, step: str
+) -> None:
+    steps = Steps(scene, STAGES[stage](scene))
+    calls = scene.noted()
+
+    steps.take(step)
+
+    assert len(calls) == 1
+
+
 @pytest.mark.parametrize("gone", ["never registered", "declared dead", "forgotten"])
 @pytest.mark.parametrize("stage", ["absent", "queued", "parked", "lost", "retried", "waiting"])
 def test_a_worker_without_a_lease_claims_nothing(scene: Scene, stage: str, gone: str) -> None:
