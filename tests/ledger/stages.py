@@ -339,6 +339,7 @@ STEPS: dict[str, Callable[[Steps], Answer]] = {
     "opened": lambda it: it.scene.workers.opened("me", "came back", patience_seconds=1),
     # Somebody died as he opened the first message.
     "blame": lambda it: it.scene.blame(it.message.epoch, max_losses=9),
+    "blame_beyond": lambda it: it.scene.blame(it.message.epoch, max_losses=0),
     "bury": lambda it: it.scene.bury(it.mine),
     # As `bury`, by who could not store the failure.
     "bury_owed": lambda it: it.ledger.bury(

@@ -173,6 +173,35 @@ def test_of_two_that_were_published_in_the_same_moment_one_has_the_free_place(
     assert sorted(isinstance(one, Placed | Send) for one in answers) == [False, True]
 
 
+@pytest.mark.parametrize("is_full", [False, True])
+@pytest.mark.parametrize("is_free", [False, True])
+def test_who_has_a_place_keeps_it_when_there_is_one_and_nobody_waits(
+    scene: Scene, is_full: bool, is_free: bool
+) -> None:
+    """The same for a task that is locked as an object of one at a time."""
+    line = Line(scene, 3)
+    others = [line.start(f"other {n}") for n in range(2)]
+    message = scene.publish("task")
+    last = scene.claim(message)
+    for claim in (*others, last):
+        place = placed(line.take(claim))
+    scene.lose(last)
+    for claim in others if not is_full else ():
+        scene.ledger.settle(claim)
+    if is_free:
+        scene.client.delete(scene.ledger.keys.lock(place))
+    again = scene.claim(message)
+
+    held_by = scene.locks.take(LINE, again)
+
+    assert held_by == ("other 0" if is_free and is_full else None)
+    # It says so as often as it is asked.
+    assert scene.locks.take(LINE, again) == held_by
+    for claim in (again, *(others if is_full else ())):
+        scene.ledger.settle(claim)
+    assert scene.client.keys("*:lock:*") == []
+
+
 def test_an_object_that_is_kept_is_waited_for_until_then(line: Line) -> None:
     scene = line.scene
     holder, *_ = line.enter("holder", "first", "second")
