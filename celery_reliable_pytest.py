@@ -20,7 +20,6 @@ __all__ = [
     "assert_settled_once",
     "dead_letters",
     "kill_worker",
-    "lapse_lease",
     "reliable_app",
     "reliable_ledger",
     "reliable_redis_url",
@@ -112,15 +111,6 @@ def kill_worker(reliable_ledger: PrivateLedger) -> Callable[..., Any]:
     See `PrivateLedger.kill_worker`.
     """
     return reliable_ledger.kill_worker
-
-
-@pytest.fixture
-def lapse_lease(reliable_ledger: PrivateLedger) -> Callable[..., Any]:
-    """``lapse_lease()``: let the leases of workers be over now.
-
-    See `PrivateLedger.lapse_lease`.
-    """
-    return reliable_ledger.lapse_lease
 
 
 @pytest.fixture

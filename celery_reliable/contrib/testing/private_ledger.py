@@ -168,23 +168,6 @@ class PrivateLedger:
         )
         return result
 
-    def lapse_lease(self, nodename: str = "") -> list[str]:
-        """Let the leases of workers be over now, as if nobody had heard of them for that long:
-        those of one name, or all.  Return their ids.
-
-        A worker that lives renews its lease with its next beat.
-        """
-        found = [
-            one.worker
-            for one in self.desk.workers.all()
-            if one.state != "dead" and one.nodename.startswith(nodename)
-        ]
-        ledger = self.desk.ledger
-        if found:
-            past = dict.fromkeys(found, ledger.workers.time_ms() - 1)
-            ledger.ask("lapse", lambda client: client.zadd(ledger.keys.workers, past, xx=True))
-        return found
-
     def run_sweep(self, timeout_seconds: float = 15.0) -> SweepReport:
         """Run passes of the sweeper in this process, until one has looked at all and every worker
         whose lease is over is declared dead; return the report of the last.
