@@ -134,4 +134,4 @@ def assert_settled_once(reliable_ledger: PrivateLedger) -> Callable[..., Any]:
 @pytest.fixture
 def dead_letters(reliable_ledger: PrivateLedger) -> Any:
     """The dead letters of this test's ledger: a `celery_reliable.operations.DeadLetters`."""
-    return reliable_ledger.dead_letters
+    return reliable_ledger.desk.letters
