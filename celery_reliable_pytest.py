@@ -20,7 +20,6 @@ __all__ = [
     "assert_settled_once",
     "dead_letters",
     "kill_worker",
-    "lapse_lease",
     "reliable_app",
     "reliable_ledger",
     "reliable_redis_url",
@@ -115,15 +114,6 @@ def kill_worker(reliable_ledger: PrivateLedger) -> Callable[..., Any]:
 
 
 @pytest.fixture
-def lapse_lease(reliable_ledger: PrivateLedger) -> Callable[..., Any]:
-    """``lapse_lease()``: let the leases of workers be over now.
-
-    See `PrivateLedger.lapse_lease`.
-    """
-    return reliable_ledger.lapse_lease
-
-
-@pytest.fixture
 def run_sweep(reliable_ledger: PrivateLedger) -> Callable[..., Any]:
     """``run_sweep()``: recover what is lost, now and in this process.
 
@@ -144,4 +134,4 @@ def assert_settled_once(reliable_ledger: PrivateLedger) -> Callable[..., Any]:
 @pytest.fixture
 def dead_letters(reliable_ledger: PrivateLedger) -> Any:
     """The dead letters of this test's ledger: a `celery_reliable.operations.DeadLetters`."""
-    return reliable_ledger.dead_letters
+    return reliable_ledger.desk.letters

@@ -107,7 +107,7 @@ def _takes_nothing(run: Running) -> Iterator[dict[str, Any]]:
             queue.name
             for queue in run.status.queues
             if queue.name in one.queues
-            and not run.status.is_paused(queue.name)
+            and not queue.paused
             and (queue.oldest_seconds or 0) > run.long_seconds
         ]
         if queues:
@@ -175,7 +175,7 @@ def _long_runs(run: Running) -> Seen:
 
 
 def _has_no_consumer(run: Running, queue: Any) -> bool:
-    if not queue.depth or run.status.is_paused(queue.name):
+    if not queue.depth or queue.paused:
         return False
     if queue.consumers is not None:
         return bool(queue.consumers == 0)
@@ -187,7 +187,7 @@ def _has_no_consumer(run: Running, queue: Any) -> bool:
 def _old_queues(run: Running) -> Iterator[dict[str, Any]]:
     for queue in run.status.queues:
         oldest = queue.oldest_seconds or 0.0
-        is_elsewhere = run.status.is_paused(queue.name) or _has_no_consumer(run, queue)
+        is_elsewhere = queue.paused or _has_no_consumer(run, queue)
         if oldest > run.limits.oldest_seconds and not is_elsewhere:
             yield {
                 "name": repr(queue.name),

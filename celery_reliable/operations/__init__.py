@@ -18,7 +18,7 @@ from celery_reliable.operations.happenings import KINDS, Happenings
 from celery_reliable.operations.letter_groups import LetterGroups, UnknownGroup
 from celery_reliable.operations.metrics import FleetCollector, registry_of
 from celery_reliable.operations.operation import BadParameter, Operation, Param, Parameter, Right
-from celery_reliable.operations.pages import Page, gathered
+from celery_reliable.operations.pages import Page
 from celery_reliable.operations.queues import broker_errors, purge
 from celery_reliable.operations.runs import UnknownRun
 from celery_reliable.operations.status import Throughputs
@@ -116,7 +116,6 @@ __all__ = [
     "check",
     "counted",
     "editable_arguments",
-    "gathered",
     "parse_age",
     "printable",
     "purge",

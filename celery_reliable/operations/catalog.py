@@ -5,7 +5,7 @@ Queries change nothing.  Each act is noted in the audit.  Everything may be repe
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 from celery import Celery
@@ -141,22 +141,18 @@ QUERIES = (
 )
 
 
-def _replay_many(desk: Desk, given: Mapping[str, Any], meant: Done) -> str:
-    return f"Replay {_so_many(meant)}?"
+def _of_letters(question: str) -> Callable[[Desk, Mapping[str, Any], Done], str]:
+    """Return what asks a question about so many dead letters."""
 
+    def ask(desk: Desk, given: Mapping[str, Any], meant: Done) -> str:
+        at_least = "" if meant.is_whole else "at least "
+        return question.format(f"{at_least}{counted(meant.done, 'dead letter')}")
 
-def _discard_many(desk: Desk, given: Mapping[str, Any], meant: Done) -> str:
-    return f"Discard {_so_many(meant)} for good?"
-
-
-def _so_many(meant: Done) -> str:
-    at_least = "" if meant.is_whole else "at least "
-    return f"{at_least}{counted(meant.done, 'dead letter')}"
+    return ask
 
 
 def _revoke(desk: Desk, given: Mapping[str, Any], meant: Revoked) -> str:
-    how = meant.if_running.value
-    running = f" ({len(meant.running)} running: {how})" if meant.running else ""
+    running = f" ({len(meant.running)} running: {meant.if_running.value})" if meant.running else ""
     return f"Revoke {counted(meant.done, 'task')}{running} for good?"
 
 
@@ -184,7 +180,7 @@ ACTS = (
         ),
         "bulk",
         is_act=True,
-        asks=_replay_many,
+        asks=_of_letters("Replay {}?"),
         asks_with="all",
         noun="dead letter",
         verb="replayed",
@@ -204,7 +200,7 @@ ACTS = (
         ),
         "bulk",
         is_act=True,
-        asks=_discard_many,
+        asks=_of_letters("Discard {} for good?"),
         noun="dead letter",
         verb="discarded",
         problems=(_UNKNOWN,),

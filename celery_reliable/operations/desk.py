@@ -20,7 +20,7 @@ from celery_reliable.operations.objects import Objects
 from celery_reliable.operations.operation import Param
 from celery_reliable.operations.queues import Queues
 from celery_reliable.operations.runs import Runs
-from celery_reliable.operations.status import Throughputs, look_at_status
+from celery_reliable.operations.status import look_at_status
 from celery_reliable.operations.stop_button import StopButton
 from celery_reliable.operations.task_acts import Moves, Revocations
 from celery_reliable.operations.tasks import Tasks
@@ -103,11 +103,6 @@ class Desk:
     def queues(self) -> Queues:
         """The queues, as they are looked at now."""
         return Queues(self.app, self.ledger, self._broker)
-
-    @property
-    def throughputs(self) -> Throughputs:
-        """How fast attempts are processed, and how many fail and are lost, as of now."""
-        return Throughputs.of(self.ledger)
 
     def status(
         self,

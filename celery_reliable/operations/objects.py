@@ -102,7 +102,9 @@ class Objects:
         has_more = has_more or view.in_line > len(line)
         return replace(view, object_name=name, waiters=waiters, has_more=has_more)
 
-    def page(self, *, limit: Limit = 50, cursor: Cursor = "") -> Page[Object]:
+    def page(
+        self, *, limit: Limit = 50, cursor: Cursor = "", look_seconds: float = 0.0
+    ) -> Page[Object]:
         """List the objects that tasks have, each with its places and those that have them.
 
         Raises BadParameter.  Each is listed once, with the first of those that have it; who stands
@@ -110,7 +112,7 @@ class Objects:
         task, and is in no list; `get` tells of it, too.
         """
         place = Position.of(cursor)
-        walk = Walk(self._app, self._ledger, place=place)
+        walk = Walk(self._app, self._ledger, place=place, look_seconds=look_seconds)
         found: list[Object] = []
         #: Many may stand in one line.
         seen: dict[str, tuple[Object, str]] = {}

@@ -37,7 +37,7 @@ T = TypeVar("T")
 Progress = Callable[[int, Mapping[str, Any]], None]
 
 #: What the door gives, and nobody is asked for.
-_GIVEN = ("self", "desk", "app", "by", "progress")
+_GIVEN = ("self", "desk", "app", "by", "progress", "look_seconds")
 #: Where a docstring turns to those who call the function.
 _FOR_CALLERS = re.compile(r"\n\n(?:Args|Raises)\b")
 
@@ -242,6 +242,7 @@ class Operation:
         *,
         by: str = "",
         progress: Progress | None = None,
+        look_seconds: float = 0.0,
     ) -> Any:
         """Run it, and return its result.  Raises what its parts raise.
 
@@ -250,9 +251,11 @@ class Operation:
             given: its parameters by their names.
             by: who does it.
             progress: is told of each thing; see `reports_progress`.
+            look_seconds: of a list of what fits: so long somebody waits for what is rare.
         """
         names = inspect.signature(self.call).parameters
-        more = {"by": by, "progress": progress, **self.preset}
+        doors = {"by": by, "progress": progress, "look_seconds": look_seconds}
+        more = {**doors, **self.preset}
         values = {name: value for name, value in more.items() if name in names}
         for name, value in given.items():
             values[name if name in names else f"{name}_"] = value

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeVar
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 from urllib.parse import quote, unquote
 
 from celery_reliable.operations.operation import BadParameter
 
-__all__ = ["Page", "Position", "gathered"]
+__all__ = ["Page", "Position"]
 
 T = TypeVar("T")
-P = TypeVar("P", bound="Page[Any]")
 
 
 @dataclass(frozen=True)
@@ -67,18 +64,3 @@ class Page(Generic[T]):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "is_last", not self.cursor)
-
-
-def gathered(read: Callable[[str, int], P], cursor: str, limit: int, seconds: float) -> P:
-    """Read page after page, each by its cursor and how many are wanted yet, until there are *limit*
-    items, nothing follows, or *seconds* are over: with a filter one page may be short.
-    """
-    until = time.monotonic() + seconds
-    found: list[Any] = []
-    looked_at = 0
-    while True:
-        page = read(cursor, limit - len(found))
-        found += page.items
-        looked_at, cursor = looked_at + page.looked_at, page.cursor
-        if page.is_last or len(found) >= limit or time.monotonic() > until:
-            return replace(page, items=tuple(found), looked_at=looked_at)

@@ -159,6 +159,7 @@ class Tasks:
         is_latest_first: bool = False,
         limit: Limit = 50,
         cursor: Cursor = "",
+        look_seconds: float = 0.0,
     ) -> Page[Task]:
         """List tasks with what each waits for: those that run, then those that wait.
 
@@ -172,6 +173,7 @@ class Tasks:
             is_latest_first: of dead letters.
             limit: at most so many.
             cursor: where a page before has ended.
+            look_seconds: look for so long for what fits; 0: at a thousand.
 
         Raises UnknownGroup, and BadParameter for a cursor that is none and for what only dead
         letters have.  Where messages are, who has an object and which workers live is not looked
@@ -197,6 +199,7 @@ class Tasks:
             groups=groups,
             is_latest_first=is_latest_first,
             place=Position.of(cursor),
+            look_seconds=look_seconds,
         )
         found: list[Task] = []
         for look in walk:

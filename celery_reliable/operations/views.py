@@ -835,12 +835,6 @@ class Status:
     #: Errors first.
     findings: tuple[Finding, ...] = ()
 
-    def is_paused(self, queue: str) -> bool:
-        """Whether an order lets nobody take from a queue."""
-        return any(
-            one.in_force and one.kind is OrderKind.PAUSE and one.names(queue) for one in self.orders
-        )
-
     @property
     def waiting(self) -> int:
         """How many messages wait in queues; where the broker does not tell, records."""

@@ -246,7 +246,7 @@ class _Task:
         """Say who has the object that a task waits for."""
         look, seen, record = self._look, self._seen, self._record
         key = record.in_line_of or look.waiting_for or seen.object_key
-        name = seen.object_name or key
+        name = seen.object_name or key or "that it names"
         held = seen.holders[0] if seen.holders else None
         until_ms = look.due_ms if record.in_line_of else seen.eta_ms or look.due_ms
         again = f". It tries again at {self._until(until_ms)}."
@@ -261,11 +261,9 @@ class _Task:
                 ". It goes on as soon as there is a place and its turn has come; it is looked at "
                 f"again at {self._until(until_ms)}, at the latest."
             )
-        elif look.waiting_for and not seen.object_key:
+        elif not key or (look.waiting_for and not seen.object_key):
             # Lists do not look at who has it.
             said = f"It waits for the object {name}, which another task had when it last tried"
-        elif not key:
-            said = "It waits for its object, which another task had"
         elif held is None or held.task_id == record.task_id:
             said = f"Its object {name} was another task's, and is free now"
         elif held.kept_ms is not None:
@@ -315,13 +313,10 @@ class _Task:
         waiting_for = "" if look.rate_key else look.waiting_for
         if not record.is_unsent and (waiting_for or (seen.waits_for_object and seen.eta_ms)):
             return self._for_object()
-        # It was stopped, or could not be sent: that is not noted.
         again, lost = "", "It"
         if record.cause:
             again = f" Its last attempt was lost ({record.cause})."
             lost = f"It was lost ({record.cause}), and"
-        elif look.history and look.history[-1].what == "moved":
-            lost = "It was moved, and"
         if record.is_unsent:
             only = seen.named.only
             where = f"a worker of {', '.join(map(repr, only))}" if only else self._queue

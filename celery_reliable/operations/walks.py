@@ -61,6 +61,7 @@ class Walk:
         place: where to begin.
         most: how many to look at, whether they fit or not; None: all.
         deadline: by `time.monotonic`; nothing is read after it, but once.
+        look_seconds: look at as many as there is time for, in place of both.
     """
 
     def __init__(
@@ -77,7 +78,10 @@ class Walk:
         place: Position | None = None,
         most: int | None = _MOST,
         deadline: float | None = None,
+        look_seconds: float = 0.0,
     ) -> None:
+        if look_seconds:
+            most, deadline = None, time.monotonic() + look_seconds
         self.place = self.before = place
         self.looked_at = self._n_bytes = 0
         self.is_over = False

@@ -91,6 +91,8 @@ def _ended(v: View) -> Reply:
     task = v.task()
     if task is not None and not task.called_off:
         return ("exists", task.state)
+    if not v.holds("what was here and is absent has ended"):
+        return ("unrecorded",)
     if v.arg(2):
         last = (v.expiring(v.key(3)) or "").split(" ")[0].rsplit("-", 1)
         if len(last) == 2 and last[1].isdigit() and int(last[1]) >= int(v.arg(2)):

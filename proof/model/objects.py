@@ -113,7 +113,7 @@ def _first_of(v: View, line: str, *, before: tuple[float, bytes] | None = None) 
     stands: list[str] = []
     entries = list(v.get(line, ()))
     for score, one in list(entries):
-        if before is not None and (score, one.encode()) >= before:
+        if before is not None and (one.encode() == before[1] or (score, one.encode()) >= before):
             break
         holder: Task | None = v.get(f"task:{one}")
         if holder is not None and holder.due is not None:

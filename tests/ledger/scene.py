@@ -7,7 +7,7 @@ stores.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
@@ -30,6 +30,7 @@ from celery_reliable.model import (
     TaskRef,
 )
 from celery_reliable.orders import Order, OrderKind
+from tests.ledger.driver.indexes import LOOK
 from tests.support.redis_server import RedisServer
 
 LEASE_MS = 60_000
@@ -325,39 +326,9 @@ class Scene:
 
     def index_faults(self) -> list[str]:
         """Where the indexes say anything but what the records say."""
-        return [
-            f"{name}: holds {held}, the records say {meant}"
-            for name, (held, meant) in self._indexes().items()
-            if held != meant
-        ]
-
-    def _indexes(self) -> dict[str, tuple[object, object]]:
-        prefix = self.ledger.keys.record("")
-        records = self._hashes(prefix)
-        claims = self._hashes(self.ledger.keys.claims(""))
-        due = {name.decode() for name in self.client.zrange(self.ledger.keys.due, 0, -1)}
-        dead = dict(self.client.zrange(self.ledger.keys.dead, 0, -1, withscores=True))
-        running: dict[str, dict[str, str]] = {}
-        meant_due, meant_dead = set(), {}
-        for task_id, record in records.items():
-            state = State(record["state"])
-            if state is State.RUNNING:
-                line = f"{record['attempt']} {record['pid']} {record['token']}"
-                running.setdefault(record["owner"], {})[task_id] = line
-                # Due only if it has a time to run, which its record does not tell.
-                meant_due |= {task_id} & due
-            elif state is not State.DEAD or {"owed", "stopped"} & record.keys():
-                meant_due.add(task_id)
-            if state is State.DEAD:
-                meant_dead[task_id.encode()] = float(record["buried_ms"])
-        return {"due": (due, meant_due), "dead": (dead, meant_dead), "claims": (claims, running)}
-
-    def _hashes(self, prefix: str) -> dict[str, dict[str, str]]:
-        keys = list(self.client.scan_iter(match=prefix + "*", count=1000))
-        return {
-            key.decode().removeprefix(prefix): {k.decode(): v.decode() for k, v in row.items()}
-            for key, row in zip(keys, self._ask_all("hgetall", keys), strict=True)
-        }
+        prefix = self.ledger.keys.record("").removesuffix("task:")
+        found: bytes = self.client.eval(LOOK, 0, prefix)
+        return found.decode().partition("\n\n")[0].splitlines()
 
 
 class RestartableScene(Scene):
@@ -390,8 +361,3 @@ def holding(scene: Scene, task_id: str = "task") -> Claim:
     """What takes an object for a task's publication."""
     record = scene.ledger.find(task_id)
     return Claim(task_id, 0, "", record.epoch if record is not None else "none")
-
-
-def older(claim: Claim) -> Claim:
-    """The attempt before `claim`."""
-    return replace(claim, attempt=claim.attempt - 1)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from celery_reliable.leases import Verdict
 from celery_reliable.ledger.answers.base import Answer
 from celery_reliable.ledger.answers.objects import Standing
 from celery_reliable.model import Claim, DeadLetter, Rate, Reason, Record, State, StoredResult
-from tests.ledger.scene import LOOK_MS, Published, Scene, attempt_zero
+from tests.ledger.scene import LOOK_MS, Published, Scene, attempt_zero, holding
 
 RESEND_MS = 2 * LOOK_MS
 #: What names the canvas of an attempt that was replaced.
@@ -134,6 +134,98 @@ def buried(scene: Scene) -> Stage:
     return stage
 
 
+def revoked(scene: Scene) -> Stage:
+    """Revoked as it ran, and released."""
+    stage = running(scene)
+    scene.ledger.revoke("task", is_noted=True)
+    scene.ledger.release(stage.mine, due_in_ms=LOOK_MS)
+    return stage
+
+
+def read(scene: Scene) -> Stage:
+    """A dead letter that somebody has begun to read."""
+    stage = buried(scene)
+    scene.ledger.read(scene.letter(), "reader")
+    return stage
+
+
+def sealed(scene: Scene) -> Stage:
+    """A dead letter that somebody has begun to read while another one read it."""
+    stage = read(scene)
+    scene.ledger.read(scene.letter(), "another reader")
+    return stage
+
+
+def opening(scene: Scene) -> Stage:
+    """I am opening its message."""
+    stage = queued(scene)
+    scene.workers.open(
+        "me", "came back", "task", stage.message.epoch, max_losses=9, patience_seconds=1
+    )
+    return stage
+
+
+def dead_stopping(scene: Scene) -> Stage:
+    """A dead letter whose last attempt its worker has still to stop."""
+    stage = running(scene)
+    scene.take(stage.mine, max_losses=0)
+    return stage
+
+
+def _locked(scene: Scene, stage: Stage) -> Stage:
+    scene.locks.take("object", stage.mine)
+    return stage
+
+
+def locked(scene: Scene) -> Stage:
+    """A unique publication that nobody has claimed."""
+    stage = queued(scene)
+    scene.locks.take("object", holding(scene))
+    return stage
+
+
+def locked_running(scene: Scene) -> Stage:
+    return _locked(scene, running(scene))
+
+
+def locked_lost(scene: Scene) -> Stage:
+    stage = locked_running(scene)
+    scene.lose(stage.mine)
+    return stage
+
+
+def locked_again(scene: Scene) -> Stage:
+    """An older attempt has left its lock, and this one has not come to it."""
+    message = locked_lost(scene).message
+    return Stage(message, scene.claim(message))
+
+
+def locked_waiting(scene: Scene) -> Stage:
+    stage = locked_running(scene)
+    scene.ledger.replace(stage.mine, due_in_ms=LOOK_MS)
+    return stage
+
+
+def locked_dead(scene: Scene) -> Stage:
+    stage = locked_running(scene)
+    scene.take(stage.mine, max_losses=0)
+    return stage
+
+
+def locked_letter(scene: Scene) -> Stage:
+    """A dead letter that still notes its object."""
+    stage = locked_dead(scene)
+    scene.client.hdel(scene.ledger.keys.record("task"), "stopping", "stopping_on")
+    return stage
+
+
+def unnoted(scene: Scene) -> Stage:
+    """Its lock is there, and its record does not note that, as an older version left it."""
+    stage = locked_running(scene)
+    scene.forget_object()
+    return stage
+
+
 STAGES: dict[str, Callable[[Scene], Stage]] = {
     stage.__name__: stage
     for stage in (
@@ -153,6 +245,19 @@ STAGES: dict[str, Callable[[Scene], Stage]] = {
         waiting,
         spent,
         buried,
+        revoked,
+        read,
+        sealed,
+        opening,
+        dead_stopping,
+        locked,
+        locked_running,
+        locked_lost,
+        locked_again,
+        locked_waiting,
+        locked_dead,
+        locked_letter,
+        unnoted,
     )
 }
 
@@ -171,6 +276,10 @@ class Steps:
         self.buried_ms = letter.buried_ms if letter else 0
         self.letter = letter or DeadLetter("task", "", Reason.LOST, "", "", 1, 0, 0, 0, "")
         scene.client.set(scene.ledger.keys.lock("kept"), "kept:another", ex=3600)
+
+    @property
+    def with_object(self) -> Claim:
+        return replace(self.mine, object_key="object")
 
     def take(self, step: str) -> Answer:
         return STEPS[step](self)
@@ -227,9 +336,15 @@ STEPS: dict[str, Callable[[Steps], Answer]] = {
     "open": lambda it: it.scene.workers.open(
         "me", "came back", "task", it.message.epoch, max_losses=9, patience_seconds=1
     ),
+    "opened": lambda it: it.scene.workers.opened("me", "came back", patience_seconds=1),
     # Somebody died as he opened the first message.
     "blame": lambda it: it.scene.blame(it.message.epoch, max_losses=9),
+    "blame_beyond": lambda it: it.scene.blame(it.message.epoch, max_losses=0),
     "bury": lambda it: it.scene.bury(it.mine),
+    # As `bury`, by who could not store the failure.
+    "bury_owed": lambda it: it.ledger.bury(
+        it.mine, Reason.TIME_LIMIT, exception="too long", traceback="", is_owed=True
+    ),
     # The first message is delivered to a worker that cannot run it.
     "bury_message": lambda it: it.scene.bury_message(it.message.epoch),
     # A message of this id without our header is delivered to a worker that cannot run it.
@@ -244,7 +359,12 @@ STEPS: dict[str, Callable[[Steps], Answer]] = {
         "task", epoch="1-replay", message="replayed", due_in_ms=LOOK_MS
     ),
     "discard": lambda it: it.ledger.discard("task", buried_ms=it.buried_ms),
+    # As `discard`, by who keeps so many of them.
+    "discard_surplus": lambda it: it.ledger.discard("task", is_surplus=True),
     "announce": lambda it: it.ledger.announced("task", it.buried_ms),
+    # Somebody is about to read the letter, and has read it.
+    "read": lambda it: it.ledger.read(it.letter, "reader"),
+    "read_over": lambda it: it.ledger.read(it.letter, "reader", is_over=True),
     "resend": lambda it: it.ledger.resend(it.due, due_in_ms=RESEND_MS),
     # The first message is where nobody may run it.
     "divert": lambda it: it.ledger.named.divert("task", it.message.epoch),
@@ -271,4 +391,33 @@ STEPS: dict[str, Callable[[Steps], Answer]] = {
         "object", 2, "task", it.message.epoch, due_in_ms=LOOK_MS
     ),
     "postpone": lambda it: it.ledger.postpone(it.due, due_in_ms=RESEND_MS),
+    # My worker has stopped what was taken from it.
+    "acknowledge": lambda it: it.scene.workers.acknowledge(it.mine),
+    # Somebody looks whether my worker has still to stop it.
+    "outlive": lambda it: said(it.ledger.is_outlived("task", "me")),
+    "let_go": lambda it: it.ledger.let_go("task"),
+    # My outcome is about to be stored.
+    "conclude": lambda it: it.ledger.conclude(it.mine),
+    # A canvas is about to be published in my attempt's place.
+    "bequeath": lambda it: it.ledger.bequeath(it.mine, heir=HEIR),
+    # My attempt, or my publication, takes an object.
+    "lock": lambda it: said(it.scene.locks.take("object", it.mine)),
+    "lock_unique": lambda it: said(it.scene.locks.take("object", holding(it.scene))),
+    # It ends or leaves its object, and knows of that.
+    "free": lambda it: said(it.scene.locks.free("object", it.with_object)),
+    "settle_with": lambda it: it.ledger.settle(it.with_object),
+    "settle_and_keep": lambda it: it.ledger.settle(it.with_object, keep_ms=LOOK_MS),
+    "bury_with": lambda it: it.scene.bury(it.with_object),
+    "lose_with": lambda it: it.scene.lose(it.with_object, max_losses=0),
 }
+
+
+@dataclass(frozen=True)
+class Said:
+    """What is told otherwise than by an answer."""
+
+    word: str
+
+
+def said(found: object) -> Any:
+    return Said(str(found))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -9,61 +10,7 @@ import pytest
 from celery_reliable.ledger import answers
 from celery_reliable.model import State
 from tests.ledger.scene import LOOK_MS, Published, Scene
-
-
-def test_an_attempt_that_waits_for_its_object_gives_its_number_back(scene: Scene) -> None:
-    message = scene.publish()
-    scene.lose(scene.claim(message))
-    waiting = scene.claim(message)
-    epoch = f"{waiting.attempt - 1}-wait"
-    again = Published(message.task, epoch, message.generation)
-
-    for _ in range(2):
-        answer = scene.record(message.task, epoch, claim=waiting, waits_for="object")
-        assert isinstance(answer, answers.Recorded)
-
-    current = scene.claim(again)
-    assert current.attempt == waiting.attempt == 2
-    assert current.token != waiting.token
-    assert current.losses == 1
-    # Whatever it says late is not the current one's, though they have one number.
-    before = scene.snapshot()
-    replies = {
-        type(scene.ledger.touch(waiting, time_to_run_ms=0)),
-        type(scene.ledger.settle(waiting)),
-        type(scene.ledger.replace(waiting, due_in_ms=0)),
-        type(scene.ledger.release(waiting, due_in_ms=0)),
-        type(scene.lose(waiting)),
-        type(scene.bury(waiting)),
-        type(scene.record(message.task, "1-late", claim=waiting, waits_for="object")),
-    }
-    assert replies == {answers.Fenced, answers.NotCurrent}
-    assert scene.snapshot() == before
-    assert isinstance(scene.bury(current), answers.Buried)
-    # It has run nothing, and nothing of it is in the history.
-    letter = scene.letter()
-    assert [(entry.what, entry.attempt) for entry in letter.history] == [("lost", 1), ("failed", 2)]
-
-
-def test_only_its_canvas_may_publish_the_id_of_an_attempt_that_is_replaced(scene: Scene) -> None:
-    message = scene.publish()
-    claim = scene.claim(message)
-    assert isinstance(scene.ledger.bequeath(claim, heir="mine"), answers.Bequeathed)
-    # Whoever derives the id from a row, and the canvas of an attempt that was lost before.
-    for heir in ("", "another's", "1"):
-        answer = scene.record(message.task, "0-row", heir=heir)
-        assert answer == answers.InUse("running", scene.record_of().claimed_ms)
-    assert isinstance(scene.ledger.replace(claim, due_in_ms=LOOK_MS), answers.Waiting)
-    for heir in ("", "another's", "1"):
-        answer = scene.record(message.task, "0-row", heir=heir)
-        assert answer == answers.InUse("waiting", scene.record_of().waiting_ms)
-
-    assert isinstance(scene.record(message.task, "0-last", heir="mine"), answers.Recorded)
-
-    # It is published once, and its attempts are counted on.
-    assert isinstance(scene.record(message.task, "0-again", heir="mine"), answers.InUse)
-    last = Published(message.task, "0-last", message.generation)
-    assert scene.claim(last).attempt == 2
+from tests.support.promises import promise
 
 
 @pytest.mark.parametrize("is_dead", [False, True])
@@ -118,26 +65,6 @@ def test_it_is_known_of_an_id_whether_it_may_have_left_a_result(scene: Scene) ->
     assert scene.record_of("dead").is_used
 
 
-@pytest.mark.parametrize("how", ["lost", "released"])
-def test_a_claim_that_comes_late_takes_nothing(scene: Scene, how: str) -> None:
-    """Over a connection that was given up, when the attempt that it began is over."""
-    message = scene.publish()
-    for n in range(1, 4):
-        claim = scene.claim(message, token=f"delivery-{n}")
-        assert claim.attempt == n
-        if how == "lost":
-            scene.lose(claim, max_losses=10)
-        else:
-            scene.ledger.release(claim, due_in_ms=1000)
-        before = scene.snapshot()
-        for m in range(1, n + 1):
-            answer = scene.ask(message, token=f"delivery-{m}")
-            assert isinstance(answer, answers.Stale)
-        assert scene.snapshot() == before
-    # Who was delivered the message anew begins.
-    assert scene.claim(message, token="delivery-11").attempt == 4
-
-
 def test_what_nobody_recorded_has_the_limit_of_its_task(scene: Scene) -> None:
     foreign = scene.foreign()
     limited = replace(foreign, task=replace(foreign.task, max_losses=7))
@@ -145,3 +72,34 @@ def test_what_nobody_recorded_has_the_limit_of_its_task(scene: Scene) -> None:
     scene.claim(limited)
 
     assert scene.record_of().max_losses == 7
+
+
+def stay(scene: Scene) -> None:
+    """Its next publication waits for a worker."""
+    scene.publish()
+
+
+def run(scene: Scene) -> None:
+    scene.claim(scene.publish())
+
+
+def be_foreign(scene: Scene) -> None:
+    """Somebody without the package has published it."""
+    scene.claim(scene.foreign())
+
+
+@promise("nothing-lost")
+@pytest.mark.parametrize("go_on", [stay, run, be_foreign])
+def test_a_revocation_that_comes_late_means_nothing_that_was_published_after(
+    scene: Scene, go_on: Callable[[Scene], None]
+) -> None:
+    scene.publish()
+    calls = scene.noted()
+    assert isinstance(scene.ledger.revoke("task", is_noted=True), answers.Cancelled)
+    (revoke,) = calls
+    go_on(scene)
+    once = scene.snapshot()
+
+    revoke()
+
+    assert scene.snapshot() == once

@@ -147,8 +147,7 @@ def test_nobody_is_declared_dead_by_a_clock_that_stepped_during_the_pass(
 
 def dues(scene: Scene) -> dict[str, int]:
     now_ms = scene.workers.time_ms()
-    found = scene.ledger.all_due(start=0, limit=100)
-    return {due.task_id: int(due.due_ms) - now_ms for due in found}
+    return {task_id: ms - now_ms for task_id, ms in scene.ledger.due_after(None, 100)}
 
 
 @pytest.mark.parametrize("batch", [1, 2, 100])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from celery_reliable.ledger import answers
@@ -55,43 +53,6 @@ def test_a_poison_pill_is_buried_after_its_losses_and_one(
     assert (letter.attempts, letter.losses) == (runs, runs)
 
 
-def spend_all(scene: Scene) -> None:
-    """Lose the task until it is buried."""
-    spend(scene, scene.publish())
-
-
-def run_out_of_time(scene: Scene) -> None:
-    """Bury an attempt whose failure could not be stored."""
-    claim = scene.claim(scene.publish())
-    scene.ledger.bury(claim, Reason.TIME_LIMIT, exception="too long", traceback="", is_owed=True)
-
-
-@pytest.mark.parametrize("bury", [spend_all, run_out_of_time])
-def test_a_burial_that_is_owed_is_due_until_celery_was_told(
-    scene: Scene, bury: Callable[[Scene], None]
-) -> None:
-    bury(scene)
-    letter = scene.letter()
-    assert letter.is_owed
-    assert scene.overdue_ids() == ["task"]
-
-    assert isinstance(scene.ledger.announced("task", letter.buried_ms - 1), answers.Changed)
-    assert scene.overdue_ids() == ["task"]
-    assert isinstance(scene.ledger.announced("task", letter.buried_ms), answers.Announced)
-
-    assert scene.overdue_ids() == []
-    letter = scene.letter()
-    assert not letter.is_owed
-
-
-def test_a_recorded_message_is_kept_as_it_was_recorded(scene: Scene) -> None:
-    message = scene.publish()
-    assert isinstance(scene.bury_message(message.epoch), answers.Buried)
-
-    letter = scene.letter()
-    assert (letter.message, letter.name) == (f"sent as {message.epoch}", "app.work")
-
-
 def test_a_replay_starts_the_losses_anew_and_not_the_attempts(scene: Scene) -> None:
     message = scene.publish()
     spend(scene, message)
@@ -115,21 +76,6 @@ def test_the_history_is_bounded(scene: Scene) -> None:
 
     letter = scene.letter()
     assert [line.attempt for line in letter.history] == list(range(32, 52))
-
-
-def test_only_a_letter_that_is_too_many_is_counted_as_trimmed_and_once(scene: Scene) -> None:
-    bury_in_order(scene, "asked", "surplus")
-    meta = scene.ledger.keys.meta
-    assert isinstance(scene.ledger.discard("asked"), answers.Discarded)
-    assert scene.client.hmget(meta, "trimmed", "trimmed_ms") == [None, None]
-
-    before_ms = scene.workers.time_ms()
-    scene.ledger.discard("surplus", is_surplus=True)
-    scene.ledger.discard("surplus", is_surplus=True)
-
-    count, at_ms = scene.client.hmget(meta, "trimmed", "trimmed_ms")
-    assert count == b"1"
-    assert before_ms <= int(at_ms) <= scene.workers.time_ms()
 
 
 def test_an_entry_without_a_record_is_removed_by_discarding(scene: Scene) -> None:

@@ -149,22 +149,6 @@ def test_a_worker_without_a_lease_notes_nothing(scene: Scene) -> None:
     assert scene.snapshot() == before
 
 
-def test_a_letter_is_read_by_the_next_only_where_the_reader_has_survived(scene: Scene) -> None:
-    scene.lose(scene.claim(scene.publish()), max_losses=0)
-    letter = scene.letter()
-
-    def read(reader: str, *, is_over: bool = False) -> type[Answer]:
-        return type(scene.ledger.read(letter, reader, is_over=is_over))
-
-    # Sent again, as the reply was lost.
-    assert [read("one") for _ in range(2)] == [answers.Opening] * 2
-    assert [read("one", is_over=True) for _ in range(2)] == [answers.Opened] * 2
-    assert [read("two"), read("three")] == [answers.Opening, answers.Sealed]
-    assert [read("two", is_over=True), read("four")] == [answers.Opened, answers.Sealed]
-    scene.ledger.discard("task")
-    assert read("five") is answers.Changed
-
-
 def die(scene: Scene, worker: str = "me") -> WorkerLease:
     """Have a worker die; lose what it ran, as recovery does, and forget it; return its lease."""
     claims = scene.workers.claims(worker)

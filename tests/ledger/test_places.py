@@ -202,23 +202,6 @@ def test_who_has_a_place_keeps_it_when_there_is_one_and_nobody_waits(
     assert scene.client.keys("*:lock:*") == []
 
 
-def test_who_is_called_off_in_the_line_keeps_nobody_waiting(line: Line) -> None:
-    """Nor does one that waits for another object by now."""
-    scene = line.scene
-    holder, *_ = line.enter("holder", "first", "second", "third", "fourth")
-
-    scene.ledger.revoke("first")
-    scene.ledger.revoke("second")
-    scene.client.hset(scene.ledger.keys.record("third"), "waiting_for", "object another")
-    assert isinstance(line.step_up("third"), NotCurrent)
-    assert scene.client.zrange(scene.ledger.keys.waiting(LINE), 0, -1) == [b"fourth"]
-    scene.ledger.settle(holder)
-
-    # Each time that the first has left, and as the place is free.
-    assert line.told == ["second", "third", "fourth"]
-    assert line.let_through() == ["fourth"]
-
-
 def test_an_object_that_is_kept_is_waited_for_until_then(line: Line) -> None:
     scene = line.scene
     holder, *_ = line.enter("holder", "first", "second")
@@ -270,23 +253,6 @@ def line_of_three(line: Line) -> Claim:
     for name in ("first", "second", "third"):
         assert isinstance(line.take(line.start(name), queue=QUEUE), Standing)
     return holder
-
-
-@pytest.mark.parametrize("how", ["settle", "unlock", "bury"])
-def test_who_frees_a_place_sends_the_one_who_stands_there_in_the_same_step(
-    line: Line, how: str
-) -> None:
-    scene = line.scene
-
-    FREEING[how](scene, line.hold(line_of_three(line)))
-
-    record = scene.record_of("first")
-    assert (record.state, line.in_queue()) == (State.QUEUED, [record.message.encode()])
-    assert line.told == []
-    assert scene.index_faults() == []
-    # It has the place.
-    answer = line.take(scene.claim(Published(TaskRef("first", "app.work"), record.epoch, "")))
-    assert answer == Placed(LINE)
 
 
 @pytest.mark.parametrize("why", ["revoked", "moved", "another queue", "places", "a death"])

@@ -1,14 +1,26 @@
-"""What can happen in a small world, by name.  Each gives the worlds that may come of it."""
+"""What can happen in a small world, by name.  Each gives the worlds that may come of it.
+
+The ledger's own methods say what is asked of the model (`worlds.ModelCaller`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
 
-from proof.model import Call, Reply, Task
+from celery_reliable.leases import Verdict, WorkerLease
+from celery_reliable.ledger import answers
+from celery_reliable.ledger.answers.objects import Placed, Standing
+from celery_reliable.ledger.answers.tasks import NotCurrent
+from celery_reliable.model import Cause, Claim, ClaimRequest, Due, Reason, State, TaskRef
+from proof.model import Task
 from tests.proof.worlds import Child, Explorer, Message, Process, Violated, World
 
 Told = Iterator[tuple[str, World]]
 Step = Callable[[Explorer, World], Told]
+
+_SENDER = "5" * 16
 
 
 def _counted(counts: tuple[tuple[str, int], ...], task_id: str) -> tuple[tuple[str, int], ...]:
@@ -30,6 +42,10 @@ def _queued(world: World, message: Message) -> World:
     return world._replace(queue=tuple(sorted({*world.queue, message})))
 
 
+def _unsent(world: World, message: Message) -> World:
+    return world._replace(unsent=tuple(sorted({*world.unsent, message})))
+
+
 def _task(world: World, task_id: str) -> Task | None:
     found: Task | None = dict(world.ledger).get(f"task:{task_id}")
     return found
@@ -39,33 +55,23 @@ def _generation(world: World) -> str:
     return str(dict(dict(world.ledger)["meta"])["generation"])
 
 
+def _claim(process: str, child: Child) -> Claim:
+    return Claim(child.id, child.attempt, process, child.token)
+
+
 def _record(
-    x: Explorer, world: World, task_id: str, *, child: Child | None = None, at: str = "none",
-    heir: str = "", waits_for: str = "", mode: str = "",
-) -> tuple[World, Reply, Message, Call]:  # fmt: skip
-    epoch = f"{child.attempt if child else 0}-e-s-{world.epochs + 1}"
-    message = (task_id, epoch, _generation(world))
-    call = Call(
-        "record",
-        (f"task:{task_id}", "due", "meta", f"claims:{at}", "dead", "none", "sent:s"),
-        tuple(
-            map(
-                str,
-                (
-                    task_id, epoch, message[2], "queued", 0, f"message {epoch}", "name",
-                    child.attempt if child else "", x.scope.max_losses,
-                    child.token if child else "", 1000, "", heir, world.epochs + 1, "",
-                    waits_for, "", mode,
-                ),
-            )
-        ),
-        0,
-        world.run_id,
+    x: Explorer, world: World, task_id: str, claim: Claim | None = None, **how: Any
+) -> tuple[World, Any, Message]:
+    attempt = claim.attempt if claim is not None else 0
+    epoch = f"{attempt}-00000000-{_SENDER}-{world.epochs + 1}"
+    answer = x.at(world).record(
+        TaskRef(task_id, "name", x.scope.max_losses), epoch=epoch, state=State.QUEUED,
+        due_in_ms=0, message=f"message {epoch}", claim=claim, **how,
     )  # fmt: skip
-    world, reply = x.made(world, call)
-    if reply[0] in ("recorded", "exists", "fenced"):
+    world = x.world
+    if isinstance(answer, answers.Recorded | answers.InUse | NotCurrent):
         world = world._replace(epochs=world.epochs + 1)
-    return world, reply, message, call
+    return world, answer, (task_id, epoch, _generation(world))
 
 
 def publish(x: Explorer, world: World) -> Told:
@@ -75,18 +81,19 @@ def publish(x: Explorer, world: World) -> Told:
         if not is_first and world.acts == 0:
             continue
         before = _task(world, task_id)
-        after, reply, message, call = _record(x, world, task_id)
+        after, answer, message = _record(x, world, task_id)
         if not is_first:
             after = after._replace(acts=world.acts - 1)
-        if reply[0] == "recorded":
+        if isinstance(answer, answers.Recorded):
             if before is None or before.state == "dead" or before.called_off:
                 after = after._replace(begun=_counted(after.begun, task_id))
                 if before is not None and before.state == "dead":
                     after = after._replace(ended=_counted(after.ended, task_id))
-            after = after._replace(unsent=tuple(sorted({*after.unsent, message})))
+            after = _unsent(after, message)
         yield task_id, after
         if world.faults and "delay" in x.scope.does:
             # A copy of the call is still under way, over a connection that was given up.
+            call = x.caller.calls["record"]
             yield (
                 f"{task_id}, a copy is late",
                 after._replace(late=(*after.late, call), faults=world.faults - 1),
@@ -112,9 +119,9 @@ def withdraw(x: Explorer, world: World) -> Told:
         task_id, epoch, _ = message
         left = world._replace(unsent=tuple(one for one in world.unsent if one != message))
         before = _task(world, task_id)
-        keys = (f"task:{task_id}", "due", "lock:o")
-        after, reply = x.asked(left, "withdraw", keys, task_id, epoch, x.scope.object)
-        if reply[0] == "withdrawn":
+        answer = x.at(left).withdraw(task_id, epoch)
+        after = x.world
+        if isinstance(answer, answers.Withdrawn):
             if before is None or before.attempt is not None:
                 raise Violated("called off as it ran")
             after = after._replace(ended=_counted(after.ended, task_id))
@@ -128,74 +135,72 @@ def deliver(x: Explorer, world: World) -> Told:
         for process in world.processes:
             if process.is_up and len(process.children) < x.scope.slots:
                 yield f"{message} to {process.name}", _claimed(x, left, process, message)
-                if world.faults and "duplicate" in x.scope.does:
-                    copied = world._replace(faults=world.faults - 1)
-                    told = f"{message} to {process.name} and again"
-                    yield told, _claimed(x, copied, process, message)
-                if world.faults and "lose reply" in x.scope.does:
-                    told = f"{message} to {process.name}, which asks twice"
-                    again = left._replace(faults=world.faults - 1)
-                    yield told, _claimed(x, again, process, message, times=2)
-                if world.faults and "delay" in x.scope.does:
-                    told = f"{message} to {process.name}, a copy of the call is late"
-                    again = left._replace(faults=world.faults - 1)
-                    yield told, _claimed(x, again, process, message, is_late=True)
-
-
-def _claim_call(x: Explorer, world: World, process: Process, message: Message, body: str) -> Call:
-    task_id, epoch, generation = message
-    keys = (
-        f"task:{task_id}", "due", "meta", f"worker:{process.name}", f"claims:{process.name}",
-        "orders", "ordered",
-    )  # fmt: skip
-    args = (
-        task_id, epoch, generation, process.name, f"t{world.tokens}", "1", x.scope.time_to_run_ms,
-        "name", x.scope.max_losses, body, "1",
-    )  # fmt: skip
-    order = ("strike",) if "strike" in x.scope.does else ()
-    return Call("claim", keys, (*map(str, args), *order), 0, world.run_id)
+                does = x.scope.does if world.faults else frozenset()
+                again = left._replace(faults=world.faults - 1)
+                if "duplicate" in does:
+                    copied = again._replace(queue=world.queue)
+                    yield f"{message}, and again", _claimed(x, copied, process, message)
+                if "lose reply" in does:
+                    found = _claimed(x, again, process, message, is_twice=True)
+                    yield f"{message}, asked for twice", found
+                if "delay" in does:
+                    found = _claimed(x, again, process, message, is_late=True)
+                    yield f"{message}, and a copy of the call is late", found
 
 
 def _claimed(  # noqa: C901
-    x: Explorer, world: World, process: Process, message: Message, *, times: int = 1,
+    x: Explorer, world: World, process: Process, message: Message, *, is_twice: bool = False,
     is_late: bool = False,
 ) -> World:  # fmt: skip
-    task_id, epoch, _ = message
-    body, reply = "", ("unrecorded",)
-    while reply[0] == "unrecorded":
-        call = _claim_call(x, world, process, message, body)
-        for _ in range(times):
-            before = reply
-            world, reply = x.made(world, call)
-            if before[0] == "claimed" != reply[0]:
-                raise Violated("orphan")
-        if reply[0] == "unrecorded" and body:
-            raise Violated("lost")
-        body = f"message {epoch}"
+    task_id, epoch, generation = message
+    token = f"t{world.tokens}"
+    request = ClaimRequest(
+        TaskRef(task_id, "name", x.scope.max_losses, x.scope.time_to_run_ms), epoch, generation,
+        process.name, token, 1, strikes=("strike",) if "strike" in x.scope.does else (),
+    )  # fmt: skip
+
+    ledger = x.at(world)
+
+    def ask() -> Any:
+        answer = ledger.claim(request)
+        if isinstance(answer, answers.Unrecorded):
+            answer = ledger.claim(request, message=f"message {epoch}")
+            if isinstance(answer, answers.Unrecorded):
+                raise Violated("lost")
+        return answer
+
+    answer = ask()
+    if is_twice:
+        second = ask()
+        if isinstance(answer, answers.Claimed) and answer != second:
+            raise Violated("orphan")
+        answer = second
+    world = x.world
     if is_late:
-        world = world._replace(late=(*world.late, call))
-    if reply[0] == "ended" and _count(world.begun, task_id) > _count(world.ended, task_id):
+        world = world._replace(late=(*world.late, x.caller.calls["claim"]))
+    is_ended = isinstance(answer, answers.Ended)
+    if is_ended and _count(world.begun, task_id) > _count(world.ended, task_id):
         raise Violated("lost")
-    if reply[0] == "no_lease":
+    if isinstance(answer, answers.NoLease):
         return _queued(world, message)
-    if reply[0] != "claimed":
+    if not isinstance(answer, answers.Claimed):
         return world
     if _count(world.begun, task_id) <= _count(world.ended, task_id) and world.run_id == "run":
         raise Violated("run after its end")
     task = _task(world, task_id)
     if task is not None and task.epoch != epoch:
         raise Violated("run by another's message")
-    if dict(dict(world.ledger).get("orders", ())).get("strike") and not times > 1:
+    if dict(dict(world.ledger).get("orders", ())).get("strike") and not is_twice:
         raise Violated("struck")
-    child = Child(task_id, int(reply[1]), f"t{world.tokens}", epoch)
+    child = Child(task_id, answer.attempt, token, epoch)
     world = world._replace(tokens=world.tokens + 1)
     return _with(world, process._replace(children=tuple(sorted((*process.children, child)))))
 
 
-def _is_over(world: World, child: Child, reply: Reply, done: str) -> None:
+def _is_over(world: World, child: Child, answer: Any, done: type) -> None:
     """Raise Violated if an attempt that is not the current one has ended something."""
     task = _task(world, child.id)
-    if reply[0] == done and (task is None or task.token != child.token):
+    if isinstance(answer, done) and (task is None or task.token != child.token):
         raise Violated("changed by who is over")
 
 
@@ -217,78 +222,63 @@ def settle(x: Explorer, world: World) -> Told:
     for process, child, left in _each(world):
         if child.id == x.scope.poison or not _has_body(x, child):
             continue
-        lock = _lock_of(world, child.id)
-        keys = (f"task:{child.id}", "due", f"claims:{process.name}", "none", lock, "ended", "at")
-        args = (child.id, child.attempt, child.token, "", "", 0, "", 0, 0)
-        named = x.scope.object and _named(lock)
-        after, reply = x.asked(left, "settle", keys, *args, named, "SUCCESS", "", 10)
-        if reply[0] == "settled":
+        claim = _claim(process.name, child)
+        answer = x.at(left).settle(claim, outcome="SUCCESS")
+        after = x.world
+        if isinstance(answer, answers.Settled):
             after = after._replace(ended=_counted(after.ended, child.id))
-        if reply[0] == "object":
-            raise Violated("left")
-        _is_over(world, child, reply, "settled")
-        yield f"{child.id} {child.attempt}: {reply[0]}", _unlocked(x, after, child, reply)
+        _is_over(world, child, answer, answers.Settled)
+        yield f"{child}: {answer.word}", _unlocked(x, after, claim, child, answer)
 
 
-def _lock_of(world: World, task_id: str) -> str:
-    task = _task(world, task_id)
-    return f"lock:{task.object}" if task is not None and task.object else "none"
-
-
-def _named(lock: str) -> str:
-    return lock.removeprefix("lock:") if lock != "none" else ""
-
-
-def _unlocked(x: Explorer, world: World, child: Child, reply: Reply) -> World:
+def _unlocked(x: Explorer, world: World, claim: Claim, child: Child, answer: Any) -> World:
     """An attempt whose task goes on frees what is its own."""
-    if not child.has or reply[0] in ("settled", "buried"):
+    if not child.has or isinstance(answer, answers.Settled | answers.Buried):
         return world
     for lock in _locks(x):
-        keys = (lock, f"task:{child.id}")
-        before = dict(world.ledger).get(lock)
-        args = (child.id, child.attempt, child.token, _named(lock))
-        world, said = x.asked(world, "unlock", keys, *args)
-        if said[0] == "unlocked" and before.value != f"{child.attempt}:{child.id}":
+        before = dict(world.ledger).get(f"lock:{lock}")
+        x.at(world)
+        if x.locks.free(lock, claim) and before.value != f"{child.attempt}:{child.id}":
             raise Violated("changed by who is over")
+        world = x.world
     return world
 
 
 def fail(x: Explorer, world: World) -> Told:
     """An attempt fails for good, and its task is a dead letter."""
     for process, child, left in _each(world):
-        lock = _lock_of(world, child.id)
-        keys = (f"task:{child.id}", "due", f"claims:{process.name}", "dead", lock)
-        args = (child.id, child.attempt, "failed", "", "", "", "", child.token, "", "", "")
-        after, reply = x.asked(left, "bury", keys, *args, _named(lock))
-        before = _task(world, child.id)
+        claim, before = _claim(process.name, child), _task(world, child.id)
+        answer = x.at(left).bury(claim, Reason.FAILED, exception="", traceback="")
+        after = x.world
         if before is not None and before.state != "dead":
-            _is_over(world, child, reply, "buried")
-        yield f"{child.id} {child.attempt}: {reply[0]}", _unlocked(x, after, child, reply)
+            _is_over(world, child, answer, answers.Buried)
+        yield f"{child}: {answer.word}", _unlocked(x, after, claim, child, answer)
 
 
 def retry(x: Explorer, world: World) -> Told:
     """An attempt publishes its own id again."""
     for process, child, left in _each(world):
         if world.acts and _has_body(x, child):
-            after, reply, message, _ = _record(x, left, child.id, child=child, at=process.name)
-            if reply[0] == "recorded":
-                after = after._replace(unsent=tuple(sorted({*after.unsent, message})))
+            claim = _claim(process.name, child)
+            after, answer, message = _record(x, left, child.id, claim)
+            if isinstance(answer, answers.Recorded):
+                after = _unsent(after, message)
             after = after._replace(acts=world.acts - 1)
-            yield f"{child.id} {child.attempt}", _unlocked(x, after, child, reply)
+            yield f"{child.id} {child.attempt}", _unlocked(x, after, claim, child, answer)
 
 
 def become(x: Explorer, world: World) -> Told:
     """An attempt gives its id to a canvas, whose last member is published by and by."""
     for process, child, left in _each(world):
         if world.acts:
-            keys: tuple[str, ...] = (f"task:{child.id}",)
-            after, reply = x.asked(left, "bequeath", keys, child.attempt, child.token, "heir")
-            keys = (f"task:{child.id}", "due", f"claims:{process.name}")
-            args = (child.id, child.attempt, 0, child.token, "", "[]")
-            before = _task(after, child.id)
-            after, reply = x.asked(after, "replace", keys, *args)
+            claim = _claim(process.name, child)
+            ledger = x.at(left)
+            ledger.bequeath(claim, heir="heir")
+            before = _task(x.world, child.id)
+            answer = ledger.replace(claim, due_in_ms=0)
+            after = x.world
             if before is None or before.state != "waiting":
-                _is_over(world, child, reply, "waiting")
+                _is_over(world, child, answer, answers.Waiting)
             yield f"{child.id} {child.attempt}", after._replace(acts=world.acts - 1)
 
 
@@ -297,11 +287,10 @@ def inherit(x: Explorer, world: World) -> Told:
     for task_id in x.scope.ids:
         task = _task(world, task_id)
         if task is not None and task.state == "waiting" and not task.called_off:
-            after, reply, message, _ = _record(x, world, task_id, heir="heir")
-            if reply[0] == "recorded":
-                yield task_id, after._replace(unsent=tuple(sorted({*after.unsent, message})))
-            after, reply, _, _ = _record(x, world, task_id, heir="another")
-            if reply[0] == "recorded":
+            after, answer, message = _record(x, world, task_id, heir="heir")
+            if isinstance(answer, answers.Recorded):
+                yield task_id, _unsent(after, message)
+            if isinstance(_record(x, world, task_id, heir="another")[1], answers.Recorded):
                 raise Violated("lost")
 
 
@@ -309,28 +298,20 @@ def release(x: Explorer, world: World) -> Told:
     """A worker is stopped and gives back what it runs."""
     for process, child, left in _each(world):
         if world.acts:
-            keys = (f"task:{child.id}", "due", f"claims:{process.name}")
-            args = (child.id, child.attempt, 0, child.token, "1")
-            after, reply = x.asked(left._replace(acts=world.acts - 1), "release", keys, *args)
-            before = _task(world, child.id)
+            claim, before = _claim(process.name, child), _task(world, child.id)
+            ledger = x.at(left._replace(acts=world.acts - 1))
+            answer = ledger.release(claim, due_in_ms=0, is_unsent=True)
+            after = x.world
             if before is not None and before.state != "queued":
-                _is_over(world, child, reply, "released")
+                _is_over(world, child, answer, answers.Released)
             yield f"{child.id} {child.attempt}", after
 
 
-def _lost(
-    x: Explorer, world: World, process: str, child: tuple[str, int, str], cause: str,
-    *, is_counted: str = "1", is_death: str = "", is_taken: str = "", due: str = "",
-) -> World:  # fmt: skip
-    task_id, attempt, token = child
-    lock = _lock_of(world, task_id)
-    keys = (f"task:{task_id}", "due", f"claims:{process}", f"taken:{process}", "dead", lock)
-    args = (
-        task_id, attempt, cause, x.scope.max_losses, 0, token, is_taken, due, "1", is_counted,
-        is_death, "", _named(lock),
-    )  # fmt: skip
-    after, _ = x.asked(world, "lose", keys, *args)
-    return after
+def _lost(x: Explorer, world: World, claim: Claim, cause: Cause, **how: Any) -> World:
+    x.at(world).lose(
+        claim, cause, max_losses=x.scope.max_losses, due_in_ms=0, is_unsent=True, **how
+    )
+    return x.world
 
 
 def child_dies(x: Explorer, world: World) -> Told:
@@ -339,8 +320,8 @@ def child_dies(x: Explorer, world: World) -> Told:
         is_poison = child.id == x.scope.poison
         if is_poison or world.faults:
             left = left if is_poison else left._replace(faults=world.faults - 1)
-            one = (child.id, child.attempt, child.token)
-            yield f"{child.id} {child.attempt}", _lost(x, left, process.name, one, "child_lost")
+            claim = _claim(process.name, child)
+            yield f"{child.id} {child.attempt}", _lost(x, left, claim, Cause.CHILD_LOST)
 
 
 def worker_dies(x: Explorer, world: World) -> Told:
@@ -357,10 +338,18 @@ def worker_dies(x: Explorer, world: World) -> Told:
             else:
                 # Another one is started, under another name.
                 name = process.name[0] + str(int(process.name[1:] or 0) + 1)
-                keys = (f"worker:{name}", "workers", "meta", "direct")
-                again, _ = x.asked(left, "register", keys, name, 0, 0, "{}", 1, 1, "")
+                again = x.registered(left, name)
                 again = again._replace(processes=(*again.processes, Process(name)))
                 yield f"{process.name}, then {name}", _with(again, down)
+
+
+def _noted(state: Mapping[str, Any], kind: str, worker: str) -> list[Claim]:
+    """The claims that are noted of a worker."""
+    return [
+        Claim(task_id, int(words[0]), worker, words[-1])
+        for task_id, noted in dict(state.get(f"{kind}:{worker}", ())).items()
+        if (words := noted.split(" "))
+    ]
 
 
 def declare(x: Explorer, world: World) -> Told:
@@ -373,28 +362,22 @@ def declare(x: Explorer, world: World) -> Told:
             continue
         if worker.state == "alive" and (not process.is_up or world.faults):
             left = world._replace(faults=world.faults - process.is_up)
-            keys = (f"worker:{name}", "workers", "meta", f"claims:{name}")
             for seen in (worker.renewals, 0) if "beat" in x.scope.does else (worker.renewals,):
-                args = (name, "lapsed", seen, worker.connection, 0, "")
-                after, reply = x.asked(left, "declare", keys, *args)
-                if reply[0] == "declared" and (seen == 0 or worker.lease_until > 0):
+                lease = WorkerLease(name, False, 0, str(seen), worker.connection, "")
+                answer = x.at(left).workers.declare(lease, "lapsed", witness_ms=0)
+                if answer.word == "declared" and (seen == 0 or worker.lease_until > 0):
                     raise Violated("declared as it beats")
-                yield name, after
+                yield name, x.world
         if worker.state == "dead":
-            for task_id, noted in dict(state.get(f"claims:{name}", ())).items():
-                attempt, _, token = noted.split(" ")
-                charged = "1" if worker.charged == task_id else ""
-                is_beside = worker.verdict == "suspect" and not charged
+            verdict = Verdict(worker.verdict, worker.charged)
+            for claim in _noted(state, "claims", name):
                 yield (
-                    f"{name} loses {task_id}",
-                    _lost(
-                        x, world, name, (task_id, int(attempt), token), "worker_lost",
-                        is_counted=charged, is_death="2" if is_beside else "1", is_taken="1",
-                    ),
-                )  # fmt: skip
+                    f"{name} loses {claim.task_id}",
+                    _lost(x, world, claim, Cause.WORKER_LOST, is_taken=True, verdict=verdict),
+                )
         if worker.state == "dead" or not process.is_up:
-            keys = (f"worker:{name}", "workers", f"claims:{name}", f"taken:{name}", f"stops:{name}")
-            yield f"{name} is forgotten", x.asked(world, "deregister", keys, name, 0, 0)[0]
+            x.at(world).workers.deregister(name, in_unacked=0)
+            yield f"{name} is forgotten", x.world
 
 
 def beat(x: Explorer, world: World) -> Told:
@@ -412,17 +395,14 @@ def beat(x: Explorer, world: World) -> Told:
 
 def assign(x: Explorer, world: World) -> Told:
     """Each member of a run has a worker, and is assigned anew when that has gone."""
-    keys = ("run:r", "runs")
     if not dict(world.ledger).get("run:r"):
-        yield "begins", x.asked(world, "begin_run", keys, "r", "name", "[]", 0, *x.scope.ids)[0]
+        x.at(world).runs.begin("r", x.scope.ids, name="name", only=(), due_in_ms=0)
+        yield "begins", x.world
         return
     for member in x.scope.ids:
-        after, _ = x.asked(world, "assign", keys, member, "", "r", *x.scope.workers)
-        had = [
-            name
-            for names in dict(dict(after.ledger)["run:r"]).values()
-            for name in names.split("\n")
-        ]
+        x.at(world).runs.assign("r", member, x.scope.workers)
+        after = x.world
+        had = "\n".join(dict(dict(after.ledger)["run:r"]).values()).split("\n")
         if any(had.count(name) > 1 for name in x.scope.workers):
             raise Violated("twice on one worker")
         yield member, after
@@ -435,11 +415,9 @@ def orphans(x: Explorer, world: World) -> Told:
         worker = state.get(f"worker:{process.name}")
         if process.is_up and worker is not None and worker.state == "alive":
             tokens = {child.token for child in process.children}
-            for task_id, noted in dict(state.get(f"claims:{process.name}", ())).items():
-                attempt, _, token = noted.split(" ")
-                if token not in tokens:
-                    one = (task_id, int(attempt), token)
-                    yield task_id, _lost(x, world, process.name, one, "child_lost")
+            for claim in _noted(state, "claims", process.name):
+                if claim.token not in tokens:
+                    yield claim.task_id, _lost(x, world, claim, Cause.CHILD_LOST)
 
 
 def lose_late(x: Explorer, world: World) -> Told:
@@ -451,7 +429,7 @@ def lose_late(x: Explorer, world: World) -> Told:
                 continue
             if world.faults and world.tokens:
                 left = world._replace(faults=world.faults - 1)
-                after = _lost(x, left, process.name, (task_id, 1, "t0"), "worker_lost")
+                after = _lost(x, left, Claim(task_id, 1, process.name, "t0"), Cause.WORKER_LOST)
                 if task is not None and task.state == "running" and task != _task(after, task_id):
                     raise Violated("changed by who is over")
                 yield task_id, after
@@ -463,37 +441,28 @@ def stuck(x: Explorer, world: World) -> Told:
         task = _task(world, task_id)
         if task is not None and task.state == "running" and task.due and world.faults:
             left = world._replace(faults=world.faults - 1)
-            one = (task_id, task.attempt or 0, task.token)
-            yield (
-                task_id,
-                _lost(x, left, task.owner, one, "stuck", is_taken="1", due=str(task.due)),
-            )
+            claim = Claim(task_id, task.attempt or 0, task.owner, task.token)
+            due_ms = str(task.due)
+            yield task_id, _lost(x, left, claim, Cause.STUCK, is_taken=True, due_ms=due_ms)
 
 
 def stop(x: Explorer, world: World) -> Told:
     """A worker hears what was taken from it, stops that, and says so."""
     state = dict(world.ledger)
     for process in world.processes:
-        for task_id, claim in dict(state.get(f"taken:{process.name}", ())).items():
-            lock = _lock_of(world, task_id)
-            keys = (f"taken:{process.name}", f"task:{task_id}", "due", lock)
+        for claim in _noted(state, "taken", process.name):
+            task_id = claim.task_id
             if process.is_up:
-                left = tuple(
-                    one for one in process.children if f"{one.attempt} {one.token}" != claim
-                )
-                after = _with(world, process._replace(children=left))
-                yield task_id, x.asked(after, "acknowledge", keys, task_id, claim, _named(lock))[0]
-            keys = (f"task:{task_id}", f"worker:{process.name}", lock)
-            yield (
-                f"{task_id}, or not",
-                x.asked(world, "outlive", keys, task_id, process.name, _named(lock))[0],
-            )
+                left = tuple(one for one in process.children if one.token != claim.token)
+                x.at(_with(world, process._replace(children=left))).workers.acknowledge(claim)
+                yield task_id, x.world
+            x.at(world).is_outlived(task_id, process.name)
+            yield f"{task_id}, or not", x.world
             if process.is_up and world.faults:
                 # It says so of a claim that it has mistaken.
-                keys = (f"taken:{process.name}", f"task:{task_id}", "due", lock)
-                left_over = world._replace(faults=world.faults - 1)
-                args = (task_id, "7 other", _named(lock))
-                yield f"{task_id} mistaken", x.asked(left_over, "acknowledge", keys, *args)[0]
+                ledger = x.at(world._replace(faults=world.faults - 1))
+                ledger.workers.acknowledge(replace(claim, attempt=7, token="other"))
+                yield f"{task_id} mistaken", x.world
 
 
 def resend(x: Explorer, world: World) -> Told:
@@ -507,43 +476,39 @@ def resend(x: Explorer, world: World) -> Told:
             continue
         if task.state == "parked" and task.waiting_for.startswith(("order", "object")):
             continue
-        keys = (f"task:{task_id}", "due", "none")
-        after, reply = x.asked(world, "resend", keys, task_id, task.due, 0, "", "", "", "")
-        if reply[0] == "send":
-            yield task_id, _queued(after, message)
+        answer = x.at(world).resend(Due(task_id, str(task.due)), due_in_ms=0)
+        if isinstance(answer, answers.Send):
+            yield task_id, _queued(x.world, message)
 
 
 def replay(x: Explorer, world: World) -> Told:
     """An operator returns a dead letter; or what he takes for one."""
     for task_id in x.scope.ids:
-        task = _task(world, task_id)
-        if task is None or not world.acts:
+        if _task(world, task_id) is None or not world.acts:
             continue
         epoch = f"0-r-s-{world.epochs}r"
-        keys = (f"task:{task_id}", "due", "dead", "meta")
-        args = (task_id, epoch, _generation(world), f"message {epoch}", 0, "me", "")
-        after, reply = x.asked(world._replace(acts=world.acts - 1), "replay", keys, *args)
-        if reply[0] == "replayed":
-            yield task_id, _queued(after, (task_id, epoch, _generation(world)))
+        ledger = x.at(world._replace(acts=world.acts - 1))
+        answer = ledger.replay(task_id, epoch=epoch, message=f"message {epoch}", due_in_ms=0)
+        if isinstance(answer, answers.Replayed):
+            yield task_id, _queued(x.world, (task_id, epoch, _generation(world)))
 
 
 def cancel(x: Explorer, world: World) -> Told:
     """Somebody calls off a publication, the one that is there or one of before."""
+    first = f"0-00000000-{_SENDER}-1"
     for task_id in x.scope.ids:
         task = _task(world, task_id)
         if task is None or not world.acts:
             continue
-        for epoch in sorted({task.epoch, "0-e-s-1"}):
-            lock = _lock_of(world, task_id)
-            keys = (f"task:{task_id}", "due", lock, "ended", "at")
-            left = world._replace(acts=world.acts - 1)
-            args = (task_id, epoch, 0, "", _named(lock), "REVOKED", "me", 10)
-            after, reply = x.asked(left, "cancel", keys, *args)
+        for epoch in sorted({task.epoch, first}):
+            answer = x.at(world._replace(acts=world.acts - 1)).cancel(task_id, epoch=epoch)
+            after = x.world
+            lock = f"lock:{task.object}"
             there = dict(world.ledger).get(lock)
             if there is not None and lock not in dict(after.ledger) and there.value[2:] != task_id:
                 raise Violated("changed by who is over")
-            if reply[0] == "cancelled":
-                if epoch != task.epoch or (task.state == "waiting" and epoch == "0-e-s-1"):
+            if isinstance(answer, answers.Cancelled):
+                if epoch != task.epoch or (task.state == "waiting" and epoch == first):
                     raise Violated("lost")
                 if task.state == "running":
                     raise Violated("called off as it ran")
@@ -578,77 +543,56 @@ def restart(x: Explorer, world: World) -> Told:
 
 
 def _locks(x: Explorer) -> list[str]:
-    names = [x.scope.object, *(f"{x.scope.object}#{n}" for n in range(2, x.scope.places + 1))]
-    return [f"lock:{name}" for name in names]
+    return [x.scope.object, *(f"{x.scope.object}#{n}" for n in range(2, x.scope.places + 1))]
 
 
 def lock(x: Explorer, world: World) -> Told:
     """An attempt takes its object, or another one's whose task is over; else it goes back."""
-    state = dict(world.ledger)
     for process, child, left in _each(world):
         if child.has:
             continue
-        key = _locks(x)[0]
-        there = state.get(key)
-        seen = there.value if there else ""
-        keys = (key, f"task:{child.id}", f"task:{seen.partition(':')[2]}")
-        args = (child.id, child.attempt, seen, child.token, _named(key))
-        after, reply = x.asked(world, "lock", keys, *args)
-        yield from _after_lock(x, after, process, child, reply, left)
+        claim = _claim(process.name, child)
+        x.at(world)
+        holder = x.locks.take(x.scope.object, claim)
+        if holder is None:
+            yield f"{child} has it", _having(x.world, process, child)
+        elif not holder:
+            yield f"{child} is over", left._replace(ledger=x.world.ledger)
+        elif left.acts:
+            again, answer, message = _record(x, left, child.id, claim, waits_for="object o")
+            if isinstance(answer, answers.Recorded):
+                again = again._replace(acts=left.acts - 1)
+                yield f"{child} waits", _unsent(again, message)
 
 
-def _after_lock(
-    x: Explorer, after: World, process: Process, child: Child, reply: Reply, left: World
-) -> Told:
-    told = f"{child.id} {child.attempt}: {reply[0]}"
-    if reply[0] in ("locked", "placed"):
-        others = tuple(one for one in process.children if one != child)
-        own = tuple(sorted((*others, child._replace(has=True))))
-        yield told, _with(after, process._replace(children=own))
-    elif reply[0] == "fenced":
-        others = tuple(one for one in process.children if one != child)
-        yield told, _with(after, process._replace(children=others))
-    elif reply[0] in ("held", "stopping") and "place" not in x.scope.does:
-        again, said, message, _ = _record(
-            x, left, child.id, child=child, at=process.name, waits_for="object o"
-        )
-        if said[0] == "recorded" and left.acts:
-            again = again._replace(acts=left.acts - 1)
-            yield told, again._replace(unsent=tuple(sorted({*again.unsent, message})))
+def _having(world: World, process: Process, child: Child) -> World:
+    others = tuple(one for one in process.children if one != child)
+    own = tuple(sorted((*others, child._replace(has=True))))
+    return _with(world, process._replace(children=own))
 
 
 def place(x: Explorer, world: World) -> Told:
     """An attempt takes a place of its object, or stands in the line; who is due asks again."""
-    state = dict(world.ledger)
-    locks = _locks(x)
-    values = [state[key].value if key in state else "" for key in locks]
-    about = [word for pair in zip(map(_named, locks), values, strict=True) for word in pair]
-    slots = [
-        word
-        for key, value in zip(locks, values, strict=True)
-        for word in (key, f"task:{value.partition(':')[2]}" if value else "none")
-    ]
-    line = f"waiting:{x.scope.object}"
+    named, places = x.scope.object, x.scope.places
     for process, child, left in _each(world):
         if not child.has:
-            keys = (f"task:{child.id}", "due", line, f"claims:{process.name}", "none", *slots)
-            args = (child.id, child.attempt, child.token, x.scope.object, "1", 0, "", *about)
-            after, reply = x.asked(world, "place", keys, *args)
-            if reply[0] == "standing":
-                others = tuple(one for one in process.children if one != child)
-                yield f"{child.id} stands", _with(after, process._replace(children=others))
-            yield from _after_lock(x, after, process, child, reply, left)
-    first = [one for one in dict(world.ledger).get(line, ()) if _task(world, one[1])]
+            claim = _claim(process.name, child)
+            answer = x.at(world).take_place(named, places, claim, due_in_ms=0, stands=True)
+            if isinstance(answer, Placed):
+                yield f"{child} has it", _having(x.world, process, child)
+            elif isinstance(answer, Standing | NotCurrent):
+                yield f"{child} stands, or is over", left._replace(ledger=x.world.ledger)
+    line = dict(world.ledger).get(f"waiting:{named}", ())
+    first = [one for one in line if _task(world, one[1])]
     for task_id in x.scope.ids:
         task = _task(world, task_id)
         if task is not None and task.state == "parked":
-            keys = (f"task:{task_id}", "due", line, "none", "none", *slots)
-            args = (task_id, 0, task.epoch, x.scope.object, "", 0, "", *about)
-            after, reply = x.asked(world, "place", keys, *args)
-            if reply[0] == "send":
-                if first and first[0][1] != task_id and len(locks) == 1:
+            answer = x.at(world).step_up(named, places, task_id, task.epoch, due_in_ms=0)
+            if isinstance(answer, answers.Send):
+                if first and first[0][1] != task_id and places == 1:
                     raise Violated("out of turn")
-                yield f"{task_id} has it", _queued(after, (task_id, task.epoch, _generation(world)))
+                message = (task_id, task.epoch, _generation(world))
+                yield f"{task_id} has it", _queued(x.world, message)
 
 
 def strike(x: Explorer, world: World) -> Told:
@@ -659,9 +603,8 @@ def strike(x: Explorer, world: World) -> Told:
         after, _ = x.asked(world._replace(acts=world.acts - 1), "order", ("orders",), *args)
         yield "", after
     if "strike" in orders:
-        keys = ("orders", "due", "ordered")
-        after, _ = x.asked(world, "resume", keys, "strike", "me", 10)
-        yield "ends", after
+        x.at(world).orders.resume("strike", by="me")
+        yield "ends", x.world
 
 
 #: By the name that a scope gives.

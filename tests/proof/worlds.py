@@ -18,11 +18,13 @@ checks in each step what is promised:
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from proof.model import Call, Reply, Task, answers
+from celery_reliable.ledger import Ledger, ObjectLocks, connect
+from celery_reliable.ledger.transitions import Step, Transition
+from proof.model import ANY, Call, Reply, Task, answers, short
 
 Calls = tuple[Call, ...]
 Message = tuple[str, str, str]
@@ -93,11 +95,66 @@ class Scope:
     without: frozenset[str] = field(default=frozenset())
 
 
+class ModelCaller:
+    """In the place of the ledger's own: the model does in a world what it asks of a server."""
+
+    def __init__(self, explorer: Explorer) -> None:
+        self._explorer = explorer
+        self.world = World(frozenset())
+        #: The latest call of each script.
+        self.calls: dict[str, Call] = {}
+
+    def call(
+        self, transition: Transition[Any], keys: Sequence[str], args: Sequence[Any], *_: object
+    ) -> Any:
+        """Do what `Caller.call` does."""
+        return self.run(Step(transition, keys, args))
+
+    def run(self, step: Any, *_: object) -> Any:
+        """Do what `Caller.run` does."""
+        _, n_keys, *words = step.call
+        return self._run(step.transition, words[:n_keys], words[n_keys:])
+
+    def _run(self, transition: Any, keys: list[Any], args: list[Any]) -> Any:
+        second = getattr(transition, "_second", None)
+        if second is None:
+            return transition.read(self._asked(transition.name, keys, args))
+        # The first one's, those of the second behind them, and how many the first one's are.
+        n_keys, n_args = args[-2:]
+        first = self._run(transition._first, keys[:n_keys], args[:n_args])
+        second.answer = self._run(second.transition, keys[n_keys:], args[n_args:-2])
+        return first
+
+    def _asked(self, name: str, keys: list[bytes], args: list[Any]) -> list[Any]:
+        said = tuple(one.decode() if isinstance(one, bytes) else str(one) for one in args)
+        call = Call(name, tuple(short(key.decode()) for key in keys), said, 0, self.world.run_id)
+        self.calls[name] = call
+        self.world, (word, *values) = self._explorer.made(self.world, call)
+        return [word.encode(), *("0" if one is ANY else one for one in values)]
+
+
 class Explorer:
     """Goes from a world to those that are one step further."""
 
     def __init__(self, scope: Scope) -> None:
         self.scope = scope
+        self.caller = ModelCaller(self)
+        # Nothing is ever connected.
+        self.ledger: Any = Ledger(connect("redis://127.0.0.1:1"), "worlds")
+        self.locks: Any = ObjectLocks(self.ledger)
+        for part in (self.ledger, self.locks, *vars(self.ledger).values()):
+            if hasattr(part, "_caller"):
+                part._caller = self.caller
+
+    def at(self, world: World) -> Any:
+        """Return the ledger, which asks in this world; `world` is then the one after that."""
+        self.caller.world = world
+        self.ledger.generation = str(dict(dict(world.ledger)["meta"])["generation"])
+        return self.ledger
+
+    @property
+    def world(self) -> World:
+        return self.caller.world
 
     # The ledger.
 
@@ -128,10 +185,14 @@ class Explorer:
         """Return the world in which all begins: workers have registered, nothing is published."""
         world = World(frozenset({("meta", (("generation", "0"), ("run_id", "run")))}))
         for name in self.scope.workers:
-            keys = (f"worker:{name}", "workers", "meta", "direct")
-            world, _ = self.asked(world, "register", keys, name, 0, 0, "{}", 1, 1, "")
+            world = self.registered(world, name)
         processes = tuple(Process(name) for name in self.scope.workers)
         return world._replace(processes=processes, faults=self.scope.faults, acts=self.scope.acts)
+
+    def registered(self, world: World, worker: str) -> World:
+        """Return the world after a worker has registered."""
+        keys = (f"worker:{worker}", "workers", "meta", "direct")
+        return self.asked(world, "register", keys, worker, 0, 0, "{}", 1, 1, "")[0]
 
     def following(self, world: World) -> Iterator[tuple[str, World]]:
         """Return each step that can be done, and the world after it."""

@@ -21,7 +21,7 @@ from celery_reliable.compat.app import forget_servers
 from celery_reliable.exceptions import ConfigurationError
 from celery_reliable.ledger import connect
 from celery_reliable.model import SweepReport
-from celery_reliable.operations import Desk, TaskInFull
+from celery_reliable.operations import Desk, TaskInFull, Worker
 from celery_reliable.settings import ReliableConfig
 
 __all__ = ["WORKER_VARIABLE", "PrivateLedger"]
@@ -83,7 +83,6 @@ class PrivateLedger:
         self._forget()
         #: All that an operator sees and does.
         self.desk = Desk(self.app)
-        self.dead_letters = self.desk.letters
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -168,32 +167,15 @@ class PrivateLedger:
         )
         return result
 
-    def lapse_lease(self, nodename: str = "") -> list[str]:
-        """Let the leases of workers be over now, as if nobody had heard of them for that long:
-        those of one name, or all.  Return their ids.
-
-        A worker that lives renews its lease with its next beat.
-        """
-        found = [
-            one.worker
-            for one in self.desk.workers.all()
-            if one.state != "dead" and one.nodename.startswith(nodename)
-        ]
-        ledger = self.desk.ledger
-        if found:
-            past = dict.fromkeys(found, ledger.workers.time_ms() - 1)
-            ledger.ask("lapse", lambda client: client.zadd(ledger.keys.workers, past, xx=True))
-        return found
-
     def run_sweep(self, timeout_seconds: float = 15.0) -> SweepReport:
         """Run passes of the sweeper in this process, until one has looked at all and every worker
-        whose lease is over is declared dead; return the report of the last.
+        that was killed, or whose lease is over, is declared dead; return the report of the last.
         """
 
         def swept() -> SweepReport | None:
             report = self.desk.sweep("run_sweep").report
-            views = self.desk.workers.all()
-            return None if any(one.state == "lapsed" for one in views) else report
+            lapsed = [one for one in self.desk.workers.all() if one.state == "lapsed"]
+            return None if lapsed or self._living(killed=True) else report
 
         return self._wait(swept, timeout_seconds, "a pass")
 
@@ -228,12 +210,18 @@ class PrivateLedger:
 
     def _some_worker(self) -> None:
         """Start a worker if none lives."""
-        killed = [one.pid for one in self._started if one.poll() is not None]
-        # Those that were killed have a lease for some time yet, and a new one has none.
-        views = self.desk.workers.all()
-        others = [one for one in views if one.state == "alive" and one.pid not in killed]
-        if len(killed) == len(self._started) and not others:
+        # One that was just started has no lease yet.
+        is_any = any(one.poll() is None for one in self._started)
+        if not is_any and not self._living(killed=False):
             self.start_worker()
+
+    def _living(self, *, killed: bool) -> list[Worker]:
+        """Return the workers that have a lease: those that were killed here have one for some time
+        yet, or the others.
+        """
+        pids = {one.pid for one in self._started if one.poll() is not None}
+        alive = [one for one in self.desk.workers.all() if one.state == "alive"]
+        return [one for one in alive if (one.pid in pids) == killed]
 
     def _wait(
         self, look: Callable[[], T | None], timeout_seconds: float, what: str, task_id: str = ""

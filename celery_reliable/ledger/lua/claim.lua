@@ -75,7 +75,7 @@ if not state or called_off then
   if ARGV[10] == '' then
     return {'unrecorded'}
   end
-  redis.call('HDEL', KEYS[1], '')
+  redis.call('HDEL', KEYS[1], 'max_losses')
   redis.call('HSET', KEYS[1], 'epoch', ARGV[2], 'message', ARGV[10], 'name', ARGV[8],
     'published_ms', now_ms, 'used', '1')
   if ARGV[9] ~= '' then

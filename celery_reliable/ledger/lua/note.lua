@@ -23,7 +23,7 @@ if ARGV[1] == 'task_lost' then
   redis.call('HINCRBY', KEYS[2], minute .. ' lost', 1)
 end
 local total = 'total ' .. ARGV[5]
-if redis.call('HEXISTS', KEYS[2], total) == 1 or redis.call('HLEN', KEYS[2]) < tonumber(ARGV[6]) then
+if redis.call('HGET', KEYS[2], total) or redis.call('HLEN', KEYS[2]) < tonumber(ARGV[6]) then
   redis.call('HINCRBY', KEYS[2], total, 1)
 end
 local last, count = string.match(redis.call('HGET', KEYS[2], 'minute of ' .. ARGV[1]) or '', '^(%d+) (%d+)$')

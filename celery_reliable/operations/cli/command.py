@@ -23,7 +23,6 @@ from celery_reliable.operations.cli.calling import app_of, desk_of, errors_told
 from celery_reliable.operations.cli.printing import print_json
 from celery_reliable.operations.cli.progress import interruptible
 from celery_reliable.operations.operation import Command, Operation, Parameter, Progress
-from celery_reliable.operations.pages import Page, gathered
 from celery_reliable.operations.views import Done, Moved, Revoked
 from celery_reliable.operations.words import parse_age, printable
 
@@ -116,23 +115,15 @@ class Call:
             if self.operation.reports_progress:
                 return self._act_on_many(opened)
             self._ask(opened, None)
-            return self._look(opened) or self._do(opened, {})
+            return self._do(opened, {})
 
     def _do(self, opened: Any, more: Mapping[str, Any], progress: Progress | None = None) -> Any:
-        return self.operation.run(opened, {**self.given, **more}, by=somebody(), progress=progress)
-
-    def _look(self, opened: Any) -> Any:
-        """Return what is found while a person waits; None where it is found at once."""
-        kind = self.operation.result
-        if not issubclass(get_origin(kind) or kind, Page):
-            return None
-        defaults = {one.name: one.default for one in self.operation.parameters}
-        cursor, limit = ({**defaults, **self.given}[name] for name in ("cursor", "limit"))
-        return gathered(
-            lambda cursor, limit: self._do(opened, {"cursor": cursor, "limit": limit}),
-            cursor,
-            limit,
-            _LOOK_SECONDS,
+        return self.operation.run(
+            opened,
+            {**self.given, **more},
+            by=somebody(),
+            progress=progress,
+            look_seconds=_LOOK_SECONDS,
         )
 
     @property

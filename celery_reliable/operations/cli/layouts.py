@@ -13,8 +13,8 @@ import click
 
 from celery_reliable.operations.cli.command import Call
 from celery_reliable.operations.cli.printing import (
+    WIDEST,
     console_of,
-    print_list,
     print_pairs,
     shown,
     to_second,
@@ -42,6 +42,8 @@ from celery_reliable.operations.views import (
     as_json,
 )
 from celery_reliable.operations.words import counted, printable
+
+_INDENT = 4
 
 __all__ = ["Table", "print_items", "tell"]
 
@@ -91,15 +93,24 @@ def tell(found: Any, call: Call) -> None:
 
 
 def print_items(call: Call, items: Sequence[Any], table: Table | None = None) -> None:
-    """Print things of one kind, as all of them look or as a *table*; of none nothing."""
-    if items:
-        table = table or _TABLES[type(items[0])]
-        print_list(
-            console_of(call.ctx),
-            table.titles,
-            [[_cell(attrgetter(name)(one)) for name in table.row] for one in items],
-            [table.about(one) for one in items],
-        )
+    """Print things of one kind, as all of them look or as a *table*: short cells, and below each
+    row the lines about it, over the whole width.  Nothing is cut; of none nothing is printed.
+    """
+    if not items:
+        return
+    console = console_of(call.ctx)
+    from rich.padding import Padding
+    from rich.text import Text
+
+    table = table or _TABLES[type(items[0])]
+    rows = [[printable(_cell(attrgetter(name)(one))) for name in table.row] for one in items]
+    cells = [table.titles, *rows]
+    widths = [min(max(map(len, column)), WIDEST) for column in zip(*cells, strict=True)]
+    for row, about in zip(cells, [[], *map(table.about, items)], strict=True):
+        line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        console.print(Text(line.rstrip(), "bold" if row is cells[0] else ""))
+        for said in filter(None, about):
+            console.print(Padding(Text(printable(said)), (0, 0, 0, _INDENT)))
 
 
 def _list(found: Items[Any] | Page[Any], call: Call) -> None:

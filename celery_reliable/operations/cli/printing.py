@@ -12,11 +12,10 @@ import click
 from celery_reliable.operations.views import as_json
 from celery_reliable.operations.words import printable
 
-__all__ = ["console_of", "print_json", "print_list", "print_pairs", "shown", "to_second"]
+__all__ = ["WIDEST", "console_of", "print_json", "print_pairs", "shown", "to_second"]
 
-_INDENT = 4
 #: One cell that is wider does not move the cells of all other rows to the right.
-_WIDEST = 40
+WIDEST = 40
 
 
 def print_json(value: Any) -> None:
@@ -59,24 +58,3 @@ def print_pairs(console: Any, pairs: Sequence[tuple[str, str]]) -> None:
             Text(printable(name), "bold", no_wrap=True), Text(printable(text), overflow="fold")
         )
     console.print(drawn)
-
-
-def print_list(
-    console: Any,
-    titles: Sequence[str],
-    rows: Sequence[Sequence[str]],
-    abouts: Sequence[list[str]],
-) -> None:
-    """Print *rows* of short cells, and below each the lines *about* it, over the whole width: in a
-    column of their own they would be folded to shreds.  Nothing is cut.
-    """
-    from rich.padding import Padding
-    from rich.text import Text
-
-    cells = [titles, *[[printable(cell) for cell in row] for row in rows]]
-    widths = [min(max(len(row[index]) for row in cells), _WIDEST) for index in range(len(titles))]
-    for row, about in zip(cells, [[], *abouts], strict=True):
-        line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        console.print(Text(line.rstrip(), "bold" if row is titles else ""))
-        for said in filter(None, about):
-            console.print(Padding(Text(printable(said)), (0, 0, 0, _INDENT)))

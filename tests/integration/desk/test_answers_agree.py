@@ -69,7 +69,7 @@ def test_an_order_for_nobody_is_refused_unless_it_is_for_later(project: Project,
         ("strike", "project.plain_work", "--later"),
     ):
         ran = run(*order)
-        assert (ran.code, ran.out) == (1, ""), ran
+        assert (ran.code, ran.out) == (2, ""), ran
         assert order[1] in ran.err
         assert ("--later" in ran.err) != ("plain" in order[1])
     assert orders() == []

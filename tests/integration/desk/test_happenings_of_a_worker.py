@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from celery_reliable.operations import Desk, Wait
+from celery_reliable.operations import Desk, Throughputs, Wait
 from tests.integration.commands import Run
 from tests.integration.conftest import SOON, Project
 from tests.support.waiting import wait_for
@@ -66,11 +66,11 @@ def test_each_is_noted_once_and_what_goes_well_is_only_counted(
 
     # Its last beat told what it had not told before.
     counted: Counter[str] = Counter()
-    for minute in desk.throughputs.counted:
+    for minute in Throughputs.of(desk.ledger).counted:
         counted.update(minute)
     assert counted == {"processed": 10, "failed": 1, "lost": 1}
     in_10_minutes = desk.status().throughput[0]
-    (processed,) = re.findall(r"^processed +(\S+) .*$", run("status").out, re.MULTILINE)
+    (processed,) = re.findall(r"^10 +(\S+) .*$", run("status").out, re.MULTILINE)
     assert in_10_minutes.lost > 0
     assert 1 <= float(processed) <= in_10_minutes.processed <= 10 / 9
 
@@ -91,6 +91,6 @@ def test_a_delivery_that_was_not_run_is_not_processed(
     worker.stop()
 
     counted: Counter[str] = Counter()
-    for minute in desk.throughputs.counted:
+    for minute in Throughputs.of(desk.ledger).counted:
         counted.update(minute)
     assert counted == {"processed": 2}

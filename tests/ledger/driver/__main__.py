@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import os
-import sys
 import tempfile
 import time
 import traceback
 from pathlib import Path
 from typing import Any
 
-from proof.stopping import end_at_signals
 from tests.ledger.driver import mutants
-from tests.ledger.driver.runs import fix_order_of_sets
+from tests.ledger.driver.runs import end_with, fix_order_of_sets
 
 
 def main(words: list[str] | None = None) -> int:
@@ -23,7 +20,6 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--first", type=int, default=0, help="the seed of the first world")
     parser.add_argument("--worlds", type=int, default=100, help="how many worlds")
     parser.add_argument("--most", type=int, default=3, help="stop after so many faults")
-    parser.add_argument("--full", action="store_true", help="show all steps of what fails")
     parser.add_argument("--digests", action="store_true", help="show what tells two runs apart")
     parser.add_argument("--backwards", action="store_true", help="begin with the last of them")
     parser.add_argument("--mutant", help="put this fault back first (`mutants`)")
@@ -42,7 +38,7 @@ def main(words: list[str] | None = None) -> int:
         started, n_failed, n_run = time.monotonic(), 0, 0
         seeds = range(options.first, options.first + options.worlds)
         for seed in reversed(seeds) if options.backwards else seeds:
-            n_failed += not _run(stage, seed, is_full=options.full, is_told=options.digests)
+            n_failed += not _run(stage, seed, is_told=options.digests)
             n_run += 1
             if n_failed >= options.most:
                 break
@@ -51,24 +47,13 @@ def main(words: list[str] | None = None) -> int:
     return int(bool(n_failed))
 
 
-def _run(
-    stage: Any,
-    seed: int,
-    *,
-    is_traced: bool = False,
-    is_full: bool = False,
-    is_told: bool = False,
-) -> bool:
+def _run(stage: Any, seed: int, *, is_traced: bool = False, is_told: bool = False) -> bool:
     from tests.ledger.driver.worlds import World
 
     world = World(seed, stage, is_traced=is_traced)
     try:
         world.run()
     except Exception as error:
-        if not is_traced:
-            # The same once more, with every command.
-            _run(stage, seed, is_traced=True) if is_full else _show(world, error)
-            return False
         _show(world, error)
         return False
     if is_told:
@@ -89,9 +74,4 @@ def _show(world: Any, error: BaseException) -> None:
 
 
 if __name__ == "__main__":
-    end_at_signals()
-    code = main()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    # What kombu does at the end it would do to a server that is gone.
-    os._exit(code)
+    end_with(main)

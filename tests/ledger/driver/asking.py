@@ -34,8 +34,3 @@ class Asking:
             size = int(rest)
             return None if size < 0 else self._file.read(size + 2)[:-2]
         return rest
-
-    def close(self) -> None:
-        """Close it."""
-        self._file.close()
-        self._socket.close()

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from celery import chain
+from celery.exceptions import Reject
+
 from tests.ledger.driver import tasks
 from tests.ledger.driver.facts import Body, Call
 
@@ -44,7 +47,7 @@ def _fail(world: Any, task: Any, call: Call, body: Body) -> None:
 
 
 def _retry(world: Any, task: Any, call: Call, body: Body) -> None:
-    tasks.begin_anew(task, call.nonce)
+    raise task.retry(args=(call.nonce, *task.request.args[1:]), countdown=1, throw=False)
 
 
 def _replace(world: Any, task: Any, call: Call, body: Body) -> None:
@@ -53,11 +56,14 @@ def _replace(world: Any, task: Any, call: Call, body: Body) -> None:
     nonces = [f"{call.nonce}.{len(call.members)}.{n}" for n in range(n_members)]
     for nonce in nonces:
         world.observer.planned(nonce, call.task_id, call.name, call.place, call)
-    tasks.become(task, nonces)
+    # The last member of the chain gets the task's id.
+    parts = [task.app.tasks["work"].si(nonce) for nonce in nonces[:-1]]
+    last = task.app.tasks[task.name].si(nonces[-1], *task.request.args[1:])
+    raise task.replace(chain(*parts, last) if parts else last)
 
 
 def _send_back(world: Any, task: Any, call: Call, body: Body) -> None:
-    tasks.send_back()
+    raise Reject("the body wants to run again", requeue=True)
 
 
 _PLANS: dict[str, Callable[[Any, Any, Call, Body], None]] = {

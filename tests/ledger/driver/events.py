@@ -49,8 +49,14 @@ class Events:
     def __init__(self, world: Any) -> None:
         self.world = world
         kinds = world.climate.kinds | {"publish", "act"}
+        others = {
+            "sweepers": world.people.beat,
+            "orders": world.orders.act,
+            "named": world.naming.act,
+            "moves": world.moves.act,
+        }
         self._what = [
-            (name, chance, getattr(self, f"_{name}"))
+            (name, chance, others.get(name) or getattr(self, f"_{name}"))
             for name, chance in {**CHANCES, **world.climate.chances}.items()
             if name in kinds
         ]
@@ -111,7 +117,7 @@ class Events:
 
     def start_again(self, host: Host) -> None:
         """Another process takes the place of one that has exited."""
-        self.world.end(host.main)
+        self.world.schedule.kill(host.main)
         host.cut()
         self._until(1.0, self._successor(host))
 
@@ -158,18 +164,6 @@ class Events:
         known = sorted({call.task_id for call in self.world.observer.calls.values()})
         if known:
             self.world.people.act(choice.choice(_ACTS), choice.choice(known))
-
-    def _sweepers(self) -> None:
-        self.world.people.beat()
-
-    def _orders(self) -> None:
-        self.world.orders.act()
-
-    def _named(self) -> None:
-        self.world.naming.act()
-
-    def _moves(self) -> None:
-        self.world.moves.act()
 
     # Processes.
 

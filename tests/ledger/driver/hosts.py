@@ -511,7 +511,7 @@ class Host:
         except self.world.failures as exc:
             # Celery logs what a step raises, and ends.
             self.world.note(f"{self.name} does not end well: {exc!r:.80}")
-        self.world.end(self.main)
+        self.schedule.kill(self.main)
 
     # The pool.
 

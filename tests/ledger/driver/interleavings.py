@@ -8,8 +8,6 @@ The next world is brought to the same point, and goes on in another order, until
 from __future__ import annotations
 
 import argparse
-import os
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -17,9 +15,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from proof.stopping import end_at_signals
 from tests.ledger.driver import mutants
-from tests.ledger.driver.runs import fix_order_of_sets
+from tests.ledger.driver.runs import end_with, fix_order_of_sets
 from tests.support.progress import Progress
 
 
@@ -137,9 +134,4 @@ def _lives(
 
 
 if __name__ == "__main__":
-    end_at_signals()
-    code = main()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    # What kombu does at the end it would do to a server that is gone.
-    os._exit(code)
+    end_with(main)

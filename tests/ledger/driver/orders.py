@@ -195,7 +195,7 @@ class Orders:
             return ""
         began_ms = min(began_ms, self._claimed_ms(body))
         call = body.call
-        if call.stopped_ms is not None and began_ms > self._told_ms(call):
+        if call.stopped_ms is not None and began_ms > call.stopped_ms:
             return f"{call} runs again as {body}: it was stopped at {call.stopped_ms / 1000:.3f}"
         for order in self.given:
             is_over = self.now_ms >= order.over_ms
@@ -212,9 +212,6 @@ class Orders:
             return self.now_ms
         claimed_ms = self.world.observer.indexes.record(body.task_id).get("claimed_ms")
         return float(claimed_ms) - BEGIN_MS if claimed_ms else 0.0
-
-    def _told_ms(self, call: Call) -> float:
-        return float(call.stopped_ms or 0.0)
 
     def _known_ms(self, order: Given, host: Any) -> float:
         """From when on a worker knows an order: who had two turns has asked for it once, and read

@@ -7,7 +7,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
+
+from proof.stopping import end_at_signals
 
 _ROOT = Path(__file__).parents[3]
 
@@ -30,3 +34,12 @@ def fix_order_of_sets(module: str) -> None:
     if os.environ.get("PYTHONHASHSEED") != "0":
         environment = {**os.environ, "PYTHONHASHSEED": "0"}
         os.execve(sys.executable, [sys.executable, "-m", module, *sys.argv[1:]], environment)
+
+
+def end_with(main: Callable[[], int]) -> NoReturn:
+    """Run a command; what kombu does at the end it would do to a server that is gone."""
+    end_at_signals()
+    code = main()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

@@ -116,10 +116,6 @@ class Stage:
             self._texts.append(text)
             self.names_by_sha[hashlib.sha1(text.encode()).hexdigest().encode()] = f"room:{name}"
 
-    def n_queued(self, queue: str, is_apart: bool) -> int:
-        """How many messages wait in a queue at a broker."""
-        return int(self.ask_in[is_apart]("LLEN", queue))
-
     def longest_kept_ms(self) -> float:
         """For how long the object that is kept longest is still kept."""
         left = [self.client.pttl(key) for key in self.client.keys("*:lock:*")]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from celery import Celery, Task, chain
+from celery import Celery, Task
 from celery.app.registry import TaskRegistry
-from celery.exceptions import NotRegistered, Reject
+from celery.exceptions import NotRegistered
 
 from celery_reliable import ReliableTask
 
@@ -126,20 +126,3 @@ def make_app(port: int, *, is_apart: bool) -> World:
     app.tasks = app._tasks = _Known(app._tasks)
     app.set_current()
     return app
-
-
-def begin_anew(task: Any, nonce: str) -> None:
-    """Retry: the attempt publishes its own id."""
-    raise task.retry(args=(nonce, *task.request.args[1:]), countdown=1, throw=False)
-
-
-def become(task: Any, nonces: list[str]) -> None:
-    """Be replaced by a chain whose last member gets the task's id."""
-    place = task.request.args[1:]
-    parts = [task.app.tasks["work"].si(nonce) for nonce in nonces[:-1]]
-    last = task.app.tasks[task.name].si(nonces[-1], *place)
-    raise task.replace(chain(*parts, last) if parts else last)
-
-
-def send_back() -> None:
-    raise Reject("the body wants to run again", requeue=True)

@@ -114,10 +114,6 @@ class World:
             process.skew_seconds = self.climate.skew(self.choice)
         return process
 
-    def end(self, process: Process) -> None:
-        """Let a process be gone that has ended by itself."""
-        process.is_alive = False
-
     # Running.
 
     def run(self) -> None:
@@ -179,7 +175,7 @@ class World:
 
     def n_queued(self, queue: str) -> int:
         """How many messages wait in a queue."""
-        return int(self.stage.n_queued(queue, self.climate.is_apart))
+        return int(self.stage.ask_in[self.climate.is_apart]("LLEN", queue))
 
     def pass_time(self, ms: float) -> None:
         """Let time pass for all."""

@@ -20,7 +20,7 @@ from celery_reliable.contrib.django.desk.visits import Visit, shown
 from celery_reliable.contrib.django.rows import RowTask
 from celery_reliable.contrib.django.rows.places import all_rows
 from celery_reliable.exceptions import ObjectIdError
-from celery_reliable.operations import QUERIES, Status, TaskInFull, as_json, gathered
+from celery_reliable.operations import QUERIES, Status, TaskInFull, Throughputs, as_json
 
 __all__ = ["READING", "Page"]
 
@@ -45,16 +45,8 @@ def _read(visit: Visit, page: Page, path: Mapping[str, str]) -> HttpResponse:
     needed = [one.param.needs for one in operation.parameters if given.get(one.name)]
     visit.require(*filter(None, needed))
     if asked.takes("cursor"):
-        found = gathered(
-            lambda cursor, limit: operation.run(
-                visit.desk, {**given, "cursor": cursor, "limit": limit}
-            ),
-            visit.request.GET.get("cursor", ""),
-            _PAGE,
-            _LOOK_SECONDS,
-        )
-    else:
-        found = operation.run(visit.desk, given)
+        given |= {"cursor": visit.request.GET.get("cursor", ""), "limit": _PAGE}
+    found = operation.run(visit.desk, given, look_seconds=_LOOK_SECONDS)
     if cursor := getattr(found, "cursor", ""):
         context["next"] = asked.query(cursor=cursor)
     values = as_json({"found": found, **page.more(visit, found)})
@@ -65,7 +57,7 @@ def _read(visit: Visit, page: Page, path: Mapping[str, str]) -> HttpResponse:
 
 
 def _of_the_overview(visit: Visit, found: Status) -> dict[str, Any]:
-    throughputs = visit.desk.throughputs
+    throughputs = Throughputs.of(visit.desk.ledger)
     pieces = [*throughputs.slices(10, 6), *throughputs.slices(180, 8)]
     most = max(max(one.processed, one.lost) for one in pieces)
     return {
