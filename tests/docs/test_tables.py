@@ -27,7 +27,7 @@ from celery_reliable.options.definition import OPTIONS
 from celery_reliable.publishing.publication import PLACE
 from celery_reliable.settings import ReliableConfig
 from tests.docs.blocks import DOCS, ROOT, Page, claims, doctree, page_path, pages
-from tests.integration.desk.monitored import RULES
+from tests.integration.desk.test_monitoring import RULES
 from tests.support.reference import metric_names, walk
 from tests.support.telling import lines
 

@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -61,44 +61,26 @@ def start_reliable(
 
 
 def run_celery(
-    *arguments: str,
-    app: str,
-    environ: Mapping[str, str],
-    folder: Path,
-    answer: str = "",
-    seconds: float = COMMAND_SECONDS,
+    *arguments: str, app: str, environ: Mapping[str, str], folder: Path, answer: str = ""
 ) -> Ran:
-    """Run `python -m celery -A APP ARGUMENTS`, for so long at most, and return what came of it."""
+    """Run `python -m celery -A APP ARGUMENTS`, and return what came of it."""
     paths = [str(REPOSITORY), environ.get("PYTHONPATH", "")]
     env = {**environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), "COLUMNS": "80"}
     command = ["-A", app, *arguments]
-    # Celery has loaded its commands by then.
-    if not can_be_forked(command, env):
-        return _run_anew(command, env, folder, answer, seconds)
     with TemporaryFile("w+") as stdin, TemporaryFile("w+") as out, TemporaryFile("w+") as err:
         stdin.write(answer)
         stdin.seek(0)
-        process = start_celery(command, cwd=folder, env=env, stdin=stdin, stdout=out, stderr=err)
+        where: Any = {"cwd": folder, "env": env, "stdin": stdin, "stdout": out, "stderr": err}
+        process: Any
+        # Celery has loaded its commands by then.
+        if can_be_forked(command, env):
+            process = start_celery(command, **where)
+        else:
+            process = subprocess.Popen([sys.executable, "-m", "celery", *command], **where)
         try:
-            code = process.wait(seconds)
+            code = process.wait(COMMAND_SECONDS)
         finally:
             process.kill()
         out.seek(0)
         err.seek(0)
         return Ran(code, out.read(), err.read())
-
-
-def _run_anew(
-    command: Sequence[str], env: Mapping[str, str], folder: Path, answer: str, seconds: float
-) -> Ran:
-    ended = subprocess.run(
-        [sys.executable, "-m", "celery", *command],
-        cwd=folder,
-        env=env,
-        input=answer,
-        capture_output=True,
-        text=True,
-        timeout=seconds,
-        check=False,
-    )
-    return Ran(ended.returncode, ended.stdout, ended.stderr)

@@ -85,8 +85,7 @@ def test_a_right_that_is_taken_away_loses_nothing(
     """
     project, admin = narrow(project), redis_server.client()
     project.start_worker("one", concurrency=1)
-    first = project.send("gate", "gate")
-    effects.run_of(first.id)
+    first = project.begin("gate", "gate")
 
     # No script can remove a record any more, so none can be settled.
     admin.execute_command("ACL", "SETUSER", "app", "-del")

@@ -20,8 +20,8 @@ from celery_reliable.ledger import (
     self_test,
 )
 from celery_reliable.ledger.answers.tasks import Settled
-from tests.ledger.contracts import KEYLESS_COMMANDS, Contract
 from tests.ledger.scene import Scene
+from tests.ledger.test_contracts import KEYLESS_COMMANDS, Contract
 from tests.support.acl import granted, least_rule
 
 #: Short, as who waits for ever waits no longer than this for a right.

@@ -46,17 +46,13 @@ LATE_VARIABLES = frozenset(
     {
         "BROKER_URL",
         "CELERY_RELIABLE_TRACE",
-        "CELERY_SETTINGS",
         "COLUMNS",
-        "EFFECTS_URL",
-        "KEEPS_FETCHED",
+        "PROJECT_SETTINGS",
         "PYTEST_CURRENT_TEST",
         "PYTHONPATH",
         "PYTHONUNBUFFERED",
         "READY_KEY",
-        "RELIABLE",
         "RESULT_URL",
-        "STOCK",
         "TESTS_APART",
     }
 )

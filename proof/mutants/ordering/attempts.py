@@ -17,7 +17,7 @@ TABLE: Table = {
             (
                 "another has the object, and that is not minded",
                 drop("if holder == NOT_OWN:"),
-                ("tests/integration/objects/test_unique_tasks.py",),
+                ("tests/integration/objects/test_conflicts.py",),
             ),
         ],
         "_executed": [
@@ -44,8 +44,8 @@ TABLE: Table = {
                 "the chord is not told once more",
                 drop("if is_told_again and"),
                 (
-                    "tests/integration/outages/test_results_away.py::test_a_chord_goes_on_when_the_reply_to_its_last_member_is_lost",
-                    "tests/integration/ends/test_loss.py::test_a_chord_survives_a_killed_header",
+                    "tests/integration/outages/test_publishers.py::test_a_chord_goes_on_when_the_reply_to_its_last_member_is_lost",
+                    "tests/integration/ends/test_failure.py::test_a_chord_survives_a_killed_header",
                     "tests/integration/test_canvas.py",
                 ),
             ),
@@ -95,8 +95,8 @@ TABLE: Table = {
                 "a limit that came too late is let through before it is dropped",
                 swap("_drop_pending()", "signal.pthread_sigmask(signal.SIG_UNBLOCK"),
                 (
-                    "tests/integration/ends/test_limits.py::test_a_soft_limit_that_comes_too_late_for_the_body_changes_nothing",
-                    "tests/integration/ends/test_limits.py",
+                    "tests/integration/ends/test_failure.py::test_a_soft_limit_that_comes_too_late_for_the_body_changes_nothing",
+                    "tests/integration/ends/test_failure.py",
                 ),
             ),
         ],
@@ -219,7 +219,7 @@ TABLE: Table = {
                 "a call is answered with a unique task whose success is stored",
                 drop("if store_result:"),
                 (
-                    "tests/integration/objects/test_unique_tasks.py::test_a_call_after_an_outcome_is_another_task_though_a_hook_still_has_the_object",
+                    "tests/integration/objects/test_conflicts.py::test_a_call_after_an_outcome_is_another_task_though_a_hook_still_has_the_object",
                 ),
             ),
         ],

@@ -122,7 +122,7 @@ TABLE: Table = {
                 drop("if isinstance(answer, answers.Spent):"),
                 (
                     "tests/integration/test_telling.py::test_each_event_that_has_a_signal_is_told",
-                    "tests/integration/ends/test_loss.py",
+                    "tests/integration/ends/test_failure.py",
                 ),
             ),
         ],

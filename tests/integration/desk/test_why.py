@@ -279,8 +279,7 @@ def test_the_readmes_user_of_redis_can_look(project: Project) -> None:
     url = granted(project.redis.client())
     narrow = project.with_settings(broker_url=url, result_url=url)
     narrow.start_worker("one")
-    holder = narrow.send("locked_gate", "contract 7", "door")
-    project.effects.run_of(holder.id)
+    holder = narrow.begin("locked_gate", "contract 7", "door")
     waits = narrow.send("unique", "contract 8", countdown=3600)
     queued = narrow.send("work", 0, queue="celery-slow")
     with Desk(narrow.app) as desk:

@@ -1,13 +1,17 @@
-"""What a publisher is told, and what becomes of its task, while broker or ledger are away."""
+"""What a publisher is told, and what becomes of tasks, while broker, ledger or results are away."""
 
 from __future__ import annotations
 
+import hashlib
+import signal
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import psutil
 import pytest
+from celery import chord, uuid
 from celery.app.amqp import AMQP
+from celery.backends import redis as redis_backend
 
 from celery_reliable import NotPublished, PublishUnknown
 from tests.conftest import StartRedis
@@ -15,6 +19,7 @@ from tests.integration.conftest import SOON, Project
 from tests.integration.figures import DUE, RECORD, assert_each_ran_once, wait_until_settled
 from tests.support.effects import Effects
 from tests.support.promises import promise
+from tests.support.proxy import RedisProxy
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import stored, wait_for
 
@@ -124,8 +129,7 @@ def test_a_callback_that_is_recorded_is_not_recorded_again_as_it_could_not_be_se
     apart = make(False).with_settings(celery={**HASTY, "task_publish_retry": True})
     apart.start_worker("one")
     callback = apart.task("work").si(0.0).set(task_id="callback")
-    first = apart.send("gate", "gate", link=callback)
-    effects.run_of(first.id)
+    first = apart.begin("gate", "gate", link=callback)
     records = ledger_server.client()
     redis_server.freeze()
     effects.open_gate("gate")
@@ -145,3 +149,81 @@ def test_a_callback_that_is_recorded_is_not_recorded_again_as_it_could_not_be_se
     assert stored(later, 20) == "worked"
     assert len(effects.runs("callback")) == 1
     records.close()
+
+
+@pytest.mark.full
+def test_who_is_stopped_after_its_success_was_stored_does_not_run_again(
+    project: Project, results: RedisServer
+) -> None:
+    """A chord's member: its chord is told after that."""
+    with RedisProxy(results.port) as proxy:
+        behind = project.with_settings(
+            result_url=proxy.url(),
+            reliable=SOON,
+            celery={"worker_cancel_long_running_tasks_on_connection_loss": True},
+        )
+        one = behind.start_worker("one", concurrency=1)
+        # Nobody can count in a chord.
+        untold = proxy.drop_request("EVALSHA", times=None)
+        body = chord([behind.task("add").s(1, 1)])(behind.task("total").s())
+        (member,) = body.parent.results
+        untold.wait()
+        assert member.state == "SUCCESS"
+        one.signal_main(signal.SIGQUIT)
+        one.wait_until_ended()
+        proxy.remove(untold)
+        behind.start_worker("two", concurrency=1)
+        assert stored(body, 30) == 2
+    runs = project.effects.runs
+    assert [len(runs(each.id)) for each in (member, body)] == [1, 1]
+
+
+@pytest.mark.full
+def test_a_chord_goes_on_when_the_reply_to_its_last_member_is_lost(
+    project: Project, results: RedisServer
+) -> None:
+    """Celery has counted the member then, and waits for its process to send the body."""
+    with RedisProxy(results.port) as proxy:
+        behind = project.with_settings(result_url=proxy.url())
+        behind.start_worker("one", concurrency=1)
+        # Before 5.7 Celery has no script for it.
+        script: str | None = getattr(redis_backend, "CHORD_PART_RETURN_LUA", None)
+        counts: dict[str, str] = {"command": "ZADD"}
+        if script is not None:
+            counts = {"script": hashlib.sha1(script.encode()).hexdigest()}
+        lost = proxy.drop_reply(**counts, nth=2)
+        add, total = behind.task("add"), behind.task("total")
+        body = chord([add.s(1, 1), add.s(2, 2)])(total.s())
+        wait_for(body.ready, 40, "the body's outcome")
+        lost.wait()
+    assert (body.state, body.result) == ("SUCCESS", 6)
+    assert len(project.effects.runs(body.id)) == 1
+    client = project.redis.client()
+    wait_for(lambda: not client.keys(RECORD + "*"), 15, "an end of every task")
+
+
+@pytest.mark.full
+@promise("nothing-lost")
+def test_a_chord_goes_on_whose_body_could_not_be_published(project: Project) -> None:
+    """Celery removes the chord's counts even then: nobody would send the body any more."""
+    body_id, client = uuid(), project.redis.client()
+    with RedisProxy(project.redis.port) as proxy:
+        behind = project.with_settings(broker_url=proxy.url(), reliable=SOON)
+        behind.start_worker("one", concurrency=1)
+        about = f"task:{body_id}"
+        away = proxy.drop_request(containing=about, times=None)
+        add, total = behind.task("add"), behind.task("total")
+        body = chord([add.s(1, 1), add.s(2, 2)])(total.s().set(task_id=body_id))
+        away.wait(timeout_seconds=30)
+        client.config_set("maxmemory", 1)
+        refused = proxy.watch(containing=about)
+        proxy.remove(away)
+        wait_for(lambda: refused.matched, 30, "a publication that is refused")
+        at = project.effects.now()
+        wait_for(lambda: project.effects.now() - at > 1, 5, "what comes of it")
+        client.config_set("maxmemory", 0)
+        wait_for(body.ready, 90, "the body's outcome")
+        assert (body.state, body.result) == ("SUCCESS", 6)
+        wait_for(lambda: not client.keys(RECORD + "*"), 30, "an end of every task")
+    assert len(project.effects.runs(body_id)) == 1
+    client.close()

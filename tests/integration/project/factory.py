@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from importlib import import_module
 from typing import Any
 
@@ -39,27 +39,11 @@ class Settings:
     keeps_fetched: bool = False
 
     def to_environ(self) -> dict[str, str]:
-        return {
-            "BROKER_URL": self.broker_url,
-            "EFFECTS_URL": self.effects_url,
-            "RESULT_URL": self.result_url or "",
-            "RELIABLE": json.dumps(dict(self.reliable)),
-            "CELERY_SETTINGS": json.dumps(dict(self.celery)),
-            "STOCK": "yes" if self.stock else "",
-            "KEEPS_FETCHED": "yes" if self.keeps_fetched else "",
-        }
+        return {"PROJECT_SETTINGS": json.dumps(asdict(self))}
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str]) -> Settings:
-        return cls(
-            broker_url=environ["BROKER_URL"],
-            effects_url=environ["EFFECTS_URL"],
-            result_url=environ["RESULT_URL"] or None,
-            reliable=json.loads(environ["RELIABLE"]),
-            celery=json.loads(environ["CELERY_SETTINGS"]),
-            stock=bool(environ["STOCK"]),
-            keeps_fetched=bool(environ.get("KEEPS_FETCHED")),
-        )
+        return cls(**json.loads(environ["PROJECT_SETTINGS"]))
 
 
 def create_app(settings: Settings) -> Celery:
