@@ -47,7 +47,6 @@ def test_each_of_three_runs_it_once_though_two_of_four_are_killed(fleet: Project
 
         wait_for(lambda: view().missing == 1 and len(fleet.effects.runs()) == 4, SOON_SECONDS, "1")
         assert "1 wait for a worker" in view().sentence
-        assert "start 1 more" in view().sentence
         assert view().only_workers == ("*",)
         (waits,) = [one.task_id for one in view().members if not one.worker]
         assert desk.tasks.get(waits).why.kind.value == "worker"
