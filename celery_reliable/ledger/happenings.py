@@ -24,7 +24,7 @@ _NOTE: Transition[Noted] = Transition("note", Noted)
 #: So many are kept, and so many of a kind are noted in a minute.
 _MOST, _AT_ONCE = 10_000, 100
 #: Counts are kept of so many names and causes: who makes up names fills no memory.
-_MOST_COUNTS = 20_000
+_MOST_COUNTS = 10_000
 #: A text of an entry is cut to so many characters.
 _LONGEST = 200
 #: After a note that failed none is tried for so long: where the server does not answer, whoever

@@ -159,7 +159,6 @@ def named_queues(app: Celery, queues: Sequence[str]) -> list[str]:
 
 def purge(
     app: Celery,
-    *,
     queues: Annotated[
         tuple[str, ...],
         Param("Only these, with commas between. Default: all.", option="-Q --queues"),

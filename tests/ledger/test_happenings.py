@@ -64,7 +64,7 @@ def test_it_is_read_as_it_was_noted(scene: Scene) -> None:
 def test_each_kind_is_counted_by_name_and_cause_for_so_many_names(scene: Scene) -> None:
     for _ in range(103):
         note(scene, "task_lost", name="work", cause="child_lost")
-    scene.client.hset(scene.ledger.keys.minutes, mapping={f"x{n}": 1 for n in range(20_000)})
+    scene.client.hset(scene.ledger.keys.minutes, mapping={f"x{n}": 1 for n in range(10_000)})
     note(scene, "task_lost", name="work", cause="child_lost")
     note(scene, "task_lost", name="somebody made this up")
 
