@@ -31,7 +31,7 @@ from celery_reliable.model import (
 )
 from celery_reliable.orders import Order, OrderKind
 from tests.ledger.driver.indexes import LOOK
-from tests.support.redis_server import RedisServer
+from tests.support.redis_server import RedisServer, content_of
 
 LEASE_MS = 60_000
 LOOK_MS = 60_000
@@ -306,23 +306,9 @@ class Scene:
 
     # What the server holds.
 
-    def snapshot(self) -> dict[str, object]:
+    def snapshot(self) -> dict[str, tuple[object, bool]]:
         """Every key of the database with its value and whether it expires."""
-        keys = sorted(self.client.scan_iter(count=1000))
-        kinds = self._ask_all("type", keys)
-        expiries = self._ask_all("pttl", keys)
-        values = [_READ[kind](self.client, key) for kind, key in zip(kinds, keys, strict=True)]
-        return {
-            key.decode(): (value, expiry >= 0)
-            for key, value, expiry in zip(keys, values, expiries, strict=True)
-        }
-
-    def _ask_all(self, command: str, keys: list[bytes]) -> list[Any]:
-        pipe = self.client.pipeline(transaction=False)
-        for key in keys:
-            getattr(pipe, command)(key)
-        answers: list[Any] = pipe.execute()
-        return answers
+        return content_of(self.client)
 
     def index_faults(self) -> list[str]:
         """Where the indexes say anything but what the records say."""
@@ -341,15 +327,6 @@ class RestartableScene(Scene):
     def restart(self) -> None:
         self.server.kill()
         self.server.start()
-
-
-_READ: dict[bytes, Callable[[Any, bytes], object]] = {
-    b"hash": lambda client, key: client.hgetall(key),
-    b"zset": lambda client, key: client.zrange(key, 0, -1, withscores=True),
-    b"string": lambda client, key: client.get(key),
-    b"stream": lambda client, key: client.xrange(key),
-    b"list": lambda client, key: client.lrange(key, 0, -1),
-}
 
 
 def attempt_zero(task_id: str = "task") -> Claim:

@@ -121,6 +121,34 @@ def free_port() -> int:
     raise RuntimeError(f"no free loopback port left in {PORTS}")
 
 
+#: What reads the whole of a value, by its kind.
+_READ: dict[bytes, tuple[Any, ...]] = {
+    b"string": ("GET",),
+    b"hash": ("HGETALL",),
+    b"list": ("LRANGE", 0, -1),
+    b"set": ("SMEMBERS",),
+    b"zset": ("ZRANGE", 0, -1, "WITHSCORES"),
+    b"stream": ("XRANGE", "-", "+"),
+}
+
+
+def content_of(client: Any) -> dict[str, tuple[object, bool]]:
+    """Return every key of a database with its value and whether it expires."""
+    keys = sorted(client.scan_iter(count=1000))
+
+    def ask(commands: list[tuple[Any, ...]]) -> list[Any]:
+        pipe = client.pipeline(transaction=False)
+        for (command, *words), key in zip(commands, keys, strict=True):
+            pipe.execute_command(command, key, *words)
+        answers: list[Any] = pipe.execute()
+        return answers
+
+    values = ask([_READ[kind] for kind in ask([("TYPE",)] * len(keys))])
+    expiries = ask([("PTTL",)] * len(keys))
+    found = zip(keys, values, expiries, strict=True)
+    return {key.decode(): (value, expiry >= 0) for key, value, expiry in found}
+
+
 class RedisServer(Server):
     """One redis-server process on a loopback port, with its data in `directory`.
 

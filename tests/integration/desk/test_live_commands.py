@@ -26,6 +26,7 @@ from tests.integration.commands import invoke
 from tests.integration.conftest import Project
 from tests.integration.letters import put
 from tests.support.processes import REPOSITORY
+from tests.support.redis_server import content_of
 
 Run = Callable[..., Result]
 
@@ -128,23 +129,13 @@ APART = {one.name for one in fields(Filter)} - {"task"} | {"as_json"}
 LETTERS = ("letter-1", "letter-2")
 
 
-def with_dry_run(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """Yield the words of each command that has ``--dry-run``."""
+def with_dry_run(group: click.Group, *path: str) -> Iterator[tuple[click.Command, list[str]]]:
+    """Yield each command that has ``--dry-run``, with its words."""
     for name, command in group.commands.items():
         if isinstance(command, click.Group):
-            yield from with_dry_run(command, (*path, name))
+            yield from with_dry_run(command, *path, name)
         elif any("--dry-run" in one.opts for one in command.params):
-            yield (*path, name)
-
-
-COMMANDS = tuple(with_dry_run(reliable))
-
-
-def command_of(path: tuple[str, ...]) -> click.Command:
-    found: Any = reliable
-    for name in path:
-        found = found.commands[name]
-    return found  # type: ignore[no-any-return]
+            yield command, [*path, name]
 
 
 def words_of(option: click.Option, group: str) -> tuple[str, ...]:
@@ -163,41 +154,14 @@ def words_of(option: click.Option, group: str) -> tuple[str, ...]:
     return (flag, value or ("project.*" if option.type is click.STRING else "1"))
 
 
-@pytest.fixture
-def everything(project: Project) -> Callable[[], dict[bytes, Any]]:
-    """Return the whole content of the server's database: broker and ledger."""
-
-    def read(pipe: Any, key: bytes, kind: bytes) -> None:
-        {
-            b"string": pipe.get,
-            b"hash": pipe.hgetall,
-            b"set": pipe.smembers,
-            b"list": lambda key: pipe.lrange(key, 0, -1),
-            b"zset": lambda key: pipe.zrange(key, 0, -1, withscores=True),
-            b"stream": pipe.xrange,
-        }[kind](key)
-
-    def everything() -> dict[bytes, Any]:
-        with project.redis.client() as client:
-            keys = sorted(client.keys())
-            pipe = client.pipeline(transaction=False)
-            for key in keys:
-                pipe.type(key)
-            for key, kind in zip(keys, pipe.execute(), strict=True):
-                read(pipe, key, kind)
-            return dict(zip(keys, pipe.execute(), strict=True))
-
-    return everything
-
-
 @pytest.mark.full
-@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+@pytest.mark.parametrize(("command", "path"), list(with_dry_run(reliable)))
 def test_no_combination_of_options_lets_a_dry_run_act(
     project: Project,
     desk: Desk,
     run: Run,
-    everything: Callable[[], dict[bytes, Any]],
-    path: tuple[str, ...],
+    command: click.Command,
+    path: list[str],
 ) -> None:
     for letter in LETTERS:
         put(project, letter)
@@ -207,7 +171,7 @@ def test_no_combination_of_options_lets_a_dry_run_act(
     ids = LETTERS if path[0] == "dead-letters" else (queued.id, parked.id)
     rest = [
         one
-        for one in command_of(path).params
+        for one in command.params
         if isinstance(one, click.Option) and "--dry-run" not in one.opts and one.name != "help"
     ]
     each = {one.name: words_of(one, group.group) for one in rest}
@@ -215,13 +179,14 @@ def test_no_combination_of_options_lets_a_dry_run_act(
     subsets = chain.from_iterable(combinations(others, n) for n in range(len(others) + 1))
     given = [tuple(chain(*subset)) for subset in subsets]
     given += [words for name, words in each.items() if name in APART]
-    before = everything()
+    client = project.redis.client()
+    before = content_of(client)
     codes = set()
     for options in given:
         for named in ((), ids[:1], ids):
             told = run(*path, "--dry-run", *named, *options)
             words = " ".join((*path, "--dry-run", *named, *options))
-            assert everything() == before, words
+            assert content_of(client) == before, words
             assert told.exit_code in (0, 2), f"{words}: {told.output}"
             assert told.exit_code == 2 or "would be" in told.output or "--json" in options, words
             codes.add(told.exit_code)
