@@ -26,9 +26,9 @@ from celery_reliable.options.calls import CALL_OPTIONS
 from celery_reliable.options.definition import OPTIONS
 from celery_reliable.publishing.publication import PLACE
 from celery_reliable.settings import ReliableConfig
+from docs.writing import metric_names, walk
 from tests.docs.blocks import DOCS, ROOT, Page, claims, doctree, page_path, pages
 from tests.integration.desk.test_monitoring import RULES
-from tests.support.reference import metric_names, walk
 from tests.support.telling import lines
 
 PAGES = ("comparison.rst",)

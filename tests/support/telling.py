@@ -12,7 +12,7 @@ from typing import Any
 
 from celery_reliable import events
 from celery_reliable.events.event import IN_CELERY_EVENT, IN_LOG
-from tests.support.rst import head, table
+from docs.rst import head, table
 
 _ROOT = Path(__file__).parents[2]
 _PACKAGE = _ROOT / "celery_reliable"

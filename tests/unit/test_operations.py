@@ -9,7 +9,7 @@ import pytest
 from celery_reliable.operations import ACTS, QUERIES, Filter, Right
 from celery_reliable.operations.cli import reliable
 from celery_reliable.operations.filters import Subject
-from tests.support.reference import walk
+from docs.writing import walk
 
 ALL = (*QUERIES, *ACTS)
 

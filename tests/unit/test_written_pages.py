@@ -17,9 +17,9 @@ from celery_reliable.operations.cli import reliable
 from celery_reliable.options import TaskOptions
 from celery_reliable.options.definition import OPTIONS
 from celery_reliable.version import __version__
+from docs.writing import FOLDER, NAMES, PAGES, arrows, comments, walk
 from tests.docs.blocks import ROOT
 from tests.support import promises
-from tests.support.reference import FOLDER, NAMES, PAGES, arrows, comments, walk
 from tests.support.telling import tellers_of
 
 
@@ -27,7 +27,7 @@ from tests.support.telling import tellers_of
 def test_the_page_is_what_the_code_says(name: str) -> None:
     written = (FOLDER / name).read_text("utf-8")
 
-    assert written == PAGES[name](), "write it: python -m tests.support.reference"
+    assert written == PAGES[name](), "write it: python -m docs.writing"
 
 
 def test_every_promise_has_a_name_and_a_test_and_every_marker_a_promise() -> None:

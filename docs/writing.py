@@ -1,6 +1,6 @@
 """The reference pages and the one of events, made of the code that they are about.
 
-``python -m tests.support.reference`` writes them.
+``python -m docs.writing`` writes them.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from celery_reliable.options import TaskOptions
 from celery_reliable.options.calls import CALL_OPTIONS
 from celery_reliable.options.definition import OPTIONS
 from celery_reliable.settings import MAX_SECONDS
+from docs.rst import as_code, filled, head, indented, one_line, prose, section, table
 from tests.support import telling
-from tests.support.rst import as_code, filled, head, indented, one_line, prose, section, table
 
-FOLDER = Path(__file__).parents[2] / "docs" / "reference"
+FOLDER = Path(__file__).parent / "reference"
 
 _DAY_SECONDS = 86400
 

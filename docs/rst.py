@@ -7,9 +7,7 @@ import re
 from collections.abc import Iterable
 from textwrap import fill
 
-_WRITTEN = (
-    ".. Written by ``python -m tests.support.reference``; a test compares it with the code.\n"
-)
+_WRITTEN = ".. Written by ``python -m docs.writing``; a test compares it with the code.\n"
 
 
 def head(title: str, text: str) -> str:
