@@ -23,7 +23,7 @@ __all__ = [
 _NOTE: Transition[Noted] = Transition("note", Noted)
 #: So many are kept, and so many of a kind are noted in a minute.
 _MOST, _AT_ONCE = 10_000, 100
-#: Counts are kept of so many names and causes: who makes up names fills no memory.
+#: Counts are kept of so many names; who makes up more is counted without: that fills no memory.
 _MOST_COUNTS = 10_000
 #: A text of an entry is cut to so many characters.
 _LONGEST = 200
@@ -65,13 +65,14 @@ class Happenings(Part):
         if time.monotonic() < self._silent_until:
             return False
         short = {name: _short(value) for name, value in about.items()}
-        counted = [kind, *(short.get(one) or "" for one in ("name", "cause", "reason"))]
+        why = [short.get(one) or "" for one in ("cause", "reason")]
+        counted = [json.dumps([kind, name, *why]) for name in (short.get("name") or "", "")]
         try:
             self._caller.call(
                 _NOTE,
                 [self._keys.happened, self._keys.minutes],
                 # Without half surrogates, which no terminal shows: as JSON has them.
-                [kind, json.dumps(short), _MOST, _AT_ONCE, json.dumps(counted), _MOST_COUNTS],
+                [kind, json.dumps(short), _MOST, _AT_ONCE, counted[0], _MOST_COUNTS, counted[1]],
                 0,
             )
         except (LedgerRefused, LedgerUnavailable):

@@ -65,16 +65,12 @@ class Numbers:
 class Indexes(TransitionGroup):
     """What is in the indexes; it may have changed when the answer arrives."""
 
-    def due_between(
-        self, first_ms: float, last_ms: float, *, limit: int, start: int = 0
-    ) -> list[Due]:
-        """Return at most *limit* records, after *start* of them, that are due between two times in
-        ms, both included.
-        """
+    def due_between(self, first_ms: float, last_ms: float, *, limit: int) -> list[Due]:
+        """Return at most *limit* records that are due between two times in ms, both included."""
         found = self._caller.read(
             "due between",
             lambda client: client.zrangebyscore(
-                self.keys.due, first_ms, last_ms, start=start, num=limit, withscores=True
+                self.keys.due, first_ms, last_ms, start=0, num=limit, withscores=True
             ),
         )
         return [Due(name.decode(), f"{score:.0f}") for name, score in found]

@@ -157,7 +157,7 @@ def _revoke(desk: Desk, given: Mapping[str, Any], meant: Revoked) -> str:
 
 
 def _purge(app: Celery, given: Mapping[str, Any], meant: None) -> str:
-    return f"Remove all messages of {', '.join(named_queues(app, given.get('queues', ())))}?"
+    return f"Remove all messages of {', '.join(named_queues(app, given.get('queues')))}?"
 
 
 _AT_A_TERMINAL = {"seconds": None, "cursor": ""}

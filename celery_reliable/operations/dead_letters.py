@@ -15,7 +15,7 @@ from celery import Celery
 
 from celery_reliable import events
 from celery_reliable.app import reliable_of
-from celery_reliable.exceptions import ReliableError, UnknownDeadLetter
+from celery_reliable.exceptions import ObjectIdError, ReliableError, UnknownDeadLetter
 from celery_reliable.ledger import Ledger, answers
 from celery_reliable.log import logger
 from celery_reliable.message import HEADER, RETURNS, Envelope, Stamp, new_epoch, seconds_until
@@ -274,17 +274,21 @@ class DeadLetters:
             place = {"exchange": envelope.exchange, "routing_key": envelope.routing_key}
         else:
             place = {"queue": envelope.routing_key} if envelope.routing_key else {}
-        result = task.apply_async(
-            new_args,
-            new_kwargs,
-            task_id=_new_id(letter, new_args, new_kwargs),
-            headers={ORIGIN: letter.task_id, **({CALL: dict(call)} if call else {})},
-            link=embed.get("callbacks"),
-            link_error=embed.get("errbacks"),
-            chain=embed.get("chain"),
-            priority=envelope.properties.get("priority"),
-            **place,
-        )
+        try:
+            result = task.apply_async(
+                new_args,
+                new_kwargs,
+                task_id=_new_id(letter, new_args, new_kwargs),
+                headers={ORIGIN: letter.task_id, **({CALL: dict(call)} if call else {})},
+                link=embed.get("callbacks"),
+                link_error=embed.get("errbacks"),
+                chain=embed.get("chain"),
+                priority=envelope.properties.get("priority"),
+                **place,
+            )
+        except (ObjectIdError, TypeError) as exc:
+            # They do not fit the task's signature, or do not say which object is meant.
+            raise BadParameter("args", str(exc)) from exc
         return str(result.id)
 
 

@@ -66,7 +66,7 @@ class BadParameter(ReliableError, ValueError):
 
     def __init__(self, parameter: str, why: str) -> None:
         self.parameter = parameter
-        super().__init__(why)
+        super().__init__(f"{parameter}: {why}" if parameter else why)
 
 
 @dataclass(frozen=True)

@@ -151,18 +151,19 @@ class Purged:
     records: int = 0
 
 
-def named_queues(app: Celery, queues: Sequence[str]) -> list[str]:
-    """Return the names of queues, of which each text may have several; of none given, all."""
-    names = [name.strip() for one in queues for name in one.split(",")]
-    return list(filter(None, names)) or sorted(app.amqp.queues)
+def named_queues(app: Celery, queues: Sequence[str] | None) -> list[str]:
+    """Return the names of queues, of which each text may have several; None: all of the app's."""
+    if queues is None:
+        return sorted(app.amqp.queues)
+    return [name.strip() for one in queues for name in one.split(",") if name.strip()]
 
 
 def purge(
     app: Celery,
     queues: Annotated[
-        tuple[str, ...],
+        tuple[str, ...] | None,
         Param("Only these, with commas between. Default: all.", option="-Q --queues"),
-    ] = (),
+    ] = None,
 ) -> Purged:
     """Empty queues for good: without it, what `celery purge` removed would be sent again.
 

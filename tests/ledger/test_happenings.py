@@ -68,7 +68,10 @@ def test_each_kind_is_counted_by_name_and_cause_for_so_many_names(scene: Scene) 
     note(scene, "task_lost", name="work", cause="child_lost")
     note(scene, "task_lost", name="somebody made this up")
 
-    assert Throughputs.of(scene.ledger).totals == {("task_lost", "work", "child_lost", ""): 104}
+    assert Throughputs.of(scene.ledger).totals == {
+        ("task_lost", "work", "child_lost", ""): 104,
+        ("task_lost", "", "", ""): 1,
+    }
 
 
 def test_a_storm_of_one_kind_leaves_room_for_the_others(scene: Scene) -> None:

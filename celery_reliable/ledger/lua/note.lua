@@ -10,7 +10,8 @@ ARGV[2]   about    JSON
 ARGV[3]   most     so many are kept, or a few more
 ARGV[4]   at_once  so many of a kind are noted in a minute
 ARGV[5]   counted  what it is counted as
-ARGV[6]   totals   of new ones nothing is counted while there are so many counts
+ARGV[6]   most_counts
+ARGV[7]   nameless what a new one is counted as while there are so many counts
 Returns   {"noted"}
 Cost      O(1)
 ]]
@@ -23,9 +24,10 @@ if ARGV[1] == 'task_lost' then
   redis.call('HINCRBY', KEYS[2], minute .. ' lost', 1)
 end
 local total = 'total ' .. ARGV[5]
-if redis.call('HGET', KEYS[2], total) or redis.call('HLEN', KEYS[2]) < tonumber(ARGV[6]) then
-  redis.call('HINCRBY', KEYS[2], total, 1)
+if not redis.call('HGET', KEYS[2], total) and redis.call('HLEN', KEYS[2]) >= tonumber(ARGV[6]) then
+  total = 'total ' .. ARGV[7]
 end
+redis.call('HINCRBY', KEYS[2], total, 1)
 local last, count = string.match(redis.call('HGET', KEYS[2], 'minute of ' .. ARGV[1]) or '', '^(%d+) (%d+)$')
 count = last == minute and count + 1 or 1
 if count > tonumber(ARGV[4]) then

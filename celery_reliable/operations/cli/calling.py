@@ -51,8 +51,7 @@ def errors_told(ctx: click.Context) -> Iterator[None]:
     except LedgerUnavailable as exc:
         raise _LedgerAway(printable(str(exc))) from exc
     except BadParameter as exc:
-        name = exc.parameter.removesuffix("_seconds").replace("_", "-")
-        raise click.UsageError(printable(f"--{name}: {exc}" if name else str(exc))) from exc
+        raise click.UsageError(printable(str(exc))) from exc
     except ReliableError as exc:
         # Each problem of a configuration is a line.
         keeps = "\n" if isinstance(exc, ConfigurationError) else ""

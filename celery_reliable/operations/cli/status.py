@@ -4,8 +4,11 @@
 
 from __future__ import annotations
 
+import io
+import shutil
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import redirect_stdout
 
 import click
 
@@ -71,8 +74,6 @@ def status(call: Call) -> None:
             raise click.UsageError("--watch is for people: without --json and --check.")
         _watch(call)
         return
-    if not (call.is_json or is_check):
-        console_of(call.ctx)
     found = call.run()
     if is_check:
         _print_findings(call, found.findings)
@@ -104,15 +105,16 @@ def _watch(call: Call) -> None:
     try:
         with call.opened() as desk:
             while True:
-                try:
-                    found = call.operation.run(desk, call.given)
-                except ReliableError as exc:
-                    # It may come back.
-                    click.clear()
-                    click.echo(printable(str(exc)))
-                else:
-                    click.clear()
-                    _print(call, found)
+                with redirect_stdout(io.StringIO()) as drawn:
+                    try:
+                        _print(call, call.operation.run(desk, call.given))
+                    except ReliableError as exc:
+                        # It may come back.
+                        click.echo(printable(str(exc)))
+                # A terminal that is too low cuts the end off, and not what is wrong.
+                lines = drawn.getvalue().splitlines()[: shutil.get_terminal_size().lines - 1]
+                click.clear()
+                click.echo("\n".join(lines))
                 time.sleep(call.more["interval"])
     except KeyboardInterrupt:
         return

@@ -21,6 +21,8 @@ def test_what_is_purged_stays_away_and_what_celery_purges_does_not(soon: Project
     client.rpush("celery", "no message", '{"body": "", "properties": {}}')
     asked = run("purge", "-Q", "celery", project=soon)
     assert (asked.code, client.llen("celery")) == (1, 5)
+    # Who names none means none.
+    assert run("purge", "-Q", "", "--force", "--json", project=soon).json["messages"] == 0
     done = run("purge", "-Q", "celery,other", "--force", "--json", project=soon)
     assert (done.code, done.json) == (0, {"messages": 5, "records": 2})
     assert client.llen("celery") == 0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import fields
 from datetime import datetime
 from enum import Enum
 from functools import partial
@@ -29,8 +28,10 @@ _OF_PAGES = ("cursor", "limit")
 TALLY = ("done", "gone", "failed", "total")
 #: What is meant, and where it goes on: a page keeps these, and nobody types them.
 _KEPT = ("id", "ids", "all", "group", "before", "cursor")
-#: Fields that say which things are meant, and not what is done to them.
-_MEANING = {"group", "id", "ids", "orders", "target", *(one.name for one in fields(Filter))}
+#: Fields that say which things are meant, and not what is done to them.  An object id may be an
+#: argument, and what is meant is noted in the admin's log.
+_MEANING = {"group", "id", "ids", "orders", "target", *Filter.__dataclass_fields__}
+_MEANING -= {"object_id"}
 #: What Django has a field for.
 _PLAIN = {
     int: forms.IntegerField,

@@ -24,7 +24,7 @@ PAGES = (
     *READING,
     Page("act", "act/<slug:name>/", answer=act_page, methods=("GET", "HEAD", "POST")),
 )
-_TITLES = {200: "Not now", 400: "No such page", 404: "Not found"}
+_TITLES = {200: "Not now", 400: "This cannot be meant", 404: "Not found"}
 
 
 @admin.register(DeadLetter)
