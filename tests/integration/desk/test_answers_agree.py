@@ -168,6 +168,10 @@ def test_a_success_is_known_by_the_result_backend(shared: Project, run: Run) -> 
 
 def test_a_letter_and_what_replaced_it_name_each_other(shared: Project, run: Run) -> None:
     put(shared, "old", name="project.gate", args='["never"]')
+    # What does not fit the task's signature is said, and the letter stays.
+    misfit = run("dead-letters", "replay", "old", "--args", "[1, 2, 3, 4, 5]")
+    assert (misfit.code, misfit.out) == (2, "")
+    assert "args: " in misfit.err
 
     new_id = run("dead-letters", "replay", "old", "--args", '["door"]', "--json").json[
         "new_task_id"
