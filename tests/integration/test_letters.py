@@ -178,7 +178,7 @@ def test_a_chain_goes_on_where_its_member_is_replayed_and_a_chord_stays_failed(
 
     # The chain goes on.  The chord had ended, and is not begun anew.
     wait_for(lambda: result_of(last.id).state == "SUCCESS", 20, "the end of the chain")
-    assert result_of(last.id).get(timeout=5) == 15
+    assert result_of(last.id).result == 15
     for one in dead:
         wait_for(lambda i=one.id: result_of(i).state == "SUCCESS", 20, "its result")
     wait_until_settled(project.redis, 15)

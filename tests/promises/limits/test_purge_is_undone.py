@@ -32,9 +32,10 @@ def test_what_is_purged_stays_away_and_what_celery_purges_does_not(soon: Project
     assert again.out.split() == ["messages", "0", "records", "0"]
 
     undone = soon.send("work", 0)
-    assert soon.app.control.purge() == 1
+    # Celery 5.6 empties the other queue, too.
+    assert soon.app.control.purge() in (1, 2)
     assert client.llen("celery") == 0
     soon.start_worker("one", options=("-Q", "celery,kept"))
-    assert kept.get(timeout=10) == "worked"
+    assert kept.get(timeout=30) == "worked"
     assert undone.get(timeout=30) == "worked"
     assert not any(soon.effects.runs(result.id) for result in gone)
