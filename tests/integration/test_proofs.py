@@ -27,6 +27,7 @@ from tests.integration.conftest import APP, Project
 from tests.integration.project.limited import add_tasks
 from tests.integration.shifts import start, with_shifts
 from tests.support.processes import REPOSITORY, run_python
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.full
 
@@ -117,14 +118,19 @@ def test_what_workers_do_is_as_the_model_says(project: Project) -> None:
         for one in sent:
             one.get(timeout=20)
 
+    both, client = (
+        together(script("settle"), taking_script(take_next_text())),
+        pooled.redis.client(),
+    )
     with busy(work):
+        wait_for(
+            lambda: client.script_exists(both.sha) == [True], 60, "one that goes with a taking"
+        )
         ran = run_python(*WORDS, folder=REPOSITORY, environ=pooled.environ("ready:none", {}))
 
     found = json.loads(ran.stdout)
     assert found["problem"] == ""
     assert found["uncovered"] == {}
-    both = together(script("settle"), taking_script(take_next_text()))
-    assert pooled.redis.client().script_exists(both.sha) == [True]
     assert found["judged"]["settle"] > 50
     assert found["judged"]["claim"] > 50
     assert PROOF.left() == []
