@@ -245,16 +245,6 @@ class Records(TransitionGroup):
         found = self._caller.read("ended", lambda client: client.hget(self.keys.ended, task_id))
         return None if found is None else rows.ended(task_id, found)
 
-    def ended_tasks(self, *, start: int = 0, limit: int = 100) -> list[EndedTask]:
-        """Return what is kept of *limit* tasks after the first *start*, the latest first."""
-
-        def read(client: Any) -> list[tuple[bytes, bytes | None]]:
-            ids = client.zrange(self.keys.ended_at, start, start + limit - 1, desc=True)
-            return list(zip(ids, client.hmget(self.keys.ended, ids), strict=True)) if ids else []
-
-        found = self._caller.read("ended tasks", read)
-        return [rows.ended(name.decode(), text) for name, text in found if text is not None]
-
 
 def _readable(read: Callable[..., T | None], *given: Any) -> T | None:
     """Return what is read; None of what a later version or somebody else has written."""

@@ -17,13 +17,12 @@ from celery_reliable.operations.views import NOUNS, Order
 from celery_reliable.options import is_reliable, object_of
 from celery_reliable.orders import Order as Given
 from celery_reliable.orders import OrderKind, Orders
+from celery_reliable.settings import did_you_mean
 
 __all__ = ["StopButton", "UnknownOrder", "obeyed_by"]
 
 #: A year; who means longer gives no time at all.
 _LONGEST_SECONDS = 366 * 24 * 3600.0
-#: Living workers that a refusal names.
-_MOST_NAMED = 10
 
 
 class UnknownOrder(ReliableError, LookupError):
@@ -213,11 +212,11 @@ class StopButton:
             )
         known = self._known(kind)
         if not (later or any(map(order.names, known))):
-            there = ", ".join(sorted(known)[:_MOST_NAMED])
+            near = did_you_mean(target, known)
             raise BadParameter(
                 "target",
-                f"Nobody knows a {NOUNS[kind]} {target} (there are: {there or 'none'}). If one "
-                "that comes later is meant, say so (--later).",
+                f"Nobody knows a {NOUNS[kind]} {target}. {near}".rstrip()
+                + " If one that comes later is meant, say so (--later).",
             )
 
     def _known(self, kind: OrderKind) -> set[str]:

@@ -10,8 +10,8 @@ ARGV[2]   about    JSON
 ARGV[3]   most     so many are kept, or a few more
 ARGV[4]   at_once  so many of a kind are noted in a minute
 ARGV[5]   counted  what it is counted as
-ARGV[6]   most_counts
-ARGV[7]   nameless what a new one is counted as while there are so many counts
+ARGV[6]   counts   from so many on, what has not been counted before is counted as nameless
+ARGV[7]   nameless the same without the name of the task
 Returns   {"noted"}
 Cost      O(1)
 ]]
