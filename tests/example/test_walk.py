@@ -137,6 +137,11 @@ def stopped(example: Example) -> None:
     wait_for(lambda: list(loaded.glob("*/v2")), 60, "the machine has loaded it")
     assert [path.name.partition("@")[0] for path in loaded.iterdir()] == [MACHINE]
     assert example.calls() == []
+    # A message that is still acknowledged keeps its task from being sent, until the next pass.
+    # Those that had places, and the one of acme.
+    wait_for(lambda: example.listed("orders")["items"][0]["parked"] == 2 + 1, 30, "they are parked")
+    client = example.server.client()
+    wait_for(lambda: not client.keys("unacked:*"), 30, "what was parked to be acknowledged")
 
 
 def as_many_as_are_allowed(example: Example) -> None:
