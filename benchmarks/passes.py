@@ -186,7 +186,7 @@ def measure_steady(waiting: int, age_seconds: int, seconds: int) -> list[Spent]:
     with _bench(queued_seconds=60) as bench:
         # Due as they would have become, over one QUEUED_SECONDS.
         bench.fill(waiting, age_ms=age_seconds * 1000, due_within_ms=60_000)
-        wait_for(lambda: bench.backlog.ledger.due(1).dues, 120, "the first to be overdue")
+        wait_for(lambda: bench.backlog.ledger.due(1)[1], 120, "the first to be overdue")
         left = float(seconds)
         while left > 0:
             one = bench.sweep_for(min(60.0, left))

@@ -8,7 +8,7 @@ from typing import Any
 from celery_reliable.app import reliable_of
 from celery_reliable.attempt.delivery import Delivery
 from celery_reliable.context import RunningAttempt
-from celery_reliable.ledger import FOREVER, answers, slots
+from celery_reliable.ledger import FOREVER, answers, in_the_way, slots
 from celery_reliable.message import NAMED
 from celery_reliable.model import Claim, NextUp, Room
 from celery_reliable.options import (
@@ -69,7 +69,7 @@ def _take_place(delivery: Delivery, attempt: RunningAttempt, room: Room) -> str 
     if isinstance(answer, answers.Standing):
         attempt.is_closed = True
         return answer.before
-    return answer.task_id if isinstance(answer, answers.Full) else NOT_OWN
+    return in_the_way(answer) if isinstance(answer, answers.Full) else NOT_OWN
 
 
 def _list_of(delivery: Delivery) -> str:

@@ -6,7 +6,6 @@ its worker is declared dead.
 
 from __future__ import annotations
 
-import hashlib
 import re
 import uuid
 from collections.abc import Iterator, Sequence
@@ -22,6 +21,7 @@ from kombu.utils.json import dumps, loads
 
 from celery_reliable.compat.kombu import list_key, priority_of
 from celery_reliable.message import RETURNS, returns_of, task_id_of
+from celery_reliable.redis_io import Script, by_position
 
 __all__ = [
     "UNACKED_LIST_PREFIX",
@@ -204,17 +204,9 @@ class Unacked:
         return int(self.client.hlen(self.key))
 
 
-class Script:
-    """A script, with the name by which a server knows it."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self.sha = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
-
-
 def script(name: str) -> Script:
     """Return a script of ``broker/lua``."""
-    return Script(_script(name))
+    return Script.of(name, _script(name))
 
 
 def take_next_text() -> str:
@@ -224,6 +216,10 @@ def take_next_text() -> str:
 
 @cache
 def _script(name: str) -> str:
+    return by_position(_source(name))
+
+
+def _source(name: str) -> str:
     return resources.files(__package__).joinpath("lua").joinpath(f"{name}.lua").read_text("utf-8")
 
 

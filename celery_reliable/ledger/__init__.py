@@ -11,12 +11,14 @@ from celery_reliable.ledger.happenings import NotedRow
 from celery_reliable.ledger.indexes import Held, ObjectLook, Place, WorkerLook
 from celery_reliable.ledger.locks import ObjectLocks
 from celery_reliable.ledger.named import LivingWorker, LivingWorkers, Run, Runs
-from celery_reliable.ledger.publications import AS_IT_IS, Resent
+from celery_reliable.ledger.places import in_the_way
+from celery_reliable.ledger.publications import AS_IT_IS, Resent, dues_of
 from celery_reliable.ledger.records import Found, Look
 from celery_reliable.ledger.startup_test import Command, denied, ledger_commands, on_key, self_test
 from celery_reliable.ledger.store import Ledger
 from celery_reliable.ledger.transition_group import line_of, slots
 from celery_reliable.ledger.transitions import Step
+from celery_reliable.ledger.workers import taken_from, to_stop
 
 __all__ = [
     "AS_IT_IS",
@@ -49,7 +51,9 @@ __all__ = [
     "connect",
     "death_of",
     "denied",
+    "dues_of",
     "group_of",
+    "in_the_way",
     "last_death",
     "ledger_commands",
     "line_of",
@@ -57,4 +61,6 @@ __all__ = [
     "self_test",
     "server_of",
     "slots",
+    "taken_from",
+    "to_stop",
 ]

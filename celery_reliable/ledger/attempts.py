@@ -9,21 +9,26 @@ from typing import Any, Protocol
 
 from celery_reliable.ledger.answers import (
     ClaimAnswer,
-    EndedAnswer,
+    Ended,
     PlaceAnswer,
     ReserveAnswer,
     TouchAnswer,
+    Unrecorded,
 )
-from celery_reliable.ledger.answers.tasks import Ended, Unrecorded
 from celery_reliable.ledger.publications import sender_of
 from celery_reliable.ledger.scripts import Script, inside, script
 from celery_reliable.ledger.transition_group import TransitionGroup
-from celery_reliable.ledger.transitions import Argument, Step, Together, Transition, encoded
+from celery_reliable.ledger.transitions import (
+    Argument,
+    Step,
+    Together,
+    encoded,
+    transition,
+)
 from celery_reliable.ledger.workers import ALONE_MS
 from celery_reliable.model import Claim, ClaimRequest
 
 __all__ = [
-    "CLAIM",
     "LONGEST",
     "Attempts",
     "Filing",
@@ -33,10 +38,6 @@ __all__ = [
     "NextTask",
     "taking_script",
 ]
-
-CLAIM: Transition[ClaimAnswer] = Transition("claim", ClaimAnswer)
-_ENDED: Transition[EndedAnswer] = Transition("ended", EndedAnswer)
-_TOUCH: Transition[TouchAnswer] = Transition("touch", TouchAnswer)
 
 
 class Attempts(TransitionGroup):
@@ -58,32 +59,21 @@ class Attempts(TransitionGroup):
         *behind*: another step, which the claim follows in the same one.  *along*: one that follows
         the claim, where it follows none.  Each hears its own answer.
         """
-        task, worker = request.task, request.worker
-        claim: Step[ClaimAnswer] = Step(
-            CLAIM,
-            [
-                self.keys.record(task.id),
-                self.keys.due,
-                self.keys.meta,
-                self.keys.worker(worker),
-                self.keys.claims(worker),
-                # Who knows of no strike on the task does not have them looked at.
-                *([self.keys.orders, self.keys.ordered] if request.strikes else []),
-            ],
-            [
-                task.id,
-                request.epoch,
-                request.generation,
-                worker,
-                request.token,
-                request.pid,
-                task.time_to_run_ms,
-                task.name,
-                "" if task.max_losses is None else task.max_losses,
-                message,
-                "" if request.is_over else ALONE_MS,
-                *request.strikes,
-            ],
+        task = request.task
+        claim = self.calls.claim(
+            id=task.id,
+            name=task.name,
+            max_losses=task.max_losses,
+            time_to_run_ms=task.time_to_run_ms,
+            epoch=request.epoch,
+            generation=request.generation,
+            message=message,
+            worker=request.worker,
+            token=request.token,
+            pid=request.pid,
+            alone_ms=None if request.is_over else ALONE_MS,
+            # Who knows of no strike on the task does not have them looked at.
+            strikes=request.strikes,
         )
         if behind is not None:
             behind.answer = self._caller.run(Together(behind, claim), patience_seconds)
@@ -109,28 +99,20 @@ class Attempts(TransitionGroup):
     ) -> bool:
         """Whether a message's generation and epoch prove that its task has ended."""
         sender, number = sender_of(epoch)
-        answer = self._caller.call(
-            _ENDED,
-            [
-                self.keys.record(task_id),
-                self.keys.meta,
-                self.keys.sent(sender) if sender else self.keys.none,
-            ],
-            [generation, number],
-            patience_seconds,
-        )
-        return isinstance(answer, Ended)
+        step = self.calls.ended(id=task_id, generation=generation, sender=sender, number=number)
+        return isinstance(self._caller.run(step, patience_seconds), Ended)
 
     def touch(
         self, claim: Claim, *, time_to_run_ms: int, patience_seconds: float | None = None
     ) -> TouchAnswer:
         """Give the attempt another *time_to_run_ms* from now on."""
-        return self._caller.call(
-            _TOUCH,
-            [self.keys.record(claim.task_id), self.keys.due],
-            [claim.task_id, claim.attempt, time_to_run_ms, claim.token],
-            patience_seconds,
+        step = self.calls.touch(
+            id=claim.task_id,
+            attempt=claim.attempt,
+            token=claim.token,
+            time_to_run_ms=time_to_run_ms,
         )
+        return self._caller.run(step, patience_seconds)
 
 
 #: Messages of more bytes are not looked into by the script, which would keep others waiting.
@@ -180,7 +162,7 @@ class _Reading:
         if kind != "asked":
             return NextTask(queue, message)
         place, word, *values = claimed
-        answer = CLAIM.read((word.encode(), *values), is_repeated)
+        answer = transition("claim").read((word.encode(), *values), is_repeated)
         return NextTask(queue, message, answer, place=place)
 
 

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from celery_reliable.leases import WorkerLease
 from celery_reliable.ledger.answers import (
     AnnounceAnswer,
     BlameAnswer,
     BuryAnswer,
-    BuryMessageAnswer,
     CancelAnswer,
     DiscardAnswer,
-    ReadAnswer,
-    ReplayAnswer,
-)
-from celery_reliable.ledger.answers.tasks import (
-    Absent,
-    Buried,
-    Discarded,
     Gone,
     OtherGeneration,
+    ReadAnswer,
+    ReplayAnswer,
     Stale,
 )
 from celery_reliable.ledger.caller import refuse_newer
@@ -26,20 +22,13 @@ from celery_reliable.ledger.transition_group import (
     STOPPING_LOOK_MS,
     TransitionGroup,
 )
-from celery_reliable.ledger.transitions import Transition, encoded
+from celery_reliable.ledger.transitions import encoded
 from celery_reliable.model import Claim, DeadLetter, Reason
 
 __all__ = [
     "Burials",
     "Cancellations",
 ]
-
-_BURY: Transition[BuryAnswer] = Transition("bury", BuryAnswer, repeated=(Gone, Buried), frees=True)
-_BURY_MESSAGE: Transition[BuryMessageAnswer] = Transition("bury", BuryMessageAnswer, frees=True)
-_BLAME: Transition[BlameAnswer] = Transition("blame", BlameAnswer, frees=True)
-_READ: Transition[ReadAnswer] = Transition("read", ReadAnswer)
-_REPLAY: Transition[ReplayAnswer] = Transition("replay", ReplayAnswer)
-_ANNOUNCE: Transition[AnnounceAnswer] = Transition("announce", AnnounceAnswer)
 
 
 class Burials(TransitionGroup):
@@ -60,26 +49,17 @@ class Burials(TransitionGroup):
         *is_owed*: Celery has not been told of the failure yet; the sweeper sees to it.
         """
         return self._free(
-            _BURY,
-            [
-                self.keys.record(claim.task_id),
-                self.keys.due,
-                self.keys.claims(claim.worker),
-                self.keys.dead,
-            ],
-            [
-                claim.task_id,
-                claim.attempt,
-                reason.value,
-                exception,
-                traceback,
-                "",
-                "",
-                claim.token,
-                "1" if is_owed else "",
-                "",
-                "",
-            ],
+            partial(
+                self.calls.bury,
+                id=claim.task_id,
+                attempt=claim.attempt,
+                token=claim.token,
+                worker=claim.worker,
+                reason=reason.value,
+                exception=exception,
+                traceback=traceback,
+                owed=is_owed,
+            ),
             claim,
             next_up=claim.next_up,
             patience_seconds=patience_seconds,
@@ -97,28 +77,25 @@ class Burials(TransitionGroup):
         epoch: str = "",
         is_unproved: bool = True,
         patience_seconds: float | None = None,
-    ) -> BuryMessageAnswer:
+    ) -> BuryAnswer:
         """Make a dead letter of a message that no worker can run, unless it is a late copy.
 
         *epoch*: that of the message.  *is_unproved*: a missing record does not prove that the task
         has ended.  Without it the answer is then Unrecorded, and `has_ended` tells.
         """
         return self._free(
-            _BURY_MESSAGE,
-            [self.keys.record(task_id), self.keys.due, self.keys.claims(""), self.keys.dead],
-            [
-                task_id,
-                "",
-                reason.value,
-                exception,
-                traceback,
-                message,
-                name,
-                "",
-                "",
-                epoch,
-                "1" if is_unproved else "",
-            ],
+            partial(
+                self.calls.bury,
+                id=task_id,
+                worker="",
+                reason=reason.value,
+                exception=exception,
+                traceback=traceback,
+                message=message,
+                name=name,
+                epoch=epoch,
+                unproved=is_unproved,
+            ),
             patience_seconds=patience_seconds,
         )
 
@@ -136,22 +113,16 @@ class Burials(TransitionGroup):
         worker may have died of something that it ran; the next death that is clear counts for both.
         """
         return self._free(
-            _BLAME,
-            [
-                self.keys.record(lease.opening_id),
-                self.keys.due,
-                self.keys.dead,
-                self.keys.worker(lease.worker),
-            ],
-            [
-                lease.opening_id,
-                lease.opening_epoch,
-                lease.worker,
-                max_losses,
-                due_in_ms,
-                cause,
-                "1" if lease.verdict.is_opening else "",
-            ],
+            partial(
+                self.calls.blame,
+                id=lease.opening_id,
+                epoch=lease.opening_epoch,
+                worker=lease.worker,
+                max_losses=max_losses,
+                due_in_ms=due_in_ms,
+                cause=cause,
+                is_counted=lease.verdict.is_opening,
+            )
         )
 
     def read(self, letter: DeadLetter, reader: str, *, is_over: bool = False) -> ReadAnswer:
@@ -159,10 +130,10 @@ class Burials(TransitionGroup):
 
         *is_over*: it has read it, and lives.  The answer is Sealed if an earlier reader died of it.
         """
-        return self._caller.call(
-            _READ,
-            [self.keys.record(letter.task_id)],
-            [letter.buried_ms, reader, "1" if is_over else ""],
+        return self._caller.run(
+            self.calls.read(
+                id=letter.task_id, buried_ms=letter.buried_ms, reader=reader, is_over=is_over
+            )
         )
 
     def replay(
@@ -179,34 +150,24 @@ class Burials(TransitionGroup):
 
         *by*: the operator, for its history.  *buried_ms*: only if it was buried at this time.
         """
-        answer = self._caller.call(
-            _REPLAY,
-            [self.keys.record(task_id), self.keys.due, self.keys.dead, self.keys.meta],
-            [
-                task_id,
-                epoch,
-                self.generation,
-                message,
-                due_in_ms,
-                by,
-                "" if buried_ms is None else buried_ms,
-            ],
+        step = self.calls.replay(
+            id=task_id,
+            epoch=epoch,
+            generation=self.generation,
+            message=message,
+            due_in_ms=due_in_ms,
+            by=by,
+            buried_ms=buried_ms,
         )
+        answer = self._caller.run(step)
         if isinstance(answer, OtherGeneration):
             refuse_newer(answer.format, self._caller.shown, self.keys.meta, "replay")
         return answer
 
     def announced(self, task_id: str, buried_ms: int) -> AnnounceAnswer:
         """Note that Celery has been told of the burial."""
-        return self._caller.call(
-            _ANNOUNCE, [self.keys.record(task_id), self.keys.due], [task_id, buried_ms]
-        )
+        return self._caller.run(self.calls.announce(id=task_id, buried_ms=buried_ms))
 
-
-_CANCEL: Transition[CancelAnswer] = Transition("cancel", CancelAnswer, frees=True, keeps=True)
-_DISCARD: Transition[DiscardAnswer] = Transition(
-    "discard", DiscardAnswer, repeated=(Absent, Discarded), frees=True
-)
 
 #: In the place of an epoch: what was called off has none.
 _CALLED_OFF = "called_off"
@@ -234,9 +195,13 @@ class Cancellations(TransitionGroup):
         nothing happened.
         """
         return self._free(
-            _CANCEL,
-            [self.keys.record(task_id), self.keys.due],
-            [task_id, epoch, STOPPING_LOOK_MS, int(is_revoked)],
+            partial(
+                self.calls.cancel,
+                id=task_id,
+                epoch=epoch,
+                due_in_ms=STOPPING_LOOK_MS,
+                is_revoked=is_revoked,
+            ),
             ending=self._ending(task_id, outcome, by, is_kept=is_kept),
             patience_seconds=patience_seconds,
         )
@@ -297,13 +262,12 @@ class Cancellations(TransitionGroup):
         many letters; `passes.meta` counts those that went for that.
         """
         return self._free(
-            _DISCARD,
-            [self.keys.record(task_id), self.keys.due, self.keys.dead, self.keys.meta],
-            [
-                task_id,
-                "" if buried_ms is None else buried_ms,
-                STOPPING_LOOK_MS,
-                "1" if is_surplus else "",
-            ],
+            partial(
+                self.calls.discard,
+                id=task_id,
+                buried_ms=buried_ms,
+                due_in_ms=STOPPING_LOOK_MS,
+                is_surplus=is_surplus,
+            ),
             ending=self._ending(task_id, outcome, by, is_kept=True),
         )

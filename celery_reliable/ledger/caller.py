@@ -18,8 +18,9 @@ from celery_reliable.exceptions import (
     LedgerRefused,
     LedgerUnavailable,
 )
+from celery_reliable.ledger.calls import Calls
 from celery_reliable.ledger.keys import Keys
-from celery_reliable.ledger.transitions import A, Argument, Step, Transition
+from celery_reliable.ledger.transitions import A, Step
 from celery_reliable.log import logger
 from celery_reliable.native_threads import fork_gate
 from celery_reliable.redis_io import Line, is_of_cluster, is_transient, is_undone
@@ -161,30 +162,19 @@ class Caller:
         self.shown = shown
         self.patience_seconds = patience_seconds
 
-    def call(
-        self,
-        transition: Transition[A],
-        keys: Sequence[str],
-        args: Sequence[Argument],
-        patience_seconds: float | None = None,
-    ) -> A:
-        """Run the script of *transition* and return its answer.
-
-        When a connection or a reply is lost, the call is repeated for *patience_seconds* (by
-        default those of the Caller), then LedgerUnavailable is raised.  Every script may be
-        repeated.  When the server answers with an error, LedgerRefused is raised, or
-        LedgerForbidden if the user lacks a right.  FOREVER also waits for a server that is full;
-        it does not wait longer than the default for a right.
-        """
-        return self.run(Step(transition, keys, args), patience_seconds)
-
     def run(
         self,
         step: Step[A],
         patience_seconds: float | None = None,
         undone_patience_seconds: float | None = None,
     ) -> A:
-        """Send a step and return its answer, as `call` does.
+        """Send a step and return its answer.
+
+        When a connection or a reply is lost, the call is repeated for *patience_seconds* (by
+        default those of the Caller), then LedgerUnavailable is raised.  Every script may be
+        repeated.  When the server answers with an error, LedgerRefused is raised, or
+        LedgerForbidden if the user lacks a right.  FOREVER also waits for a server that is full;
+        it does not wait longer than the default for a right.
 
         While it is certain that no server has taken it, it is repeated for
         *undone_patience_seconds* instead.
@@ -202,7 +192,7 @@ class Caller:
         """Send steps of one script in two round trips, and return the answer of each.
 
         Each is a step of its own, so some may have been executed when this raises.  Raises what
-        `call` raises.
+        `run` raises.
         """
         if not steps:
             return []
@@ -265,14 +255,14 @@ class Caller:
         return reply
 
     def read(self, what: str, run: Callable[[Any], T], patience_seconds: float | None = None) -> T:
-        """Return what *run* reads with the client.  Raises what `call` raises."""
+        """Return what *run* reads with the client.  Raises what `run` raises."""
         return self._patiently(what, lambda: run(self.client), patience_seconds)[0]
 
     def read_all(
         self, what: str, commands: Sequence[tuple[Any, ...]], patience_seconds: float | None = None
     ) -> list[Any]:
         """Return the replies to *commands*, which only read, in one round trip; without any there
-        is none.  Raises what `call` raises.
+        is none.  Raises what `run` raises.
         """
 
         def run(client: Any) -> list[Any]:
@@ -359,6 +349,7 @@ class Part:
     def __init__(self, caller: Caller, keys: Keys) -> None:
         self._caller = caller
         self._keys = keys
+        self._calls = Calls(keys)
 
 
 #: The format that this release reads and writes.  All of a namespace has one format: its records,

@@ -15,10 +15,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from celery_reliable.ledger import rows
-from celery_reliable.ledger.answers import Grouped
 from celery_reliable.ledger.caller import Part, ms_of, text_of
 from celery_reliable.ledger.indexes import entries_after
-from celery_reliable.ledger.transitions import Transition, encoded
+from celery_reliable.ledger.transitions import encoded
 from celery_reliable.model import (
     CaughtUp,
     Cause,
@@ -99,8 +98,6 @@ def last_death(history: Sequence[HistoryEntry], exception: str) -> Death:
     lost = (entry.cause for entry in reversed(history) if entry.what == "lost")
     return Death.of(next(lost, exception))
 
-
-_GROUP: Transition[Grouped] = Transition("group", Grouped)
 
 #: How many letters one step looks at.
 _BATCH = 500
@@ -205,11 +202,8 @@ class Groups(Part):
     ) -> None:
         if members or added or checked:
             named = [value for pair in members.items() for value in pair]
-            self._caller.call(
-                _GROUP,
-                [self._keys.dead, self._keys.grouped, self._keys.groups],
-                [added, checked, *named],
-            )
+            step = self._calls.group(added=added, checked=checked, letters=named)
+            self._caller.run(step)
 
     def _position(self, name: str) -> tuple[int, bytes]:
         """Return the server's time in ms, and where a look ended."""

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
-from celery_reliable.ledger.answers import Audited, Noted
+from celery_reliable.ledger.answers import Audited
 from celery_reliable.ledger.caller import Part, ms_of, text_of
-from celery_reliable.ledger.transitions import Transition
 
 __all__ = [
     "Audits",
@@ -20,7 +19,6 @@ __all__ = [
     "NotedRow",
 ]
 
-_NOTE: Transition[Noted] = Transition("note", Noted)
 #: So many are kept, and so many of a kind are noted in a minute.
 _MOST, _AT_ONCE = 10_000, 100
 #: Counts are kept of so many names; who makes up more is counted without: that fills no memory.
@@ -68,13 +66,17 @@ class Happenings(Part):
         why = [short.get(one) or "" for one in ("cause", "reason")]
         counted = [json.dumps([kind, name, *why]) for name in (short.get("name") or "", "")]
         try:
-            self._caller.call(
-                _NOTE,
-                [self._keys.happened, self._keys.minutes],
+            step = self._calls.note(
+                kind=kind,
                 # Without half surrogates, which no terminal shows: as JSON has them.
-                [kind, json.dumps(short), _MOST, _AT_ONCE, counted[0], _MOST_COUNTS, counted[1]],
-                0,
+                about=json.dumps(short),
+                most=_MOST,
+                at_once=_AT_ONCE,
+                counted=counted[0],
+                counts=_MOST_COUNTS,
+                nameless=counted[1],
             )
+            self._caller.run(step, 0)
         except (LedgerRefused, LedgerUnavailable):
             self._silent_until = time.monotonic() + _PAUSE_SECONDS
             return False
@@ -127,7 +129,6 @@ def _row(id_: str, fields: Mapping[bytes, bytes]) -> NotedRow:
     return NotedRow(id_, at_ms, kind, about, fields.get(b"is_last") == b"1")
 
 
-_AUDIT: Transition[Audited] = Transition("audit", Audited)
 #: So many are kept.
 _MOST_AUDITED = 10_000
 
@@ -137,10 +138,12 @@ class Audits(Part):
 
     def note(self, about: Mapping[str, Any]) -> Audited:
         """Note what is done, as JSON values, at the server's time."""
-        return self._caller.call(
-            _AUDIT,
-            [self._keys.audit],
-            [secrets.token_hex(8), json.dumps(about, default=str), _MOST_AUDITED],
+        return self._caller.run(
+            self._calls.audit(
+                token=secrets.token_hex(8),
+                about=json.dumps(about, default=str),
+                most=_MOST_AUDITED,
+            )
         )
 
     def latest(self, limit: int) -> list[tuple[int, dict[str, Any]]]:

@@ -57,6 +57,17 @@ class Keys:
         #: name would fit no key pattern of a user with few rights.
         self.none = f"{prefix}none"
 
+    def of(self, pattern: str, value: str | None) -> str:
+        """Return the key of a *pattern* in the header of a script, such as ``task:<id>``, with this
+        *value* in it.  Without one it is `none`, and a pattern that is nothing else is the key.
+        """
+        begin, has_value, _ = pattern.partition("<")
+        if not has_value:
+            return self._prefix + pattern
+        if not value:
+            return self.none
+        return f"{self._prefix}{begin}{value}" if begin else value
+
     def record(self, task_id: str) -> str:
         """HASH: what the ledger knows of one task."""
         return f"{self._prefix}task:{task_id}"

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import time
 
-from celery_reliable.ledger.answers import LockAnswer, RelyAnswer, UnlockAnswer
-from celery_reliable.ledger.answers.objects import (
+from celery_reliable.ledger.answers import (
+    Concluding,
+    Exists,
     KeptFor,
     Locked,
     LockedBy,
-    NotHeld,
+    NotCurrent,
     OwnPlace,
     Stopping,
     Unlocked,
 )
-from celery_reliable.ledger.answers.tasks import Concluding, Exists, NotCurrent
 from celery_reliable.ledger.caller import Caller
 from celery_reliable.ledger.store import Ledger
 from celery_reliable.ledger.transition_group import run_freeing
-from celery_reliable.ledger.transitions import Step, Transition
 from celery_reliable.model import Claim
 
 __all__ = ["ObjectLocks"]
@@ -26,10 +25,6 @@ __all__ = ["ObjectLocks"]
 #: How long a call waits for a task whose outcome is being stored.  Usually its hooks still run.
 _CONCLUDING_SECONDS = 2.0
 _CONCLUDING_POLL_SECONDS = 0.01
-
-_LOCK: Transition[LockAnswer] = Transition("lock", LockAnswer)
-_RELY: Transition[RelyAnswer] = Transition("rely", RelyAnswer)
-_UNLOCK: Transition[UnlockAnswer] = Transition("unlock", UnlockAnswer, repeated=(NotHeld, Unlocked))
 
 
 class ObjectLocks:
@@ -42,7 +37,7 @@ class ObjectLocks:
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
-        self._keys = ledger.keys
+        self._calls = ledger.calls
         self._caller = Caller(ledger.connector.client(), ledger.connector.shown, 10.0)
 
     def close(self) -> None:
@@ -69,17 +64,16 @@ class ObjectLocks:
         own = ""
         deadline = time.monotonic() + _CONCLUDING_SECONDS
         while True:
-            answer = self._caller.call(
-                _LOCK,
-                [
-                    self._keys.lock(object_key),
-                    self._keys.record(claim.task_id),
-                    self._keys.record(holder),
-                    self._keys.lock(own) if own else self._keys.none,
-                ],
-                [claim.task_id, claim.attempt, seen, claim.token, object_key, own],
-                patience_seconds,
+            step = self._calls.lock(
+                id=claim.task_id,
+                attempt=claim.attempt,
+                token=claim.token,
+                object=object_key,
+                seen=seen,
+                holder=holder,
+                own=own,
             )
+            answer = self._caller.run(step, patience_seconds)
             match answer:
                 case Locked():
                     return None
@@ -97,7 +91,8 @@ class ObjectLocks:
                         continue
                     return holder if claim.attempt else None
                 case LockedBy():
-                    before, seen, holder = seen, answer.value, answer.task_id
+                    before, seen = seen, answer.value
+                    holder = seen.partition(":")[2]
             # Only the second call has compared the holder's record.
             is_his = (
                 seen == before if claim.attempt else self._rely(holder, deadline, patience_seconds)
@@ -113,12 +108,8 @@ class ObjectLocks:
         """
         while True:
             waited = time.monotonic() >= deadline
-            answer = self._caller.call(
-                _RELY,
-                [self._keys.record(holder)],
-                ["1" if waited else ""],
-                patience_seconds,
-            )
+            step = self._calls.rely(id=holder, waited=waited)
+            answer = self._caller.run(step, patience_seconds)
             if not isinstance(answer, Concluding):
                 return isinstance(answer, Exists)
             time.sleep(_CONCLUDING_POLL_SECONDS)
@@ -128,14 +119,12 @@ class ObjectLocks:
 
         Returns False if *claim* does not hold it.
         """
-        step = Step(
-            _UNLOCK,
-            [self._keys.lock(object_key), self._keys.record(claim.task_id)],
-            [claim.task_id, claim.attempt, claim.token, object_key],
+        step = self._calls.unlock(
+            id=claim.task_id, attempt=claim.attempt, token=claim.token, object=object_key
         )
         answer = run_freeing(
             self._caller,
-            self._keys,
+            self._calls,
             step,
             object_key,
             self._ledger.on_next,

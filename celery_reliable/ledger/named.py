@@ -11,19 +11,18 @@ from typing import Any
 
 from celery_reliable.ledger import rows
 from celery_reliable.ledger.answers import (
-    AssignAnswer,
+    Assigned,
     BegunRun,
     DivertAnswer,
     EndRunAnswer,
     MoveAnswer,
     ParkAnswer,
     UnlistAnswer,
+    Waits,
     WakeAnswer,
 )
-from celery_reliable.ledger.answers.objects import Assigned, Waits
 from celery_reliable.ledger.caller import Part, ms_of, text_of
 from celery_reliable.ledger.records import Records
-from celery_reliable.ledger.transitions import Step, Transition
 from celery_reliable.model import Due, Record, State
 from celery_reliable.orders import Orders
 
@@ -35,11 +34,6 @@ __all__ = [
     "Runs",
 ]
 
-_DIVERT: Transition[DivertAnswer] = Transition("divert", DivertAnswer)
-_PARK: Transition[ParkAnswer] = Transition("park", ParkAnswer)
-_WAKE: Transition[WakeAnswer] = Transition("wake", WakeAnswer)
-_MOVE: Transition[MoveAnswer] = Transition("move", MoveAnswer)
-_UNLIST: Transition[UnlistAnswer] = Transition("unlist", UnlistAnswer)
 
 _READ_AT_ONCE = 500
 
@@ -51,20 +45,12 @@ class NamedTasks(Part):
         self, task_id: str, epoch: str, *, patience_seconds: float | None = None
     ) -> DivertAnswer:
         """Have a queued task sent again at once, as a message of it is where nobody may run it."""
-        return self._caller.call(
-            _DIVERT,
-            [self._keys.record(task_id), self._keys.due],
-            [task_id, epoch],
-            patience_seconds,
-        )
+        return self._caller.run(self._calls.divert(id=task_id, epoch=epoch), patience_seconds)
 
     def divert_all(self, messages: Sequence[tuple[str, str]]) -> list[DivertAnswer]:
         """Do the same for many: the id and the epoch of each message.  Returns the answers."""
         return self._caller.run_all(
-            [
-                Step(_DIVERT, [self._keys.record(task_id), self._keys.due], [task_id, epoch])
-                for task_id, epoch in messages
-            ]
+            [self._calls.divert(id=task_id, epoch=epoch) for task_id, epoch in messages]
         )
 
     def park(self, due: Due, named: str, *, due_in_ms: int) -> ParkAnswer:
@@ -72,10 +58,8 @@ class NamedTasks(Part):
 
         *named*: which may, as text.  It is looked at again in *due_in_ms*, or when it is woken.
         """
-        return self._caller.call(
-            _PARK,
-            [self._keys.record(due.task_id), self._keys.due, self._keys.unplaced],
-            [due.task_id, due.due_ms, due_in_ms, named],
+        return self._caller.run(
+            self._calls.park(id=due.task_id, due_ms=due.due_ms, due_in_ms=due_in_ms, named=named)
         )
 
     def move(
@@ -95,27 +79,21 @@ class NamedTasks(Part):
         *is_stopped*: the worker of the attempt that runs has to stop it; in *due_in_ms* somebody
         looks whether it has.  *by*: who says so.
         """
-        keys, is_running = self._keys, record.state is State.RUNNING
-        return self._caller.call(
-            _MOVE,
-            [
-                keys.record(record.task_id),
-                keys.due,
-                keys.claims(record.owner) if is_stopped else keys.none,
-                keys.taken(record.owner) if is_stopped else keys.none,
-            ],
-            [
-                record.task_id,
-                record.next_epoch or record.epoch,
-                epoch,
-                message,
-                named,
-                record.attempt if is_running else "",
-                record.token if is_running else "",
-                "1" if is_stopped else "",
-                due_in_ms,
-                by,
-            ],
+        is_running = record.state is State.RUNNING
+        return self._caller.run(
+            self._calls.move(
+                id=record.task_id,
+                seen=record.next_epoch or record.epoch,
+                epoch=epoch,
+                message=message,
+                named=named,
+                worker=record.owner if is_stopped else "",
+                attempt=record.attempt if is_running else None,
+                token=record.token if is_running else "",
+                is_stopped=is_stopped,
+                due_in_ms=due_in_ms,
+                by=by,
+            )
         )
 
     def wake_all(self, task_ids: Sequence[str], *, is_there: bool = True) -> list[WakeAnswer]:
@@ -124,17 +102,13 @@ class NamedTasks(Part):
 
         *is_there*: without it only the latter.
         """
-        keys, there = self._keys, "1" if is_there else ""
         return self._caller.run_all(
-            [
-                Step(_WAKE, [keys.record(one), keys.due, keys.unplaced], [one, there])
-                for one in task_ids
-            ]
+            [self._calls.wake(id=one, is_there=is_there) for one in task_ids]
         )
 
     def unlist(self, queue: str, registered_ms: str) -> UnlistAnswer:
         """Forget the own queue of workers that are gone, unless one has registered since."""
-        return self._caller.call(_UNLIST, [self._keys.direct], [queue, registered_ms])
+        return self._caller.run(self._calls.unlist(queue=queue, registered_ms=registered_ms))
 
     def waiting(self) -> int:
         """Return how many tasks wait for a worker; of some that do not any more it may not be known
@@ -170,11 +144,6 @@ class NamedTasks(Part):
         return [(text_of(queue), f"{score:.0f}") for queue, score in found]
 
 
-_ASSIGN: Transition[AssignAnswer] = Transition("assign", AssignAnswer)
-_BEGIN_RUN: Transition[BegunRun] = Transition("begin_run", BegunRun)
-_END_RUN: Transition[EndRunAnswer] = Transition("end_run", EndRunAnswer)
-
-
 @dataclass(frozen=True)
 class Run:
     """A run, and which worker each of its members has.
@@ -202,10 +171,10 @@ class Runs(Part):
 
         In *due_in_ms* a pass looks whether it is over.
         """
-        return self._caller.call(
-            _BEGIN_RUN,
-            [self._keys.run(run), self._keys.runs],
-            [run, name, json.dumps([*only]), due_in_ms, *members],
+        return self._caller.run(
+            self._calls.begin_run(
+                id=run, name=name, only=json.dumps([*only]), due_in_ms=due_in_ms, members=members
+            )
         )
 
     def assign(
@@ -219,31 +188,24 @@ class Runs(Part):
         """Give a member the first of *workers* that no other member has; return its name, empty
         while each has one.  None: nobody knows of the run any more.
         """
-        answer = self._caller.call(
-            _ASSIGN,
-            [self._keys.run(run), self._keys.runs],
-            [member, "", run, *workers],
-            patience_seconds,
-        )
+        step = self._calls.assign(run=run, member=member, confirmed="", workers=workers)
+        answer = self._caller.run(step, patience_seconds)
         if isinstance(answer, Assigned):
             return answer.worker
         return "" if isinstance(answer, Waits) else None
 
     def confirm(self, run: str, member: str, worker: str) -> None:
         """Note that a member begins on this worker alone; on none, where it is empty."""
-        keys = self._keys
-        self._caller.call(_ASSIGN, [keys.run(run), keys.runs], [member, worker or "-", run])
+        self._caller.run(self._calls.assign(run=run, member=member, confirmed=worker or "-"))
 
     def look_later(self, run: str, due_ms: str, *, due_in_ms: int) -> EndRunAnswer:
         """Look at a run again in *due_in_ms*, as it goes on."""
-        return self._caller.call(
-            _END_RUN, [self._keys.run(run), self._keys.runs], [run, due_ms, "", due_in_ms]
-        )
+        return self._caller.run(self._calls.end_run(id=run, due_ms=due_ms, due_in_ms=due_in_ms))
 
     def end(self, run: str, due_ms: str, *, keep_ms: int) -> EndRunAnswer:
         """Forget a run that is over, in *keep_ms*."""
-        return self._caller.call(
-            _END_RUN, [self._keys.run(run), self._keys.runs], [run, due_ms, keep_ms, 0]
+        return self._caller.run(
+            self._calls.end_run(id=run, due_ms=due_ms, keep_ms=keep_ms, due_in_ms=0)
         )
 
     def find(self, run: str) -> Run | None:

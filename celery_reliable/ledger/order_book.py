@@ -5,17 +5,12 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterable
 
-from celery_reliable.ledger.answers import OrderAnswer, ResumeAnswer, StopAnswer
-from celery_reliable.ledger.answers.workers import Ordered
+from celery_reliable.ledger.answers import Ordered, ResumeAnswer, StopAnswer
 from celery_reliable.ledger.caller import Part, ms_of, text_of
-from celery_reliable.ledger.transitions import Transition
 from celery_reliable.orders import Order, OrderKind, Orders
 
 __all__ = ["OrderBook"]
 
-_ORDER: Transition[OrderAnswer] = Transition("order", OrderAnswer)
-_RESUME: Transition[ResumeAnswer] = Transition("resume", ResumeAnswer)
-_STOP: Transition[StopAnswer] = Transition("stop", StopAnswer)
 
 #: So many tasks are let go by one step: Redis is busy with them for about a millisecond.
 _AT_ONCE = 200
@@ -57,23 +52,19 @@ class OrderBook(Part):
         order_id = secrets.token_hex(4)
         while True:
             seen = self.read()
-            answer = self._caller.call(
-                _ORDER,
-                [self._keys.orders],
-                [
-                    order_id,
-                    kind.value,
-                    target,
-                    object_id or "",
-                    "" if object_id is None else "1",
-                    "1" if is_stop else "",
-                    by,
-                    why,
-                    for_ms,
-                    seen.version,
-                ],
+            step = self._calls.order(
+                id=order_id,
+                kind=kind.value,
+                target=target,
+                object=object_id or "",
+                has_object=object_id is not None,
+                is_stop=is_stop,
+                by=by,
+                why=why,
+                for_ms=for_ms,
+                version=seen.version,
             )
-            if isinstance(answer, Ordered):
+            if isinstance(self._caller.run(step), Ordered):
                 break
         given = next((one for one in self.read().all if one.id == order_id), None)
         # Somebody may have ended it already.
@@ -83,18 +74,10 @@ class OrderBook(Part):
         """End an order, and make what it has parked due, at most *limit* tasks, the first published
         first.  Without *by* only one whose time is over, or that was ended before.
         """
-        return self._caller.call(
-            _RESUME,
-            [self._keys.orders, self._keys.due, self._keys.ordered],
-            [order_id, by, limit],
-        )
+        return self._caller.run(self._calls.resume(id=order_id, by=by, limit=limit))
 
     def stop(self, task_id: str, owner: str, how: str) -> StopAnswer:
         """Tell the worker *owner* to end a task that runs there and was revoked; *how*: "stop" or
         "kill".
         """
-        return self._caller.call(
-            _STOP,
-            [self._keys.record(task_id), self._keys.stops(owner)],
-            [task_id, owner, how],
-        )
+        return self._caller.run(self._calls.stop(id=task_id, owner=owner, how=how))

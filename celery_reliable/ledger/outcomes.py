@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from celery_reliable.leases import Verdict
@@ -16,9 +17,8 @@ from celery_reliable.ledger.answers import (
     SettleAnswer,
     StoreAnswer,
 )
-from celery_reliable.ledger.answers.tasks import Gone, Settled, Waiting
 from celery_reliable.ledger.transition_group import TransitionGroup
-from celery_reliable.ledger.transitions import Step, Transition
+from celery_reliable.ledger.transitions import Step
 from celery_reliable.model import Cause, Claim, DeadLetter, StoredResult
 
 __all__ = [
@@ -27,14 +27,6 @@ __all__ = [
 ]
 
 _NO_RESULT = StoredResult("", "", "", 0, 0)
-
-_SETTLE: Transition[SettleAnswer] = Transition(
-    "settle", SettleAnswer, repeated=(Gone, Settled), frees=True, keeps=True
-)
-_BEQUEATH: Transition[BequeathAnswer] = Transition("bequeath", BequeathAnswer)
-_REPLACE: Transition[ReplaceAnswer] = Transition("replace", ReplaceAnswer, repeated=(Gone, Waiting))
-_LOSE: Transition[LoseAnswer] = Transition("lose", LoseAnswer, frees=True)
-_RELEASE: Transition[ReleaseAnswer] = Transition("release", ReleaseAnswer)
 
 
 class Outcomes(TransitionGroup):
@@ -62,24 +54,20 @@ class Outcomes(TransitionGroup):
         """
         result = result or _NO_RESULT
         return self._free(
-            _SETTLE,
-            [
-                self.keys.record(claim.task_id),
-                self.keys.due,
-                self.keys.claims(claim.worker),
-                result.key or self.keys.none,
-            ],
-            [
-                claim.task_id,
-                claim.attempt,
-                claim.token,
-                result.value,
-                result.final,
-                result.expires_seconds,
-                "" if result.db == self.connector.db else result.db,
-                self.connector.db,
-                keep_ms,
-            ],
+            partial(
+                self.calls.settle,
+                id=claim.task_id,
+                attempt=claim.attempt,
+                token=claim.token,
+                worker=claim.worker,
+                result=result.key,
+                value=result.value,
+                final=result.final,
+                expires_seconds=result.expires_seconds,
+                db=None if result.db == self.connector.db else result.db,
+                own_db=self.connector.db,
+                keep_ms=keep_ms,
+            ),
             claim,
             ending=self._ending(claim.task_id, outcome, by, is_kept=claim.is_troubled),
             next_up=claim.next_up,
@@ -94,12 +82,10 @@ class Outcomes(TransitionGroup):
 
         *heir* names the canvas: only a publication that carries it may use the id.
         """
-        return self._caller.call(
-            _BEQUEATH,
-            [self.keys.record(claim.task_id)],
-            [claim.attempt, claim.token, heir],
-            patience_seconds,
+        step = self.calls.bequeath(
+            id=claim.task_id, attempt=claim.attempt, token=claim.token, heir=heir
         )
+        return self._caller.run(step, patience_seconds)
 
     def replace(
         self,
@@ -115,19 +101,16 @@ class Outcomes(TransitionGroup):
         *due_in_ms*: when somebody looks at the record at the latest.  *stored*: names the result
         that an earlier task of the same id has left, or is empty.  *members*: the canvas's ids.
         """
-        return self._caller.call(
-            _REPLACE,
-            [self.keys.record(claim.task_id), self.keys.due, self.keys.claims(claim.worker)],
-            [
-                claim.task_id,
-                claim.attempt,
-                due_in_ms,
-                claim.token,
-                stored,
-                json.dumps(list(members)),
-            ],
-            patience_seconds,
+        step = self.calls.replace(
+            id=claim.task_id,
+            attempt=claim.attempt,
+            token=claim.token,
+            worker=claim.worker,
+            due_in_ms=due_in_ms,
+            stored=stored,
+            members=json.dumps(list(members)),
         )
+        return self._caller.run(step, patience_seconds)
 
     def lose(
         self,
@@ -152,28 +135,22 @@ class Outcomes(TransitionGroup):
         suspect from its second such death on.  *detail*: more about the cause, for people.
         """
         return self._free(
-            _LOSE,
-            [
-                self.keys.record(claim.task_id),
-                self.keys.due,
-                self.keys.claims(claim.worker),
-                self.keys.taken(claim.worker),
-                self.keys.dead,
-            ],
-            [
-                claim.task_id,
-                claim.attempt,
-                cause.value,
-                max_losses,
-                due_in_ms,
-                claim.token,
-                int(is_taken),
-                due_ms,
-                int(is_unsent),
-                "1" if verdict is None or verdict.charges(claim.task_id) else "",
-                _as_death(verdict),
-                detail,
-            ],
+            partial(
+                self.calls.lose,
+                id=claim.task_id,
+                attempt=claim.attempt,
+                token=claim.token,
+                worker=claim.worker,
+                cause=cause.value,
+                detail=detail,
+                max_losses=max_losses,
+                due_in_ms=due_in_ms,
+                due_ms=due_ms,
+                is_taken=is_taken,
+                is_unsent=is_unsent,
+                is_counted=verdict is None or verdict.charges(claim.task_id),
+                is_death=_as_death(verdict),
+            ),
             claim,
             patience_seconds=patience_seconds,
         )
@@ -191,12 +168,15 @@ class Outcomes(TransitionGroup):
         *due_in_ms*: when somebody looks at the record.  *is_unsent*: no message of the task comes
         back to its queue.
         """
-        return self._caller.call(
-            _RELEASE,
-            [self.keys.record(claim.task_id), self.keys.due, self.keys.claims(claim.worker)],
-            [claim.task_id, claim.attempt, due_in_ms, claim.token, int(is_unsent)],
-            patience_seconds,
+        step = self.calls.release(
+            id=claim.task_id,
+            attempt=claim.attempt,
+            token=claim.token,
+            worker=claim.worker,
+            due_in_ms=due_in_ms,
+            is_unsent=is_unsent,
         )
+        return self._caller.run(step, patience_seconds)
 
 
 def _as_death(verdict: Verdict | None) -> str:
@@ -207,10 +187,6 @@ def _as_death(verdict: Verdict | None) -> str:
     if verdict is None or verdict.is_opening:
         return ""
     return "2" if verdict.names_suspect else "1"
-
-
-_STORE: Transition[StoreAnswer] = Transition("store", StoreAnswer)
-_CONCLUDE: Transition[ConcludeAnswer] = Transition("conclude", ConcludeAnswer)
 
 
 class StoredOutcomes(TransitionGroup):
@@ -249,21 +225,19 @@ class StoredOutcomes(TransitionGroup):
         after: str,
         patience_seconds: float | None,
     ) -> StoreAnswer:
-        return self._caller.call(
-            _STORE,
-            [self.keys.record(task_id), result.key],
-            [
-                attempt,
-                token,
-                result.value,
-                result.final,
-                result.expires_seconds,
-                "" if result.db == self.connector.db else result.db,
-                self.connector.db,
-                after,
-            ],
-            patience_seconds,
+        step = self.calls.store(
+            id=task_id,
+            attempt=attempt,
+            token=token,
+            result=result.key,
+            value=result.value,
+            final=result.final,
+            expires_seconds=result.expires_seconds,
+            db=None if result.db == self.connector.db else result.db,
+            own_db=self.connector.db,
+            after=after,
         )
+        return self._caller.run(step, patience_seconds)
 
     def conclude(self, claim: Claim, *, patience_seconds: float | None = None) -> ConcludeAnswer:
         """Note that the outcome of a unique task's attempt is about to be stored.
@@ -271,9 +245,5 @@ class StoredOutcomes(TransitionGroup):
         From then on a call of that task waits until the attempt has ended: its caller may have
         seen the outcome already.
         """
-        return self._caller.call(
-            _CONCLUDE,
-            [self.keys.record(claim.task_id)],
-            [claim.attempt, claim.token],
-            patience_seconds,
-        )
+        step = self.calls.conclude(id=claim.task_id, attempt=claim.attempt, token=claim.token)
+        return self._caller.run(step, patience_seconds)

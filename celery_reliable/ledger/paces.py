@@ -6,13 +6,10 @@ from collections.abc import Sequence
 
 from celery_reliable.ledger.answers import ReserveAnswer, RipeAnswer
 from celery_reliable.ledger.caller import Part
-from celery_reliable.ledger.transitions import Step, Transition
+from celery_reliable.ledger.transitions import Step
 from celery_reliable.model import Rate
 
 __all__ = ["Paces"]
-
-_RESERVE: Transition[ReserveAnswer] = Transition("reserve", ReserveAnswer)
-_RIPE: Transition[RipeAnswer] = Transition("ripe", RipeAnswer)
 
 
 class Paces(Part):
@@ -40,15 +37,8 @@ class Paces(Part):
         epoch: str,
     ) -> Step[ReserveAnswer]:
         """Return the call of `reserve` unsent: a claim may be made in one step with it."""
-        return Step(
-            _RESERVE,
-            [
-                self._keys.record(task_id),
-                self._keys.due,
-                self._keys.rate(rate.key),
-                self._keys.line(task_name),
-            ],
-            [task_id, epoch, rate.interval_us, rate.key],
+        return self._calls.reserve(
+            id=task_id, epoch=epoch, interval_us=rate.interval_us, key=rate.key, name=task_name
         )
 
     def ripe(
@@ -66,8 +56,13 @@ class Paces(Part):
         One worker of those that ask for *whose* tasks looks after them, for *lease_ms* after each
         call; the others get only what is late.  What is taken and not sent is due, for the sweeper.
         """
-        return self._caller.call(
-            _RIPE,
-            [self._keys.pacer(whose), self._keys.due, *map(self._keys.line, task_names)],
-            [worker, lease_ms, late_ms, limit],
+        return self._caller.run(
+            self._calls.ripe(
+                whose=whose,
+                who=worker,
+                lease_ms=lease_ms,
+                late_ms=late_ms,
+                limit=limit,
+                lines=[*map(self._keys.line, task_names)],
+            )
         )

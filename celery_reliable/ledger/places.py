@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from celery_reliable.ledger.answers import PlaceAnswer
-from celery_reliable.ledger.answers.objects import Full, Next, OwnPlace, StillStopping
+from celery_reliable.ledger.answers import Full, Next, OwnPlace, PlaceAnswer, StillStopping
 from celery_reliable.ledger.transition_group import TransitionGroup, call_up_step, place_step
 from celery_reliable.ledger.transitions import Step
 from celery_reliable.model import Claim, ClaimRequest, Room
 
-__all__ = ["Places"]
+__all__ = ["Places", "in_the_way"]
+
+
+def in_the_way(full: Full) -> str:
+    """Return the id of one that has a place, or stands in the line before who asked."""
+    held = next(filter(None, full.values.split("\n")), "")
+    return full.before.partition("\n")[0] or held.partition(":")[2]
 
 
 class Places(TransitionGroup):
@@ -41,7 +46,7 @@ class Places(TransitionGroup):
 
         def step(is_new: bool, seen: Sequence[str]) -> Step[PlaceAnswer]:
             return place_step(
-                self.keys,
+                self.calls,
                 object_key,
                 places,
                 claim.task_id,
@@ -82,13 +87,13 @@ class Places(TransitionGroup):
         Without a place it has changed nothing: the attempt asks again, by `take_place`.
         """
         return place_step(
-            self.keys,
+            self.calls,
             room.object_key,
             room.places,
             request.task.id,
             request.token,
             due_in_ms,
-            attempt="",
+            attempt=None,
             worker=request.worker,
         )
 
@@ -102,7 +107,7 @@ class Places(TransitionGroup):
         seen: Sequence[str] = ()
         answer: PlaceAnswer = Full("", "")
         for _ in range(2):
-            step = place_step(self.keys, object_key, places, task_id, epoch, due_in_ms, seen=seen)
+            step = place_step(self.calls, object_key, places, task_id, epoch, due_in_ms, seen=seen)
             answer = self._caller.run(step)
             if isinstance(answer, StillStopping):
                 self.is_outlived(answer.task_id, answer.worker)
@@ -114,7 +119,7 @@ class Places(TransitionGroup):
 
     def next_in_line(self, object_key: str) -> str:
         """Return who stands first in the line of an object that is free; empty for nobody."""
-        step = call_up_step(self.keys, object_key)
+        step = call_up_step(self.calls, object_key)
         answer = self._caller.run(step)
         return answer.task_id if isinstance(answer, Next) else ""
 
@@ -134,5 +139,5 @@ class Places(TransitionGroup):
         With a place it is to be sent, or it is put into *queue*.
         """
         return place_step(
-            self.keys, object_key, places, task_id, epoch, due_in_ms, is_new=True, queue=queue
+            self.calls, object_key, places, task_id, epoch, due_in_ms, is_new=True, queue=queue
         )

@@ -8,27 +8,21 @@ import secrets
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from celery_reliable.ledger.answers import (
+    Held,
+    OtherGeneration,
     PlaceAnswer,
     PostponeAnswer,
     RecordAnswer,
     ResendAnswer,
     WithdrawAnswer,
 )
-from celery_reliable.ledger.answers.tasks import (
-    Batch,
-    Changed,
-    Gone,
-    Held,
-    OtherGeneration,
-    Postponed,
-    Withdrawn,
-)
 from celery_reliable.ledger.caller import refuse_newer
 from celery_reliable.ledger.places import Places
 from celery_reliable.ledger.transition_group import TransitionGroup
-from celery_reliable.ledger.transitions import Step, Together, Transition
+from celery_reliable.ledger.transitions import Step, Together
 from celery_reliable.model import Claim, Due, Room, State, TaskRef
 
 __all__ = [
@@ -37,6 +31,7 @@ __all__ = [
     "Publications",
     "Resent",
     "Senders",
+    "dues_of",
     "remembered_ms",
     "sender_of",
 ]
@@ -81,25 +76,19 @@ class Senders:
         A sender whose publication was not answered is never used again: the call may arrive late.
         """
         name, number = sender_of(epoch)
-        if name:
-            self._idle.append((name, int(number)))
+        if number is not None:
+            self._idle.append((name, number))
 
 
-def sender_of(epoch: str) -> tuple[str, str]:
-    """Return the sender and the number in an epoch; both are empty if it has none."""
+def sender_of(epoch: str) -> tuple[str, int | None]:
+    """Return the sender and the number in an epoch; empty and None if it has none."""
     found = _EPOCH.fullmatch(epoch)
-    return (found[1], found[2]) if found else ("", "")
+    return (found[1], int(found[2])) if found else ("", None)
 
 
-def remembered_ms(number: str) -> int | str:
-    """Return for how many ms a sender with this *number* is remembered; empty without a number."""
-    return min(int(number) * _REMEMBERED_MS, _LONGEST_REMEMBERED_MS) if number else ""
-
-
-_RECORD: Transition[RecordAnswer] = Transition("record", RecordAnswer)
-_WITHDRAW: Transition[WithdrawAnswer] = Transition(
-    "withdraw", WithdrawAnswer, repeated=(Gone, Withdrawn), frees=True
-)
+def remembered_ms(number: int | None) -> int | None:
+    """Return for how many ms a sender with this *number* is remembered; None without a number."""
+    return None if number is None else min(number * _REMEMBERED_MS, _LONGEST_REMEMBERED_MS)
 
 
 class Publications(Places):
@@ -223,56 +212,36 @@ class Publications(Places):
         moved: str = "",
     ) -> Step[RecordAnswer]:
         sender, number = sender_of(epoch)
-        return Step(
-            _RECORD,
-            [
-                self.keys.record(task.id),
-                self.keys.due,
-                self.keys.meta,
-                self.keys.claims(claim.worker if claim else ""),
-                self.keys.dead,
-                queue or self.keys.none,
-                self.keys.sent(sender) if sender else self.keys.none,
-            ],
-            [
-                task.id,
-                epoch,
-                self.generation,
-                state.value,
-                due_in_ms,
-                message,
-                task.name,
-                claim.attempt if claim else "",
-                "" if task.max_losses is None else task.max_losses,
-                claim.token if claim else "",
-                remembered_ms(number),
-                "1" if is_used else "",
-                heir,
-                number,
-                "1" if queue else "",
-                waits_for,
-                moved,
-                if_exists,
-            ],
+        return self.calls.record(
+            id=task.id,
+            name=task.name,
+            max_losses=task.max_losses,
+            epoch=epoch,
+            generation=self.generation,
+            state=state.value,
+            due_in_ms=due_in_ms,
+            message=message,
+            worker=claim.worker if claim else "",
+            attempt=claim.attempt if claim else None,
+            token=claim.token if claim else "",
+            sender=sender,
+            number=number,
+            remember_ms=remembered_ms(number),
+            used=is_used,
+            heir=heir,
+            queue=queue,
+            is_sent=bool(queue),
+            waits_for=waits_for,
+            moved=moved,
+            if_exists=if_exists,
         )
 
     def withdraw(
         self, task_id: str, epoch: str, *, patience_seconds: float | None = None
     ) -> WithdrawAnswer:
         """Take back a publication whose message could not be sent, and free its object."""
-        return self._free(
-            _WITHDRAW,
-            [self.keys.record(task_id), self.keys.due],
-            [task_id, epoch],
-            patience_seconds=patience_seconds,
-        )
-
-
-_DUE: Transition[Batch] = Transition("due", Batch)
-_RESEND: Transition[ResendAnswer] = Transition("resend", ResendAnswer)
-_POSTPONE: Transition[PostponeAnswer] = Transition(
-    "postpone", PostponeAnswer, repeated=(Changed, Postponed)
-)
+        make = partial(self.calls.withdraw, id=task_id, epoch=epoch)
+        return self._free(make, patience_seconds=patience_seconds)
 
 
 @dataclass(frozen=True)
@@ -292,12 +261,18 @@ class Resent:
 AS_IT_IS = Resent()
 
 
+def dues_of(ids_and_times: Sequence[str]) -> list[Due]:
+    """Return what a script has told of due records."""
+    return [Due(*one) for one in zip(ids_and_times[::2], ids_and_times[1::2], strict=True)]
+
+
 class DueRecords(TransitionGroup):
     """What the sweeper does with records that are due."""
 
-    def due(self, limit: int) -> Batch:
+    def due(self, limit: int) -> tuple[int, list[Due]]:
         """Return the server's time and at most *limit* records that are due, the oldest first."""
-        return self._caller.call(_DUE, [self.keys.due], [limit])
+        answer = self._caller.run(self.calls.due(limit=limit))
+        return answer.now_ms, dues_of(answer.ids_and_times)
 
     def resend(
         self, due: Due, *, due_in_ms: int, stored: str = "", message: Resent = AS_IT_IS
@@ -326,41 +301,27 @@ class DueRecords(TransitionGroup):
     def _resending(
         self, due: Due, due_in_ms: int, stored: str = "", message: Resent = AS_IT_IS
     ) -> Step[ResendAnswer]:
-        return Step(
-            _RESEND,
-            [
-                self.keys.record(due.task_id),
-                self.keys.due,
-                self.keys.unplaced if message.text else self.keys.none,
-            ],
-            [
-                due.task_id,
-                due.due_ms,
-                due_in_ms,
-                stored,
-                message.text,
-                message.epoch,
-                message.next_epoch,
-            ],
+        return self.calls.resend(
+            id=due.task_id,
+            due_ms=due.due_ms,
+            due_in_ms=due_in_ms,
+            stored=stored,
+            message=message.text,
+            epoch=message.epoch,
+            next=message.next_epoch,
         )
 
     def postpone(self, due: Due, *, due_in_ms: int, is_unsent: bool = False) -> PostponeAnswer:
         """Let a record be due in *due_in_ms*.  *is_unsent*: the resend before could not be sent."""
-        return self._caller.call(
-            _POSTPONE,
-            [self.keys.record(due.task_id), self.keys.due],
-            [due.task_id, due.due_ms, due_in_ms, int(is_unsent)],
-        )
+        return self._caller.run(self._postponing(due, due_in_ms, is_unsent))
 
     def postpone_all(self, later: Sequence[tuple[Due, int]]) -> None:
         """Let each of many records be due again after its own time, in ms."""
-        self._caller.run_all(
-            [
-                Step(
-                    _POSTPONE,
-                    [self.keys.record(due.task_id), self.keys.due],
-                    [due.task_id, due.due_ms, due_in_ms, 0],
-                )
-                for due, due_in_ms in later
-            ]
+        self._caller.run_all([self._postponing(due, due_in_ms) for due, due_in_ms in later])
+
+    def _postponing(
+        self, due: Due, due_in_ms: int, is_unsent: bool = False
+    ) -> Step[PostponeAnswer]:
+        return self.calls.postpone(
+            id=due.task_id, due_ms=due.due_ms, due_in_ms=due_in_ms, is_unsent=is_unsent
         )

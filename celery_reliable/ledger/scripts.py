@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
-from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+
+from celery_reliable.redis_io import Script, by_position
 
 __all__ = ["Script", "inside", "names", "script", "source", "together"]
 
@@ -26,15 +26,6 @@ return {{#reply == 1 and reply[1] or reply, more}}
 """
 
 
-@dataclass(frozen=True)
-class Script:
-    """One transition: its text and the digest by which the server knows it."""
-
-    name: str
-    text: str
-    sha: str
-
-
 def source(name: str) -> str:
     """Return the file of the transition *name*; raises FileNotFoundError if there is none."""
     return resources.files(__package__).joinpath("lua").joinpath(f"{name}.lua").read_text("utf-8")
@@ -43,8 +34,7 @@ def source(name: str) -> str:
 @cache
 def script(name: str) -> Script:
     """Return the transition called *name*; raises FileNotFoundError for a name without a file."""
-    text = source(name)
-    return Script(name, text, hashlib.sha1(text.encode()).hexdigest())
+    return Script.of(name, by_position(source(name)))
 
 
 def names() -> list[str]:
@@ -57,11 +47,11 @@ def names() -> list[str]:
 def together(first: Script, second: Script) -> Script:
     """Return two transitions as one script: nothing of another's comes between them."""
     text = _TOGETHER.format(first=first.text, second=second.text)
-    return Script(first.name, text, hashlib.sha1(text.encode()).hexdigest())
+    return Script.of(first.name, text)
 
 
 @cache
 def inside(inner: Script, name: str, text: str) -> Script:
     """Return the script *text*, called *name*, which calls *inner* as a function of that name."""
     text = f"local function {inner.name}(KEYS, ARGV)\n{inner.text}\nend\n{text}"
-    return Script(name, text, hashlib.sha1(text.encode()).hexdigest())
+    return Script.of(name, text)

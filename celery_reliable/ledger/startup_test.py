@@ -11,7 +11,7 @@ from typing import Any
 import redis
 
 from celery_reliable.exceptions import LedgerRefused
-from celery_reliable.ledger.answers.tasks import Claimed, Gone, Settled
+from celery_reliable.ledger.answers import Claimed, Gone, Settled
 from celery_reliable.ledger.caller import Caller, is_forbidden
 from celery_reliable.ledger.connector import Connector
 from celery_reliable.ledger.scripts import names, script

@@ -5,6 +5,7 @@ from __future__ import annotations
 from celery_reliable.ledger.attempts import Attempts, NextAttempts
 from celery_reliable.ledger.burials import Burials, Cancellations
 from celery_reliable.ledger.caller import Caller
+from celery_reliable.ledger.calls import Calls
 from celery_reliable.ledger.connector import Connector
 from celery_reliable.ledger.groups import Groups
 from celery_reliable.ledger.happenings import Audits, Happenings
@@ -56,6 +57,7 @@ class Ledger(
         self.connector = connector
         self.namespace = namespace
         self.keys = Keys(connector.key_prefix + namespace)
+        self.calls = Calls(self.keys)
         client = connector.client(reply_timeout_seconds=reply_timeout_seconds, single=single)
         self._caller = Caller(
             client,

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
-from celery_reliable.ledger.answers import CallUpAnswer, OutliveAnswer, PlaceAnswer
-from celery_reliable.ledger.answers.objects import Next, OtherObject
-from celery_reliable.ledger.answers.tasks import Held, Troubled
+from celery_reliable.ledger.answers import (
+    CallUpAnswer,
+    Held,
+    Next,
+    OtherObject,
+    PlaceAnswer,
+    Troubled,
+)
 from celery_reliable.ledger.caller import Caller
+from celery_reliable.ledger.calls import Calls
 from celery_reliable.ledger.connector import Connector
 from celery_reliable.ledger.keys import Keys
-from celery_reliable.ledger.transitions import A, Argument, Step, Together, Transition, encoded
+from celery_reliable.ledger.transitions import A, Step, Together, encoded
 from celery_reliable.model import Claim, NextUp
 
 __all__ = [
@@ -28,8 +35,6 @@ __all__ = [
     "slots",
 ]
 
-_PLACE: Transition[PlaceAnswer] = Transition("place", PlaceAnswer)
-
 
 def slots(object_key: str, places: int) -> list[str]:
     """Return what the places of an object are called; each has a lock of its own.
@@ -40,14 +45,14 @@ def slots(object_key: str, places: int) -> list[str]:
 
 
 def place_step(
-    keys: Keys,
+    calls: Calls,
     object_key: str,
     places: int,
     task_id: str,
     token: str,
     due_in_ms: int,
     *,
-    attempt: int | str = 0,
+    attempt: int | None = 0,
     worker: str = "",
     is_new: bool = False,
     seen: Sequence[str] = (),
@@ -55,9 +60,10 @@ def place_step(
     own: str = "",
 ) -> Step[PlaceAnswer]:
     """Return the call by which a task asks for a place of an object; *own*: the one that its record
-    notes, where there are fewer by now.  Without a *task_id* it is who stands in the line first.
+    notes, where there are fewer by now.  Without a *task_id* it is who stands in the line first;
+    without an *attempt* it is that of the claim in the same step.
     """
-    named = slots(object_key, places)
+    keys, named = calls.keys, slots(object_key, places)
     values = [*seen, *[""] * places][:places]
     holders = [one.partition(":")[2] for one in values]
     locks, about = [], []
@@ -66,49 +72,34 @@ def place_step(
         about += [slot, value]
     if own:
         locks.append(keys.lock(own))
-    return Step(
-        _PLACE,
-        [
-            keys.record(task_id),
-            keys.due,
-            keys.waiting(object_key),
-            keys.claims(worker) if worker else keys.none,
-            queue or keys.none,
-            *locks,
-        ],
-        [
-            task_id,
-            attempt,
-            token,
-            object_key,
-            "1" if is_new else "",
-            due_in_ms,
-            "1" if queue else "",
-            *about,
-        ],
+    return calls.place(
+        record=keys.record(task_id),
+        id=task_id,
+        object=object_key,
+        attempt=attempt,
+        token=token,
+        worker=worker,
+        is_new=is_new,
+        due_in_ms=due_in_ms,
+        queue=queue,
+        is_sent=bool(queue),
+        places=locks,
+        seen=about,
     )
 
 
-def hand_over_step(keys: Keys, object_key: str, next_up: NextUp) -> Step[PlaceAnswer]:
+def hand_over_step(calls: Calls, object_key: str, next_up: NextUp) -> Step[PlaceAnswer]:
     """Return the call by which whoever frees a place gives it to the one who stands there first.
 
     Nothing happens if that one may not be sent as it is.
     """
     return place_step(
-        keys,
-        object_key,
-        next_up.places,
-        "",
-        "",
-        next_up.due_in_ms,
-        queue=next_up.queue,
+        calls, object_key, next_up.places, "", "", next_up.due_in_ms, queue=next_up.queue
     )
 
 
 #: Called with an object that may be free and the task that stands in its line first.
 OnNext = Callable[[str, str], None]
-
-_CALL_UP: Transition[CallUpAnswer] = Transition("call_up", CallUpAnswer)
 
 
 def line_of(object_key: str) -> str:
@@ -118,7 +109,7 @@ def line_of(object_key: str) -> str:
 
 def run_freeing(
     caller: Caller,
-    keys_of: Keys,
+    calls: Calls,
     step: Step[A],
     object_key: str,
     on_next: OnNext | None,
@@ -134,10 +125,10 @@ def run_freeing(
     Tells *on_next* of that one, who could send it at once.  *along*: a step that goes along with
     it, behind all that.  Raises as `Caller.call`.
     """
-    called = call_up_step(keys_of, object_key) if has_line else None
+    called = call_up_step(calls, object_key) if has_line else None
     if called is not None:
         if next_up is not None:
-            step = Together(step, hand_over_step(keys_of, line_of(object_key), next_up))
+            step = Together(step, hand_over_step(calls, line_of(object_key), next_up))
         step = Together(step, called)
     if along is not None:
         step = Together(step, along)
@@ -149,10 +140,9 @@ def run_freeing(
     return answer
 
 
-def call_up_step(keys_of: Keys, object_key: str) -> Step[CallUpAnswer]:
+def call_up_step(calls: Calls, object_key: str) -> Step[CallUpAnswer]:
     """Return the call that makes the first of an object's line due, if the object is free."""
-    line = keys_of.waiting(line_of(object_key))
-    return Step(_CALL_UP, [keys_of.lock(object_key), line, keys_of.due], [])
+    return calls.call_up(place=object_key, object=line_of(object_key))
 
 
 class Ending(NamedTuple):
@@ -173,10 +163,8 @@ class Ending(NamedTuple):
 
 def call_freeing_lock(
     caller: Caller,
-    keys_of: Keys,
-    transition: Transition[A],
-    keys: Sequence[str],
-    args: Sequence[Argument],
+    calls: Calls,
+    make: Callable[..., Step[A]],
     *,
     ending: Ending | None = None,
     object_key: str = "",
@@ -186,7 +174,9 @@ def call_freeing_lock(
     along: Step[Any] | None = None,
     patience_seconds: float | None = None,
 ) -> A:
-    """Run a script with the lock of the task's object as its last key.  Raises as `Caller.call`.
+    """Run a script that is given the task's object and its lock.  Raises as `Caller.run`.
+
+    *make*: returns the call; it is given the object, and how the task ends.
 
     Only the record knows for certain which object the task has locked, and a script may not make
     a key of what it reads.  So the caller gives the key.  If it is not the right one, the script
@@ -203,16 +193,13 @@ def call_freeing_lock(
     """
     is_kept = ending is not None and ending.is_kept
     while True:
-        lock = keys_of.lock(object_key) if object_key else keys_of.none
-        where: list[str] = []
-        about: list[Argument] = []
+        about: dict[str, Any] = {}
         if ending is not None and is_kept:
-            where = [keys_of.ended, keys_of.ended_at]
-            about = [ending.outcome, ending.by, ending.most]
+            about = {"outcome": ending.outcome, "by": ending.by, "most": ending.most}
         answer = run_freeing(
             caller,
-            keys_of,
-            Step(transition, [*keys, lock, *where], [*args, object_key, *about]),
+            calls,
+            make(object=object_key, **about),
             object_key,
             on_next,
             patience_seconds,
@@ -232,14 +219,13 @@ def call_freeing_lock(
 #: When the sweeper looks whether a called-off attempt was stopped; usually its worker has told.
 STOPPING_LOOK_MS = 10_000
 
-_OUTLIVE: Transition[OutliveAnswer] = Transition("outlive", OutliveAnswer, frees=True)
-
 
 class TransitionGroup:
     """Some of the ledger's transitions.  A method is named after its script."""
 
     connector: Connector
     keys: Keys
+    calls: Calls
     #: The generation of the last record; learned from the first refusal.
     generation: str
     #: How many tasks that have ended are kept.
@@ -254,19 +240,13 @@ class TransitionGroup:
         self, task_id: str, worker: str, *, patience_seconds: float | None = None
     ) -> bool:
         """Whether *worker*, which had to stop an attempt of the task, is dead or forgotten."""
-        answer = self._free(
-            _OUTLIVE,
-            [self.keys.record(task_id), self.keys.worker(worker)],
-            [task_id, worker],
-            patience_seconds=patience_seconds,
-        )
+        make = partial(self.calls.outlive, id=task_id, worker=worker)
+        answer = self._free(make, patience_seconds=patience_seconds)
         return not isinstance(answer, Held)
 
     def _free(
         self,
-        transition: Transition[A],
-        keys: Sequence[str],
-        args: Sequence[Argument],
+        make: Callable[..., Step[A]],
         claim: Claim | None = None,
         *,
         ending: Ending | None = None,
@@ -277,10 +257,8 @@ class TransitionGroup:
         """Do what `call_freeing_lock` does, for the object of *claim* as far as that is known."""
         return call_freeing_lock(
             self._caller,
-            self.keys,
-            transition,
-            keys,
-            args,
+            self.calls,
+            make,
             ending=ending,
             object_key=claim.object_key if claim is not None else "",
             has_line=claim is not None and claim.has_line,

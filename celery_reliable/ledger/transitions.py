@@ -1,20 +1,18 @@
-"""A script and what it can answer: where replies of the server become types."""
+"""A script as Python has it: what it is called with becomes a step, and its reply an answer."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import fields
-from functools import partial
-from typing import Any, Generic, TypeVar, get_args
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import Any, Generic, TypeVar
 
-from celery_reliable.ledger.answers.base import Answer
-from celery_reliable.ledger.answers.objects import OtherObject, Ripe
-from celery_reliable.ledger.answers.tasks import Batch, Troubled
-from celery_reliable.ledger.answers.workers import Beat
+from celery_reliable.ledger import answers
+from celery_reliable.ledger.answers import Answer
+from celery_reliable.ledger.headers import Named, header
+from celery_reliable.ledger.keys import Keys
 from celery_reliable.ledger.scripts import script, together
-from celery_reliable.model import Due
 
-__all__ = ["Step", "Together", "Transition", "encoded"]
+__all__ = ["Argument", "Step", "Together", "Transition", "encoded", "transition"]
 
 A = TypeVar("A", bound=Answer)
 Argument = str | int | float | bytes
@@ -24,34 +22,48 @@ _UNENCODABLE = "backslashreplace"
 
 
 class Transition(Generic[A]):
-    """One script, and the union of its *answers*.
+    """One script, by what its header declares."""
 
-    *repeated*: a pair.  If a call was sent more than once and the script answers the first, an
-    earlier copy of the call has done the second.  *frees*: the script may end a task and free its
-    object, so it is called by `call_freeing_lock`.
-    *keeps*: the script keeps what happened to the task, so `call_freeing_lock` is given an ending.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        answers: Any,
-        *,
-        repeated: tuple[()] | tuple[type[Answer], type[Answer]] = (),
-        frees: bool = False,
-        keeps: bool = False,
-    ) -> None:
+    def __init__(self, name: str) -> None:
         self.name = name
-        self.kinds: tuple[type[Answer], ...] = get_args(answers) or (answers,)
-        if frees:
-            self.kinds += (OtherObject,)
-        if keeps:
-            self.kinds += (Troubled,)
-        self._readers = {kind.word.encode(): _reader(kind) for kind in self.kinds}
-        self._instead = {}
-        if repeated:
-            instead, done = repeated
-            self._instead[instead.word.encode()] = _reader(done)
+        self._header = about = header(name)
+        self._names = set(about.parameters)
+        self._readers = {word.encode(): _reader(word, of) for word, of in about.replies.items()}
+        instead, done = about.repeated or ("", "")
+        self._instead = {instead.encode(): self._readers.get(done.encode())}
+
+    def step(self, keys: Keys, given: Mapping[str, Any]) -> Step[A]:
+        """Return the call with what is *given* by name.  Raises TypeError for a name that it does
+        not know, or misses.
+        """
+        if not self._names.issuperset(given):
+            raise TypeError(f"{self.name} has no {sorted(set(given) - self._names)}")
+        args: list[Argument] = []
+        is_whole = False
+        for one in self._header.args:
+            value = given.get(one.name)
+            if one.mark == "...":
+                args += value or ()
+                is_whole = is_whole or bool(value)
+            elif one.mark == "+":
+                is_whole = is_whole or value is not None
+                args += [] if value is None else [value]
+            else:
+                args.append(self._argument(one, value))
+        sent: list[str] = []
+        for one in self._header.keys:
+            if one.mark == "...":
+                sent += given.get(one.name) or ()
+            elif is_whole or one.mark != "+":
+                sent.append(keys.of(one.pattern, given[one.parameter] if one.parameter else ""))
+        return Step(self, sent, args)
+
+    def _argument(self, one: Named, value: Any) -> Argument:
+        if one.kind == "flag":
+            return "1" if value else ""
+        if value is None and not one.mark:
+            raise TypeError(f"{self.name} misses {one.name}")
+        return "" if value is None else value
 
     def read(self, raw: Any, is_repeated: bool = False) -> A:
         """Return what the server has answered."""
@@ -59,6 +71,12 @@ class Transition(Generic[A]):
         instead = self._instead.get(name) if is_repeated else None
         answer: A = (instead or self._readers[name])(raw)
         return answer
+
+
+@cache
+def transition(name: str) -> Transition[Any]:
+    """Return that of a script; raises FileNotFoundError for a name without one."""
+    return Transition(name)
 
 
 class Step(Generic[A]):
@@ -135,48 +153,29 @@ def _text(value: Any) -> str:
     return value.decode() if isinstance(value, bytes) else str(value)
 
 
-def _number(value: Any) -> int | None:
-    return None if value == b"" else int(value)
+#: How the server's value becomes one of a field of this kind.
+_READ: dict[str, Callable[[Any], Any]] = {"int": int, "text": _text, "flag": bool}
 
 
-#: How the server's value becomes one of a field of this type.
-_READ: dict[str, Callable[[Any], Any]] = {
-    "int": int,
-    "int | None": _number,
-    "str": _text,
-    "bool": bool,
-}
-
-
-def _reader(kind: type[Answer]) -> Callable[[Sequence[Any]], Any]:
-    """Return a function that makes an answer of *kind* from a reply of the server."""
-    if kind in (Batch, Ripe):
-        return partial(_batch, kind)
-    if issubclass(kind, Beat):
-        return partial(_beat, kind)
-    readers = [_READ[str(one.type)] for one in fields(kind)]
-    if not readers:
+def _reader(word: str, of: Sequence[Named]) -> Callable[[Sequence[Any]], Any]:
+    """Return a function that makes an answer of this word from a reply of the server."""
+    kind = answers.made(word)
+    if not of:
         always = kind()
         return lambda raw: always
-    return lambda raw: kind(*[read(value) for read, value in zip(readers, raw[1:], strict=True)])
+    *first, last = of
+    readers = [_optional(one) for one in (first if last.mark == "..." else of)]
+    n_read = len(readers)
+
+    def read(raw: Sequence[Any]) -> Answer:
+        values = [read(value) for read, value in zip(readers, raw[1 : n_read + 1], strict=True)]
+        if last.mark == "...":
+            values.append(tuple(map(_text, raw[n_read + 1 :])))
+        return kind(*values)
+
+    return read
 
 
-def _batch(kind: Callable[..., Any], raw: Sequence[Any]) -> Any:
-    _, ms, *values = raw
-    texts = [_text(value) for value in values]
-    pairs = zip(texts[::2], texts[1::2], strict=True)
-    return kind(int(ms), tuple(Due(*pair) for pair in pairs))
-
-
-def _beat(kind: type[Beat], raw: Sequence[Any]) -> Beat:
-    _, version, now_ms, n_stops, *values = raw
-    texts = [_text(value) for value in values]
-    stops, taken = [], []
-    for n, (task_id, text) in enumerate(zip(texts[::2], texts[1::2], strict=True)):
-        attempt, token = text.split(" ", 1)
-        if n < n_stops:
-            how, token = token.split(" ", 1)
-            stops.append((task_id, int(attempt), token, how))
-        else:
-            taken.append((task_id, int(attempt), token))
-    return kind(int(version), int(now_ms), tuple(stops), tuple(taken))
+def _optional(one: Named) -> Callable[[Any], Any]:
+    read = _READ[one.kind]
+    return (lambda value: None if value == b"" else read(value)) if one.mark == "?" else read

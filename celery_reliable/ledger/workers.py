@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -12,36 +13,32 @@ from celery_reliable.leases import WorkerLease
 from celery_reliable.ledger import rows
 from celery_reliable.ledger.answers import (
     AcknowledgeAnswer,
-    BeginPassAnswer,
+    Begun,
+    Busy,
     DeclareAnswer,
-    DeregisterAnswer,
+    DeclaredDead,
+    Deregistered,
     EndPassAnswer,
     HeartbeatAnswer,
+    LookAheadAnswer,
+    Newer,
+    NotDue,
     OpenAnswer,
     OpenedAnswer,
     RecognizeAnswer,
-    RegisterAnswer,
-    SetBackAnswer,
-)
-from celery_reliable.ledger.answers.workers import (
-    Asked,
-    Begun,
-    Busy,
-    DeclaredDead,
-    Deregistered,
-    Newer,
-    NotDue,
     Registered,
+    SetBackAnswer,
 )
 from celery_reliable.ledger.caller import FORMAT, Caller, Part, ms_of, newer
 from celery_reliable.ledger.keys import Keys
 from celery_reliable.ledger.transition_group import call_freeing_lock
-from celery_reliable.ledger.transitions import Transition
 from celery_reliable.model import Claim
 
 __all__ = [
     "Passes",
     "Workers",
+    "taken_from",
+    "to_stop",
 ]
 
 
@@ -52,15 +49,28 @@ ALONE_MS = 1000
 #: A task that kills its worker at once has done so after this time.
 _BEGUN_MS = 500
 
-_REGISTER: Transition[RegisterAnswer] = Transition("register", RegisterAnswer)
-_HEARTBEAT: Transition[HeartbeatAnswer] = Transition("heartbeat", HeartbeatAnswer)
-_ACKNOWLEDGE: Transition[AcknowledgeAnswer] = Transition(
-    "acknowledge", AcknowledgeAnswer, frees=True
-)
-_DECLARE: Transition[DeclareAnswer] = Transition("declare", DeclareAnswer)
-_OPEN: Transition[OpenAnswer] = Transition("open", OpenAnswer)
-_OPENED: Transition[OpenedAnswer] = Transition("opened", OpenedAnswer)
-_DEREGISTER: Transition[DeregisterAnswer] = Transition("deregister", DeregisterAnswer)
+
+def to_stop(beat: HeartbeatAnswer, worker: str) -> list[tuple[Claim, str]]:
+    """Return what *worker* was told with its beat to stop, each with "stop" or "kill"."""
+    found = []
+    for task_id, text in _pairs(beat)[: beat.n_stops]:
+        attempt, how, token = text.split(" ", 2)
+        found.append((Claim(task_id, int(attempt), worker, token), how))
+    return found
+
+
+def taken_from(beat: HeartbeatAnswer, worker: str) -> list[Claim]:
+    """Return the claims that were taken from *worker*, and that it has not acknowledged."""
+    found = []
+    for task_id, text in _pairs(beat)[beat.n_stops :]:
+        attempt, token = text.split(" ", 1)
+        found.append(Claim(task_id, int(attempt), worker, token))
+    return found
+
+
+def _pairs(beat: HeartbeatAnswer) -> list[tuple[str, str]]:
+    told = beat.ids_and_claims
+    return [*zip(told[::2], told[1::2], strict=True)]
 
 
 class Workers(Part):
@@ -149,23 +159,16 @@ class Workers(Part):
 
         Raises LedgerRefused also in a namespace of a newer format.
         """
-        answer = self._caller.call(
-            _REGISTER,
-            [
-                self._keys.worker(worker),
-                self._keys.workers,
-                self._keys.meta,
-                self._keys.direct,
-            ],
-            [
-                worker,
-                lease_ms,
-                client_id,
-                json.dumps(dict(facts)),
-                next(self._numbers),
-                FORMAT,
-                str(facts.get("direct") or ""),
-            ],
+        answer = self._caller.run(
+            self._calls.register(
+                worker=worker,
+                lease_ms=lease_ms,
+                client_id=client_id,
+                facts=json.dumps(dict(facts)),
+                number=next(self._numbers),
+                format=FORMAT,
+                queue=str(facts.get("direct") or ""),
+            )
         )
         if isinstance(answer, Newer):
             raise newer(answer.format, self._caller.shown, self._keys.meta, "register")
@@ -187,38 +190,28 @@ class Workers(Part):
         counted since it registered under this name.  Totals that have not grown may be left out.
         """
         pairs = [one for pair in (counted or {}).items() for one in pair]
-        return self._caller.call(
-            _HEARTBEAT,
-            [
-                self._keys.worker(worker),
-                self._keys.workers,
-                self._keys.taken(worker),
-                self._keys.minutes,
-                self._keys.orders,
-                self._keys.stops(worker),
-                self._keys.claims(worker),
-                self._keys.meta,
-            ],
-            [worker, lease_ms, client_id, next(self._numbers), doing, *pairs],
-            0,
+        step = self._calls.heartbeat(
+            worker=worker,
+            lease_ms=lease_ms,
+            client_id=client_id,
+            number=next(self._numbers),
+            doing=doing,
+            counted=pairs,
         )
+        return self._caller.run(step, 0)
 
     def acknowledge(self, claim: Claim) -> AcknowledgeAnswer:
         """Note that the worker has stopped a claim that was taken from it.
 
         If the task is a dead letter, its object is freed now.
         """
-        return call_freeing_lock(
-            self._caller,
-            self._keys,
-            _ACKNOWLEDGE,
-            [
-                self._keys.taken(claim.worker),
-                self._keys.record(claim.task_id),
-                self._keys.due,
-            ],
-            [claim.task_id, f"{claim.attempt} {claim.token}"],
+        make = partial(
+            self._calls.acknowledge,
+            id=claim.task_id,
+            worker=claim.worker,
+            claim=f"{claim.attempt} {claim.token}",
         )
+        return call_freeing_lock(self._caller, self._calls, make)
 
     def declare(
         self,
@@ -226,7 +219,7 @@ class Workers(Part):
         cause: str,
         *,
         witness_ms: int,
-        expected_ms: int | str = "",
+        expected_ms: int | None = None,
     ) -> DeclareAnswer:
         """Declare a worker dead, and decide which of its claims is charged with that.
 
@@ -234,22 +227,15 @@ class Workers(Part):
         is not about *expected_ms*.  *witness_ms*: for how long its connection must be gone, 0 if
         connections are not looked at.
         """
-        return self._caller.call(
-            _DECLARE,
-            [
-                self._keys.worker(lease.worker),
-                self._keys.workers,
-                self._keys.meta,
-                self._keys.claims(lease.worker),
-            ],
-            [
-                lease.worker,
-                cause,
-                lease.renewals,
-                lease.client_id,
-                witness_ms,
-                expected_ms,
-            ],
+        return self._caller.run(
+            self._calls.declare(
+                worker=lease.worker,
+                cause=cause,
+                renewals=lease.renewals,
+                client_id=lease.client_id,
+                witness_ms=witness_ms,
+                expected_ms=expected_ms,
+            )
         )
 
     def open(
@@ -266,43 +252,27 @@ class Workers(Part):
 
         The answer says if it must not.  Waits *patience_seconds* for the server.
         """
-        return self._caller.call(
-            _OPEN,
-            [
-                self._keys.record(task_id),
-                self._keys.due,
-                self._keys.worker(worker),
-                self._keys.claims(worker),
-            ],
-            [task_id, epoch, delivery, _BEGUN_MS, ALONE_MS, max_losses],
-            patience_seconds,
+        step = self._calls.open(
+            id=task_id,
+            epoch=epoch,
+            worker=worker,
+            delivery=delivery,
+            begun_ms=_BEGUN_MS,
+            alone_ms=ALONE_MS,
+            max_losses=max_losses,
         )
+        return self._caller.run(step, patience_seconds)
 
     def opened(self, worker: str, delivery: str, *, patience_seconds: float) -> OpenedAnswer:
         """Note that the worker lives after it has opened a message."""
-        return self._caller.call(_OPENED, [self._keys.worker(worker)], [delivery], patience_seconds)
+        return self._caller.run(
+            self._calls.opened(worker=worker, delivery=delivery), patience_seconds
+        )
 
     def deregister(self, worker: str, *, in_unacked: int) -> bool:
         """Forget a worker that holds nothing; False when it still holds something."""
-        answer = self._caller.call(
-            _DEREGISTER,
-            [
-                self._keys.worker(worker),
-                self._keys.workers,
-                self._keys.claims(worker),
-                self._keys.taken(worker),
-                self._keys.stops(worker),
-            ],
-            [worker, in_unacked, TAKEN_MS],
-        )
-        return isinstance(answer, Deregistered)
-
-
-_BEGIN_PASS: Transition[BeginPassAnswer] = Transition("begin_pass", BeginPassAnswer)
-_RECOGNIZE: Transition[RecognizeAnswer] = Transition("recognize", RecognizeAnswer)
-_END_PASS: Transition[EndPassAnswer] = Transition("end_pass", EndPassAnswer)
-_SET_BACK: Transition[SetBackAnswer] = Transition("set_back", SetBackAnswer)
-_LOOK_AHEAD: Transition[Asked] = Transition("look_ahead", Asked)
+        step = self._calls.deregister(worker=worker, in_unacked=in_unacked, taken_ms=TAKEN_MS)
+        return isinstance(self._caller.run(step), Deregistered)
 
 
 class Passes(Part):
@@ -316,7 +286,7 @@ class Passes(Part):
         ttl_ms: int,
         interruption_ms: int,
         lease_ms: int,
-        expected_ms: int | str = "",
+        expected_ms: int | None = None,
     ) -> Begun | Busy | NotDue:
         """Start a pass, unless one runs, or finished less than *interval_ms* ago.
 
@@ -324,12 +294,16 @@ class Passes(Part):
         passes means that the server or all sweepers were away: then leases of *lease_ms* get time
         to be renewed.  *expected_ms*: the server's time as the sweeper reckons it, or empty.
         """
-        answer = self._caller.call(
-            _BEGIN_PASS,
-            [self._keys.sweep, self._keys.meta],
-            [nonce, interval_ms, ttl_ms, interruption_ms, lease_ms, expected_ms, FORMAT],
-            0,
+        step = self._calls.begin_pass(
+            nonce=nonce,
+            interval_ms=interval_ms,
+            ttl_ms=ttl_ms,
+            interruption_ms=interruption_ms,
+            lease_ms=lease_ms,
+            expected_ms=expected_ms,
+            format=FORMAT,
         )
+        answer = self._caller.run(step, 0)
         if isinstance(answer, Newer):
             raise newer(answer.format, self._caller.shown, self._keys.meta, "begin_pass")
         return answer
@@ -340,7 +314,7 @@ class Passes(Part):
         If it is another one than before, or was emptied, the next pass looks at queued records
         before they are due.
         """
-        return self._caller.call(_RECOGNIZE, [self._keys.meta], [broker])
+        return self._caller.run(self._calls.recognize(broker=broker))
 
     def end(
         self,
@@ -348,7 +322,7 @@ class Passes(Part):
         report: Mapping[str, Any],
         ahead_count: str = "",
         *,
-        ended_ms: int | str = "",
+        ended_ms: int | None = None,
         seen: str = "",
     ) -> EndPassAnswer:
         """Note that a pass finished, and keep its *report*.
@@ -357,22 +331,26 @@ class Passes(Part):
         number of the request to look ahead that this pass has met, or empty.  *seen*: which
         workers it has seen, as the next pass is to hear it; empty: that sees all anew.
         """
-        return self._caller.call(
-            _END_PASS,
-            [self._keys.sweep, self._keys.meta, self._keys.minutes],
-            [nonce, json.dumps(dict(report)), ahead_count, ended_ms, seen],
+        return self._caller.run(
+            self._calls.end_pass(
+                nonce=nonce,
+                report=json.dumps(dict(report)),
+                ahead_count=ahead_count,
+                ended_ms=ended_ms,
+                seen=seen,
+            )
         )
 
     def set_back(self, limit: int) -> SetBackAnswer:
         """After the server's clock stepped back, set back when *limit* records are due."""
-        return self._caller.call(_SET_BACK, [self._keys.due, self._keys.meta], [limit])
+        return self._caller.run(self._calls.set_back(limit=limit))
 
-    def look_ahead(self, *, ago_ms: int) -> Asked:
+    def look_ahead(self, *, ago_ms: int) -> LookAheadAnswer:
         """Ask the next pass to look at queued records before they are due.
 
         Messages may have been lost since *ago_ms* milliseconds ago.
         """
-        return self._caller.call(_LOOK_AHEAD, [self._keys.meta], [ago_ms])
+        return self._caller.run(self._calls.look_ahead(ago_ms=ago_ms))
 
     def meta(self) -> dict[str, str]:
         """Return generation, passed_ms, grace_ms and the last pass's report."""

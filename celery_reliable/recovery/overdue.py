@@ -11,7 +11,7 @@ from celery import Celery
 from celery_reliable.app import reliable_of
 from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
 from celery_reliable.leases import WorkerLease
-from celery_reliable.ledger import Ledger, answers
+from celery_reliable.ledger import Ledger, answers, dues_of
 from celery_reliable.log import logger
 from celery_reliable.message import Envelope, seconds_until
 from celery_reliable.model import Cause, Due, Record, State, SweepReport
@@ -97,13 +97,14 @@ class Pacing:
         )
         if isinstance(answer, answers.Another):
             return answer.wait_ms / 1000
-        if answer.dues:
-            ids = [due.task_id for due in answer.dues]
+        dues = dues_of(answer.ids_and_times)
+        if dues:
+            ids = [due.task_id for due in dues]
             found = self._ledger.find_in_groups(ids, most_bytes=MOST_BYTES)
             self._sending.send_limited(
                 [
                     (due, one.record)
-                    for due, one in zip(answer.dues, found, strict=True)
+                    for due, one in zip(dues, found, strict=True)
                     if one.record is not None
                 ]
             )
@@ -163,8 +164,7 @@ class Overdue(Job):
         )
 
     def _look_at_due(self, presence: Presence, report: SweepReport) -> None:
-        batch = self.ledger.due(self.config.sweep_batch)
-        now_ms, dues = batch.now_ms, batch.dues
+        now_ms, dues = self.ledger.due(self.config.sweep_batch)
         if not dues:
             return
         self._later = []

@@ -241,17 +241,17 @@ class Sweeper:
         return report, config.sweep_seconds
 
     @property
-    def _expected_ms(self) -> int | str:
-        """The server's time as it has to be by now, in ms; empty while nothing is known."""
+    def _expected_ms(self) -> int | None:
+        """The server's time as it has to be by now, in ms; None while nothing is known."""
         if self._said is None:
-            return ""
+            return None
         said_ms, at = self._said
         return said_ms + int(1000 * (clock.now() - at))
 
     def _interval_ms(self) -> int:
         """How long ago a pass may have begun that is enough."""
         now_ms = self._expected_ms
-        if not self.wanted_ms or not isinstance(now_ms, int):
+        if not self.wanted_ms or now_ms is None:
             return self.config.sweep_ms
         return min(self.config.sweep_ms, max(0, now_ms - self.wanted_ms))
 

@@ -12,9 +12,12 @@ from celery_reliable.redis_io.connection import (
     losing,
     refuses_writes,
 )
+from celery_reliable.redis_io.scripts import Script, by_position
 
 __all__ = [
     "Line",
+    "Script",
+    "by_position",
     "is_of_cluster",
     "is_of_full_server",
     "is_transient",

@@ -14,7 +14,7 @@ from celery_reliable import clock, events
 from celery_reliable.app import Reliable
 from celery_reliable.compat.redis import socket_of
 from celery_reliable.exceptions import LedgerForbidden, LedgerRefused, LedgerUnavailable
-from celery_reliable.ledger import Ledger, answers
+from celery_reliable.ledger import Ledger, answers, taken_from, to_stop
 from celery_reliable.log import logger
 from celery_reliable.native_threads import NativeThread, is_patched, native_lock, wait_readable
 from celery_reliable.worker.throughput import Throughput
@@ -312,8 +312,8 @@ class Heartbeat(NativeThread):
         sent_at = clock.now()
         beat = self._renew()
         is_stopping = False
-        self._host.orders.hear(beat.to_stop(process.id))
-        for claim in beat.claims(process.id):
+        self._host.orders.hear(to_stop(beat, process.id))
+        for claim in taken_from(beat, process.id):
             if self._host.claims.stop(claim):
                 self._workers.acknowledge(claim)
             else:

@@ -158,7 +158,7 @@ def _settle(v: View) -> Reply:
     if not is_current(task, v.arg(2), v.arg(3)) and v.holds("only the current attempt settles"):
         return ("fenced", task.state)
     if task.object and task.object != v.arg(10):
-        return ("object", task.object)
+        return ("other_object", task.object)
     if task.has_history and len(v.call.keys) < 6:
         return ("troubled",)
     if v.arg(4) and v.arg(7) and not v.either(True, False):

@@ -35,7 +35,7 @@ def _cancel(v: View) -> Reply:
             v.put(v.key(1), task._replace(revoked=True))
         return ("running", task.owner)
     if not task.stopping and task.object and task.object != v.arg(5):
-        return ("object", task.object)
+        return ("other_object", task.object)
     if task.has_history and len(v.call.keys) < 4:
         return ("troubled",)
     if task.stopping:
@@ -53,7 +53,7 @@ def _discard(v: View) -> Reply:
     if task.state != "dead" or v.arg(2) not in ("", task.buried_ms):
         return ("not_dead", task.state)
     if not task.stopping and task.object and task.object != v.arg(5):
-        return ("object", task.object)
+        return ("other_object", task.object)
     if v.arg(4) == "1":
         v.note_meta(trimmed=v.meta().get("trimmed", 0) + 1, trimmed_ms=v.now)
     if task.stopping:

@@ -20,7 +20,7 @@ def _due(v: View) -> Reply:
     # Which of those at the same time come first is the order of their names.
     found = sorted((t.due, one.encode()) for one, t in v.tasks() if t.due is not None)
     ripe = [(one.decode(), due) for due, one in found if due <= v.now][: int(v.number(1))]
-    return ("due", ANY, *(item for one, due in ripe for item in (one, due)))
+    return ("batch", ANY, *(item for one, due in ripe for item in (one, due)))
 
 
 def _resend(v: View) -> Reply:
@@ -79,7 +79,7 @@ def _park(v: View) -> Reply:
             due=v.now + v.number(3),
         ),
     )  # fmt: skip
-    return ("parked", int(is_new))
+    return ("unplaced", int(is_new))
 
 
 def _wake(v: View) -> Reply:
@@ -88,7 +88,7 @@ def _wake(v: View) -> Reply:
         v.drop_pair("unplaced", v.arg(1))
         return ("changed",)
     if v.arg(2) == "":
-        return ("waiting",)
+        return ("still_waiting",)
     due = float(v.now) if task.due is None else min(task.due, v.now)
     v.put(v.key(1), task._replace(due=due))
     return ("woken",)

@@ -13,7 +13,7 @@ def _already(task: Task, attempt: str) -> Reply | None:
     """Return the answer to a repeated loss."""
     if task.ended == attempt == str(task.attempt):
         if task.state == "dead":
-            return ("buried", task.losses)
+            return ("spent", task.losses)
         if task.state == "queued":
             return ("queued", task.losses)
     return None
@@ -49,7 +49,7 @@ def _lose(v: View) -> Reply:  # noqa: C901
     is_stopping = v.arg(7) == "1" and v.arg(3) == "stuck"
     is_freed = is_buried and not is_stopping
     if is_freed and task.object and task.object != v.arg(13):
-        return ("object", task.object)
+        return ("other_object", task.object)
     v.drop_pair(v.key(3), task_id)
     owner, claim = task.owner, f"{attempt} {token}"
     task = task.unowned()._replace(
@@ -70,7 +70,7 @@ def _lose(v: View) -> Reply:  # noqa: C901
             task = task._replace(object="")
             free_object(v, v.key(6), task_id, v.arg(13))
         v.put(v.key(1), task)
-        return ("buried", losses)
+        return ("spent", losses)
     is_due = task.revoked and v.arg(3) != "stuck"
     if task.next_epoch and v.arg(3) == "stuck":
         task = _goes_back(v, task, 0, True)._replace(due=v.now + v.number(5))
@@ -100,7 +100,7 @@ def _blame(v: View) -> Reply:
     if task is None:
         return ("gone",)
     if task.blamed == worker and task.state in ("dead", "queued"):
-        return ("buried" if task.state == "dead" else "queued", task.losses)
+        return ("spent" if task.state == "dead" else "queued", task.losses)
     if task.state != "queued" or task.epoch != v.arg(2) or task.revoked:
         return ("fenced", task.state)
     losses, openings = task.losses, (task.openings or 0) + 1
@@ -110,7 +110,7 @@ def _blame(v: View) -> Reply:
     is_buried = losses > most
     is_freed = is_buried and not task.stopping
     if is_freed and task.object and task.object != v.arg(8):
-        return ("object", task.object)
+        return ("other_object", task.object)
     dead: Worker | None = v.get(v.key(4))
     if dead is not None:
         v.put(v.key(4), dead._replace(opening="", opening_id="", opening_alone=False))
@@ -124,7 +124,7 @@ def _blame(v: View) -> Reply:
             task = task._replace(object="")
             free_object(v, v.key(5), v.arg(1), v.arg(8))
         v.put(v.key(1), task)
-        return ("buried", losses)
+        return ("spent", losses)
     v.put(v.key(1), task._replace(due=v.now + v.number(5)))
     return ("queued", losses)
 
@@ -150,7 +150,7 @@ def _bury(v: View) -> Reply:  # noqa: C901
         return ("fenced", task.state)
     is_freed = found is None or not found.stopping
     if is_freed and found is not None and found.object and found.object != v.arg(12):
-        return ("object", found.object)
+        return ("other_object", found.object)
     if task is None:
         task = (found or Task("dead"))._replace(
             message=v.arg(6),

@@ -48,12 +48,12 @@ def _lock(v: View) -> Reply:  # noqa: C901
         is_his = task is not None and task.epoch == v.arg(4)
         is_his = is_his and task.state not in ("dead", "waiting")  # type: ignore[union-attr]
     if not is_his and v.holds("only who has a record takes an object"):
-        return ("fenced",)
+        return ("not_current",)
     beyond = task.object.removeprefix(f"{v.arg(5)}#") if task is not None else ""
     has_another = task is not None and beyond != task.object and beyond.isdigit()
     if task is not None and attempt != "0" and has_another:
         if task.object != v.arg(6):
-            return ("object", task.object)
+            return ("own_place", task.object)
         if (held := _HELD.match(v.expiring(v.key(4)) or "")) and held[1] == task_id:
             # It has one of several places that there were before, and keeps that.
             v.put(v.key(4), Lock(f"{attempt}:{task_id}"))
@@ -65,10 +65,10 @@ def _lock(v: View) -> Reply:  # noqa: C901
     if value and value != f"{attempt}:{task_id}" and stopping is None:
         number, _, holder = value.partition(":")
         if number == "kept":
-            return ("kept", holder)
+            return ("kept_for", holder)
         elif holder != task_id:
             if v.holds("an object that another has is not taken"):
-                return ("held", value)
+                return ("locked_by", value)
         elif attempt == "0" and int(number) > 0:
             return ("locked",)
     if task is not None:
@@ -180,13 +180,13 @@ def _place(v: View) -> Reply:  # noqa: C901
             return ("standing", "")
         if not is_attempt and not stands:
             _leave(v, line, task_id)
-        return ("fenced",)
+        return ("not_current",)
 
     own, mine, named = task.object, "", ""
     beyond = own[len(object_key) + 1 :] if own.startswith(object_key + "#") else ""
     if is_attempt and beyond.isdigit() and int(beyond) > places:
         if len(v.call.keys) == 5 + 2 * places:
-            return ("object", own)
+            return ("own_place", own)
         last = v.key(len(v.call.keys))
         if (held := _HELD.match(v.expiring(last) or "")) and held[1] == task_id:
             mine, named = last, own
@@ -200,7 +200,7 @@ def _place(v: View) -> Reply:  # noqa: C901
         if value and value == seen and not value.startswith("kept:"):
             over = _is_over(v, value, record)
             if over:
-                return ("stopping", value.partition(":")[2], over)
+                return ("still_stopping", value.partition(":")[2], over)
         values.append(value or "")
         if value is None or over is not None or not v.holds("an object has so many places"):
             free.append((lock, slot))
@@ -239,7 +239,7 @@ def _place(v: View) -> Reply:  # noqa: C901
         v.put(name, task._replace(state="queued", due=v.now + v.number(6)))
         return ("sent",) if is_sent else ("send", ANY, ANY, ANY)
     if not is_new:
-        return ("held", "\n".join(values), "\n".join(ahead))
+        return ("full", "\n".join(values), "\n".join(ahead))
     if is_attempt:
         v.drop_pair(v.key(4), task_id)
         task = task.unowned()._replace(

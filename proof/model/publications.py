@@ -33,11 +33,11 @@ def _sender_says(v: View) -> Reply | None:
     last = v.expiring(v.key(7))
     said = (last or "").split(" ")
     if said[0] == epoch:
-        if len(said) > 1 and said[1] == "exists":
-            return ("exists", said[2], ANY)
+        if len(said) > 1 and said[1] == "in_use":
+            return ("in_use", said[2], ANY)
         if len(said) > 1 and said[1] == "anothers":
             return ("anothers", said[2], ANY, ANY)
-        return ("fenced",) if len(said) > 1 else ("recorded",)
+        return ("not_current",) if len(said) > 1 else ("recorded",)
     if int(number) == 1 and last is None:
         return None
     if last is None or not said[0].endswith(f"-{int(number) - 1}"):
@@ -50,7 +50,7 @@ def _record(v: View) -> Reply:  # noqa: C901
     if (said := _sender_says(v)) is not None:
         return said
     if (generation := known_generation(v)) != v.arg(3):
-        return ("generation", generation, ANY)
+        return ("other_generation", generation, ANY)
     task = v.task()
     if task is not None and task.epoch == epoch:
         return ("recorded",)
@@ -66,12 +66,12 @@ def _record(v: View) -> Reply:  # noqa: C901
         is_his = task is not None and task.state == "running"
         is_his = is_his and (str(task.attempt), task.token) == (attempt, token)  # type: ignore[union-attr]
         if not is_his and v.holds("only the current attempt publishes itself again"):
-            answered(f"{epoch} fenced")
-            return ("fenced",)
+            answered(f"{epoch} not_current")
+            return ("not_current",)
         if task is None:
             task = Task("queued")
         if task.moved != v.arg(17):
-            return ("moved", task.moved)
+            return ("names_others", task.moved)
         v.drop_pair(v.key(4), v.arg(1))
         fresh = task.unowned()
         if v.arg(16):
@@ -98,8 +98,8 @@ def _record(v: View) -> Reply:  # noqa: C901
         if not is_same:
             answered(f"{epoch} anothers {task.state}")
             return ("anothers", task.state, ANY, name)
-        answered(f"{epoch} exists {task.state}")
-        return ("exists", task.state, ANY)
+        answered(f"{epoch} in_use {task.state}")
+        return ("in_use", task.state, ANY)
     is_new = task is None or task.state == "dead" or task.called_off
     if task is not None:
         fresh = fresh.told_anew()._replace(max_losses=None)
@@ -131,9 +131,9 @@ def _withdraw(v: View) -> Reply:
     if (not is_untouched or task.state not in ("queued", "parked")) and v.holds(
         "only what nobody has claimed is taken back"
     ):
-        return ("kept", task.state)
+        return ("not_withdrawn", task.state)
     if task.object and task.object != v.arg(3):
-        return ("object", task.object)
+        return ("other_object", task.object)
     v.put(v.key(1), None)
     free_object(v, v.key(3), v.arg(1), v.arg(3))
     return ("withdrawn",)
@@ -149,7 +149,7 @@ def _replay(v: View) -> Reply:
     if not is_seen and v.holds("only a dead letter is replayed"):
         return ("not_dead", task.state)
     if (generation := known_generation(v)) != v.arg(3):
-        return ("generation", generation, ANY)
+        return ("other_generation", generation, ANY)
     v.put(
         v.key(1),
         task.told_anew()._replace(

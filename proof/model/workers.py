@@ -46,7 +46,7 @@ def _heartbeat(v: View) -> Reply:
     if worker is None:
         said = "forgotten"
     else:
-        said = "renewed" if worker.state == "alive" else "declared_dead"
+        said = "renewed" if worker.state == "alive" else "beat_of_dead"
     if worker is not None and worker.state == "alive" and worker.renewals < v.number(4):
         until = max(worker.lease_until, v.now + v.number(2))
         if until == worker.lease_until and until - v.now - v.number(2) > v.number(2) / 4:
@@ -138,7 +138,7 @@ def _acknowledge(v: View) -> Reply:
     task = v.task(2)
     is_his = task is not None and task.stopping == claim
     if task is not None and is_his and task.state == "dead" and task.object not in ("", v.arg(3)):
-        return ("object", task.object)
+        return ("other_object", task.object)
     v.drop_pair(v.key(1), task_id)
     if task is not None and is_his:
         if task.state not in ("parked", "dead"):
@@ -157,7 +157,7 @@ def _outlive(v: View) -> Reply:
     if worker is not None and worker.state == "alive" and v.holds("who lives is waited for"):
         return ("held", task.stopping_on)
     if task.state == "dead" and task.object not in ("", v.arg(3)):
-        return ("object", task.object)
+        return ("other_object", task.object)
     if task.state == "dead" and v.arg(3):
         task = task._replace(object="")
         free_object(v, v.key(3), v.arg(1), v.arg(3))

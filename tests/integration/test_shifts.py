@@ -12,7 +12,7 @@ from billiard.exceptions import SoftTimeLimitExceeded, TimeLimitExceeded
 
 from celery_reliable.app import reliable_of
 from celery_reliable.broker import take_next_text
-from celery_reliable.ledger.answers.workers import Resumed
+from celery_reliable.ledger.answers import Resumed
 from celery_reliable.ledger.scripts import inside, script, together
 from celery_reliable.orders import OrderKind
 from tests.integration.conftest import SOON, Project

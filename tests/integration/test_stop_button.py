@@ -12,7 +12,7 @@ import celery
 import pytest
 
 from celery_reliable.app import reliable_of
-from celery_reliable.ledger.answers.workers import Resumed
+from celery_reliable.ledger.answers import Resumed
 from celery_reliable.ledger.order_book import OrderBook
 from celery_reliable.operations import Desk, IfRunning
 from celery_reliable.orders import Order, OrderKind

@@ -15,9 +15,15 @@ import redis
 
 from celery_reliable.leases import Verdict, WorkerLease
 from celery_reliable.ledger import Ledger, ObjectLocks, connect
-from celery_reliable.ledger.answers.base import Answer
-from celery_reliable.ledger.answers.tasks import Claimed, OtherGeneration, Recorded, Unknown
-from celery_reliable.ledger.answers.workers import Declared, Registered
+from celery_reliable.ledger.answers import (
+    Answer,
+    Claimed,
+    Declared,
+    OtherGeneration,
+    Recorded,
+    Registered,
+    Unknown,
+)
 from celery_reliable.model import (
     Cause,
     Claim,
@@ -286,7 +292,7 @@ class Scene:
 
     def overdue_ids(self) -> list[str]:
         """The tasks at which somebody must look by now, the oldest first."""
-        return [due.task_id for due in self.ledger.due(1000).dues]
+        return [due.task_id for due in self.ledger.due(1000)[1]]
 
     def forget_object(self, task_id: str = "task") -> None:
         """Remove from a record the note of its object, as a retry with another object does."""

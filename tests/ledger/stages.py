@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from celery_reliable.leases import Verdict
-from celery_reliable.ledger.answers.base import Answer
-from celery_reliable.ledger.answers.objects import Standing
+from celery_reliable.ledger.answers import Answer, Standing
 from celery_reliable.model import Claim, DeadLetter, Rate, Reason, Record, State, StoredResult
 from tests.ledger.scene import LOOK_MS, Published, Scene, attempt_zero, holding
 

@@ -9,7 +9,7 @@ import pytest
 
 from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
 from celery_reliable.ledger import Ledger
-from celery_reliable.ledger.answers.tasks import Buried, Claimed, Recorded, Settled
+from celery_reliable.ledger.answers import Buried, Claimed, Recorded, Settled
 from celery_reliable.ledger.scripts import script
 from celery_reliable.model import Claim, Reason, TaskRef
 from tests.ledger.scene import LOOK_MS, Published, Scene, open_ledger
@@ -60,7 +60,7 @@ def test_what_is_asked_for_many_is_done_for_each_whatever_is_lost(
 ) -> None:
     for number in range(5):
         far.publish(f"task {number}", due_in_ms=0)
-    dues = far.ledger.due(10).dues
+    _, dues = far.ledger.due(10)
     far.client.delete(far.ledger.keys.record("task 4"))
     if what == "script":
         far.client.script_flush()
@@ -81,7 +81,7 @@ def test_what_is_asked_for_many_is_done_for_each_whatever_is_lost(
 def test_what_the_server_refuses_of_many_is_a_refusal(far: Scene) -> None:
     for number in range(3):
         far.publish(f"task {number}", due_in_ms=0)
-    dues = far.ledger.due(10).dues
+    _, dues = far.ledger.due(10)
     far.client.set(far.ledger.keys.record("task 1"), "no record")
 
     with pytest.raises(LedgerRefused):

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from celery_reliable.ledger.answers.base import Answer
-from celery_reliable.ledger.answers.tasks import Ended
-from celery_reliable.ledger.answers.workers import (
+from celery_reliable.ledger.answers import (
     Alive,
+    Answer,
     Asked,
     Begun,
     Busy,
     Declared,
+    Ended,
     Grace,
     Known,
     NotDue,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from celery_reliable.ledger import answers
-from celery_reliable.ledger.answers.tasks import Cancelled, Discarded
+from celery_reliable.ledger.answers import Cancelled, Discarded
 from celery_reliable.model import Claim, EndedTask, Reason, State
 from tests.ledger.scene import LOOK_MS, MAX_LOSSES, Published, Scene
 from tests.support.promises import promise

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from celery_reliable.ledger.answers.base import Answer
-from celery_reliable.ledger.answers.tasks import Postponed, Send
+from celery_reliable.ledger.answers import Answer, Postponed, Send
 from celery_reliable.model import Due
 from tests.ledger.scene import LOOK_MS, Scene
 from tests.support.waiting import wait_for
@@ -41,7 +40,7 @@ def test_what_was_lost_with_its_message_is_unsent_until_it_is_sent(scene: Scene)
 
 def test_a_postponed_record_is_found_again(scene: Scene) -> None:
     scene.publish(due_in_ms=0)
-    [due] = scene.ledger.due(10).dues
+    _, [due] = scene.ledger.due(10)
     assert isinstance(scene.ledger.postpone(due, due_in_ms=40), Postponed)
     assert scene.state() == "queued"
 

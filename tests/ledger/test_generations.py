@@ -10,7 +10,7 @@ import pytest
 
 from celery_reliable.exceptions import LedgerRefused
 from celery_reliable.ledger import FORMAT, Ledger
-from celery_reliable.ledger.answers.tasks import (
+from celery_reliable.ledger.answers import (
     OtherGeneration,
     Replayed,
     Unrecorded,
@@ -147,7 +147,7 @@ def test_a_fork_has_senders_of_its_own() -> None:
     os.close(write)
 
     assert child[0] != parent[0]
-    assert (child[1], parent[1]) == ("1", "2")
+    assert (child[1], parent[1]) == (1, 2)
 
 
 NEWER = FORMAT + 1

@@ -8,10 +8,7 @@ from typing import Any
 import pytest
 from celery import Celery
 
-from celery_reliable.ledger.answers.workers import Audited, Renewed
-from celery_reliable.ledger.happenings import _AUDIT
-from celery_reliable.ledger.transitions import Step
-from celery_reliable.ledger.workers import _HEARTBEAT
+from celery_reliable.ledger.answers import Audited, Renewed
 from celery_reliable.model import State
 from celery_reliable.operations.happenings import Happenings
 from celery_reliable.operations.pages import Position
@@ -101,11 +98,15 @@ def test_counts_of_beats_are_each_counted_once(scene: Scene) -> None:
     assert counted(scene) == {"processed": 11, "failed": 1}
 
     # A copy of an older call comes late, over another connection.
-    keys = scene.ledger.keys
-    late = [keys.worker("me"), keys.workers, keys.taken("me"), keys.minutes]
-    late += [keys.orders, keys.stops("me"), keys.claims("me")]
-    with_number = ["me", LEASE_MS, 0, 3, "", "processed", 99]
-    scene.ledger._caller.run(Step(_HEARTBEAT, late, with_number))
+    late = scene.ledger.calls.heartbeat(
+        worker="me",
+        lease_ms=LEASE_MS,
+        client_id=0,
+        number=3,
+        doing="",
+        counted=["processed", 99],
+    )
+    scene.ledger._caller.run(late)
     assert counted(scene)["processed"] == 11
 
 
@@ -149,7 +150,7 @@ def test_a_note_is_read_as_it_was_written(scene: Scene) -> None:
 def test_a_repeated_note_is_one(scene: Scene) -> None:
     for token in ("same", "other", "same"):
         # As over a connection that was given up.
-        step = Step(_AUDIT, [scene.ledger.keys.audit], [token, '{"act": "x"}', 10_000])
+        step = scene.ledger.calls.audit(token=token, about='{"act": "x"}', most=10_000)
         assert isinstance(scene.ledger._caller.run(step), Audited)
 
     assert len(scene.ledger.audits.latest(1000)) == 2

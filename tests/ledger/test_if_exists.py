@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from celery_reliable.ledger.answers.tasks import Anothers, InUse, Recorded
+from celery_reliable.ledger.answers import Anothers, InUse, Recorded
 from celery_reliable.model import State, TaskRef
 from tests.ledger.scene import LOOK_MS, Published, Scene
 

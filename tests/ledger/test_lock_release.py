@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from celery_reliable.ledger import ObjectLocks
-from celery_reliable.ledger.answers.tasks import Fenced
+from celery_reliable.ledger.answers import Fenced
 from celery_reliable.model import Claim, State
 from tests.ledger.scene import LOOK_MS, Scene, holding
 from tests.support.promises import promise
@@ -61,14 +61,14 @@ def test_of_many_that_see_a_lock_to_be_taken_over_one_gets_it(scene: Scene) -> N
 
 def before_call(locks: ObjectLocks, number: int, happen: Callable[[], object]) -> None:
     """Have something happen before the call of that number from now on."""
-    call, numbers = locks._caller.call, count(1)
+    run, numbers = locks._caller.run, count(1)
 
     def late(*args: Any, **options: Any) -> Any:
         if next(numbers) == number:
             happen()
-        return call(*args, **options)
+        return run(*args, **options)
 
-    locks._caller.call = late  # type: ignore[method-assign]
+    locks._caller.run = late  # type: ignore[method-assign]
 
 
 @pytest.mark.parametrize("is_publication", [False, True])

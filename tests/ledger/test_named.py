@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from celery_reliable.ledger import Resent, Runs, answers
-from celery_reliable.ledger.answers.base import Answer
-from celery_reliable.ledger.answers.tasks import Changed, Ended, Postponed
+from celery_reliable.ledger.answers import Answer, Changed, Ended, Postponed
 from celery_reliable.model import State
 from tests.ledger.scene import LEASE_MS, Published, Scene
 
@@ -28,13 +27,13 @@ def test_what_waits_for_a_worker_is_known_and_due_as_soon_as_one_is_there(scene:
     assert scene.state() == "parked"
     # It has no message that was sent in vain.
     assert scene.record_of().resends == 0
-    assert scene.ledger.due(9).dues == ()
+    assert scene.ledger.due(9)[1] == []
     assert (named.waiting(), list(named.each_waiting())) == (1, [[("task", '{"only": ["gpu"]}')]])
     assert park(scene) == answers.Unplaced(is_new=False)
     assert named.wake_all(["task"], is_there=False) == [answers.StillWaiting()]
-    assert scene.ledger.due(9).dues == ()
+    assert scene.ledger.due(9)[1] == []
     assert named.wake_all(["task"]) == [answers.Woken()]
-    (due,) = scene.ledger.due(9).dues
+    _, (due,) = scene.ledger.due(9)
     epoch, before = scene.record_of().epoch, scene.snapshot()
     # A message takes the place of its own publication only.
     late = Resent("late", "another", "another")
@@ -59,7 +58,7 @@ def test_what_was_called_off_while_it_waited_waits_no_more(scene: Scene) -> None
     named.wake_all(["task"], is_there=False)
 
     assert named.waiting() == 0
-    assert scene.ledger.due(9).dues == ()
+    assert scene.ledger.due(9)[1] == []
 
 
 def test_a_queue_is_forgotten_unless_a_worker_has_registered_for_it(scene: Scene) -> None:
@@ -99,7 +98,7 @@ def test_the_attempt_after_it_is_for_the_workers_that_were_named(scene: Scene, h
 
     # The message comes back from the worker's hash.
     assert scene.ask(message, "me") == answers.Stale()
-    (due,) = scene.ledger.due(9).dues
+    _, (due,) = scene.ledger.due(9)
     answer = scene.ledger.resend(due, due_in_ms=9)
     assert isinstance(answer, answers.Send)
     assert answer.message == "message 1-new"

@@ -6,8 +6,7 @@ from __future__ import annotations
 
 from celery_reliable.leases import WorkerLease
 from celery_reliable.ledger import answers
-from celery_reliable.ledger.answers.base import Answer
-from celery_reliable.ledger.answers.tasks import Alone, Claimed
+from celery_reliable.ledger.answers import Alone, Answer, Claimed
 from celery_reliable.model import Cause, Claim
 from tests.ledger.scene import LOOK_MS, MAX_LOSSES, Published, Scene
 

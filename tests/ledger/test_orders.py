@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from celery_reliable.ledger.answers.tasks import Changed, Gone, Struck
-from celery_reliable.ledger.answers.workers import InForce, Resumed, Told
+from celery_reliable.ledger import to_stop
+from celery_reliable.ledger.answers import Changed, Gone, InForce, Resumed, Struck, Told
 from celery_reliable.orders import OrderKind
 from tests.ledger.scene import RestartableScene, Scene
 
@@ -74,12 +74,17 @@ def test_a_call_that_comes_late_does_not_give_it_again(scene: Scene) -> None:
     scene.ledger.orders.resume(order.id, by="ann")
 
     # What `give` sends, on its way since before that.
-    from celery_reliable.ledger.order_book import _ORDER
-
-    args = [order.id, "strike", "app.work", "", "", "", "ann", "", 0, seen]
-    answer = scene.ledger._caller.call(_ORDER, [scene.ledger.keys.orders], args)
-
-    assert answer == Changed()
+    late = scene.ledger.calls.order(
+        id=order.id,
+        kind="strike",
+        target="app.work",
+        object="",
+        by="ann",
+        why="",
+        for_ms=0,
+        version=seen,
+    )
+    assert scene.ledger._caller.run(late) == Changed()
     assert scene.ledger.orders.read().all == ()
 
 
@@ -87,7 +92,7 @@ def test_a_call_that_comes_late_does_not_give_it_again(scene: Scene) -> None:
 
 
 def stops(scene: Scene, worker: str = "me") -> list[tuple[str, str]]:
-    return [(claim.task_id, how) for claim, how in scene.beat(worker).to_stop(worker)]
+    return [(claim.task_id, how) for claim, how in to_stop(scene.beat(worker), worker)]
 
 
 def test_the_owner_hears_what_it_is_to_stop_while_it_runs(scene: Scene) -> None:

@@ -8,13 +8,16 @@ from dataclasses import replace
 
 import pytest
 
-from celery_reliable.ledger.answers.base import Answer
-from celery_reliable.ledger.answers.objects import (
+from celery_reliable.ledger.answers import (
+    Answer,
+    InUse,
+    NotCurrent,
     Placed,
+    Recorded,
+    Send,
     Sent,
     Standing,
 )
-from celery_reliable.ledger.answers.tasks import InUse, NotCurrent, Recorded, Send
 from celery_reliable.model import Claim, ClaimRequest, NextUp, Room, State, TaskRef
 from tests.ledger.scene import LOOK_MS, Published, Scene
 from tests.support.promises import promise
@@ -129,7 +132,7 @@ def test_whatever_frees_a_place_has_the_first_of_the_line_go_in_the_same_step(
     assert line.let_through() == ["first"]
     record = scene.record_of("first")
     assert (record.state, record.waiting_for) == (State.QUEUED, "")
-    assert line.step_up("second").word == "held"
+    assert line.step_up("second").word == "full"
 
 
 @promise("line-in-order")
@@ -210,7 +213,7 @@ def test_an_object_that_is_kept_is_waited_for_until_then(line: Line) -> None:
     due_ms, now_ms = int(scene.seen_due("first").due_ms), scene.workers.time_ms()
     assert now_ms + 4_000 < due_ms <= now_ms + 5_000
     assert line.told == []
-    assert line.step_up("first").word == "held"
+    assert line.step_up("first").word == "full"
     third = line.start("third")
     assert isinstance(line.take(third), Standing)
     scene.client.delete(scene.ledger.keys.lock(LINE))

@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 
 import pytest
 
-from celery_reliable.ledger import answers
-from celery_reliable.ledger.answers.objects import Placed
+from celery_reliable.ledger import answers, taken_from
+from celery_reliable.ledger.answers import Placed
 from celery_reliable.model import Claim, NextUp, Reason, State, TaskRef
 from tests.ledger.scene import LOOK_MS, Published, Scene
 from tests.support.promises import promise
@@ -89,7 +89,7 @@ class Walk:
             "zombie": lambda: self.deliver(message, zombie),
             "sweep": self.sweep,
             "acknowledge": lambda: [
-                scene.workers.acknowledge(one) for one in scene.beat(worker).claims(worker)
+                scene.workers.acknowledge(one) for one in taken_from(scene.beat(worker), worker)
             ],
             "repeat": lambda: self.calls and self.changes_nothing(self.latest(self.calls)),
             "step_up": lambda: self.step_up(self.latest(self.told)),

@@ -8,8 +8,17 @@ from typing import Any
 
 import pytest
 
-from celery_reliable.ledger.answers.objects import Another, Free, ParkedUntil, Ripe, Standing
-from celery_reliable.ledger.answers.tasks import Claimed, Parked, Send
+from celery_reliable.ledger import dues_of
+from celery_reliable.ledger.answers import (
+    Another,
+    Claimed,
+    Free,
+    Parked,
+    ParkedUntil,
+    Ripe,
+    Send,
+    Standing,
+)
 from celery_reliable.model import Due, Rate
 from tests.ledger.scene import LOOK_MS, Published, Scene
 from tests.ledger.stages import take_place
@@ -77,15 +86,15 @@ def test_those_whose_moment_has_come_are_taken_once(scene: Scene) -> None:
     assert isinstance(answer, Ripe)
     # A moment is rounded up to the next ms.
     assert 0 < answer.wait_ms <= 301
-    taken = list(answer.dues)
+    taken = list(dues_of(answer.ids_and_times))
 
     def all_taken() -> bool:
-        taken.extend(ripe(scene).dues)
+        taken.extend(dues_of(ripe(scene).ids_and_times))
         return len(taken) >= 3
 
     wait_for(all_taken, 5, "their moments have come")
     assert [due.task_id for due in taken] == ["task 1", "task 2", "task 3"]
-    assert not ripe(scene).dues
+    assert not dues_of(ripe(scene).ids_and_times)
     for due in taken:
         assert isinstance(scene.ledger.resend(due, due_in_ms=LOOK_MS), Send)
 
@@ -99,10 +108,10 @@ def test_one_worker_looks_after_the_lines_and_others_take_what_is_late(scene: Sc
     wait_for(lambda: len(scene.overdue_ids()) == 3, 5, "they are due")
 
     assert isinstance(ripe(scene, "two"), Another)
-    assert len(ripe(scene, "two", late_ms=0, limit=2).dues) == 2
+    assert len(dues_of(ripe(scene, "two", late_ms=0, limit=2).ids_and_times)) == 2
     # It has taken over.
     assert isinstance(ripe(scene, "one"), Another)
-    assert len(ripe(scene, "two").dues) == 1
+    assert len(dues_of(ripe(scene, "two").ids_and_times)) == 1
 
 
 def test_what_is_parked_for_its_moment_was_not_sent_in_vain(scene: Scene) -> None:
@@ -135,9 +144,9 @@ def test_a_line_is_set_right_when_the_clock_has_stepped_back(scene: Scene) -> No
 
     answer = ripe(scene)
 
-    assert [one.task_id for one in answer.dues] == ["task 1"]
+    assert [one.task_id for one in dues_of(answer.ids_and_times)] == ["task 1"]
     assert scene.client.zrange(line, 0, -1, withscores=True) == [(b"task 2", now_ms + 60_000)]
-    assert ripe(scene).dues == ()
+    assert dues_of(ripe(scene).ids_and_times) == []
 
 
 def goes_by(scene: Scene, held: list[Published], ms: int) -> None:

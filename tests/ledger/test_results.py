@@ -23,7 +23,7 @@ from celery_reliable.context import (
     set_current_worker,
 )
 from celery_reliable.ledger import connect, server_of
-from celery_reliable.ledger.answers.tasks import Elsewhere, Fenced, Gone, Settled, Stored
+from celery_reliable.ledger.answers import Elsewhere, Fenced, Gone, Settled, Stored
 from celery_reliable.ledger.scripts import inside, script
 from celery_reliable.message import Stamp
 from celery_reliable.model import Cause, ClaimRequest, State, StoredResult, TaskRef

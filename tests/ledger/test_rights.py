@@ -19,7 +19,7 @@ from celery_reliable.ledger import (
     scripts,
     self_test,
 )
-from celery_reliable.ledger.answers.tasks import Settled
+from celery_reliable.ledger.answers import Settled
 from tests.ledger.scene import Scene
 from tests.ledger.test_contracts import KEYLESS_COMMANDS, Contract
 from tests.support.acl import granted, least_rule

@@ -8,8 +8,7 @@ from __future__ import annotations
 import pytest
 
 from celery_reliable.ledger import answers
-from celery_reliable.ledger.answers.base import Answer
-from celery_reliable.ledger.answers.tasks import NoLease
+from celery_reliable.ledger.answers import Answer, NoLease
 from tests.ledger.scene import LOOK_MS, Scene
 from tests.ledger.stages import STAGES, STEPS, Steps
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from celery_reliable.leases import WorkerLease
-from celery_reliable.ledger import answers
-from celery_reliable.ledger.answers.base import Answer
+from celery_reliable.ledger import answers, taken_from
+from celery_reliable.ledger.answers import Answer
 from tests.ledger.scene import LEASE_MS, Scene, open_ledger
 
 CLIENT_ID = 4711
@@ -67,12 +67,12 @@ def test_a_forgotten_worker_still_hears_what_was_taken(scene: Scene) -> None:
     assert scene.workers.deregister("me", in_unacked=0)
 
     told = scene.beat()
-    assert (type(told), told.claims("me")) == (answers.Forgotten, [claim])
+    assert (type(told), taken_from(told, "me")) == (answers.Forgotten, [claim])
     # Nobody removes it if that process is never heard of again.
     assert scene.client.pttl(scene.ledger.keys.taken("me")) > 0
 
     assert isinstance(scene.workers.acknowledge(claim), answers.Acknowledged)
-    assert scene.beat().taken == ()
+    assert scene.beat().ids_and_claims == ()
 
 
 @pytest.mark.parametrize("what", ["heartbeat", "registration"])

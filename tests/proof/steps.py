@@ -11,8 +11,7 @@ from typing import Any
 
 from celery_reliable.leases import Verdict, WorkerLease
 from celery_reliable.ledger import answers
-from celery_reliable.ledger.answers.objects import Placed, Standing
-from celery_reliable.ledger.answers.tasks import NotCurrent
+from celery_reliable.ledger.answers import NotCurrent, Placed, Standing
 from celery_reliable.model import Cause, Claim, ClaimRequest, Due, Reason, State, TaskRef
 from proof.model import Task
 from tests.proof.worlds import Child, Explorer, Message, Process, Violated, World

@@ -8,11 +8,8 @@ import configparser
 import importlib
 import inspect
 import re
-from importlib import resources
 from itertools import chain
 from typing import Any
-
-import pytest
 
 import celery_reliable
 from tests.docs.blocks import ROOT, Page
@@ -71,31 +68,3 @@ def test_every_script_of_a_way_is_there() -> None:
 def test_the_page_is_linked() -> None:
     for page in ("README.rst", "CONTRIBUTING.rst"):
         assert "``docs/architecture.rst``" in Page(page).text, page
-
-
-# -- the scripts of a worker's unacked hash say in their headers what they do
-
-SCRIPTS = sorted(resources.files("celery_reliable.broker").joinpath("lua").iterdir(), key=str)
-#: All that they may do: with the unacked hash, with lists, and with the list of unacked hashes.
-COMMANDS = {"EXISTS", "HDEL", "HEXISTS", "HGET", "HSET", "LLEN", "RPOP", "RPUSH", "SADD", "SREM"}
-#: One that claims tasks looks whether such a task has its object.
-OF_LOCKS = {"take_next.lua": {"GET"}}
-
-
-@pytest.mark.parametrize("file", SCRIPTS, ids=lambda file: file.name)
-def test_header_and_body_agree(file: Any) -> None:
-    match = re.fullmatch(r"--\[\[\n(.*?)\n\]\]\n(.*)", file.read_text("utf-8"), re.DOTALL)
-    assert match
-    header, body = match.groups()
-    assert header.startswith(f"{file.name.removesuffix('.lua')}: ")
-    assert all(re.search(rf"^{title} +\S", header, re.MULTILINE) for title in ("Returns", "Cost"))
-    for kind in ("KEYS", "ARGV"):
-        listed = [int(n) for n in re.findall(rf"^{kind}\[(\d+)[\].]", header, re.MULTILINE)]
-        used = {int(n) for n in re.findall(rf"\b{kind}\[(\d+)\]", body)}
-        assert listed == list(range(1, len(listed) + 1))
-        # The last may stand for many, and is counted to.
-        assert used <= set(listed)
-        n_rests = len(re.findall(rf"^{kind}\[\d+\.\.\]", header, re.MULTILINE))
-        assert len(listed) - len(used) <= n_rests
-    called = set(re.findall(r"redis\.call\('(\w+)'", body))
-    assert called <= COMMANDS | OF_LOCKS.get(file.name, set())

@@ -11,10 +11,10 @@ import pytest
 from celery_reliable import clock
 from celery_reliable.context import WorkerProcess
 from celery_reliable.exceptions import LedgerUnavailable
-from celery_reliable.ledger.answers import Opening
-from celery_reliable.ledger.answers.workers import (
+from celery_reliable.ledger.answers import (
     BeatOfDead,
     Forgotten,
+    Opening,
     Registered,
     Renewed,
 )
@@ -88,7 +88,7 @@ def scene(monkeypatch: pytest.MonkeyPatch) -> Scene:
 
 
 def test_a_lease_counts_from_the_question(scene: Scene) -> None:
-    scene.answer = Renewed(0, 0, (), ())
+    scene.answer = Renewed(0, 0, 0, ())
     scene.beat._beat()
     assert scene.process.lease_until == 100.0 + LEASE_SECONDS
 
@@ -107,7 +107,7 @@ def test_no_lease_counts_before_the_orders_are_known(scene: Scene) -> None:
 
 
 def test_what_was_taken_is_acknowledged_when_it_is_stopped(scene: Scene) -> None:
-    scene.answer = Renewed(0, 0, (), (("stopped", 1, "a"), ("runs", 1, "b")))
+    scene.answer = Renewed(0, 0, 0, ("stopped", "1 a", "runs", "1 b"))
 
     scene.beat._beat()
 
@@ -115,7 +115,7 @@ def test_what_was_taken_is_acknowledged_when_it_is_stopped(scene: Scene) -> None
 
 
 def test_who_was_declared_dead_has_no_lease(scene: Scene) -> None:
-    scene.answer = BeatOfDead(0, 0, (), ())
+    scene.answer = BeatOfDead(0, 0, 0, ())
 
     scene.beat._beat()
 
@@ -125,7 +125,7 @@ def test_who_was_declared_dead_has_no_lease(scene: Scene) -> None:
 def test_who_was_forgotten_comes_back_as_another(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scene.answer, before = Forgotten(0, 0, (), ()), scene.process.id
+    scene.answer, before = Forgotten(0, 0, 0, ()), scene.process.id
     registered = []
     monkeypatch.setattr(scene.beat, "_register", lambda: registered.append(scene.process.id))
 

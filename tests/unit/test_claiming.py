@@ -23,7 +23,7 @@ from celery_reliable.compat.notes import note
 from celery_reliable.context import RunningAttempt, WorkerProcess, running
 from celery_reliable.exceptions import LedgerRefused
 from celery_reliable.ledger import answers
-from celery_reliable.ledger.answers.tasks import NoLease
+from celery_reliable.ledger.answers import NoLease
 from celery_reliable.message import Stamp
 from celery_reliable.model import Claim, Record, State, StoredResult
 from celery_reliable.recovery import call_off_task

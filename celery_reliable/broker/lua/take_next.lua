@@ -6,25 +6,25 @@ ledger's scripts, as functions.
 The key of a record is made of what is popped. So this is for a queue in the ledger's own database, on a server that is no
 cluster.
 
-KEYS[1]    unacked HASH   tag: "<ms> <queue>\n<message as it was in its queue>"
-KEYS[2]    listed  SET    names of the unacked hashes in which something may be
-KEYS[3]    due     ZSET   this and the next three as in claim
-KEYS[4]    meta    HASH
-KEYS[5]    worker  HASH
-KEYS[6]    claims  HASH
-KEYS[7..]  lists   LIST   the first to be popped first; those of one priority side by side, one a queue
-ARGV[1]    tag     of the message that is popped, and token of its claim
-ARGV[2]    done    tag of a message that is done with; "" for none
-ARGV[3]    time    in ms, by the worker's clock
-ARGV[4]    name    of the unacked hash, on the list of them
-ARGV[5]    records what the keys of records begin with
-ARGV[6]    locks   what the keys of locks begin with
-ARGV[7]    worker  id
-ARGV[8]    pid     of this process
-ARGV[9]    alone_ms  as in claim
-ARGV[10]   cold    names of tasks that are not claimed here, each between line breaks
-ARGV[11]   longest message that is looked into, in bytes
-ARGV[12..] queues  their names
+KEYS.unacked     HASH tag: "<ms> <queue>\n<message as it was in its queue>"
+KEYS.listed      SET names of the unacked hashes in which something may be
+KEYS.due         ZSET this and the next three as in claim
+KEYS.meta        HASH
+KEYS.worker      HASH
+KEYS.claims      HASH
+KEYS.lists...    LIST the first to be popped first; those of one priority side by side, one a queue
+ARGV.tag         of the message that is popped, and token of its claim
+ARGV.done        tag of a message that is done with; "" for none
+ARGV.time        in ms, by the worker's clock
+ARGV.name        of the unacked hash, on the list of them
+ARGV.records     what the keys of records begin with
+ARGV.locks       what the keys of locks begin with
+ARGV.worker      id
+ARGV.pid         of this process
+ARGV.alone_ms    as in claim
+ARGV.cold        names of tasks that are not claimed here, each between line breaks
+ARGV.longest     message that is looked into, in bytes
+ARGV.queues...   their names
 Returns    one text, as the server writes each part of a nested reply by itself, and wakes who waits for it with the first
            empty | no_lease   nothing was taken; the second: the worker has been declared dead
            ["cold", queue] LF message   the worker has to look at this one, which may be anything
@@ -32,10 +32,10 @@ Returns    one text, as the server writes each part of a nested reply by itself,
            since it was published or its turn came, "" for none
 Cost       O(lists + size of the headers)
 ]]
-local unacked, tag = KEYS[1], ARGV[1]
+local unacked, tag = KEYS.unacked, ARGV.tag
 -- This write comes first because a full Redis refuses HSET and SADD in a script that has not written before.
-redis.call('HDEL', unacked, '', ARGV[2])
-if redis.call('HGET', KEYS[5], 'state') ~= 'alive' then
+redis.call('HDEL', unacked, '', ARGV.done)
+if redis.call('HGET', KEYS.worker, 'state') ~= 'alive' then
   return 'no_lease'
 end
 local item, queue
@@ -45,10 +45,10 @@ if filed then
   local at = string.find(filed, '\n', 1, true)
   queue, item = string.match(string.sub(filed, 1, at - 1), ' (.*)$'), string.sub(filed, at + 1)
 else
-  for n = 7, #KEYS do
+  for n = FIRST.lists, #KEYS do
     item = redis.call('RPOP', KEYS[n])
     if item then
-      queue = ARGV[12 + (n - 7) % (#ARGV - 11)]
+      queue = ARGV[FIRST.queues + (n - FIRST.lists) % (#ARGV - FIRST.queues + 1)]
       break
     end
   end
@@ -56,13 +56,13 @@ else
     return 'empty'
   end
   -- A worker that was forgotten is off the list, and may not know it.
-  redis.call('SADD', KEYS[2], ARGV[4])
-  redis.call('HSET', unacked, tag, ARGV[3] .. ' ' .. queue .. '\n' .. item)
+  redis.call('SADD', KEYS.listed, ARGV.name)
+  redis.call('HSET', unacked, tag, ARGV.time .. ' ' .. queue .. '\n' .. item)
 end
 local function told(...)
   return cjson.encode({...}) .. '\n' .. item
 end
-if #item > tonumber(ARGV[11]) or string.find(item, '"reliable_returns"', 1, true) then
+if #item > tonumber(ARGV.longest) or string.find(item, '"reliable_returns"', 1, true) then
   return told('cold', queue)
 end
 -- Within a JSON text quotes are escaped, so these are the keys themselves. What else looks like them cannot be decoded.
@@ -114,16 +114,16 @@ if not at or string.sub(item, at, at + 17) ~= '}, "properties": {' then
 end
 -- A stamp that was copied onto another id says nothing.
 if not generation or #generation > 20 or digest ~= string.sub(redis.sha1hex(id), 1, 8)
-    or string.find(ARGV[10], '\n' .. task .. '\n', 1, true) then
+    or string.find(ARGV.cold, '\n' .. task .. '\n', 1, true) then
   return told('cold', queue)
 end
-local answer, object = claim({ARGV[5] .. id, KEYS[3], KEYS[4], KEYS[5], KEYS[6]},
-  {id, epoch, generation, ARGV[7], tag, ARGV[8], '0', task, '', '', ARGV[9]})
+local answer, object = claim({ARGV.records .. id, KEYS.due, KEYS.meta, KEYS.worker, KEYS.claims},
+  {id, epoch, generation, ARGV.worker, tag, ARGV.pid, '0', task, '', '', ARGV.alone_ms})
 local place = object or ''
 -- What is noted may be another's by now: the lock decides.
-if place ~= '' and redis.call('GET', ARGV[6] .. place) == '0:' .. id then
+if place ~= '' and redis.call('GET', ARGV.locks .. place) == '0:' .. id then
   -- From now on it is this attempt's, and no late one of a former life of the id can free it.
-  lock({ARGV[6] .. place, ARGV[5] .. id, 'none', 'none'}, {id, tostring(answer[2]), '', tag, place, ''})
+  lock({ARGV.locks .. place, ARGV.records .. id, 'none', 'none'}, {id, tostring(answer[2]), '', tag, place, ''})
 else
   place = ''
 end

@@ -7,50 +7,50 @@ the new one is confirmed.
 A run that was taken for over, as none of its members had a record just then, is looked at again: a publisher may be
 slow, and one member may have ended before the next is published.
 
-KEYS[1]   run    HASH
-KEYS[2]   runs   ZSET
-ARGV[1]   member      id of its task
-ARGV[2]   confirmed   the only worker that it has from now on; "-" for none; "": one is to be chosen
-ARGV[3]   run         id
-ARGV[4...] names of workers, the best first
+KEYS.run          run:<run>   HASH
+KEYS.runs         runs        ZSET
+ARGV.member       id of its task
+ARGV.confirmed    the only worker that it has from now on; "-" for none; "": one is to be chosen
+ARGV.run          id
+ARGV.workers...   of workers, the best first
 Returns   {"assigned", worker} | {"waits"} | {"absent"}
           "waits": each has another member; "absent": the run is over and forgotten
 Cost      O(members of the run), O(log N) in runs if it was taken for over
 ]]
-local before = redis.call('HGET', KEYS[1], ARGV[1])
+local before = redis.call('HGET', KEYS.run, ARGV.member)
 if not before then
   return {'absent'}
 end
 -- The removal comes first, as in claim.
-redis.call('HDEL', KEYS[1], '')
-if ARGV[2] ~= '' then
-  local worker = ARGV[2] == '-' and '' or ARGV[2]
-  redis.call('HSET', KEYS[1], ARGV[1], worker)
+redis.call('HDEL', KEYS.run, '')
+if ARGV.confirmed ~= '' then
+  local worker = ARGV.confirmed == '-' and '' or ARGV.confirmed
+  redis.call('HSET', KEYS.run, ARGV.member, worker)
   return {'assigned', worker}
 end
 local taken, field, is_over = {}, '', false
-for i, value in ipairs(redis.call('HGETALL', KEYS[1])) do
+for i, value in ipairs(redis.call('HGETALL', KEYS.run)) do
   if i % 2 == 1 then
     field = value
     is_over = is_over or value == ':over'
-  elseif field ~= ARGV[1] and string.sub(field, 1, 1) ~= ':' then
+  elseif field ~= ARGV.member and string.sub(field, 1, 1) ~= ':' then
     for name in string.gmatch(value, '[^\n]+') do taken[name] = true end
   end
 end
 if is_over then
   local time = redis.call('TIME')
-  redis.call('HDEL', KEYS[1], ':over')
+  redis.call('HDEL', KEYS.run, ':over')
   -- A year: the ledger's user may not have the right to take the expiry away.
-  redis.call('PEXPIRE', KEYS[1], 31622400000)
-  redis.call('ZADD', KEYS[2], time[1] * 1000 + math.floor(time[2] / 1000), ARGV[3])
+  redis.call('PEXPIRE', KEYS.run, 31622400000)
+  redis.call('ZADD', KEYS.runs, time[1] * 1000 + math.floor(time[2] / 1000), ARGV.run)
 end
-for i = 4, #ARGV do
+for i = FIRST.workers, #ARGV do
   if not taken[ARGV[i]] then
     local names = ARGV[i]
     for name in string.gmatch(before, '[^\n]+') do
       if name ~= ARGV[i] then names = names .. '\n' .. name end
     end
-    redis.call('HSET', KEYS[1], ARGV[1], names)
+    redis.call('HSET', KEYS.run, ARGV.member, names)
     return {'assigned', ARGV[i]}
   end
 end

@@ -7,28 +7,29 @@ lease counts as lapsed. Its end is stored once and not extended while it lasts, 
 by a clock which had stepped back and has stepped forward again since: only who wrote them has seen it. A stored time
 that lies further in the future than it can was written before the clock stepped back, and is not believed.
 
-KEYS[1]   pass   STRING   with a TTL: who runs the pass
-KEYS[2]   meta   HASH
-ARGV[1]   nonce             of this pass
-ARGV[2]   interval_ms       not before so long after the last pass finished
-ARGV[3]   ttl_ms            of the pass key
-ARGV[4]   interruption_ms   a longer gap between passes is an interruption
-ARGV[5]   lease_ms
-ARGV[6]   expected_ms       what the time should be, as the sweeper reckons from what it was told before; ""
-ARGV[7]   format            of a namespace that this release knows
-Returns   {"begun", grace_ms, ahead_ms, ahead_count, now_ms, behind_ms, stepped_ms, stepped_by_ms, seen}
-          | {"busy"} | {"not_due", wait_ms, now_ms} | {"newer", format}
-          with since when messages may have been lost, and how often that was said; by how much what is due has to
-          be set back; when the clock last stepped forward, and by how much; which workers the last pass has seen, which is
+KEYS.pass                   pass   STRING with a TTL: who runs the pass
+KEYS.meta                   meta   HASH
+ARGV.nonce                  of this pass
+ARGV.interval_ms: int       not before so long after the last pass finished
+ARGV.ttl_ms: int            of the pass key
+ARGV.interruption_ms: int   a longer gap between passes is an interruption
+ARGV.lease_ms: int
+ARGV.expected_ms?: int      what the time should be, as the sweeper reckons from what it was told before; ""
+ARGV.format: int            of a namespace that this release knows
+Returns   {"begun", grace_ms: int, ahead_ms?: int, ahead_count?: int, now_ms: int, behind_ms?: int,
+          stepped_ms?: int, stepped_by_ms?: int, seen}
+          | {"busy"} | {"not_due", wait_ms: int, now_ms: int} | {"newer", format}
+          with since when messages may have been lost, and how often that was said; by how much what is due has to be
+          set back; when the clock last stepped forward, and by how much; which workers the last pass has seen, which is
           forgotten, so that a pass that does not end leaves none; "" for what there is not
 Cost      O(1)
 ]]
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
-local meta = redis.call('HMGET', KEYS[2], 'generation', 'run_id', 'passed_ms', 'grace_ms',
+local meta = redis.call('HMGET', KEYS.meta, 'generation', 'run_id', 'passed_ms', 'grace_ms',
   'ahead_ms', 'ahead_count', 'behind_ms', 'stepped_ms', 'stepped_by_ms', 'format', 'unseen_step', 'seen',
   'latest_ms')
-if (tonumber(meta[10] or '') or 1) > tonumber(ARGV[7]) then
+if (tonumber(meta[10] or '') or 1) > tonumber(ARGV.format) then
   return {'newer', meta[10]}
 end
 -- A generation that lies in the future is a fault of a clock or of a message, and is ignored.
@@ -41,40 +42,40 @@ local is_other_server = meta[2] ~= false and run_id ~= meta[2]
 -- Who beat or published since the last pass may have seen a clock that was ahead and is not any more.
 local latest_ms = math.max(passed_ms, tonumber(meta[13] or 0))
 -- The clock has stepped back.  A smaller difference may come from two hosts' clocks, which differ in speed.
-local is_back = latest_ms - now_ms > tonumber(ARGV[3])
-if now_ms - passed_ms < tonumber(ARGV[2]) and not is_other_server and not is_back then
-  return {'not_due', passed_ms + ARGV[2] - now_ms, now_ms}
+local is_back = latest_ms - now_ms > tonumber(ARGV.ttl_ms)
+if now_ms - passed_ms < tonumber(ARGV.interval_ms) and not is_other_server and not is_back then
+  return {'not_due', passed_ms + ARGV.interval_ms - now_ms, now_ms}
 end
 -- The removal comes first, as in claim.
-redis.call('HDEL', KEYS[2], '')
-if not redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[3]) then
+redis.call('HDEL', KEYS.meta, '')
+if not redis.call('SET', KEYS.pass, ARGV.nonce, 'NX', 'PX', ARGV.ttl_ms) then
   -- A pass never has more time left than at its beginning, unless the clock has stepped back since.
-  if redis.call('PTTL', KEYS[1]) <= tonumber(ARGV[3]) then
+  if redis.call('PTTL', KEYS.pass) <= tonumber(ARGV.ttl_ms) then
     return {'busy'}
   end
-  redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[3])
+  redis.call('SET', KEYS.pass, ARGV.nonce, 'PX', ARGV.ttl_ms)
 end
 if is_other_server or not generation then
   -- The generation is a time.  A count would come to the same number again on a server that returns twice
   -- to the same old data.
-  redis.call('HSET', KEYS[2], 'generation', string.format('%.0f', math.max(now_ms, tonumber(generation or 0) + 1)),
+  redis.call('HSET', KEYS.meta, 'generation', string.format('%.0f', math.max(now_ms, tonumber(generation or 0) + 1)),
     'run_id', run_id)
 end
 if is_back then
   -- Times that were noted before the step are too late by so much.
   meta[7] = string.format('%.0f', (meta[7] or 0) + latest_ms - now_ms)
-  redis.call('HSET', KEYS[2], 'behind_ms', meta[7], 'behind_from_ms', now_ms)
+  redis.call('HSET', KEYS.meta, 'behind_ms', meta[7], 'behind_from_ms', now_ms)
 end
-if is_other_server or is_back or meta[11] or now_ms - passed_ms > tonumber(ARGV[4]) then
-  if grace_ms <= now_ms or grace_ms > now_ms + ARGV[5] or meta[11] then
-    grace_ms = now_ms + ARGV[5]
+if is_other_server or is_back or meta[11] or now_ms - passed_ms > tonumber(ARGV.interruption_ms) then
+  if grace_ms <= now_ms or grace_ms > now_ms + ARGV.lease_ms or meta[11] then
+    grace_ms = now_ms + ARGV.lease_ms
   end
-  redis.call('HSET', KEYS[2], 'interrupted_ms', now_ms)
-  if ARGV[6] ~= '' and now_ms - ARGV[6] > tonumber(ARGV[4]) then
-    meta[8], meta[9] = now_ms, now_ms - ARGV[6]
-    redis.call('HSET', KEYS[2], 'stepped_ms', meta[8], 'stepped_by_ms', meta[9])
+  redis.call('HSET', KEYS.meta, 'interrupted_ms', now_ms)
+  if ARGV.expected_ms ~= '' and now_ms - ARGV.expected_ms > tonumber(ARGV.interruption_ms) then
+    meta[8], meta[9] = now_ms, now_ms - ARGV.expected_ms
+    redis.call('HSET', KEYS.meta, 'stepped_ms', meta[8], 'stepped_by_ms', meta[9])
   end
 end
-redis.call('HDEL', KEYS[2], 'unseen_step', 'seen', 'latest_ms')
-redis.call('HSET', KEYS[2], 'passed_ms', now_ms, 'passed_by', ARGV[1], 'grace_ms', grace_ms)
+redis.call('HDEL', KEYS.meta, 'unseen_step', 'seen', 'latest_ms')
+redis.call('HSET', KEYS.meta, 'passed_ms', now_ms, 'passed_by', ARGV.nonce, 'grace_ms', grace_ms)
 return {'begun', grace_ms, meta[5] or '', meta[6] or '', now_ms, meta[7] or '', meta[8] or '', meta[9] or '', meta[12] or ''}

@@ -6,24 +6,24 @@ beside it that may have killed the worker: then nobody is charged. If it was ope
 claims is charged (there is at most one); without a suspect, its claim if it has only one; else nobody.
 
 Moves     alive -> dead   (a worker)
-KEYS[1]   worker    HASH
-KEYS[2]   workers   ZSET
-KEYS[3]   meta      HASH
-KEYS[4]   claims    HASH   of the worker
-ARGV[1]   worker       id
-ARGV[2]   cause        "lapsed": its lease ran out; "connection": its connection is gone from the server
-ARGV[3]   renewals     that were seen
-ARGV[4]   client_id    that was seen
-ARGV[5]   witness_ms   how long the connection may stay lost
-ARGV[6]   expected_ms  what the time should be, as the sweeper reckons from when its pass began; ""
-Returns   {"declared"} | {"alive"} | {"grace", until_ms} | {"suspected"} | {"already"} | {"gone"}
+KEYS.worker              worker:<worker>   HASH
+KEYS.workers             workers           ZSET
+KEYS.meta                meta              HASH
+KEYS.claims              claims:<worker>   HASH of the worker
+ARGV.worker              id
+ARGV.cause               "lapsed": its lease ran out; "connection": its connection is gone from the server
+ARGV.renewals            that were seen
+ARGV.client_id           that was seen
+ARGV.witness_ms: int     how long the connection may stay lost
+ARGV.expected_ms?: int   what the time should be, as the sweeper reckons from when its pass began; ""
+Returns   {"declared"} | {"alive"} | {"grace", until_ms: int} | {"suspected"} | {"already"} | {"gone"}
           "alive" also if the lease ends later than any lease can; from then on it ends one lease from now
           "declared" also asks for a look ahead, at what it may have popped and not filed
 Cost      O(log N) in workers
 ]]
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
-local found = redis.call('HMGET', KEYS[1], 'state', 'renewals', 'client_id', 'run_id',
+local found = redis.call('HMGET', KEYS.worker, 'state', 'renewals', 'client_id', 'run_id',
   'missing_ms', 'missing_renewals', 'lease_ms')
 if not found[1] then
   return {'gone'}
@@ -31,19 +31,19 @@ end
 if found[1] == 'dead' then
   return {'already'}
 end
-if found[2] ~= ARGV[3] or found[3] ~= ARGV[4] then
+if found[2] ~= ARGV.renewals or found[3] ~= ARGV.client_id then
   return {'alive'}
 end
-local until_ms = tonumber(redis.call('ZSCORE', KEYS[2], ARGV[1]) or 0)
+local until_ms = tonumber(redis.call('ZSCORE', KEYS.workers, ARGV.worker) or 0)
 local lease_ms = tonumber(found[7])
 -- The removal comes first, as in claim.
-redis.call('HDEL', KEYS[1], '')
-local meta = redis.call('HMGET', KEYS[3], 'grace_ms', 'interrupted_ms', 'unseen_step', 'passed_ms')
+redis.call('HDEL', KEYS.worker, '')
+local meta = redis.call('HMGET', KEYS.meta, 'grace_ms', 'interrupted_ms', 'unseen_step', 'passed_ms')
 -- The clock has stepped since the pass began, so it proves nothing.  The next pass deals with the step.
-if ARGV[6] ~= '' and math.abs(now_ms - ARGV[6]) > lease_ms / 4 then
+if ARGV.expected_ms ~= '' and math.abs(now_ms - ARGV.expected_ms) > lease_ms / 4 then
   return {'grace', now_ms + lease_ms}
 end
-if ARGV[2] == 'connection' then
+if ARGV.cause == 'connection' then
   local info = redis.pcall('INFO', 'server')
   local run_id = type(info) == 'string' and string.match(info, 'run_id:(%w+)') or ''
   if run_id == '' or run_id ~= found[4] then
@@ -52,10 +52,10 @@ if ARGV[2] == 'connection' then
   -- The connection must be missing at two looks, without an interruption or a step of the clock in between.
   local missing_ms = tonumber(found[5] or 0)
   if found[6] ~= found[2] or missing_ms > now_ms or missing_ms < tonumber(meta[2] or 0) then
-    redis.call('HSET', KEYS[1], 'missing_ms', now_ms, 'missing_renewals', found[2])
+    redis.call('HSET', KEYS.worker, 'missing_ms', now_ms, 'missing_renewals', found[2])
     return {'suspected'}
   end
-  if now_ms - missing_ms < tonumber(ARGV[5]) then
+  if now_ms - missing_ms < tonumber(ARGV.witness_ms) then
     return {'suspected'}
   end
 else
@@ -63,7 +63,7 @@ else
   -- as the clock may have stepped forward and back between two passes.
   if until_ms > now_ms + 2 * lease_ms then
     until_ms = now_ms + lease_ms
-    redis.call('ZADD', KEYS[2], until_ms, ARGV[1])
+    redis.call('ZADD', KEYS.workers, until_ms, ARGV.worker)
   end
   if until_ms > now_ms then
     return {'alive'}
@@ -78,26 +78,26 @@ else
     return {'grace', now_ms + lease_ms}
   end
 end
-local noted = redis.call('HMGET', KEYS[1], 'opening', 'suspect', 'suspect_claim', 'opening_alone')
+local noted = redis.call('HMGET', KEYS.worker, 'opening', 'suspect', 'suspect_claim', 'opening_alone')
 local verdict, charged = 'nobody', ''
-local claims = redis.call('HLEN', KEYS[4])
+local claims = redis.call('HLEN', KEYS.claims)
 if noted[1] then
   verdict = (claims == 0 or noted[4] == '1') and 'opening' or 'ambiguous'
-elseif noted[2] and redis.call('HGET', KEYS[4], noted[2]) == noted[3] then
+elseif noted[2] and redis.call('HGET', KEYS.claims, noted[2]) == noted[3] then
   verdict, charged = 'suspect', noted[2]
 elseif claims == 1 then
-  verdict, charged = 'only', redis.call('HGETALL', KEYS[4])[1]
+  verdict, charged = 'only', redis.call('HGETALL', KEYS.claims)[1]
 end
-redis.call('HSET', KEYS[1], 'state', 'dead', 'cause', ARGV[2], 'declared_ms', now_ms, 'verdict', verdict,
+redis.call('HSET', KEYS.worker, 'state', 'dead', 'cause', ARGV.cause, 'declared_ms', now_ms, 'verdict', verdict,
   'charged', charged)
 -- The worker was last heard one lease before its lease ends.  It may have popped a message one lease before that.
 local since_ms = math.min(until_ms, now_ms) - 2 * lease_ms
-redis.call('HSET', KEYS[3], 'ahead_ms',
-  math.min(since_ms, tonumber(redis.call('HGET', KEYS[3], 'ahead_ms') or since_ms)))
-redis.call('HINCRBY', KEYS[3], 'ahead_count', 1)
+redis.call('HSET', KEYS.meta, 'ahead_ms',
+  math.min(since_ms, tonumber(redis.call('HGET', KEYS.meta, 'ahead_ms') or since_ms)))
+redis.call('HINCRBY', KEYS.meta, 'ahead_count', 1)
 -- The last ones, for operators: nothing is left of a worker that has been recovered.
-local deaths = cjson.decode(redis.call('HGET', KEYS[3], 'deaths') or '[]')
-deaths[#deaths + 1] = {worker = ARGV[1], cause = ARGV[2], at_ms = now_ms, claims = claims}
+local deaths = cjson.decode(redis.call('HGET', KEYS.meta, 'deaths') or '[]')
+deaths[#deaths + 1] = {worker = ARGV.worker, cause = ARGV.cause, at_ms = now_ms, claims = claims}
 while #deaths > 20 do table.remove(deaths, 1) end
-redis.call('HSET', KEYS[3], 'deaths', cjson.encode(deaths))
+redis.call('HSET', KEYS.meta, 'deaths', cjson.encode(deaths))
 return {'declared'}

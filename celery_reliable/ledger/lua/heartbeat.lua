@@ -2,81 +2,82 @@
 heartbeat: a worker renews its lease, and hears what was taken from it, what it is to stop, and of new orders.
 
 Moves     alive -> alive   (the lease is renewed; a lapsed lease too, until somebody declared the worker dead)
-KEYS[1]   worker    HASH
-KEYS[2]   workers   ZSET
-KEYS[3]   taken     HASH   id -> "<attempt> <token>"
-KEYS[4]   minutes   HASH
-KEYS[5]   orders    HASH
-KEYS[6]   stops     HASH   id -> "<attempt> <how> <token>"
-KEYS[7]   claims    HASH   of the worker
-KEYS[8]   meta      HASH
-ARGV[1]   worker      id
-ARGV[2]   lease_ms
-ARGV[3]   client_id   of the connection that renews it; 0 where there is no witness
-ARGV[4]   number      of this call among those of the worker's process; an older one comes late, and changes nothing
-ARGV[5]   doing       what it does just now, JSON, for operators; "": not known
-ARGV[6...]  what it has counted since it registered, where that has grown: name, total, name, total, ...
-Returns   {"renewed", version, now_ms, stops, id, claim, ...} | {"declared_dead", version, now_ms, stops, id, claim, ...}
-          | {"forgotten", version, now_ms, stops, id, claim, ...}
+KEYS.worker          worker:<worker>   HASH
+KEYS.workers         workers           ZSET
+KEYS.taken           taken:<worker>    HASH id -> "<attempt> <token>"
+KEYS.minutes         minutes           HASH
+KEYS.orders          orders            HASH
+KEYS.stops           stops:<worker>    HASH id -> "<attempt> <how> <token>"
+KEYS.claims          claims:<worker>   HASH of the worker
+KEYS.meta            meta              HASH
+ARGV.worker          id
+ARGV.lease_ms: int
+ARGV.client_id: int  of the connection that renews it; 0 where there is no witness
+ARGV.number: int     of this call among those of the worker's process; an older one comes late, and changes nothing
+ARGV.doing           what it does just now, JSON, for operators; "": not known
+ARGV.counted...      what it has counted since it registered, where that has grown: name, total, name, total, ...
+Returns   {"renewed", version: int, now_ms: int, n_stops: int, ids_and_claims...}
+          | {"beat_of_dead", version: int, now_ms: int, n_stops: int, ids_and_claims...}
+          | {"forgotten", version: int, now_ms: int, n_stops: int, ids_and_claims...}
           version: of the orders, "0" if there never were any; stops: how many of the claims that follow are to be
-          stopped, while they run; then those that were taken, until acknowledged; "forgotten": the sweeper has
-          finished with it
+          stopped, while they run; then those that were taken, until acknowledged; "forgotten": the sweeper has finished
+          with it
 Cost      O(log N) in workers, O(claims taken)
 ]]
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
-local found = redis.call('HMGET', KEYS[1], 'state', 'renewals')
-local state, is_late = found[1], tonumber(found[2] or 0) >= tonumber(ARGV[4])
-local reply = {'renewed', redis.call('HGET', KEYS[5], 'version') or '0', now_ms, 0}
+local found = redis.call('HMGET', KEYS.worker, 'state', 'renewals')
+local state, is_late = found[1], tonumber(found[2] or 0) >= tonumber(ARGV.number)
+local reply = {'renewed', redis.call('HGET', KEYS.orders, 'version') or '0', now_ms, 0}
 if state and is_late then
-  reply[1] = state == 'alive' and 'renewed' or 'declared_dead'
+  reply[1] = state == 'alive' and 'renewed' or 'beat_of_dead'
 elseif state == 'alive' then
   local info = redis.pcall('INFO', 'server')
   -- The removal comes first, as in claim: a worker must not lose its lease because Redis is full.
-  redis.call('HDEL', KEYS[1], 'missing_ms', 'missing_renewals')
-  redis.call('HSET', KEYS[1], 'renewals', ARGV[4], 'client_id', ARGV[3], 'lease_ms', ARGV[2],
-    'run_id', type(info) == 'string' and string.match(info, 'run_id:(%w+)') or '', 'doing', ARGV[5], 'beat_ms', now_ms)
+  redis.call('HDEL', KEYS.worker, 'missing_ms', 'missing_renewals')
+  redis.call('HSET', KEYS.worker, 'renewals', ARGV.number, 'client_id', ARGV.client_id, 'lease_ms', ARGV.lease_ms,
+    'run_id', type(info) == 'string' and string.match(info, 'run_id:(%w+)') or '', 'doing', ARGV.doing, 'beat_ms', now_ms)
   -- A clock that steps back and forward again must not shorten the lease. What is too long is cut by declare.
-  if redis.call('ZADD', KEYS[2], 'GT', 'CH', now_ms + ARGV[2], ARGV[1]) == 0
-      and redis.call('ZSCORE', KEYS[2], ARGV[1]) - now_ms - ARGV[2] > ARGV[2] / 4 then
+  if redis.call('ZADD', KEYS.workers, 'GT', 'CH', now_ms + ARGV.lease_ms, ARGV.worker) == 0
+      and redis.call('ZSCORE', KEYS.workers, ARGV.worker) - now_ms - ARGV.lease_ms > ARGV.lease_ms / 4 then
     -- It is not renewed either, so the next pass has to know of the step.
-    redis.call('HSET', KEYS[8], 'unseen_step', '1')
+    redis.call('HSET', KEYS.meta, 'unseen_step', '1')
   end
-  if now_ms > tonumber(redis.call('HGET', KEYS[8], 'latest_ms') or 0) then
+  if now_ms > tonumber(redis.call('HGET', KEYS.meta, 'latest_ms') or 0) then
     -- A clock that is ahead and steps back before the next pass is known to it by this.
-    redis.call('HSET', KEYS[8], 'latest_ms', now_ms)
+    redis.call('HSET', KEYS.meta, 'latest_ms', now_ms)
   end
   -- Totals, of which the last are kept: however many beats were lost, each is counted once.  It is for people only,
   -- so nothing that goes wrong with it may keep the lease from being renewed.
   local minute = string.format('%.0f ', math.floor(now_ms / 60000))
-  for i = 6, #ARGV, 2 do
-    local more = ARGV[i + 1] - (tonumber(redis.pcall('HGET', KEYS[1], 'counted ' .. ARGV[i])) or 0)
-    if more > 0 and type(redis.pcall('HINCRBY', KEYS[4], minute .. ARGV[i], more)) == 'number' then
-      redis.pcall('HSET', KEYS[1], 'counted ' .. ARGV[i], ARGV[i + 1])
+  for i = FIRST.counted, #ARGV, 2 do
+    local more = ARGV[i + 1] - (tonumber(redis.pcall('HGET', KEYS.worker, 'counted ' .. ARGV[i])) or 0)
+    if more > 0 and type(redis.pcall('HINCRBY', KEYS.minutes, minute .. ARGV[i], more)) == 'number' then
+      redis.pcall('HSET', KEYS.worker, 'counted ' .. ARGV[i], ARGV[i + 1])
     end
   end
 elseif state == 'dead' then
-  redis.call('HDEL', KEYS[1], '')
+  redis.call('HDEL', KEYS.worker, '')
   -- It lives after all: what the sweeper may not move it can keep.
-  redis.call('HSET', KEYS[1], 'thawed', '1')
-  reply[1] = 'declared_dead'
+  redis.call('HSET', KEYS.worker, 'thawed', '1')
+  reply[1] = 'beat_of_dead'
 else
   reply[1] = 'forgotten'
 end
-local stops = redis.call('HGETALL', KEYS[6])
+local stops = redis.call('HGETALL', KEYS.stops)
 for i = 1, #stops, 2 do
   local attempt, token = string.match(stops[i + 1], '^(%d+) %a+ (.*)$')
-  local claimed, by = string.match(redis.call('HGET', KEYS[7], stops[i]) or '', '^(%d+) %d+ (.*)$')
+  local claimed, by = string.match(redis.call('HGET', KEYS.claims, stops[i]) or '', '^(%d+) %d+ (.*)$')
   if attempt and attempt == claimed and token == by then
     reply[4] = reply[4] + 1
     reply[#reply + 1] = stops[i]
     reply[#reply + 1] = stops[i + 1]
   else
     -- It has ended.
-    redis.call('HDEL', KEYS[6], stops[i])
+    redis.call('HDEL', KEYS.stops, stops[i])
   end
 end
-for _, item in ipairs(redis.call('HGETALL', KEYS[3])) do
+for _, item in ipairs(redis.call('HGETALL', KEYS.taken)) do
   reply[#reply + 1] = item
 end
 return reply

@@ -5,51 +5,51 @@ The worker notes whose its death would be. There are two cases in which that wou
 a suspect has just begun in the worker, and may be about to kill it; or a worker died when it opened the message
 before, and something runs here that ran in a worker that died.
 
-KEYS[1]   record   HASH
-KEYS[2]   due      ZSET
-KEYS[3]   worker   HASH
-KEYS[4]   claims   HASH   of that worker
-ARGV[1]   id         of the task; "" for a message that tells none
-ARGV[2]   epoch      of the message; "" when it carries none
-ARGV[3]   delivery   names this delivery of the message
-ARGV[4]   begun_ms   so long ago a suspect has just begun
-ARGV[5]   alone_ms   when a message that waits is sent again, at first
-ARGV[6]   max_losses   when the task names none; where no loss is allowed, the first death has to be clear
+KEYS.record            task:<id>         HASH
+KEYS.due               due               ZSET
+KEYS.worker            worker:<worker>   HASH
+KEYS.claims            claims:<worker>   HASH of that worker
+ARGV.id                of the task; "" for a message that tells none
+ARGV.epoch             of the message; "" when it carries none
+ARGV.delivery          names this delivery of the message
+ARGV.begun_ms: int     so long ago a suspect has just begun
+ARGV.alone_ms: int     when a message that waits is sent again, at first
+ARGV.max_losses: int   when the task names none; where no loss is allowed, the first death has to be clear
 Returns   {"opening"} | {"alone"} | {"dead"} | {"no_lease"}
           "alone": it is not to be opened, as it is sent again from its record; "no_lease": nothing was noted
 Cost      O(log N) in records that are due some time
 ]]
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
-local found = redis.call('HMGET', KEYS[1], 'state', 'epoch', 'suspect', 'alone', 'openings', 'max_losses')
+local found = redis.call('HMGET', KEYS.record, 'state', 'epoch', 'suspect', 'alone', 'openings', 'max_losses')
 if found[1] == 'dead' then
   return {'dead'}
 end
-local worker = redis.call('HMGET', KEYS[3], 'state', 'suspect', 'suspect_claim', 'suspect_ms', 'spared_claims')
+local worker = redis.call('HMGET', KEYS.worker, 'state', 'suspect', 'suspect_claim', 'suspect_ms', 'spared_claims')
 if worker[1] ~= 'alive' then
   return {'no_lease'}
 end
-local is_queued = found[1] == 'queued' and found[2] == ARGV[2]
-local has_to_be_clear = is_queued and (found[5] or tonumber(found[6] or ARGV[6]) == 0)
-local runs_suspect = worker[2] and redis.call('HGET', KEYS[4], worker[2]) == worker[3]
+local is_queued = found[1] == 'queued' and found[2] == ARGV.epoch
+local has_to_be_clear = is_queued and (found[5] or tonumber(found[6] or ARGV.max_losses) == 0)
+local runs_suspect = worker[2] and redis.call('HGET', KEYS.claims, worker[2]) == worker[3]
 local runs_spared = false
 if has_to_be_clear and worker[5] then
   for id, claim in pairs(cjson.decode(worker[5])) do
-    runs_spared = runs_spared or redis.call('HGET', KEYS[4], id) == claim
+    runs_spared = runs_spared or redis.call('HGET', KEYS.claims, id) == claim
   end
 end
 if runs_suspect or runs_spared then
   local age_ms = now_ms - (worker[4] or 0)
-  local has_just_begun = runs_suspect and age_ms >= 0 and age_ms < tonumber(ARGV[4])
+  local has_just_begun = runs_suspect and age_ms >= 0 and age_ms < tonumber(ARGV.begun_ms)
   if is_queued and (has_just_begun or has_to_be_clear or found[3] == 'ran') then
-    if found[4] ~= ARGV[3] then
+    if found[4] ~= ARGV.delivery then
       -- The removal comes first, as in claim.
-      redis.call('HDEL', KEYS[1], 'resends')
-      local times = redis.call('HINCRBY', KEYS[1], 'waits', 1)
+      redis.call('HDEL', KEYS.record, 'resends')
+      local times = redis.call('HINCRBY', KEYS.record, 'waits', 1)
       -- At random, as in claim.
-      local wait_ms = math.floor(ARGV[5] * math.min(2 ^ (times - 1), 16) * (0.5 + time[2] % 1000 / 2000))
-      redis.call('HSET', KEYS[1], 'unsent', '1', 'alone', ARGV[3], 'suspect', found[3] or 'opened')
-      redis.call('ZADD', KEYS[2], now_ms + wait_ms, ARGV[1])
+      local wait_ms = math.floor(ARGV.alone_ms * math.min(2 ^ (times - 1), 16) * (0.5 + time[2] % 1000 / 2000))
+      redis.call('HSET', KEYS.record, 'unsent', '1', 'alone', ARGV.delivery, 'suspect', found[3] or 'opened')
+      redis.call('ZADD', KEYS.due, now_ms + wait_ms, ARGV.id)
     end
     return {'alone'}
   end
@@ -58,7 +58,7 @@ if runs_suspect or runs_spared then
     return {'opening'}
   end
 end
-redis.call('HDEL', KEYS[3], '')
-redis.call('HSET', KEYS[3], 'opening', ARGV[3], 'opening_id', ARGV[1], 'opening_epoch', ARGV[2],
+redis.call('HDEL', KEYS.worker, '')
+redis.call('HSET', KEYS.worker, 'opening', ARGV.delivery, 'opening_id', ARGV.id, 'opening_epoch', ARGV.epoch,
   'opening_alone', has_to_be_clear and '1' or '')
 return {'opening'}

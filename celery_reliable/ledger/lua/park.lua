@@ -2,25 +2,25 @@
 park: no worker that may run the task is alive. It waits in the ledger for one, without a message.
 
 Moves     queued | parked -> parked
-KEYS[1]   record     HASH
-KEYS[2]   due        ZSET
-KEYS[3]   unplaced   HASH
-ARGV[1]   id
-ARGV[2]   due_ms      that was seen
-ARGV[3]   due_in_ms   when to look again at the latest
-ARGV[4]   named       which workers may run it, as JSON
-Returns   {"parked", is_new} | {"changed"}
+KEYS.record           task:<id>   HASH
+KEYS.due              due         ZSET
+KEYS.unplaced         unplaced    HASH
+ARGV.id
+ARGV.due_ms           that was seen
+ARGV.due_in_ms: int   when to look again at the latest
+ARGV.named            which workers may run it, as JSON
+Returns   {"unplaced", is_new: flag} | {"changed"}
           1: it did not wait for one before
 Cost      O(log N) in records that are due some time
 ]]
-local found = redis.call('HMGET', KEYS[1], 'state', 'waiting_for')
+local found = redis.call('HMGET', KEYS.record, 'state', 'waiting_for')
 local state = found[1]
-if (state ~= 'queued' and state ~= 'parked') or redis.call('ZSCORE', KEYS[2], ARGV[1]) ~= ARGV[2] then
+if (state ~= 'queued' and state ~= 'parked') or redis.call('ZSCORE', KEYS.due, ARGV.id) ~= ARGV.due_ms then
   return {'changed'}
 end
 local time = redis.call('TIME')
-redis.call('HDEL', KEYS[1], 'resends', 'unsent')
-redis.call('HSET', KEYS[1], 'state', 'parked', 'waiting_for', 'workers')
-redis.call('HSET', KEYS[3], ARGV[1], ARGV[4])
-redis.call('ZADD', KEYS[2], time[1] * 1000 + math.floor(time[2] / 1000) + ARGV[3], ARGV[1])
-return {'parked', (state == 'parked' and found[2] == 'workers') and 0 or 1}
+redis.call('HDEL', KEYS.record, 'resends', 'unsent')
+redis.call('HSET', KEYS.record, 'state', 'parked', 'waiting_for', 'workers')
+redis.call('HSET', KEYS.unplaced, ARGV.id, ARGV.named)
+redis.call('ZADD', KEYS.due, time[1] * 1000 + math.floor(time[2] / 1000) + ARGV.due_in_ms, ARGV.id)
+return {'unplaced', (state == 'parked' and found[2] == 'workers') and 0 or 1}

@@ -1,31 +1,32 @@
 --[[
 postpone: a pass has looked at a record, and there is nothing to do yet.
 
-KEYS[1]   record   HASH
-KEYS[2]   due      ZSET
-ARGV[1]   id
-ARGV[2]   due_ms      that was seen
-ARGV[3]   due_in_ms   when to look again
-ARGV[4]   is_unsent   "1": the resend that gave this due_ms was not sent, and is not counted
+KEYS.record            task:<id>   HASH
+KEYS.due               due         ZSET
+ARGV.id
+ARGV.due_ms            that was seen
+ARGV.due_in_ms: int    when to look again
+ARGV.is_unsent: flag   "1": the resend that gave this due_ms was not sent, and is not counted
 Returns   {"postponed"} | {"changed"} | {"gone"}
+Repeated  changed -> postponed
 Cost      O(log N) in records that are due some time
 ]]
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
-if redis.call('ZSCORE', KEYS[2], ARGV[1]) ~= ARGV[2] then
+if redis.call('ZSCORE', KEYS.due, ARGV.id) ~= ARGV.due_ms then
   return {'changed'}
 end
-if redis.call('EXISTS', KEYS[1]) == 0 then
-  redis.call('ZREM', KEYS[2], ARGV[1])
+if redis.call('EXISTS', KEYS.record) == 0 then
+  redis.call('ZREM', KEYS.due, ARGV.id)
   return {'gone'}
 end
 -- The removal comes first, as in claim.
-redis.call('HDEL', KEYS[1], '')
-if ARGV[4] == '1' then
-  redis.call('HSET', KEYS[1], 'unsent', '1')
-  if redis.call('HINCRBY', KEYS[1], 'resends', -1) <= 0 then
-    redis.call('HDEL', KEYS[1], 'resends')
+redis.call('HDEL', KEYS.record, '')
+if ARGV.is_unsent == '1' then
+  redis.call('HSET', KEYS.record, 'unsent', '1')
+  if redis.call('HINCRBY', KEYS.record, 'resends', -1) <= 0 then
+    redis.call('HDEL', KEYS.record, 'resends')
   end
 end
-redis.call('ZADD', KEYS[2], now_ms + ARGV[3], ARGV[1])
+redis.call('ZADD', KEYS.due, now_ms + ARGV.due_in_ms, ARGV.id)
 return {'postponed'}

@@ -2,50 +2,51 @@
 register: a worker process takes its lease.
 
 Moves     absent -> alive   (a worker; ids are never used twice)
-KEYS[1]   worker    HASH
-KEYS[2]   workers   ZSET
-KEYS[3]   meta      HASH
-KEYS[4]   direct    ZSET
-ARGV[1]   worker      id
-ARGV[2]   lease_ms
-ARGV[3]   client_id   of the connection that will renew it; 0 where there is no witness
-ARGV[4]   facts       about the process, JSON: nodename, pid, pool, unacked
-ARGV[5]   number      of this call among those of the worker's process, as in heartbeat
-ARGV[6]   format      of a namespace that this release knows
-ARGV[7]   queue       that this worker alone consumes; "" for none
+KEYS.worker          worker:<worker>   HASH
+KEYS.workers         workers           ZSET
+KEYS.meta            meta              HASH
+KEYS.direct          direct            ZSET
+ARGV.worker          id
+ARGV.lease_ms: int
+ARGV.client_id: int  of the connection that will renew it; 0 where there is no witness
+ARGV.facts           about the process, JSON: nodename, pid, pool, unacked
+ARGV.number: int     of this call among those of the worker's process, as in heartbeat
+ARGV.format: int     of a namespace that this release knows
+ARGV.queue           that this worker alone consumes; "" for none
 Returns   {"registered"} | {"declared_dead"} | {"newer", format}
           "newer": a later release writes here, in a format that this worker would misread
 Cost      O(log N) in workers
 ]]
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
-local meta = redis.call('HMGET', KEYS[3], 'format', 'passed_ms')
+local meta = redis.call('HMGET', KEYS.meta, 'format', 'passed_ms')
 local format = meta[1]
-if (tonumber(format or '') or 1) > tonumber(ARGV[6]) then
+if (tonumber(format or '') or 1) > tonumber(ARGV.format) then
   return {'newer', format}
 end
-local found = redis.call('HMGET', KEYS[1], 'state', 'renewals')
+local found = redis.call('HMGET', KEYS.worker, 'state', 'renewals')
 if found[1] == 'dead' then
   return {'declared_dead'}
 end
-if found[1] and tonumber(found[2] or 0) >= tonumber(ARGV[5]) then
+if found[1] and tonumber(found[2] or 0) >= tonumber(ARGV.number) then
   return {'registered'}
 end
 local info = redis.pcall('INFO', 'server')
 -- The removal comes first, as in claim.
-redis.call('HDEL', KEYS[1], '')
-redis.call('HSET', KEYS[1], 'state', 'alive', 'facts', ARGV[4], 'client_id', ARGV[3], 'renewals', ARGV[5],
+redis.call('HDEL', KEYS.worker, '')
+redis.call('HSET', KEYS.worker, 'state', 'alive', 'facts', ARGV.facts, 'client_id', ARGV.client_id,
+  'renewals', ARGV.number,
   'run_id', type(info) == 'string' and string.match(info, 'run_id:(%w+)') or '', 'registered_ms', now_ms,
-  'lease_ms', ARGV[2])
-redis.call('ZADD', KEYS[2], now_ms + ARGV[2], ARGV[1])
+  'lease_ms', ARGV.lease_ms)
+redis.call('ZADD', KEYS.workers, now_ms + ARGV.lease_ms, ARGV.worker)
 -- The clock has stepped back since a pass. If it steps forward again before the next one, only this tells of it.
-if tonumber(meta[2] or 0) - now_ms > ARGV[2] / 4 then
-  redis.call('HSET', KEYS[3], 'unseen_step', '1')
+if tonumber(meta[2] or 0) - now_ms > ARGV.lease_ms / 4 then
+  redis.call('HSET', KEYS.meta, 'unseen_step', '1')
 end
-if ARGV[7] ~= '' then
-  redis.call('ZADD', KEYS[4], now_ms, ARGV[7])
+if ARGV.queue ~= '' then
+  redis.call('ZADD', KEYS.direct, now_ms, ARGV.queue)
 end
 if not format then
-  redis.call('HSET', KEYS[3], 'format', ARGV[6])
+  redis.call('HSET', KEYS.meta, 'format', ARGV.format)
 end
 return {'registered'}

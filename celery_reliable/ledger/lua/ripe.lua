@@ -8,33 +8,34 @@ that end and of the other are set right.
 Who takes them has them alone. If it dies, or never hears the answer, they are due like all that is parked, and the
 next pass of the sweeper sends them.
 
-KEYS[1]   pacer   STRING   who looks after the lines, with an expiry; others are told to wait while it is in time
-KEYS[2]   due     ZSET
-KEYS[3...]  lines  ZSET    of the limited tasks of an app, one a task
-ARGV[1]   who
-ARGV[2]   lease_ms   for how long it looks after them
-ARGV[3]   late_ms    what has waited for longer is anybody's
-ARGV[4]   limit      of each line
-Returns   {"ripe", wait_ms, id, due_ms, ...} | {"another", wait_ms}
+KEYS.pacer           pacer:<whose>   STRING who looks after the lines, with an expiry; others are told to wait while
+                                     it is in time
+KEYS.due             due             ZSET
+KEYS.lines...                        ZSET of the limited tasks of an app, one a task
+ARGV.who
+ARGV.lease_ms: int   for how long it looks after them
+ARGV.late_ms: int    what has waited for longer is anybody's
+ARGV.limit: int      of each line
+Returns   {"ripe", wait_ms: int, ids_and_times...} | {"another", wait_ms: int}
           with the ms until the next moment, at most lease_ms
 Cost      O(lines + limit * log N) in what is in line and in records that are due some time
 ]]
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
-local pacer = redis.call('GET', KEYS[1])
+local pacer = redis.call('GET', KEYS.pacer)
 local before_ms = now_ms
-if pacer and pacer ~= ARGV[1] then
-  before_ms = now_ms - ARGV[3]
+if pacer and pacer ~= ARGV.who then
+  before_ms = now_ms - ARGV.late_ms
 end
 -- The removal comes first, as in claim.
-redis.call('ZREM', KEYS[2], '')
+redis.call('ZREM', KEYS.due, '')
 local function is_right(n, at)
   local item = redis.call('ZRANGE', KEYS[n], at, at, 'WITHSCORES')
-  return not item[1] or redis.call('ZSCORE', KEYS[2], item[1]) == item[2]
+  return not item[1] or redis.call('ZSCORE', KEYS.due, item[1]) == item[2]
 end
 local function set_right(n, items)
   for i = 1, #items, 2 do
-    local due_ms = redis.call('ZSCORE', KEYS[2], items[i])
+    local due_ms = redis.call('ZSCORE', KEYS.due, items[i])
     if due_ms and tonumber(due_ms) < tonumber(items[i + 1]) then
       redis.call('ZADD', KEYS[n], due_ms, items[i])
     elseif due_ms ~= items[i + 1] then
@@ -43,16 +44,16 @@ local function set_right(n, items)
   end
 end
 local reply = {'ripe', 0}
-local next_ms = now_ms + ARGV[2]
-for n = 3, #KEYS do
+local next_ms = now_ms + ARGV.lease_ms
+for n = FIRST.lines, #KEYS do
   if not is_right(n, 0) or not is_right(n, -1) then
-    set_right(n, redis.call('ZRANGE', KEYS[n], 0, ARGV[4] - 1, 'WITHSCORES'))
-    set_right(n, redis.call('ZRANGE', KEYS[n], -ARGV[4], -1, 'WITHSCORES'))
+    set_right(n, redis.call('ZRANGE', KEYS[n], 0, ARGV.limit - 1, 'WITHSCORES'))
+    set_right(n, redis.call('ZRANGE', KEYS[n], -ARGV.limit, -1, 'WITHSCORES'))
   end
-  local items = redis.call('ZRANGEBYSCORE', KEYS[n], '-inf', '+inf', 'WITHSCORES', 'LIMIT', 0, ARGV[4] + 1)
+  local items = redis.call('ZRANGEBYSCORE', KEYS[n], '-inf', '+inf', 'WITHSCORES', 'LIMIT', 0, ARGV.limit + 1)
   for i = 1, #items, 2 do
     local due_ms = tonumber(items[i + 1])
-    if due_ms > before_ms or i > 2 * ARGV[4] then
+    if due_ms > before_ms or i > 2 * ARGV.limit then
       next_ms = math.min(next_ms, due_ms)
       break
     end
@@ -61,9 +62,9 @@ for n = 3, #KEYS do
     reply[#reply + 1] = items[i + 1]
   end
 end
-if pacer and pacer ~= ARGV[1] and #reply == 2 then
-  return {'another', ARGV[2]}
+if pacer and pacer ~= ARGV.who and #reply == 2 then
+  return {'another', ARGV.lease_ms}
 end
-redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+redis.call('SET', KEYS.pacer, ARGV.who, 'PX', ARGV.lease_ms)
 reply[2] = math.max(0, next_ms - now_ms)
 return reply

@@ -1,14 +1,14 @@
 --[[
 unlist: take the own queue of workers that are gone off the list of such queues, unless a worker has registered for it.
 
-KEYS[1]   direct   ZSET
-ARGV[1]   queue
-ARGV[2]   registered_ms   that was seen
+KEYS.direct               direct   ZSET
+ARGV.queue
+ARGV.registered_ms        that was seen
 Returns   {"unlisted"} | {"changed"}
 Cost      O(log N) in queues
 ]]
-if redis.call('ZSCORE', KEYS[1], ARGV[1]) ~= ARGV[2] then
+if redis.call('ZSCORE', KEYS.direct, ARGV.queue) ~= ARGV.registered_ms then
   return {'changed'}
 end
-redis.call('ZREM', KEYS[1], ARGV[1])
+redis.call('ZREM', KEYS.direct, ARGV.queue)
 return {'unlisted'}

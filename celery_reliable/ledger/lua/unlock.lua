@@ -2,24 +2,26 @@
 unlock: an attempt whose body is over frees its object, while its record goes on.
 
 Moves     held by this attempt -> free
-KEYS[1]   lock     STRING   "<attempt>:<id>"
-KEYS[2]   record   HASH     of the id: one that was published anew has the same numbers, and its own object
-ARGV[1]   id
-ARGV[2]   attempt
-ARGV[3]   token     of the claim
-ARGV[4]   object    which the record notes no longer
+KEYS.lock           lock:<object>   STRING "<attempt>:<id>"
+KEYS.record         task:<id>       HASH of the id: one that was published anew has the same numbers, and its own
+                                    object
+ARGV.id
+ARGV.attempt: int
+ARGV.token          of the claim
+ARGV.object         which the record notes no longer
 Returns   {"unlocked"} | {"not_held"}
+Repeated  not_held -> unlocked
 Cost      O(1)
 ]]
-if redis.call('GET', KEYS[1]) ~= ARGV[2] .. ':' .. ARGV[1] then
+if redis.call('GET', KEYS.lock) ~= ARGV.attempt .. ':' .. ARGV.id then
   return {'not_held'}
 end
-local found = redis.call('HMGET', KEYS[2], 'state', 'token', 'attempt', 'object')
-if (found[2] and found[2] ~= ARGV[3]) or (found[1] and tonumber(found[3] or 0) < tonumber(ARGV[2])) then
+local found = redis.call('HMGET', KEYS.record, 'state', 'token', 'attempt', 'object')
+if (found[2] and found[2] ~= ARGV.token) or (found[1] and tonumber(found[3] or 0) < tonumber(ARGV.attempt)) then
   return {'not_held'}
 end
-redis.call('DEL', KEYS[1])
-if found[4] == ARGV[4] then
-  redis.call('HDEL', KEYS[2], 'object')
+redis.call('DEL', KEYS.lock)
+if found[4] == ARGV.object then
+  redis.call('HDEL', KEYS.record, 'object')
 end
 return {'unlocked'}

@@ -158,7 +158,7 @@ MUTANTS = {
         [
             (
                 "ledger/lua/begin_pass.lua",
-                "local is_back = latest_ms - now_ms > tonumber(ARGV[3])",
+                "local is_back = latest_ms - now_ms > tonumber(ARGV.ttl_ms)",
                 "local is_back = false",
             )
         ],
@@ -209,12 +209,12 @@ MUTANTS = {
         [
             (
                 "ledger/lua/record.lua",
-                "state == 'waiting' and found[5] == ARGV[13] then",
+                "state == 'waiting' and found[5] == ARGV.heir then",
                 "state == 'waiting' then",
             ),
             (
                 "ledger/lua/record.lua",
-                "'running' and found[5] == ARGV[13] then",
+                "'running' and found[5] == ARGV.heir then",
                 "'running' and found[5] then",
             ),
         ],
@@ -228,7 +228,7 @@ MUTANTS = {
         [
             (
                 "ledger/lua/bury.lua",
-                "  if not state and ARGV[11] == '' then return {'unrecorded'} end\n",
+                "  if not state and ARGV.unproved == '' then return {'unrecorded'} end\n",
                 "",
             )
         ],
@@ -243,7 +243,7 @@ MUTANTS = {
         [
             (
                 "ledger/lua/bury.lua",
-                "if state and found[7] ~= ARGV[10] then return {'stale'} end",
+                "if state and found[7] ~= ARGV.epoch then return {'stale'} end",
                 "",
             )
         ],
@@ -279,7 +279,7 @@ MUTANTS = {
         [
             (
                 "ledger/lua/record.lua",
-                "math.floor(time[2] / 1000)\nif ARGV[14] ~= '' then",
+                "math.floor(time[2] / 1000)\nif ARGV.number ~= '' then",
                 "math.floor(time[2] / 1000)\nif false then",
             )
         ],
@@ -294,7 +294,7 @@ MUTANTS = {
     ),
     "unlisted": Mutant(
         "what a worker files is where nobody looks, when the broker has lost the list",
-        [("broker/lua/take.lua", "if ARGV[9] ~= '' then", "if false then")],
+        [("broker/lua/take.lua", "if ARGV.name ~= '' then", "if false then")],
         "messages in unacked:",
         ("rollback", "kill_worker"),
         {"tasks": ("work",), "n_steps": 240, "chances": {"rollback": 0.05, "kill_worker": 0.05}},
@@ -326,8 +326,8 @@ MUTANTS = {
         [
             (
                 "ledger/lua/reserve.lua",
-                "local following = moment + ARGV[3]",
-                "local following = now_us + ARGV[3]",
+                "local following = moment + ARGV.interval_us",
+                "local following = now_us + ARGV.interval_us",
             )
         ],
         "begins too early",
@@ -401,8 +401,8 @@ MUTANTS = {
         [
             (
                 "ledger/lua/deregister.lua",
-                "if claims > 0 or tonumber(ARGV[2]) > 0 then",
-                "if tonumber(ARGV[2]) > 0 then",
+                "if claims > 0 or tonumber(ARGV.in_unacked) > 0 then",
+                "if tonumber(ARGV.in_unacked) > 0 then",
             )
         ],
         "claims of nobody",
@@ -451,7 +451,7 @@ MUTANTS = {
             (
                 "ledger/lua/place.lua",
                 "  if not value or is_over then\n",
-                "  if not value or is_over or (ARGV[3] == '' and not is_new) then\n",
+                "  if not value or is_over or (ARGV.token == '' and not is_new) then\n",
             )
         ],
         "has no place of|, which waits",
@@ -460,7 +460,7 @@ MUTANTS = {
     ),
     "given_and_unsent": Mutant(
         "whoever is given a place that was freed is put into no queue",
-        [("ledger/lua/place.lua", "    redis.call('LPUSH', KEYS[5], record[7])\n", "")],
+        [("ledger/lua/place.lua", "    redis.call('LPUSH', KEYS.queue, record[7])\n", "")],
         "was given a place, and waits in no queue",
         (),
         {**_IN_LINE, "tasks": ("single", "lined")},
@@ -488,7 +488,7 @@ MUTANTS = {
     ),
     "stopped_for_now": Mutant(
         "what was stopped as it ran runs again when its attempt is lost",
-        [("ledger/lua/cancel.lua", "if ARGV[4] == '1' then", "if false then")],
+        [("ledger/lua/cancel.lua", "if ARGV.is_revoked == '1' then", "if false then")],
         "it was stopped at",
         ("orders", "kill_worker"),
         {
@@ -512,8 +512,8 @@ LOOSENED = {
         [
             (
                 "ledger/lua/lose.lua",
-                "if found[1] ~= 'running' or found[2] ~= ARGV[2] or found[8] ~= ARGV[6] then",
-                "if not found[1] then",
+                "found[1] ~= 'running' or found[2] ~= ARGV.attempt or found[8] ~= ARGV.token then",
+                "not found[1] then",
             )
         ],
         "a has 2 losses, and 1 deaths",

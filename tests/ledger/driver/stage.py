@@ -17,7 +17,7 @@ from celery_reliable import broker, events
 from celery_reliable.app import reliable_of
 from celery_reliable.broker import unacked
 from celery_reliable.ledger import attempts, scripts, transitions
-from celery_reliable.ledger.scripts import Script
+from celery_reliable.redis_io import Script, by_position
 from tests.ledger.driver import clock, indexes, mutants, quiet, tasks
 from tests.ledger.driver.asking import Asking
 from tests.support.redis_server import RedisServer
@@ -86,14 +86,12 @@ class Stage:
     def _put_scripts_on_a_clock(self) -> None:
         found = {}
         for name in scripts.names():
-            text = mutants.applied(f"ledger/lua/{name}.lua", scripts.script(name).text)
-            text = clock.on_a_clock(text)
-            found[name] = Script(name, text, hashlib.sha1(text.encode()).hexdigest())
+            text = mutants.applied(f"ledger/lua/{name}.lua", scripts.source(name))
+            found[name] = Script.of(name, clock.on_a_clock(by_position(text)))
         for module in (transitions, attempts):
             module.script = found.__getitem__  # type: ignore[attr-defined]
-        plain = unacked._script
         unacked._script = lambda name: clock.on_a_clock(
-            mutants.applied(f"broker/lua/{name}.lua", plain(name))
+            by_position(mutants.applied(f"broker/lua/{name}.lua", unacked._source(name)))
         )
         self.names_by_sha = {one.sha.encode(): one.name for one in found.values()}
         self.sha_of_record = found["record"].sha.encode()

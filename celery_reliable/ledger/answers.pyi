@@ -1,0 +1,561 @@
+"""What scripts answer, by their headers.  Written by ``python -m tests.support.stubs``."""
+
+from dataclasses import dataclass
+from typing import ClassVar, TypeAlias, final
+
+class Answer:
+    word: ClassVar[str]
+
+def made(word: str) -> type[Answer]: ...
+
+@final
+@dataclass
+class Absent(Answer): ...
+
+@final
+@dataclass
+class Acknowledged(Answer): ...
+
+@final
+@dataclass
+class Alive(Answer): ...
+
+@final
+@dataclass
+class Alone(Answer): ...
+
+@final
+@dataclass
+class Already(Answer): ...
+
+@final
+@dataclass
+class Announced(Answer): ...
+
+@final
+@dataclass
+class Another(Answer):
+    wait_ms: int
+
+@final
+@dataclass
+class Anothers(Answer):
+    state: str
+    since_ms: int
+    name: str
+
+@final
+@dataclass
+class Asked(Answer):
+    since_ms: int
+
+@final
+@dataclass
+class Assigned(Answer):
+    worker: str
+
+@final
+@dataclass
+class Audited(Answer): ...
+
+@final
+@dataclass
+class Batch(Answer):
+    now_ms: int
+    ids_and_times: tuple[str, ...]
+
+@final
+@dataclass
+class BeatOfDead(Answer):
+    version: int
+    now_ms: int
+    n_stops: int
+    ids_and_claims: tuple[str, ...]
+
+@final
+@dataclass
+class Begun(Answer):
+    grace_ms: int
+    ahead_ms: int | None
+    ahead_count: int | None
+    now_ms: int
+    behind_ms: int | None
+    stepped_ms: int | None
+    stepped_by_ms: int | None
+    seen: str
+
+@final
+@dataclass
+class BegunRun(Answer): ...
+
+@final
+@dataclass
+class Bequeathed(Answer):
+    is_used: bool
+
+@final
+@dataclass
+class Buried(Answer): ...
+
+@final
+@dataclass
+class Busy(Answer): ...
+
+@final
+@dataclass
+class Cancelled(Answer): ...
+
+@final
+@dataclass
+class Changed(Answer): ...
+
+@final
+@dataclass
+class Claimed(Answer):
+    attempt: int
+    losses: int
+
+@final
+@dataclass
+class Concluding(Answer): ...
+
+@final
+@dataclass
+class Dead(Answer): ...
+
+@final
+@dataclass
+class Declared(Answer): ...
+
+@final
+@dataclass
+class DeclaredDead(Answer): ...
+
+@final
+@dataclass
+class Deregistered(Answer): ...
+
+@final
+@dataclass
+class Discarded(Answer): ...
+
+@final
+@dataclass
+class Diverted(Answer): ...
+
+@final
+@dataclass
+class Elsewhere(Answer): ...
+
+@final
+@dataclass
+class Ended(Answer): ...
+
+@final
+@dataclass
+class Exists(Answer):
+    state: str
+
+@final
+@dataclass
+class Fenced(Answer):
+    state: str
+
+@final
+@dataclass
+class Forgotten(Answer):
+    version: int
+    now_ms: int
+    n_stops: int
+    ids_and_claims: tuple[str, ...]
+
+@final
+@dataclass
+class Free(Answer): ...
+
+@final
+@dataclass
+class Full(Answer):
+    values: str
+    before: str
+
+@final
+@dataclass
+class Gone(Answer): ...
+
+@final
+@dataclass
+class Grace(Answer):
+    until_ms: int
+
+@final
+@dataclass
+class Grouped(Answer):
+    added: int
+    removed: int
+
+@final
+@dataclass
+class Held(Answer):
+    owner: str
+
+@final
+@dataclass
+class InForce(Answer): ...
+
+@final
+@dataclass
+class InUse(Answer):
+    state: str
+    since_ms: int
+
+@final
+@dataclass
+class KeptFor(Answer):
+    task_id: str
+
+@final
+@dataclass
+class Known(Answer): ...
+
+@final
+@dataclass
+class Locked(Answer): ...
+
+@final
+@dataclass
+class LockedBy(Answer):
+    value: str
+
+@final
+@dataclass
+class Moved(Answer): ...
+
+@final
+@dataclass
+class NamesOthers(Answer):
+    named: str
+
+@final
+@dataclass
+class Newer(Answer):
+    format: str
+
+@final
+@dataclass
+class Next(Answer):
+    task_id: str
+
+@final
+@dataclass
+class NoLease(Answer): ...
+
+@final
+@dataclass
+class Nobody(Answer): ...
+
+@final
+@dataclass
+class NotCurrent(Answer): ...
+
+@final
+@dataclass
+class NotDead(Answer):
+    state: str
+
+@final
+@dataclass
+class NotDue(Answer):
+    wait_ms: int
+    now_ms: int
+
+@final
+@dataclass
+class NotHeld(Answer): ...
+
+@final
+@dataclass
+class NotWithdrawn(Answer):
+    state: str
+
+@final
+@dataclass
+class Noted(Answer): ...
+
+@final
+@dataclass
+class Opened(Answer): ...
+
+@final
+@dataclass
+class Opening(Answer): ...
+
+@final
+@dataclass
+class Ordered(Answer): ...
+
+@final
+@dataclass
+class OtherGeneration(Answer):
+    current: str
+    format: str
+
+@final
+@dataclass
+class OtherObject(Answer):
+    object_key: str
+
+@final
+@dataclass
+class Outlived(Answer): ...
+
+@final
+@dataclass
+class Overtaken(Answer): ...
+
+@final
+@dataclass
+class OwnPlace(Answer):
+    object_key: str
+
+@final
+@dataclass
+class Parked(Answer): ...
+
+@final
+@dataclass
+class ParkedUntil(Answer):
+    due_ms: int
+
+@final
+@dataclass
+class Placed(Answer):
+    object_key: str
+
+@final
+@dataclass
+class Postponed(Answer): ...
+
+@final
+@dataclass
+class Queued(Answer):
+    losses: int
+
+@final
+@dataclass
+class Recorded(Answer): ...
+
+@final
+@dataclass
+class Refused(Answer):
+    claims: int
+
+@final
+@dataclass
+class Registered(Answer): ...
+
+@final
+@dataclass
+class Released(Answer): ...
+
+@final
+@dataclass
+class Renewed(Answer):
+    version: int
+    now_ms: int
+    n_stops: int
+    ids_and_claims: tuple[str, ...]
+
+@final
+@dataclass
+class Replayed(Answer): ...
+
+@final
+@dataclass
+class Resumed(Answer):
+    count: int
+    is_more: bool
+
+@final
+@dataclass
+class Ripe(Answer):
+    wait_ms: int
+    ids_and_times: tuple[str, ...]
+
+@final
+@dataclass
+class Running(Answer):
+    owner: str
+
+@final
+@dataclass
+class Sealed(Answer): ...
+
+@final
+@dataclass
+class Send(Answer):
+    message: str
+    due_ms: str
+    is_suspect: bool
+
+@final
+@dataclass
+class Sent(Answer): ...
+
+@final
+@dataclass
+class SetBack(Answer):
+    count: int
+
+@final
+@dataclass
+class Settled(Answer): ...
+
+@final
+@dataclass
+class Spent(Answer):
+    losses: int
+
+@final
+@dataclass
+class Stale(Answer): ...
+
+@final
+@dataclass
+class Standing(Answer):
+    before: str
+
+@final
+@dataclass
+class StillStopping(Answer):
+    task_id: str
+    worker: str
+
+@final
+@dataclass
+class StillWaiting(Answer): ...
+
+@final
+@dataclass
+class Stopping(Answer):
+    worker: str
+
+@final
+@dataclass
+class Stored(Answer): ...
+
+@final
+@dataclass
+class Struck(Answer):
+    order: str
+
+@final
+@dataclass
+class Suspected(Answer): ...
+
+@final
+@dataclass
+class Told(Answer):
+    owner: str
+
+@final
+@dataclass
+class Touched(Answer): ...
+
+@final
+@dataclass
+class Troubled(Answer): ...
+
+@final
+@dataclass
+class Unknown(Answer): ...
+
+@final
+@dataclass
+class Unlisted(Answer): ...
+
+@final
+@dataclass
+class Unlocked(Answer): ...
+
+@final
+@dataclass
+class Unplaced(Answer):
+    is_new: bool
+
+@final
+@dataclass
+class Unrecorded(Answer): ...
+
+@final
+@dataclass
+class Waiting(Answer): ...
+
+@final
+@dataclass
+class Waits(Answer): ...
+
+@final
+@dataclass
+class Withdrawn(Answer): ...
+
+@final
+@dataclass
+class Woken(Answer): ...
+
+AcknowledgeAnswer: TypeAlias = Acknowledged | Changed
+AnnounceAnswer: TypeAlias = Announced | Changed
+AssignAnswer: TypeAlias = Assigned | Waits | Absent
+AuditAnswer: TypeAlias = Audited
+BeginPassAnswer: TypeAlias = Begun | Busy | NotDue | Newer
+BeginRunAnswer: TypeAlias = BegunRun
+BequeathAnswer: TypeAlias = Bequeathed | Fenced | Gone
+BlameAnswer: TypeAlias = Queued | Spent | Fenced | Gone
+BuryAnswer: TypeAlias = Buried | Fenced | Gone | Stale | Unrecorded
+CallUpAnswer: TypeAlias = Next | Nobody
+CancelAnswer: TypeAlias = Cancelled | Running | Dead | Stale | Gone
+ClaimAnswer: TypeAlias = Claimed | Held | Stale | Parked | Ended | Dead | NoLease | Unrecorded | Alone | Struck
+ConcludeAnswer: TypeAlias = Concluding | Fenced | Gone
+DeclareAnswer: TypeAlias = Declared | Alive | Grace | Suspected | Already | Gone
+DeregisterAnswer: TypeAlias = Deregistered | Refused
+DiscardAnswer: TypeAlias = Discarded | Absent | NotDead
+DivertAnswer: TypeAlias = Diverted | Changed | Absent
+DueAnswer: TypeAlias = Batch
+EndPassAnswer: TypeAlias = Ended | Overtaken
+EndRunAnswer: TypeAlias = Postponed | Ended | Changed
+EndedAnswer: TypeAlias = Ended | Exists | Unrecorded
+GroupAnswer: TypeAlias = Grouped
+HeartbeatAnswer: TypeAlias = Renewed | BeatOfDead | Forgotten
+LockAnswer: TypeAlias = Locked | LockedBy | KeptFor | Stopping | NotCurrent | OwnPlace
+LookAheadAnswer: TypeAlias = Asked
+LoseAnswer: TypeAlias = Queued | Spent | Fenced | Gone | Changed
+MoveAnswer: TypeAlias = Moved | Changed | Absent
+NoteAnswer: TypeAlias = Noted
+OpenAnswer: TypeAlias = Opening | Alone | Dead | NoLease
+OpenedAnswer: TypeAlias = Opened | Changed
+OrderAnswer: TypeAlias = Ordered | Changed
+OutliveAnswer: TypeAlias = Outlived | Held | Changed
+ParkAnswer: TypeAlias = Unplaced | Changed
+PlaceAnswer: TypeAlias = Placed | Full | Standing | Sent | Send | StillStopping | NotCurrent | OwnPlace
+PostponeAnswer: TypeAlias = Postponed | Changed | Gone
+ReadAnswer: TypeAlias = Opening | Opened | Sealed | Changed
+RecognizeAnswer: TypeAlias = Known | Asked
+RecordAnswer: TypeAlias = Recorded | NotCurrent | InUse | Anothers | OtherGeneration | Unknown | NamesOthers
+RegisterAnswer: TypeAlias = Registered | DeclaredDead | Newer
+ReleaseAnswer: TypeAlias = Released | Fenced | Gone
+RelyAnswer: TypeAlias = Exists | Dead | Gone | Concluding
+ReplaceAnswer: TypeAlias = Waiting | Fenced | Gone
+ReplayAnswer: TypeAlias = Replayed | Absent | NotDead | OtherGeneration
+ResendAnswer: TypeAlias = Send | Held | Changed
+ReserveAnswer: TypeAlias = Free | ParkedUntil
+ResumeAnswer: TypeAlias = Resumed | InForce | Gone
+RipeAnswer: TypeAlias = Ripe | Another
+SetBackAnswer: TypeAlias = SetBack | Ended
+SettleAnswer: TypeAlias = Settled | Fenced | Gone | Elsewhere
+StopAnswer: TypeAlias = Told | Changed
+StoreAnswer: TypeAlias = Stored | Fenced | Gone | Elsewhere
+TouchAnswer: TypeAlias = Touched | Fenced | Gone
+UnlistAnswer: TypeAlias = Unlisted | Changed
+UnlockAnswer: TypeAlias = Unlocked | NotHeld
+WakeAnswer: TypeAlias = Woken | StillWaiting | Changed
+WithdrawAnswer: TypeAlias = Withdrawn | NotWithdrawn | Gone

@@ -1,0 +1,555 @@
+"""The calls of scripts, by their headers.  Written by ``python -m tests.support.stubs``."""
+
+# ruff: noqa: A002
+from collections.abc import Sequence
+
+from celery_reliable.ledger import answers
+from celery_reliable.ledger.keys import Keys
+from celery_reliable.ledger.transitions import Argument, Step
+
+class Calls:
+    keys: Keys
+    def __init__(self, keys: Keys) -> None: ...
+    def acknowledge(
+        self,
+        *,
+        id: str,
+        claim: str,
+        object: str = "",
+        worker: str,
+    ) -> Step[answers.AcknowledgeAnswer]: ...
+    def announce(
+        self,
+        *,
+        id: str,
+        buried_ms: int,
+    ) -> Step[answers.AnnounceAnswer]: ...
+    def assign(
+        self,
+        *,
+        member: str,
+        confirmed: str,
+        run: str,
+        workers: Sequence[Argument] = (),
+    ) -> Step[answers.AssignAnswer]: ...
+    def audit(
+        self,
+        *,
+        token: str,
+        about: str,
+        most: int,
+    ) -> Step[answers.AuditAnswer]: ...
+    def begin_pass(
+        self,
+        *,
+        nonce: str,
+        interval_ms: int,
+        ttl_ms: int,
+        interruption_ms: int,
+        lease_ms: int,
+        expected_ms: int | None = None,
+        format: int,
+    ) -> Step[answers.BeginPassAnswer]: ...
+    def begin_run(
+        self,
+        *,
+        id: str,
+        name: str,
+        only: str,
+        due_in_ms: int,
+        members: Sequence[Argument] = (),
+    ) -> Step[answers.BeginRunAnswer]: ...
+    def bequeath(
+        self,
+        *,
+        attempt: int,
+        token: str,
+        heir: str,
+        id: str,
+    ) -> Step[answers.BequeathAnswer]: ...
+    def blame(
+        self,
+        *,
+        id: str,
+        epoch: str,
+        worker: str,
+        max_losses: int,
+        due_in_ms: int,
+        cause: str,
+        is_counted: bool = False,
+        object: str = "",
+    ) -> Step[answers.BlameAnswer]: ...
+    def bury(
+        self,
+        *,
+        id: str,
+        attempt: int | None = None,
+        reason: str,
+        exception: str,
+        traceback: str,
+        message: str = "",
+        name: str = "",
+        token: str = "",
+        owed: bool = False,
+        epoch: str = "",
+        unproved: bool = False,
+        object: str = "",
+        worker: str,
+    ) -> Step[answers.BuryAnswer]: ...
+    def call_up(
+        self,
+        *,
+        place: str,
+        object: str,
+    ) -> Step[answers.CallUpAnswer]: ...
+    def cancel(
+        self,
+        *,
+        id: str,
+        epoch: str,
+        due_in_ms: int,
+        is_revoked: bool = False,
+        object: str = "",
+        outcome: str | None = None,
+        by: str | None = None,
+        most: int | None = None,
+    ) -> Step[answers.CancelAnswer]: ...
+    def claim(
+        self,
+        *,
+        id: str,
+        epoch: str,
+        generation: str,
+        worker: str,
+        token: str,
+        pid: int,
+        time_to_run_ms: int,
+        name: str,
+        max_losses: int | None = None,
+        message: str = "",
+        alone_ms: int | None = None,
+        strikes: Sequence[Argument] = (),
+    ) -> Step[answers.ClaimAnswer]: ...
+    def conclude(
+        self,
+        *,
+        attempt: int,
+        token: str,
+        id: str,
+    ) -> Step[answers.ConcludeAnswer]: ...
+    def declare(
+        self,
+        *,
+        worker: str,
+        cause: str,
+        renewals: str,
+        client_id: str,
+        witness_ms: int,
+        expected_ms: int | None = None,
+    ) -> Step[answers.DeclareAnswer]: ...
+    def deregister(
+        self,
+        *,
+        worker: str,
+        in_unacked: int,
+        taken_ms: int,
+    ) -> Step[answers.DeregisterAnswer]: ...
+    def discard(
+        self,
+        *,
+        id: str,
+        buried_ms: int | None = None,
+        due_in_ms: int,
+        is_surplus: bool = False,
+        object: str = "",
+        outcome: str | None = None,
+        by: str | None = None,
+        most: int | None = None,
+    ) -> Step[answers.DiscardAnswer]: ...
+    def divert(
+        self,
+        *,
+        id: str,
+        epoch: str,
+    ) -> Step[answers.DivertAnswer]: ...
+    def due(
+        self,
+        *,
+        limit: int,
+    ) -> Step[answers.DueAnswer]: ...
+    def end_pass(
+        self,
+        *,
+        nonce: str,
+        report: str,
+        ahead_count: str,
+        ended_ms: int | None = None,
+        seen: str,
+    ) -> Step[answers.EndPassAnswer]: ...
+    def end_run(
+        self,
+        *,
+        id: str,
+        due_ms: str,
+        keep_ms: int | None = None,
+        due_in_ms: int,
+    ) -> Step[answers.EndRunAnswer]: ...
+    def ended(
+        self,
+        *,
+        generation: str,
+        number: int | None = None,
+        id: str,
+        sender: str,
+    ) -> Step[answers.EndedAnswer]: ...
+    def group(
+        self,
+        *,
+        added: str | bytes,
+        checked: str | bytes,
+        letters: Sequence[Argument] = (),
+    ) -> Step[answers.GroupAnswer]: ...
+    def heartbeat(
+        self,
+        *,
+        worker: str,
+        lease_ms: int,
+        client_id: int,
+        number: int,
+        doing: str,
+        counted: Sequence[Argument] = (),
+    ) -> Step[answers.HeartbeatAnswer]: ...
+    def lock(
+        self,
+        *,
+        id: str,
+        attempt: int,
+        seen: str = "",
+        token: str,
+        object: str,
+        own: str = "",
+        holder: str,
+    ) -> Step[answers.LockAnswer]: ...
+    def look_ahead(
+        self,
+        *,
+        ago_ms: int,
+    ) -> Step[answers.LookAheadAnswer]: ...
+    def lose(
+        self,
+        *,
+        id: str,
+        attempt: int,
+        cause: str,
+        max_losses: int,
+        due_in_ms: int,
+        token: str,
+        is_taken: bool = False,
+        due_ms: str = "",
+        is_unsent: bool = False,
+        is_counted: bool = False,
+        is_death: str = "",
+        detail: str = "",
+        object: str = "",
+        worker: str,
+    ) -> Step[answers.LoseAnswer]: ...
+    def move(
+        self,
+        *,
+        id: str,
+        seen: str,
+        epoch: str,
+        message: str,
+        named: str,
+        attempt: int | None = None,
+        token: str = "",
+        is_stopped: bool = False,
+        due_in_ms: int,
+        by: str,
+        worker: str,
+    ) -> Step[answers.MoveAnswer]: ...
+    def note(
+        self,
+        *,
+        kind: str,
+        about: str,
+        most: int,
+        at_once: int,
+        counted: str,
+        counts: int,
+        nameless: str,
+    ) -> Step[answers.NoteAnswer]: ...
+    def open(
+        self,
+        *,
+        id: str,
+        epoch: str,
+        delivery: str,
+        begun_ms: int,
+        alone_ms: int,
+        max_losses: int,
+        worker: str,
+    ) -> Step[answers.OpenAnswer]: ...
+    def opened(
+        self,
+        *,
+        delivery: str,
+        worker: str,
+    ) -> Step[answers.OpenedAnswer]: ...
+    def order(
+        self,
+        *,
+        id: str,
+        kind: str,
+        target: str,
+        object: str,
+        has_object: bool = False,
+        is_stop: bool = False,
+        by: str,
+        why: str,
+        for_ms: int,
+        version: int,
+    ) -> Step[answers.OrderAnswer]: ...
+    def outlive(
+        self,
+        *,
+        id: str,
+        worker: str,
+        object: str = "",
+    ) -> Step[answers.OutliveAnswer]: ...
+    def park(
+        self,
+        *,
+        id: str,
+        due_ms: str,
+        due_in_ms: int,
+        named: str,
+    ) -> Step[answers.ParkAnswer]: ...
+    def place(
+        self,
+        *,
+        id: str,
+        attempt: int | None = None,
+        token: str,
+        object: str,
+        is_new: bool = False,
+        due_in_ms: int,
+        is_sent: bool = False,
+        seen: Sequence[Argument] = (),
+        record: str,
+        worker: str,
+        queue: str,
+        places: Sequence[Argument] = (),
+    ) -> Step[answers.PlaceAnswer]: ...
+    def postpone(
+        self,
+        *,
+        id: str,
+        due_ms: str,
+        due_in_ms: int,
+        is_unsent: bool = False,
+    ) -> Step[answers.PostponeAnswer]: ...
+    def read(
+        self,
+        *,
+        buried_ms: int,
+        reader: str,
+        is_over: bool = False,
+        id: str,
+    ) -> Step[answers.ReadAnswer]: ...
+    def recognize(
+        self,
+        *,
+        broker: str,
+    ) -> Step[answers.RecognizeAnswer]: ...
+    def record(
+        self,
+        *,
+        id: str,
+        epoch: str,
+        generation: str,
+        state: str,
+        due_in_ms: int,
+        message: str,
+        name: str,
+        attempt: int | None = None,
+        max_losses: int | None = None,
+        token: str = "",
+        remember_ms: int | None = None,
+        used: bool = False,
+        heir: str = "",
+        number: int | None = None,
+        is_sent: bool = False,
+        waits_for: str = "",
+        moved: str = "",
+        if_exists: str = "",
+        worker: str,
+        queue: str,
+        sender: str,
+    ) -> Step[answers.RecordAnswer]: ...
+    def register(
+        self,
+        *,
+        worker: str,
+        lease_ms: int,
+        client_id: int,
+        facts: str,
+        number: int,
+        format: int,
+        queue: str,
+    ) -> Step[answers.RegisterAnswer]: ...
+    def release(
+        self,
+        *,
+        id: str,
+        attempt: int,
+        due_in_ms: int,
+        token: str,
+        is_unsent: bool = False,
+        worker: str,
+    ) -> Step[answers.ReleaseAnswer]: ...
+    def rely(
+        self,
+        *,
+        waited: bool = False,
+        id: str,
+    ) -> Step[answers.RelyAnswer]: ...
+    def replace(
+        self,
+        *,
+        id: str,
+        attempt: int,
+        due_in_ms: int,
+        token: str,
+        stored: str = "",
+        members: str,
+        worker: str,
+    ) -> Step[answers.ReplaceAnswer]: ...
+    def replay(
+        self,
+        *,
+        id: str,
+        epoch: str,
+        generation: str,
+        message: str,
+        due_in_ms: int,
+        by: str = "",
+        buried_ms: int | None = None,
+    ) -> Step[answers.ReplayAnswer]: ...
+    def resend(
+        self,
+        *,
+        id: str,
+        due_ms: str,
+        due_in_ms: int,
+        stored: str = "",
+        message: str = "",
+        epoch: str = "",
+        next: str = "",
+    ) -> Step[answers.ResendAnswer]: ...
+    def reserve(
+        self,
+        *,
+        id: str,
+        epoch: str,
+        interval_us: int,
+        key: str,
+        name: str,
+    ) -> Step[answers.ReserveAnswer]: ...
+    def resume(
+        self,
+        *,
+        id: str,
+        by: str,
+        limit: int,
+    ) -> Step[answers.ResumeAnswer]: ...
+    def ripe(
+        self,
+        *,
+        who: str,
+        lease_ms: int,
+        late_ms: int,
+        limit: int,
+        whose: str,
+        lines: Sequence[Argument] = (),
+    ) -> Step[answers.RipeAnswer]: ...
+    def set_back(
+        self,
+        *,
+        limit: int,
+    ) -> Step[answers.SetBackAnswer]: ...
+    def settle(
+        self,
+        *,
+        id: str,
+        attempt: int,
+        token: str,
+        value: str | bytes = "",
+        final: str = "",
+        expires_seconds: int,
+        db: int | None = None,
+        own_db: int,
+        keep_ms: int,
+        object: str = "",
+        outcome: str | None = None,
+        by: str | None = None,
+        most: int | None = None,
+        worker: str,
+        result: str,
+    ) -> Step[answers.SettleAnswer]: ...
+    def stop(
+        self,
+        *,
+        id: str,
+        owner: str,
+        how: str,
+    ) -> Step[answers.StopAnswer]: ...
+    def store(
+        self,
+        *,
+        attempt: int,
+        token: str,
+        value: str | bytes,
+        final: str,
+        expires_seconds: int,
+        db: int | None = None,
+        own_db: int,
+        after: str,
+        id: str,
+        result: str,
+    ) -> Step[answers.StoreAnswer]: ...
+    def touch(
+        self,
+        *,
+        id: str,
+        attempt: int,
+        time_to_run_ms: int,
+        token: str,
+    ) -> Step[answers.TouchAnswer]: ...
+    def unlist(
+        self,
+        *,
+        queue: str,
+        registered_ms: str,
+    ) -> Step[answers.UnlistAnswer]: ...
+    def unlock(
+        self,
+        *,
+        id: str,
+        attempt: int,
+        token: str,
+        object: str,
+    ) -> Step[answers.UnlockAnswer]: ...
+    def wake(
+        self,
+        *,
+        id: str,
+        is_there: bool = False,
+    ) -> Step[answers.WakeAnswer]: ...
+    def withdraw(
+        self,
+        *,
+        id: str,
+        epoch: str,
+        object: str = "",
+    ) -> Step[answers.WithdrawAnswer]: ...
