@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from celery_reliable.ledger.transitions import transition
@@ -15,13 +16,9 @@ class Calls:
 
     def __getattr__(self, name: str) -> Any:
         try:
-            script = transition(name)
+            step = transition(name).step
         except FileNotFoundError as exc:
             raise AttributeError(name) from exc
-        keys = self.keys
-
-        def call(**given: Any) -> Any:
-            return script.step(keys, given)
-
+        call = partial(step, self.keys.begin, self.keys.none)
         self.__dict__[name] = call
         return call

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
@@ -92,6 +93,58 @@ class Header:
             replies,
             (repeated[1], repeated[2]) if repeated else None,
         )
+
+    @property
+    def function(self) -> str:
+        """The text of a function that makes a call of the script.
+
+        ``step(begin, none, *, …)`` takes what the namespace's keys begin with, a key that is never
+        there, and what the header lists.  It is written out, as dataclasses write theirs: to go
+        through the header for each call would take longer than all else that is done for it.
+        """
+        whole = next((one.name for one in self.args if one.mark in ("+", "...")), "")
+        plus = [one for one in self.args if one.mark == "+"]
+        is_whole = f"{whole} is not None" if plus else whole
+        asked = ", ".join(_asked(one) for one in self.parameters.values())
+        args = _tuple(self.args, _argument, is_whole)
+        return (
+            f"def step(begin, none, *, {asked}):\n"
+            f"    return Step(script, {_tuple(self.keys, _key, is_whole)}, {args})\n"
+        )
+
+
+def _asked(one: Named) -> str:
+    left_out = {"flag": "False", "int": "None"}.get(one.kind, "''")
+    values = {"...": "()", "+": "None", "?": left_out}
+    default = "False" if one.kind == "flag" else values.get(one.mark, "")
+    return f"{one.name}={default}" if default else one.name
+
+
+def _tuple(all_: Iterable[Named], text_of: Callable[[Named], str], is_whole: str) -> str:
+    """Return the text of a tuple in which what has a "+" is there only if *is_whole*."""
+    texts: dict[bool, str] = {True: "", False: ""}
+    for one in all_:
+        texts[one.mark == "+"] += f"{'*' * (one.mark == '...')}{text_of(one)}, "
+    more = f"*(({texts[True]}) if {is_whole} else ())" if texts[True] else ""
+    return f"({texts[False]}{more})"
+
+
+def _argument(one: Named) -> str:
+    if one.kind == "flag":
+        return f"'1' if {one.name} else ''"
+    if one.kind == "int" and one.mark == "?":
+        return f"'' if {one.name} is None else {one.name}"
+    return one.name
+
+
+def _key(one: Named) -> str:
+    before, has_value, _ = one.pattern.partition("<")
+    if one.mark == "...":
+        return one.name
+    if not has_value:
+        return f"begin + {before!r}"
+    key = f"begin + {before!r} + {one.parameter}" if before else one.parameter
+    return f"{key} if {one.parameter} else none"
 
 
 @cache

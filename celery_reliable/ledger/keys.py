@@ -13,7 +13,8 @@ class Keys:
     """
 
     def __init__(self, namespace: str, partition: int = 0) -> None:
-        self._prefix = prefix = f"{{{namespace}:{partition}}}:"
+        #: What all begin with.
+        self.begin = prefix = f"{{{namespace}:{partition}}}:"
         #: ZSET: task id -> when somebody must look, in ms.
         self.due = f"{prefix}due"
         #: ZSET: task id -> when it was buried, in ms.
@@ -57,61 +58,50 @@ class Keys:
         #: name would fit no key pattern of a user with few rights.
         self.none = f"{prefix}none"
 
-    def of(self, pattern: str, value: str | None) -> str:
-        """Return the key of a *pattern* in the header of a script, such as ``task:<id>``, with this
-        *value* in it.  Without one it is `none`, and a pattern that is nothing else is the key.
-        """
-        begin, has_value, _ = pattern.partition("<")
-        if not has_value:
-            return self._prefix + pattern
-        if not value:
-            return self.none
-        return f"{self._prefix}{begin}{value}" if begin else value
-
     def record(self, task_id: str) -> str:
         """HASH: what the ledger knows of one task."""
-        return f"{self._prefix}task:{task_id}"
+        return f"{self.begin}task:{task_id}"
 
     def run(self, run: str) -> str:
         """HASH: task id of a member -> its worker; and what the run is."""
-        return f"{self._prefix}run:{run}"
+        return f"{self.begin}run:{run}"
 
     def worker(self, worker: str) -> str:
         """HASH: one worker's lease."""
-        return f"{self._prefix}worker:{worker}"
+        return f"{self.begin}worker:{worker}"
 
     def claims(self, worker: str) -> str:
         """HASH: task id -> "attempt pid token" of what the worker runs."""
-        return f"{self._prefix}claims:{worker}"
+        return f"{self.begin}claims:{worker}"
 
     def taken(self, worker: str) -> str:
         """HASH: task id -> "attempt token" of what was taken from the worker while it may live."""
-        return f"{self._prefix}taken:{worker}"
+        return f"{self.begin}taken:{worker}"
 
     def stops(self, worker: str) -> str:
         """HASH: task id -> "attempt how token" of what the worker is to stop."""
-        return f"{self._prefix}stops:{worker}"
+        return f"{self.begin}stops:{worker}"
 
     def lock(self, object_key: str) -> str:
         """STRING: "<attempt>:<id>" of the task that holds an object, or "kept:<id>" with a TTL."""
-        return f"{self._prefix}lock:{object_key}"
+        return f"{self.begin}lock:{object_key}"
 
     def rate(self, key: str) -> str:
         """STRING with a TTL: when the last moment of a rate was given, and the next one, in us."""
-        return f"{self._prefix}rate:{key}"
+        return f"{self.begin}rate:{key}"
 
     def line(self, task_name: str) -> str:
         """ZSET: task id -> the moment for which it is parked, in ms; of tasks of this name."""
-        return f"{self._prefix}line:{task_name}"
+        return f"{self.begin}line:{task_name}"
 
     def pacer(self, whose: str) -> str:
         """STRING with a TTL: which worker looks after the lines of an app."""
-        return f"{self._prefix}pacer:{whose}"
+        return f"{self.begin}pacer:{whose}"
 
     def waiting(self, object_key: str) -> str:
         """ZSET: task id -> when it was published, in ms; of those that wait for a place."""
-        return f"{self._prefix}waiting:{object_key}"
+        return f"{self.begin}waiting:{object_key}"
 
     def sent(self, sender: str) -> str:
         """STRING with a TTL: a sender's last epoch, and its answer if that was not "recorded"."""
-        return f"{self._prefix}sent:{sender}"
+        return f"{self.begin}sent:{sender}"

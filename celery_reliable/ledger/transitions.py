@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, Generic, TypeVar
 
 from celery_reliable.ledger import answers
 from celery_reliable.ledger.answers import Answer
 from celery_reliable.ledger.headers import Named, header
-from celery_reliable.ledger.keys import Keys
 from celery_reliable.ledger.scripts import script, together
 
 __all__ = ["Argument", "Step", "Together", "Transition", "encoded", "transition"]
@@ -26,44 +25,14 @@ class Transition(Generic[A]):
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self._header = about = header(name)
-        self._names = set(about.parameters)
+        about = header(name)
         self._readers = {word.encode(): _reader(word, of) for word, of in about.replies.items()}
         instead, done = about.repeated or ("", "")
         self._instead = {instead.encode(): self._readers.get(done.encode())}
-
-    def step(self, keys: Keys, given: Mapping[str, Any]) -> Step[A]:
-        """Return the call with what is *given* by name.  Raises TypeError for a name that it does
-        not know, or misses.
-        """
-        if not self._names.issuperset(given):
-            raise TypeError(f"{self.name} has no {sorted(set(given) - self._names)}")
-        args: list[Argument] = []
-        is_whole = False
-        for one in self._header.args:
-            value = given.get(one.name)
-            if one.mark == "...":
-                args += value or ()
-                is_whole = is_whole or bool(value)
-            elif one.mark == "+":
-                is_whole = is_whole or value is not None
-                args += [] if value is None else [value]
-            else:
-                args.append(self._argument(one, value))
-        sent: list[str] = []
-        for one in self._header.keys:
-            if one.mark == "...":
-                sent += given.get(one.name) or ()
-            elif is_whole or one.mark != "+":
-                sent.append(keys.of(one.pattern, given[one.parameter] if one.parameter else ""))
-        return Step(self, sent, args)
-
-    def _argument(self, one: Named, value: Any) -> Argument:
-        if one.kind == "flag":
-            return "1" if value else ""
-        if value is None and not one.mark:
-            raise TypeError(f"{self.name} misses {one.name}")
-        return "" if value is None else value
+        found: dict[str, Any] = {"Step": Step, "script": self}
+        exec(about.function, found)
+        #: Makes a call, as `Header.function` says.
+        self.step: Callable[..., Step[A]] = found["step"]
 
     def read(self, raw: Any, is_repeated: bool = False) -> A:
         """Return what the server has answered."""
