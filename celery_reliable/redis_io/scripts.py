@@ -11,6 +11,12 @@ __all__ = ["Script", "by_position"]
 _LISTED = re.compile(r"^(KEYS|ARGV)\.(\w+)", re.MULTILINE)
 _USED = re.compile(r"\b(KEYS|ARGV|FIRST)\.(\w+)")
 
+_NOW = """\
+local time = redis.call('TIME')
+local now_us = time[1] * 1000000 + time[2]
+local now_ms = math.floor(now_us / 1000)
+"""
+
 
 @dataclass(frozen=True)
 class Script:
@@ -30,8 +36,9 @@ def by_position(text: str) -> str:
     """Return a script as Redis takes it, with ``KEYS[1]`` for ``KEYS.record``, say.
 
     The header lists keys and arguments in the order in which they are sent.  ``FIRST.members`` is
-    the number of the first of those of which there may be any number.  Raises KeyError where the
-    body has a name that the header does not list.
+    the number of the first of those of which there may be any number.  A body that uses ``now_ms``
+    or ``now_us`` is told the server's time.  Raises KeyError where the body has a name that the
+    header does not list.
     """
     header, end, body = text.partition("\n]]\n")
     at: dict[tuple[str, str], str] = {}
@@ -39,4 +46,5 @@ def by_position(text: str) -> str:
         names = [name for of, name in _LISTED.findall(header) if of == kind]
         for number, name in enumerate(names, 1):
             at[kind, name], at["FIRST", name] = f"{kind}[{number}]", str(number)
-    return header + end + _USED.sub(lambda found: at[found[1], found[2]], body)
+    now = _NOW if re.search(r"\bnow_[mu]s\b", body) else ""
+    return header + end + now + _USED.sub(lambda found: at[found[1], found[2]], body)

@@ -28,8 +28,7 @@ redis.call('HDEL', KEYS.taken, ARGV.id)
 if found[2] == ARGV.claim then
   redis.call('HDEL', KEYS.record, 'stopping', 'stopping_on')
   if found[1] ~= 'parked' and found[1] ~= 'dead' then
-    local time = redis.call('TIME')
-    redis.call('ZADD', KEYS.due, time[1] * 1000 + math.floor(time[2] / 1000), ARGV.id)
+    redis.call('ZADD', KEYS.due, now_ms, ARGV.id)
   end
 end
 if is_freed and ARGV.object ~= '' then

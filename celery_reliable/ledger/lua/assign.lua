@@ -38,11 +38,10 @@ for i, value in ipairs(redis.call('HGETALL', KEYS.run)) do
   end
 end
 if is_over then
-  local time = redis.call('TIME')
   redis.call('HDEL', KEYS.run, ':over')
   -- A year: the ledger's user may not have the right to take the expiry away.
   redis.call('PEXPIRE', KEYS.run, 31622400000)
-  redis.call('ZADD', KEYS.runs, time[1] * 1000 + math.floor(time[2] / 1000), ARGV.run)
+  redis.call('ZADD', KEYS.runs, now_ms, ARGV.run)
 end
 for i = FIRST.workers, #ARGV do
   if not taken[ARGV[i]] then

@@ -13,10 +13,9 @@ for _, entry in ipairs(redis.call('XREVRANGE', KEYS.audit, '+', '-', 'COUNT', 50
     return {'audited'}
   end
 end
-local time = redis.call('TIME')
 -- A removal comes first, as in claim: an operator can make room on a full server. That it fails, as nothing is removed
 -- from a stream so, is no matter.
 redis.pcall('ZREM', KEYS.audit, '')
 redis.call('XADD', KEYS.audit, 'MAXLEN', '~', ARGV.most, '*', 'token', ARGV.token, 'about', ARGV.about,
-  'at_ms', string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000)))
+  'at_ms', string.format('%.0f', now_ms))
 return {'audited'}

@@ -24,8 +24,6 @@ Returns   {"begun", grace_ms: int, ahead_ms?: int, ahead_count?: int, now_ms: in
           forgotten, so that a pass that does not end leaves none; "" for what there is not
 Cost      O(1)
 ]]
-local time = redis.call('TIME')
-local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
 local meta = redis.call('HMGET', KEYS.meta, 'generation', 'run_id', 'passed_ms', 'grace_ms',
   'ahead_ms', 'ahead_count', 'behind_ms', 'stepped_ms', 'stepped_by_ms', 'format', 'unseen_step', 'seen',
   'latest_ms')

@@ -11,8 +11,6 @@ ARGV.members...       ids of its members
 Returns   {"begun_run"}
 Cost      O(members)
 ]]
-local time = redis.call('TIME')
-local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
 redis.call('HSET', KEYS.run, ':name', ARGV.name, ':only', ARGV.only, ':begun_ms', now_ms)
 for i = FIRST.members, #ARGV do
   if not redis.call('HGET', KEYS.run, ARGV[i]) then redis.call('HSET', KEYS.run, ARGV[i], '') end

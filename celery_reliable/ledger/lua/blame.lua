@@ -28,8 +28,6 @@ Returns   {"queued", losses: int} | {"spent", losses: int} | {"fenced", state} |
           "other_object": it would be buried, its record notes another one than was given, and nothing was changed
 Cost      O(log N) in records that are due some time
 ]]
-local time = redis.call('TIME')
-local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
 local found = redis.call('HMGET', KEYS.record, 'state', 'epoch', 'losses', 'max_losses', 'history', 'attempt',
   'blamed', 'suspect', 'revoked', 'openings', 'object', 'stopping')
 if not found[1] then

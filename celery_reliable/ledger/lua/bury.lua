@@ -27,8 +27,6 @@ Returns   {"buried"} | {"fenced", state} | {"gone"} | {"stale"} | {"unrecorded"}
 Repeated  gone -> buried
 Cost      O(log N) in records that are due some time
 ]]
-local time = redis.call('TIME')
-local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
 local found = redis.call('HMGET', KEYS.record, 'state', 'attempt', 'ended', 'history', 'owner', 'token', 'epoch',
   'called_off', 'object', 'stopping', 'pid', 'claimed_ms')
 -- What was called off has ended, though something of it may still run.

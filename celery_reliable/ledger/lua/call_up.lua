@@ -25,10 +25,8 @@ end
 if not first then
   return {'nobody'}
 end
-local time = redis.call('TIME')
 -- The removal comes first, as in claim.
 redis.call('ZREM', KEYS.line, '')
-local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
 if redis.call('EXISTS', KEYS.lock) == 1 then
   local left_ms = redis.call('PTTL', KEYS.lock)
   if left_ms > 0 then

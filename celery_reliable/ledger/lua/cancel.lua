@@ -48,8 +48,6 @@ end
 if found[7] and not KEYS.ended then
   return {'troubled'}
 end
-local time = redis.call('TIME')
-local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
 local known = KEYS.ended and redis.call('HMGET', KEYS.record, 'name', 'published_ms', 'losses', 'attempt')
 -- The removal comes first, as in claim.
 redis.call('ZREM', KEYS.due, ARGV.id)

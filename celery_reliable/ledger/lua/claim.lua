@@ -35,8 +35,6 @@ Returns   {"claimed", attempt: int, losses: int} | {"held", owner} | {"stale"} |
           A script that calls this one as a function is returned the record's object as well, if it notes one.
 Cost      O(log N) in records that are due some time, O(strikes on the task)
 ]]
-local time = redis.call('TIME')
-local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
 local found = redis.call('HMGET', KEYS.record, 'state', 'epoch', 'attempt', 'token', 'owner', 'losses',
   'stopping_on', 'suspect', 'called_off', 'revoked', 'spent', 'spared', 'resends', 'unsent', 'stored', 'waiting_for',
   'object')
@@ -114,7 +112,7 @@ elseif found[8] == 'ran' and ARGV.alone_ms ~= '' then
     redis.call('HDEL', KEYS.record, 'resends')
     local times = redis.call('HINCRBY', KEYS.record, 'waits', 1)
     -- At random, so that not all suspects come back at the same time: only one of them can begin.
-    local wait_ms = math.floor(ARGV.alone_ms * math.min(2 ^ (times - 1), 16) * (0.5 + time[2] % 1000 / 2000))
+    local wait_ms = math.floor(ARGV.alone_ms * math.min(2 ^ (times - 1), 16) * (0.5 + now_us % 1000 / 2000))
     redis.call('HSET', KEYS.record, 'unsent', '1', 'alone', ARGV.token)
     redis.call('ZADD', KEYS.due, now_ms + wait_ms, ARGV.id)
     return {'alone'}

@@ -21,8 +21,6 @@ Returns   {"declared"} | {"alive"} | {"grace", until_ms: int} | {"suspected"} | 
           "declared" also asks for a look ahead, at what it may have popped and not filed
 Cost      O(log N) in workers
 ]]
-local time = redis.call('TIME')
-local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
 local found = redis.call('HMGET', KEYS.worker, 'state', 'renewals', 'client_id', 'run_id',
   'missing_ms', 'missing_renewals', 'lease_ms')
 if not found[1] then

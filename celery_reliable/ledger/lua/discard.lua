@@ -36,8 +36,6 @@ end
 if not found[3] and found[5] and found[5] ~= ARGV.object then
   return {'other_object', found[5]}
 end
-local time = redis.call('TIME')
-local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
 redis.call('ZREM', KEYS.dead, ARGV.id)
 if ARGV.is_surplus == '1' then
   redis.call('HINCRBY', KEYS.meta, 'trimmed', 1)

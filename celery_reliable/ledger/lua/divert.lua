@@ -16,8 +16,6 @@ end
 if found[1] ~= 'queued' or found[2] ~= ARGV.epoch then
   return {'changed'}
 end
-local time = redis.call('TIME')
-local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
 if found[3] and tonumber(redis.call('ZSCORE', KEYS.due, ARGV.id) or math.huge) <= now_ms then
   return {'diverted'}
 end

@@ -6,8 +6,6 @@ ARGV.limit: int
 Returns   {"batch", now_ms: int, ids_and_times...}
 Cost      O(log N + limit)
 ]]
-local time = redis.call('TIME')
-local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
 local reply = {'batch', now_ms}
 for _, item in ipairs(redis.call('ZRANGEBYSCORE', KEYS.due, '-inf', now_ms, 'WITHSCORES', 'LIMIT', 0, ARGV.limit)) do
   reply[#reply + 1] = item

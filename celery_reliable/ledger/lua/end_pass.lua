@@ -13,8 +13,6 @@ ARGV.seen             which workers the pass has seen alive all the time, as tex
 Returns   {"ended"} | {"overtaken"}
 Cost      O(1), with the first of an hour O(counts)
 ]]
-local time = redis.call('TIME')
-local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
 -- The removal comes first, as in claim.
 redis.call('HDEL', KEYS.meta, '')
 -- By the time that the sweeper reckons, the next pass notices a step of the clock during this one. One that began

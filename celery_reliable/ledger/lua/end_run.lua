@@ -19,8 +19,7 @@ if ARGV.keep_ms ~= '' then
   redis.call('PEXPIRE', KEYS.run, ARGV.keep_ms)
   return {'ended'}
 end
-local time = redis.call('TIME')
 -- The removal comes first, as in claim.
 redis.call('ZREM', KEYS.runs, ARGV.id)
-redis.call('ZADD', KEYS.runs, time[1] * 1000 + math.floor(time[2] / 1000) + ARGV.due_in_ms, ARGV.id)
+redis.call('ZADD', KEYS.runs, now_ms + ARGV.due_in_ms, ARGV.id)
 return {'postponed'}

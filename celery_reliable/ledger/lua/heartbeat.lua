@@ -24,8 +24,6 @@ Returns   {"renewed", version: int, now_ms: int, n_stops: int, ids_and_claims...
           with it
 Cost      O(log N) in workers, O(claims taken)
 ]]
-local time = redis.call('TIME')
-local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
 local found = redis.call('HMGET', KEYS.worker, 'state', 'renewals')
 local state, is_late = found[1], tonumber(found[2] or 0) >= tonumber(ARGV.number)
 local reply = {'renewed', redis.call('HGET', KEYS.orders, 'version') or '0', now_ms, 0}

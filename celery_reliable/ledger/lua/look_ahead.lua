@@ -6,8 +6,7 @@ ARGV.ago_ms: int   how long ago the first of them may have been lost
 Returns   {"asked", since_ms: int}
 Cost      O(1)
 ]]
-local time = redis.call('TIME')
-local since_ms = time[1] * 1000 + math.floor(time[2] / 1000) - ARGV.ago_ms
+local since_ms = now_ms - ARGV.ago_ms
 since_ms = math.min(since_ms, tonumber(redis.call('HGET', KEYS.meta, 'ahead_ms') or since_ms))
 -- The removal comes first, as in claim.
 redis.call('HDEL', KEYS.meta, '')

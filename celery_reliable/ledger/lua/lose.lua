@@ -34,8 +34,6 @@ Returns   {"queued", losses: int} | {"spent", losses: int} | {"fenced", state} |
           buried, its record notes another one than was given, and nothing was changed
 Cost      O(log N) in records that are due some time
 ]]
-local time = redis.call('TIME')
-local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
 local found = redis.call('HMGET', KEYS.record, 'state', 'attempt', 'ended', 'losses', 'max_losses',
   'history', 'owner', 'token', 'revoked', 'spent', 'spared', 'object', 'pid', 'claimed_ms',
   'next_epoch')

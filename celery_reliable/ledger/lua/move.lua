@@ -42,8 +42,6 @@ end
 if state == 'running' and (found[3] ~= ARGV.attempt or found[4] ~= ARGV.token) then
   return {'changed'}
 end
-local time = redis.call('TIME')
-local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
 local history = cjson.decode(found[6] or '[]')
 history[#history + 1] = {at_ms = now_ms, what = 'moved', attempt = tonumber(found[3] or 0), cause = ARGV.named,
   owner = ARGV.by}

@@ -15,8 +15,6 @@ ARGV.nameless       the same without the name of the task
 Returns   {"noted"}
 Cost      O(1)
 ]]
-local time = redis.call('TIME')
-local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
 local minute = string.format('%.0f', math.floor(now_ms / 60000))
 -- The removal comes first, as in claim.
 redis.call('HDEL', KEYS.minutes, '')

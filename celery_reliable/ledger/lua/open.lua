@@ -19,8 +19,6 @@ Returns   {"opening"} | {"alone"} | {"dead"} | {"no_lease"}
           "alone": it is not to be opened, as it is sent again from its record; "no_lease": nothing was noted
 Cost      O(log N) in records that are due some time
 ]]
-local time = redis.call('TIME')
-local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
 local found = redis.call('HMGET', KEYS.record, 'state', 'epoch', 'suspect', 'alone', 'openings', 'max_losses')
 if found[1] == 'dead' then
   return {'dead'}
@@ -47,7 +45,7 @@ if runs_suspect or runs_spared then
       redis.call('HDEL', KEYS.record, 'resends')
       local times = redis.call('HINCRBY', KEYS.record, 'waits', 1)
       -- At random, as in claim.
-      local wait_ms = math.floor(ARGV.alone_ms * math.min(2 ^ (times - 1), 16) * (0.5 + time[2] % 1000 / 2000))
+      local wait_ms = math.floor(ARGV.alone_ms * math.min(2 ^ (times - 1), 16) * (0.5 + now_us % 1000 / 2000))
       redis.call('HSET', KEYS.record, 'unsent', '1', 'alone', ARGV.delivery, 'suspect', found[3] or 'opened')
       redis.call('ZADD', KEYS.due, now_ms + wait_ms, ARGV.id)
     end

@@ -16,8 +16,6 @@ Returns   {"ordered"} | {"changed"}
           "changed": somebody has given or ended an order meanwhile, or this is a late copy of the call
 Cost      O(1)
 ]]
-local time = redis.call('TIME')
-local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
 local found = redis.call('HMGET', KEYS.orders, 'version', ARGV.id)
 if found[2] then
   return {'ordered'}

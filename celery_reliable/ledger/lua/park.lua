@@ -18,9 +18,8 @@ local state = found[1]
 if (state ~= 'queued' and state ~= 'parked') or redis.call('ZSCORE', KEYS.due, ARGV.id) ~= ARGV.due_ms then
   return {'changed'}
 end
-local time = redis.call('TIME')
 redis.call('HDEL', KEYS.record, 'resends', 'unsent')
 redis.call('HSET', KEYS.record, 'state', 'parked', 'waiting_for', 'workers')
 redis.call('HSET', KEYS.unplaced, ARGV.id, ARGV.named)
-redis.call('ZADD', KEYS.due, time[1] * 1000 + math.floor(time[2] / 1000) + ARGV.due_in_ms, ARGV.id)
+redis.call('ZADD', KEYS.due, now_ms + ARGV.due_in_ms, ARGV.id)
 return {'unplaced', (state == 'parked' and found[2] == 'workers') and 0 or 1}

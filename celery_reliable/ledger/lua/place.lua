@@ -40,8 +40,6 @@ Returns   {"placed", object_key} | {"full", values, before} | {"standing", befor
           place, whose lock is needed
 Cost      O(places * log N) in records that are due some time; and as often for what has ended in the line
 ]]
-local time = redis.call('TIME')
-local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
 local id, is_attempt, is_new, KEYS = ARGV.id, ARGV.attempt ~= '0', ARGV.is_new == '1', KEYS
 if id == '' then
   for struck = 1, 1000 do

@@ -11,8 +11,6 @@ Returns   {"postponed"} | {"changed"} | {"gone"}
 Repeated  changed -> postponed
 Cost      O(log N) in records that are due some time
 ]]
-local time = redis.call('TIME')
-local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
 if redis.call('ZSCORE', KEYS.due, ARGV.id) ~= ARGV.due_ms then
   return {'changed'}
 end

@@ -43,8 +43,6 @@ Returns   {"recorded"} | {"not_current"} | {"in_use", state, since_ms: int} | {"
           not here, so it has to begin anew under another name; or this is a late copy, and the sender has gone on
 Cost      O(log N) in records that are due some time
 ]]
-local time = redis.call('TIME')
-local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
 if ARGV.number ~= '' then
   local last, before = redis.call('GET', KEYS.sent) or '-0', '-' .. ARGV.number - 1
   if last == ARGV.epoch then

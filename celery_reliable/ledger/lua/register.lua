@@ -17,8 +17,6 @@ Returns   {"registered"} | {"declared_dead"} | {"newer", format}
           "newer": a later release writes here, in a format that this worker would misread
 Cost      O(log N) in workers
 ]]
-local time = redis.call('TIME')
-local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
 local meta = redis.call('HMGET', KEYS.meta, 'format', 'passed_ms')
 local format = meta[1]
 if (tonumber(format or '') or 1) > tonumber(ARGV.format) then

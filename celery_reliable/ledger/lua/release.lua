@@ -13,8 +13,6 @@ ARGV.is_unsent: flag   "1": no message of it comes back to its queue; it has to 
 Returns   {"released"} | {"fenced", state} | {"gone"}
 Cost      O(log N) in records that are due some time
 ]]
-local time = redis.call('TIME')
-local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
 local found = redis.call('HMGET', KEYS.record, 'state', 'attempt', 'ended', 'token', 'spent', 'next_epoch')
 if not found[1] then
   return {'gone'}

@@ -18,8 +18,6 @@ Returns   {"waiting"} | {"fenced", state} | {"gone"}
 Repeated  gone -> waiting
 Cost      O(log N) in records that are due some time
 ]]
-local time = redis.call('TIME')
-local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
 local found = redis.call('HMGET', KEYS.record, 'state', 'attempt', 'ended', 'token')
 if found[1] == 'waiting' and found[3] == ARGV.attempt then
   return {'waiting'}

@@ -16,8 +16,6 @@ ARGV.buried_ms?: int   that was seen; "" for whichever is there
 Returns   {"replayed"} | {"absent"} | {"not_dead", state} | {"other_generation", current, format}
 Cost      O(log N) in dead letters
 ]]
-local time = redis.call('TIME')
-local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
 local found = redis.call('HMGET', KEYS.record, 'state', 'epoch', 'history', 'attempt', 'buried_ms')
 if not found[1] then
   return {'absent'}

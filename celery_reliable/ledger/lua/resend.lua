@@ -17,8 +17,6 @@ Returns   {"send", message, due_ms, is_suspect: flag} | {"held", owner} | {"chan
           worker that is to stop an attempt of the task
 Cost      O(log N) in records that are due some time
 ]]
-local time = redis.call('TIME')
-local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
 local found = redis.call('HMGET', KEYS.record, 'state', 'message', 'resends', 'stopping_on',
   'suspect', 'epoch')
 if found[1] ~= 'queued' and found[1] ~= 'parked' then

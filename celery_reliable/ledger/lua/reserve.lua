@@ -36,8 +36,6 @@ end
 if found[1] ~= 'queued' or found[2] ~= ARGV.epoch or found[4] or found[5] then
   return {'free'}
 end
-local time = redis.call('TIME')
-local now_us = time[1] * 1000000 + time[2]
 if epoch == ARGV.epoch then
   -- Three intervals, and at least the time that a message is on its way to a process.
   if now_us - reserved_ms * 1000 <= math.max(3 * ARGV.interval_us, 2000000) * 2 ^ lapses then

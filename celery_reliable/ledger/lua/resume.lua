@@ -12,8 +12,6 @@ ARGV.limit: int   so many tasks are due by this call
 Returns   {"resumed", count: int, is_more: flag} | {"in_force"} | {"gone"}   is_more: "1" or ""
 Cost      O(limit * log N) in records that are due some time
 ]]
-local time = redis.call('TIME')
-local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
 local found = redis.call('HMGET', KEYS.orders, ARGV.id, 'version')
 if not found[1] then
   return {'gone'}

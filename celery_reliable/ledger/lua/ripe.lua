@@ -20,8 +20,6 @@ Returns   {"ripe", wait_ms: int, ids_and_times...} | {"another", wait_ms: int}
           with the ms until the next moment, at most lease_ms
 Cost      O(lines + limit * log N) in what is in line and in records that are due some time
 ]]
-local time = redis.call('TIME')
-local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
 local pacer = redis.call('GET', KEYS.pacer)
 local before_ms = now_ms
 if pacer and pacer ~= ARGV.who then

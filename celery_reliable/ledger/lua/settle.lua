@@ -80,8 +80,6 @@ if ARGV.object ~= '' and string.match(redis.call('GET', KEYS.lock) or '', '^%d+:
   end
 end
 if known then
-  local time = redis.call('TIME')
-  local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
   redis.call('HSET', KEYS.ended, ARGV.id, cjson.encode({outcome = ARGV.outcome, by = ARGV.by, ended_ms = now_ms,
     attempt = ARGV.attempt, name = known[1], published_ms = known[2], losses = known[3], owner = known[4],
     pid = known[5], claimed_ms = known[6], history = found[5]}))

@@ -10,8 +10,6 @@ ARGV.token                 of the claim
 Returns   {"touched"} | {"fenced", state} | {"gone"}
 Cost      O(log N) in records that are due some time
 ]]
-local time = redis.call('TIME')
-local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
 local found = redis.call('HMGET', KEYS.record, 'state', 'attempt', 'token')
 if not found[1] then
   return {'gone'}

@@ -18,8 +18,7 @@ end
 if ARGV.is_there == '' then
   return {'still_waiting'}
 end
-local time = redis.call('TIME')
 -- The removal comes first, as in claim.
 redis.call('HDEL', KEYS.unplaced, '')
-redis.call('ZADD', KEYS.due, 'LT', time[1] * 1000 + math.floor(time[2] / 1000), ARGV.id)
+redis.call('ZADD', KEYS.due, 'LT', now_ms, ARGV.id)
 return {'woken'}

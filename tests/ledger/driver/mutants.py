@@ -279,8 +279,8 @@ MUTANTS = {
         [
             (
                 "ledger/lua/record.lua",
-                "math.floor(time[2] / 1000)\nif ARGV.number ~= '' then",
-                "math.floor(time[2] / 1000)\nif false then",
+                "if ARGV.number ~= '' then\n  local last, before",
+                "if false then\n  local last, before",
             )
         ],
         "runs again|losses, and 0 deaths",
