@@ -35,7 +35,7 @@ def is_current(task: Task | None, attempt: str, token: str) -> bool:
 
 def _has_ended(v: View) -> bool:
     """Tell whether a message without a record is a late copy: its generation had the record."""
-    generation = v.arg(3)
+    generation = v.arg("generation")
     if not generation or float(generation) > v.now + DAY_MS:
         return False
     meta = v.meta()
@@ -51,8 +51,8 @@ def _has_ended(v: View) -> bool:
 
 
 def _claim(v: View) -> Reply:  # noqa: C901
-    task_id, epoch, token = v.arg(1), v.arg(2), v.arg(5)
-    task, worker = v.task(), v.worker(v.key(4))
+    task_id, epoch, token = v.arg("id"), v.arg("epoch"), v.arg("token")
+    task, worker = v.task(), v.worker(v.key("worker"))
     if task is not None and task.state == "running":
         if task.token == token and v.holds("a repeated claim is the same"):
             return ("claimed", task.attempt, task.losses)
@@ -66,15 +66,15 @@ def _claim(v: View) -> Reply:  # noqa: C901
     if task is None or task.called_off:
         if _has_ended(v):
             return ("ended",)
-        if v.arg(10) == "":
+        if v.arg("message") == "":
             return ("unrecorded",)
         task = (task or Task("queued"))._replace(
-            epoch=epoch, message=v.arg(10), published_ms=v.now, used=True, called_off=False,
-            name=v.arg(8), published_as="",
-            max_losses=int(v.arg(9)) if v.arg(9) else None,
+            epoch=epoch, message=v.arg("message"), published_ms=v.now, used=True, called_off=False,
+            name=v.arg("name"), published_as="",
+            max_losses=int(v.arg("max_losses")) if v.arg("max_losses") else None,
         )  # fmt: skip
         if task.stopping_on:
-            v.put(v.key(1), task._replace(state="queued", due=v.now))
+            v.put(v.key("record"), task._replace(state="queued", due=v.now))
             return ("held", task.stopping_on)
     elif (task.epoch != epoch and v.holds("a message of another publication is stale")) or (
         task.state == "waiting" or f" {token} " in task.spent
@@ -83,40 +83,44 @@ def _claim(v: View) -> Reply:  # noqa: C901
     elif task.state == "parked":
         return ("parked",)
     elif task.stopping_on and v.holds("what is to be stopped still runs"):
-        v.put(v.key(1), _due_by(task, v.now))
+        v.put(v.key("record"), _due_by(task, v.now))
         return ("held", task.stopping_on)
     elif task.revoked:
-        v.put(v.key(1), _due_by(task, v.now))
+        v.put(v.key("record"), _due_by(task, v.now))
         return ("stale",)
-    elif task.suspect == "ran" and v.arg(11) and v.holds("a worker runs one suspect at a time"):
-        runs = v.pairs(v.key(5))
+    elif (
+        task.suspect == "ran"
+        and v.arg("alone_ms")
+        and v.holds("a worker runs one suspect at a time")
+    ):
+        runs = v.pairs(v.key("claims"))
         is_running = worker.suspect and runs.get(worker.suspect) == worker.suspect_claim
         if is_running or (worker.opening and worker.opening_id != task_id):
-            v.put(v.key(1), wait_alone(v, task, token, v.number(11)))
+            v.put(v.key("record"), wait_alone(v, task, token, v.number("alone_ms")))
             return ("alone",)
-    for n in range(12, len(v.call.args) + 1):
-        order = v.pairs("orders").get(v.arg(n))
+    for order_id in v.args("strikes"):
+        order = v.pairs("orders").get(order_id)
         if order and in_force(json.loads(order), v.now) and v.holds("what is struck is parked"):
             v.put(
-                v.key(1),
+                v.key("record"),
                 task._replace(
-                    state="parked", waiting_for=f"order {v.arg(n)}", resends=0, unsent=False,
+                    state="parked", waiting_for=f"order {order_id}", resends=0, unsent=False,
                     due=v.now + 3_600_000,
                 ),
             )  # fmt: skip
             number = re.search(r"-(\d+)$", epoch)
             when = (task.published_ms or v.now, int(number[1]) if number else 0)
-            member = f"{v.arg(n)} {when[0]:015.0f}.{when[1]:012.0f} {task_id}"
+            member = f"{order_id} {when[0]:015.0f}.{when[1]:012.0f} {task_id}"
             v.put_pairs("ordered", v.pairs("ordered") | {member: ""})
-            return ("struck", v.arg(n))
+            return ("struck", order_id)
     attempt = (task.attempt or 0) + 1
-    claim = f"{attempt} {v.arg(6)} {token}"
-    runs = v.pairs(v.key(5)) | {task_id: claim}
+    claim = f"{attempt} {v.arg('pid')} {token}"
+    runs = v.pairs(v.key("claims")) | {task_id: claim}
     if v.holds("a claim is noted at its worker"):
-        v.put_pairs(v.key(5), runs)
+        v.put_pairs(v.key("claims"), runs)
     if worker.opening_id == task_id:
         worker = worker._replace(opening="", opening_id="", opening_alone=False)
-    if task.suspect == "ran" and v.arg(11):
+    if task.suspect == "ran" and v.arg("alone_ms"):
         worker = worker._replace(suspect=task_id, suspect_claim=claim, suspect_ms=v.now)
     spared = {(one, of) for one, of in worker.spared_claims if runs.get(one) == of}
     if task.spared > 0:
@@ -124,17 +128,17 @@ def _claim(v: View) -> Reply:  # noqa: C901
         worker = worker._replace(opening_alone=False)
     worker = worker._replace(spared_claims=frozenset(spared))
     if worker.state:
-        v.put(v.key(4), worker)
+        v.put(v.key("worker"), worker)
     v.put(
-        v.key(1),
+        v.key("record"),
         task._replace(
-            state="running", attempt=attempt, owner=v.arg(4), token=token,
+            state="running", attempt=attempt, owner=v.arg("worker"), token=token,
             suspect=task.suspect if task.suspect == "ran" else "",
             openings=None if task.suspect else task.openings,
             alone="" if task.suspect else task.alone,
             waits=0 if task.suspect else task.waits,
             waiting_for="", resends=0, unsent=False,
-            due=v.now + v.number(7) if v.number(7) > 0 else None,
+            due=v.now + v.number("time_to_run_ms") if v.number("time_to_run_ms") > 0 else None,
         ),
     )  # fmt: skip
     return ("claimed", attempt, task.losses)
@@ -155,23 +159,25 @@ def _settle(v: View) -> Reply:
     task = v.task()
     if task is None:
         return ("gone",)
-    if not is_current(task, v.arg(2), v.arg(3)) and v.holds("only the current attempt settles"):
+    if not is_current(task, v.arg("attempt"), v.arg("token")) and v.holds(
+        "only the current attempt settles"
+    ):
         return ("fenced", task.state)
-    if task.object and task.object != v.arg(10):
+    if task.object and task.object != v.arg("object"):
         return ("other_object", task.object)
-    if task.has_history and len(v.call.keys) < 6:
+    if task.has_history and v.key("ended") == "none":
         return ("troubled",)
-    if v.arg(4) and v.arg(7) and not v.either(True, False):
+    if v.arg("value") and v.arg("db") and not v.either(True, False):
         # Which databases can be reached is the server's to say.
         return ("elsewhere",)
-    v.put(v.key(1), None)
-    v.drop_pair(v.key(3), v.arg(1))
-    if v.arg(10) and v.arg(9) not in ("", "0"):
-        held = (v.expiring(v.key(5)) or "").partition(":")
-        if held[2] == v.arg(1) and held[0].isdigit():
-            v.put(v.key(5), Lock(f"kept:{v.arg(1)}", v.now + v.number(9)))
+    v.put(v.key("record"), None)
+    v.drop_pair(v.key("claims"), v.arg("id"))
+    if v.arg("object") and v.arg("keep_ms") not in ("", "0"):
+        held = (v.expiring(v.key("lock")) or "").partition(":")
+        if held[2] == v.arg("id") and held[0].isdigit():
+            v.put(v.key("lock"), Lock(f"kept:{v.arg('id')}", v.now + v.number("keep_ms")))
     else:
-        free_object(v, v.key(5), v.arg(1), v.arg(10))
+        free_object(v, v.key("lock"), v.arg("id"), v.arg("object"))
     return ("settled",)
 
 
@@ -185,18 +191,18 @@ def _of_the_attempt(v: View, attempt: str, token: str) -> Task | Reply:
 
 
 def _bequeath(v: View) -> Reply:
-    task = _of_the_attempt(v, v.arg(1), v.arg(2))
+    task = _of_the_attempt(v, v.arg("attempt"), v.arg("token"))
     if not isinstance(task, Task):
         return task
-    v.put(v.key(1), task._replace(heir=v.arg(3)))
+    v.put(v.key("record"), task._replace(heir=v.arg("heir")))
     return ("bequeathed", "1" if task.used else "")
 
 
 def _conclude(v: View) -> Reply:
-    task = _of_the_attempt(v, v.arg(1), v.arg(2))
+    task = _of_the_attempt(v, v.arg("attempt"), v.arg("token"))
     if not isinstance(task, Task):
         return task
-    v.put(v.key(1), task._replace(concluding=v.arg(2)))
+    v.put(v.key("record"), task._replace(concluding=v.arg("token")))
     return ("concluding",)
 
 
@@ -204,47 +210,50 @@ def _store(v: View) -> Reply:
     task = v.task()
     if task is None:
         return ("gone",)
-    if v.arg(8) == "burial":
+    if v.arg("after") == "burial":
         # No attempt of a task began whose message nobody could read.
         attempt = str(task.attempt or 0)
-        may = task.state == "dead" and (attempt, task.buried_ms) == (v.arg(1), v.arg(2))
-    elif v.arg(8):
-        may = task.state in ("queued", "parked") and str(task.attempt) == v.arg(1)
+        may = task.state == "dead" and (attempt, task.buried_ms) == (
+            v.arg("attempt"),
+            v.arg("token"),
+        )
+    elif v.arg("after"):
+        may = task.state in ("queued", "parked") and str(task.attempt) == v.arg("attempt")
     else:
-        may = is_current(task, v.arg(1), v.arg(2))
+        may = is_current(task, v.arg("attempt"), v.arg("token"))
     if not may:
         return ("fenced", task.state)
-    if v.arg(6) and not v.either(True, False):
+    if v.arg("db") and not v.either(True, False):
         # Which databases can be reached is the server's to say.
         return ("elsewhere",)
     return ("stored",)
 
 
 def _touch(v: View) -> Reply:
-    task = _of_the_attempt(v, v.arg(2), v.arg(4))
+    task = _of_the_attempt(v, v.arg("attempt"), v.arg("token"))
     if not isinstance(task, Task):
         return task
-    v.put(v.key(1), task._replace(due=v.now + v.number(3)))
+    v.put(v.key("record"), task._replace(due=v.now + v.number("time_to_run_ms")))
     return ("touched",)
 
 
 def _replace(v: View) -> Reply:
-    task, attempt, token = v.task(), v.arg(2), v.arg(4)
+    task, attempt, token = v.task(), v.arg("attempt"), v.arg("token")
     if task is not None and task.state == "waiting" and task.ended == attempt:
         return ("waiting",)
     if task is None or (
         not is_current(task, attempt, token) and v.holds("only the current attempt is replaced")
     ):
-        drop_claim(v, v.key(3), v.arg(1), attempt, token)
+        drop_claim(v, v.key("claims"), v.arg("id"), attempt, token)
         return ("fenced", task.state) if task else ("gone",)
-    v.drop_pair(v.key(3), v.arg(1))
+    v.drop_pair(v.key("claims"), v.arg("id"))
     v.put(
-        v.key(1),
+        v.key("record"),
         task._replace(
             state="waiting", ended=attempt, token="", owner="", suspect="", spared=0, openings=None,
             epoch=f"{attempt}-replaced" if v.holds("a replacement is another publication")
             else task.epoch,
-            alone="", waits=0, due=v.now + v.number(3),
+            alone="", waits=0, due=v.now + v.number("due_in_ms"),
         ),
     )  # fmt: skip
     return ("waiting",)
@@ -259,10 +268,10 @@ def drop_claim(v: View, claims: str, task_id: str, attempt: str, token: str) -> 
 
 def _stop(v: View) -> Reply:
     task = v.task()
-    if task is None or (task.state, task.owner) != ("running", v.arg(2)) or not task.revoked:
+    if task is None or (task.state, task.owner) != ("running", v.arg("owner")) or not task.revoked:
         return ("changed",)
-    told = f"{task.attempt} {v.arg(3)} {task.token}"
-    v.put_pairs(v.key(2), v.pairs(v.key(2)) | {v.arg(1): told})
+    told = f"{task.attempt} {v.arg('how')} {task.token}"
+    v.put_pairs(v.key("stops"), v.pairs(v.key("stops")) | {v.arg("id"): told})
     return ("told", task.owner)
 
 

@@ -28,21 +28,21 @@ def _cancel(v: View) -> Reply:
     if task.state == "dead":
         return ("dead",)
     named = "called_off" if task.called_off else task.epoch
-    if named != v.arg(2) and v.holds("who calls off names the publication"):
+    if named != v.arg("epoch") and v.holds("who calls off names the publication"):
         return ("stale",)
     if task.state == "running" and v.holds("what runs is not called off"):
-        if v.arg(4) == "1":
-            v.put(v.key(1), task._replace(revoked=True))
+        if v.arg("is_revoked") == "1":
+            v.put(v.key("record"), task._replace(revoked=True))
         return ("running", task.owner)
-    if not task.stopping and task.object and task.object != v.arg(5):
+    if not task.stopping and task.object and task.object != v.arg("object"):
         return ("other_object", task.object)
-    if task.has_history and len(v.call.keys) < 4:
+    if task.has_history and v.key("ended") == "none":
         return ("troubled",)
     if task.stopping:
-        v.put(v.key(1), _called_off(v, task, v.number(3)))
+        v.put(v.key("record"), _called_off(v, task, v.number("due_in_ms")))
     else:
-        v.put(v.key(1), None)
-        free_object(v, v.key(3), v.arg(1), v.arg(5))
+        v.put(v.key("record"), None)
+        free_object(v, v.key("lock"), v.arg("id"), v.arg("object"))
     return ("cancelled",)
 
 
@@ -50,40 +50,40 @@ def _discard(v: View) -> Reply:
     task = v.task()
     if task is None or task.called_off:
         return ("absent",)
-    if task.state != "dead" or v.arg(2) not in ("", task.buried_ms):
+    if task.state != "dead" or v.arg("buried_ms") not in ("", task.buried_ms):
         return ("not_dead", task.state)
-    if not task.stopping and task.object and task.object != v.arg(5):
+    if not task.stopping and task.object and task.object != v.arg("object"):
         return ("other_object", task.object)
-    if v.arg(4) == "1":
+    if v.arg("is_surplus") == "1":
         v.note_meta(trimmed=v.meta().get("trimmed", 0) + 1, trimmed_ms=v.now)
     if task.stopping:
-        v.put(v.key(1), _called_off(v, task, v.number(3)))
+        v.put(v.key("record"), _called_off(v, task, v.number("due_in_ms")))
     else:
-        v.put(v.key(1), None)
-        free_object(v, v.key(5), v.arg(1), v.arg(5))
+        v.put(v.key("record"), None)
+        free_object(v, v.key("lock"), v.arg("id"), v.arg("object"))
     return ("discarded",)
 
 
 def _announce(v: View) -> Reply:
     task = v.task()
-    if task is None or task.state != "dead" or task.buried_ms != v.arg(2):
+    if task is None or task.state != "dead" or task.buried_ms != v.arg("buried_ms"):
         return ("changed",)
-    v.put(v.key(1), task._replace(due=None))
+    v.put(v.key("record"), task._replace(due=None))
     return ("announced",)
 
 
 def _read(v: View) -> Reply:
-    task, reader = v.task(), v.arg(2)
-    if task is None or task.state != "dead" or task.buried_ms != v.arg(1):
+    task, reader = v.task(), v.arg("reader")
+    if task is None or task.state != "dead" or task.buried_ms != v.arg("buried_ms"):
         return ("changed",)
-    if v.arg(3) == "1":
+    if v.arg("is_over") == "1":
         if task.read_by == reader:
-            v.put(v.key(1), task._replace(read_by=""))
+            v.put(v.key("record"), task._replace(read_by=""))
         return ("opened",)
     if task.sealed or task.read_by not in ("", reader):
-        v.put(v.key(1), task._replace(sealed=True))
+        v.put(v.key("record"), task._replace(sealed=True))
         return ("sealed",)
-    v.put(v.key(1), task._replace(read_by=reader))
+    v.put(v.key("record"), task._replace(read_by=reader))
     return ("opening",)
 
 
@@ -93,12 +93,14 @@ def _ended(v: View) -> Reply:
         return ("exists", task.state)
     if not v.holds("what was here and is absent has ended"):
         return ("unrecorded",)
-    if v.arg(2):
-        last = (v.expiring(v.key(3)) or "").split(" ")[0].rsplit("-", 1)
-        if len(last) == 2 and last[1].isdigit() and int(last[1]) >= int(v.arg(2)):
+    if v.arg("number"):
+        last = (v.expiring(v.key("sent")) or "").split(" ")[0].rsplit("-", 1)
+        if len(last) == 2 and last[1].isdigit() and int(last[1]) >= int(v.arg("number")):
             return ("ended",)
     meta = v.meta()
-    is_of_now = meta.get("run_id") == v.call.run_id and meta.get("generation") == v.arg(1)
+    is_of_now = meta.get("run_id") == v.call.run_id and meta.get("generation") == v.arg(
+        "generation"
+    )
     return ("ended",) if v.call.run_id and is_of_now else ("unrecorded",)
 
 

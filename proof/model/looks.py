@@ -11,15 +11,15 @@ from proof.model.state import ANY, Lock, Reply, View
 __all__ = ["look_rules"]
 
 
-def _is_seen(v: View, due: float | None, n: int = 2) -> bool:
+def _is_seen(v: View, due: float | None) -> bool:
     """Tell whether what is due is due at the time that was seen."""
-    return due is not None and v.arg(n) != "" and due == float(v.arg(n))
+    return due is not None and due == float(v.arg("due_ms"))
 
 
 def _due(v: View) -> Reply:
     # Which of those at the same time come first is the order of their names.
     found = sorted((t.due, one.encode()) for one, t in v.tasks() if t.due is not None)
-    ripe = [(one.decode(), due) for due, one in found if due <= v.now][: int(v.number(1))]
+    ripe = [(one.decode(), due) for due, one in found if due <= v.now][: int(v.number("limit"))]
     return ("batch", ANY, *(item for one, due in ripe for item in (one, due)))
 
 
@@ -31,13 +31,16 @@ def _resend(v: View) -> Reply:
         return ("changed",)
     if task.stopping_on:
         return ("held", task.stopping_on)
-    if v.arg(5):
-        if task.epoch != v.arg(6):
+    if v.arg("message"):
+        if task.epoch != v.arg("epoch"):
             return ("changed",)
-        task = task._replace(message=v.arg(5), epoch=v.arg(7), waiting_for="")
-        v.drop_pair("unplaced", v.arg(1))
-    due = v.now + v.number(3) * min(2 ** max(task.resends, 0), 64)
-    v.put(v.key(1), task._replace(state="queued", resends=task.resends + 1, unsent=False, due=due))
+        task = task._replace(message=v.arg("message"), epoch=v.arg("next"), waiting_for="")
+        v.drop_pair("unplaced", v.arg("id"))
+    due = v.now + v.number("due_in_ms") * min(2 ** max(task.resends, 0), 64)
+    v.put(
+        v.key("record"),
+        task._replace(state="queued", resends=task.resends + 1, unsent=False, due=due),
+    )
     return ("send", task.message, due, task.suspect)
 
 
@@ -48,9 +51,9 @@ def _postpone(v: View) -> Reply:
         return v.either(("changed",), ("gone",))
     if not _is_seen(v, task.due):
         return ("changed",)
-    if v.arg(4) == "1":
+    if v.arg("is_unsent") == "1":
         task = task._replace(unsent=True, resends=max(task.resends - 1, 0))
-    v.put(v.key(1), task._replace(due=v.now + v.number(3)))
+    v.put(v.key("record"), task._replace(due=v.now + v.number("due_in_ms")))
     return ("postponed",)
 
 
@@ -58,11 +61,11 @@ def _divert(v: View) -> Reply:
     task = v.task()
     if task is None:
         return ("absent",)
-    if task.state != "queued" or task.epoch != v.arg(2):
+    if task.state != "queued" or task.epoch != v.arg("epoch"):
         return ("changed",)
     if task.unsent and (math.inf if task.due is None else task.due) <= v.now:
         return ("diverted",)
-    v.put(v.key(1), task._replace(resends=0, unsent=True, due=v.now))
+    v.put(v.key("record"), task._replace(resends=0, unsent=True, due=v.now))
     return ("diverted",)
 
 
@@ -71,12 +74,12 @@ def _park(v: View) -> Reply:
     if task is None or task.state not in ("queued", "parked") or not _is_seen(v, task.due):
         return ("changed",)
     is_new = not (task.state == "parked" and task.waiting_for == "workers")
-    v.put_pairs("unplaced", v.pairs("unplaced") | {v.arg(1): ""})
+    v.put_pairs("unplaced", v.pairs("unplaced") | {v.arg("id"): ""})
     v.put(
-        v.key(1),
+        v.key("record"),
         task._replace(
             state="parked", waiting_for="workers", resends=0, unsent=False,
-            due=v.now + v.number(3),
+            due=v.now + v.number("due_in_ms"),
         ),
     )  # fmt: skip
     return ("unplaced", int(is_new))
@@ -85,12 +88,12 @@ def _park(v: View) -> Reply:
 def _wake(v: View) -> Reply:
     task = v.task()
     if task is None or task.state != "parked" or task.waiting_for != "workers":
-        v.drop_pair("unplaced", v.arg(1))
+        v.drop_pair("unplaced", v.arg("id"))
         return ("changed",)
-    if v.arg(2) == "":
+    if v.arg("is_there") == "":
         return ("still_waiting",)
     due = float(v.now) if task.due is None else min(task.due, v.now)
-    v.put(v.key(1), task._replace(due=due))
+    v.put(v.key("record"), task._replace(due=due))
     return ("woken",)
 
 
@@ -98,86 +101,84 @@ def _move(v: View) -> Reply:
     task = v.task()
     if task is None:
         return ("absent",)
-    if v.arg(3) in (task.epoch, task.next_epoch):
+    if v.arg("epoch") in (task.epoch, task.next_epoch):
         return ("moved",)
     is_running = task.state == "running"
-    if (task.next_epoch or task.epoch) != v.arg(2) or is_running != (v.arg(6) != ""):
+    if (task.next_epoch or task.epoch) != v.arg("seen") or is_running != (v.arg("attempt") != ""):
         return ("changed",)
     if task.state not in ("running", "queued", "parked"):
         return ("changed",)
-    if is_running and (str(task.attempt), task.token) != (v.arg(6), v.arg(7)):
+    if is_running and (str(task.attempt), task.token) != (v.arg("attempt"), v.arg("token")):
         return ("changed",)
-    task = task._replace(message=v.arg(4), has_history=True)
-    if is_running and v.arg(8) == "":
-        v.put(v.key(1), task._replace(moved=v.arg(5), next_epoch=v.arg(3)))
+    task = task._replace(message=v.arg("message"), has_history=True)
+    if is_running and v.arg("is_stopped") == "":
+        v.put(v.key("record"), task._replace(moved=v.arg("named"), next_epoch=v.arg("epoch")))
         return ("moved",)
     waited_for = task.waiting_for
-    task = task._replace(resends=0, moved="", next_epoch="", list="", epoch=v.arg(3))
+    task = task._replace(resends=0, moved="", next_epoch="", list="", epoch=v.arg("epoch"))
     if is_running:
-        claim, owner = f"{v.arg(6)} {v.arg(7)}", task.owner
-        v.drop_pair(v.key(3), v.arg(1))
-        v.put_pairs(v.key(4), v.pairs(v.key(4)) | {v.arg(1): claim})
+        claim, owner = f"{v.arg('attempt')} {v.arg('token')}", task.owner
+        v.drop_pair(v.key("claims"), v.arg("id"))
+        v.put_pairs(v.key("taken"), v.pairs(v.key("taken")) | {v.arg("id"): claim})
         task = task.unowned()._replace(
-            state="queued", unsent=True, ended=v.arg(6), spent=spend(task, v.arg(7)),
-            stopping=claim, stopping_on=owner, due=v.now + v.number(9),
+            state="queued", unsent=True, ended=v.arg("attempt"), spent=spend(task, v.arg("token")),
+            stopping=claim, stopping_on=owner, due=v.now + v.number("due_in_ms"),
         )  # fmt: skip
     elif task.state == "queued":
         task = task._replace(unsent=True, due=v.now)
     elif waited_for == "workers":
         task = task._replace(due=v.now)
-    v.put(v.key(1), task)
+    v.put(v.key("record"), task)
     return ("moved",)
 
 
 def _unlist(v: View) -> Reply:
     queues = v.pairs("direct")
-    if v.arg(1) not in queues or float(queues[v.arg(1)]) != v.number(2):
+    if v.arg("queue") not in queues or float(queues[v.arg("queue")]) != v.number("registered_ms"):
         return ("changed",)
-    v.drop_pair("direct", v.arg(1))
+    v.drop_pair("direct", v.arg("queue"))
     return ("unlisted",)
 
 
 def _reserve(v: View) -> Reply:
     task = v.task()
-    waits_for = f"rate {v.arg(4)}"
+    waits_for = f"rate {v.arg('key')}"
     if task is None:
         return ("free",)
     epoch, reserved_ms, lapses = (task.reserved or "  ").rsplit(" ", 2)
-    is_reserved = bool(reserved_ms) and epoch == v.arg(2)
-    is_parked = is_reserved and task.state == "parked" and task.epoch == v.arg(2)
+    is_reserved = bool(reserved_ms) and epoch == v.arg("epoch")
+    is_parked = is_reserved and task.state == "parked" and task.epoch == v.arg("epoch")
     if is_parked and task.due is not None and task.waiting_for == waits_for:
         return ("parked_until", task.due)
-    is_asking = task.state == "queued" and task.epoch == v.arg(2)
+    is_asking = task.state == "queued" and task.epoch == v.arg("epoch")
     if not is_asking or task.stopping_on or task.revoked:
         return ("free",)
-    each = int(v.number(3))
+    each = int(v.number("interval_us"))
     lapsed = 0
     if is_reserved:
         if v.call.now_us - int(reserved_ms) * 1000 <= max(3 * each, 2_000_000) * 2 ** int(lapses):
             return ("free",)
         lapsed = int(lapses) + 1
-    noted = (v.expiring(v.key(3)) or f"0 0 {each}").split(" ")
+    noted = (v.expiring(v.key("rate")) or f"0 0 {each}").split(" ")
     given, moment, interval = (int(n) for n in noted)
     if interval > each:
         moment = math.floor(given + (moment - given) * each / interval)
     if given > v.call.now_us:
         moment += v.call.now_us - given
     moment = max(moment, v.call.now_us)
-    if moment == v.call.now_us and v.arg(5) == "1":
-        return ("free",)
     following = moment + each
     until = v.now + math.ceil((following - v.call.now_us) / 1000) + 1000
-    v.put(v.key(3), Lock(f"{v.call.now_us} {following} {each}", until))
+    v.put(v.key("rate"), Lock(f"{v.call.now_us} {following} {each}", until))
     due = math.ceil(moment / 1000)
-    task = task._replace(reserved=f"{v.arg(2)} {due} {lapsed}")
+    task = task._replace(reserved=f"{v.arg('epoch')} {due} {lapsed}")
     if moment == v.call.now_us:
-        v.put(v.key(1), task)
+        v.put(v.key("record"), task)
         return ("free",)
     v.put(
-        v.key(1),
+        v.key("record"),
         task._replace(state="parked", waiting_for=waits_for, resends=0, unsent=False, due=due),
     )
-    v.put_pairs(v.key(4), v.pairs(v.key(4)) | {v.arg(1): str(due)})
+    v.put_pairs(v.key("line"), v.pairs(v.key("line")) | {v.arg("id"): str(due)})
     return ("parked_until", due)
 
 
@@ -190,7 +191,7 @@ def _set_right(v: View, line: str, dues: Mapping[str, float | None]) -> None:
     def is_right(one: tuple[float, bytes]) -> bool:
         return dues.get(one[1].decode()) == one[0]
 
-    found, limit = stands(), int(v.number(4))
+    found, limit = stands(), int(v.number("limit"))
     if not found or (is_right(found[0]) and is_right(found[-1])):
         return
     for end in (slice(0, limit), slice(-limit, None)):
@@ -203,16 +204,16 @@ def _set_right(v: View, line: str, dues: Mapping[str, float | None]) -> None:
 
 
 def _ripe(v: View) -> Reply:
-    pacer = v.expiring(v.key(1))
-    is_anothers = pacer not in (None, v.arg(1))
-    before = v.now - (v.number(3) if is_anothers else 0)
+    pacer = v.expiring(v.key("pacer"))
+    is_anothers = pacer not in (None, v.arg("who"))
+    before = v.now - (v.number("late_ms") if is_anothers else 0)
     reply: list[object] = ["ripe", ANY]
     dues = {name.removeprefix("task:"): task.due for name, task in v.tasks()}
-    for line in v.call.keys[2:]:
+    for line in v.keys("lines"):
         _set_right(v, line, dues)
         stands = sorted(
             (float(due), one.encode()) for one, due in v.pairs(line).items()
-        )[: int(v.number(4))]  # fmt: skip
+        )[: int(v.number("limit"))]  # fmt: skip
         for due, name in stands:
             if due > before:
                 break
@@ -220,7 +221,7 @@ def _ripe(v: View) -> Reply:
             reply += [name.decode(), due]
     if is_anothers and len(reply) == 2:
         return ("another", ANY)
-    v.put(v.key(1), Lock(v.arg(1), v.now + v.number(2)))
+    v.put(v.key("pacer"), Lock(v.arg("who"), v.now + v.number("lease_ms")))
     return tuple(reply)
 
 

@@ -30,58 +30,60 @@ def _goes_back(v: View, task: Task, due_in_ms: float, is_unsent: bool) -> Task:
 
 
 def _lose(v: View) -> Reply:  # noqa: C901
-    task_id, attempt, token = v.arg(1), v.arg(2), v.arg(6)
+    task_id, attempt, token = v.arg("id"), v.arg("attempt"), v.arg("token")
     task = v.task()
     if task is None:
-        drop_claim(v, v.key(3), task_id, attempt, token)
+        drop_claim(v, v.key("claims"), task_id, attempt, token)
         return ("gone",)
     if not is_current(task, attempt, token) and v.holds("only the current attempt is lost"):
-        drop_claim(v, v.key(3), task_id, attempt, token)
+        drop_claim(v, v.key("claims"), task_id, attempt, token)
         return _already(task, attempt) or ("fenced", task.state)
-    if v.arg(8) and (task.due is None or task.due != float(v.arg(8))):
+    if v.arg("due_ms") and (task.due is None or task.due != float(v.arg("due_ms"))):
         return ("changed",)
-    is_counted, is_death = v.arg(10) != "", v.arg(11) != ""
-    most = int(v.arg(4)) if task.max_losses is None else task.max_losses
+    is_counted, is_death = v.arg("is_counted") != "", v.arg("is_death") != ""
+    most = int(v.arg("max_losses")) if task.max_losses is None else task.max_losses
     losses = task.losses
     if is_counted and v.holds("losses are counted"):
         losses += max(1, task.spared) if is_death else 1
     is_buried = is_counted and not task.revoked and losses > most
-    is_stopping = v.arg(7) == "1" and v.arg(3) == "stuck"
+    is_stopping = v.arg("is_taken") == "1" and v.arg("cause") == "stuck"
     is_freed = is_buried and not is_stopping
-    if is_freed and task.object and task.object != v.arg(13):
+    if is_freed and task.object and task.object != v.arg("object"):
         return ("other_object", task.object)
-    v.drop_pair(v.key(3), task_id)
+    v.drop_pair(v.key("claims"), task_id)
     owner, claim = task.owner, f"{attempt} {token}"
     task = task.unowned()._replace(
         losses=losses, ended=attempt, spent=spend(task, token), has_history=True
     )
-    if v.arg(7) == "1":
-        v.put_pairs(v.key(4), v.pairs(v.key(4)) | {task_id: claim})
+    if v.arg("is_taken") == "1":
+        v.put_pairs(v.key("taken"), v.pairs(v.key("taken")) | {task_id: claim})
         if is_stopping and v.holds("who is stuck is stopped first"):
             task = task._replace(stopping=claim, stopping_on=owner)
     if is_death:
-        spared = min(task.spared, 1) if is_counted else task.spared + (v.arg(11) == "1")
+        spared = min(task.spared, 1) if is_counted else task.spared + (v.arg("is_death") == "1")
         task = task._replace(spared=spared)
-        if v.arg(11) == "2" or spared + losses >= min(2, most + 1):
+        if v.arg("is_death") == "2" or spared + losses >= min(2, most + 1):
             task = task._replace(suspect="ran")
     if is_buried:
         task = task._replace(state="dead", buried_ms=str(v.now), due=v.now)
-        if is_freed and v.arg(13):
+        if is_freed and v.arg("object"):
             task = task._replace(object="")
-            free_object(v, v.key(6), task_id, v.arg(13))
-        v.put(v.key(1), task)
+            free_object(v, v.key("lock"), task_id, v.arg("object"))
+        v.put(v.key("record"), task)
         return ("spent", losses)
-    is_due = task.revoked and v.arg(3) != "stuck"
-    if task.next_epoch and v.arg(3) == "stuck":
-        task = _goes_back(v, task, 0, True)._replace(due=v.now + v.number(5))
+    is_due = task.revoked and v.arg("cause") != "stuck"
+    if task.next_epoch and v.arg("cause") == "stuck":
+        task = _goes_back(v, task, 0, True)._replace(due=v.now + v.number("due_in_ms"))
     else:
-        task = _goes_back(v, task, 0 if is_due else v.number(5), v.arg(9) == "1")
-    v.put(v.key(1), task)
+        task = _goes_back(
+            v, task, 0 if is_due else v.number("due_in_ms"), v.arg("is_unsent") == "1"
+        )
+    v.put(v.key("record"), task)
     return ("queued", losses)
 
 
 def _release(v: View) -> Reply:
-    attempt, token = v.arg(2), v.arg(4)
+    attempt, token = v.arg("attempt"), v.arg("token")
     task = v.task()
     if task is None:
         return ("gone",)
@@ -89,101 +91,103 @@ def _release(v: View) -> Reply:
         return ("released",)
     if not is_current(task, attempt, token) and v.holds("only the current attempt is released"):
         return ("fenced", task.state)
-    v.drop_pair(v.key(3), v.arg(1))
+    v.drop_pair(v.key("claims"), v.arg("id"))
     task = task.unowned()._replace(ended=attempt, spent=spend(task, token))
-    v.put(v.key(1), _goes_back(v, task, v.number(3), v.arg(5) == "1"))
+    v.put(v.key("record"), _goes_back(v, task, v.number("due_in_ms"), v.arg("is_unsent") == "1"))
     return ("released",)
 
 
 def _blame(v: View) -> Reply:
-    task, worker = v.task(), v.arg(3)
+    task, worker = v.task(), v.arg("worker")
     if task is None:
         return ("gone",)
     if task.blamed == worker and task.state in ("dead", "queued"):
         return ("spent" if task.state == "dead" else "queued", task.losses)
-    if task.state != "queued" or task.epoch != v.arg(2) or task.revoked:
+    if task.state != "queued" or task.epoch != v.arg("epoch") or task.revoked:
         return ("fenced", task.state)
     losses, openings = task.losses, (task.openings or 0) + 1
-    if v.arg(7):
+    if v.arg("is_counted"):
         losses, openings = losses + openings, 0
-    most = int(v.arg(4)) if task.max_losses is None else task.max_losses
+    most = int(v.arg("max_losses")) if task.max_losses is None else task.max_losses
     is_buried = losses > most
     is_freed = is_buried and not task.stopping
-    if is_freed and task.object and task.object != v.arg(8):
+    if is_freed and task.object and task.object != v.arg("object"):
         return ("other_object", task.object)
-    dead: Worker | None = v.get(v.key(4))
+    dead: Worker | None = v.get(v.key("worker"))
     if dead is not None:
-        v.put(v.key(4), dead._replace(opening="", opening_id="", opening_alone=False))
+        v.put(v.key("worker"), dead._replace(opening="", opening_id="", opening_alone=False))
     task = task._replace(
         losses=losses, openings=openings, blamed=worker, suspect=task.suspect or "opened",
         has_history=True,
     )  # fmt: skip
     if is_buried:
         task = task._replace(state="dead", buried_ms=str(v.now), sealed=True, due=v.now)
-        if is_freed and v.arg(8):
+        if is_freed and v.arg("object"):
             task = task._replace(object="")
-            free_object(v, v.key(5), v.arg(1), v.arg(8))
-        v.put(v.key(1), task)
+            free_object(v, v.key("lock"), v.arg("id"), v.arg("object"))
+        v.put(v.key("record"), task)
         return ("spent", losses)
-    v.put(v.key(1), task._replace(due=v.now + v.number(5)))
+    v.put(v.key("record"), task._replace(due=v.now + v.number("due_in_ms")))
     return ("queued", losses)
 
 
 def _bury(v: View) -> Reply:  # noqa: C901
-    attempt = v.arg(2)
+    attempt = v.arg("attempt")
     found = v.task()
     task = None if found is None or found.called_off else found
     if attempt == "":
-        if task is not None and task.epoch != v.arg(10):
+        if task is not None and task.epoch != v.arg("epoch"):
             return ("stale",)
         if task is not None and task.state == "dead":
             return ("buried",)
         if task is not None and task.state != "queued":
             return ("fenced", task.state)
-        if task is None and v.arg(11) == "":
+        if task is None and v.arg("unproved") == "":
             return ("unrecorded",)
     elif task is None:
         return ("gone",)
     elif task.state == "dead" and task.ended == attempt == str(task.attempt):
         return ("buried",)
-    elif not is_current(task, attempt, v.arg(8)) and v.holds("only the current attempt is buried"):
+    elif not is_current(task, attempt, v.arg("token")) and v.holds(
+        "only the current attempt is buried"
+    ):
         return ("fenced", task.state)
     is_freed = found is None or not found.stopping
-    if is_freed and found is not None and found.object and found.object != v.arg(12):
+    if is_freed and found is not None and found.object and found.object != v.arg("object"):
         return ("other_object", found.object)
     if task is None:
         task = (found or Task("dead"))._replace(
-            message=v.arg(6),
-            epoch=v.arg(10),
+            message=v.arg("message"),
+            epoch=v.arg("epoch"),
             published_ms=v.now,
             called_off=False,
-            name=v.arg(7),
+            name=v.arg("name"),
             published_as="",
         )
-    v.drop_pair(v.key(3), v.arg(1))
+    v.drop_pair(v.key("claims"), v.arg("id"))
     task = task.unowned()._replace(
         state="dead", ended=attempt, buried_ms=str(v.now), has_history=True,
-        due=v.now if v.arg(9) == "1" else None,
+        due=v.now if v.arg("owed") == "1" else None,
     )  # fmt: skip
-    if is_freed and v.arg(12):
+    if is_freed and v.arg("object"):
         task = task._replace(object="")
-        free_object(v, v.key(5), v.arg(1), v.arg(12))
-    v.put(v.key(1), task)
+        free_object(v, v.key("lock"), v.arg("id"), v.arg("object"))
+    v.put(v.key("record"), task)
     return ("buried",)
 
 
 def _open(v: View) -> Reply:
-    task_id, epoch, delivery = v.arg(1), v.arg(2), v.arg(3)
-    task, worker = v.task(), v.worker(v.key(3))
+    task_id, epoch, delivery = v.arg("id"), v.arg("epoch"), v.arg("delivery")
+    task, worker = v.task(), v.worker(v.key("worker"))
     if task is not None and task.state == "dead":
         return ("dead",)
     if worker is None or worker.state != "alive":
         return ("no_lease",)
-    runs = v.pairs(v.key(4))
+    runs = v.pairs(v.key("claims"))
     is_queued = task is not None and task.state == "queued" and task.epoch == epoch
     has_to_be_clear = False
     if task is not None and is_queued:
-        most = int(v.arg(6)) if task.max_losses is None else task.max_losses
+        most = int(v.arg("max_losses")) if task.max_losses is None else task.max_losses
         has_to_be_clear = task.openings is not None or most == 0
     runs_suspect = bool(worker.suspect) and runs.get(worker.suspect) == worker.suspect_claim
     runs_spared = has_to_be_clear and any(
@@ -191,29 +195,29 @@ def _open(v: View) -> Reply:
     )
     if runs_suspect or runs_spared:
         age = v.now - worker.suspect_ms
-        has_just_begun = runs_suspect and 0 <= age < v.number(4)
+        has_just_begun = runs_suspect and 0 <= age < v.number("begun_ms")
         if (
             task is not None and is_queued
             and (has_just_begun or has_to_be_clear or task.suspect == "ran")
         ):  # fmt: skip
             if task.alone != delivery:
-                waits = wait_alone(v, task, delivery, v.number(5))
-                v.put(v.key(1), waits._replace(suspect=task.suspect or "opened"))
+                waits = wait_alone(v, task, delivery, v.number("alone_ms"))
+                v.put(v.key("record"), waits._replace(suspect=task.suspect or "opened"))
             return ("alone",)
         if has_just_begun:
             return ("opening",)
     v.put(
-        v.key(3),
+        v.key("worker"),
         worker._replace(opening=delivery, opening_id=task_id, opening_alone=has_to_be_clear),
     )
     return ("opening",)
 
 
 def _opened(v: View) -> Reply:
-    worker = v.worker(v.key(1))
-    if worker is None or worker.opening != v.arg(1) or not worker.opening:
+    worker = v.worker(v.key("worker"))
+    if worker is None or worker.opening != v.arg("delivery") or not worker.opening:
         return ("changed",)
-    v.put(v.key(1), worker._replace(opening="", opening_id="", opening_alone=False))
+    v.put(v.key("worker"), worker._replace(opening="", opening_id="", opening_alone=False))
     return ("opened",)
 
 

@@ -39,27 +39,27 @@ def _is_over(v: View, value: str, record: str) -> str | None:
 
 
 def _lock(v: View) -> Reply:  # noqa: C901
-    task_id, attempt, seen = v.arg(1), v.arg(2), v.arg(3)
-    task = v.task(2)
+    task_id, attempt, seen = v.arg("id"), v.arg("attempt"), v.arg("seen")
+    task = v.task()
     is_his = task is not None and (task.state, str(task.attempt), task.token) == (
-        "running", attempt, v.arg(4),
+        "running", attempt, v.arg("token"),
     )  # fmt: skip
     if attempt == "0":
-        is_his = task is not None and task.epoch == v.arg(4)
+        is_his = task is not None and task.epoch == v.arg("token")
         is_his = is_his and task.state not in ("dead", "waiting")  # type: ignore[union-attr]
     if not is_his and v.holds("only who has a record takes an object"):
         return ("not_current",)
-    beyond = task.object.removeprefix(f"{v.arg(5)}#") if task is not None else ""
+    beyond = task.object.removeprefix(f"{v.arg('object')}#") if task is not None else ""
     has_another = task is not None and beyond != task.object and beyond.isdigit()
     if task is not None and attempt != "0" and has_another:
-        if task.object != v.arg(6):
+        if task.object != v.arg("own"):
             return ("own_place", task.object)
-        if (held := _HELD.match(v.expiring(v.key(4)) or "")) and held[1] == task_id:
+        if (held := _HELD.match(v.expiring(v.key("other")) or "")) and held[1] == task_id:
             # It has one of several places that there were before, and keeps that.
-            v.put(v.key(4), Lock(f"{attempt}:{task_id}"))
+            v.put(v.key("other"), Lock(f"{attempt}:{task_id}"))
             return ("locked",)
-    value = v.expiring(v.key(1))
-    stopping = _is_over(v, value, v.key(3)) if value and value == seen else None
+    value = v.expiring(v.key("lock"))
+    stopping = _is_over(v, value, v.key("holder")) if value and value == seen else None
     if stopping:
         return ("stopping", stopping)
     if value and value != f"{attempt}:{task_id}" and stopping is None:
@@ -72,27 +72,27 @@ def _lock(v: View) -> Reply:  # noqa: C901
         elif attempt == "0" and int(number) > 0:
             return ("locked",)
     if task is not None:
-        v.put(v.key(2), task._replace(object=v.arg(5)))
-    v.put(v.key(1), Lock(f"{attempt}:{task_id}"))
+        v.put(v.key("record"), task._replace(object=v.arg("object")))
+    v.put(v.key("lock"), Lock(f"{attempt}:{task_id}"))
     return ("locked",)
 
 
 def _unlock(v: View) -> Reply:
-    attempt = int(v.arg(2))
-    value = v.expiring(v.key(1))
+    attempt = int(v.arg("attempt"))
+    value = v.expiring(v.key("lock"))
     if value is None or (
-        value != f"{attempt}:{v.arg(1)}" and v.holds("an attempt frees what is its own")
+        value != f"{attempt}:{v.arg('id')}" and v.holds("an attempt frees what is its own")
     ):
         return ("not_held",)
-    task = v.task(2)
+    task = v.task()
     is_another = task is not None and (
-        (task.token != "" and task.token != v.arg(3)) or (task.attempt or 0) < attempt
+        (task.token != "" and task.token != v.arg("token")) or (task.attempt or 0) < attempt
     )
     if is_another and v.holds("an attempt frees what is its own"):
         return ("not_held",)
-    v.put(v.key(1), None)
-    if task is not None and task.object == v.arg(4):
-        v.put(v.key(2), task._replace(object=""))
+    v.put(v.key("lock"), None)
+    if task is not None and task.object == v.arg("object"):
+        v.put(v.key("record"), task._replace(object=""))
     return ("unlocked",)
 
 
@@ -102,9 +102,9 @@ def _rely(v: View) -> Reply:
         return ("gone",)
     if task.state == "dead":
         return ("dead",)
-    if task.state == "running" and task.concluding == task.token and v.arg(1) == "":
+    if task.state == "running" and task.concluding == task.token and v.arg("waited") == "":
         return ("concluding",)
-    v.put(v.key(1), task._replace(relied=True))
+    v.put(v.key("record"), task._replace(relied=True))
     return ("exists", task.state)
 
 
@@ -125,14 +125,14 @@ def _first_of(v: View, line: str, *, before: tuple[float, bytes] | None = None) 
 
 
 def _call_up(v: View) -> Reply:
-    before = len(v.get(v.key(2), ()))
-    first = _first_of(v, v.key(2))[:1]
+    before = len(v.get(v.key("line"), ()))
+    first = _first_of(v, v.key("line"))[:1]
     if not first:
         return ("nobody",)
-    is_new_first = len(v.get(v.key(2), ())) < before
-    lock: Lock | None = v.get(v.key(1))
+    is_new_first = len(v.get(v.key("line"), ())) < before
+    lock: Lock | None = v.get(v.key("lock"))
     due = float(v.now)
-    if v.expiring(v.key(1)) is not None:
+    if v.expiring(v.key("lock")) is not None:
         if lock is not None and lock.until_ms is not None:
             due = lock.until_ms
         elif not is_new_first:
@@ -148,11 +148,17 @@ def _look_by(v: View, task_id: str, due: float) -> None:
 
 
 def _place(v: View) -> Reply:  # noqa: C901
-    task_id, attempt, token, object_key = v.arg(1), v.arg(2), v.arg(3), v.arg(4)
-    is_attempt, is_new, is_sent = attempt != "0", v.arg(5) == "1", v.arg(7) == "1"
-    waits_for, line = f"object {object_key}", v.key(3)
-    places = (len(v.call.args) - 7) // 2
-    name = v.key(1)
+    task_id, attempt, token, object_key = (
+        v.arg("id"),
+        v.arg("attempt"),
+        v.arg("token"),
+        v.arg("object"),
+    )
+    is_attempt, is_new, is_sent = attempt != "0", v.arg("is_new") == "1", v.arg("is_sent") == "1"
+    waits_for, line = f"object {object_key}", v.key("line")
+    asked, locks = v.args("seen"), v.keys("places")
+    places = len(asked) // 2
+    name = v.key("record")
     if not task_id:
         task_id = next(iter(_first_of(v, line)), "")
         name = f"task:{task_id}"
@@ -164,10 +170,10 @@ def _place(v: View) -> Reply:  # noqa: C901
     elif task is not None:
         is_his = task.state == "parked" and task.epoch == token
         is_his = is_his and (is_new or task.waiting_for == waits_for)
-        if v.arg(1) == "":
+        if v.arg("id") == "":
             is_his = (
                 task.state == "parked" and task.waiting_for == waits_for
-                and bool(task.list) and task.list == v.call.keys[4] and not task.suspect
+                and bool(task.list) and task.list == v.key("queue") and not task.suspect
                 and task.places == str(places)
             )  # fmt: skip
         if is_new and task.state == "queued" and task.epoch == token:
@@ -185,16 +191,15 @@ def _place(v: View) -> Reply:  # noqa: C901
     own, mine, named = task.object, "", ""
     beyond = own[len(object_key) + 1 :] if own.startswith(object_key + "#") else ""
     if is_attempt and beyond.isdigit() and int(beyond) > places:
-        if len(v.call.keys) == 5 + 2 * places:
+        if len(locks) == 2 * places:
             return ("own_place", own)
-        last = v.key(len(v.call.keys))
+        last = locks[-1]
         if (held := _HELD.match(v.expiring(last) or "")) and held[1] == task_id:
             mine, named = last, own
     free: list[tuple[str, str]] = []
     values: list[str] = []
-    for n in range(1, places + 1):
-        lock, record = v.key(4 + 2 * n), v.key(5 + 2 * n)
-        slot, seen = v.arg(6 + 2 * n), v.arg(7 + 2 * n)
+    for n in range(0, 2 * places, 2):
+        lock, record, slot, seen = *locks[n : n + 2], *asked[n : n + 2]
         value = v.expiring(lock)
         over = None
         if value and value == seen and not value.startswith("kept:"):
@@ -230,18 +235,18 @@ def _place(v: View) -> Reply:  # noqa: C901
         stands = v.get(line, ())
         next_one = stands[0][1] if stands else ""
         if next_one:
-            _look_by(v, next_one, v.now + (0 if len(free) > 1 else v.number(6)))
+            _look_by(v, next_one, v.now + (0 if len(free) > 1 else v.number("due_in_ms")))
         if is_attempt:
             return ("placed", named)
         if task.reserved.startswith(f"{task.epoch} "):
             lapses = task.reserved.rpartition(" ")[2]
             task = task._replace(reserved=f"{task.epoch} {v.now} {lapses}")
-        v.put(name, task._replace(state="queued", due=v.now + v.number(6)))
+        v.put(name, task._replace(state="queued", due=v.now + v.number("due_in_ms")))
         return ("sent",) if is_sent else ("send", ANY, ANY, ANY)
     if not is_new:
         return ("full", "\n".join(values), "\n".join(ahead))
     if is_attempt:
-        v.drop_pair(v.key(4), task_id)
+        v.drop_pair(v.key("claims"), task_id)
         task = task.unowned()._replace(
             state="parked", attempt=int(attempt) - 1, spent=spend(task, token)
         )
@@ -253,8 +258,8 @@ def _place(v: View) -> Reply:  # noqa: C901
         [*v.get(line, ()), (score, task_id)], key=lambda one: (one[0], one[1].encode())
     )
     v.put(line, tuple(in_line))
-    wait = v.number(6) * (1 if in_line[0][1] == task_id else 64)
-    kept: Lock | None = v.get(v.key(6)) if v.expiring(v.key(6)) is not None else None
+    wait = v.number("due_in_ms") * (1 if in_line[0][1] == task_id else 64)
+    kept: Lock | None = v.get(locks[0]) if v.expiring(locks[0]) is not None else None
     if kept is not None and kept.until_ms is not None:
         wait = min(wait, max(kept.until_ms - v.now, 0))
     if task.revoked:
@@ -263,7 +268,7 @@ def _place(v: View) -> Reply:  # noqa: C901
         name,
         task._replace(
             waiting_for=waits_for, places=str(places), object=object_key,
-            list=v.call.keys[4] if is_sent else "", due=v.now + wait,
+            list=v.key("queue") if is_sent else "", due=v.now + wait,
         ),
     )  # fmt: skip
     return ("standing", ANY)

@@ -12,29 +12,29 @@ __all__ = ["operator_rules"]
 
 def _order(v: View) -> Reply:
     orders = v.pairs("orders")
-    if v.arg(1) in orders:
+    if v.arg("id") in orders:
         return ("ordered",)
-    if orders.get("version", "0") != v.arg(10):
+    if orders.get("version", "0") != v.arg("version"):
         return ("changed",)
-    until = v.now + v.number(9) if v.number(9) > 0 else 0
+    until = v.now + v.number("for_ms") if v.number("for_ms") > 0 else 0
     version = str(max(v.now, int(orders.get("version", "0")) + 1))
-    given = json.dumps({"kind": v.arg(2), "target": v.arg(3), "until_ms": until})
-    v.put_pairs("orders", orders | {v.arg(1): given, "version": version})
+    given = json.dumps({"kind": v.arg("kind"), "target": v.arg("target"), "until_ms": until})
+    v.put_pairs("orders", orders | {v.arg("id"): given, "version": version})
     return ("ordered",)
 
 
 def _resume(v: View) -> Reply:
-    orders, limit = v.pairs("orders"), int(v.number(3))
-    if v.arg(1) not in orders:
+    orders, limit = v.pairs("orders"), int(v.number("limit"))
+    if v.arg("id") not in orders:
         return ("gone",)
-    order = json.loads(orders[v.arg(1)])
+    order = json.loads(orders[v.arg("id")])
     if not order.get("ended_ms"):
-        if v.arg(2) == "" and in_force(order, v.now):
+        if v.arg("by") == "" and in_force(order, v.now):
             return ("in_force",)
         order |= {"ended_ms": v.now, "released": 0}
         orders["version"] = str(max(v.now, int(orders.get("version", "0")) + 1))
     ordered = v.pairs("ordered")
-    members = sorted((one for one in ordered if one.startswith(v.arg(1) + " ")), key=str.encode)
+    members = sorted((one for one in ordered if one.startswith(v.arg("id") + " ")), key=str.encode)
     for member in members[:limit]:
         order["released"] += 1
         del ordered[member]
@@ -46,49 +46,49 @@ def _resume(v: View) -> Reply:
     v.put_pairs("ordered", ordered)
     count = min(limit, len(members))
     if count < limit:
-        del orders[v.arg(1)]
+        del orders[v.arg("id")]
         v.put_pairs("orders", orders)
         return ("resumed", count, "")
-    v.put_pairs("orders", orders | {v.arg(1): json.dumps(order)})
+    v.put_pairs("orders", orders | {v.arg("id"): json.dumps(order)})
     return ("resumed", count, "1")
 
 
 def _begin_run(v: View) -> Reply:
-    members = dict.fromkeys(v.call.args[4:], "") | v.pairs(v.key(1))
-    v.put_pairs(v.key(1), members)
-    v.put_pairs("runs", v.pairs("runs") | {v.arg(1): str(v.now + v.number(4))})
+    members = dict.fromkeys(v.args("members"), "") | v.pairs(v.key("run"))
+    v.put_pairs(v.key("run"), members)
+    v.put_pairs("runs", v.pairs("runs") | {v.arg("id"): str(v.now + v.number("due_in_ms"))})
     return ("begun_run",)
 
 
 def _assign(v: View) -> Reply:
-    members, member = v.pairs(v.key(1)), v.arg(1)
+    members, member = v.pairs(v.key("run")), v.arg("member")
     if member not in members:
         # What has ended expires.
         return ("absent",)
-    if v.arg(2):
-        worker = "" if v.arg(2) == "-" else v.arg(2)
-        v.put_pairs(v.key(1), members | {member: worker})
+    if v.arg("confirmed"):
+        worker = "" if v.arg("confirmed") == "-" else v.arg("confirmed")
+        v.put_pairs(v.key("run"), members | {member: worker})
         return ("assigned", worker)
     others = {name for one, had in members.items() if one != member for name in had.split("\n")}
-    if v.arg(3) not in v.pairs("runs"):
+    if v.arg("run") not in v.pairs("runs"):
         # Its members had no records when it was looked at; now one is published.
-        v.put_pairs("runs", v.pairs("runs") | {v.arg(3): str(v.now)})
-    for name in v.call.args[3:]:
+        v.put_pairs("runs", v.pairs("runs") | {v.arg("run"): str(v.now)})
+    for name in v.args("workers"):
         if name not in others or not v.holds("each member of a run has its own worker"):
             before = [one for one in members[member].split("\n") if one not in ("", name)]
-            v.put_pairs(v.key(1), members | {member: "\n".join([name, *before])})
+            v.put_pairs(v.key("run"), members | {member: "\n".join([name, *before])})
             return ("assigned", name)
     return ("waits",)
 
 
 def _end_run(v: View) -> Reply:
     runs = v.pairs("runs")
-    if v.arg(1) not in runs or float(runs[v.arg(1)]) != v.number(2):
+    if v.arg("id") not in runs or float(runs[v.arg("id")]) != v.number("due_ms"):
         return ("changed",)
-    if v.arg(3):
-        v.drop_pair("runs", v.arg(1))
+    if v.arg("keep_ms"):
+        v.drop_pair("runs", v.arg("id"))
         return ("ended",)
-    v.put_pairs("runs", runs | {v.arg(1): str(v.now + v.number(4))})
+    v.put_pairs("runs", runs | {v.arg("id"): str(v.now + v.number("due_in_ms"))})
     return ("postponed",)
 
 

@@ -27,10 +27,10 @@ def _number(epoch: str) -> int | None:
 
 def _sender_says(v: View) -> Reply | None:
     """Return the answer that the sender's numbers alone give: repeated, late or unknown."""
-    epoch, number = v.arg(2), v.arg(14)
+    epoch, number = v.arg("epoch"), v.arg("number")
     if not number or not v.holds("a sender numbers its publications"):
         return None
-    last = v.expiring(v.key(7))
+    last = v.expiring(v.key("sent"))
     said = (last or "").split(" ")
     if said[0] == epoch:
         if len(said) > 1 and said[1] == "in_use":
@@ -46,22 +46,22 @@ def _sender_says(v: View) -> Reply | None:
 
 
 def _record(v: View) -> Reply:  # noqa: C901
-    epoch, attempt, token = v.arg(2), v.arg(8), v.arg(10)
+    epoch, attempt, token = v.arg("epoch"), v.arg("attempt"), v.arg("token")
     if (said := _sender_says(v)) is not None:
         return said
-    if (generation := known_generation(v)) != v.arg(3):
+    if (generation := known_generation(v)) != v.arg("generation"):
         return ("other_generation", generation, ANY)
     task = v.task()
     if task is not None and task.epoch == epoch:
         return ("recorded",)
 
     def answered(reply: str) -> None:
-        if v.arg(14):
-            v.put(v.key(7), Lock(reply, v.now + v.number(11)))
+        if v.arg("number"):
+            v.put(v.key("sent"), Lock(reply, v.now + v.number("remember_ms")))
 
-    fresh = Task(v.arg(4))
-    name = v.arg(7) if task is None else task.published_as or task.name
-    is_same = task is None or v.arg(7) in (name, task.name)
+    fresh = Task(v.arg("state"))
+    name = v.arg("name") if task is None else task.published_as or task.name
+    is_same = task is None or v.arg("name") in (name, task.name)
     if attempt:
         is_his = task is not None and task.state == "running"
         is_his = is_his and (str(task.attempt), task.token) == (attempt, token)  # type: ignore[union-attr]
@@ -70,27 +70,27 @@ def _record(v: View) -> Reply:  # noqa: C901
             return ("not_current",)
         if task is None:
             task = Task("queued")
-        if task.moved != v.arg(17):
+        if task.moved != v.arg("moved"):
             return ("names_others", task.moved)
-        v.drop_pair(v.key(4), v.arg(1))
+        v.drop_pair(v.key("claims"), v.arg("id"))
         fresh = task.unowned()
-        if v.arg(16):
-            fresh = fresh._replace(attempt=int(attempt) - 1, waiting_for=v.arg(16))
+        if v.arg("waits_for"):
+            fresh = fresh._replace(attempt=int(attempt) - 1, waiting_for=v.arg("waits_for"))
         else:
             fresh = fresh._replace(has_history=True)
     elif task is None:
         pass
-    elif task.state == "running" and task.heir and task.heir == v.arg(13):
+    elif task.state == "running" and task.heir and task.heir == v.arg("heir"):
         fresh = task.unowned()._replace(object="")
-    elif task.state == "dead" and is_same and v.arg(18) not in ("keep", "refuse"):
+    elif task.state == "dead" and is_same and v.arg("if_exists") not in ("keep", "refuse"):
         fresh = task._replace(
             losses=0, has_history=True, used=True, buried_ms="", resends=0, unsent=False,
             revoked=False, waiting_for="",
         )  # fmt: skip
     elif task.called_off:
-        fresh, name = task._replace(called_off=False, published_as=""), v.arg(7)
+        fresh, name = task._replace(called_off=False, published_as=""), v.arg("name")
     elif task.state == "waiting" and (
-        (task.heir and task.heir == v.arg(13))
+        (task.heir and task.heir == v.arg("heir"))
         or not v.holds("only the canvas's last member has the id")
     ):
         fresh = task._replace(heir="")
@@ -104,20 +104,20 @@ def _record(v: View) -> Reply:  # noqa: C901
     if task is not None:
         fresh = fresh.told_anew()._replace(max_losses=None)
     v.put(
-        v.key(1),
+        v.key("record"),
         fresh._replace(
-            state=v.arg(4),
+            state=v.arg("state"),
             epoch=epoch,
-            message=v.arg(6),
-            name=v.arg(7),
-            published_as=fresh.published_as if name == v.arg(7) else name,
-            max_losses=int(v.arg(9)) if v.arg(9) else fresh.max_losses,
-            used=fresh.used or v.arg(12) == "1",
-            due=v.now + v.number(5) if v.holds("what is queued is looked at") else None,
+            message=v.arg("message"),
+            name=v.arg("name"),
+            published_as=fresh.published_as if name == v.arg("name") else name,
+            max_losses=int(v.arg("max_losses")) if v.arg("max_losses") else fresh.max_losses,
+            used=fresh.used or v.arg("used") == "1",
+            due=v.now + v.number("due_in_ms") if v.holds("what is queued is looked at") else None,
             published_ms=v.now if is_new else fresh.published_ms,
         ),
     )
-    if v.arg(4) == "parked":
+    if v.arg("state") == "parked":
         v.note_latest()
     answered(epoch)
     return ("recorded",)
@@ -127,15 +127,15 @@ def _withdraw(v: View) -> Reply:
     task = v.task()
     if task is None:
         return ("gone",)
-    is_untouched = task.epoch == v.arg(2) and task.attempt is None and not task.relied
+    is_untouched = task.epoch == v.arg("epoch") and task.attempt is None and not task.relied
     if (not is_untouched or task.state not in ("queued", "parked")) and v.holds(
         "only what nobody has claimed is taken back"
     ):
         return ("not_withdrawn", task.state)
-    if task.object and task.object != v.arg(3):
+    if task.object and task.object != v.arg("object"):
         return ("other_object", task.object)
-    v.put(v.key(1), None)
-    free_object(v, v.key(3), v.arg(1), v.arg(3))
+    v.put(v.key("record"), None)
+    free_object(v, v.key("lock"), v.arg("id"), v.arg("object"))
     return ("withdrawn",)
 
 
@@ -143,19 +143,20 @@ def _replay(v: View) -> Reply:
     task = v.task()
     if task is None:
         return ("absent",)
-    if task.epoch == v.arg(2):
+    if task.epoch == v.arg("epoch"):
         return ("replayed",)
-    is_seen = task.state == "dead" and v.arg(7) in ("", task.buried_ms)
+    is_seen = task.state == "dead" and v.arg("buried_ms") in ("", task.buried_ms)
     if not is_seen and v.holds("only a dead letter is replayed"):
         return ("not_dead", task.state)
-    if (generation := known_generation(v)) != v.arg(3):
+    if (generation := known_generation(v)) != v.arg("generation"):
         return ("other_generation", generation, ANY)
     v.put(
-        v.key(1),
+        v.key("record"),
         task.told_anew()._replace(
-            state="queued", epoch=v.arg(2), message=v.arg(4), losses=0, has_history=True,
+            state="queued", epoch=v.arg("epoch"), message=v.arg("message"), losses=0,
+            has_history=True,
             used=True, buried_ms="", resends=0, unsent=False, waiting_for="", revoked=False,
-            due=v.now + v.number(5),
+            due=v.now + v.number("due_in_ms"),
         ),
     )  # fmt: skip
     return ("replayed",)

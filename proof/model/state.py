@@ -7,7 +7,10 @@ that states can be compared, hashed and kept.  A rule sees a state through a Vie
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any, NamedTuple, TypeVar
+
+from celery_reliable.ledger.headers import header
 
 __all__ = ["ANY", "Call", "Lock", "Outcome", "Reply", "Task", "Unknown", "View", "Worker", "short"]
 
@@ -142,6 +145,13 @@ class Outcome(NamedTuple):
     changes: dict[str, Any]
 
 
+@cache
+def _positions(script: str) -> dict[tuple[str, str], int]:
+    about = header(script)
+    found = {("KEYS", one.name): at for at, one in enumerate(about.keys)}
+    return found | {("ARGV", one.name): at for at, one in enumerate(about.args)}
+
+
 class View:
     """A state as one call sees it, with the changes of that call.
 
@@ -178,17 +188,25 @@ class View:
         self.widths.append(len(options))
         return options[chosen]
 
-    def key(self, n: int) -> str:
-        """Return the *n*-th key, counted from 1 as in the scripts' headers; "none" if not given."""
-        return self.call.keys[n - 1] if n <= len(self.call.keys) else "none"
+    def key(self, name: str) -> str:
+        """Return the key that the script's header calls so; "none" if it was not given."""
+        return next(iter(self.keys(name)), "none")
 
-    def arg(self, n: int) -> str:
-        """Return the *n*-th argument, counted from 1."""
-        return self.call.args[n - 1] if n <= len(self.call.args) else ""
+    def keys(self, name: str) -> tuple[str, ...]:
+        """Return the key of that name and all behind it."""
+        return self.call.keys[_positions(self.call.name)["KEYS", name] :]
 
-    def number(self, n: int) -> float:
-        """Return the *n*-th argument as a number."""
-        return float(self.arg(n) or 0)
+    def arg(self, name: str) -> str:
+        """Return the argument that the script's header calls so; empty if it was not given."""
+        return next(iter(self.args(name)), "")
+
+    def args(self, name: str) -> tuple[str, ...]:
+        """Return the argument of that name and all behind it."""
+        return self.call.args[_positions(self.call.name)["ARGV", name] :]
+
+    def number(self, name: str) -> float:
+        """Return an argument as a number."""
+        return float(self.arg(name) or 0)
 
     def get(self, name: str, default: Any = None) -> Any:
         """Return what is there under this short name."""
@@ -205,9 +223,9 @@ class View:
         """Change what is there; None removes it."""
         self.changes[name] = value
 
-    def task(self, n: int = 1) -> Task | None:
-        """Return the record that the *n*-th key names."""
-        found: Task | None = self.get(self.key(n))
+    def task(self) -> Task | None:
+        """Return the record."""
+        found: Task | None = self.get(self.key("record"))
         return found
 
     def worker(self, name: str) -> Worker | None:

@@ -13,93 +13,98 @@ _STOP = re.compile(r"^(\d+) [a-zA-Z]+ (.*)$", re.DOTALL)
 
 
 def _register(v: View) -> Reply:
-    meta, worker = v.meta(), v.worker(v.key(1))
+    meta, worker = v.meta(), v.worker(v.key("worker"))
     noted = meta.get("format")
-    if str(noted).isdigit() and int(str(noted)) > v.number(6):
+    if str(noted).isdigit() and int(str(noted)) > v.number("format"):
         return ("newer", noted)
     if worker is not None and worker.state == "dead":
         return ("declared_dead",)
-    if worker is not None and worker.renewals >= v.number(5):
+    if worker is not None and worker.renewals >= v.number("number"):
         return ("registered",)
     before = worker or Worker("alive")
     v.put(
-        v.key(1),
+        v.key("worker"),
         before._replace(
-            state="alive", renewals=int(v.number(5)), connection=v.arg(3), run_id=v.call.run_id,
-            lease_ms=v.number(2), lease_until=v.now + v.number(2),
+            state="alive", renewals=int(v.number("number")), connection=v.arg("client_id"),
+            run_id=v.call.run_id,
+            lease_ms=v.number("lease_ms"), lease_until=v.now + v.number("lease_ms"),
         ),
     )  # fmt: skip
     changes: dict[str, object] = {}
-    if meta.get("passed_ms", 0) - v.now > v.number(2) / 4:
+    if meta.get("passed_ms", 0) - v.now > v.number("lease_ms") / 4:
         changes["unseen_step"] = 1.0
     if noted is None:
-        changes["format"] = v.arg(6)
+        changes["format"] = v.arg("format")
     if changes:
         v.note_meta(**changes)
-    if v.arg(7):
-        v.put_pairs("direct", v.pairs("direct") | {v.arg(7): str(v.now)})
+    if v.arg("queue"):
+        v.put_pairs("direct", v.pairs("direct") | {v.arg("queue"): str(v.now)})
     return ("registered",)
 
 
 def _heartbeat(v: View) -> Reply:
-    worker = v.worker(v.key(1))
+    worker = v.worker(v.key("worker"))
     if worker is None:
         said = "forgotten"
     else:
         said = "renewed" if worker.state == "alive" else "beat_of_dead"
-    if worker is not None and worker.state == "alive" and worker.renewals < v.number(4):
-        until = max(worker.lease_until, v.now + v.number(2))
-        if until == worker.lease_until and until - v.now - v.number(2) > v.number(2) / 4:
+    if worker is not None and worker.state == "alive" and worker.renewals < v.number("number"):
+        until = max(worker.lease_until, v.now + v.number("lease_ms"))
+        if (
+            until == worker.lease_until
+            and until - v.now - v.number("lease_ms") > v.number("lease_ms") / 4
+        ):
             v.note_meta(unseen_step=1.0)
         v.note_latest()
         v.put(
-            v.key(1),
+            v.key("worker"),
             worker._replace(
-                renewals=int(v.number(4)), connection=v.arg(3), lease_ms=v.number(2),
+                renewals=int(v.number("number")), connection=v.arg("client_id"),
+                lease_ms=v.number("lease_ms"),
                 lease_until=until, run_id=v.call.run_id, missing_ms=None, missing_renewals="",
             ),
         )  # fmt: skip
-    runs, stops = v.pairs(v.key(7)), v.pairs(v.key(6))
+    runs, stops = v.pairs(v.key("claims")), v.pairs(v.key("stops"))
     told = []
     for task_id, stop in sorted(stops.items()):
         of, claim = _STOP.match(stop), runs.get(task_id, "").split(" ", 2)
         if of and len(claim) == 3 and (of[1], of[2]) == (claim[0], claim[2]):
             told.append((task_id, stop))
         else:
-            v.drop_pair(v.key(6), task_id)
-    taken = sorted(v.pairs(v.key(3)).items())
+            v.drop_pair(v.key("stops"), task_id)
+    taken = sorted(v.pairs(v.key("taken")).items())
     return (said, ANY, ANY, len(told), frozenset(told), frozenset(taken))
 
 
 def _declare(v: View) -> Reply:  # noqa: C901
-    worker = v.worker(v.key(1))
+    worker = v.worker(v.key("worker"))
     if worker is None:
         return ("gone",)
     if worker.state == "dead":
         return ("already",)
-    is_seen = str(worker.renewals) == v.arg(3) and worker.connection == v.arg(4)
+    is_seen = str(worker.renewals) == v.arg("renewals") and worker.connection == v.arg("client_id")
     if not is_seen and v.holds("who has renewed since is alive"):
         return ("alive",)
     lease, until, meta = worker.lease_ms, worker.lease_until, v.meta()
-    if v.arg(6) and abs(v.now - v.number(6)) > lease / 4:
+    if v.arg("expected_ms") and abs(v.now - v.number("expected_ms")) > lease / 4:
         return ("grace", ANY)
-    if v.arg(2) == "connection":
+    if v.arg("cause") == "connection":
         if not v.call.run_id or worker.run_id != v.call.run_id:
             return ("alive",)
         missing = worker.missing_ms
         is_noted = missing is not None and worker.missing_renewals == str(worker.renewals)
         if not is_noted or missing > v.now or missing < meta.get("interrupted_ms", 0):  # type: ignore[operator]
             v.put(
-                v.key(1),
+                v.key("worker"),
                 worker._replace(missing_ms=v.now, missing_renewals=str(worker.renewals)),
             )
             return ("suspected",)
-        if v.now - missing < v.number(5):  # type: ignore[operator]
+        if v.now - missing < v.number("witness_ms"):  # type: ignore[operator]
             return ("suspected",)
     else:
         if until > v.now + 2 * lease:
             until = v.now + lease
-            v.put(v.key(1), worker._replace(lease_until=until))
+            v.put(v.key("worker"), worker._replace(lease_until=until))
         if until > v.now and v.holds("a lease is waited for"):
             return ("alive",)
         if meta.get("grace_ms", 0) > v.now:
@@ -107,7 +112,7 @@ def _declare(v: View) -> Reply:  # noqa: C901
         passed = meta.get("passed_ms", v.now)
         if meta.get("unseen_step") or abs(v.now - passed) > max(lease, 5000):
             return ("grace", ANY)
-    runs = v.pairs(v.key(4))
+    runs = v.pairs(v.key("claims"))
     verdict, charged = "nobody", ""
     if worker.opening:
         verdict = "opening" if not runs or worker.opening_alone else "ambiguous"
@@ -116,52 +121,57 @@ def _declare(v: View) -> Reply:  # noqa: C901
     elif len(runs) == 1:
         verdict, charged = "only", next(iter(runs))
     v.put(
-        v.key(1),
+        v.key("worker"),
         worker._replace(state="dead", lease_until=until, verdict=verdict, charged=charged),
     )
     return ("declared",)
 
 
 def _deregister(v: View) -> Reply:
-    runs = v.pairs(v.key(3))
-    if (runs or v.number(2) > 0) and v.holds("who holds something is not forgotten"):
+    runs = v.pairs(v.key("claims"))
+    if (runs or v.number("in_unacked") > 0) and v.holds("who holds something is not forgotten"):
         return ("refused", len(runs))
-    v.put(v.key(1), None)
-    v.put(v.key(5), None)
+    v.put(v.key("worker"), None)
+    v.put(v.key("stops"), None)
     return ("deregistered",)
 
 
 def _acknowledge(v: View) -> Reply:
-    task_id, claim = v.arg(1), v.arg(2)
-    if v.pairs(v.key(1)).get(task_id) != claim and v.holds("who stopped names the claim"):
+    task_id, claim = v.arg("id"), v.arg("claim")
+    if v.pairs(v.key("taken")).get(task_id) != claim and v.holds("who stopped names the claim"):
         return ("changed",)
-    task = v.task(2)
+    task = v.task()
     is_his = task is not None and task.stopping == claim
-    if task is not None and is_his and task.state == "dead" and task.object not in ("", v.arg(3)):
+    if (
+        task is not None
+        and is_his
+        and task.state == "dead"
+        and task.object not in ("", v.arg("object"))
+    ):
         return ("other_object", task.object)
-    v.drop_pair(v.key(1), task_id)
+    v.drop_pair(v.key("taken"), task_id)
     if task is not None and is_his:
         if task.state not in ("parked", "dead"):
             task = task._replace(due=v.now)
-        if task.state == "dead" and v.arg(3):
+        if task.state == "dead" and v.arg("object"):
             task = task._replace(object="")
-            free_object(v, v.key(4), task_id, v.arg(3))
-        v.put(v.key(2), task._replace(stopping="", stopping_on=""))
+            free_object(v, v.key("lock"), task_id, v.arg("object"))
+        v.put(v.key("record"), task._replace(stopping="", stopping_on=""))
     return ("acknowledged",)
 
 
 def _outlive(v: View) -> Reply:
-    task, worker = v.task(), v.worker(v.key(2))
-    if task is None or task.stopping_on != v.arg(2):
+    task, worker = v.task(), v.worker(v.key("worker"))
+    if task is None or task.stopping_on != v.arg("worker"):
         return ("changed",)
     if worker is not None and worker.state == "alive" and v.holds("who lives is waited for"):
         return ("held", task.stopping_on)
-    if task.state == "dead" and task.object not in ("", v.arg(3)):
+    if task.state == "dead" and task.object not in ("", v.arg("object")):
         return ("other_object", task.object)
-    if task.state == "dead" and v.arg(3):
+    if task.state == "dead" and v.arg("object"):
         task = task._replace(object="")
-        free_object(v, v.key(3), v.arg(1), v.arg(3))
-    v.put(v.key(1), task._replace(stopping="", stopping_on=""))
+        free_object(v, v.key("lock"), v.arg("id"), v.arg("object"))
+    v.put(v.key("record"), task._replace(stopping="", stopping_on=""))
     return ("outlived",)
 
 
