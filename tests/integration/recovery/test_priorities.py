@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
+from celery_reliable.app import reliable_of
+from celery_reliable.model import Reason
 from celery_reliable.operations.dead_letters import DeadLetters
+from celery_reliable.recovery.sweeper import Sweeper
 from tests.integration.conftest import ONE_EACH, SOON, Project
 from tests.integration.figures import DUE, ids_in, record_of, wait_until_settled
 from tests.support.waiting import wait_for
-
-pytestmark = pytest.mark.full
 
 STEP = "celery\x06\x16"
 LOW = STEP + "6"
@@ -34,6 +35,32 @@ def begun(project: Project, count: int) -> list[str]:
     return [run.task_id for run in project.effects.runs()]
 
 
+def test_what_is_sent_from_its_record_keeps_its_priority(
+    project: Project, sweeper: Sweeper
+) -> None:
+    """At its ETA, and by a replay."""
+    client = project.redis.client()
+    send(project, "work", "parked", 0, countdown=3600)
+    client.zadd(DUE, {"parked": 1})
+
+    sweeper.run_if_due()
+
+    assert ids_in(project.redis, LOW) == ["parked"]
+    record = record_of(project.redis, "parked")
+    told = {"exception": "a test's", "traceback": "", "message": record["message"]}
+    name, epoch = record["name"], record["epoch"]
+    reliable_of(project.app).ledger.bury_message(
+        "parked", Reason.REJECTED, **told, name=name, epoch=epoch
+    )
+    client.delete(LOW)
+
+    assert DeadLetters(project.app).replay("parked") == ""
+
+    assert ids_in(project.redis, LOW) == ["parked"]
+    assert not client.exists("celery")
+
+
+@pytest.mark.full
 def test_what_comes_back_keeps_its_priority_and_what_was_lost_goes_first_once(
     project: Project,
 ) -> None:
