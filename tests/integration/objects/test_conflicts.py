@@ -87,6 +87,9 @@ def test_a_success_keeps_its_object_from_its_own_id_too_and_a_failure_keeps_noth
     failed = shared.send("once_fail", "object", ["fail"])
     wait_for(lambda: client.hget(RECORD + failed.id, "state") == b"dead", 15, "buried")
     wait_for(lambda: not client.keys(LOCKS), 5, "no object held")
+    # Nor does one that leaves no dead letter.
+    wait_until_gone(shared.redis, shared.send("once_undead", "object", ["fail"]).id)
+    assert not client.keys(LOCKS)
     first = shared.send("once_fail", "object")
     assert first.get(timeout=10) == "run 1"
     second = shared.send("once_fail", "object")

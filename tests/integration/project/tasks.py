@@ -206,6 +206,7 @@ RELIABLE: dict[str, tuple[Any, dict[str, Any]]] = {
     "unique_replaced": (unique_replaced, _UNIQUE),
     "once": (follow_of, {**_UNIQUE, "once_for_seconds": ONCE_SECONDS}),
     "once_fail": (follow_of, {**_FAIL, "once_for_seconds": 60}),
+    "once_undead": (follow_of, {**_FAIL, "once_for_seconds": 60, "dead_letter": False}),
 }
 
 #: The same, of stock Celery.
