@@ -25,7 +25,7 @@ def letters(run: Run) -> list[Any]:
 
 def test_the_whole_round_of_a_failed_task(shared: Project, run: Run) -> None:
     steps = ["retry", "fail", "retry", "fail", "finish"]
-    result = shared.send("follow", steps, max_retries=1)
+    result = shared.send("follow", steps, 0, 1)
     # The list says so by itself when the letter is there.
     (listed,) = wait_for(lambda: letters(run), 30, "the dead letter")
     facts = {"task_id": result.id, "reason": "failed", "attempts": 2, "losses": 0}
@@ -51,7 +51,7 @@ def test_the_whole_round_of_a_failed_task(shared: Project, run: Run) -> None:
     assert '"finish"' not in shown.out
     assert "(redacted)" in shown.out
     full = run("show", result.id, "--json", "--with-arguments").json
-    assert (full["args"], full["queue"]) == ([steps], "celery")
+    assert (full["args"], full["queue"]) == ([steps, 0, 1], "celery")
     assert full["headers"]["id"] == result.id
     assert run("show", result.id, "--json").json["args"] == "(redacted)"
 

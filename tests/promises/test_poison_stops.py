@@ -63,7 +63,7 @@ def test_poison_stops_after_max_losses_and_one_runs(shared: Project, letters: Le
     losses and two retries are neither three of one kind.
     """
     poison = shared.send("poison")
-    both = shared.send("follow", ["kill", "retry", "kill", "retry", "finish"], max_retries=2)
+    both = shared.send("follow", ["kill", "retry", "kill", "retry", "finish"], 0, 2)
     good = [shared.send("work", 0.05) for _ in range(20)]
     for result in good:
         assert result.get(timeout=20) == "worked"
