@@ -1,7 +1,7 @@
 """Durations in words, and this host's clock for durations, which is never set, and runs on while
 the machine is suspended.
 
-A lease runs out by the server's clock meanwhile, whatever this host sleeps through.
+A lease runs out by the ledger's clock meanwhile, whatever this host sleeps through.
 """
 
 from __future__ import annotations

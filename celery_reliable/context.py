@@ -60,7 +60,7 @@ class WorkerProcess:
         self._told = mmap.mmap(-1, _VERSION.size)
         #: As this process knows them, and the version for which it asked.
         self.orders, self._asked_for = NO_ORDERS, 0
-        #: What the server's clock said, and when that was by `clock.now`.
+        #: What the ledger's clock said, and when that was by `clock.now`.
         self._server_ms, self._server_at = 0, clock.now()
         #: Tokens of deliveries that were given back after they had been handed to a pool which
         #: cannot take them back.
@@ -84,7 +84,7 @@ class WorkerProcess:
         self._told[: _VERSION.size] = _VERSION.pack(orders.version)
 
     def heard_time(self, now_ms: int) -> None:
-        """Note what the server's clock said just now."""
+        """Note what the ledger's clock said just now."""
         self._server_ms, self._server_at = now_ms, clock.now()
 
     @property
@@ -112,7 +112,7 @@ class WorkerProcess:
 
     @property
     def server_ms(self) -> int:
-        """What the server's clock says about now, in ms."""
+        """What the ledger's clock says about now, in ms."""
         return self._server_ms + int(1000 * (clock.now() - self._server_at))
 
     # -- the lease

@@ -184,7 +184,7 @@ class HistoryEntry:
 
 @dataclass(frozen=True)
 class EndedTask:
-    """What is kept of a task that has ended.  Times are milliseconds on the Redis server's clock.
+    """What is kept of a task that has ended.  Times are milliseconds on the ledger's clock.
 
     Attributes:
         outcome: a state of Celery's; of a dead letter "DISCARDED" (by an operator) or "TRIMMED"
@@ -211,7 +211,7 @@ class EndedTask:
 
 @dataclass(frozen=True)
 class Record:
-    """A task's record as it was read.  Times are milliseconds on the Redis server's clock."""
+    """A task's record as it was read.  Times are milliseconds on the ledger's clock."""
 
     task_id: str
     state: State
@@ -326,7 +326,7 @@ class Group:
 
 @dataclass(frozen=True)
 class GroupOfLetters:
-    """A group, and how many dead letters it has.  Times are milliseconds on the server's clock."""
+    """A group, and how many dead letters it has.  Times are milliseconds on the ledger's clock."""
 
     group: Group
     count: int

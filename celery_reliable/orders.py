@@ -30,7 +30,7 @@ class OrderKind(str, Enum):
 
 @dataclass(frozen=True)
 class Order:
-    """One order.  Times are milliseconds on the Redis server's clock; 0 for none.
+    """One order.  Times are milliseconds on the ledger's clock; 0 for none.
 
     Attributes:
         target: the queue, the task's name, or the worker's nodename, with or without its host;
@@ -94,7 +94,7 @@ class Orders:
 
     Attributes:
         version: names what was read; another one is there when an order was given or has ended.
-        now_ms: the server's time at which they were read.
+        now_ms: the ledger's time at which they were read.
     """
 
     version: int = 0

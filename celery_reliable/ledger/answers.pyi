@@ -79,7 +79,6 @@ class Begun(Answer):
     ahead_ms: int | None
     ahead_count: int | None
     now_ms: int
-    behind_ms: int | None
     stepped_ms: int | None
     stepped_by_ms: int | None
     seen: str
@@ -404,11 +403,6 @@ class Sent(Answer): ...
 
 @final
 @dataclass
-class SetBack(Answer):
-    count: int
-
-@final
-@dataclass
 class Settled(Answer): ...
 
 @final
@@ -550,7 +544,6 @@ ResendAnswer: TypeAlias = Send | Held | Changed
 ReserveAnswer: TypeAlias = Free | ParkedUntil
 ResumeAnswer: TypeAlias = Resumed | InForce | Gone
 RipeAnswer: TypeAlias = Ripe | Another
-SetBackAnswer: TypeAlias = SetBack | Ended
 SettleAnswer: TypeAlias = Settled | Fenced | Gone | Elsewhere
 StopAnswer: TypeAlias = Told | Changed
 StoreAnswer: TypeAlias = Stored | Fenced | Gone | Elsewhere

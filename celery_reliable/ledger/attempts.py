@@ -225,6 +225,7 @@ class NextAttempts(TransitionGroup):
                 self.keys.meta,
                 self.keys.worker(worker),
                 self.keys.claims(worker),
+                self.keys.clock,
                 *queues.lists,
             ],
             [

@@ -31,6 +31,7 @@ __all__ = [
     "Asked",
     "Caller",
     "Part",
+    "clock_of",
     "is_forbidden",
     "ms_of",
     "newer",
@@ -40,10 +41,16 @@ __all__ = [
 ]
 
 
-def ms_of(time: tuple[int, int]) -> int:
-    """Return the ms of what TIME replies: seconds and microseconds."""
+def clock_of(keys: Keys) -> list[tuple[Any, ...]]:
+    """Return the two commands that ask for the ledger's time; `ms_of` reads their replies."""
+    return [("TIME",), ("HMGET", keys.clock, "offset_ms", "latest_ms")]
+
+
+def ms_of(time: tuple[int, int], kept: Sequence[bytes | None]) -> int:
+    """Return the ledger's time in ms, as scripts reckon it (`redis_io.scripts`)."""
     seconds, micros = time
-    return int(seconds) * 1000 + int(micros) // 1000
+    offset_ms, latest_ms = (int(one or 0) for one in kept)
+    return max(int(seconds) * 1000 + int(micros) // 1000 + offset_ms, latest_ms)
 
 
 def text_of(value: bytes) -> str:

@@ -473,11 +473,6 @@ class Calls:
         whose: str,
         lines: Sequence[Argument] = (),
     ) -> Step[answers.RipeAnswer]: ...
-    def set_back(
-        self,
-        *,
-        limit: int,
-    ) -> Step[answers.SetBackAnswer]: ...
     def settle(
         self,
         *,

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from celery_reliable.ledger import rows
-from celery_reliable.ledger.caller import Part, ms_of, text_of
+from celery_reliable.ledger.caller import Part, clock_of, ms_of, text_of
 from celery_reliable.ledger.indexes import entries_after
 from celery_reliable.ledger.transitions import encoded
 from celery_reliable.model import (
@@ -206,11 +206,11 @@ class Groups(Part):
             self._caller.run(step)
 
     def _position(self, name: str) -> tuple[int, bytes]:
-        """Return the server's time in ms, and where a look ended."""
-        time, text = self._caller.read_all(
-            "position", [("TIME",), ("HGET", self._keys.groups, name)]
+        """Return the ledger's time in ms, and where a look ended."""
+        *time, text = self._caller.read_all(
+            "position", [*clock_of(self._keys), ("HGET", self._keys.groups, name)]
         )
-        return ms_of(time), text or b""
+        return ms_of(*time), text or b""
 
     def _sizes(self) -> tuple[int, int]:
         """Return how many dead letters there are, and how many the index has."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
 from celery_reliable.ledger.answers import Audited
-from celery_reliable.ledger.caller import Part, ms_of, text_of
+from celery_reliable.ledger.caller import Part, clock_of, ms_of, text_of
 
 __all__ = [
     "Audits",
@@ -38,7 +38,7 @@ class NotedRow:
 
     Attributes:
         id: of its entry in the stream; later ones have greater ids.
-        at_ms: when, on the server's clock.
+        at_ms: when, on the ledger's clock.
         kind: the name of the event; empty where the entry cannot be read.
         about: its fields, as JSON values.
         is_last: more of this kind in the same minute are not noted.
@@ -92,13 +92,15 @@ class Happenings(Part):
         return _rows(found)
 
     def minutes(self, count: int) -> tuple[int, list[dict[str, int]], dict[tuple[str, ...], int]]:
-        """Return the server's time in ms; what was counted in each of the last *count* minutes, the
+        """Return the ledger's time in ms; what was counted in each of the last *count* minutes, the
         one that runs now at the end; and how often each kind of event was noted or would have been,
         by kind, name of the task, cause and reason.
         """
         raw: dict[bytes, bytes]
-        time, raw = self._caller.read_all("minutes", [("TIME",), ("HGETALL", self._keys.minutes)])
-        now_ms = ms_of(time)
+        *time, raw = self._caller.read_all(
+            "minutes", [*clock_of(self._keys), ("HGETALL", self._keys.minutes)]
+        )
+        now_ms = ms_of(*time)
         last = now_ms // _MINUTE_MS
         found: list[dict[str, int]] = [{} for _ in range(count)]
         totals: dict[tuple[str, ...], int] = {}
@@ -137,7 +139,7 @@ class Audits(Part):
     """What operators did."""
 
     def note(self, about: Mapping[str, Any]) -> Audited:
-        """Note what is done, as JSON values, at the server's time."""
+        """Note what is done, as JSON values, at the ledger's time."""
         return self._caller.run(
             self._calls.audit(
                 token=secrets.token_hex(8),

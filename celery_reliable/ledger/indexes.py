@@ -13,7 +13,7 @@ from typing import Any
 
 from celery_reliable.leases import WorkerLease
 from celery_reliable.ledger import rows
-from celery_reliable.ledger.caller import ms_of, text_of
+from celery_reliable.ledger.caller import clock_of, ms_of, text_of
 from celery_reliable.ledger.transition_group import TransitionGroup, slots
 from celery_reliable.ledger.transitions import encoded
 from celery_reliable.model import Claim, Due
@@ -37,7 +37,7 @@ _WORKER_FIELDS = (
 
 @dataclass(frozen=True)
 class WorkerLook:
-    """A worker with what it runs.  Times are ms of the server's clock; 0: not known."""
+    """A worker with what it runs.  Times are ms of the ledger's clock; 0: not known."""
 
     lease: WorkerLease
     registered_ms: int
@@ -127,10 +127,11 @@ class Indexes(TransitionGroup):
 
     def numbers(self) -> Numbers:
         """Return how many records there are."""
-        time, due, dead = self._caller.read_all(
-            "numbers", [("TIME",), ("ZCARD", self.keys.due), ("ZCARD", self.keys.dead)]
+        *time, due, dead = self._caller.read_all(
+            "numbers",
+            [*clock_of(self.keys), ("ZCARD", self.keys.due), ("ZCARD", self.keys.dead)],
         )
-        return Numbers(ms_of(time), due, dead)
+        return Numbers(ms_of(*time), due, dead)
 
     def worker_looks(self) -> list[WorkerLook]:
         """Return all registered workers with what they run, dead ones that are not yet forgotten

@@ -38,6 +38,8 @@ class Keys:
         #: HASH: generation, run_id, broker, passed_ms, grace_ms, ahead_ms, ahead_count,
         #: report, trimmed, trimmed_ms.
         self.meta = f"{prefix}meta"
+        #: HASH: offset_ms and latest_ms of the ledger's clock.
+        self.clock = f"{prefix}clock"
         #: STRING with a TTL: the pass that runs now.
         self.sweep = f"{prefix}pass"
         #: HASH: order id -> the order, as JSON; and `version`.

@@ -21,7 +21,7 @@ from celery_reliable.ledger.answers import (
     Waits,
     WakeAnswer,
 )
-from celery_reliable.ledger.caller import Part, ms_of, text_of
+from celery_reliable.ledger.caller import Part, clock_of, ms_of, text_of
 from celery_reliable.ledger.records import Records
 from celery_reliable.model import Due, Record, State
 from celery_reliable.orders import Orders
@@ -238,13 +238,13 @@ class Runs(Part):
     def due(self, limit: int) -> list[tuple[str, str]]:
         """Return the runs that are to be looked at by now, and when that was, in ms."""
 
-        def read(client: Any) -> list[tuple[bytes, float]]:
-            found: list[tuple[bytes, float]] = client.zrangebyscore(
-                self._keys.runs, "-inf", ms_of(client.time()), start=0, num=limit, withscores=True
-            )
-            return found
-
-        found = self._caller.read("runs that are due", read)
+        now_ms = ms_of(*self._caller.read_all("time", clock_of(self._keys)))
+        found: list[tuple[bytes, float]] = self._caller.read(
+            "runs that are due",
+            lambda client: client.zrangebyscore(
+                self._keys.runs, "-inf", now_ms, start=0, num=limit, withscores=True
+            ),
+        )
         return [(text_of(name), f"{score:.0f}") for name, score in found]
 
 
@@ -329,9 +329,10 @@ class LivingWorkers:
         for name, _ in names:
             pipe.hmget(keys.worker(name), _FIELDS)
             pipe.hlen(keys.claims(name))
-        pipe.time()
-        told, *answers, time = pipe.execute()
-        now_ms = ms_of(time)
+        for command in clock_of(keys):
+            pipe.execute_command(*command)
+        told, *answers, time, kept = pipe.execute()
+        now_ms = ms_of(time, kept)
         orders = Orders.of({text_of(one): text_of(text) for one, text in told.items()}, now_ms)
         found = []
         for (name, until_ms), row, claims in zip(names, answers[::2], answers[1::2], strict=True):

@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Iterable
 
 from celery_reliable.ledger.answers import Ordered, ResumeAnswer, StopAnswer
-from celery_reliable.ledger.caller import Part, ms_of, text_of
+from celery_reliable.ledger.caller import Part, clock_of, ms_of, text_of
 from celery_reliable.orders import Order, OrderKind, Orders
 
 __all__ = ["OrderBook"]
@@ -21,11 +21,11 @@ class OrderBook(Part):
 
     def read(self, patience_seconds: float | None = None) -> Orders:
         """Return all orders, those too that are over and have still something to let go."""
-        found, time = self._caller.read_all(
-            "orders", [("HGETALL", self._keys.orders), ("TIME",)], patience_seconds
+        found, *time = self._caller.read_all(
+            "orders", [("HGETALL", self._keys.orders), *clock_of(self._keys)], patience_seconds
         )
         texts = {text_of(name): text_of(value) for name, value in found.items()}
-        return Orders.of(texts, ms_of(time))
+        return Orders.of(texts, ms_of(*time))
 
     def parked(self, order_ids: Iterable[str]) -> dict[str, int]:
         """Return how many tasks each order has parked.  One that was called off or ended meanwhile

@@ -270,7 +270,7 @@ class DueRecords(TransitionGroup):
     """What the sweeper does with records that are due."""
 
     def due(self, limit: int) -> tuple[int, list[Due]]:
-        """Return the server's time and at most *limit* records that are due, the oldest first."""
+        """Return the ledger's time and at most *limit* records that are due, the oldest first."""
         answer = self._caller.run(self.calls.due(limit=limit))
         return answer.now_ms, dues_of(answer.ids_and_times)
 

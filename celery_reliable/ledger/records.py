@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from celery_reliable.ledger import rows
-from celery_reliable.ledger.caller import ms_of
+from celery_reliable.ledger.caller import clock_of, ms_of
 from celery_reliable.ledger.transition_group import TransitionGroup
 from celery_reliable.ledger.transitions import encoded
 from celery_reliable.model import DeadLetter, EndedTask, HistoryEntry, Reason, Record, State
@@ -203,7 +203,7 @@ class Records(TransitionGroup):
 
     def look(self, task_id: str) -> tuple[Look | None, int]:
         """Return the record of *task_id* with its message, None when there is none, and the
-        server's time in ms.  Raises ValueError for one that cannot be read.
+        ledger's time in ms.  Raises ValueError for one that cannot be read.
         """
         (found,), now_ms = self._looked_at([task_id], _LOOK_FIELDS)
         return _look(*found), now_ms
@@ -228,14 +228,15 @@ class Records(TransitionGroup):
     def _looked_at(
         self, task_ids: Sequence[str], fields: tuple[str, ...]
     ) -> tuple[list[tuple[str, dict[str, str], float | None]], int]:
-        """Return ids with what their records have and when they are due; and the server's time."""
+        """Return ids with what their records have and when they are due; and the ledger's time."""
         commands: list[tuple[Any, ...]] = []
         for task_id in task_ids:
             commands.append(("HMGET", encoded(self.keys.record(task_id)), *fields))
             commands.append(("ZSCORE", self.keys.due, encoded(task_id)))
-        *found, time = self._caller.read_all("look", [*commands, ("TIME",)])
+        *found, time, kept = self._caller.read_all("look", [*commands, *clock_of(self.keys)])
         each = zip(task_ids, found[::2], found[1::2], strict=True)
-        return [(id_, rows.texts(row, fields), due_ms) for id_, row, due_ms in each], ms_of(time)
+        texts = [(id_, rows.texts(row, fields), due_ms) for id_, row, due_ms in each]
+        return texts, ms_of(time, kept)
 
     def ended_task(self, task_id: str) -> EndedTask | None:
         """Return what is kept of a task that has ended; None when nothing is.

@@ -27,9 +27,8 @@ from celery_reliable.ledger.answers import (
     OpenedAnswer,
     RecognizeAnswer,
     Registered,
-    SetBackAnswer,
 )
-from celery_reliable.ledger.caller import FORMAT, Caller, Part, ms_of, newer
+from celery_reliable.ledger.caller import FORMAT, Caller, Part, clock_of, ms_of, newer
 from celery_reliable.ledger.keys import Keys
 from celery_reliable.ledger.transition_group import call_freeing_lock
 from celery_reliable.model import Claim
@@ -149,8 +148,8 @@ class Workers(Part):
         return found, socket_of(connection)
 
     def time_ms(self) -> int:
-        """Return the server's time in ms."""
-        return ms_of(self._caller.read("time", lambda client: client.time()))
+        """Return the ledger's time in ms."""
+        return ms_of(*self._caller.read_all("time", clock_of(self._keys)))
 
     def register(
         self, worker: str, *, lease_ms: int, client_id: int, facts: Mapping[str, Any]
@@ -223,7 +222,7 @@ class Workers(Part):
     ) -> DeclareAnswer:
         """Declare a worker dead, and decide which of its claims is charged with that.
 
-        Nothing is done if the worker was heard of since *lease* was read, or if the server's time
+        Nothing is done if the worker was heard of since *lease* was read, or if the ledger's time
         is not about *expected_ms*.  *witness_ms*: for how long its connection must be gone, 0 if
         connections are not looked at.
         """
@@ -292,7 +291,7 @@ class Passes(Part):
 
         *nonce* names the pass, which expires after *ttl_ms*.  A pause of *interruption_ms* between
         passes means that the server or all sweepers were away: then leases of *lease_ms* get time
-        to be renewed.  *expected_ms*: the server's time as the sweeper reckons it, or empty.
+        to be renewed.  *expected_ms*: the ledger's time as the sweeper reckons it, or empty.
         """
         step = self._calls.begin_pass(
             nonce=nonce,
@@ -327,7 +326,7 @@ class Passes(Part):
     ) -> EndPassAnswer:
         """Note that a pass finished, and keep its *report*.
 
-        *ended_ms*: the server's time as the sweeper reckons it, or empty.  *ahead_count*: the
+        *ended_ms*: the ledger's time as the sweeper reckons it, or empty.  *ahead_count*: the
         number of the request to look ahead that this pass has met, or empty.  *seen*: which
         workers it has seen, as the next pass is to hear it; empty: that sees all anew.
         """
@@ -340,10 +339,6 @@ class Passes(Part):
                 seen=seen,
             )
         )
-
-    def set_back(self, limit: int) -> SetBackAnswer:
-        """After the server's clock stepped back, set back when *limit* records are due."""
-        return self._caller.run(self._calls.set_back(limit=limit))
 
     def look_ahead(self, *, ago_ms: int) -> LookAheadAnswer:
         """Ask the next pass to look at queued records before they are due.

@@ -68,7 +68,7 @@ class _Chosen:
     """Which dead letters are meant: those with *ids*; or those of a *group*, or of all, that fit
     *wanted*.  Who means all has to say it.  Raises BadParameter.
 
-    Only those are meant that were buried *before* a time of the server's clock, or before the act
+    Only those are meant that were buried *before* a time of the ledger's clock, or before the act
     begins.  Who goes on with what was interrupted, and gives the time at which that began, does
     not take what was replayed and died again.  *cursor* is where an act of the same choice has
     ended: what was looked at is not looked at again.

@@ -87,7 +87,7 @@ class Filter:
     text: Annotated[str | None, Param("In name, exception or id.", max_length=1000)] = None
 
     def matches(self, subject: Subject, now_ms: int) -> bool:
-        """Whether *subject* fits, at the server's time *now_ms*."""
+        """Whether *subject* fits, at the ledger's time *now_ms*."""
         age_seconds = (now_ms - subject.at_ms) / 1000
         return (
             _fits(self.task, subject.name, fnmatchcase)

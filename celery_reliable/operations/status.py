@@ -181,7 +181,7 @@ class Throughputs:
     Workers count with their heartbeats what their pools process.
 
     Attributes:
-        now_ms: the server's time.
+        now_ms: the ledger's time.
         counted: for each minute how many attempts there were of each of `RATES`; the minute that
             runs is the last.
         totals: how many events there were, by kind, name of the task, cause and reason.

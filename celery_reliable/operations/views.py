@@ -2,7 +2,7 @@
 
 The fields of a class are the names of its JSON, which `as_json` makes.  The command line prints
 that with ``--json``, the HTTP API documents and answers it, and the admin lays it out.  Times are
-those of the server's clock, in UTC; None where there is none.  New fields may be added to any of
+those of the ledger's clock, in UTC; None where there is none.  New fields may be added to any of
 them.
 """
 

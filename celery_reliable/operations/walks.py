@@ -53,7 +53,7 @@ class Walk:
         app: whose tasks say which object a message is about.
         ledger: where they are.
         wanted: those that fit.
-        now_ms: the server's time, from which ages are reckoned.
+        now_ms: the ledger's time, from which ages are reckoned.
         kind: only these; None: all but dead letters.
         groups: of dead letters only those of these groups, by their ids; empty: of all.
         is_latest_first: of dead letters; else the oldest.

@@ -328,9 +328,7 @@ class Presence:
         found = [
             oldest
             for ids, oldest in self._ends[where]
-            # If its time of sending is in the future, the clock was set back since.  Then it was
-            # sent before whatever has a time in the past.
-            if record.task_id in ids or (oldest <= sent_ms and not oldest <= now_ms < sent_ms)
+            if record.task_id in ids or oldest <= sent_ms
         ]
         if not any(found):
             return queued_ms if found else 0

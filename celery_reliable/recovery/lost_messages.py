@@ -42,7 +42,7 @@ _MOST_BATCHES = 4
 class Asked(NamedTuple):
     """What passes are asked to look at before it is due."""
 
-    #: Since when messages may have been lost, in ms of the server's clock.
+    #: Since when messages may have been lost, in ms of the ledger's clock.
     since_ms: int
     #: Grows with each request, so that a sweeper can settle only the requests that it knew of.
     number: int

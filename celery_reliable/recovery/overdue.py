@@ -37,7 +37,7 @@ __all__ = [
 def _left_ms(task: Any, record: Record, now_ms: int, begun: answers.Begun | None) -> int:
     """Return how many ms of its time to run a running attempt of *task* has left.
 
-    A step of the server's clock while it ran, of which the pass was told as it has *begun*, is
+    A step of the ledger's clock while it ran, of which the pass was told as it has *begun*, is
     taken off.  0 if it began in the future.
     """
     ran_ms = now_ms - record.claimed_ms

@@ -153,9 +153,6 @@ def _level(groups: Sequence[GroupOfLetters], count: int) -> int:
 
 #: How many passes may follow one another without a pause.
 MOST_PASSES_IN_A_ROW = 20
-#: After a step of the clock: how many records a script sets back, and how often a pass calls it.
-_SET_BACK_AT_ONCE = 500
-_MOST_SET_BACK = 200
 #: After so long another pass that is wanted, while one runs, is tried again.
 _SOON_SECONDS = 0.2
 
@@ -178,9 +175,9 @@ class Sweeper:
         self.recovery = DeadWorkers(app, self.ledger, self.broker, self.losses)
         self.sending = Sending(app, self.ledger, self.broker)
         self.overdue = Overdue(app, self.ledger, self.broker, self.losses, self.sending)
-        #: What the server's clock said last, in ms, and when that was by this process's clock.
+        #: What the ledger's clock said last, in ms, and when that was by this process's clock.
         self._said: tuple[int, float] | None = None
-        #: When something happened after which a pass is to begin at once, by the server's clock.
+        #: When something happened after which a pass is to begin at once, by the ledger's clock.
         self.wanted_ms = 0
         self.retention = Retention(self.config, self.ledger)
 
@@ -227,7 +224,7 @@ class Sweeper:
             if answer.ahead_ms is not None and answer.ahead_count is not None:
                 asked = Asked(answer.ahead_ms, answer.ahead_count)
             self.sending.hear(answer.seen)
-            report, has_looked = self._run(asked, is_behind=answer.behind_ms is not None)
+            report, has_looked = self._run(asked)
             self.ledger.passes.end(
                 nonce,
                 asdict(report),
@@ -242,7 +239,7 @@ class Sweeper:
 
     @property
     def _expected_ms(self) -> int | None:
-        """The server's time as it has to be by now, in ms; None while nothing is known."""
+        """The ledger's time as it has to be by now, in ms; None while nothing is known."""
         if self._said is None:
             return None
         said_ms, at = self._said
@@ -255,11 +252,9 @@ class Sweeper:
             return self.config.sweep_ms
         return min(self.config.sweep_ms, max(0, now_ms - self.wanted_ms))
 
-    def _run(self, asked: Asked | None, *, is_behind: bool) -> tuple[SweepReport, bool]:
+    def _run(self, asked: Asked | None) -> tuple[SweepReport, bool]:
         report = SweepReport()
         started = time.monotonic()
-        if is_behind:
-            self._set_back(report)
         leases = self.ledger.workers.leases()
         dead = self._declare(leases, report)
         living = {lease.project for lease in leases if not lease.is_dead}
@@ -287,14 +282,6 @@ class Sweeper:
         report.duration_seconds = round(time.monotonic() - started, 3)
         return report, has_looked
 
-    def _set_back(self, report: SweepReport) -> None:
-        """Set back what is due, after a step of the server's clock."""
-        for _ in range(_MOST_SET_BACK):
-            if isinstance(self.ledger.passes.set_back(_SET_BACK_AT_ONCE), answers.Ended):
-                logger.warning("clock_stepped_back")
-                return
-        report.is_full = True
-
     def _recognize_broker(self, report: SweepReport) -> None:
         """If the queues may have been lost, have all that is queued looked at by a pass at once."""
         seen = self.broker.seen()
@@ -315,7 +302,7 @@ class Sweeper:
             # A lost connection needs no grace after an outage, so it is tried before the lease.
             if connected is not None and lease.has_witness and lease.client_id not in connected:
                 causes.append("connection")
-            if not now_ms < lease.until_ms <= now_ms + 2 * config.lease_ms:
+            if lease.until_ms <= now_ms:
                 causes.append("lapsed")
             for cause in causes:
                 answer = workers.declare(

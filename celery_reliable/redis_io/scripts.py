@@ -11,11 +11,28 @@ __all__ = ["Script", "by_position"]
 _LISTED = re.compile(r"^(KEYS|ARGV)\.(\w+)", re.MULTILINE)
 _USED = re.compile(r"\b(KEYS|ARGV|FIRST)\.(\w+)")
 
-_NOW = """\
-local time = redis.call('TIME')
-local now_us = time[1] * 1000000 + time[2]
-local now_ms = math.floor(now_us / 1000)
+#: The ledger's clock.  It never shows less than when it was last kept, which whoever notes a lease
+#: or a pass does: where the server's is set back, it goes on.  Then it is a little slower until
+#: both agree again, as people are shown its times.
+_CLOCK = """\
+local function clock()
+  local time = redis.call('TIME')
+  local server_us = time[1] * 1000000 + time[2]
+  local kept = redis.call('HMGET', KEYS.clock, 'offset_ms', 'latest_ms')
+  local now_us = math.max(server_us + (kept[1] or 0) * 1000, (kept[2] or 0) * 1000)
+  return math.floor(now_us / 1000), now_us, math.floor(server_us / 1000), tonumber(kept[2] or 0)
+end
+local function keep_clock()
+  local now_ms, _, server_ms, latest_ms = clock()
+  local offset_ms = math.max(0, now_ms - server_ms - (now_ms - latest_ms) / 16)
+  -- A full server runs the rest of a script that has removed something.
+  redis.call('HDEL', KEYS.clock, '')
+  redis.call('HSET', KEYS.clock, 'offset_ms', string.format('%.0f', offset_ms),
+    'latest_ms', string.format('%.0f', now_ms))
+  return now_ms
+end
 """
+_NOW = "local now_ms, now_us = clock()\n"
 
 
 @dataclass(frozen=True)
@@ -37,8 +54,8 @@ def by_position(text: str) -> str:
 
     The header lists keys and arguments in the order in which they are sent.  ``FIRST.members`` is
     the number of the first of those of which there may be any number.  A body that uses ``now_ms``
-    or ``now_us`` is told the server's time.  Raises KeyError where the body has a name that the
-    header does not list.
+    or ``now_us`` is told the ledger's time as it begins, unless it calls ``clock()`` itself.
+    Raises KeyError where the body has a name that the header does not list.
     """
     header, end, body = text.partition("\n]]\n")
     at: dict[tuple[str, str], str] = {}
@@ -46,5 +63,6 @@ def by_position(text: str) -> str:
         names = [name for of, name in _LISTED.findall(header) if of == kind]
         for number, name in enumerate(names, 1):
             at[kind, name], at["FIRST", name] = f"{kind}[{number}]", str(number)
-    now = _NOW if re.search(r"\bnow_[mu]s\b", body) else ""
-    return header + end + now + _USED.sub(lambda found: at[found[1], found[2]], body)
+    if re.search(r"\bnow_[mu]s\b", body):
+        body = _CLOCK + ("" if "clock()" in body else _NOW) + body
+    return header + end + _USED.sub(lambda found: at[found[1], found[2]], body)

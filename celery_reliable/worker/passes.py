@@ -39,7 +39,7 @@ class Passes(NativeThread):
         self._host = host
         self._sweeper: Sweeper | None = None
         self._pacing: Pacing | None = None
-        #: When things happened for which a pass is wanted at once, by the server's clock.  What one
+        #: When things happened for which a pass is wanted at once, by the ledger's clock.  What one
         #: thread puts there while another takes what is there is not lost.
         self._wanted: deque[int] = deque()
         #: Ids whose revocation the ledger has yet to be told.
@@ -112,7 +112,7 @@ class Passes(NativeThread):
             return self._host.reliable.config.sweep_seconds
 
     def hurry(self, since_ms: int) -> None:
-        """Have a pass begin now, unless one has begun since then, by the server's clock; by any
+        """Have a pass begin now, unless one has begun since then, by the ledger's clock; by any
         thread.
         """
         self._wanted.append(since_ms)

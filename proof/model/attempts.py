@@ -20,7 +20,7 @@ def wait_alone(v: View, task: Task, token: str, alone_ms: float) -> Task:
         return task
     waits = task.waits + 1
     # At random between half and all of it, by the microseconds of the clock.
-    wait = alone_ms * min(2 ** (waits - 1), 16) * (0.5 + v.call.now_us % 1000 / 2000)
+    wait = alone_ms * min(2 ** (waits - 1), 16) * (0.5 + v.now_us % 1000 / 2000)
     return task._replace(
         alone=token, waits=waits, resends=0, unsent=True, due=v.now + math.floor(wait)
     )
@@ -175,7 +175,7 @@ def _settle(v: View) -> Reply:
     if v.arg("object") and v.arg("keep_ms") not in ("", "0"):
         held = (v.expiring(v.key("lock")) or "").partition(":")
         if held[2] == v.arg("id") and held[0].isdigit():
-            v.put(v.key("lock"), Lock(f"kept:{v.arg('id')}", v.now + v.number("keep_ms")))
+            v.put(v.key("lock"), Lock(f"kept:{v.arg('id')}", v.server_ms + v.number("keep_ms")))
     else:
         free_object(v, v.key("lock"), v.arg("id"), v.arg("object"))
     return ("settled",)

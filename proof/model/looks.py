@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 
 from proof.model.objects import spend
 from proof.model.state import ANY, Lock, Reply, View
@@ -156,22 +155,20 @@ def _reserve(v: View) -> Reply:
     each = int(v.number("interval_us"))
     lapsed = 0
     if is_reserved:
-        if v.call.now_us - int(reserved_ms) * 1000 <= max(3 * each, 2_000_000) * 2 ** int(lapses):
+        if v.now_us - int(reserved_ms) * 1000 <= max(3 * each, 2_000_000) * 2 ** int(lapses):
             return ("free",)
         lapsed = int(lapses) + 1
     noted = (v.expiring(v.key("rate")) or f"0 0 {each}").split(" ")
     given, moment, interval = (int(n) for n in noted)
     if interval > each:
         moment = math.floor(given + (moment - given) * each / interval)
-    if given > v.call.now_us:
-        moment += v.call.now_us - given
-    moment = max(moment, v.call.now_us)
+    moment = max(moment, v.now_us)
     following = moment + each
-    until = v.now + math.ceil((following - v.call.now_us) / 1000) + 1000
-    v.put(v.key("rate"), Lock(f"{v.call.now_us} {following} {each}", until))
+    until = v.server_ms + math.ceil((following - v.now_us) / 1000) + 1000
+    v.put(v.key("rate"), Lock(f"{v.now_us} {following} {each}", until))
     due = math.ceil(moment / 1000)
     task = task._replace(reserved=f"{v.arg('epoch')} {due} {lapsed}")
-    if moment == v.call.now_us:
+    if moment == v.now_us:
         v.put(v.key("record"), task)
         return ("free",)
     v.put(
@@ -182,35 +179,12 @@ def _reserve(v: View) -> Reply:
     return ("parked_until", due)
 
 
-def _set_right(v: View, line: str, dues: Mapping[str, float | None]) -> None:
-    """Set both ends of a line right, if its first or its last is not due then."""
-
-    def stands() -> list[tuple[float, bytes]]:
-        return sorted((float(due), one.encode()) for one, due in v.pairs(line).items())
-
-    def is_right(one: tuple[float, bytes]) -> bool:
-        return dues.get(one[1].decode()) == one[0]
-
-    found, limit = stands(), int(v.number("limit"))
-    if not found or (is_right(found[0]) and is_right(found[-1])):
-        return
-    for end in (slice(0, limit), slice(-limit, None)):
-        for one in stands()[end]:
-            if not is_right(one):
-                name, due = one[1].decode(), dues.get(one[1].decode())
-                v.drop_pair(line, name)
-                if due is not None and due < one[0]:
-                    v.put_pairs(line, v.pairs(line) | {name: str(int(due))})
-
-
 def _ripe(v: View) -> Reply:
     pacer = v.expiring(v.key("pacer"))
     is_anothers = pacer not in (None, v.arg("who"))
     before = v.now - (v.number("late_ms") if is_anothers else 0)
     reply: list[object] = ["ripe", ANY]
-    dues = {name.removeprefix("task:"): task.due for name, task in v.tasks()}
     for line in v.keys("lines"):
-        _set_right(v, line, dues)
         stands = sorted(
             (float(due), one.encode()) for one, due in v.pairs(line).items()
         )[: int(v.number("limit"))]  # fmt: skip
@@ -221,7 +195,7 @@ def _ripe(v: View) -> Reply:
             reply += [name.decode(), due]
     if is_anothers and len(reply) == 2:
         return ("another", ANY)
-    v.put(v.key("pacer"), Lock(v.arg("who"), v.now + v.number("lease_ms")))
+    v.put(v.key("pacer"), Lock(v.arg("who"), v.server_ms + v.number("lease_ms")))
     return tuple(reply)
 
 

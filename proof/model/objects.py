@@ -261,7 +261,7 @@ def _place(v: View) -> Reply:  # noqa: C901
     wait = v.number("due_in_ms") * (1 if in_line[0][1] == task_id else 64)
     kept: Lock | None = v.get(locks[0]) if v.expiring(locks[0]) is not None else None
     if kept is not None and kept.until_ms is not None:
-        wait = min(wait, max(kept.until_ms - v.now, 0))
+        wait = min(wait, max(kept.until_ms - v.server_ms, 0))
     if task.revoked:
         wait = 0
     v.put(

@@ -57,7 +57,7 @@ def _record(v: View) -> Reply:  # noqa: C901
 
     def answered(reply: str) -> None:
         if v.arg("number"):
-            v.put(v.key("sent"), Lock(reply, v.now + v.number("remember_ms")))
+            v.put(v.key("sent"), Lock(reply, v.server_ms + v.number("remember_ms")))
 
     fresh = Task(v.arg("state"))
     name = v.arg("name") if task is None else task.published_as or task.name
@@ -117,8 +117,6 @@ def _record(v: View) -> Reply:  # noqa: C901
             published_ms=v.now if is_new else fresh.published_ms,
         ),
     )
-    if v.arg("state") == "parked":
-        v.note_latest()
     answered(epoch)
     return ("recorded",)
 

@@ -169,12 +169,30 @@ class View:
         self.state = state
         self.call = call
         self.changes: dict[str, Any] = {}
-        self.now = call.now_us // 1000
+        #: By which keys expire.
+        self.server_ms = call.now_us // 1000
         self._without = without
         self._choices = list(choices)
         self.made: list[int] = []
         self.widths: list[int] = []
         self._known = known
+
+    @property
+    def now_us(self) -> int:
+        """The ledger's time in microseconds."""
+        offset_ms, latest_ms = self.get("clock", (0, 0))
+        return max(self.call.now_us + int(offset_ms) * 1000, int(latest_ms) * 1000)
+
+    @property
+    def now(self) -> int:
+        """The ledger's time in ms."""
+        return self.now_us // 1000
+
+    def keep_clock(self) -> None:
+        """Note what the ledger's clock shows."""
+        _, latest = self.get("clock", (0, 0))
+        offset = max(0, self.now - self.server_ms - (self.now - latest) / 16)
+        self.put("clock", (float(f"{offset:.0f}"), float(self.now)))
 
     def holds(self, rule: str) -> bool:
         """Tell whether this rule is one of the model's, or is left out."""
@@ -256,18 +274,13 @@ class View:
         found = self.meta() | changes
         self.put("meta", tuple(sorted(item for item in found.items() if item[1] is not None)))
 
-    def note_latest(self) -> None:
-        """Note what time it is, unless a later one is known."""
-        if self.now > self.meta().get("latest_ms", 0):
-            self.note_meta(latest_ms=self.now)
-
     def expiring(self, name: str) -> str | None:
         """Return the value of a key that may have expired."""
         found: Lock | None = self.get(name)
         if found is None:
             return None
         if found.until_ms is not None:
-            left = found.until_ms - self.now
+            left = found.until_ms - self.server_ms
             if left < -BLUR_MS or (left < BLUR_MS and not self.either(True, False)):
                 return None
         return found.value

@@ -21,6 +21,7 @@ def _register(v: View) -> Reply:
         return ("declared_dead",)
     if worker is not None and worker.renewals >= v.number("number"):
         return ("registered",)
+    v.keep_clock()
     before = worker or Worker("alive")
     v.put(
         v.key("worker"),
@@ -30,38 +31,28 @@ def _register(v: View) -> Reply:
             lease_ms=v.number("lease_ms"), lease_until=v.now + v.number("lease_ms"),
         ),
     )  # fmt: skip
-    changes: dict[str, object] = {}
-    if meta.get("passed_ms", 0) - v.now > v.number("lease_ms") / 4:
-        changes["unseen_step"] = 1.0
     if noted is None:
-        changes["format"] = v.arg("format")
-    if changes:
-        v.note_meta(**changes)
+        v.note_meta(format=v.arg("format"))
     if v.arg("queue"):
         v.put_pairs("direct", v.pairs("direct") | {v.arg("queue"): str(v.now)})
     return ("registered",)
 
 
 def _heartbeat(v: View) -> Reply:
+    v.keep_clock()
     worker = v.worker(v.key("worker"))
     if worker is None:
         said = "forgotten"
     else:
         said = "renewed" if worker.state == "alive" else "beat_of_dead"
     if worker is not None and worker.state == "alive" and worker.renewals < v.number("number"):
-        until = max(worker.lease_until, v.now + v.number("lease_ms"))
-        if (
-            until == worker.lease_until
-            and until - v.now - v.number("lease_ms") > v.number("lease_ms") / 4
-        ):
-            v.note_meta(unseen_step=1.0)
-        v.note_latest()
         v.put(
             v.key("worker"),
             worker._replace(
                 renewals=int(v.number("number")), connection=v.arg("client_id"),
                 lease_ms=v.number("lease_ms"),
-                lease_until=until, run_id=v.call.run_id, missing_ms=None, missing_renewals="",
+                lease_until=v.now + v.number("lease_ms"), run_id=v.call.run_id,
+                missing_ms=None, missing_renewals="",
             ),
         )  # fmt: skip
     runs, stops = v.pairs(v.key("claims")), v.pairs(v.key("stops"))
@@ -86,14 +77,14 @@ def _declare(v: View) -> Reply:  # noqa: C901
     if not is_seen and v.holds("who has renewed since is alive"):
         return ("alive",)
     lease, until, meta = worker.lease_ms, worker.lease_until, v.meta()
-    if v.arg("expected_ms") and abs(v.now - v.number("expected_ms")) > lease / 4:
+    if v.arg("expected_ms") and v.now - v.number("expected_ms") > lease / 4:
         return ("grace", ANY)
     if v.arg("cause") == "connection":
         if not v.call.run_id or worker.run_id != v.call.run_id:
             return ("alive",)
         missing = worker.missing_ms
         is_noted = missing is not None and worker.missing_renewals == str(worker.renewals)
-        if not is_noted or missing > v.now or missing < meta.get("interrupted_ms", 0):  # type: ignore[operator]
+        if not is_noted or missing < meta.get("interrupted_ms", 0):
             v.put(
                 v.key("worker"),
                 worker._replace(missing_ms=v.now, missing_renewals=str(worker.renewals)),
@@ -102,15 +93,11 @@ def _declare(v: View) -> Reply:  # noqa: C901
         if v.now - missing < v.number("witness_ms"):  # type: ignore[operator]
             return ("suspected",)
     else:
-        if until > v.now + 2 * lease:
-            until = v.now + lease
-            v.put(v.key("worker"), worker._replace(lease_until=until))
         if until > v.now and v.holds("a lease is waited for"):
             return ("alive",)
         if meta.get("grace_ms", 0) > v.now:
             return ("grace", ANY)
-        passed = meta.get("passed_ms", v.now)
-        if meta.get("unseen_step") or abs(v.now - passed) > max(lease, 5000):
+        if v.now - meta.get("passed_ms", v.now) > max(lease, 5000):
             return ("grace", ANY)
     runs = v.pairs(v.key("claims"))
     verdict, charged = "nobody", ""

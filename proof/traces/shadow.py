@@ -11,14 +11,14 @@ __all__ = ["Shadow"]
 
 #: Kinds of keys of which a state tells something.
 KINDS = (
-    "task", "claims", "taken", "stops", "lock", "waiting", "worker", "meta", "pass", "sent", "rate",
+    "task", "claims", "taken", "stops", "lock", "waiting", "worker", "meta", "clock", "pass",
+    "sent", "rate",
 )  # fmt: skip
 
 #: What the model knows of a namespace as a whole: as text, and as a number.
 _META_TEXTS = ("generation", "run_id", "passed_by", "format", "broker")
 _META_NUMBERS = (
-    "passed_ms", "grace_ms", "interrupted_ms", "behind_ms", "behind_from_ms", "unseen_step",
-    "latest_ms", "trimmed", "trimmed_ms",
+    "passed_ms", "grace_ms", "interrupted_ms", "trimmed", "trimmed_ms",
 )  # fmt: skip
 
 
@@ -53,6 +53,9 @@ class Shadow:
             return self._task(name, rest)
         if kind == "worker":
             return self._worker(name, rest)
+        if kind == "clock":
+            kept = self.hashes.get(name)
+            return kept and (float(kept["offset_ms"]), float(kept["latest_ms"]))
         if kind == "meta":
             found = self.hashes.get(name, {})
             told: dict[str, Any] = {one: found[one] for one in _META_TEXTS if one in found}

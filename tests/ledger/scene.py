@@ -313,8 +313,11 @@ class Scene:
     # What the server holds.
 
     def snapshot(self) -> dict[str, tuple[object, bool]]:
-        """Every key of the database with its value and whether it expires."""
-        return content_of(self.client)
+        """Every key of the database with its value and whether it expires; but for the time, which
+        may go on.
+        """
+        found = content_of(self.client)
+        return {key: kept for key, kept in found.items() if key != self.ledger.keys.clock}
 
     def index_faults(self) -> list[str]:
         """Where the indexes say anything but what the records say."""

@@ -8,18 +8,14 @@ from typing import Any
 import pytest
 
 from celery_reliable.ledger.answers import (
-    Alive,
     Answer,
     Asked,
     Begun,
     Busy,
     Declared,
-    Ended,
     Grace,
     Known,
-    NotDue,
     Overtaken,
-    SetBack,
     Suspected,
 )
 from celery_reliable.model import State
@@ -56,22 +52,48 @@ def note(scene: Scene, name: str, ms: int) -> None:
     scene.client.hset(scene.ledger.keys.meta, name, scene.workers.time_ms() + ms)
 
 
-@pytest.mark.parametrize("by_ms", [SWEEP_MS + 500, HOUR_MS])
-def test_a_pass_that_ended_in_the_future_keeps_nobody_from_the_next(
-    scene: Scene, by_ms: int
-) -> None:
+def set_back(scene: Scene, by_ms: int = HOUR_MS) -> int:
+    """Have the server's clock be set back since the last beat; return what the ledger's showed."""
+    shown_ms = scene.workers.time_ms() + by_ms
+    scene.client.hset(scene.ledger.keys.clock, mapping={"offset_ms": 0, "latest_ms": shown_ms})
+    return shown_ms
+
+
+@promise("clock-of-redis")
+def test_where_the_servers_clock_is_set_back_the_ledgers_goes_on(scene: Scene) -> None:
     let_pass(scene)
-    note(scene, "passed_ms", by_ms)
+    scene.start_worker("me")
+    shown_ms = set_back(scene)
+    scene.publish("waits", state=State.PARKED, due_in_ms=60_000)
+    # It stands still until somebody beats.
+    assert scene.workers.time_ms() == shown_ms
 
-    answer = begin(scene)
+    scene.beat("me")
 
-    assert isinstance(answer, Begun)
-    # It is an interruption.
-    assert answer.grace_ms > scene.workers.time_ms()
-    scene.ledger.passes.end("mine", {})
-    assert isinstance(begin(scene), NotDue)
-    # Nor does one that runs there.
-    note(scene, "passed_ms", -SWEEP_MS)
+    wait_for(lambda: scene.workers.time_ms() > shown_ms, 5, "the ledger's clock to go on")
+    assert dues(scene) == pytest.approx({"waits": 60_000}, abs=5000)
+    assert scene.lease("me").until_ms == pytest.approx(shown_ms + LEASE_MS, abs=5000)
+    assert isinstance(begin(scene), Begun)
+
+
+def test_it_is_a_little_slower_until_both_agree_again(scene: Scene) -> None:
+    scene.start_worker("me")
+    clock, time_ms = scene.ledger.keys.clock, scene.workers.time_ms()
+    offsets = []
+    for offset_ms in (HOUR_MS, 200):
+        # The last beat was 16 seconds ago.
+        latest_ms = time_ms + offset_ms - 16_000
+        scene.client.hset(clock, mapping={"offset_ms": offset_ms, "latest_ms": latest_ms})
+        scene.beat("me")
+        offsets.append(int(scene.client.hget(clock, "offset_ms") or 0))
+        assert scene.workers.time_ms() >= time_ms + offset_ms
+
+    assert offsets == [pytest.approx(HOUR_MS - 1000, abs=500), 0]
+
+
+def test_a_pass_that_expires_too_late_keeps_nobody_from_the_next(scene: Scene) -> None:
+    """Keys expire by the server's clock: one that was set back keeps them for longer."""
+    let_pass(scene)
     scene.client.set(scene.ledger.keys.sweep, "by another clock", px=HOUR_MS)
     assert isinstance(begin(scene), Begun)
     note(scene, "passed_ms", -SWEEP_MS)
@@ -79,99 +101,22 @@ def test_a_pass_that_ended_in_the_future_keeps_nobody_from_the_next(
 
 
 @promise("clock-of-redis")
-def test_a_lease_that_ends_too_late_ends_a_lease_from_now(scene: Scene) -> None:
-    scene.start_worker("me")
-    # Its clock was set forward and back between two passes, and the worker was heard in between.
-    until_ms = scene.workers.time_ms() + HOUR_MS
-    scene.client.zadd(scene.ledger.keys.workers, {"me": until_ms})
-
-    assert scene.declare() is Alive
-    assert scene.lease("me").until_ms <= scene.workers.time_ms() + LEASE_MS
-    assert scene.declare() is Alive
-    # Nobody has heard of it since.
-    scene.client.zadd(scene.ledger.keys.workers, {"me": scene.workers.time_ms() - 1})
-    assert scene.declare() is Declared
-
-
-def hears_by_a_clock_that_is_behind(scene: Scene, what: str) -> None:
-    """Have a worker heard by a clock that is an hour behind, and is set forward again before any
-    pass sees it.
-    """
-    now_ms = scene.workers.time_ms()
-    if what == "register":
-        note(scene, "passed_ms", HOUR_MS)
-        scene.start_worker("me")
-    else:
-        scene.start_worker("me")
-        scene.client.zadd(scene.ledger.keys.workers, {"me": now_ms + HOUR_MS})
-        scene.beat()
-    note(scene, "passed_ms", -SWEEP_MS)
-    scene.client.zadd(scene.ledger.keys.workers, {"me": now_ms - 1})
-
-
-@promise("clock-of-redis")
-@pytest.mark.parametrize("what", ["register", "heartbeat"])
-def test_who_is_heard_by_a_clock_that_is_behind_for_a_moment_has_a_whole_lease(
-    scene: Scene, what: str
-) -> None:
-    let_pass(scene)
-    hears_by_a_clock_that_is_behind(scene, what)
-
-    # To a pass that runs, and to the next one.
-    assert scene.declare() is Grace
-    lasts_ms = begin(scene).grace_ms - scene.workers.time_ms()
-    assert LEASE_MS - 5000 < lasts_ms <= LEASE_MS
-    assert scene.declare() is Grace
-    # Once.
-    scene.ledger.passes.end("mine", {})
-    note(scene, "passed_ms", -SWEEP_MS)
-    note(scene, "grace_ms", -1)
-    assert begin(scene).grace_ms < scene.workers.time_ms()
-    assert scene.declare() is Declared
-
-
-@promise("clock-of-redis")
-@pytest.mark.parametrize("off_ms", [HOUR_MS, -HOUR_MS])
 @pytest.mark.parametrize("cause", ["lapsed", "connection"])
-def test_nobody_is_declared_dead_by_a_clock_that_stepped_during_the_pass(
-    scene: Scene, off_ms: int, cause: str
+def test_nobody_is_declared_dead_by_a_clock_that_was_set_forward_during_the_pass(
+    scene: Scene, cause: str
 ) -> None:
     scene.start_worker("me", client_id=7)
     if cause == "connection":
         assert scene.declare(cause) is Suspected
     scene.client.zadd(scene.ledger.keys.workers, {"me": 0})
 
-    assert scene.declare(cause, expected_ms=scene.workers.time_ms() + off_ms) is Grace
+    assert scene.declare(cause, expected_ms=scene.workers.time_ms() - HOUR_MS) is Grace
     assert scene.declare(cause, expected_ms=scene.workers.time_ms()) is Declared
 
 
 def dues(scene: Scene) -> dict[str, int]:
     now_ms = scene.workers.time_ms()
     return {task_id: ms - now_ms for task_id, ms in scene.ledger.due_after(None, 100)}
-
-
-@pytest.mark.parametrize("batch", [1, 2, 100])
-def test_what_is_due_is_set_back_with_the_clock_once(scene: Scene, batch: int) -> None:
-    let_pass(scene)
-    for number in range(5):
-        # Noted before the step, an hour ahead; two at the same time.
-        seconds = number // 2 * 1000
-        scene.publish(f"{number}", state=State.PARKED, due_in_ms=HOUR_MS + 60_000 + seconds)
-    scene.publish("overdue", due_in_ms=HOUR_MS - 60_000)
-    scene.publish("very late", due_in_ms=3 * HOUR_MS)
-    note(scene, "passed_ms", HOUR_MS)
-
-    assert begin(scene).behind_ms == pytest.approx(HOUR_MS, abs=5000)
-    answers: list[Any] = []
-    while not answers or answers[-1] is SetBack:
-        answers.append(type(scene.ledger.passes.set_back(batch)))
-    assert isinstance(scene.ledger.passes.set_back(batch), Ended)
-
-    found = dues(scene)
-    expected = {f"{n}": 60_000 + n // 2 * 1000 for n in range(5)}
-    assert found == pytest.approx(
-        {**expected, "overdue": -60_000, "very late": 2 * HOUR_MS}, abs=5000
-    )
 
 
 def test_a_step_forward_is_told_from_an_outage(scene: Scene) -> None:

@@ -62,6 +62,8 @@ class Contract:
             listed = re.findall(rf"^{kind}\.(\w+)\??(\.\.\.)?", self.header, re.MULTILINE)
             names = {name for name, rest in listed if not rest}
             used = set(re.findall(rf"\b{kind}\.(\w+)", self.body))
+            if kind == "KEYS" and re.search(r"\bnow_[mu]s\b", self.body):
+                used.add("clock")
             if names != used or len(listed) != len({name for name, _ in listed}):
                 faults.append(f"{kind}: header has {listed}, body uses {used}")
             if re.search(rf"\b{kind}\[\d+\]", self.body):

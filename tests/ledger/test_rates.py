@@ -22,7 +22,6 @@ from celery_reliable.ledger.answers import (
 from celery_reliable.model import Due, Rate
 from tests.ledger.scene import LOOK_MS, Published, Scene
 from tests.ledger.stages import take_place
-from tests.support.promises import promise
 from tests.support.waiting import wait_for
 
 SECOND_US = 1_000_000
@@ -127,26 +126,6 @@ def test_what_is_parked_for_its_moment_was_not_sent_in_vain(scene: Scene) -> Non
 
     record = scene.record_of("second")
     assert (record.resends, record.is_unsent) == (0, False)
-
-
-@promise("clock-of-redis")
-def test_a_line_is_set_right_when_the_clock_has_stepped_back(scene: Scene) -> None:
-    """As `set_back` leaves it: due earlier, while the line knows the old time."""
-    slow = Rate("app.work", 3_600_000_000)
-    for one in [scene.publish(f"task {n}") for n in range(5)]:
-        reserve(scene, one, slow)
-    line, due = scene.ledger.keys.line("app.work"), scene.ledger.keys.due
-    now_ms = scene.workers.time_ms()
-    scene.client.zadd(due, {"task 1": now_ms - 1, "task 2": now_ms + 60_000})
-    # One has gone on since, and one has ended.
-    scene.client.zadd(due, {"task 3": now_ms + 999 * 3_600_000})
-    scene.client.zrem(due, "task 4")
-
-    answer = ripe(scene)
-
-    assert [one.task_id for one in dues_of(answer.ids_and_times)] == ["task 1"]
-    assert scene.client.zrange(line, 0, -1, withscores=True) == [(b"task 2", now_ms + 60_000)]
-    assert dues_of(ripe(scene).ids_and_times) == []
 
 
 def goes_by(scene: Scene, held: list[Published], ms: int) -> None:

@@ -12,6 +12,7 @@ KEYS.due         ZSET this and the next three as in claim
 KEYS.meta        HASH
 KEYS.worker      HASH
 KEYS.claims      HASH
+KEYS.clock         HASH
 KEYS.lists...    LIST the first to be popped first; those of one priority side by side, one a queue
 ARGV.tag         of the message that is popped, and token of its claim
 ARGV.done        tag of a message that is done with; "" for none
@@ -117,7 +118,7 @@ if not generation or #generation > 20 or digest ~= string.sub(redis.sha1hex(id),
     or string.find(ARGV.cold, '\n' .. task .. '\n', 1, true) then
   return told('cold', queue)
 end
-local answer, object = claim({ARGV.records .. id, KEYS.due, KEYS.meta, KEYS.worker, KEYS.claims},
+local answer, object = claim({ARGV.records .. id, KEYS.due, KEYS.meta, KEYS.worker, KEYS.claims, KEYS.clock},
   {id, epoch, generation, ARGV.worker, tag, ARGV.pid, '0', task, '', '', ARGV.alone_ms})
 local place = object or ''
 -- What is noted may be another's by now: the lock decides.

@@ -9,6 +9,7 @@ KEYS.taken    taken:<worker>   HASH id -> "<attempt> <token>"
 KEYS.record   task:<id>        HASH
 KEYS.due      due              ZSET
 KEYS.lock     lock:<object>    STRING of the object
+KEYS.clock    clock            HASH
 ARGV.id
 ARGV.claim    "<attempt> <token>", as the heartbeat told it
 ARGV.object?  whose lock is given; "" for none

@@ -9,6 +9,7 @@ slow, and one member may have ended before the next is published.
 
 KEYS.run          run:<run>   HASH
 KEYS.runs         runs        ZSET
+KEYS.clock        clock       HASH
 ARGV.member       id of its task
 ARGV.confirmed    the only worker that it has from now on; "-" for none; "": one is to be chosen
 ARGV.run          id

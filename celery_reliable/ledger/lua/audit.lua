@@ -2,6 +2,7 @@
 audit: note what an operator does. The log is capped: the oldest notes are dropped.
 
 KEYS.audit       audit   STREAM
+KEYS.clock       clock   HASH
 ARGV.token       names this note
 ARGV.about       JSON
 ARGV.most: int   so many are kept, or a few more

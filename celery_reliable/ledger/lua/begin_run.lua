@@ -3,6 +3,7 @@ begin_run: note a run before its members are published.
 
 KEYS.run              run:<id>   HASH
 KEYS.runs             runs       ZSET
+KEYS.clock            clock      HASH
 ARGV.id
 ARGV.name             of the task
 ARGV.only             patterns of the workers, as JSON

@@ -15,6 +15,7 @@ KEYS.due                due               ZSET
 KEYS.dead               dead              ZSET
 KEYS.worker             worker:<worker>   HASH whose note is taken away
 KEYS.lock               lock:<object>     STRING of the object
+KEYS.clock              clock             HASH
 ARGV.id
 ARGV.epoch              of the message
 ARGV.worker             id; it dies once

@@ -9,6 +9,7 @@ KEYS.due              due               ZSET
 KEYS.claims           claims:<worker>   HASH of the attempt's worker
 KEYS.dead             dead              ZSET
 KEYS.lock             lock:<object>     STRING of the object
+KEYS.clock            clock             HASH
 ARGV.id
 ARGV.attempt?: int    "" when none ran
 ARGV.reason           "failed", "lost", "time_limit", "rejected", "unprocessable"

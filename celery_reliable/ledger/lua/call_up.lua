@@ -8,6 +8,7 @@ fewer.
 KEYS.lock   lock:<place>       STRING that may be free
 KEYS.line   waiting:<object>   ZSET of the object
 KEYS.due    due                ZSET
+KEYS.clock  clock              HASH
 Returns   {"next", task_id} | {"nobody"}
           "next": it asks for a place by `place`; "nobody" stands in the line, or the lock is held, and whoever is the
           first was it before

@@ -7,6 +7,7 @@ Moves     queued | parked | waiting -> absent
 KEYS.record             task:<id>       HASH
 KEYS.due                due             ZSET
 KEYS.lock               lock:<object>   STRING of the object
+KEYS.clock              clock           HASH
 KEYS.ended+             ended           HASH where the task is to be kept; not given for what nothing happened to
 KEYS.ended_at+          ended_at        ZSET when each of these ended; likewise
 ARGV.id

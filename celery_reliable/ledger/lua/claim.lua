@@ -10,6 +10,7 @@ KEYS.due                   due               ZSET
 KEYS.meta                  meta              HASH
 KEYS.worker                worker:<worker>   HASH
 KEYS.claims                claims:<worker>   HASH of that worker
+KEYS.clock                 clock             HASH
 KEYS.orders+               orders            HASH given only by a worker that knows of a strike on the task
 KEYS.ordered+              ordered           ZSET likewise
 ARGV.id

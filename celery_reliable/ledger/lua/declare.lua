@@ -10,6 +10,7 @@ KEYS.worker              worker:<worker>   HASH
 KEYS.workers             workers           ZSET
 KEYS.meta                meta              HASH
 KEYS.claims              claims:<worker>   HASH of the worker
+KEYS.clock               clock             HASH
 ARGV.worker              id
 ARGV.cause               "lapsed": its lease ran out; "connection": its connection is gone from the server
 ARGV.renewals            that were seen
@@ -17,7 +18,6 @@ ARGV.client_id           that was seen
 ARGV.witness_ms: int     how long the connection may stay lost
 ARGV.expected_ms?: int   what the time should be, as the sweeper reckons from when its pass began; ""
 Returns   {"declared"} | {"alive"} | {"grace", until_ms: int} | {"suspected"} | {"already"} | {"gone"}
-          "alive" also if the lease ends later than any lease can; from then on it ends one lease from now
           "declared" also asks for a look ahead, at what it may have popped and not filed
 Cost      O(log N) in workers
 ]]
@@ -36,9 +36,9 @@ local until_ms = tonumber(redis.call('ZSCORE', KEYS.workers, ARGV.worker) or 0)
 local lease_ms = tonumber(found[7])
 -- The removal comes first, as in claim.
 redis.call('HDEL', KEYS.worker, '')
-local meta = redis.call('HMGET', KEYS.meta, 'grace_ms', 'interrupted_ms', 'unseen_step', 'passed_ms')
--- The clock has stepped since the pass began, so it proves nothing.  The next pass deals with the step.
-if ARGV.expected_ms ~= '' and math.abs(now_ms - ARGV.expected_ms) > lease_ms / 4 then
+local meta = redis.call('HMGET', KEYS.meta, 'grace_ms', 'interrupted_ms', 'passed_ms')
+-- The clock was set forward since the pass began, so it proves nothing.  The next pass deals with that.
+if ARGV.expected_ms ~= '' and now_ms - ARGV.expected_ms > lease_ms / 4 then
   return {'grace', now_ms + lease_ms}
 end
 if ARGV.cause == 'connection' then
@@ -47,9 +47,9 @@ if ARGV.cause == 'connection' then
   if run_id == '' or run_id ~= found[4] then
     return {'alive'}
   end
-  -- The connection must be missing at two looks, without an interruption or a step of the clock in between.
+  -- The connection must be missing at two looks, without an interruption in between.
   local missing_ms = tonumber(found[5] or 0)
-  if found[6] ~= found[2] or missing_ms > now_ms or missing_ms < tonumber(meta[2] or 0) then
+  if found[6] ~= found[2] or missing_ms < tonumber(meta[2] or 0) then
     redis.call('HSET', KEYS.worker, 'missing_ms', now_ms, 'missing_renewals', found[2])
     return {'suspected'}
   end
@@ -57,12 +57,6 @@ if ARGV.cause == 'connection' then
     return {'suspected'}
   end
 else
-  -- A lease that ends later than two leases from now was written before the clock stepped back: perhaps just now,
-  -- as the clock may have stepped forward and back between two passes.
-  if until_ms > now_ms + 2 * lease_ms then
-    until_ms = now_ms + lease_ms
-    redis.call('ZADD', KEYS.workers, until_ms, ARGV.worker)
-  end
   if until_ms > now_ms then
     return {'alive'}
   end
@@ -70,9 +64,8 @@ else
   if grace_ms > now_ms then
     return {'grace', grace_ms}
   end
-  -- Who wrote a lease has seen a step that no pass has dealt with; or a pass began by a clock that has stepped since,
-  -- beside the one that asks.
-  if meta[3] or math.abs(now_ms - (meta[4] or now_ms)) > math.max(lease_ms, 5000) then
+  -- A pass that began beside the one that asks began by a clock that was set forward since.
+  if now_ms - (meta[3] or now_ms) > math.max(lease_ms, 5000) then
     return {'grace', now_ms + lease_ms}
   end
 end

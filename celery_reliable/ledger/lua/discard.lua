@@ -9,6 +9,7 @@ KEYS.due                due             ZSET
 KEYS.dead               dead            ZSET
 KEYS.meta               meta            HASH where trimmed letters are counted
 KEYS.lock               lock:<object>   STRING of the object
+KEYS.clock              clock           HASH
 KEYS.ended+             ended           HASH where the task is kept
 KEYS.ended_at+          ended_at        ZSET when each of these ended
 ARGV.id

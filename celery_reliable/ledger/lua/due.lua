@@ -2,6 +2,7 @@
 due: return the next records that are due, a bounded number of them.
 
 KEYS.due          due   ZSET
+KEYS.clock        clock HASH
 ARGV.limit: int
 Returns   {"batch", now_ms: int, ids_and_times...}
 Cost      O(log N + limit)

@@ -5,6 +5,7 @@ counted more than a day ago.
 KEYS.pass             pass      STRING
 KEYS.meta             meta      HASH
 KEYS.minutes          minutes   HASH
+KEYS.clock            clock     HASH
 ARGV.nonce            of this pass
 ARGV.report           JSON
 ARGV.ahead_count      as it was when the pass began, if all was looked at that was asked for; else ""
@@ -15,11 +16,11 @@ Cost      O(1), with the first of an hour O(counts)
 ]]
 -- The removal comes first, as in claim.
 redis.call('HDEL', KEYS.meta, '')
--- By the time that the sweeper reckons, the next pass notices a step of the clock during this one. One that began
--- meanwhile, by another clock, has said when that was: the step would not be seen any more.
+-- By the time that the sweeper reckons, the next pass notices that the clock was set forward during this one. One that
+-- began meanwhile has said when that was: it would not be seen any more.
 local by = redis.call('HGET', KEYS.meta, 'passed_by')
 if not by or by == ARGV.nonce then
-  redis.call('HSET', KEYS.meta, 'passed_ms', ARGV.ended_ms ~= '' and ARGV.ended_ms or now_ms)
+  redis.call('HSET', KEYS.meta, 'passed_ms', ARGV.ended_ms ~= '' and math.min(now_ms, ARGV.ended_ms) or now_ms)
 end
 redis.call('HSET', KEYS.meta, 'report', ARGV.report)
 if ARGV.ahead_count ~= '' and redis.call('HGET', KEYS.meta, 'ahead_count') == ARGV.ahead_count then

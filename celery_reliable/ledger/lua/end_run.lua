@@ -3,6 +3,7 @@ end_run: a pass has looked at a run: it goes on, or all its members have ended a
 
 KEYS.run              run:<id>   HASH
 KEYS.runs             runs       ZSET
+KEYS.clock            clock      HASH
 ARGV.id
 ARGV.due_ms           that was seen
 ARGV.keep_ms?: int    for how long it is kept, as it is over; "" when it goes on

@@ -9,7 +9,7 @@ KEYS.minutes         minutes           HASH
 KEYS.orders          orders            HASH
 KEYS.stops           stops:<worker>    HASH id -> "<attempt> <how> <token>"
 KEYS.claims          claims:<worker>   HASH of the worker
-KEYS.meta            meta              HASH
+KEYS.clock           clock             HASH
 ARGV.worker          id
 ARGV.lease_ms: int
 ARGV.client_id: int  of the connection that renews it; 0 where there is no witness
@@ -24,6 +24,7 @@ Returns   {"renewed", version: int, now_ms: int, n_stops: int, ids_and_claims...
           with it
 Cost      O(log N) in workers, O(claims taken)
 ]]
+local now_ms = keep_clock()
 local found = redis.call('HMGET', KEYS.worker, 'state', 'renewals')
 local state, is_late = found[1], tonumber(found[2] or 0) >= tonumber(ARGV.number)
 local reply = {'renewed', redis.call('HGET', KEYS.orders, 'version') or '0', now_ms, 0}
@@ -35,16 +36,7 @@ elseif state == 'alive' then
   redis.call('HDEL', KEYS.worker, 'missing_ms', 'missing_renewals')
   redis.call('HSET', KEYS.worker, 'renewals', ARGV.number, 'client_id', ARGV.client_id, 'lease_ms', ARGV.lease_ms,
     'run_id', type(info) == 'string' and string.match(info, 'run_id:(%w+)') or '', 'doing', ARGV.doing, 'beat_ms', now_ms)
-  -- A clock that steps back and forward again must not shorten the lease. What is too long is cut by declare.
-  if redis.call('ZADD', KEYS.workers, 'GT', 'CH', now_ms + ARGV.lease_ms, ARGV.worker) == 0
-      and redis.call('ZSCORE', KEYS.workers, ARGV.worker) - now_ms - ARGV.lease_ms > ARGV.lease_ms / 4 then
-    -- It is not renewed either, so the next pass has to know of the step.
-    redis.call('HSET', KEYS.meta, 'unseen_step', '1')
-  end
-  if now_ms > tonumber(redis.call('HGET', KEYS.meta, 'latest_ms') or 0) then
-    -- A clock that is ahead and steps back before the next pass is known to it by this.
-    redis.call('HSET', KEYS.meta, 'latest_ms', now_ms)
-  end
+  redis.call('ZADD', KEYS.workers, now_ms + ARGV.lease_ms, ARGV.worker)
   -- Totals, of which the last are kept: however many beats were lost, each is counted once.  It is for people only,
   -- so nothing that goes wrong with it may keep the lease from being renewed.
   local minute = string.format('%.0f ', math.floor(now_ms / 60000))

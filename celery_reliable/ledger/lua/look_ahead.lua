@@ -2,6 +2,7 @@
 look_ahead: messages may have been lost, so the next pass looks at all that is queued, before it is due.
 
 KEYS.meta          meta   HASH
+KEYS.clock         clock  HASH
 ARGV.ago_ms: int   how long ago the first of them may have been lost
 Returns   {"asked", since_ms: int}
 Cost      O(1)

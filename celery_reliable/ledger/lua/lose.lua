@@ -11,6 +11,7 @@ KEYS.claims             claims:<worker>   HASH of the attempt's worker
 KEYS.taken              taken:<worker>    HASH of the attempt's worker
 KEYS.dead               dead              ZSET
 KEYS.lock               lock:<object>     STRING of the object
+KEYS.clock              clock             HASH
 ARGV.id
 ARGV.attempt: int
 ARGV.cause              "child_lost", "worker_lost", "stuck", ...

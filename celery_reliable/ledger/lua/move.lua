@@ -12,6 +12,7 @@ KEYS.record             task:<id>         HASH
 KEYS.due                due               ZSET
 KEYS.claims             claims:<worker>   HASH of the attempt's worker; "none" where none ran that was to be stopped
 KEYS.taken              taken:<worker>    HASH likewise
+KEYS.clock              clock             HASH
 ARGV.id
 ARGV.seen               epoch of the publication that was seen, or of the one that follows its attempt
 ARGV.epoch              names the new publication

@@ -5,6 +5,7 @@ out all others.
 
 KEYS.happened       happened   STREAM
 KEYS.minutes        minutes    HASH
+KEYS.clock          clock      HASH
 ARGV.kind           name of the event
 ARGV.about          JSON
 ARGV.most: int      so many are kept, or a few more

@@ -9,6 +9,7 @@ KEYS.record            task:<id>         HASH
 KEYS.due               due               ZSET
 KEYS.worker            worker:<worker>   HASH
 KEYS.claims            claims:<worker>   HASH of that worker
+KEYS.clock             clock             HASH
 ARGV.id                of the task; "" for a message that tells none
 ARGV.epoch             of the message; "" when it carries none
 ARGV.delivery          names this delivery of the message

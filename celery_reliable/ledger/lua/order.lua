@@ -2,6 +2,7 @@
 order: an operator gives an order, which holds until it is resumed or its time is over.
 
 KEYS.orders             orders   HASH
+KEYS.clock              clock    HASH
 ARGV.id                 of the order
 ARGV.kind               "pause", "strike" or "drain"
 ARGV.target             the queue, task or worker

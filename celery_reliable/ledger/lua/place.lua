@@ -16,6 +16,7 @@ KEYS.line             waiting:<object>   ZSET of the object
 KEYS.claims           claims:<worker>    HASH of the attempt's worker; "none" for what is parked
 KEYS.queue            <queue>            LIST that the message is put into when its turn has come; "none" when it is
                                          sent otherwise
+KEYS.clock            clock              HASH
 KEYS.places...                           for each place: the lock, STRING "<attempt>:<id>", or "kept:<id>" with an
                                          expiry; the record, HASH, of the id in the value that was seen of it, or
                                          "none"; behind them the lock that was answered with "object"
@@ -191,7 +192,7 @@ end
 redis.call('ZADD', KEYS.line, score, id)
 -- Whoever is not the first is looked at seldom: the one before it has it looked at.
 local wait_ms = ARGV.due_in_ms * (redis.call('ZRANGE', KEYS.line, 0, 0)[1] == id and 1 or 64)
-local first = 6
+local first = FIRST.places
 local left_ms = redis.call('PTTL', KEYS[first])
 if left_ms > 0 and left_ms < wait_ms then
   wait_ms = left_ms

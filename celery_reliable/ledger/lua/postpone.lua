@@ -3,6 +3,7 @@ postpone: a pass has looked at a record, and there is nothing to do yet.
 
 KEYS.record            task:<id>   HASH
 KEYS.due               due         ZSET
+KEYS.clock             clock       HASH
 ARGV.id
 ARGV.due_ms            that was seen
 ARGV.due_in_ms: int    when to look again

@@ -14,6 +14,7 @@ KEYS.dead               dead              ZSET
 KEYS.queue              <queue>           LIST that the message is put into, as it is recorded; "none" when it is sent
                                           otherwise
 KEYS.sent               sent:<sender>     STRING what the sender, who does one after the other, has published last
+KEYS.clock              clock             HASH
 ARGV.id
 ARGV.epoch              names this publication: "<attempt>-<nonce>", or "<attempt>-<nonce>-<sender>-<number>"
 ARGV.generation         that the message is stamped with
@@ -159,10 +160,6 @@ if ARGV.used ~= '' then
   redis.call('HSET', KEYS.record, 'used', '1')
 end
 redis.call('ZADD', KEYS.due, now_ms + ARGV.due_in_ms, ARGV.id)
-if ARGV.state == 'parked' and now_ms > tonumber(redis.call('HGET', KEYS.meta, 'latest_ms') or 0) then
-  -- It would wait for as much longer as the clock is ahead, if that steps back before a pass or a beat has seen it.
-  redis.call('HSET', KEYS.meta, 'latest_ms', now_ms)
-end
 if ARGV.number ~= '' then
   redis.call('SET', KEYS.sent, ARGV.epoch, 'PX', ARGV.remember_ms)
 end

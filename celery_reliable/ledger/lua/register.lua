@@ -6,6 +6,7 @@ KEYS.worker          worker:<worker>   HASH
 KEYS.workers         workers           ZSET
 KEYS.meta            meta              HASH
 KEYS.direct          direct            ZSET
+KEYS.clock           clock             HASH
 ARGV.worker          id
 ARGV.lease_ms: int
 ARGV.client_id: int  of the connection that will renew it; 0 where there is no witness
@@ -17,8 +18,7 @@ Returns   {"registered"} | {"declared_dead"} | {"newer", format}
           "newer": a later release writes here, in a format that this worker would misread
 Cost      O(log N) in workers
 ]]
-local meta = redis.call('HMGET', KEYS.meta, 'format', 'passed_ms')
-local format = meta[1]
+local format = redis.call('HGET', KEYS.meta, 'format')
 if (tonumber(format or '') or 1) > tonumber(ARGV.format) then
   return {'newer', format}
 end
@@ -29,6 +29,7 @@ end
 if found[1] and tonumber(found[2] or 0) >= tonumber(ARGV.number) then
   return {'registered'}
 end
+local now_ms = keep_clock()
 local info = redis.pcall('INFO', 'server')
 -- The removal comes first, as in claim.
 redis.call('HDEL', KEYS.worker, '')
@@ -37,10 +38,6 @@ redis.call('HSET', KEYS.worker, 'state', 'alive', 'facts', ARGV.facts, 'client_i
   'run_id', type(info) == 'string' and string.match(info, 'run_id:(%w+)') or '', 'registered_ms', now_ms,
   'lease_ms', ARGV.lease_ms)
 redis.call('ZADD', KEYS.workers, now_ms + ARGV.lease_ms, ARGV.worker)
--- The clock has stepped back since a pass. If it steps forward again before the next one, only this tells of it.
-if tonumber(meta[2] or 0) - now_ms > ARGV.lease_ms / 4 then
-  redis.call('HSET', KEYS.meta, 'unseen_step', '1')
-end
 if ARGV.queue ~= '' then
   redis.call('ZADD', KEYS.direct, now_ms, ARGV.queue)
 end

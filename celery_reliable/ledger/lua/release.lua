@@ -5,6 +5,7 @@ Moves     running(attempt) -> queued
 KEYS.record            task:<id>         HASH
 KEYS.due               due               ZSET
 KEYS.claims            claims:<worker>   HASH of the attempt's worker
+KEYS.clock             clock             HASH
 ARGV.id
 ARGV.attempt: int
 ARGV.due_in_ms: int    when somebody must look that it is back in its queue

@@ -8,6 +8,7 @@ Moves     running(attempt) -> waiting
 KEYS.record           task:<id>         HASH
 KEYS.due              due               ZSET
 KEYS.claims           claims:<worker>   HASH of the worker that runs the attempt
+KEYS.clock            clock             HASH
 ARGV.id
 ARGV.attempt: int
 ARGV.due_in_ms: int   when to look whether the canvas ended without publishing the id

@@ -6,6 +6,7 @@ KEYS.record            task:<id>   HASH
 KEYS.due               due         ZSET
 KEYS.dead              dead        ZSET
 KEYS.meta              meta        HASH
+KEYS.clock             clock       HASH
 ARGV.id
 ARGV.epoch             names this publication
 ARGV.generation        that the message is stamped with

@@ -5,6 +5,7 @@ Moves     queued | parked -> queued
 KEYS.record           task:<id>   HASH
 KEYS.due              due         ZSET
 KEYS.unplaced         unplaced    HASH "none" where the task has not waited for a worker
+KEYS.clock            clock       HASH
 ARGV.id
 ARGV.due_ms           that was seen: of two sweepers only one sends
 ARGV.due_in_ms: int   when to look again; doubled with every resend, 64 times at most

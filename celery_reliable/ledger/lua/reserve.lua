@@ -2,9 +2,8 @@
 reserve: a task of a limited rate asks for its moment. If that lies ahead, the task is parked until then, and stands in
 the line of those that are.
 
-A moment is one interval after the one before it, or now. So that a clock which was ahead takes nobody's time, the last
-moment is noted with the time at which it was given, and counts from then. Where the rate was raised since, what is given
-already takes as long as by the new one.
+A moment is one interval after the one before it, or now. The last one is noted with the time at which it was given:
+where the rate was raised since, what is given already takes as long as by the new one.
 
 A publication that begins soon after its moment, or before it, asks for no other. A moment that lies back for longer has
 lapsed: else all whose moments pass while something holds them would begin at once when it lets them go. Each time it
@@ -15,6 +14,7 @@ KEYS.record             task:<id>     HASH
 KEYS.due                due           ZSET
 KEYS.rate               rate:<key>    STRING "<when it was given> <the next moment> <interval>", in microseconds
 KEYS.line               line:<name>   ZSET task id by its moment; what is not waiting there any more is passed over
+KEYS.clock              clock         HASH
 ARGV.id
 ARGV.epoch              of the message
 ARGV.interval_us: int   between two moments
@@ -49,10 +49,6 @@ local given, moment, interval = string.match(redis.call('GET', KEYS.rate) or '',
 given, moment, interval = tonumber(given or 0), tonumber(moment or 0), tonumber(interval or ARGV.interval_us)
 if interval > tonumber(ARGV.interval_us) then
   moment = math.floor(given + (moment - given) * ARGV.interval_us / interval)
-end
-if given > now_us then
-  -- The clock has stepped back since.
-  moment = moment - given + now_us
 end
 moment = math.max(moment, now_us)
 local following = moment + ARGV.interval_us

@@ -6,6 +6,7 @@ The order is over with the first call; it is forgotten with the last one, when n
 KEYS.orders       orders    HASH
 KEYS.due          due       ZSET
 KEYS.ordered      ordered   ZSET
+KEYS.clock        clock     HASH
 ARGV.id           of the order
 ARGV.by           who ends it; "": only if its time is over, or somebody has ended it
 ARGV.limit: int   so many tasks are due by this call

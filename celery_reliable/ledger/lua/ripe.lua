@@ -1,16 +1,13 @@
 --[[
 ripe: take out of the lines of limited tasks those whose moment has come, so that they are sent at once.
 
-A time that was noted before the clock stepped back is too late. It is set right in `due` by set_back; whoever asks
-here looks at the first and the last of each line. If one of them is due at another time, or not due any more, some of
-that end and of the other are set right.
-
 Who takes them has them alone. If it dies, or never hears the answer, they are due like all that is parked, and the
 next pass of the sweeper sends them.
 
 KEYS.pacer           pacer:<whose>   STRING who looks after the lines, with an expiry; others are told to wait while
                                      it is in time
 KEYS.due             due             ZSET
+KEYS.clock           clock           HASH
 KEYS.lines...                        ZSET of the limited tasks of an app, one a task
 ARGV.who
 ARGV.lease_ms: int   for how long it looks after them
@@ -27,27 +24,9 @@ if pacer and pacer ~= ARGV.who then
 end
 -- The removal comes first, as in claim.
 redis.call('ZREM', KEYS.due, '')
-local function is_right(n, at)
-  local item = redis.call('ZRANGE', KEYS[n], at, at, 'WITHSCORES')
-  return not item[1] or redis.call('ZSCORE', KEYS.due, item[1]) == item[2]
-end
-local function set_right(n, items)
-  for i = 1, #items, 2 do
-    local due_ms = redis.call('ZSCORE', KEYS.due, items[i])
-    if due_ms and tonumber(due_ms) < tonumber(items[i + 1]) then
-      redis.call('ZADD', KEYS[n], due_ms, items[i])
-    elseif due_ms ~= items[i + 1] then
-      redis.call('ZREM', KEYS[n], items[i])
-    end
-  end
-end
 local reply = {'ripe', 0}
 local next_ms = now_ms + ARGV.lease_ms
 for n = FIRST.lines, #KEYS do
-  if not is_right(n, 0) or not is_right(n, -1) then
-    set_right(n, redis.call('ZRANGE', KEYS[n], 0, ARGV.limit - 1, 'WITHSCORES'))
-    set_right(n, redis.call('ZRANGE', KEYS[n], -ARGV.limit, -1, 'WITHSCORES'))
-  end
   local items = redis.call('ZRANGEBYSCORE', KEYS[n], '-inf', '+inf', 'WITHSCORES', 'LIMIT', 0, ARGV.limit + 1)
   for i = 1, #items, 2 do
     local due_ms = tonumber(items[i + 1])

@@ -10,6 +10,7 @@ KEYS.claims                  claims:<worker>   HASH of the worker that runs the 
 KEYS.result                  <result>          STRING published as well, on a channel of this name; "none" when
                                                nothing is to be stored
 KEYS.lock                    lock:<object>     STRING of the object
+KEYS.clock                   clock             HASH
 KEYS.ended+                  ended             HASH where the task is to be kept; not given for what nothing happened
                                                to
 KEYS.ended_at+               ended_at          ZSET when each of these ended; likewise
@@ -80,6 +81,7 @@ if ARGV.object ~= '' and string.match(redis.call('GET', KEYS.lock) or '', '^%d+:
   end
 end
 if known then
+  local now_ms = clock()
   redis.call('HSET', KEYS.ended, ARGV.id, cjson.encode({outcome = ARGV.outcome, by = ARGV.by, ended_ms = now_ms,
     attempt = ARGV.attempt, name = known[1], published_ms = known[2], losses = known[3], owner = known[4],
     pid = known[5], claimed_ms = known[6], history = found[5]}))

@@ -3,6 +3,7 @@ touch: an attempt reports that it is not stuck. Its time to run starts anew.
 
 KEYS.record                task:<id>   HASH
 KEYS.due                   due         ZSET
+KEYS.clock                 clock       HASH
 ARGV.id
 ARGV.attempt: int
 ARGV.time_to_run_ms: int

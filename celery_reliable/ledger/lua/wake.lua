@@ -5,6 +5,7 @@ off the index of those that do.
 KEYS.record           task:<id>   HASH
 KEYS.due              due         ZSET
 KEYS.unplaced         unplaced    HASH
+KEYS.clock            clock       HASH
 ARGV.id
 ARGV.is_there: flag   "1": the worker is; "": only look whether the task waits
 Returns   {"woken"} | {"still_waiting"} | {"changed"}

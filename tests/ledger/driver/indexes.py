@@ -8,6 +8,7 @@ from typing import Any
 import redis
 
 from celery_reliable.ledger.keys import Keys
+from tests.ledger.driver import clock
 from tests.ledger.driver.tasks import NAMESPACE, OWN, QUEUE
 
 #: Returns what is wrong, as lines; the states of tasks, and of workers; the tasks' losses.
@@ -129,6 +130,13 @@ class Indexes:
         found: bytes | None = self._stage.ask("HGET", self.keys.meta, "run_id")
         return found
 
+    def now_ms(self) -> float:
+        """Return the ledger's time."""
+        offset_ms, latest_ms = self._client.hmget(self.keys.clock, "offset_ms", "latest_ms")
+        seconds, micros = self._client.mget(clock.SECONDS, clock.MICROS)
+        server_ms = float(seconds or 0) * 1000 + float(micros or 0) / 1000
+        return max(server_ms + float(offset_ms or 0), float(latest_ms or 0))
+
     def next_due_ms(self) -> float:
         """Return when somebody must look next; 0 for never."""
         found = self._client.zrange(self.keys.due, 0, 0, withscores=True)
@@ -165,7 +173,7 @@ class Indexes:
                 "happened",
                 "minutes",
             )
-            if kind in ("meta", "pass", "sent", "workers", "direct", *kept):
+            if kind in ("meta", "clock", "pass", "sent", "workers", "direct", *kept):
                 continue
             if kind == "worker" and rest in workers:
                 continue

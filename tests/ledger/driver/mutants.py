@@ -157,9 +157,9 @@ MUTANTS = {
         "after a step back nobody sweeps for as long as the step",
         [
             (
-                "ledger/lua/begin_pass.lua",
-                "local is_back = latest_ms - now_ms > tonumber(ARGV.ttl_ms)",
-                "local is_back = false",
+                "redis_io/scripts.py",
+                "math.max(server_us + (kept[1] or 0) * 1000, (kept[2] or 0) * 1000)",
+                "server_us",
             )
         ],
         "does not come to rest",
@@ -467,7 +467,7 @@ MUTANTS = {
     ),
     "not_struck": Mutant(
         "an attempt begins though the ledger knows of a strike on its task",
-        [("ledger/lua/claim.lua", "for i = 12, #ARGV do", "for i = 13, #ARGV do")],
+        [("ledger/lua/claim.lua", "for i = FIRST.strikes", "for i = FIRST.strikes + 1")],
         "against a strike",
         ("orders",),
         _ORDERED,

@@ -85,8 +85,9 @@ class Places:
 
     def _held_ms(self, body: Body) -> float:
         """How long ago its attempt was claimed."""
-        claimed_ms = self._observer.indexes.record(body.task_id).get("claimed_ms")
-        return self.world.server.now_ms - float(claimed_ms) if claimed_ms else _NEVER
+        indexes = self._observer.indexes
+        claimed_ms = indexes.record(body.task_id).get("claimed_ms")
+        return indexes.now_ms() - float(claimed_ms) if claimed_ms else _NEVER
 
     # -- lines
 

@@ -126,9 +126,7 @@ class Wire:
 
     def _replaced(self, data: bytes) -> bytes:
         for asked, instead in self.in_its_place.items():
-            # Alone, or the last of several.
-            if data.endswith(asked):
-                return data.removesuffix(asked) + instead
+            data = data.replace(asked, instead)
         return data
 
     def _settle(self) -> None:

@@ -198,7 +198,7 @@ class World:
             if n_deaths != (n_deaths := self.observer.n_suicides):
                 n = 0
             indexes = self.observer.indexes
-            is_far = indexes.last_due_ms() - self.server.now_ms > 3_600_000
+            is_far = indexes.last_due_ms() - indexes.now_ms() > 3_600_000
             if n == _LOOKS // 2 and (is_far or "waiting" in indexes.sight.states.values()):
                 # A canvas whose members were purged is waited for for so long; and while a task
                 # with an ETA has its object, another one asks for that again and again.
@@ -208,10 +208,11 @@ class World:
 
     def _skip_waiting(self) -> None:
         """Go on to when somebody must look, where that is far away."""
-        due_ms = self.observer.indexes.next_due_ms()
-        ahead_ms = due_ms - self.server.now_ms if due_ms else 0
+        indexes = self.observer.indexes
+        due_ms, now_ms = indexes.next_due_ms(), indexes.now_ms()
+        ahead_ms = due_ms - now_ms if due_ms else 0
         # Nobody looks sooner at a run that is over, when the clock was set back.
-        ahead_ms = max(ahead_ms, self.observer.indexes.next_run_ms() - self.server.now_ms)
+        ahead_ms = max(ahead_ms, indexes.next_run_ms() - now_ms)
         # What is kept for a time is kept longer by a clock that was set back.
         ahead_ms = max(ahead_ms, self.stage.longest_kept_ms())
         # What was sent before its ETA waits for that in its worker.
