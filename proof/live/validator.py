@@ -114,7 +114,7 @@ class LiveValidator:
     def _knows(self, name: str) -> bool:
         if name.startswith(("worker:", "claims:", "taken:", "stops:", "task:", "lock:", "sent:")):
             return name in self._known
-        return name in ("meta", "orders")
+        return name in ("meta", "clock", "orders")
 
     def _difference(self, changes: Mapping[str, Any], touched: set[str]) -> str:
         for name in sorted(touched | set(changes)):

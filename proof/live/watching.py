@@ -84,7 +84,7 @@ class Watch:
         """Read what has to be known before the first call, in one step."""
         keys = self._ledger.keys
         workers = [one.decode() for one in self._client.zrange(keys.workers, 0, -1)]
-        hashes = [keys.meta, keys.orders]
+        hashes = [keys.meta, keys.clock, keys.orders]
         for one in workers:
             hashes += [keys.worker(one), keys.claims(one), keys.taken(one), keys.stops(one)]
         pipe = self._client.pipeline(transaction=True)

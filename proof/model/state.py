@@ -6,13 +6,15 @@ that states can be compared, hashed and kept.  A rule sees a state through a Vie
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from celery_reliable.ledger.headers import header
-
 __all__ = ["ANY", "Call", "Lock", "Outcome", "Reply", "Task", "Unknown", "View", "Worker", "short"]
+
+_SCRIPTS = Path(__file__).parents[2] / "celery_reliable" / "ledger" / "lua"
 
 T = TypeVar("T")
 State = Mapping[str, Any]
@@ -147,9 +149,13 @@ class Outcome(NamedTuple):
 
 @cache
 def _positions(script: str) -> dict[tuple[str, str], int]:
-    about = header(script)
-    found = {("KEYS", one.name): at for at, one in enumerate(about.keys)}
-    return found | {("ARGV", one.name): at for at, one in enumerate(about.args)}
+    """Return where the keys and arguments stand that a script's header lists."""
+    found: dict[tuple[str, str], int] = {}
+    text = (_SCRIPTS / f"{script}.lua").read_text("utf-8").partition("\n]]\n")[0]
+    for kind in ("KEYS", "ARGV"):
+        names = re.findall(rf"^{kind}\.(\w+)", text, re.MULTILINE)
+        found |= {(kind, name): at for at, name in enumerate(names)}
+    return found
 
 
 class View:

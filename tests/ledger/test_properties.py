@@ -238,7 +238,7 @@ class Walk:
 
     def sweep(self) -> None:
         """Look at what is due."""
-        for due in self.ledger.due(10).dues:
+        for due in self.ledger.due(10)[1]:
             record = self.ledger.find(due.task_id)
             assert record is not None
             if record.state is State.DEAD:

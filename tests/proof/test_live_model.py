@@ -81,9 +81,9 @@ def test_a_script_that_does_something_else_is_named(
     ledger: Ledger, redis_server: RedisServer
 ) -> None:
     def changed(name: str, text: str) -> str:
-        old = "redis.call('HDEL', KEYS[3], ARGV[1])\nif ARGV[10]"
+        old = "redis.call('HDEL', KEYS.claims, ARGV.id)\nif ARGV.object"
         assert name != "settle" or old in text
-        return text.replace(old, "if ARGV[10]")
+        return text.replace(old, "if ARGV.object")
 
     # Changed, and not recorded.
     recording.start(changed)
