@@ -92,6 +92,8 @@ def test_when_the_record_cannot_be_withdrawn_the_error_says_that_it_is_unknown(
 ) -> None:
     apart = make(False)
     records = ledger_server.client()
+    # While the disk is busy "everysec" writes up to two seconds later than it answers.
+    records.config_set("appendfsync", "always")
     redis_server.freeze()
 
     def to_the_broker() -> int:
