@@ -12,6 +12,7 @@ from operator import or_
 from typing import Any, ClassVar
 
 from celery_reliable.ledger.headers import header, replies
+from celery_reliable.ledger.scripts import names
 
 
 class Answer:
@@ -44,9 +45,9 @@ def made(word: str) -> type[Answer]:
 
 def __getattr__(name: str) -> Any:
     word = re.sub(r"(?<=.)([A-Z])", r"_\1", name).lower()
-    if word.endswith("_answer"):
-        kinds = map(made, header(word.removesuffix("_answer")).replies)
-        found: Any = reduce(or_, kinds)
+    script = word.removesuffix("_answer")
+    if script != word and script in names():
+        found: Any = reduce(or_, map(made, header(script).replies))
     elif word in replies():
         found = made(word)
     else:

@@ -2,8 +2,8 @@
 
 The dead letters and their records are the truth.  No script that buries, replays or publishes knows
 the index, so workers of a version without it do no harm, and no publication pays for it.  The index
-lacks only what was buried after the last letter that was looked at, unless a clock stepped back or
-somebody changed it by hand.  That, and entries too many, show by its size.
+lacks only what was buried after the last letter that was looked at, unless somebody changed it by
+hand.  That, and entries too many, show by its size.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ class Groups(Part):
             if grouped > letters and left > 0:
                 left -= self._check(min(left, _BATCH))
             elif grouped < letters:
-                # A clock stepped back, or somebody changed something: all of them again.
+                # Somebody changed something: all of them again.
                 self._note({}, added=_BEGINNING)
                 left -= 1
         return CaughtUp(*self._sizes(), is_complete=False)

@@ -51,7 +51,6 @@ class Header:
             earlier copy of the call has done what the second says.
     """
 
-    about: str
     keys: tuple[Named, ...]
     args: tuple[Named, ...]
     replies: dict[str, tuple[Named, ...]]
@@ -85,14 +84,8 @@ class Header:
             )
             for word, all_ in _REPLY.findall(returns[1] if returns else "")
         }
-        about = text.partition(": ")[2].partition("\n\n")[0]
-        return cls(
-            about,
-            tuple(keys),
-            tuple(args),
-            replies,
-            (repeated[1], repeated[2]) if repeated else None,
-        )
+        again = (repeated[1], repeated[2]) if repeated else None
+        return cls(tuple(keys), tuple(args), replies, again)
 
     @property
     def function(self) -> str:

@@ -96,10 +96,6 @@ class Keys:
         """ZSET: task id -> the moment for which it is parked, in ms; of tasks of this name."""
         return f"{self.begin}line:{task_name}"
 
-    def pacer(self, whose: str) -> str:
-        """STRING with a TTL: which worker looks after the lines of an app."""
-        return f"{self.begin}pacer:{whose}"
-
     def waiting(self, object_key: str) -> str:
         """ZSET: task id -> when it was published, in ms; of those that wait for a place."""
         return f"{self.begin}waiting:{object_key}"

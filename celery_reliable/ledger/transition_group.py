@@ -123,7 +123,7 @@ def run_freeing(
     the first of its line is due.
 
     Tells *on_next* of that one, who could send it at once.  *along*: a step that goes along with
-    it, behind all that.  Raises as `Caller.call`.
+    it, behind all that.  Raises as `Caller.run`.
     """
     called = call_up_step(calls, object_key) if has_line else None
     if called is not None:

@@ -210,9 +210,7 @@ class Sweeper:
             if isinstance(answer, answers.NotDue):
                 self.wanted_ms = 0
                 self._said = answer.now_ms, clock.now()
-                # After a step of its clock the server's answer may be far too long.
-                wait_seconds = min(answer.wait_ms / 1000, config.sweep_seconds)
-                return report, max(0.05, wait_seconds)
+                return report, max(0.05, min(answer.wait_ms / 1000, config.sweep_seconds))
             if isinstance(answer, answers.Busy):
                 # It may have looked before that happened.
                 soon = _SOON_SECONDS if self.wanted_ms else config.sweep_seconds

@@ -18,12 +18,11 @@ checks in each step what is promised:
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from celery_reliable.ledger import Ledger, ObjectLocks, connect
-from celery_reliable.ledger.transitions import Step, Transition
 from proof.model import ANY, Call, Reply, Task, answers, short
 
 Calls = tuple[Call, ...]
@@ -103,12 +102,6 @@ class ModelCaller:
         self.world = World(frozenset())
         #: The latest call of each script.
         self.calls: dict[str, Call] = {}
-
-    def call(
-        self, transition: Transition[Any], keys: Sequence[str], args: Sequence[Any], *_: object
-    ) -> Any:
-        """Do what `Caller.call` does."""
-        return self.run(Step(transition, keys, args))
 
     def run(self, step: Any, *_: object) -> Any:
         """Do what `Caller.run` does."""
