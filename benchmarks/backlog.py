@@ -16,14 +16,12 @@ from celery import Celery, Task
 from redis import Redis
 
 from celery_reliable.app import reliable_of
-from celery_reliable.ledger.scripts import script
 from celery_reliable.message.envelope import Envelope, Stamp, new_epoch
 from tests.support.redis_server import RedisServer
 
 __all__ = ["Backlog"]
 
 _PIPELINED = 500
-_REMEMBERED_MS = 60_000
 
 
 @dataclass(frozen=True)
@@ -68,28 +66,30 @@ class Backlog:
         """
         template = self._template(queue)
         generation = Stamp.of(Envelope.from_text(template.message).headers).generation
-        keys, sha = self.ledger.keys, script("record").sha
-        # As one sender would, one step for each.
-        place = queue if is_sent else keys.none
-        shared = [keys.due, keys.meta, keys.claims(""), keys.dead, place, keys.sent("benchmark")]
         fresh = [str(uuid4()) for _ in range(count)]
         for start in range(0, count, _PIPELINED):
             pipe = self.client.pipeline(transaction=False)
             for task_id in fresh[start : start + _PIPELINED]:
                 epoch, tag = new_epoch(0), str(uuid4())
                 message = template.copied(template.message, task_id, epoch, tag)
-                pipe.evalsha(
-                    sha,
-                    1 + len(shared),
-                    keys.record(task_id),
-                    *shared,
-                    *(task_id, epoch, generation, "queued", due_in_ms, message),
-                    *(self.task.name, "", "", "", _REMEMBERED_MS),
-                    # Of no sender, whom anybody would have to remember.
-                    *("1", "", "", "1" if is_sent else ""),
+                # As one sender would, one step for each; of none whom anybody has to remember.
+                step = self.ledger.calls.record(
+                    id=task_id,
+                    name=self.task.name,
+                    epoch=epoch,
+                    generation=generation,
+                    state="queued",
+                    due_in_ms=due_in_ms,
+                    message=message,
+                    used=True,
+                    worker="",
+                    sender="",
+                    queue=queue if is_sent else "",
+                    is_sent=is_sent,
                 )
+                pipe.evalsha(*step.call)
                 if age_ms:
-                    pipe.hincrby(keys.record(task_id), "published_ms", -age_ms)
+                    pipe.hincrby(self.ledger.keys.record(task_id), "published_ms", -age_ms)
             pipe.execute()
         return fresh
 

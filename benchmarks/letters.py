@@ -193,7 +193,6 @@ def fill(
     letter: Callable[[int], tuple[str, str, bytes]] = letter_of_some_group,
 ) -> None:
     """Make so many dead letters, named `letter-0000000` and so on."""
-    keys, sha = desk.ledger.keys, script("bury").sha
     client.script_load(script("bury").text)
     for start in range(0, count, _PIPELINED):
         pipe = client.pipeline(transaction=False)
@@ -209,13 +208,17 @@ def fill(
                 "",
                 "celery",
             )
-            pipe.evalsha(
-                sha,
-                5,
-                *(keys.record(task_id), keys.due, keys.claims(""), keys.dead, keys.none),
-                *(task_id, "", "failed", exception, "Traceback ...\n" * 20),
-                *(envelope.to_text(), name, "", "", "", "1", ""),
+            step = desk.ledger.calls.bury(
+                id=task_id,
+                worker="",
+                reason="failed",
+                exception=exception,
+                traceback="Traceback ...\n" * 20,
+                message=envelope.to_text(),
+                name=name,
+                unproved=True,
             )
+            pipe.evalsha(*step.call)
         pipe.execute()
 
 
