@@ -173,13 +173,13 @@ def _ask(
 
 
 def _with_workers(setup: Setup, ledger: Ledger) -> Setup:
-    now_ms = ledger.workers.time_ms()
+    now_ms, ahead_ms = ledger.workers.time_ms(), ledger.workers.ahead_ms()
     alive = [
-        stored_setup(one)
+        stored_setup(one, ahead_ms)
         for one in ledger.worker_looks()
         if not one.lease.is_dead and one.lease.until_ms > now_ms
     ]
-    ahead = time.time() - ledger.workers.time_ms() / 1000
+    ahead = time.time() - (ledger.workers.time_ms() - ahead_ms) / 1000
     here = replace(setup.here, clock_ahead_seconds=ahead)
     return replace(setup, here=here, workers=alive or setup.workers)
 

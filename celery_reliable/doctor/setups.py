@@ -122,8 +122,10 @@ def _of_settings(conf: Any, multiplier: Any, time_limit: Any) -> dict[str, Any]:
     }
 
 
-def stored_setup(one: WorkerLook) -> WorkerSetup:
-    """Return how a living worker is set up, by what it has stored."""
+def stored_setup(one: WorkerLook, ahead_ms: int) -> WorkerSetup:
+    """Return how a living worker is set up, by what it has stored.  *ahead_ms*: how far the
+    ledger's clock is ahead of its server's.
+    """
     facts: Mapping[str, Any] = one.lease.facts
     clock = one.doing.get("clock")
     # A worker of a later release may tell more.
@@ -134,7 +136,9 @@ def stored_setup(one: WorkerLook) -> WorkerSetup:
         "pool": str(facts.get("pool") or ""),
         "slots": one.doing.get("slots"),
         "version": str(facts.get("version") or ""),
-        "clock_ahead_seconds": clock - one.beat_ms / 1000 if clock and one.beat_ms else None,
+        "clock_ahead_seconds": (
+            clock - (one.beat_ms - ahead_ms) / 1000 if clock and one.beat_ms else None
+        ),
         "no_witness": one.lease.no_witness,
     }
     return WorkerSetup(**(known | seen))

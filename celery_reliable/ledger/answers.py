@@ -7,12 +7,15 @@
 from __future__ import annotations
 
 import re
+import threading
 from functools import cache, reduce
 from operator import or_
 from typing import Any, ClassVar
 
 from celery_reliable.ledger.headers import header, replies
 from celery_reliable.ledger.scripts import names
+
+_MAKING = threading.Lock()
 
 
 class Answer:
@@ -29,15 +32,21 @@ class Answer:
         return type(other) is type(self) and vars(self) == vars(other)
 
     def __hash__(self) -> int:
-        return hash((type(self), *vars(self).values()))
+        return hash((type(self), *(vars(self)[name] for name in self.__match_args__)))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in vars(self).items())})"
 
 
-@cache
 def made(word: str) -> type[Answer]:
     """Return the class of the replies of this *word*."""
+    # Two classes of one word, each for a thread, would not know each other's answers.
+    with _MAKING:
+        return _made(word)
+
+
+@cache
+def _made(word: str) -> type[Answer]:
     name = "".join(part.capitalize() for part in word.split("_"))
     fields = tuple(one.name for one in replies()[word])
     return type(name, (Answer,), {"word": word, "__match_args__": fields, "__module__": __name__})

@@ -137,7 +137,8 @@ def _key(one: Named) -> str:
     if not has_value:
         return f"begin + {before!r}"
     key = f"begin + {before!r} + {one.parameter}" if before else one.parameter
-    return f"{key} if {one.parameter} else none"
+    # A message may name no id, and what is noted of it must not stand in the place of nothing.
+    return key if before == "task:" else f"{key} if {one.parameter} else none"
 
 
 @cache

@@ -37,6 +37,7 @@ def script(name: str) -> Script:
     return Script.of(name, by_position(source(name)))
 
 
+@cache
 def names() -> list[str]:
     """Return the names of all transitions, sorted."""
     files = resources.files(__package__).joinpath("lua").iterdir()

@@ -151,6 +151,11 @@ class Workers(Part):
         """Return the ledger's time in ms."""
         return ms_of(*self._caller.read_all("time", clock_of(self._keys)))
 
+    def ahead_ms(self) -> int:
+        """Return how far the ledger's clock is ahead of its server's."""
+        time, kept = self._caller.read_all("time", clock_of(self._keys))
+        return ms_of(time, kept) - ms_of(time, (None, None))
+
     def register(
         self, worker: str, *, lease_ms: int, client_id: int, facts: Mapping[str, Any]
     ) -> Registered | DeclaredDead:

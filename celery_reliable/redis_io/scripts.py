@@ -11,23 +11,21 @@ __all__ = ["Script", "by_position"]
 _LISTED = re.compile(r"^(KEYS|ARGV)\.(\w+)", re.MULTILINE)
 _USED = re.compile(r"\b(KEYS|ARGV|FIRST)\.(\w+)")
 
-#: The ledger's clock.  It never shows less than when it was last kept, which whoever notes a lease
-#: or a pass does: where the server's is set back, it goes on.  Then it is a little slower until
-#: both agree again, as people are shown its times.
+#: The ledger's clock.  It never shows less than when it was last kept, which whoever notes a lease,
+#: a pass or a task that waits does: where the server's is set back, it goes on from there.
 _CLOCK = """\
 local function clock()
   local time = redis.call('TIME')
   local server_us = time[1] * 1000000 + time[2]
   local kept = redis.call('HMGET', KEYS.clock, 'offset_ms', 'latest_ms')
   local now_us = math.max(server_us + (kept[1] or 0) * 1000, (kept[2] or 0) * 1000)
-  return math.floor(now_us / 1000), now_us, math.floor(server_us / 1000), tonumber(kept[2] or 0)
+  return math.floor(now_us / 1000), now_us, math.floor(server_us / 1000)
 end
 local function keep_clock()
-  local now_ms, _, server_ms, latest_ms = clock()
-  local offset_ms = math.max(0, now_ms - server_ms - (now_ms - latest_ms) / 16)
+  local now_ms, _, server_ms = clock()
   -- A full server runs the rest of a script that has removed something.
   redis.call('HDEL', KEYS.clock, '')
-  redis.call('HSET', KEYS.clock, 'offset_ms', string.format('%.0f', offset_ms),
+  redis.call('HSET', KEYS.clock, 'offset_ms', string.format('%.0f', now_ms - server_ms),
     'latest_ms', string.format('%.0f', now_ms))
   return now_ms
 end

@@ -162,6 +162,8 @@ def _reserve(v: View) -> Reply:
     given, moment, interval = (int(n) for n in noted)
     if interval > each:
         moment = math.floor(given + (moment - given) * each / interval)
+    if given > v.now_us:
+        moment += v.now_us - given
     moment = max(moment, v.now_us)
     following = moment + each
     until = v.server_ms + math.ceil((following - v.now_us) / 1000) + 1000

@@ -17,6 +17,7 @@ def _begin_pass(v: View) -> Reply:
     noted = str(meta.get("format") or "1")
     if (int(noted) if noted.isdigit() else 1) > v.number("format"):
         return ("newer", ANY)
+    v.keep_clock()
     generation = meta.get("generation")
     if generation is not None and float(generation) > v.now + DAY_MS:
         generation = None
@@ -30,7 +31,6 @@ def _begin_pass(v: View) -> Reply:
         left = (lock.until_ms or 0) - v.server_ms
         if left <= v.number("ttl_ms"):
             return ("busy",)
-    v.keep_clock()
     v.put(v.key("pass"), Lock(v.arg("nonce"), v.server_ms + v.number("ttl_ms")))
     if (is_other or generation is None) and v.holds("a restart begins a generation"):
         began = str(max(v.now, int(float(generation or 0)) + 1))

@@ -117,6 +117,8 @@ def _record(v: View) -> Reply:  # noqa: C901
             published_ms=v.now if is_new else fresh.published_ms,
         ),
     )
+    if v.arg("state") == "parked":
+        v.keep_clock()
     answered(epoch)
     return ("recorded",)
 

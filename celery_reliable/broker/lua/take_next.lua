@@ -8,11 +8,11 @@ cluster.
 
 KEYS.unacked     HASH tag: "<ms> <queue>\n<message as it was in its queue>"
 KEYS.listed      SET names of the unacked hashes in which something may be
-KEYS.due         ZSET this and the next three as in claim
+KEYS.due         ZSET this and the next four as in claim
 KEYS.meta        HASH
 KEYS.worker      HASH
 KEYS.claims      HASH
-KEYS.clock         HASH
+KEYS.clock       HASH
 KEYS.lists...    LIST the first to be popped first; those of one priority side by side, one a queue
 ARGV.tag         of the message that is popped, and token of its claim
 ARGV.done        tag of a message that is done with; "" for none

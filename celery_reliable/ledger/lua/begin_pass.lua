@@ -22,12 +22,13 @@ Returns   {"begun", grace_ms: int, ahead_ms?: int, ahead_count?: int, now_ms: in
           forgotten, so that a pass that does not end leaves none; "" for what there is not
 Cost      O(1)
 ]]
-local now_ms = clock()
 local meta = redis.call('HMGET', KEYS.meta, 'generation', 'run_id', 'passed_ms', 'grace_ms',
   'ahead_ms', 'ahead_count', 'stepped_ms', 'stepped_by_ms', 'format', 'seen')
 if (tonumber(meta[9] or '') or 1) > tonumber(ARGV.format) then
   return {'newer', meta[9]}
 end
+-- Also by who is too early: while nobody keeps it, a clock that was set back stands still.
+local now_ms = keep_clock()
 -- A generation that lies in the future is a fault of a clock or of a message, and is ignored.
 local generation = meta[1] and tonumber(meta[1]) <= now_ms + 86400000 and meta[1]
 local passed_ms = tonumber(meta[3] or 0)
@@ -47,7 +48,6 @@ if not redis.call('SET', KEYS.pass, ARGV.nonce, 'NX', 'PX', ARGV.ttl_ms) then
   end
   redis.call('SET', KEYS.pass, ARGV.nonce, 'PX', ARGV.ttl_ms)
 end
-keep_clock()
 if is_other_server or not generation then
   -- The generation is a time.  A count would come to the same number again on a server that returns twice
   -- to the same old data.

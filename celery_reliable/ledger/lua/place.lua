@@ -19,7 +19,7 @@ KEYS.queue            <queue>            LIST that the message is put into when 
 KEYS.clock            clock              HASH
 KEYS.places...                           for each place: the lock, STRING "<attempt>:<id>", or "kept:<id>" with an
                                          expiry; the record, HASH, of the id in the value that was seen of it, or
-                                         "none"; behind them the lock that was answered with "object"
+                                         "none"; behind them the lock that was answered with "own_place"
 ARGV.id               "": whoever stands in the line first. The key of that record is made here, so this is for a
                       queue in the ledger's own database, on a server that is no cluster
 ARGV.attempt?: int    that is about to begin its body; "": the one that the claim with this token has begun; 0: the

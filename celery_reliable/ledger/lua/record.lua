@@ -44,6 +44,7 @@ Returns   {"recorded"} | {"not_current"} | {"in_use", state, since_ms: int} | {"
           not here, so it has to begin anew under another name; or this is a late copy, and the sender has gone on
 Cost      O(log N) in records that are due some time
 ]]
+local now_ms = clock()
 if ARGV.number ~= '' then
   local last, before = redis.call('GET', KEYS.sent) or '-0', '-' .. ARGV.number - 1
   if last == ARGV.epoch then
@@ -160,6 +161,10 @@ if ARGV.used ~= '' then
   redis.call('HSET', KEYS.record, 'used', '1')
 end
 redis.call('ZADD', KEYS.due, now_ms + ARGV.due_in_ms, ARGV.id)
+if ARGV.state == 'parked' then
+  -- Else it would wait for as much longer as the clock is ahead, if that is set back before anybody has kept it.
+  keep_clock()
+end
 if ARGV.number ~= '' then
   redis.call('SET', KEYS.sent, ARGV.epoch, 'PX', ARGV.remember_ms)
 end

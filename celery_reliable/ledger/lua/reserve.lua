@@ -50,6 +50,10 @@ given, moment, interval = tonumber(given or 0), tonumber(moment or 0), tonumber(
 if interval > tonumber(ARGV.interval_us) then
   moment = math.floor(given + (moment - given) * ARGV.interval_us / interval)
 end
+if given > now_us then
+  -- The clock was ahead, and was set back before anybody kept it.
+  moment = moment - given + now_us
+end
 moment = math.max(moment, now_us)
 local following = moment + ARGV.interval_us
 local keep_ms = math.ceil((following - now_us) / 1000) + 1000
