@@ -198,9 +198,6 @@ class RunningAttempt:
     #: Nothing is left to settle: it has published its own id (retry), was settled with its result,
     #: or is no longer current.
     is_closed: bool = False
-    #: The object that another task has, of an attempt whose body has not begun: it publishes itself
-    #: again, to wait for it.
-    waits_for: str = ""
     #: Its result is stored and its record gone; what follows are hooks of the user's.
     is_settled: bool = False
     #: Its outcome was stored once more, as it was not known whether it had been.

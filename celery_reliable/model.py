@@ -251,8 +251,8 @@ class Record:
     members: tuple[str, ...] = ()
     #: The result that was there when it was last sent again, or replaced (`stored.seen`).
     stored: str = ""
-    #: What it waits for, parked: "object <key>" for a place; or the key of an object that it asks
-    #: for again after a while.
+    #: What it waits for, parked: "object <key>", "rate <key>", "order <id>" or "workers"; empty for
+    #: its time.
     waiting_for: str = ""
     #: How many places that object had when it began to wait.
     places: int = 0

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import random
 from typing import Any
 
 from celery import states
-from celery.app.task import Context
 from celery.exceptions import Ignore, Reject
 
 from celery_reliable import events
@@ -19,7 +17,7 @@ from celery_reliable.exceptions import LedgerForbidden, ObjectBusy, one_line
 from celery_reliable.ledger import FOREVER, answers
 from celery_reliable.log import logger
 from celery_reliable.model import Cause, Claim, Reason
-from celery_reliable.options import is_kept_dead, keep_ms, key_of
+from celery_reliable.options import is_kept_dead, keep_ms
 from celery_reliable.results import tell_chord_patiently
 
 __all__ = [
@@ -27,7 +25,6 @@ __all__ = [
     "bury",
     "conclude",
     "give_way",
-    "next_wait",
     "no_outcome",
     "released",
 ]
@@ -95,8 +92,7 @@ def _why_no_outcome(
     if state == states.REJECTED and getattr(retval, "requeue", False):
         # A task that sends itself back must not do so for ever.
         return retval or Reject()
-    is_replaced_or_waits = attempt.is_replaced or bool(attempt.waits_for)
-    is_to_go_on = state == states.RETRY or (state == states.IGNORED and is_replaced_or_waits)
+    is_to_go_on = state == states.RETRY or (state == states.IGNORED and attempt.is_replaced)
     if is_to_go_on and not attempt.goes_on:
         # An `apply_async` of the user's may have left it to a commit that never came.
         return RuntimeError(f"the task ended as {state}, and nothing was published for it")
@@ -207,14 +203,10 @@ def broken_off(delivery: Delivery, attempt: RunningAttempt, exc: Exception) -> T
     return as_traced(Reject(f"not concluded: {exc}", requeue=True), states.REJECTED)
 
 
-#: The header that counts how often a task has waited for its object, up to a number by which the
-#: wait is the longest.
-_WAITS, _MOST_WAITS = "reliable_waits", 6
-_FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 1.0, 30.0
-
-
 def give_way(delivery: Delivery, attempt: RunningAttempt, holder: str) -> Traced:
-    """End an attempt whose object the task *holder* has, as the task's ``on_conflict`` says."""
+    """End an attempt whose object the task *holder* has, as the task's ``on_conflict`` says:
+    "skip" or "fail".
+    """
     task = delivery.task
     how = type(task).on_conflict
     if how == "skip":
@@ -225,49 +217,8 @@ def give_way(delivery: Delivery, attempt: RunningAttempt, holder: str) -> Traced
     logger.info(
         "object_held name=%s id=%s holder=%s on_conflict=%s", task.name, delivery.id, holder, how
     )
-    if how == "fail":
-        error = ObjectBusy(
-            f"{task.name}[{delivery.id}] needs an object that {holder} holds (on_conflict='fail').",
-            holder=holder,
-        )
-        return conclude(delivery, attempt, delivery.trace_instead(raising(error)))
-    return _wait(delivery, attempt)
-
-
-def next_wait(told: object) -> tuple[int, float]:
-    """Return the number of a task's next wait, and for how many seconds at most; *told* is what its
-    message says of the last, which a sender may have made up.
-    """
-    before = min(told, _MOST_WAITS) if type(told) is int and told > 0 else 0
-    return before + 1, min(_FIRST_WAIT_SECONDS * 2**before, _LONGEST_WAIT_SECONDS)
-
-
-def _wait(delivery: Delivery, attempt: RunningAttempt) -> Traced:
-    """Publish the same task again, for later; that spends no retry, no loss and no number."""
-    task = delivery.task
-    waits, seconds = next_wait(delivery.request.get(_WAITS))
-    args, kwargs = delivery.args, delivery.kwargs
-    attempt.waits_for = key_of(task, args, kwargs) or ""
-    context = Context(delivery.request, args=args, kwargs=kwargs, called_directly=False)
-    publication = task.signature_from_request(
-        context,
-        args,
-        kwargs,
-        # Those that wait for one object do not all come back at once.
-        countdown=seconds * random.uniform(0.5, 1.0),
-        retries=context.retries,
-        headers={**(context.headers or {}), _WAITS: waits},
+    error = ObjectBusy(
+        f"{task.name}[{delivery.id}] needs an object that {holder} holds (on_conflict='fail').",
+        holder=holder,
     )
-    try:
-        publication.apply_async()
-    except Exception as exc:
-        logger.warning("conflict_not_published name=%s id=%s error=%s", task.name, delivery.id, exc)
-        answer = delivery.reliable.ledger.release(
-            attempt.claim,
-            due_in_ms=delivery.reliable.config.queued_ms,
-            patience_seconds=FOREVER,
-        )
-        if isinstance(answer, answers.Released):
-            return as_traced(Reject(f"not published again: {exc!r}", requeue=True), states.REJECTED)
-    waiting = Ignore("the object is held: published again")
-    return conclude(delivery, attempt, as_traced(waiting, states.IGNORED))
+    return conclude(delivery, attempt, delivery.trace_instead(raising(error)))

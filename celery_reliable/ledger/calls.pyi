@@ -380,7 +380,6 @@ class Calls:
         heir: str = "",
         number: int | None = None,
         is_sent: bool = False,
-        waits_for: str = "",
         moved: str = "",
         if_exists: str = "",
         worker: str,

@@ -106,7 +106,6 @@ class Publications(Places):
         queue: str = "",
         is_used: bool = False,
         heir: str = "",
-        waits_for: str = "",
         moved: str = "",
         if_exists: str = "",
         patience_seconds: float | None = None,
@@ -118,14 +117,12 @@ class Publications(Places):
         copy of this call is known, and after a restart of the server it proves that the publication
         was recorded.  *due_in_ms*: when somebody looks whether a worker has claimed it.
 
-        *claim*: the running attempt that publishes its own id; *waits_for*: the
-        object that another task has, so that its body has not begun and the next attempt gets the
-        same number.  *queue*: a list on this server, to which the
-        message is pushed in the same step.  *is_used*: an earlier task of the same id may have left
-        a result.  *moved*: which workers an operator has named while *claim* ran, as an answer has
-        told.  *heir*: names the canvas that the task is a member of, if that took over an id.
-        *if_exists*: "keep" and "refuse" leave a dead letter of this id alone, "replay_dead" notes
-        that it is replayed.
+        *claim*: the running attempt that publishes its own id.  *queue*: a list on this server, to
+        which the message is pushed in the same step.  *is_used*: an earlier task of the same id may
+        have left a result.  *moved*: which workers an operator has named while *claim* ran, as an
+        answer has told.  *heir*: names the canvas that the task is a member of, if that took over
+        an id.  *if_exists*: "keep" and "refuse" leave a dead letter of this id alone,
+        "replay_dead" notes that it is replayed.
 
         Waits *patience_seconds*, but only *undone_patience_seconds* while it is certain that
         nothing was recorded.
@@ -140,7 +137,6 @@ class Publications(Places):
             queue=queue,
             is_used=is_used,
             heir=heir,
-            waits_for=waits_for,
             moved=moved,
             if_exists=if_exists,
         )
@@ -208,7 +204,6 @@ class Publications(Places):
         if_exists: str,
         claim: Claim | None = None,
         queue: str = "",
-        waits_for: str = "",
         moved: str = "",
     ) -> Step[RecordAnswer]:
         sender, number = sender_of(epoch)
@@ -231,7 +226,6 @@ class Publications(Places):
             heir=heir,
             queue=queue,
             is_sent=bool(queue),
-            waits_for=waits_for,
             moved=moved,
             if_exists=if_exists,
         )

@@ -67,8 +67,6 @@ class Look:
     Attributes:
         due_ms: when somebody must look at it; None: never, as what runs without a limit.
         object_key: the object that it notes as locked; empty for none.
-        waiting_for: the object that another task has, or "rate " and whose rate it waits for;
-            empty for none.
         is_suspect: it ran in a worker that died, and runs beside no other such task.
         has_to_wait: a worker could not run it, as it had to do with another suspect.
     """
@@ -76,7 +74,6 @@ class Look:
     record: Record
     due_ms: int | None
     object_key: str = ""
-    waiting_for: str = ""
     is_suspect: bool = False
     has_to_wait: bool = False
     history: tuple[HistoryEntry, ...] = ()
@@ -109,7 +106,8 @@ class Look:
     @property
     def rate_key(self) -> str:
         """Whose rate it waits for, or waited for before it was sent; empty for none."""
-        return self.waiting_for[5:] if self.waiting_for.startswith("rate ") else ""
+        kind, _, key = self.record.waiting_for.partition(" ")
+        return key if kind == "rate" else ""
 
 
 class Records(TransitionGroup):
@@ -263,7 +261,6 @@ def _look(task_id: str, got: dict[str, str], due_ms: float | None) -> Look | Non
         record=record,
         due_ms=None if due_ms is None else int(due_ms),
         object_key=got.get("object", ""),
-        waiting_for=record.in_line_of or record.waiting_for,
         is_suspect=got.get("suspect") == "ran",
         has_to_wait="alone" in got and record.is_unsent,
         history=rows.history(got.get("history", "")),

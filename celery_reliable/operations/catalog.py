@@ -103,7 +103,7 @@ QUERIES = (
             Command(
                 "objects",
                 "List the objects that tasks have, each with its places, or show who has one and "
-                "who waits for it: who stands in its line in order, and then who tries again."
+                "who stands in its line for it, in their order."
                 "\n\nAn object is named by its KEY, or by --task and --id; --task alone means a "
                 "task of which so many run at a time (at_most without object_id).",
             ),

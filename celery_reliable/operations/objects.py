@@ -21,8 +21,7 @@ from celery_reliable.recovery import MOST_BYTES
 
 __all__ = ["Objects", "since_ms"]
 
-#: So many records are looked at for those that wait for an object, those first that try first.
-_WAITERS_LOOKED_AT = 2_000
+#: So many of those that stand in line for an object are shown, the first.
 _MOST_WAITERS = 100
 
 
@@ -73,8 +72,7 @@ class Objects:
             Param("The object's id, as its task is called with it.", min_length=1, max_length=1000),
         ] = None,
     ) -> Object:
-        """Show who has an object and who waits for it: who stands in its line in order, and then
-        who tries again.
+        """Show who has an object, and who stands in its line for it, in their order.
 
         It is named by its key, or by the name of its task and its id; by the task alone where so
         many of a task run at a time (at_most without object_id).
@@ -90,17 +88,14 @@ class Objects:
         view, line, _ = self._look_at(key, MOST_PLACES)
         if view.is_free and not line:
             view = replace(view, places=self._places_of(task or ""))
-        others, has_more = self._others(key, _MOST_WAITERS - len(line))
-        waiters, holders = (*line, *others), [one.task_id for one in view.holders]
         if task is not None:
             name = task if id_ is None else f"{task} {id_!r}"
         else:
-            ids = [*waiters, *holders][:1]
+            ids = [*line, *(one.task_id for one in view.holders)][:1]
             name = self._name(
                 next(self._ledger.looks_in_groups(ids, most_bytes=MOST_BYTES), None), key
             )
-        has_more = has_more or view.in_line > len(line)
-        return replace(view, object_name=name, waiters=waiters, has_more=has_more)
+        return replace(view, object_name=name, waiters=line, has_more=view.in_line > len(line))
 
     def page(
         self, *, limit: Limit = 50, cursor: Cursor = "", look_seconds: float = 0.0
@@ -182,17 +177,6 @@ class Objects:
     def _places_of(self, name: str) -> int:
         task = self._app.tasks.get(name)
         return getattr(type(task), "at_most", None) or 1
-
-    def _others(self, key: str, most: int) -> tuple[tuple[str, ...], bool]:
-        """Return those that try again after a while, as far as was looked."""
-        ids = [one for one, _ in self._ledger.due_after(None, _WAITERS_LOOKED_AT)]
-        found = [
-            look.record.task_id
-            for look in self._ledger.look_all(ids)
-            if look is not None and look.waiting_for == key and not look.record.in_line_of
-        ]
-        has_more = len(ids) == _WAITERS_LOOKED_AT or len(found) > most
-        return tuple(found[:most]), has_more
 
 
 def since_ms(held: Held, look: Look | None) -> int:

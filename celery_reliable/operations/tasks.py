@@ -11,7 +11,7 @@ from celery import Celery
 
 from celery_reliable.ledger import Ledger, Look, death_of, group_of
 from celery_reliable.message import Envelope, NamedWorkers
-from celery_reliable.model import HistoryEntry, Record, State
+from celery_reliable.model import HistoryEntry, State
 from celery_reliable.operations.filters import EVERYTHING, Filter
 from celery_reliable.operations.happenings import Happenings
 from celery_reliable.operations.letter_groups import LetterGroups
@@ -20,7 +20,6 @@ from celery_reliable.operations.messages import (
     eta_ms,
     message_view,
     object_name,
-    object_of,
     queue_of,
     told_by,
 )
@@ -36,8 +35,6 @@ from celery_reliable.recovery import BrokerView, stored_task
 
 __all__ = ["Tasks"]
 
-#: How often a task has waited for its object: a header of its message.
-_WAITS = "reliable_waits"
 #: What the ledger refuses, as the log calls it and as the flight record does.
 _REFUSALS = {"task_fenced": "fenced", "task_skipped": "skipped"}
 _MOST_REFUSALS = 20
@@ -219,9 +216,8 @@ class Tasks:
         return Seen(
             orders=orders,
             queue=queue_of(envelope),
-            object_name=self._name_of(look.record, look.object_key or look.waiting_for),
+            object_name=self._name_of(look.record, look.object_key or look.record.in_line_of),
             eta_ms=eta_ms(envelope, now_ms),
-            waits_for_object=_number(envelope.headers.get(_WAITS)) > 0,
             named=NamedWorkers.of(envelope.headers) or NamedWorkers(),
         )
 
@@ -237,7 +233,7 @@ class Tasks:
         held = held_by(look)
         if held is Wait.ORDER:
             return seen
-        if held is Wait.OBJECT or seen.waits_for_object:
+        if held is Wait.OBJECT:
             return self._with_holder(look, seen)
         envelope = envelope_of(record)
         if record.state is State.QUEUED and not record.is_unsent and envelope is not None:
@@ -271,25 +267,21 @@ class Tasks:
         return replace(seen, is_in_queue=is_in_queue)
 
     def _with_holder(self, look: Look, seen: Seen) -> Seen:
-        key = look.waiting_for or self._object_of(look.record)
-        if not key:
-            return seen
         record = look.record
-        seen = replace(seen, object_name=self._name_of(record, key))
-        if record.in_line_of:
-            holders, before = self._ledger.line_of(key, record.places, record.task_id)
-            return replace(seen, object_key=key, holders=holders, before=before)
-        (held,) = self._ledger.holders([key])
-        holders = () if held is None else (held,)
+        key = record.in_line_of
+        holders, before = self._ledger.line_of(key, record.places, record.task_id)
         since = 0
-        if held is not None and held.kept_ms is None:
-            (other,) = self._ledger.look_all([held.task_id])
-            since = since_ms(held, other)
-        return replace(seen, object_key=key, holders=holders, holder_since_ms=since)
-
-    def _object_of(self, record: Record) -> str:
-        envelope = envelope_of(record)
-        return "" if envelope is None else object_of(self._app, envelope)
+        if holders and holders[0].kept_ms is None:
+            (other,) = self._ledger.look_all([holders[0].task_id])
+            since = since_ms(holders[0], other)
+        return replace(
+            seen,
+            object_key=key,
+            object_name=self._name_of(record, key),
+            holders=holders,
+            holder_since_ms=since,
+            before=before,
+        )
 
 
 def _history(published_ms: int, noted: Iterable[HistoryEntry]) -> list[Entry]:
@@ -333,7 +325,3 @@ def _facts(look: Look, seen: Seen, now_ms: int) -> dict[str, Any]:
         "group": group_of(letter).id if letter else "",
         **told_by(look.record),
     }
-
-
-def _number(value: object) -> int:
-    return value if isinstance(value, int) else 0

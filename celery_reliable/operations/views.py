@@ -484,8 +484,7 @@ class Object:
     #: How many stand in its line (``on_conflict="wait"``); of those behind the first hundred some
     #: may have ended.
     in_line: int
-    #: Tasks that wait for it, as far as was looked: those in line, in their order, and then those
-    #: that try again.
+    #: The first hundred of these tasks, in their order.
     waiters: tuple[str, ...]
     #: There may be more that wait.
     has_more: bool

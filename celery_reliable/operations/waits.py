@@ -34,7 +34,6 @@ class Seen:
     Attributes:
         queue: that its message was sent to; empty where it cannot be told.
         eta_ms: of its message, if that lies in the future; 0 for none.
-        waits_for_object: its message says that it waits for an object.
         object_key: the object that it waits for, if that can be told.
         object_name: what people call the object that it has or waits for; empty where it has none.
         holders: those that have that, or a place of it.
@@ -51,7 +50,6 @@ class Seen:
 
     queue: str = ""
     eta_ms: int = 0
-    waits_for_object: bool = False
     object_key: str = ""
     object_name: str = ""
     holders: tuple[Held, ...] = ()
@@ -83,11 +81,11 @@ def held_by(look: Look) -> Wait | None:
     """Return what holds a task back in the ledger, beside its time; None: nothing does."""
     if look.rate_key:
         return Wait.RATE
-    if look.waiting_for == _WORKERS:
+    if look.record.waiting_for == _WORKERS:
         return Wait.WORKER
-    if look.waiting_for.startswith(_ORDER):
+    if look.record.waiting_for.startswith(_ORDER):
         return Wait.ORDER
-    return Wait.OBJECT if look.waiting_for or look.record.in_line_of else None
+    return Wait.OBJECT if look.record.in_line_of else None
 
 
 def waits_for_worker(look: Look, seen: Seen) -> bool:
@@ -95,8 +93,8 @@ def waits_for_worker(look: Look, seen: Seen) -> bool:
     if look.record.state is not State.PARKED:
         return False
     # No pass may have looked at it yet.
-    is_new = not look.waiting_for and bool(seen.named.only) and not seen.eta_ms
-    return is_new or look.waiting_for == _WORKERS
+    is_new = not look.record.waiting_for and bool(seen.named.only) and not seen.eta_ms
+    return is_new or look.record.waiting_for == _WORKERS
 
 
 class _Task:
@@ -193,7 +191,7 @@ class _Task:
         held = held_by(look)
         if held is Wait.ORDER:
             return self._for_end_of_order()
-        if held is not Wait.RATE and (held or seen.waits_for_object):
+        if held is Wait.OBJECT:
             return self._for_object()
         if held is Wait.RATE:
             kind = Wait.RATE
@@ -231,7 +229,7 @@ class _Task:
         return self._say(Wait.WORKER, said, workers=only)
 
     def _for_end_of_order(self) -> WaitsFor:
-        order_id = self._look.waiting_for.removeprefix(_ORDER)
+        order_id = self._record.waiting_for.removeprefix(_ORDER)
         order = next((one for one in self._seen.orders if one.id == order_id), None)
         # Lists do not look who has given it; or it has ended, and a pass is about to send it.
         by = f" (order {order_id})" if order is None else f": {order.sentence}"
@@ -243,45 +241,30 @@ class _Task:
         )
 
     def _for_object(self) -> WaitsFor:
-        """Say who has the object that a task waits for."""
+        """Say who has the object for which a task stands in line."""
         look, seen, record = self._look, self._seen, self._record
-        key = record.in_line_of or look.waiting_for or seen.object_key
-        name = seen.object_name or key or "that it names"
         held = seen.holders[0] if seen.holders else None
-        until_ms = look.due_ms if record.in_line_of else seen.eta_ms or look.due_ms
-        again = f". It tries again at {self._until(until_ms)}."
-        if record.in_line_of:
-            said = f"It stands in line for the object {name}"
-            if seen.before is not None:
-                said += f", with {seen.before} before it"
-            if seen.holders:
-                said += f"; {' and '.join(one.task_id for one in seen.holders)} "
-                said += "has it" if len(seen.holders) == 1 else "have it"
-            again = (
-                ". It goes on as soon as there is a place and its turn has come; it is looked at "
-                f"again at {self._until(until_ms)}, at the latest."
+        said = f"It stands in line for the object {seen.object_name or record.in_line_of}"
+        if seen.before is not None:
+            said += f", with {seen.before} before it"
+        if held is not None and held.kept_ms is not None:
+            said += (
+                f"; that is kept after the success of {held.task_id} (once_for_seconds), for "
+                f"{span(held.kept_ms / 1000)} yet"
             )
-        elif not key or (look.waiting_for and not seen.object_key):
-            # Lists do not look at who has it.
-            said = f"It waits for the object {name}, which another task had when it last tried"
-        elif held is None or held.task_id == record.task_id:
-            said = f"Its object {name} was another task's, and is free now"
-        elif held.kept_ms is not None:
-            said = (
-                f"It waits for the object {name}, which is kept after the success of "
-                f"{held.task_id} (once_for_seconds), for {span(held.kept_ms / 1000)} yet"
-            )
-        else:
-            since = f" since {at(seen.holder_since_ms)}" if seen.holder_since_ms else ""
-            said = f"It waits for the object {name}, which {held.task_id} has{since}"
+        elif held is not None:
+            said += f"; {' and '.join(one.task_id for one in seen.holders)} "
+            said += "has it" if len(seen.holders) == 1 else "have it"
+            said += f" since {at(seen.holder_since_ms)}" if seen.holder_since_ms else ""
         return WaitsFor(
             Wait.OBJECT,
-            said + again,
+            f"{said}. It goes on as soon as there is a place and its turn has come; it is looked "
+            f"at again at {self._until(look.due_ms)}, at the latest.",
             since=moment(record.published_ms),
-            until=moment(until_ms),
+            until=moment(look.due_ms),
             queue=seen.queue,
             before=seen.before,
-            object_key=key,
+            object_key=record.in_line_of,
             holder=held.task_id if held is not None else "",
             holder_since=moment(seen.holder_since_ms),
         )
@@ -310,9 +293,6 @@ class _Task:
                 "it waits to be run by a worker that runs no other such task, and is sent to one "
                 f"at {self._until(look.due_ms)}.",
             )
-        waiting_for = "" if look.rate_key else look.waiting_for
-        if not record.is_unsent and (waiting_for or (seen.waits_for_object and seen.eta_ms)):
-            return self._for_object()
         again, lost = "", "It"
         if record.cause:
             again = f" Its last attempt was lost ({record.cause})."

@@ -48,9 +48,9 @@ class TaskOptions:
     #: bytes, or a tuple of these. One whose first parameter is ``self`` gets the task before them.
     #: None: no object.
     object_id: str | Callable[..., Any] | None = None
-    #: What a task does when another task holds its object: ``"skip"`` (do nothing), ``"retry"``
-    #: (run later; max_retries does not count it), ``"fail"`` (raise ObjectBusy) or ``"wait"``
-    #: (stand in line in the ledger, in the order of publication, until there is a place).
+    #: What a task does when another task holds its object: ``"skip"`` (do nothing), ``"fail"``
+    #: (raise ObjectBusy) or ``"wait"`` (stand in line in the ledger, in the order of publication,
+    #: until there is a place; ``"retry"`` is the same).
     on_conflict: str = "skip"
     #: How many tasks may have the object at a time, 100 at most; without an `object_id`, how many
     #: tasks of this name run at a time in the whole fleet. With it say `on_conflict`. None: one
@@ -182,7 +182,7 @@ def _useless(cls: Any, base: Any) -> Iterator[tuple[str, Any, str]]:
     has_object = inspect.getattr_static(cls, "object_id") is not None
     no_object = "of use without object_id, which says what the object is"
     own = cls.__mro__[: cls.__mro__.index(base)]
-    has_places, waits = cls.at_most is not None, cls.on_conflict == "wait"
+    has_places, waits = cls.at_most is not None, cls.on_conflict in ("wait", "retry")
     is_queued, is_kept = cls.unique == "queued", cls.once_for_seconds is not None
     has_more = has_places and cls.at_most > 1
     rules = (
@@ -206,13 +206,19 @@ def _useless(cls: Any, base: Any) -> Iterator[tuple[str, Any, str]]:
         ),
         (
             "on_conflict",
-            waits and not has_object and not has_places,
+            # An abstract base says it for those of its tasks that have an object.
+            waits
+            and not (has_object or has_places)
+            and any(
+                "on_conflict" in owner.__dict__ and not owner.__dict__.get("abstract")
+                for owner in own
+            ),
             "of use without object_id or at_most: there is nothing to wait for",
         ),
         (
-            "on_conflict",
-            waits and is_queued,
-            "of use with unique='queued': the call returns the task that has it",
+            "place",
+            cls.place == "queued" and is_queued,
+            "of use with unique='queued': a publication that has the object has its place",
         ),
         (
             "place",
@@ -275,7 +281,7 @@ OPTIONS: dict[str, Rule] = {
     "object_id": or_none(
         that(lambda one: isinstance(one, str) or callable(one), "an argument's name, a callable")
     ),
-    "on_conflict": one_of("skip", "retry", "fail", "wait"),
+    "on_conflict": one_of("skip", "fail", "wait", "retry"),
     "unique": one_of("running", "queued"),
     "place": one_of("running", "queued"),
     "once_for_seconds": CALL_OPTIONS["time_to_run_seconds"],

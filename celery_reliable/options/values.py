@@ -98,7 +98,7 @@ def room_of(
 
 def stands_in_line(task: Any) -> bool:
     """Whether *task* waits in line for its object."""
-    return bool(getattr(type(task), "on_conflict", "") == "wait")
+    return getattr(type(task), "on_conflict", "") in ("wait", "retry")
 
 
 def is_placed_early(task: Any) -> bool:

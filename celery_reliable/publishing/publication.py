@@ -325,8 +325,7 @@ class Publication:
     ) -> answers.RecordAnswer:
         ledger = self.reliable.ledger
         claim = self.attempt.claim if self.attempt else None
-        waits_for = self.attempt.waits_for if self.attempt is not None else ""
-        number = claim.attempt - bool(waits_for) if claim is not None else 0
+        number = claim.attempt if claim is not None else 0
         # What an attempt publishes is part of its outcome, which waits for the ledger.
         patience = (
             {"patience_seconds": FOREVER, "undone_patience_seconds": None}
@@ -356,7 +355,6 @@ class Publication:
                         self.ref,
                         state=state,
                         claim=claim,
-                        waits_for=waits_for,
                         moved=moved,
                         **given,
                     )

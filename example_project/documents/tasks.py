@@ -28,7 +28,7 @@ from documents.structure import prose, structure
     base=RowTask,
     row_model="documents.Document",
     object_id="document_id",
-    on_conflict="retry",
+    on_conflict="wait",
 )
 def check_document(self: Any, document_id: int) -> dict[str, Any]:
     """Check one document for readability and structure, and write the findings into its row.

@@ -73,11 +73,7 @@ def _record(v: View) -> Reply:  # noqa: C901
         if task.moved != v.arg("moved"):
             return ("names_others", task.moved)
         v.drop_pair(v.key("claims"), v.arg("id"))
-        fresh = task.unowned()
-        if v.arg("waits_for"):
-            fresh = fresh._replace(attempt=int(attempt) - 1, waiting_for=v.arg("waits_for"))
-        else:
-            fresh = fresh._replace(has_history=True)
+        fresh = task.unowned()._replace(has_history=True)
     elif task is None:
         pass
     elif task.state == "running" and task.heir and task.heir == v.arg("heir"):

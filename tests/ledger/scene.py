@@ -147,7 +147,6 @@ class Scene:
         claim: Claim | None = None,
         queue: str = "",
         heir: str = "",
-        waits_for: str = "",
     ) -> Answer:
         while True:
             answer = self.ledger.record(
@@ -159,7 +158,6 @@ class Scene:
                 claim=claim,
                 queue=queue,
                 heir=heir,
-                waits_for=waits_for,
             )
             if not isinstance(answer, OtherGeneration):
                 return answer

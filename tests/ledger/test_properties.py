@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 #: What attempts report of themselves, in time or late.
 ENDINGS = ("settle",) * 4 + ("lose",) * 2 + ("inherit",) * 4
-ENDINGS += ("take", "retry", "wait", "replace", "release", "bury")
+ENDINGS += ("take", "retry", "replace", "release", "bury")
 #: What attempts do with their object before that.
 WITH_OBJECT = ("lock", "place", "place", "free")
 #: What others do with a task.
@@ -163,14 +163,11 @@ class Walk:
             "lose": lambda: self.scene.lose(claim, max_losses=1),
             "take": lambda: self.scene.take(claim, max_losses=1),
             "retry": lambda: self.publish(claim.task_id, claim.attempt, claim=claim),
-            "wait": lambda: self.publish(
-                claim.task_id, claim.attempt - 1, claim=claim, waits_for="object"
-            ),
             "replace": lambda: self.replaced(claim, due_in_ms),
             "release": lambda: self.ledger.release(claim, due_in_ms=due_in_ms),
             "bury": lambda: self.scene.bury(claim),
         }
-        if is_current or how in ("retry", "wait"):
+        if is_current or how == "retry":
             # Of a publication that is refused its sender's number is noted.
             ends[how]()
         else:

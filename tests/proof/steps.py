@@ -557,11 +557,6 @@ def lock(x: Explorer, world: World) -> Told:
             yield f"{child} has it", _having(x.world, process, child)
         elif not holder:
             yield f"{child} is over", left._replace(ledger=x.world.ledger)
-        elif left.acts:
-            again, answer, message = _record(x, left, child.id, claim, waits_for="object o")
-            if isinstance(answer, answers.Recorded):
-                again = again._replace(acts=left.acts - 1)
-                yield f"{child} waits", _unsent(again, message)
 
 
 def _having(world: World, process: Process, child: Child) -> World:

@@ -87,9 +87,11 @@ def test_an_option_that_cannot_work_is_refused(option: str, value: object) -> No
         ({"at_most": 3}, "at_most"),
         ({"unique": "queued"}, "unique"),
         ({"once_for_seconds": 5}, "once_for_seconds"),
+        ({"on_conflict": "retry"}, "on_conflict"),
         (
-            {"object_id": "document_id", "on_conflict": "wait", "unique": "queued"},
-            "on_conflict",
+            {"object_id": "document_id", "on_conflict": "wait", "place": "queued"}
+            | {"unique": "queued"},
+            "place",
         ),
     ],
 )
@@ -105,6 +107,7 @@ def test_options_that_make_no_sense_together_are_refused(
         {"time_to_run_seconds": 5, "max_losses": 0, "dead_letter": False, "on_conflict": "fail"},
         {"object_id": "document_id", "unique": "queued", "once_for_seconds": 60},
         {"object_id": "document_id", "on_conflict": "wait", "once_for_seconds": 5},
+        {"object_id": "document_id", "on_conflict": "retry", "unique": "queued"},
         {"at_most": 1, "on_conflict": "wait", "place": "queued"},
         {"Request": "tests.unit.test_task_options:DerivedRequest"},
     ],

@@ -30,8 +30,6 @@ ARGV.used: flag         "1": a task that had the same id before may have left a 
 ARGV.heir?              the replacement whose canvas publishes; "" for anybody else
 ARGV.number?: int       of this publication among its sender's; "" without a sender
 ARGV.is_sent: flag      "1": put it into its queue; else ""
-ARGV.waits_for?         an object: the attempt has not begun its body as another task has that, and gives its number
-                        back: the next one is told from it by its token; else ""
 ARGV.moved?             which workers an operator has named meanwhile, as the attempt was told; "" for none
 ARGV.if_exists?         "": the id of a dead letter is published anew; "replay_dead": likewise, and its history says
                         that it is replayed; "keep" or "refuse": a dead letter stays
@@ -93,22 +91,18 @@ if ARGV.attempt ~= '' then
   if moved ~= ARGV.moved then
     return {'names_others', moved}
   end
-  if ARGV.waits_for ~= '' then
-    redis.call('HSET', KEYS.record, 'attempt', ARGV.attempt - 1, 'waiting_for', ARGV.waits_for)
-  else
-    local history = cjson.decode(found[6] or '[]')
-    local entry = {what = 'retried', cause = ''}
-    if #history > 0 and history[#history].what == 'retried' then
-      -- Retries must not drive losses out of the history.
-      entry = table.remove(history)
-      entry.cause = (tonumber(string.match(entry.cause, '^%d+')) or 1) + 1 .. ' times'
-    end
-    entry.at_ms, entry.attempt, entry.owner = now_ms, tonumber(ARGV.attempt), found[7]
-    entry.pid, entry.claimed_ms = tonumber(found[11]), tonumber(found[12])
-    history[#history + 1] = entry
-    while #history > 20 do table.remove(history, 1) end
-    redis.call('HSET', KEYS.record, 'history', cjson.encode(history))
+  local history = cjson.decode(found[6] or '[]')
+  local entry = {what = 'retried', cause = ''}
+  if #history > 0 and history[#history].what == 'retried' then
+    -- Retries must not drive losses out of the history.
+    entry = table.remove(history)
+    entry.cause = (tonumber(string.match(entry.cause, '^%d+')) or 1) + 1 .. ' times'
   end
+  entry.at_ms, entry.attempt, entry.owner = now_ms, tonumber(ARGV.attempt), found[7]
+  entry.pid, entry.claimed_ms = tonumber(found[11]), tonumber(found[12])
+  history[#history + 1] = entry
+  while #history > 20 do table.remove(history, 1) end
+  redis.call('HSET', KEYS.record, 'history', cjson.encode(history))
   redis.call('HDEL', KEYS.claims, ARGV.id)
   redis.call('HDEL', KEYS.record, 'owner', 'token', 'pid', 'claimed_ms', 'heir', 'stored')
 elseif state == 'running' and found[5] == ARGV.heir then

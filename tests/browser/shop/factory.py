@@ -67,7 +67,7 @@ _TASKS: tuple[tuple[str, Any, dict[str, Any]], ...] = (
     ("billing.charge", charge, {}),
     ("billing.refund", refund, {}),
     ("images.resize", resize, {"max_losses": 0}),
-    ("stock.count", count_stock, {"object_id": "shelf", "on_conflict": "retry"}),
+    ("stock.count", count_stock, {"object_id": "shelf", "on_conflict": "wait"}),
     ("mail.remind", remind, {}),
 )
 

@@ -31,7 +31,7 @@ def fits(out: str) -> bool:
 @pytest.mark.full
 def test_from_status_to_the_cause(project: Project, run: Run) -> None:
     project.start_worker("one", options=ONE_EACH)
-    holder = project.begin("locked_retry_gate", "contract 7", "door")
+    holder = project.begin("in_line_gate", "contract 7", "door")
     letter = project.send("failing", "no such customer")
     parked = project.send("work", 0, countdown=3600)
     wait_for(lambda: run("show", letter.id, "--json").json["state"] == "dead", 30, "it is dead")
@@ -80,19 +80,19 @@ def test_from_status_to_the_cause(project: Project, run: Run) -> None:
     unknown = run("show", "4711")
     assert (unknown.code, "knows no task" in unknown.out) == (0, True)
 
-    by_name = run("objects", "--task", "project.locked_retry_gate", "--id", "contract 7", "--json")
+    by_name = run("objects", "--task", "project.in_line_gate", "--id", "contract 7", "--json")
     assert by_name.json["holders"][0]["task_id"] == holder.id
     objects = run("objects")
     assert fits(objects.out)
     assert by_name.json["object_key"] in objects.out
-    assert "project.locked_retry_gate 'contract 7'" in " ".join(objects.out.split())
-    assert "project.locked_retry_gate 'contract 7'" in run("show", holder.id).out
+    assert "project.in_line_gate 'contract 7'" in " ".join(objects.out.split())
+    assert "project.in_line_gate 'contract 7'" in run("show", holder.id).out
     assert "contract 7" in run("objects", "--task", "some.task", "--id", "contract 7").out
     assert run("objects", "--task", "alone").code == 2
 
     workers = run("workers", "--long")
     assert fits(workers.out)
-    assert f"project.locked_retry_gate[{holder.id}] since" in " ".join(workers.out.split())
+    assert f"project.in_line_gate[{holder.id}] since" in " ".join(workers.out.split())
     queues = run("queues", "--json").json["items"]
     assert [one["workers"][0].partition("@")[0] for one in queues] == ["one"]
     assert fits(run("queues").out)

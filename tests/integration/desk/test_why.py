@@ -22,8 +22,8 @@ def test_the_sentence_of_each_task(project: Project, desk: Desk) -> None:
     letter = project.send("failing", "no such customer")
     wait_for(lambda: desk.tasks.get(letter.id).why.kind is Wait.DEAD, 20, "a dead letter")
     wait_for(lambda: desk.tasks.get(retried.id).why.kind is Wait.RETRY, 20, "a retry")
-    holder = project.begin("locked_retry_gate", "contract 7", "door")
-    waiter = project.send("locked_retry_gate", "contract 7", "door")
+    holder = project.begin("in_line_gate", "contract 7", "door")
+    waiter = project.send("in_line_gate", "contract 7", "door")
     wait_for(lambda: desk.tasks.get(waiter.id).why.kind is Wait.OBJECT, 20, "one that waits")
     project.begin("gate", "other door")
     parked = project.send("work", 0, countdown=3600)
@@ -39,14 +39,13 @@ def test_the_sentence_of_each_task(project: Project, desk: Desk) -> None:
     waits = desk.tasks.get(waiter.id).why
     assert waits.holder == holder.id
     assert waits.holder_since == running.why.since
-    assert f"which {holder.id} has since" in waits.sentence
+    assert f"{holder.id} has it since" in waits.sentence
     assert desk.objects.get(waits.object_key).waiters == (waiter.id,)
 
     # A list does not look at who has it, and says no more than it knows.
     listed = {one.task_id: one for one in desk.tasks.page().items}[waiter.id]
     assert listed.why.kind is Wait.OBJECT
-    assert waits.object_key in listed.why.sentence
-    assert "free" not in listed.why.sentence
+    assert holder.id not in listed.why.sentence
 
     until = desk.tasks.get(parked.id)
     assert (until.state, until.why.kind, until.why.queue) == ("parked", Wait.ETA, "celery")
@@ -59,8 +58,7 @@ def test_the_sentence_of_each_task(project: Project, desk: Desk) -> None:
     fetched = [one for one in views if one.why.kind is Wait.FETCHED]
     queued = [one for one in views if one.why.kind is Wait.QUEUE]
     assert len(fetched) + len(queued) == 8
-    # In the order of their publication, each with one more before it; the first may be behind the
-    # one that tries again.
+    # In the order of their publication, each with one more before it.
     depth = project.redis.client().llen("celery")
     assert [one.why.before for one in queued] == list(range(depth - len(queued), depth))
     assert {one.why.depth for one in queued} == {depth}
@@ -75,7 +73,7 @@ def test_the_sentence_of_each_task(project: Project, desk: Desk) -> None:
     assert (one.nodename.partition("@")[0], one.state, one.pool) == ("one", "alive", "prefork")
     assert one.witness
     assert (one.claims, one.runs[0].task_id) == (2, holder.id)
-    assert {run.name for run in one.runs} == {"project.locked_retry_gate", "project.gate"}
+    assert {run.name for run in one.runs} == {"project.in_line_gate", "project.gate"}
     assert all(run.since for run in one.runs)
     assert one.unacked is not None
     assert one.unacked >= 2
@@ -86,7 +84,7 @@ def test_the_sentence_of_each_task(project: Project, desk: Desk) -> None:
     assert (has.attempt, will_have.attempt) == (1, 0)
     assert (has.worker, has.since) == (one.worker, one.runs[0].since)
     key = views[holder.id].object_key
-    assert key == desk.objects.key_of("project.locked_retry_gate", "contract 7")
+    assert key == desk.objects.key_of("project.in_line_gate", "contract 7")
     assert desk.objects.get(key).holders == (has,)
     assert desk.objects.get(desk.objects.key_of("project.unique", "contract 9")).is_free
 

@@ -245,17 +245,3 @@ def test_a_task_runs_again_though_its_hook_raised_as_the_lost_connection_stopped
     project.effects.open_gate("gate")
     assert result.get(timeout=20) == "gate"
     assert not project.effects.overlaps()
-
-
-@pytest.mark.full
-@promise("nothing-lost")
-def test_a_task_runs_once_its_object_is_free_though_it_could_not_publish_itself_again(
-    ending: Project,
-) -> None:
-    ending.start_worker("one")
-    ending.begin("unpublished_object", "object", "first")
-    second = ending.send("unpublished_object", "object", "second")
-    wait_for(lambda: record_of(ending.redis, second.id).get("losses"), 20, "its first loss")
-    ending.effects.open_gate("first")
-    ending.effects.open_gate("second")
-    assert second.get(timeout=30) == "object"

@@ -209,11 +209,6 @@ def add_tasks(to: Any) -> None:  # noqa: C901 - one small task after another
         with to.effects.run(self, how):
             return HOW[how](self)
 
-    @task(base=Unpublished, object_id="object_id", on_conflict="retry")
-    def unpublished_object(self: Any, object_id: str, name: str) -> str:
-        """Wait at a gate with an object to itself; a conflict publishes nothing."""
-        return tasks.locked_gate(self, object_id, name)
-
     @task(base=Renamed)
     def renamed(self: Any, how: str) -> Any:
         """`ending`, which publishes itself under another id."""
@@ -238,7 +233,7 @@ def add_tasks(to: Any) -> None:  # noqa: C901 - one small task after another
         with deaf(), to.effects.run(self, object_id) as run:
             tasks._pass_time(run, 30)
 
-    @task(object_id="object_id", on_conflict="retry")
+    @task(object_id="object_id", on_conflict="wait")
     def stubborn_object(self: Any, object_id: str, seconds: float) -> str:
         """Take so long with an object to itself, whatever anybody says."""
         with deaf(), to.effects.run(self, object_id) as run:
@@ -256,7 +251,7 @@ def add_tasks(to: Any) -> None:  # noqa: C901 - one small task after another
         with to.effects.run(self):
             pass
 
-    @task(object_id="object_id", on_conflict="retry", time_to_run_seconds=1, max_losses=0)
+    @task(object_id="object_id", on_conflict="wait", time_to_run_seconds=1, max_losses=0)
     def stuck_for_good(self: Any, object_id: str) -> int:
         """Run until the test opens the gate of its id; a later attempt ends at once."""
         with to.effects.run(self, f"{self.name} {object_id}") as run:

@@ -25,7 +25,7 @@ def add_tasks(to: Any) -> None:
         """Say when it began."""
         begun("begun")
 
-    @task(rate="2/s per object", object_id="name", on_conflict="retry")
+    @task(rate="2/s per object", object_id="name", on_conflict="wait")
     def limited_each(self: Any, name: str) -> None:
         """Say when it began, for its object."""
         begun(f"begun {name}")

@@ -176,7 +176,6 @@ def replaced(self: Any, numbers: Sequence[int]) -> None:
 
 
 _SKIP = {"object_id": "object_id", "on_conflict": "skip"}
-_RETRY = {"object_id": "object_id", "on_conflict": "retry"}
 _FAIL = {"object_id": "object_id", "on_conflict": "fail"}
 _WAIT = {"object_id": "object_id", "on_conflict": "wait"}
 _UNIQUE = {"object_id": "object_id", "unique": "queued"}
@@ -192,9 +191,9 @@ RELIABLE: dict[str, tuple[Any, dict[str, Any]]] = {
     **{body.__name__: (body, {}) for body in _ORDINARY},
     "locked": (locked, _SKIP),
     "locked_gate": (locked_gate, _SKIP),
-    "locked_retry": (locked, _RETRY),
-    "locked_retry_gate": (locked_gate, _RETRY),
     "locked_fail": (locked, _FAIL),
+    # The same by its other name.
+    "locked_retry": (locked, {**_WAIT, "on_conflict": "retry"}),
     "in_line": (locked, _WAIT),
     "in_line_gate": (locked_gate, _WAIT),
     "three": (locked, {**_WAIT, "at_most": 3}),

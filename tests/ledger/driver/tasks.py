@@ -100,15 +100,15 @@ def make_app(port: int, *, is_apart: bool) -> World:
 
     define("work")
     define("brief", time_to_run_seconds=TIME_TO_RUN_SECONDS)
-    define("placed", object_id="place", on_conflict="retry")
+    define("placed", object_id="place", on_conflict="wait")
     define(
         "placed_brief",
         object_id="place",
-        on_conflict="retry",
+        on_conflict="wait",
         time_to_run_seconds=TIME_TO_RUN_SECONDS,
     )
-    define("unique", object_id="place", unique="queued", on_conflict="retry")
-    define("once", object_id="place", once_for_seconds=5, on_conflict="retry")
+    define("unique", object_id="place", unique="queued", on_conflict="wait")
+    define("once", object_id="place", once_for_seconds=5, on_conflict="wait")
     define("light", dead_letter=False)
     define("paced", rate=f"{60 / PACE_SECONDS:g}/m")
     define("single", object_id="place", on_conflict="wait")

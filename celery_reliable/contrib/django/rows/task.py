@@ -33,7 +33,7 @@ __all__ = ["RowTask"]
 #: A row would wait for ever for a task that is skipped, and says itself which one it waits for.
 _ALLOWED = {
     "if_open": ("replace", "keep"),
-    "on_conflict": ("retry", "fail", "wait"),
+    "on_conflict": ("fail", "wait", "retry"),
     "unique": ("running",),
 }
 
@@ -56,7 +56,7 @@ class RowTask(ReliableTask):
     #: the result is that of the one before).
     if_open: str = "replace"
     #: A row waits for its task, so that one does not end because another has its object.
-    on_conflict = "retry"
+    on_conflict = "wait"
 
     _row_signature: inspect.Signature | None = None
 
