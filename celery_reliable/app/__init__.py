@@ -1,4 +1,4 @@
-"""What the package has for each Celery app: its settings, its ledger and its locks."""
+"""What the package has for each Celery app: its settings and its ledger."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the package has for each Celery app: its settings, its ledger and its locks."""
+"""What the package has for each Celery app: its settings and its ledger."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from celery_reliable.app.location import ledger_of, place_in_ledger, scheme_of
 from celery_reliable.compat.app import real_app
 from celery_reliable.compat.notes import note, noted
 from celery_reliable.exceptions import ConfigurationError
-from celery_reliable.ledger import Connector, Ledger, LivingWorkers, ObjectLocks
+from celery_reliable.ledger import Connector, Ledger, LivingWorkers
 from celery_reliable.native_threads import socket_owner
 from celery_reliable.settings import (
     REDIS_SCHEMES,
@@ -94,7 +94,7 @@ class Framework:
 
 
 class Reliable:
-    """Settings, ledger and locks of one app, each made when it is first asked for.
+    """Settings and ledger of one app, each made when it is first asked for.
 
     A forked child makes connections of its own.
     """
@@ -209,11 +209,6 @@ class Reliable:
     def ledger(self) -> Ledger:
         """The ledger, for any thread of this process."""
         return self._of_this_process("ledger", self.own_ledger)
-
-    @property
-    def locks(self) -> ObjectLocks:
-        """The object locks, on the ledger's Redis."""
-        return self._of_this_process("locks", lambda: ObjectLocks(self.ledger))
 
     @property
     def living(self) -> LivingWorkers:

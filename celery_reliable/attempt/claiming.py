@@ -12,6 +12,7 @@ from celery.exceptions import Ignore, Reject
 
 from celery_reliable import clock, events
 from celery_reliable.attempt.delivery import DELIVERY, EARLY, Delivery, NotBegun
+from celery_reliable.attempt.object_lock import leave_unbegun
 from celery_reliable.attempt.replacement import adopt
 from celery_reliable.compat.tracer import Traced, as_traced
 from celery_reliable.context import RunningAttempt, WorkerProcess, current_worker
@@ -250,6 +251,10 @@ def _without_attempt(delivery: Delivery, answer: _Answer) -> Traced:
         return as_traced(NotBegun(f"not run: {answer.word}"), states.IGNORED)
     if isinstance(answer, answers.Struck):
         events.task_struck(task=delivery.task, task_id=delivery.id, order=answer.order)
+        try:
+            leave_unbegun(delivery)
+        except ReliableError as exc:
+            logger.warning("claim_not_released id=%s error=%s", delivery.id, exc)
         return as_traced(NotBegun(f"not run: {answer.word}"), states.IGNORED)
     logger.info(
         "delivery_dropped name=%s id=%s reply=%s", delivery.task.name, delivery.id, answer.word

@@ -10,7 +10,7 @@ from celery_reliable.attempt.delivery import Delivery
 from celery_reliable.context import RunningAttempt
 from celery_reliable.ledger import FOREVER, answers, in_the_way, slots
 from celery_reliable.message import NAMED
-from celery_reliable.model import Claim, NextUp, Room
+from celery_reliable.model import Claim, NextUp
 from celery_reliable.options import (
     is_placed_early,
     is_unique,
@@ -19,35 +19,25 @@ from celery_reliable.options import (
     stands_in_line,
 )
 
-__all__ = ["NOT_OWN", "free_object", "leave", "take"]
+__all__ = ["NOT_OWN", "free_object", "leave", "leave_unbegun", "take"]
 
 #: What `take` returns when the record is not the attempt's: the server lost it, or it was taken.
 NOT_OWN = ""
 
 
 def take(delivery: Delivery, attempt: RunningAttempt) -> str | None:
-    """Take the object of a delivery's attempt.  Return None when it has it or needs none, the id of
-    the task that holds it otherwise, or `NOT_OWN`.
+    """Take a place of the object of a delivery's attempt.  Return None when it has it or needs
+    none, the id of the task that holds it otherwise, or `NOT_OWN`.  One that stands in the line
+    then is closed.
 
     Whatever ends the task frees it.  Waits for the ledger as long as it takes, as `leave` does.
     Raises ObjectIdError when the arguments name no object.
     """
-    task = delivery.task
-    key = key_of(task, delivery.args, delivery.kwargs)
-    if key is None:
+    reliable, task = delivery.reliable, delivery.task
+    room = room_of(task, key_of(task, delivery.args, delivery.kwargs), delivery.request)
+    if room is None:
         return None
-    room = room_of(task, key, delivery.request)
-    if room is not None:
-        return _take_place(delivery, attempt, room)
-    holder = delivery.reliable.locks.take(key, attempt.claim, patience_seconds=FOREVER)
-    if holder is None:
-        attempt.claim = replace(attempt.claim, object_key=key)
-    return holder
-
-
-def _take_place(delivery: Delivery, attempt: RunningAttempt, room: Room) -> str | None:
-    """Take a place of an object, or let the task stand in its line: then the attempt is closed."""
-    reliable, stands = delivery.reliable, stands_in_line(delivery.task)
+    stands = stands_in_line(task)
     queue = _list_of(delivery) if stands else ""
     answer: answers.PlaceAnswer = answers.Placed(attempt.place)
     if attempt.place not in slots(room.object_key, room.places):
@@ -96,6 +86,22 @@ def leave(task: Any, attempt: RunningAttempt) -> None:
         attempt.claim = replace(attempt.claim, object_key="")
 
 
+def leave_unbegun(delivery: Delivery) -> None:
+    """Give back the place that a task was given as its turn in the line had come, since an order
+    keeps it from beginning: others go on, and it stands in line again when the order has ended.
+
+    Raises what the ledger raises.
+    """
+    task, ledger = delivery.task, delivery.reliable.ledger
+    if not stands_in_line(task) or _is_kept(task):
+        return
+    (look,) = ledger.look_all([delivery.id])
+    if look is not None and look.object_key:
+        # What a lost attempt had may be in use yet, and stays the task's.
+        unbegun = Claim(delivery.id, 0, "", "", has_line=True)
+        ledger.free_place(look.object_key, unbegun)
+
+
 def free_object(task: Any, claim: Claim) -> None:
     """Give back the object of an attempt that was over already when it was to be settled."""
     if not _is_kept(task):
@@ -104,7 +110,8 @@ def free_object(task: Any, claim: Claim) -> None:
 
 def _free(task: Any, claim: Claim) -> None:
     if claim.object_key:
-        reliable_of(task.app).locks.free(claim.object_key, claim, patience_seconds=FOREVER)
+        ledger = reliable_of(task.app).ledger
+        ledger.free_place(claim.object_key, claim, patience_seconds=FOREVER)
 
 
 def _is_kept(task: Any) -> bool:

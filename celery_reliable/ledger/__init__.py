@@ -9,7 +9,6 @@ from celery_reliable.ledger.connector import Connector, behind_sentinels, connec
 from celery_reliable.ledger.groups import Death, death_of, group_of, last_death
 from celery_reliable.ledger.happenings import NotedRow
 from celery_reliable.ledger.indexes import Held, ObjectLook, Place, WorkerLook
-from celery_reliable.ledger.locks import ObjectLocks
 from celery_reliable.ledger.named import LivingWorker, LivingWorkers, Run, Runs
 from celery_reliable.ledger.places import in_the_way
 from celery_reliable.ledger.publications import AS_IT_IS, Resent, dues_of
@@ -38,7 +37,6 @@ __all__ = [
     "NextSteps",
     "NextTask",
     "NotedRow",
-    "ObjectLocks",
     "ObjectLook",
     "Place",
     "Resent",

@@ -431,11 +431,6 @@ class StillWaiting(Answer): ...
 
 @final
 @dataclass
-class Stopping(Answer):
-    worker: str
-
-@final
-@dataclass
 class Stored(Answer): ...
 
 @final
@@ -520,7 +515,7 @@ EndRunAnswer: TypeAlias = Postponed | Ended | Changed
 EndedAnswer: TypeAlias = Ended | Exists | Unrecorded
 GroupAnswer: TypeAlias = Grouped
 HeartbeatAnswer: TypeAlias = Renewed | BeatOfDead | Forgotten
-LockAnswer: TypeAlias = Locked | LockedBy | KeptFor | Stopping | NotCurrent | OwnPlace
+LockAnswer: TypeAlias = Locked | LockedBy | KeptFor | StillStopping | NotCurrent
 LookAheadAnswer: TypeAlias = Asked
 LoseAnswer: TypeAlias = Queued | Spent | Fenced | Gone | Changed
 MoveAnswer: TypeAlias = Moved | Changed | Absent

@@ -224,10 +224,9 @@ class Calls:
         *,
         id: str,
         attempt: int,
-        seen: str = "",
         token: str,
+        seen: str = "",
         object: str,
-        own: str = "",
         holder: str,
     ) -> Step[answers.LockAnswer]: ...
     def look_ahead(

@@ -1,15 +1,38 @@
-"""The places of objects that so many tasks may have at once, and the line of those that wait."""
+"""The places of objects, as many as tasks may have one at once, and the line of those that wait."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
-from celery_reliable.ledger.answers import Full, Next, OwnPlace, PlaceAnswer, StillStopping
-from celery_reliable.ledger.transition_group import TransitionGroup, call_up_step, place_step
+from celery_reliable.ledger.answers import (
+    Concluding,
+    Exists,
+    Full,
+    KeptFor,
+    Locked,
+    LockedBy,
+    Next,
+    NotCurrent,
+    OwnPlace,
+    PlaceAnswer,
+    StillStopping,
+    Unlocked,
+)
+from celery_reliable.ledger.transition_group import (
+    TransitionGroup,
+    call_up_step,
+    place_step,
+    run_freeing,
+)
 from celery_reliable.ledger.transitions import Step
 from celery_reliable.model import Claim, ClaimRequest, Room
 
 __all__ = ["Places", "in_the_way"]
+
+#: How long a call waits for a task whose outcome is being stored.  Usually its hooks still run.
+_CONCLUDING_SECONDS = 2.0
+_CONCLUDING_POLL_SECONDS = 0.01
 
 
 def in_the_way(full: Full) -> str:
@@ -21,7 +44,10 @@ def in_the_way(full: Full) -> str:
 class Places(TransitionGroup):
     """How tasks get a place of an object, and wait for one.
 
-    A place is a lock: it is held by a record, and freed by whatever ends its task.
+    A place is a lock, and an object that one task has at a time has one place.  It is held by a
+    record, and freed by the script that ends its task, so it needs no expiry.  One whose record is
+    gone keeps nobody out: both are on one server, which cannot lose one without the other.  The
+    exception is an object that is kept after a success: that outlives the record, and expires.
     """
 
     def take_place(
@@ -141,3 +167,69 @@ class Places(TransitionGroup):
         return place_step(
             self.calls, object_key, places, task_id, epoch, due_in_ms, is_new=True, queue=queue
         )
+
+    def take_unique(
+        self, object_key: str, task_id: str, epoch: str, *, patience_seconds: float | None = None
+    ) -> str | None:
+        """Take the object of a unique task for its publication, before that is sent.
+
+        Returns None if the caller may go on, or else the id of the task that has the object: its
+        record lives, the object is kept for it, or a worker has still to stop an attempt of it.
+        What has been returned to a call cannot be withdrawn any more.
+
+        None without the object in two cases: the record is gone or another's, or the holder is only
+        being stopped.  It is sent then, and its attempt asks for the object.
+        """
+        seen = holder = ""
+        deadline = time.monotonic() + _CONCLUDING_SECONDS
+        while True:
+            step = self.calls.lock(
+                id=task_id, attempt=0, token=epoch, object=object_key, seen=seen, holder=holder
+            )
+            match self._caller.run(step, patience_seconds):
+                case Locked() | NotCurrent():
+                    return None
+                case KeptFor(kept_for):
+                    return kept_for
+                case StillStopping(_, worker):
+                    if not self.is_outlived(holder, worker, patience_seconds=patience_seconds):
+                        return None
+                case LockedBy(value):
+                    seen, holder = value, value.partition(":")[2]
+                    if self._rely(holder, deadline, patience_seconds):
+                        return holder
+                    # It may have ended meanwhile, so the object may be another's by now.
+
+    def _rely(self, holder: str, deadline: float, patience_seconds: float | None) -> bool:
+        """Whether a unique call is to be answered with *holder*.
+
+        Waits until *deadline* (monotonic) for a holder whose outcome is being stored.
+        """
+        while True:
+            waited = time.monotonic() >= deadline
+            answer = self._caller.run(self.calls.rely(id=holder, waited=waited), patience_seconds)
+            if not isinstance(answer, Concluding):
+                return isinstance(answer, Exists)
+            time.sleep(_CONCLUDING_POLL_SECONDS)
+
+    def free_place(
+        self, object_key: str, claim: Claim, *, patience_seconds: float | None = None
+    ) -> bool:
+        """Free the place of an attempt that is over, but whose task goes on.
+
+        Returns False if *claim* does not hold it.
+        """
+        step = self.calls.unlock(
+            id=claim.task_id, attempt=claim.attempt, token=claim.token, object=object_key
+        )
+        answer = run_freeing(
+            self._caller,
+            self.calls,
+            step,
+            object_key,
+            self.on_next,
+            patience_seconds,
+            has_line=claim.has_line,
+            next_up=claim.next_up,
+        )
+        return isinstance(answer, Unlocked)

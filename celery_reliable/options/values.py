@@ -83,17 +83,14 @@ def is_of_object(task: Any, object_id: str, args: Any, kwargs: Any) -> bool:
 def room_of(
     task: Any, object_key: str | None, headers: Mapping[str, Any] | None = None
 ) -> Room | None:
-    """Return the object of a call with its places; None where one task has it at a time and others
-    do not stand in line for it.
+    """Return the object of a call with its places; None if it is about none.
 
     A call may say of how many places it takes one, where its task says so (`at_most`).
     """
     places = getattr(type(task), "at_most", None) or 1
     if may_have_more_places(task):
         places = in_force(task, "at_most", headers)
-    if object_key is None or (places == 1 and not stands_in_line(task)):
-        return None
-    return Room(object_key, places)
+    return None if object_key is None else Room(object_key, places)
 
 
 def stands_in_line(task: Any) -> bool:

@@ -26,7 +26,7 @@ from celery_reliable.message import (
     prepared,
     seconds_until,
 )
-from celery_reliable.model import Claim, State
+from celery_reliable.model import State
 from celery_reliable.options import REFUSE, is_placed_early, room_of, task_ref
 from celery_reliable.publishing.errors import (
     PublishUnknown,
@@ -395,10 +395,10 @@ class Publication:
         if call is None or object_key is None:
             return False
         try:
-            holder = self.reliable.locks.take(
+            holder = self.reliable.ledger.take_unique(
                 object_key,
-                # What holds the object before any attempt was made.
-                Claim(self.ref.id, 0, "", self.epoch),
+                self.ref.id,
+                self.epoch,
                 patience_seconds=FOREVER if running.get() is not None else None,
             )
         except (LedgerUnavailable, LedgerRefused) as exc:

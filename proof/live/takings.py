@@ -72,8 +72,8 @@ class Takings:
             return (claim,), own
         lock: Called = (
             "lock",
-            (locks + place, record, "none", "none"),
-            (headers.id, _attempt(own, record), "", tag, place, ""),
+            (locks + place, record, "none"),
+            (headers.id, _attempt(own, record), tag, "", place),
         )
         return (claim, lock), own
 

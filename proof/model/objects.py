@@ -38,7 +38,7 @@ def _is_over(v: View, value: str, record: str) -> str | None:
     return None
 
 
-def _lock(v: View) -> Reply:  # noqa: C901
+def _lock(v: View) -> Reply:
     task_id, attempt, seen = v.arg("id"), v.arg("attempt"), v.arg("seen")
     task = v.task()
     is_his = task is not None and (task.state, str(task.attempt), task.token) == (
@@ -49,27 +49,18 @@ def _lock(v: View) -> Reply:  # noqa: C901
         is_his = is_his and task.state not in ("dead", "waiting")  # type: ignore[union-attr]
     if not is_his and v.holds("only who has a record takes an object"):
         return ("not_current",)
-    beyond = task.object.removeprefix(f"{v.arg('object')}#") if task is not None else ""
-    has_another = task is not None and beyond != task.object and beyond.isdigit()
-    if task is not None and attempt != "0" and has_another:
-        if task.object != v.arg("own"):
-            return ("own_place", task.object)
-        if (held := _HELD.match(v.expiring(v.key("other")) or "")) and held[1] == task_id:
-            # It has one of several places that there were before, and keeps that.
-            v.put(v.key("other"), Lock(f"{attempt}:{task_id}"))
-            return ("locked",)
     value = v.expiring(v.key("lock"))
+    number, _, holder = (value or "").partition(":")
     stopping = _is_over(v, value, v.key("holder")) if value and value == seen else None
     if stopping:
-        return ("stopping", stopping)
+        return ("still_stopping", holder, stopping)
     if value and value != f"{attempt}:{task_id}" and stopping is None:
-        number, _, holder = value.partition(":")
         if number == "kept":
             return ("kept_for", holder)
-        elif holder != task_id:
+        if holder != task_id:
             if v.holds("an object that another has is not taken"):
                 return ("locked_by", value)
-        elif attempt == "0" and int(number) > 0:
+        elif attempt == "0":
             return ("locked",)
     if task is not None:
         v.put(v.key("record"), task._replace(object=v.arg("object")))

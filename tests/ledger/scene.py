@@ -14,7 +14,7 @@ from typing import Any
 import redis
 
 from celery_reliable.leases import Verdict, WorkerLease
-from celery_reliable.ledger import Ledger, ObjectLocks, connect
+from celery_reliable.ledger import Ledger, answers, connect, in_the_way
 from celery_reliable.ledger.answers import (
     Answer,
     Claimed,
@@ -70,13 +70,36 @@ class Published:
     generation: str
 
 
+class Locks:
+    """The objects of which one task has each at a time."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+
+    def take(self, object_key: str, claim: Claim) -> str | None:
+        """Have an attempt take an object, or with attempt 0 a unique publication.
+
+        None if it has it; who has it; empty if the attempt is not current.
+        """
+        if not claim.attempt:
+            return self._ledger.take_unique(object_key, claim.task_id, claim.token)
+        answer = self._ledger.take_place(object_key, 1, claim, due_in_ms=LOOK_MS)
+        if isinstance(answer, answers.Placed):
+            return None
+        return in_the_way(answer) if isinstance(answer, answers.Full) else ""
+
+    def free(self, object_key: str, claim: Claim) -> bool:
+        """Have an attempt free its object."""
+        return self._ledger.free_place(object_key, claim)
+
+
 class Scene:
     """One ledger, the objects' locks, and a plain client of its server."""
 
     def __init__(self, ledger: Ledger, client: redis.Redis) -> None:
         self.ledger = ledger
         self.workers = ledger.workers
-        self.locks = ObjectLocks(ledger)
+        self.locks = Locks(ledger)
         # Untyped, since redis-py types most replies as all that they can be.
         self.client: Any = client
         self._numbers = count(1)

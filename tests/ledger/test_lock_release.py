@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from celery_reliable.ledger import ObjectLocks
 from celery_reliable.ledger.answers import Fenced
 from celery_reliable.model import Claim, State
 from tests.ledger.scene import LOOK_MS, Scene, holding
@@ -59,33 +58,26 @@ def test_of_many_that_see_a_lock_to_be_taken_over_one_gets_it(scene: Scene) -> N
     assert {holder for holder in found if holder} == set(winners)
 
 
-def before_call(locks: ObjectLocks, number: int, happen: Callable[[], object]) -> None:
-    """Have something happen before the call of that number from now on."""
-    run, numbers = locks._caller.run, count(1)
-
-    def late(*args: Any, **options: Any) -> Any:
-        if next(numbers) == number:
-            happen()
-        return run(*args, **options)
-
-    locks._caller.run = late  # type: ignore[method-assign]
-
-
-@pytest.mark.parametrize("is_publication", [False, True])
-def test_a_lock_is_not_taken_over_from_another_than_was_seen(
-    scene: Scene, is_publication: bool
+def test_the_object_of_a_publication_is_not_taken_over_from_another_than_was_seen(
+    scene: Scene,
 ) -> None:
-    holder, quicker, slower = (start(scene, name) for name in ("holder", "quicker", "slower"))
-    locks, slow_locks = ObjectLocks(scene.ledger), ObjectLocks(scene.ledger)
-    locks.take("object", holder)
+    holder, quicker = start(scene, "holder"), start(scene, "quicker")
+    scene.publish("slower")
+    scene.locks.take("object", holder)
     scene.forget_object("holder")
     scene.ledger.settle(holder)
+    run, numbers = scene.ledger._caller.run, count(1)
 
-    # The quicker one takes over while the slower one looks whether the holder lives.
-    before_call(slow_locks, 3 if is_publication else 2, lambda: locks.take("object", quicker))
+    def late(*args: Any, **options: Any) -> Any:
+        # The quicker one takes over while the slower one looks whether the holder lives.
+        if next(numbers) == 3:
+            scene.ledger._caller.run = run  # type: ignore[method-assign]
+            scene.locks.take("object", quicker)
+        return run(*args, **options)
 
-    mine = holding(scene, "slower") if is_publication else slower
-    assert slow_locks.take("object", mine) == "quicker"
+    scene.ledger._caller.run = late  # type: ignore[method-assign]
+
+    assert scene.locks.take("object", holding(scene, "slower")) == "quicker"
 
 
 def test_a_call_is_answered_with_what_goes_on_after_all(scene: Scene) -> None:
@@ -103,3 +95,14 @@ def test_a_call_is_answered_with_what_goes_on_after_all(scene: Scene) -> None:
     # And with what takes its time to end, so that nobody waits for ever.
     scene.ledger.conclude(second)
     assert scene.locks.take("object", holding(scene, "a call")) == "holder"
+
+
+def test_a_call_does_not_get_the_object_of_what_is_still_to_be_stopped(scene: Scene) -> None:
+    holder = start(scene, "holder")
+    scene.locks.take("object", holder)
+    scene.take(holder, max_losses=0)
+    scene.publish("a call")
+
+    assert scene.locks.take("object", holding(scene, "a call")) is None
+
+    assert scene.client.get(scene.ledger.keys.lock("object")) == b"1:holder"

@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from celery_reliable.broker import take_next_text
-from celery_reliable.ledger import NextTask, ObjectLocks, answers
+from celery_reliable.ledger import NextTask, answers
 from celery_reliable.message import Stamp
-from celery_reliable.model import Claim, State
+from celery_reliable.model import State
 from tests.ledger.scene import RestartableScene
 from tests.ledger.taking import Taking
 
@@ -90,9 +90,7 @@ def test_what_the_main_process_has_to_see_is_filed_and_not_claimed(
 def test_it_says_which_place_a_task_has_since_it_was_published(taking: Taking) -> None:
     published, ledger = taking.put("one"), taking.scene.ledger
     taking.put("two")
-    locks = ObjectLocks(ledger)
-    assert locks.take("object", Claim("one", 0, "", published.epoch)) is None
-    locks.close()
+    assert ledger.take_unique("object", "one", published.epoch) is None
 
     assert [taking.take(f"shift.{n}").place for n in range(2)] == ["object", ""]
     # It is the attempt's from now on.

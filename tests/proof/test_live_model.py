@@ -9,7 +9,7 @@ from itertools import count, pairwise
 import pytest
 import redis
 
-from celery_reliable.ledger import Ledger, ObjectLocks
+from celery_reliable.ledger import Ledger
 from celery_reliable.model import Claim
 from proof.live import Verified, verify
 from proof.traces import recording
@@ -107,9 +107,7 @@ def take(queues: Taking, numbers: Iterator[int]) -> None:
     names = [f"{one} {number}" for one in ("first", "second", "third")]
     published = [queues.put(name) for name in names][-1]
     thing = f"object {number}"
-    locks = ObjectLocks(ledger)
-    assert locks.take(thing, Claim(names[2], 0, "", published.epoch)) is None
-    locks.close()
+    assert ledger.take_unique(thing, names[2], published.epoch) is None
     tags = [f"shift{number}.{n}" for n in range(5)]
     assert queues.take(tags[0]).answer
     for n, (before, tag) in enumerate(pairwise(tags[:3])):

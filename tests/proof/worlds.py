@@ -22,8 +22,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from celery_reliable.ledger import Ledger, ObjectLocks, connect
+from celery_reliable.ledger import Ledger, connect
 from proof.model import ANY, Call, Reply, Task, answers, short
+from tests.ledger.scene import Locks
 
 Calls = tuple[Call, ...]
 Message = tuple[str, str, str]
@@ -134,8 +135,8 @@ class Explorer:
         self.caller = ModelCaller(self)
         # Nothing is ever connected.
         self.ledger: Any = Ledger(connect("redis://127.0.0.1:1"), "worlds")
-        self.locks: Any = ObjectLocks(self.ledger)
-        for part in (self.ledger, self.locks, *vars(self.ledger).values()):
+        self.locks = Locks(self.ledger)
+        for part in (self.ledger, *vars(self.ledger).values()):
             if hasattr(part, "_caller"):
                 part._caller = self.caller
 

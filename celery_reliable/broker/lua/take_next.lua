@@ -124,7 +124,7 @@ local place = object or ''
 -- What is noted may be another's by now: the lock decides.
 if place ~= '' and redis.call('GET', ARGV.locks .. place) == '0:' .. id then
   -- From now on it is this attempt's, and no late one of a former life of the id can free it.
-  lock({ARGV.locks .. place, ARGV.records .. id, 'none', 'none'}, {id, tostring(answer[2]), '', tag, place, ''})
+  lock({ARGV.locks .. place, ARGV.records .. id, 'none'}, {id, tostring(answer[2]), tag, '', place})
 else
   place = ''
 end
