@@ -288,7 +288,7 @@ ACTS = (
         "purge",
         purge,
         (Right.OPERATE,),
-        commands=(Command("purge", yes=("-f", "--force")),),
+        commands=(Command("purge"),),
         is_act=True,
         asks=_purge,
     ),

@@ -151,13 +151,11 @@ class Command:
         name: below ``celery reliable``; of a group's with a space, as "dead-letters list".
         help: what it does; empty: as the operation says.
         preset: parameters that the command sets itself and does not offer.
-        yes: the options by which it does not ask.
     """
 
     name: str
     help: str = ""
     preset: Mapping[str, Any] = field(default_factory=dict)
-    yes: tuple[str, ...] = ("--yes",)
 
 
 @dataclass(frozen=True)

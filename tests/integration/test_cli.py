@@ -179,7 +179,7 @@ def test_a_name_forges_no_line(project: Project, run: Run) -> None:
         ["strike", forged],
         ["resume", order],
         ["resume", f"none-{forged}"],
-        ["purge", "--queues", forged, "--force"],
+        ["purge", "--queues", forged, "--yes"],
     ):
         ran = run(*command)
         told = f"{ran.out}{ran.err}"
