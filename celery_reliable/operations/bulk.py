@@ -208,9 +208,6 @@ class Bulk:
         group: Group = "",
         filter_: Filter = EVERYTHING,
         dry_run: DryRun = False,
-        rate: Annotated[
-            float | None, Param("So many a second.  Default: as it goes.", ge=0.01, le=100_000)
-        ] = None,
         limit: Most = None,
         seconds: Seconds = None,
         before: Before = None,
@@ -227,7 +224,7 @@ class Bulk:
             "discard",
             by,
             _Chosen(ids, all_, group, filter_, before, cursor),
-            {"rate": rate, "limit": limit, "seconds": seconds},
+            {"limit": limit, "seconds": seconds},
             partial(self._letters.discard_seen, by=by),
             dry_run,
             progress,
@@ -255,7 +252,7 @@ class Bulk:
         dry_run: bool,
         progress: Progress | None,
     ) -> Done:
-        pace = _Pace(None if dry_run else how["rate"], how["limit"], how["seconds"])
+        pace = _Pace(None if dry_run else how.get("rate"), how["limit"], how["seconds"])
         done = self._begun(chosen, how["seconds"])
         if dry_run:
             whole = replace(done, is_dry_run=True)

@@ -68,7 +68,7 @@ class Objects:
                 max_length=1000,
             ),
         ] = None,
-        id_: Annotated[
+        object_id: Annotated[
             str | None,
             Param("The object's id, as its task is called with it.", min_length=1, max_length=1000),
         ] = None,
@@ -81,19 +81,19 @@ class Objects:
 
         Raises BadParameter.
         """
-        if (key is None) == (task is None) or (key is not None and id_ is not None):
-            raise BadParameter("key", "Give the key, or task and id: one of them.")
+        if (key is None) == (task is None) or (key is not None and object_id is not None):
+            raise BadParameter("key", "Give the key, or task and object_id: one of them.")
         try:
-            key = line_of(key or self.key_of(task or "", id_))
+            key = line_of(key or self.key_of(task or "", object_id))
         except ObjectIdError as exc:
-            raise BadParameter("id", str(exc)) from exc
+            raise BadParameter("object_id", str(exc)) from exc
         view, line, _ = self._look_at(key, MOST_PLACES)
         if view.is_free and not line:
             view = replace(view, places=self._places_of(task or ""))
         others, has_more = self._others(key, _MOST_WAITERS - len(line))
         waiters, holders = (*line, *others), [one.task_id for one in view.holders]
         if task is not None:
-            name = task if id_ is None else f"{task} {id_!r}"
+            name = task if object_id is None else f"{task} {object_id!r}"
         else:
             ids = [*waiters, *holders][:1]
             name = self._name(

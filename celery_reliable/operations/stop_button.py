@@ -82,7 +82,7 @@ class StopButton:
         by: str,
         object_id: Annotated[
             str | None,
-            Param("Only what is about the object with this id.", max_length=500, option="--object"),
+            Param("Only what is about the object with this id.", max_length=500),
         ] = None,
         why: Annotated[str, Param("Why: others will ask.", max_length=500, option="--reason")] = "",
         for_seconds: Annotated[

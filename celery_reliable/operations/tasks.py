@@ -163,8 +163,7 @@ class Tasks:
     ) -> Page[Task]:
         """List tasks with what each waits for: those that run, then those that wait.
 
-        Dead letters are listed with the state dead, the oldest first; a reason and an exception
-        need it.
+        Dead letters are listed with the state dead, the oldest first.
 
         Args:
             filter_: only what fits.
@@ -175,12 +174,9 @@ class Tasks:
             cursor: where a page before has ended.
             look_seconds: look for so long for what fits; 0: at a thousand.
 
-        Raises UnknownGroup, and BadParameter for a cursor that is none and for what only dead
-        letters have.  Where messages are, who has an object and which workers live is not looked
-        at.
+        Raises UnknownGroup, and BadParameter for a cursor that is none.  Where messages are, who
+        has an object and which workers live is not looked at.
         """
-        if state not in (Kind.DEAD, Kind.OWED):
-            filter_.check("reason", "exception", why="only dead letters have one (state dead).")
         groups = [group] if group else []
         if group:
             self._groups.get(group)
