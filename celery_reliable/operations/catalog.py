@@ -73,8 +73,8 @@ QUERIES = (
         (
             Command(
                 "run",
-                "Show a run (`task.run_on`): its members, which worker each has, and what is "
-                "missing.\n\nWithout an ID those are listed that are not over, the latest first.",
+                "Show a run (`task.run_on`): its members, the worker of each, and which are "
+                "missing.\n\nWithout an ID: list the runs that are not over, the latest first.",
             ),
         ),
         "runs",
@@ -92,10 +92,10 @@ QUERIES = (
         (
             Command(
                 "objects",
-                "List the objects that tasks have, each with its places, or show who has one and "
-                "who waits for it: who stands in its line in order, and then who tries again."
-                "\n\nAn object is named by its KEY, or by --task and --object-id; --task alone "
-                "means a task of which so many run at a time (at_most without object_id).",
+                "List the objects of tasks with their places, or show which tasks hold one object "
+                "and which wait for it.\n\nName the object by its KEY, or by --task and "
+                "--object-id.  --task alone means the places of the task (at_most without "
+                "object_id).",
             ),
         ),
         "objects",
@@ -169,9 +169,9 @@ ACTS = (
             Command(
                 "dead-letters replay",
                 "Return dead letters to the back of their queues: by ID, a group, those that fit, "
-                "or all.\n\nThey keep their ids, and their budgets of losses and retries are "
-                "fresh.  May be interrupted and repeated: what was replayed is no dead letter any "
-                "more.",
+                "or all.\n\nThe tasks keep their ids and get fresh budgets of losses and retries.  "
+                "The command may be interrupted and repeated: what was replayed is no dead letter "
+                "any more.",
                 _AT_A_TERMINAL,
             ),
         ),
@@ -245,12 +245,13 @@ ACTS = (
         (
             Command(
                 "pause",
-                "Let nobody take from a queue until it is resumed; plain tasks, too.",
+                "Stop all workers from taking tasks of a queue until it is resumed; plain tasks "
+                "wait, too.",
                 {"kind": OrderKind.PAUSE, "object_id": None},
             ),
             Command(
                 "strike",
-                "Let no attempt of a task begin until it is resumed: what would begin is parked.",
+                "Stop a task everywhere until it is resumed: new attempts are parked.",
                 {"kind": OrderKind.STRIKE},
             ),
             Command(

@@ -54,28 +54,36 @@ class Filter:
 
     task: Annotated[
         str | None,
-        Param("Of tasks with this name; a pattern as the shell has them.", max_length=1000),
+        Param("The task's name, or a shell pattern: 'billing.*'.", max_length=1000),
     ] = None
-    queue: Annotated[str | None, Param("Sent to this queue; a pattern.", max_length=1000)] = None
+    queue: Annotated[
+        str | None, Param("The queue that the message was sent to, or a pattern.", max_length=1000)
+    ] = None
     reason: Annotated[
-        str | None, Param("Why it was put aside.", choices=tuple(one.value for one in Reason))
+        str | None,
+        Param("Why the task became a dead letter.", choices=tuple(one.value for one in Reason)),
     ] = None
     exception: Annotated[
-        str | None, Param("With an exception of this type; a pattern.", max_length=1000)
+        str | None, Param("The type of the exception, or a pattern.", max_length=1000)
     ] = None
-    object_id: Annotated[str | None, Param("About this object.", max_length=1000)] = None
-    worker: Annotated[str | None, Param("That this worker ran; a pattern.", max_length=1000)] = None
+    object_id: Annotated[str | None, Param("The id of the object.", max_length=1000)] = None
+    worker: Annotated[
+        str | None,
+        Param(
+            "A worker that ran the task, or a pattern; the host may be left out.", max_length=1000
+        ),
+    ] = None
     older_than_seconds: Annotated[
         float | None,
         Param(
-            "Older than this.",
+            "The least age.",
             ge=0,
             le=1e10,
             is_duration=True,
         ),
     ] = None
     newer_than_seconds: Annotated[
-        float | None, Param("Newer than this.", ge=0, le=1e10, is_duration=True)
+        float | None, Param("The greatest age.", ge=0, le=1e10, is_duration=True)
     ] = None
 
     def matches(self, subject: Subject, now_ms: int) -> bool:

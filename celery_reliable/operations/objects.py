@@ -63,21 +63,25 @@ class Objects:
         task: Annotated[
             str | None,
             Param(
-                "The object of this task, with its id; alone: all of the task's places.",
+                "The task of the object. Without an id: the task's own places (at_most).",
                 min_length=1,
                 max_length=1000,
             ),
         ] = None,
         object_id: Annotated[
             str | None,
-            Param("The object's id, as its task is called with it.", min_length=1, max_length=1000),
+            Param(
+                "The id of the object, as the task is called with it.",
+                min_length=1,
+                max_length=1000,
+            ),
         ] = None,
     ) -> Object:
-        """Show who has an object and who waits for it: who stands in its line in order, and then
-        who tries again.
+        """Show which tasks hold an object and which wait for it: those in its line, in order, and
+        then those that try again.
 
-        It is named by its key, or by the name of its task and its id; by the task alone where so
-        many of a task run at a time (at_most without object_id).
+        The object is named by its key, or by its task and its id.  The task alone means the places
+        of the task (at_most without object_id).
 
         Raises BadParameter.
         """

@@ -103,8 +103,10 @@ class Param:
 
 
 Id = Annotated[str, Param("Its id.", min_length=1, max_length=1000, is_argument=True, metavar="ID")]
-Cursor = Annotated[str, Param("Go on where the page that gave it has ended.", max_length=10_000)]
-Limit = Annotated[int, Param("At most so many.", ge=1, le=500)]
+Cursor = Annotated[
+    str, Param("Continue after the page that returned this cursor.", max_length=10_000)
+]
+Limit = Annotated[int, Param("The largest number to list or to act on.", ge=1, le=500)]
 
 
 @dataclass(frozen=True)

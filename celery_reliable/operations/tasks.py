@@ -67,7 +67,7 @@ class Tasks:
         arguments: Annotated[
             bool,
             Param(
-                "Show its arguments and the whole message, unredacted.",
+                "Show the arguments and the whole message, unredacted.",
                 option="--with-arguments",
                 needs=Right.SEE_ARGUMENTS,
             ),
@@ -75,8 +75,8 @@ class Tasks:
     ) -> TaskInFull:
         """Show one task, whatever became of it: its state, why it waits, and what happened to it.
 
-        Its arguments are shown only to who asks for them, and may see them; the text and the
-        traceback of an exception always.
+        Arguments are shown only on request, to those who may see them.  The text and the traceback
+        of an exception are always shown.
 
         Raises kombu's errors, too: it looks at its queue and at what workers were delivered, as far
         as that is cheap.  A message deep in a long queue is only known to be in it.
@@ -154,8 +154,10 @@ class Tasks:
         self,
         filter_: Filter = EVERYTHING,
         *,
-        state: Annotated[Kind | None, Param("Only in this.")] = None,
-        group: Annotated[str, Param("Only this group, by its id.", max_length=1000)] = "",
+        state: Annotated[Kind | None, Param("The state of the task.")] = None,
+        group: Annotated[
+            str, Param("The dead letters of this group (its id).", max_length=1000)
+        ] = "",
         is_latest_first: bool = False,
         limit: Limit = 50,
         cursor: Cursor = "",

@@ -26,12 +26,12 @@ __all__ = ["reliable"]
 @click.pass_context
 @handle_preload_options
 def reliable(ctx: click.Context, **_: Any) -> None:
-    """What waits and why, what failed, workers and passes of celery-reliable.
+    """Inspect and operate reliable tasks.
 
-    The options stand before a command or behind it.
+    The options may stand before a command or after it.
 
-    Exit codes of all commands: 0; 1, something was wrong (with `status --check` and `doctor`: is
-    wrong); 2, the command was not given as it should be; 3, the ledger cannot be reached.
+    Exit codes: 0, done; 1, the command failed, or found something wrong (`status --check`,
+    `doctor`); 2, wrong usage; 3, the ledger cannot be reached.
     """
 
 

@@ -37,7 +37,7 @@ _GIVEN_ANYWHERE = f"{__name__}.anywhere"
 #: The options that every command has.  They are the group's, and may stand behind a command too.
 ANYWHERE = (
     click.Option(["--json", "as_json"], is_flag=True, help="Print JSON, for programs."),
-    click.Option(["--yes"], is_flag=True, help="Do not ask."),
+    click.Option(["--yes"], is_flag=True, help="Do not ask for confirmation."),
 )
 #: The shortest time that Redis can tell.
 _LEAST_SECONDS = 0.001

@@ -41,8 +41,8 @@ _TABLES = {
     Table(("minutes", "processed", "failed", "lost")): "throughput",
 }
 CHECK = (
-    click.Option(["--check"], is_flag=True, help="Only what is wrong; for probes."),
-    click.Option(["--watch"], is_flag=True, help="Show it every two seconds, until Ctrl-C."),
+    click.Option(["--check"], is_flag=True, help="Print only what is wrong; for probes."),
+    click.Option(["--watch"], is_flag=True, help="Refresh every two seconds, until Ctrl-C."),
 )
 FAIL_LEVEL = (
     click.Option(
@@ -54,10 +54,10 @@ FAIL_LEVEL = (
     ),
 )
 EXIT_CODES = {
-    "status": "Exit codes: 0, and with --check nothing is wrong; 1, with --check: something is; "
-    "2, the command was not given as it should be; 3, the ledger cannot be reached.",
+    "status": "Exit codes: 0, done, or with --check: nothing is wrong; 1, with --check: something "
+    "is wrong; 2, wrong usage; 3, the ledger cannot be reached.",
     "doctor": "Exit codes: 0, nothing is wrong; 1, something is wrong (see --fail-level) or could "
-    "not be checked; 2, usage error; 3, the ledger cannot be reached.",
+    "not be checked; 2, wrong usage; 3, the ledger cannot be reached.",
 }
 
 
