@@ -121,7 +121,7 @@ def _looks(desk: Desk, client: Any) -> list[Timed]:
         _told("pages, one after the other", 200, page),
         _told("a page of a group", 20, lambda _: pages(group=group)),
         _told("a page of a filter that fits", 20, lambda _: pages(Filter(task="mail.*"))),
-        _told("a page of one that fits none", 20, lambda _: pages(Filter(text="nobody"))),
+        _told("a page of one that fits none", 20, lambda _: pages(Filter(worker="nobody"))),
         _told("a page by the queue", 20, lambda _: pages(Filter(queue="nowhere"))),
         _told(
             "counted by a filter",

@@ -169,15 +169,15 @@ def commands() -> str:
             """,
         ),
         prose(reliable.help),
+        _options_table(reliable),
     ]
     for words, command in walk(reliable, ()):
         with click.Context(command, info_name=" ".join(words)) as context:
             pieces = " ".join(command.collect_usage_pieces(context))
-            usage = f"reliable {' '.join(words)} {pieces}"
-            text = f".. code-block:: text\n\n    {usage}\n\n{prose(command.help)}"
-            rows = [_option(context, one) for one in command.params if _is_option(one)]
-        if rows:
-            text += "\n" + table(["option", "meaning"], rows, "35 65")
+        usage = f"reliable {' '.join(words)} {pieces}"
+        text = f".. code-block:: text\n\n    {usage}\n\n{prose(command.help)}"
+        if options := _options_table(command):
+            text += f"\n{options}"
         parts.append(section(f"reliable {' '.join(words)}", text))
     return "\n".join(parts).rstrip("\n") + "\n"
 
@@ -260,15 +260,14 @@ def _code(names: Any) -> str:
     return ", ".join(f"``{name}``" for name in names)
 
 
-def _is_option(one: click.Parameter) -> bool:
-    return isinstance(one, click.Option) and not one.hidden
-
-
-def _option(context: click.Context, one: click.Parameter) -> list[str]:
-    record = one.get_help_record(context)
-    assert record is not None, one.name
-    # A pattern is no emphasis.
-    return [f"``{record[0]}``", one_line(record[1].replace("*", r"\*"))]
+def _options_table(command: click.Command) -> str:
+    rows = []
+    with click.Context(command) as context:
+        for one in command.params:
+            if isinstance(one, click.Option) and (record := one.get_help_record(context)):
+                # A pattern is no emphasis.
+                rows.append([f"``{record[0]}``", one_line(record[1].replace("*", r"\*"))])
+    return table(["option", "meaning"], rows, "35 65") if rows else ""
 
 
 def _parameter(document: Any, given: Any) -> list[str]:

@@ -86,7 +86,6 @@ def examine(
     *,
     tasks: bool = True,
     servers: bool = True,
-    grace_seconds: float | None = None,
     patience_seconds: float = 3.0,
 ) -> Examination:
     """Return what is wrong with the set-up of an app.  This changes nothing, and raises nothing for
@@ -97,8 +96,6 @@ def examine(
         tasks: import the app's tasks and finalize it; else they are looked at only where that has
             been done.
         servers: ask the servers, and look at what living workers report.
-        grace_seconds: how long the orchestrator waits between SIGTERM and SIGKILL; None: the
-            setting GRACE_SECONDS.
         patience_seconds: how long to go on asking a Redis that does not answer.
     """
     found: list[Finding] = []
@@ -110,17 +107,12 @@ def examine(
             found.append(_unseen("Tasks", f"importing them failed: {one_line(exc)}."))
     reliable = reliable_of(app)
     try:
-        config = reliable.config
+        setup = setup_of(reliable, app.tasks if app.finalized else {})
     except ConfigurationError as exc:
         wrong = [SETTINGS_WRONG.found(problem=problem) for problem in exc.problems]
         return Examination(worst_first([*found, *wrong]))
-    setup = replace(
-        setup_of(reliable, app.tasks if app.finalized else {}),
-        **_results(reliable),
-        is_eager=bool(app.conf.task_always_eager),
-    )
-    if grace_seconds is not None:
-        setup = replace(setup, config=replace(config, grace_seconds=grace_seconds))
+    is_eager = bool(app.conf.task_always_eager)
+    setup = replace(setup, **_results(reliable), is_eager=is_eager)
     is_asked = servers and not reliable.is_unprotected
     try:
         reliable.connector()

@@ -32,9 +32,7 @@ _LATE_SECONDS: Final = 60.0
 _FORGOTTEN_SECONDS: Final = 900.0
 #: Dead letters fill their room from this share of it on.
 _FILLED: Final = 0.8
-_MORE_WORKERS: Final = (
-    "Start more workers, or see what takes their slots: `reliable workers --long`."
-)
+_MORE_WORKERS: Final = "Start more workers, or see what takes their slots: `reliable workers`."
 _LOGS: Final = "The logs of living workers say why: not_recovered, not_lost, not_given_back"
 
 

@@ -51,14 +51,14 @@ LetterIds = Annotated[
     tuple[Annotated[str, Param(min_length=1, max_length=1000)], ...],
     Param("By their ids.", most=1000, is_argument=True, metavar="[ID]..."),
 ]
-All = Annotated[bool, Param("All that there are.")]
-Group = Annotated[str, Param("Only this group, by its id.", max_length=1000)]
-Most = Annotated[int | None, Param("At most so many.", ge=1)]
+All = Annotated[bool, Param("Act on all dead letters.")]
+Group = Annotated[str, Param("The dead letters of this group (its id).", max_length=1000)]
+Most = Annotated[int | None, Param("The largest number to list or to act on.", ge=1)]
 #: A person at a terminal interrupts an act instead.
 Seconds = Annotated[float | None, Param("Answer after so long; one is done anyway.", ge=0, le=10)]
 Before = Annotated[
     datetime | None,
-    Param("Only those that were put aside before; to go on with what was cut."),
+    Param("Leave out later dead letters: the time at which an interrupted act began."),
 ]
 Cursor = Annotated[str, Param("Where an act with the same choice has ended.", max_length=10_000)]
 
@@ -168,7 +168,7 @@ class Bulk:
         filter_: Filter = EVERYTHING,
         dry_run: DryRun = False,
         rate: Annotated[
-            float | None, Param("So many a second.", ge=0.01, le=100_000)
+            float | None, Param("Dead letters a second.", ge=0.01, le=100_000)
         ] = _DEFAULT_RATE,
         limit: Most = None,
         seconds: Seconds = None,
@@ -208,9 +208,6 @@ class Bulk:
         group: Group = "",
         filter_: Filter = EVERYTHING,
         dry_run: DryRun = False,
-        rate: Annotated[
-            float | None, Param("So many a second.  Default: as it goes.", ge=0.01, le=100_000)
-        ] = None,
         limit: Most = None,
         seconds: Seconds = None,
         before: Before = None,
@@ -227,7 +224,7 @@ class Bulk:
             "discard",
             by,
             _Chosen(ids, all_, group, filter_, before, cursor),
-            {"rate": rate, "limit": limit, "seconds": seconds},
+            {"limit": limit, "seconds": seconds},
             partial(self._letters.discard_seen, by=by),
             dry_run,
             progress,
@@ -255,7 +252,7 @@ class Bulk:
         dry_run: bool,
         progress: Progress | None,
     ) -> Done:
-        pace = _Pace(None if dry_run else how["rate"], how["limit"], how["seconds"])
+        pace = _Pace(None if dry_run else how.get("rate"), how["limit"], how["seconds"])
         done = self._begun(chosen, how["seconds"])
         if dry_run:
             whole = replace(done, is_dry_run=True)

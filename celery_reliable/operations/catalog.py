@@ -6,7 +6,7 @@ Queries change nothing.  Each act is noted in the audit.  Everything may be repe
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any
+from typing import Any
 
 from celery import Celery
 
@@ -14,11 +14,12 @@ from celery_reliable.doctor import Examination, examine
 from celery_reliable.operations.bulk import Bulk
 from celery_reliable.operations.dead_letters import DeadLetters
 from celery_reliable.operations.desk import Desk
+from celery_reliable.operations.filters import OF_GROUPS, OF_LIVING
 from celery_reliable.operations.happenings import Happenings
 from celery_reliable.operations.letter_groups import LetterGroups
 from celery_reliable.operations.objects import Objects
-from celery_reliable.operations.operation import Command, Operation, Param, Right
-from celery_reliable.operations.queues import Queues, named_queues, purge
+from celery_reliable.operations.operation import Command, Operation, Right
+from celery_reliable.operations.queues import named_queues, purge
 from celery_reliable.operations.runs import Runs
 from celery_reliable.operations.stop_button import StopButton
 from celery_reliable.operations.task_acts import Moves, Revocations
@@ -34,25 +35,13 @@ from celery_reliable.recovery import MOST_PASSES_IN_A_ROW
 __all__ = ["ACTS", "QUERIES"]
 
 
-def doctor(
-    app: Celery,
-    *,
-    grace_seconds: Annotated[
-        float | None,
-        Param(
-            "How long the orchestrator waits from SIGTERM to SIGKILL.  [default: GRACE_SECONDS]",
-            ge=0.001,
-            is_duration=True,
-            option="--grace-seconds",
-        ),
-    ] = None,
-) -> Examination:
+def doctor(app: Celery) -> Examination:
     """Check settings, tasks, releases, servers and workers.
 
     Each finding has a code (docs/reference/findings.rst), what happens if it is ignored, and a
     remedy.
     """
-    return examine(app, grace_seconds=grace_seconds)
+    return examine(app)
 
 
 _VIEW = (Right.VIEW,)
@@ -72,6 +61,7 @@ QUERIES = (
         (Command("tasks"),),
         "tasks",
         {"group": "", "is_latest_first": False},
+        OF_LIVING,
         noun="task",
     ),
     Operation("task", Tasks.get, _VIEW, "task", (Command("show"),), "tasks", problems=(_UNKNOWN,)),
@@ -83,8 +73,8 @@ QUERIES = (
         (
             Command(
                 "run",
-                "Show a run (`task.run_on`): its members, which worker each has, and what is "
-                "missing.\n\nWithout an ID those are listed that are not over, the latest first.",
+                "Show a run (`task.run_on`): its members, the worker of each, and which are "
+                "missing.\n\nWithout an ID: list the runs that are not over, the latest first.",
             ),
         ),
         "runs",
@@ -102,18 +92,24 @@ QUERIES = (
         (
             Command(
                 "objects",
-                "List the objects that tasks have, each with its places, or show who has one and "
-                "who stands in its line for it, in their order."
-                "\n\nAn object is named by its KEY, or by --task and --id; --task alone means a "
-                "task of which so many run at a time (at_most without object_id).",
+                "List the objects of tasks with their places, or show which tasks hold one object "
+                "and which stand in line for it.\n\nName the object by its KEY, or by --task and "
+                "--object-id.  --task alone means the places of the task (at_most without "
+                "object_id).",
             ),
         ),
         "objects",
     ),
     Operation(
-        "workers", Workers.all, _VIEW, "workers", (Command("workers"),), "workers", noun="worker"
+        "workers",
+        Workers.all,
+        _VIEW,
+        "workers",
+        (Command("workers"),),
+        "workers",
+        {"unacked": True},
+        noun="worker",
     ),
-    Operation("queues", Queues.all, _VIEW, "queues", (Command("queues"),), "queues", noun="queue"),
     Operation(
         "orders", StopButton.all, _VIEW, "orders", (Command("orders"),), "orders", noun="order"
     ),
@@ -125,7 +121,7 @@ QUERIES = (
         (Command("dead-letters list"),),
         "tasks",
         {"state": Kind.DEAD, "is_latest_first": True},
-        "List dead letters, the latest first, without their arguments.",
+        help="List dead letters, the latest first, without their arguments.",
         noun="dead letter",
         problems=(_UNKNOWN,),
     ),
@@ -136,6 +132,7 @@ QUERIES = (
         "dead-letters/groups",
         (Command("dead-letters groups"),),
         "letter_groups",
+        parts=OF_GROUPS,
     ),
     Operation("audit", Desk.audit, _VIEW, "audit", (Command("audit"),), noun="entry"),
 )
@@ -172,9 +169,9 @@ ACTS = (
             Command(
                 "dead-letters replay",
                 "Return dead letters to the back of their queues: by ID, a group, those that fit, "
-                "or all.\n\nThey keep their ids, and their budgets of losses and retries are "
-                "fresh.  May be interrupted and repeated: what was replayed is no dead letter any "
-                "more.",
+                "or all.\n\nThe tasks keep their ids and get fresh budgets of losses and retries.  "
+                "The command may be interrupted and repeated: what was replayed is no dead letter "
+                "any more.",
                 _AT_A_TERMINAL,
             ),
         ),
@@ -248,12 +245,13 @@ ACTS = (
         (
             Command(
                 "pause",
-                "Let nobody take from a queue until it is resumed; plain tasks, too.",
+                "Stop all workers from taking tasks of a queue until it is resumed; plain tasks "
+                "wait, too.",
                 {"kind": OrderKind.PAUSE, "object_id": None},
             ),
             Command(
                 "strike",
-                "Let no attempt of a task begin until it is resumed: what would begin is parked.",
+                "Stop a task everywhere until it is resumed: new attempts are parked.",
                 {"kind": OrderKind.STRIKE},
             ),
             Command(
@@ -288,7 +286,7 @@ ACTS = (
         "purge",
         purge,
         (Right.OPERATE,),
-        commands=(Command("purge", yes=("-f", "--force")),),
+        commands=(Command("purge"),),
         is_act=True,
         asks=_purge,
     ),

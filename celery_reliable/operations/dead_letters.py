@@ -35,11 +35,13 @@ __all__ = [
     "editable_arguments",
 ]
 
-ToQueue = Annotated[str, Param("To this queue instead of their own.", max_length=255)]
+ToQueue = Annotated[
+    str, Param("Send the tasks to this queue instead of their own.", max_length=255)
+]
 
 
 #: In the class `list` is one of its methods.
-_Args = Annotated[list[Any] | None, Param("Run it anew with these arguments (a list).")]
+_Args = Annotated[list[Any] | None, Param("Run the task with these arguments instead (a list).")]
 
 
 @dataclass(frozen=True)
@@ -228,7 +230,10 @@ class DeadLetters:
         by: str,
         to_queue: ToQueue = "",
         args: _Args = None,
-        kwargs: Annotated[dict[str, Any] | None, Param("The same by name (an object).")] = None,
+        kwargs: Annotated[
+            dict[str, Any] | None,
+            Param("Run the task with these keyword arguments instead (an object)."),
+        ] = None,
     ) -> ReplayedEdited:
         """Publish one dead letter's task anew with other arguments, and discard the letter.
 

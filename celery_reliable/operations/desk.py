@@ -110,7 +110,7 @@ class Desk:
         oldest_seconds: Annotated[
             float,
             Param(
-                "For so long a task may wait in its queue.",
+                "The longest time that a task may wait in its queue.",
                 ge=0,
                 le=1e10,
                 is_duration=True,
@@ -120,13 +120,16 @@ class Desk:
         recent_seconds: Annotated[
             float,
             Param(
-                "So long ago a death or a burial is still told.", ge=0, le=1e10, is_duration=True
+                "The time for which a death or a dead letter is reported.",
+                ge=0,
+                le=1e10,
+                is_duration=True,
             ),
         ] = Limits.recent_seconds,
         run_seconds: Annotated[
             float,
             Param(
-                "For so long an attempt may run.",
+                "The longest time that an attempt may run.",
                 ge=0,
                 le=1e10,
                 is_duration=True,
@@ -134,18 +137,21 @@ class Desk:
             ),
         ] = Limits.run_seconds,
     ) -> Status:
-        """What waits, what runs where, who sweeps, and what is wrong.  All of it in one value."""
+        """Show what waits, what runs where, when the last pass ended, and what is wrong."""
         limits = Limits(
             oldest_seconds=oldest_seconds, recent_seconds=recent_seconds, run_seconds=run_seconds
         )
         return look_at_status(self.app, self.ledger, self._broker, limits)
 
     def audit(
-        self, limit: Annotated[int, Param("At most so many.", ge=1, le=1000)] = 50
+        self,
+        limit: Annotated[
+            int, Param("The largest number to list or to act on.", ge=1, le=1000)
+        ] = 50,
     ) -> list[Audited]:
-        """List what operators did, the latest first: when it began, and how it ended.
+        """List what operators did, the latest first: when each act began, and how it ended.
 
-        What has a beginning and no end was killed, or goes on.
+        An act without an end was killed, or still runs.
         """
         return read_audit(self.ledger, limit)
 
@@ -164,7 +170,7 @@ class Desk:
     ) -> Swept:
         """Run a pass of the sweeper now, unless one runs or has just finished.
 
-        Workers run passes by themselves; this is for when none lives.
+        Workers run passes by themselves.  This is for a fleet in which no worker is alive.
 
         Raises kombu's errors, too.  It is for who knows the app's tasks.
         """

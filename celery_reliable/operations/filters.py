@@ -9,14 +9,14 @@ from typing import Annotated
 
 from celery_reliable.leases import matches, nodename_of
 from celery_reliable.model import Group, Reason
-from celery_reliable.operations.operation import BadParameter, Param
+from celery_reliable.operations.operation import Param
 
-__all__ = ["EVERYTHING", "OF_GROUPS", "OF_GROUPS_ONLY", "Filter", "Subject"]
+__all__ = ["EVERYTHING", "OF_GROUPS", "OF_LIVING", "Filter", "Subject"]
 
 #: Parts of a filter that fit all letters of a group, or none.
-OF_GROUPS = frozenset({"task", "reason", "exception"})
-#: Parts that the letters of a group may have in common: what groups can be asked by.
-OF_GROUPS_ONLY = ("task", "reason", "exception", "cause", "text")
+OF_GROUPS = ("task", "reason", "exception")
+#: Parts that are offered for tasks that live.
+OF_LIVING = ("task", "queue", "worker", "older_than_seconds")
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,6 @@ class Subject:
     reason: str = ""
     #: Type and text, as a letter has them: "ValueError: no such customer".
     exception: str = ""
-    #: What its last loss was put down to, for people.
-    cause: str = ""
     object_id: str = ""
     #: Those that ran it, or run it.
     workers: tuple[str, ...] = ()
@@ -49,42 +47,44 @@ class Filter:
     """All that is given has to fit; a filter of nothing fits everything.
 
     ``task``, ``queue``, ``exception`` (its type) and ``worker`` may be patterns as the shell has
-    them (``billing.*``); a worker is named with or without its host.  ``cause`` fits what contains
-    it, in any case of letters; so does ``text``, in the name, the exception and the id.  No part
-    looks into arguments but ``object_id``.  Ages are seconds since the burial, or since the
-    publication of a task that lives.
+    them (``billing.*``); a worker is named with or without its host.  No part looks into arguments
+    but ``object_id``.  Ages are seconds since the burial, or since the publication of a task that
+    lives.
     """
 
     task: Annotated[
         str | None,
-        Param("Of tasks with this name; a pattern as the shell has them.", max_length=1000),
+        Param("The task's name, or a shell pattern: 'billing.*'.", max_length=1000),
     ] = None
-    queue: Annotated[str | None, Param("Sent to this queue; a pattern.", max_length=1000)] = None
+    queue: Annotated[
+        str | None, Param("The queue that the message was sent to, or a pattern.", max_length=1000)
+    ] = None
     reason: Annotated[
-        str | None, Param("Why it was put aside.", choices=tuple(one.value for one in Reason))
+        str | None,
+        Param("Why the task became a dead letter.", choices=tuple(one.value for one in Reason)),
     ] = None
     exception: Annotated[
-        str | None, Param("With an exception of this type; a pattern.", max_length=1000)
+        str | None, Param("The type of the exception, or a pattern.", max_length=1000)
     ] = None
-    cause: Annotated[
+    object_id: Annotated[str | None, Param("The id of the object.", max_length=1000)] = None
+    worker: Annotated[
         str | None,
-        Param("Lost by this: SIGKILL, 'out of memory', worker_lost.", max_length=1000),
+        Param(
+            "A worker that ran the task, or a pattern; the host may be left out.", max_length=1000
+        ),
     ] = None
-    object_id: Annotated[str | None, Param("About this object.", max_length=1000)] = None
-    worker: Annotated[str | None, Param("That this worker ran; a pattern.", max_length=1000)] = None
     older_than_seconds: Annotated[
         float | None,
         Param(
-            "Older than this.",
+            "The least age.",
             ge=0,
             le=1e10,
             is_duration=True,
         ),
     ] = None
     newer_than_seconds: Annotated[
-        float | None, Param("Newer than this.", ge=0, le=1e10, is_duration=True)
+        float | None, Param("The greatest age.", ge=0, le=1e10, is_duration=True)
     ] = None
-    text: Annotated[str | None, Param("In name, exception or id.", max_length=1000)] = None
 
     def matches(self, subject: Subject, now_ms: int) -> bool:
         """Whether *subject* fits, at the ledger's time *now_ms*."""
@@ -94,33 +94,19 @@ class Filter:
             and _fits(self.queue, subject.queue, fnmatchcase)
             and _fits(self.reason, subject.reason, str.__eq__)
             and _fits(self.exception, subject.exception_type, fnmatchcase)
-            and _fits(self.cause, subject.cause, _contains)
             and _fits(self.object_id, subject.object_id, str.__eq__)
             and (
                 self.worker is None or any(_is_worker(one, self.worker) for one in subject.workers)
             )
             and (self.older_than_seconds is None or age_seconds >= self.older_than_seconds)
             and (self.newer_than_seconds is None or age_seconds <= self.newer_than_seconds)
-            and (
-                self.text is None
-                or any(
-                    _contains(one, self.text)
-                    for one in (subject.name, subject.exception, subject.task_id)
-                )
-            )
         )
 
     def fits_group(self, group: Group) -> bool:
         """Whether letters of *group* may fit, by what they have in common."""
-        common = Filter(**{name: getattr(self, name) for name in OF_GROUPS_ONLY})
-        subject = Subject("", group.task, "", group.reason, group.exception, group.cause)
+        common = Filter(**{name: getattr(self, name) for name in OF_GROUPS})
+        subject = Subject("", group.task, "", group.reason, group.exception)
         return common.matches(subject, 0)
-
-    def check(self, *others: str, why: str) -> None:
-        """Raise BadParameter where one of these parts is given."""
-        for name in others:
-            if getattr(self, name) is not None:
-                raise BadParameter(name, why)
 
     @property
     def given(self) -> dict[str, str | float]:
@@ -148,7 +134,3 @@ def _fits(wanted: str | None, found: str, how: Callable[[str, str], bool]) -> bo
 def _is_worker(found: str, wanted: str) -> bool:
     # By its name, or by the whole id that tells one start of it from another.
     return matches(wanted, nodename_of(found)) or fnmatchcase(found, wanted)
-
-
-def _contains(found: str, wanted: str) -> bool:
-    return wanted.casefold() in found.casefold()

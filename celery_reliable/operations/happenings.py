@@ -1,4 +1,4 @@
-"""What happened lately to tasks and workers off the straight way."""
+"""Losses, deaths, orders and other unusual events of tasks and workers."""
 
 from __future__ import annotations
 
@@ -30,19 +30,20 @@ class Happenings:
         self,
         *,
         kinds: Annotated[
-            tuple[str, ...], Param("Only these; may be repeated.", choices=KINDS, option="--kind")
+            tuple[str, ...],
+            Param("The kind of event; may be repeated.", choices=KINDS, option="--kind"),
         ] = (),
         task: Annotated[
-            str, Param("Of tasks with this name, which may be a pattern, or id.", max_length=1000)
+            str, Param("The task's id or name, or a pattern of names.", max_length=1000)
         ] = "",
         since_seconds: Annotated[
-            float | None, Param("Only so old.", ge=0, le=1e10, is_duration=True)
+            float | None, Param("The greatest age.", ge=0, le=1e10, is_duration=True)
         ] = None,
         limit: Limit = 50,
     ) -> list[Happening]:
-        """List what happened to tasks and workers off the straight way, the latest at the end.
+        """List losses, deaths, orders and other unusual events, the latest at the end.
 
-        What goes well is not among it.
+        A task that simply succeeds has no event.
         """
         since_ms = 0.0
         if since_seconds is not None:

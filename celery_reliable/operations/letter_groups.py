@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 from celery_reliable.exceptions import ReliableError
 from celery_reliable.ledger import Ledger
 from celery_reliable.model import Group
 from celery_reliable.operations import views
-from celery_reliable.operations.filters import EVERYTHING, OF_GROUPS, OF_GROUPS_ONLY, Filter
-from celery_reliable.operations.operation import Param
+from celery_reliable.operations.filters import EVERYTHING, OF_GROUPS, Filter
 from celery_reliable.operations.words import moment
 
 __all__ = ["LetterGroups", "UnknownGroup"]
@@ -36,7 +33,7 @@ class LetterGroups:
         """Return groups outside of which no letter fits; None where the index does not tell, or
         there are too many.
         """
-        if not OF_GROUPS & wanted.given.keys():
+        if wanted.given.keys().isdisjoint(OF_GROUPS):
             return None
         state = self._ledger.groups.catch_up(_CAUGHT_UP_AT_ONCE)
         counts = self._ledger.groups.counts()
@@ -56,9 +53,7 @@ class LetterGroups:
             )
         return found
 
-    def all(
-        self, filter_: Annotated[Filter, Param(only=OF_GROUPS_ONLY)] = EVERYTHING
-    ) -> views.Groups:
+    def all(self, filter_: Filter = EVERYTHING) -> views.Groups:
         """Group dead letters by task, reason, cause and exception, the largest group first."""
         state = self._ledger.groups.catch_up(_CAUGHT_UP_AT_ONCE)
         found = [

@@ -92,13 +92,12 @@ UP: Metric[FullStatus | None] = Metric(
 FLEET: tuple[Metric[FullStatus], ...] = (
     Metric(
         "reliable_tasks",
-        "Tasks that live, by state; estimated by a sample where there are very many.",
-        lambda status: {name: count for name, count in status.tasks.items() if name != "dead"},
+        "Tasks by state; those that wait are estimated by a sample where there are very many.",
+        lambda status: status.tasks,
         ("state",),
     ),
-    Metric("reliable_dead_letters", "Dead letters.", lambda status: status.tasks["dead"]),
     Metric(
-        "reliable_dead_letters_by_reason",
+        "reliable_dead_letters",
         "Dead letters by reason, as far as it is known where there are very many.",
         lambda status: status.dead_by_reason,
         ("reason",),

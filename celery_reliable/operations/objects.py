@@ -62,34 +62,38 @@ class Objects:
         task: Annotated[
             str | None,
             Param(
-                "The object of this task, with its id; alone: all of the task's places.",
+                "The task of the object. Without an id: the task's own places (at_most).",
                 min_length=1,
                 max_length=1000,
             ),
         ] = None,
-        id_: Annotated[
+        object_id: Annotated[
             str | None,
-            Param("The object's id, as its task is called with it.", min_length=1, max_length=1000),
+            Param(
+                "The id of the object, as the task is called with it.",
+                min_length=1,
+                max_length=1000,
+            ),
         ] = None,
     ) -> Object:
-        """Show who has an object, and who stands in its line for it, in their order.
+        """Show which tasks hold an object and which stand in line for it, in their order.
 
-        It is named by its key, or by the name of its task and its id; by the task alone where so
-        many of a task run at a time (at_most without object_id).
+        The object is named by its key, or by its task and its id.  The task alone means the places
+        of the task (at_most without object_id).
 
         Raises BadParameter.
         """
-        if (key is None) == (task is None) or (key is not None and id_ is not None):
-            raise BadParameter("key", "Give the key, or task and id: one of them.")
+        if (key is None) == (task is None) or (key is not None and object_id is not None):
+            raise BadParameter("key", "Give the key, or task and object_id: one of them.")
         try:
-            key = line_of(key or self.key_of(task or "", id_))
+            key = line_of(key or self.key_of(task or "", object_id))
         except ObjectIdError as exc:
-            raise BadParameter("id", str(exc)) from exc
+            raise BadParameter("object_id", str(exc)) from exc
         view, line, _ = self._look_at(key, MOST_PLACES)
         if view.is_free and not line:
             view = replace(view, places=self._places_of(task or ""))
         if task is not None:
-            name = task if id_ is None else f"{task} {id_!r}"
+            name = task if object_id is None else f"{task} {object_id!r}"
         else:
             ids = [*line, *(one.task_id for one in view.holders)][:1]
             name = self._name(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 from typing import Annotated, Any, Generic, TypeVar, get_args, get_origin, get_type_hints
 
@@ -85,7 +85,6 @@ class Param:
         option: the option's name, where it is not the parameter's.
         metavar: what the command line's help calls its value.
         needs: the right that whoever gives it needs besides those of the operation.
-        only: the fields of a filter that may be given; empty: all.
     """
 
     help: str = ""
@@ -101,12 +100,13 @@ class Param:
     option: str = ""
     metavar: str = ""
     needs: Right | None = None
-    only: tuple[str, ...] = ()
 
 
 Id = Annotated[str, Param("Its id.", min_length=1, max_length=1000, is_argument=True, metavar="ID")]
-Cursor = Annotated[str, Param("Go on where the page that gave it has ended.", max_length=10_000)]
-Limit = Annotated[int, Param("At most so many.", ge=1, le=500)]
+Cursor = Annotated[
+    str, Param("Continue after the page that returned this cursor.", max_length=10_000)
+]
+Limit = Annotated[int, Param("The largest number to list or to act on.", ge=1, le=500)]
 
 
 @dataclass(frozen=True)
@@ -118,12 +118,14 @@ class Parameter:
         type: without None: who gives nothing leaves it out.
         default: `inspect.Parameter.empty` where it has to be given.
         param: the rest of its declaration.
+        only: the fields of a filter that may be given; empty: all.
     """
 
     name: str
     type: Any
     default: Any
     param: Param
+    only: tuple[str, ...] = ()
 
     @property
     def is_required(self) -> bool:
@@ -135,7 +137,7 @@ class Parameter:
         """Its fields, where it is a dataclass: each is an option, or a parameter of a query."""
         if not hasattr(self.type, "__dataclass_fields__"):
             return ()
-        hints, only = get_type_hints(self.type, include_extras=True), self.param.only
+        hints, only = get_type_hints(self.type, include_extras=True), self.only
         return tuple(
             _parameter(one.name, hints[one.name], one.default)
             for one in fields(self.type)
@@ -151,13 +153,11 @@ class Command:
         name: below ``celery reliable``; of a group's with a space, as "dead-letters list".
         help: what it does; empty: as the operation says.
         preset: parameters that the command sets itself and does not offer.
-        yes: the options by which it does not ask.
     """
 
     name: str
     help: str = ""
     preset: Mapping[str, Any] = field(default_factory=dict)
-    yes: tuple[str, ...] = ("--yes",)
 
 
 @dataclass(frozen=True)
@@ -175,6 +175,7 @@ class Operation:
         commands: several operations may share one: the parameters given say which is meant.
         of: the desk's attribute that has the method; empty: it is the desk's own.
         preset: parameters that are set, and not offered.
+        parts: the parts of a filter that it offers; empty: all.
         help: what it does, for people; empty: what the docstring of *call* says before its ``Args``
             and ``Raises``.
         is_act: it changes something.  Who does it is noted in the audit.
@@ -194,6 +195,7 @@ class Operation:
     commands: tuple[Command, ...] = ()
     of: str = ""
     preset: Mapping[str, Any] = field(default_factory=dict)
+    parts: tuple[str, ...] = ()
     help: str = ""
     is_act: bool = False
     asks: Callable[[Any, Mapping[str, Any], Any], str] | None = None
@@ -218,7 +220,7 @@ class Operation:
         """What may be given, in the order of declaration."""
         hints = get_type_hints(self.call, include_extras=True)
         return tuple(
-            _parameter(name.rstrip("_"), hints[name], one.default)
+            replace(_parameter(name.rstrip("_"), hints[name], one.default), only=self.parts)
             for name, one in inspect.signature(self.call).parameters.items()
             if name not in _GIVEN and name not in self.preset
         )

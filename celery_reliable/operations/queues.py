@@ -162,12 +162,12 @@ def purge(
     app: Celery,
     queues: Annotated[
         tuple[str, ...] | None,
-        Param("Only these, with commas between. Default: all.", option="-Q --queues"),
+        Param("The queues, separated by commas. Default: all.", option="-Q --queues"),
     ] = None,
 ) -> Purged:
-    """Empty queues for good: without it, what `celery purge` removed would be sent again.
+    """Empty queues for good.  Tasks that `celery purge` removes are sent again.
 
-    What workers have fetched already still runs, and parked tasks stay parked: revoke those.
+    Messages that workers have fetched still run, and parked tasks stay parked: revoke those.
 
     Raises ReliableError, and kombu's errors when the broker cannot be reached.  Results are not
     stored, as by Celery's own purge.  A message is removed after its task was cancelled, so this

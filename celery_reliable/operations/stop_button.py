@@ -66,12 +66,12 @@ class StopButton:
     def give(
         self,
         kind: Annotated[
-            OrderKind, Param("What is stopped: a queue (pause), a task (strike), a worker (drain).")
+            OrderKind, Param("What to stop: a queue (pause), a task (strike), a worker (drain).")
         ],
         target: Annotated[
             str,
             Param(
-                "Its name, or a pattern of the shell.",
+                "The name of the queue, task or worker, or a shell pattern.",
                 min_length=1,
                 max_length=500,
                 is_argument=True,
@@ -82,13 +82,15 @@ class StopButton:
         by: str,
         object_id: Annotated[
             str | None,
-            Param("Only what is about the object with this id.", max_length=500, option="--object"),
+            Param("Stop only tasks about the object with this id.", max_length=500),
         ] = None,
-        why: Annotated[str, Param("Why: others will ask.", max_length=500, option="--reason")] = "",
+        why: Annotated[
+            str, Param("The reason, for the other operators.", max_length=500, option="--reason")
+        ] = "",
         for_seconds: Annotated[
             float | None,
             Param(
-                "End it after so long. Without this it holds until it is resumed.",
+                "The time after which the order ends. Default: when it is resumed.",
                 gt=0,
                 le=3e7,
                 is_duration=True,
@@ -96,10 +98,10 @@ class StopButton:
         ] = None,
         stop: Annotated[
             bool,
-            Param("Stop what runs there, too, in prefork pools (others cannot); it runs again."),
+            Param("Stop running attempts too, in prefork pools only; their tasks run again later."),
         ] = False,
         later: Annotated[
-            bool, Param("Also for a queue, task or worker that nobody knows yet.")
+            bool, Param("Accept the name of a queue, task or worker that does not exist yet.")
         ] = False,
     ) -> Order:
         """Pause a queue, strike a task, or drain a worker.

@@ -38,7 +38,7 @@ TaskIds = Annotated[
     tuple[Annotated[str, Param(min_length=1, max_length=1000)], ...],
     Param("Their ids.", min_length=1, most=500, is_argument=True, metavar="ID..."),
 ]
-DryRun = Annotated[bool, Param("Only say what would become of them.")]
+DryRun = Annotated[bool, Param("Count what would be done, and change nothing.")]
 
 
 class _Acts:
@@ -114,9 +114,9 @@ class Revocations(_Acts):
         dry_run: DryRun = False,
         progress: Progress | None = None,
     ) -> Revoked:
-        """End tasks that live, for good: queued, parked or running.
+        """End tasks for good that are queued, parked or running.
 
-        Their result is REVOKED.  Dead letters are discarded instead.
+        Their result is REVOKED.  Dead letters stay: discard them.
         """
         is_told = not dry_run and if_running is not IfRunning.FINISH
         found = self._act(
@@ -179,15 +179,15 @@ class Moves(_Acts):
         *,
         by: str,
         prefer: Annotated[
-            tuple[str, ...], Param("Workers that are to get it first.", most=100)
+            tuple[str, ...], Param("Workers that get the tasks first, if they are alive.", most=100)
         ] = (),
         dry_run: DryRun = False,
         progress: Progress | None = None,
     ) -> Moved:
-        """Say which workers may run tasks that live: queued, parked or running.
+        """Change which workers may run tasks that are queued, parked or running.
 
-        What runs on a worker that may not run it is stopped there, and runs elsewhere; it is no
-        loss.
+        If a task runs on a worker that may not run it, it is stopped there and runs elsewhere.
+        That is counted as no loss.
 
         Raises BadParameter for what is no name.
         """

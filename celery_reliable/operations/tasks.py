@@ -64,7 +64,7 @@ class Tasks:
         arguments: Annotated[
             bool,
             Param(
-                "Show its arguments and the whole message, unredacted.",
+                "Show the arguments and the whole message, unredacted.",
                 option="--with-arguments",
                 needs=Right.SEE_ARGUMENTS,
             ),
@@ -72,8 +72,8 @@ class Tasks:
     ) -> TaskInFull:
         """Show one task, whatever became of it: its state, why it waits, and what happened to it.
 
-        Its arguments are shown only to who asks for them, and may see them; the text and the
-        traceback of an exception always.
+        Arguments are shown only on request, to those who may see them.  The text and the traceback
+        of an exception are always shown.
 
         Raises kombu's errors, too: it looks at its queue and at what workers were delivered, as far
         as that is cheap.  A message deep in a long queue is only known to be in it.
@@ -151,8 +151,10 @@ class Tasks:
         self,
         filter_: Filter = EVERYTHING,
         *,
-        state: Annotated[Kind | None, Param("Only in this.")] = None,
-        group: Annotated[str, Param("Only this group, by its id.", max_length=1000)] = "",
+        state: Annotated[Kind | None, Param("The state of the task.")] = None,
+        group: Annotated[
+            str, Param("The dead letters of this group (its id).", max_length=1000)
+        ] = "",
         is_latest_first: bool = False,
         limit: Limit = 50,
         cursor: Cursor = "",
@@ -160,8 +162,7 @@ class Tasks:
     ) -> Page[Task]:
         """List tasks with what each waits for: those that run, then those that wait.
 
-        Dead letters are listed with the state dead, the oldest first; a reason and an exception
-        need it.
+        Dead letters are listed with the state dead, the oldest first.
 
         Args:
             filter_: only what fits.
@@ -172,12 +173,9 @@ class Tasks:
             cursor: where a page before has ended.
             look_seconds: look for so long for what fits; 0: at a thousand.
 
-        Raises UnknownGroup, and BadParameter for a cursor that is none and for what only dead
-        letters have.  Where messages are, who has an object and which workers live is not looked
-        at.
+        Raises UnknownGroup, and BadParameter for a cursor that is none.  Where messages are, who
+        has an object and which workers live is not looked at.
         """
-        if state not in (Kind.DEAD, Kind.OWED):
-            filter_.check("reason", "exception", why="only dead letters have one (state dead).")
         groups = [group] if group else []
         if group:
             self._groups.get(group)

@@ -36,10 +36,10 @@ class Released:
 
 
 def release(app: Celery) -> Released:
-    """Give back what only workers with the package can see: before it is uninstalled.
+    """Give back what only workers with the package can read, before it is uninstalled.
 
-    Messages of stopped workers return to their queues, and parked tasks are sent, their ETA intact.
-    What names workers goes to the queue that it would have without that.
+    Messages of stopped workers return to their queues.  Parked tasks are sent, and keep their ETA.
+    A task that names workers goes to its ordinary queue.
 
     Raises ReliableError while a worker with the package is alive: stop it first.  May be repeated.
     Records and dead letters stay, so that workers with the package can take over again.

@@ -10,7 +10,7 @@ from typing import Any
 
 from celery import Celery
 
-from celery_reliable.ledger import Ledger, Look, death_of, group_of
+from celery_reliable.ledger import Ledger, Look, group_of
 from celery_reliable.model import State
 from celery_reliable.operations.filters import EVERYTHING, Filter, Subject
 from celery_reliable.operations.messages import envelope_of, object_of, queue_of
@@ -213,7 +213,6 @@ class Walk:
             queue=queue_of(envelope),
             reason=letter.reason.value if letter else "",
             exception=letter.exception if letter else "",
-            cause=str(death_of(letter)) if letter else record.cause,
             object_id=object_of(self._app, envelope) if envelope and has_object else "",
             workers=tuple(filter(None, ran)),
             at_ms=letter.buried_ms if letter else record.published_ms,

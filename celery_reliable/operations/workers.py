@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from typing import Annotated
@@ -29,32 +31,32 @@ class Workers:
         self,
         *,
         unacked: Annotated[
-            bool,
-            Param("Ask the broker, too, how many messages each was delivered.", option="--long"),
+            bool, Param("Ask the broker, too, how many messages each was delivered.")
         ] = False,
     ) -> list[Worker]:
-        """List the workers that have a lease, what each runs, and since when.
-
-        Raises kombu's errors where the broker is asked.
-        """
+        """List the workers that have a lease, what each runs, and since when."""
         looks = self._ledger.worker_looks()
         now_ms = self._ledger.workers.time_ms()
         ids = [task_id for look in looks for task_id in list(look.claims)[:_MOST_NAMED]]
         records = dict(zip(ids, self._ledger.look_all(ids), strict=True))
         orders = self._ledger.orders.read()
-        views = [
-            _view(look, now_ms, records, self._unacked(look) if unacked else None) for look in looks
-        ]
+        counts = self._unacked(looks) if unacked else {}
+        views = [_view(look, now_ms, records, counts.get(look.lease.worker)) for look in looks]
         return [replace(one, drained=orders.is_drained(one.nodename, now_ms)) for one in views]
 
     def get(self, worker: str) -> Worker | None:
         """Return one worker, by its id, or None; the broker is not asked."""
         return next((one for one in self.all() if one.worker == worker), None)
 
-    def _unacked(self, look: WorkerLook) -> int | None:
-        if not self._broker.is_redis or not look.lease.unacked:
-            return None
-        return len(self._broker.unacked(look.lease.unacked))
+    def _unacked(self, looks: Sequence[WorkerLook]) -> dict[str, int]:
+        """Count what each worker, by its id, was delivered and has not acknowledged."""
+        found: dict[str, int] = {}
+        # The ledger knows the rest, also while the broker is away.
+        with suppress(Exception):
+            for lease in (one.lease for one in looks if self._broker.is_redis):
+                if lease.unacked:
+                    found[lease.worker] = len(self._broker.unacked(lease.unacked))
+        return found
 
 
 def _view(

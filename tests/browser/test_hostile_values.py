@@ -155,9 +155,9 @@ def test_every_page_shows_them_as_text(visitor: Visitor, hostile: Hostile, desk:
 def test_what_is_asked_for_comes_back_as_text(visitor: Visitor) -> None:
     visitor.log_in("root")
     here = f"{DESK}deadletter/"
-    asked = urlencode({"text": MARKUP, "task": MARKUP, "worker": MARKUP})
+    asked = urlencode({"task": MARKUP, "worker": MARKUP})
     words = urlencode(
-        {"text": MARKUP, "reason": MARKUP, "state": MARKUP, "older_than_seconds": MARKUP}
+        {"task": MARKUP, "reason": MARKUP, "state": MARKUP, "older_than_seconds": MARKUP}
     )
 
     for path, status in (

@@ -71,7 +71,7 @@ def test_the_question_says_how_many(log_in: Any, monkeypatch: pytest.MonkeyPatch
     # What is for good looks so.
     for act, is_for_good in ((REPLAY, False), (f"{ACT}discard_dead_letters/", True)):
         assert ("desk-danger" in page(client.post(act, {"all": "on"}))) == is_for_good
-    assert "Replay 0 dead letters?" in page(client.post(REPLAY, {"text": "x", "group": group}))
+    assert "Replay 0 dead letters?" in page(client.post(REPLAY, {"task": "x", "group": group}))
     monkeypatch.setattr(f"{ACTING}._COUNT_SECONDS", 0.0)
     shown = page(client.post(REPLAY, {"task": "shop.*"}))
     counted, is_exact = total(shown)

@@ -23,7 +23,6 @@ ADDRESSES = {
     "overview": "desk/",
     "groups": "groups/",
     "tasks": "tasks/",
-    "find": "tasks/find/?id=one",
     "task": "tasks/task/one/",
     "fleet_runs": "runs/",
     "fleet_run": "runs/run/abc/",
@@ -96,7 +95,7 @@ def test_a_ledger_that_is_away_is_told_on_each_page(
     monkeypatch.setattr("celery_reliable.contrib.django.opening._PATIENCE_SECONDS", 0.1)
     client = log_in(is_superuser=True)
     with override_settings(CELERY_RELIABLE={"REDIS_URL": "redis://:s3cret@127.0.0.1:1/0"}):
-        for name in sorted(set(ADDRESSES) - {"find", *ACTS}):
+        for name in sorted(set(ADDRESSES) - ACTS):
             told = page(client.get(f"{LIST}{ADDRESSES[name]}"))
             assert "127.0.0.1:1" in told
             assert "s3cret" not in told
@@ -201,7 +200,7 @@ def test_a_task_is_shown_with_why_it_waits_and_without_arguments(
     assert client.get(address, {"arguments": "yes"}).status_code == 403
     assert "secret" not in page(sees.get(address))
     assert "secret-1" in page(sees.get(address, {"arguments": "yes"}))
-    assert client.get(f"{LIST}tasks/find/", {"id": task_id})["Location"] == address
+    assert client.get(f"{LIST}tasks/", {"id": task_id})["Location"] == address
 
 
 def test_a_dead_and_an_ended_task_are_shown_with_what_happened(
@@ -312,7 +311,7 @@ def test_numbers_in_attributes_are_numbers_in_every_language(
     given = {"all": "on", "done": "1234", "total": "5678", "rate": "0.5"}
 
     with override_settings(LANGUAGE_CODE="de", USE_THOUSAND_SEPARATOR=True):
-        shown = page(client.get(DISCARD, given))
+        shown = page(client.get(REPLAY, given))
 
     assert 'max="5678" value="1234"' in shown
     assert 'name="rate" value="0.5"' in shown

@@ -52,7 +52,7 @@ def test_who_may_see_arguments_sees_what_an_object_is_called(
         waits = unescape(page(client.get(f"{LIST}tasks/task/{ids[1]}/")))
         assert f"stands in line for the object {called}" in waits
 
-        asked = {"task": "accounts.sync", "id": '["acme", 7]'}
+        asked = {"task": "accounts.sync", "object_id": '["acme", 7]'}
         (own,) = client.get(f"{V1}/objects").json()["items"]
         assert own["object_name"] == called
         one = client.get(f"{V1}/task", {"id": ids[0]}).json()

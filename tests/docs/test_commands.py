@@ -87,7 +87,7 @@ def test_every_command_runs(project: Project) -> None:
         if " resume " in command:
             known["ORDER"] = orders.give(OrderKind.PAUSE, "mail", by="ann", why="").id
         # They ask, as they should.
-        command = re.sub("purge$", "purge --force", command)
+        command = re.sub("purge$", "purge --yes", command)
         command = re.sub("(revoke ID)$", r"\1 --yes", command)
         ran = run(command, project.app, known=known)
         # Nobody has swept, and this Redis may lose a second.

@@ -553,9 +553,10 @@ def test_the_deployment_names_what_there_is() -> None:
     with mock.patch.dict(os.environ, environ):
         exec(READ["recipes/kubernetes"].block("import os").text, names)
     assert names["CELERY_WORKER_SOFT_SHUTDOWN_TIMEOUT"] == soft
-    assert names["CELERY_RELIABLE"] == {"PROBE_DIRECTORY": mount["mountPath"]}
-
-    told: dict[str, Any] = {}
+    assert names["CELERY_RELIABLE"] == {
+        "PROBE_DIRECTORY": mount["mountPath"],
+        "GRACE_SECONDS": pod["terminationGracePeriodSeconds"],
+    }
     for command in commands("recipes/kubernetes"):
         program, _, inner = command.partition(" -- ")
         assert program.startswith("kubectl "), command
@@ -563,6 +564,4 @@ def test_the_deployment_names_what_there_is() -> None:
             assert inner.split() in list(probed.values())
         if inner.startswith("celery "):
             _, _, _, _, name, *options = inner.split()
-            called = reliable.commands[name].make_context(name, options)
-            told.update(called.params)
-    assert told["grace_seconds"] == pod["terminationGracePeriodSeconds"]
+            reliable.commands[name].make_context(name, options)

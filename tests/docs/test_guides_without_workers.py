@@ -163,7 +163,7 @@ def test_commands_tell_who_has_the_places_and_who_waits(
     assert "0 of 2 places taken" in told(whole, app)
     assert "with 2 before it" in told(shown, app, ID=ids[6])
     assert "3 by object (3 shop.tasks.convert_document)" in told(status, app)
-    assert "Give its id" in told(one.rpartition(" --id")[0], app, code=2)
+    assert "Give its id" in told(one.rpartition(" --object-id")[0], app, code=2)
     assert "object_held" in lines()
     reliable_of(app).close()
     app.close()

@@ -70,9 +70,9 @@ def test_a_filter_finds_what_fits(project: Project, desk: Desk) -> None:
         (Filter(task="project.*", exception="KeyError"), {"key-0"}),
         (Filter(queue="other"), {"key-0"}),
         (Filter(reason="unprocessable"), {"unread"}),
-        (Filter(text="VALUE-"), values),
+        (Filter(exception="Value*"), values),
         (Filter(older_than_seconds=60), set()),
-        (Filter(newer_than_seconds=600, text="key"), {"key-0"}),
+        (Filter(newer_than_seconds=600, exception="Key*"), {"key-0"}),
     ]
     for wanted, expected in cases:
         page = desk.tasks.page(wanted, state=Kind.DEAD)
@@ -111,12 +111,13 @@ def test_only_those_that_fit_are_replayed_and_each_act_is_noted(
     assert begin.at <= end.at <= datetime.fromtimestamp(now_ms / 1000, timezone.utc)
 
     # Into another queue, some of them; and into one that is none.
-    done = desk.bulk.replay(by="me", filter_=Filter(text="key"), limit=1, to_queue="slow")
+    done = desk.bulk.replay(by="me", filter_=Filter(exception="KeyError"), limit=1, to_queue="slow")
     assert done.done == 1
     assert desk.audit()[0].about["limit"] == 1
     for number in range(2):
         bury(project, f"task-{number}")
-    done = desk.bulk.replay(by="me", filter_=Filter(text="task"), limit=1, to_queue="slow")
+    wanted = Filter(exception="ValueError")
+    done = desk.bulk.replay(by="me", filter_=wanted, limit=1, to_queue="slow")
     assert (done.done, done.is_whole) == (1, False)
     assert (client.llen("slow"), client.llen("celery")) == (2, 3)
     project.app.conf.task_create_missing_queues = False
@@ -222,7 +223,7 @@ def test_who_means_many_is_asked_first_and_told_how_many(
     assert "Replay 5 dead letters? [y/N]" in asked.err
 
     # Nobody is asked about nothing.
-    nothing = run("dead-letters", "discard", "--text", "no such")
+    nothing = run("dead-letters", "discard", "--task", "no such")
     assert (nothing.code, nothing.out, nothing.err) == (0, "0 dead letters discarded\n", "")
 
     done = run("dead-letters", "discard", "value-0", "key-0", "nobody", "--yes")

@@ -156,7 +156,6 @@ def test_a_name_forges_no_line(project: Project, run: Run) -> None:
     wrong = []
     for command in (
         ["status"],
-        ["queues"],
         ["tasks"],
         ["tasks", "--state", "dead"],
         ["show", queued.id],
@@ -169,17 +168,16 @@ def test_a_name_forges_no_line(project: Project, run: Run) -> None:
         ["show", f"none-{forged}"],
         ["dead-letters", "replay", f"none-{forged}"],
         ["orders"],
-        ["workers", "--long"],
         ["audit"],
         ["events", "--limit", "100"],
         ["revoke", f"none-{forged}"],
         ["move", f"none-{forged}", "--workers", "w"],
-        ["objects", "--task", forged, "--id", forged],
+        ["objects", "--task", forged, "--object-id", forged],
         ["drain", forged],
         ["strike", forged],
         ["resume", order],
         ["resume", f"none-{forged}"],
-        ["purge", "--queues", forged, "--force"],
+        ["purge", "--queues", forged, "--yes"],
     ):
         ran = run(*command)
         told = f"{ran.out}{ran.err}"

@@ -78,7 +78,7 @@ def test_a_sound_set_up_has_none(server: RedisServer) -> None:
     url = server.url()
 
     with shop(url, result_backend=url, beat_schedule={"sweep": SWEEP}) as app:
-        assert found(app, grace_seconds=None) == set()
+        assert found(app) == set()
 
 
 def test_a_server_that_is_set_wrong(server: RedisServer) -> None:
@@ -189,7 +189,7 @@ def test_an_app_whose_tasks_and_times_do_not_fit(server: RedisServer) -> None:
     codes = {"W012", "W013", "W014", "W017", "W018", "W021", "W022", "W028", "W030", "W031"}
 
     with shop(server.url(), tasks, {"GIVE_BACK_SECONDS": 0, "GRACE_SECONDS": 30}, **conf) as app:
-        assert found(app, grace_seconds=None) == codes
+        assert found(app) == codes
 
 
 @pytest.mark.parametrize(
@@ -208,7 +208,7 @@ def test_an_app_that_cannot_work_so(
     server: RedisServer, code: str, reliable: dict[str, Any], conf: dict[str, Any]
 ) -> None:
     with shop(server.url(), None, reliable, **conf) as app:
-        assert found(app, grace_seconds=None) == {code}
+        assert found(app) == {code}
 
 
 def test_what_living_workers_tell(
@@ -225,14 +225,15 @@ def test_what_living_workers_tell(
             "worker_soft_shutdown_timeout": 60,
         },
     )
-    with shop(server.url(), ours) as app:
-        assert found(app, grace_seconds=30) == {"W022"}
+    url = server.url()
+    with shop(url, ours, {"GRACE_SECONDS": 30}) as hurried, shop(url, ours) as app:
+        assert found(hurried) == {"W022"}
         assert found(app) == set()
         worker = start_worker(
             "other", project=theirs, pool="threads", options=("--prefetch-multiplier", "0")
         )
         assert found(app) == {"W015", "W016", "W021", "W025"}
-        assert "W022" in found(app, grace_seconds=30)
+        assert "W022" in found(hurried)
         worker.stop()
         assert found(app) == set()
 

@@ -1,6 +1,7 @@
 """`celery -A proj reliable …`: what operators see of the ledger, and do to it, at a terminal.
 
-Every command prints for people, or with ``--json`` the same for programs, on stdout.  What is wrong
+Every command prints for people, or with ``--json`` the same for programs, on stdout; ``--yes``
+asks nothing.  What is wrong
 is one paragraph on stderr, and an exit code: 1; 2 when the command itself was not given as it
 should be; 3 when the ledger cannot be reached.  The commands are made from the list of operations.
 """
@@ -13,7 +14,7 @@ import click
 from celery.bin.base import handle_preload_options
 
 from celery_reliable.operations.catalog import ACTS, QUERIES
-from celery_reliable.operations.cli.command import command_of
+from celery_reliable.operations.cli.command import ANYWHERE, Anywhere, command_of
 from celery_reliable.operations.cli.layouts import tell
 from celery_reliable.operations.cli.metrics import metrics
 from celery_reliable.operations.cli.status import CHECK, EXIT_CODES, FAIL_LEVEL, doctor, status
@@ -21,14 +22,16 @@ from celery_reliable.operations.cli.status import CHECK, EXIT_CODES, FAIL_LEVEL,
 __all__ = ["reliable"]
 
 
-@click.group("reliable")
+@click.group("reliable", cls=Anywhere, params=[*ANYWHERE])
 @click.pass_context
 @handle_preload_options
 def reliable(ctx: click.Context, **_: Any) -> None:
-    """What waits and why, what failed, workers and passes of celery-reliable.
+    """Inspect and operate reliable tasks.
 
-    Exit codes of all commands: 0; 1, something was wrong (with `status --check` and `doctor`: is
-    wrong); 2, the command was not given as it should be; 3, the ledger cannot be reached.
+    The options may stand before a command or after it.
+
+    Exit codes: 0, done; 1, the command failed, or found something wrong (`status --check`,
+    `doctor`); 2, wrong usage; 3, the ledger cannot be reached.
     """
 
 

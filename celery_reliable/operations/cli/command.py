@@ -26,12 +26,19 @@ from celery_reliable.operations.operation import Command, Operation, Parameter, 
 from celery_reliable.operations.views import Done, Moved, Revoked
 from celery_reliable.operations.words import parse_age, printable
 
-__all__ = ["Call", "Duration", "command_of"]
+__all__ = ["ANYWHERE", "Anywhere", "Call", "Duration", "command_of"]
 
 #: For so long a person waits for a list of what fits, and for the count of what is meant.
 _LOOK_SECONDS, _COUNT_SECONDS = 2.0, 0.7
 #: Moments in ISO 8601, as our JSON has them.  Who leaves the zone out may mean UTC, or their clock.
 _TIMES = ("%Y-%m-%dT%H:%M:%S.%f%z", "%Y-%m-%dT%H:%M:%S%z")
+#: In click's ``meta``, which a command shares with its groups: the values of these options.
+_GIVEN_ANYWHERE = f"{__name__}.anywhere"
+#: The options that every command has.  They are the group's, and may stand behind a command too.
+ANYWHERE = (
+    click.Option(["--json", "as_json"], is_flag=True, help="Print JSON, for programs."),
+    click.Option(["--yes"], is_flag=True, help="Do not ask for confirmation."),
+)
 #: The shortest time that Redis can tell.
 _LEAST_SECONDS = 0.001
 #: What makes an act exit with 1, though it has ended: it could not do all, or had nothing to do.
@@ -40,6 +47,19 @@ _IS_WRONG: Mapping[type, Callable[[Any], object]] = {
     Revoked: lambda found: found.failed or not found.done,
     Moved: lambda found: found.refused or not found.done,
 }
+
+
+class Anywhere(click.Group):
+    """A group with the options of `ANYWHERE`, wherever they stand before a ``--``."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse these options, and leave the rest to the command."""
+        end = args.index("--") if "--" in args else len(args)
+        given = [one for one in ANYWHERE if {*one.opts} & {*args[:end]}]
+        ctx.meta[_GIVEN_ANYWHERE] = {one.name for one in given}
+        names = {name for one in given for name in one.opts}
+        rest = [one for one in args[:end] if one not in names]
+        return super().parse_args(ctx, [*rest, *args[end:]])
 
 
 class Duration(click.ParamType):  # type: ignore[type-arg]
@@ -101,7 +121,7 @@ class Call:
     @property
     def is_json(self) -> bool:
         """Whether JSON is printed."""
-        return bool(self.more["as_json"])
+        return "as_json" in self.ctx.meta[_GIVEN_ANYWHERE]
 
     def opened(self) -> AbstractContextManager[Any]:
         """Open what the operation is run with; errors are told as by `errors_told`."""
@@ -129,7 +149,7 @@ class Call:
     @property
     def _has_to_ask(self) -> bool:
         operation = self.operation
-        if operation.asks is None or self.more.get("yes"):
+        if operation.asks is None or "yes" in self.ctx.meta[_GIVEN_ANYWHERE]:
             return False
         return not operation.asks_with or bool(self.given.get(operation.asks_with))
 
@@ -191,7 +211,6 @@ def command_of(
         for command in operation.commands
         if command.name == name
     ]
-    options = [*options, *_common(known)]
     parameters = _offered(known)
 
     def callback(ctx: click.Context, /, **values: Any) -> None:
@@ -220,6 +239,7 @@ def command_of(
         params=[*parameters, *options],
         help=next((one.help for _, one in known if one.help), known[-1][0].about),
         epilog=epilog,
+        options_metavar="[OPTIONS] [--json]" + " [--yes]" * any(one.asks for one, _ in known),
     )
     return made
 
@@ -233,15 +253,6 @@ def _carry_out(tell: Callable[[Any, Call], None], call: Call) -> None:
         tell(found, call)
     if _IS_WRONG.get(type(found), lambda one: False)(found):
         call.ctx.exit(1)
-
-
-def _common(known: Sequence[tuple[Operation, Command]]) -> list[click.Option]:
-    """Return the options that every command has, and those that every one has that asks."""
-    found = [click.Option(["--json", "as_json"], is_flag=True, help="Print JSON, for programs.")]
-    if any(operation.asks for operation, _ in known):
-        names = known[0][1].yes
-        found.insert(0, click.Option([*names, "yes"], is_flag=True, help="Do not ask."))
-    return found
 
 
 def _offered(known: Sequence[tuple[Operation, Command]]) -> list[click.Parameter]:

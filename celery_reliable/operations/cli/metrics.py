@@ -19,17 +19,17 @@ __all__ = ["metrics"]
     type=click.IntRange(min=0, max=65535),
     default=9809,
     show_default=True,
-    help="0: any that is free.",
+    help="The port; 0 takes any free port.",
 )
 @click.option(
     "--host",
     default="127.0.0.1",
     show_default=True,
-    help="Where to listen; whoever can connect can read the names of tasks and queues.",
+    help="The address to listen on; it shows the names of tasks and queues.",
 )
 @click.pass_context
 def metrics(ctx: click.Context, port: int, host: str) -> None:
-    """Serve the metrics of the fleet to Prometheus, until it is ended."""
+    """Serve the metrics of the fleet to Prometheus, until Ctrl-C."""
     with errors_told(ctx):
         registry = registry_of(app_of(ctx))
     from prometheus_client import start_http_server

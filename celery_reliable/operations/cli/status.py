@@ -16,7 +16,7 @@ from celery_reliable.clock import span
 from celery_reliable.exceptions import ReliableError
 from celery_reliable.findings import Finding
 from celery_reliable.operations.cli.calling import errors_told
-from celery_reliable.operations.cli.command import Call, Duration
+from celery_reliable.operations.cli.command import Call
 from celery_reliable.operations.cli.layouts import Table, print_items
 from celery_reliable.operations.cli.printing import console_of, print_json, print_pairs
 from celery_reliable.operations.views import Status
@@ -25,6 +25,8 @@ from celery_reliable.operations.words import at, counted, printable
 __all__ = ["CHECK", "EXIT_CODES", "FAIL_LEVEL", "doctor", "status"]
 
 _FOUND, _AWAY = 1, 3
+#: From one look to the next.
+_INTERVAL_SECONDS = 2.0
 #: What counts with each --fail-level.
 _FAILING = {
     "error": ("error",),
@@ -39,15 +41,8 @@ _TABLES = {
     Table(("minutes", "processed", "failed", "lost")): "throughput",
 }
 CHECK = (
-    click.Option(["--check"], is_flag=True, help="Only what is wrong; for probes."),
-    click.Option(["--watch"], is_flag=True, help="Show it again and again, until Ctrl-C."),
-    click.Option(
-        ["--interval"],
-        type=Duration(0.2),
-        default=2.0,
-        show_default=True,
-        help="Time between two looks with --watch.",
-    ),
+    click.Option(["--check"], is_flag=True, help="Print only what is wrong; for probes."),
+    click.Option(["--watch"], is_flag=True, help="Refresh every two seconds, until Ctrl-C."),
 )
 FAIL_LEVEL = (
     click.Option(
@@ -59,10 +54,10 @@ FAIL_LEVEL = (
     ),
 )
 EXIT_CODES = {
-    "status": "Exit codes: 0, and with --check nothing is wrong; 1, with --check: something is; "
-    "2, the command was not given as it should be; 3, the ledger cannot be reached.",
+    "status": "Exit codes: 0, done, or with --check: nothing is wrong; 1, with --check: something "
+    "is wrong; 2, wrong usage; 3, the ledger cannot be reached.",
     "doctor": "Exit codes: 0, nothing is wrong; 1, something is wrong (see --fail-level) or could "
-    "not be checked; 2, usage error; 3, the ledger cannot be reached.",
+    "not be checked; 2, wrong usage; 3, the ledger cannot be reached.",
 }
 
 
@@ -115,7 +110,7 @@ def _watch(call: Call) -> None:
                 lines = drawn.getvalue().splitlines()[: shutil.get_terminal_size().lines - 1]
                 click.clear()
                 click.echo("\n".join(lines))
-                time.sleep(call.more["interval"])
+                time.sleep(_INTERVAL_SECONDS)
     except KeyboardInterrupt:
         return
 

@@ -275,9 +275,15 @@ def test_a_redis_that_is_full_and_one_that_evicts(project: Project, desk: Desk) 
 
 def test_a_broker_that_is_away(apart: Project) -> None:
     with Desk(apart.app) as desk:
+        workers = desk.ledger.workers
+        facts = {"nodename": "one@here", "unacked": "unacked:one"}
+        workers.register("one@here/ab.0", lease_ms=60_000, client_id=0, facts=facts)
+        assert [one.unacked for one in desk.workers.all(unacked=True)] == [0]
         apart.redis.stop()
 
-        assert found(desk) == {"broker_away"}
+        assert "broker_away" in found(desk)
+        # The ledger knows who lives.
+        assert [one.unacked for one in desk.workers.all(unacked=True)] == [None]
 
 
 @pytest.mark.full

@@ -80,22 +80,22 @@ def test_from_status_to_the_cause(project: Project, run: Run) -> None:
     unknown = run("show", "4711")
     assert (unknown.code, "knows no task" in unknown.out) == (0, True)
 
-    by_name = run("objects", "--task", "project.in_line_gate", "--id", "contract 7", "--json")
+    named = ("--task", "project.in_line_gate", "--object-id", "contract 7")
+    by_name = run("objects", *named, "--json")
     assert by_name.json["holders"][0]["task_id"] == holder.id
     objects = run("objects")
     assert fits(objects.out)
     assert by_name.json["object_key"] in objects.out
     assert "project.in_line_gate 'contract 7'" in " ".join(objects.out.split())
     assert "project.in_line_gate 'contract 7'" in run("show", holder.id).out
-    assert "contract 7" in run("objects", "--task", "some.task", "--id", "contract 7").out
+    assert "contract 7" in run("objects", "--task", "some.task", "--object-id", "contract 7").out
     assert run("objects", "--task", "alone").code == 2
 
-    workers = run("workers", "--long")
+    workers = run("workers")
     assert fits(workers.out)
     assert f"project.in_line_gate[{holder.id}] since" in " ".join(workers.out.split())
-    queues = run("queues", "--json").json["items"]
+    queues = run("status", "--json").json["queues"]
     assert [one["workers"][0].partition("@")[0] for one in queues] == ["one"]
-    assert fits(run("queues").out)
     project.effects.open_gate("door")
     holder.get(timeout=20)
 
@@ -128,7 +128,7 @@ def test_status_is_drawn_again_while_it_is_watched(
 ) -> None:
     ours, theirs = pty.openpty()
     terminal = {"COLUMNS": "80", "LINES": "24", "TERM": "xterm"}
-    words = ("status", "--watch", "--interval", "0.2")
+    words = ("status", "--watch")
     streams = dict.fromkeys(("stdin", "stdout", "stderr"), theirs)
     process = start_reliable(project, tmp_path, *words, environ=terminal, **streams)
     os.close(theirs)

@@ -98,8 +98,8 @@ def test_a_real_worker_is_scraped(soon: Project, tmp_path: Path) -> None:
         assert found["reliable_tasks{state=running}"] == 1
         assert found["reliable_tasks{state=parked}"] == 1
         assert found["reliable_tasks{state=queued}"] == 1
-        assert found["reliable_dead_letters"] == 1
-        assert found["reliable_dead_letters_by_reason{reason=failed}"] == 1
+        assert found["reliable_tasks{state=dead}"] == 1
+        assert found["reliable_dead_letters{reason=failed}"] == 1
         assert found["reliable_workers{state=alive}"] == 1
         assert found["reliable_queue_depth{queue=slow}"] == 1
         assert found["reliable_queue_depth{queue=celery}"] == 0

@@ -118,7 +118,6 @@ def test_lists_by_filter(project: Project, desk: Desk) -> None:
     assert ids(Filter(queue="slow")) == {one.id for one in slow}
     assert ids(Filter(task="project.w*")) == {one.id for one in [*slow, parked]}
     assert ids(kind=Kind.PARKED) == {parked.id}
-    assert ids(Filter(text=parked.id[:8])) == {parked.id}
     assert ids(Filter(older_than_seconds=3600)) == set()
     assert len(ids()) == 5
     about = project.send("locked_gate", "contract 7", "door")

@@ -22,13 +22,13 @@ def test_what_is_purged_stays_away_and_what_celery_purges_does_not(soon: Project
     asked = run("purge", "-Q", "celery", project=soon)
     assert (asked.code, client.llen("celery")) == (1, 5)
     # Who names none means none.
-    assert run("purge", "-Q", "", "--force", "--json", project=soon).json["messages"] == 0
-    done = run("purge", "-Q", "celery,other", "--force", "--json", project=soon)
+    assert run("purge", "-Q", "", "--yes", "--json", project=soon).json["messages"] == 0
+    done = run("purge", "-Q", "celery,other", "--yes", "--json", project=soon)
     assert (done.code, done.json) == (0, {"messages": 5, "records": 2})
     assert client.llen("celery") == 0
     assert not client.keys("unacked*")
     assert client.keys(RECORD + "*") == [(RECORD + kept.id).encode()]
-    again = run("purge", "--force", "-Q", "celery", project=soon)
+    again = run("purge", "--yes", "-Q", "celery", project=soon)
     assert again.out.split() == ["messages", "0", "records", "0"]
 
     undone = soon.send("work", 0)

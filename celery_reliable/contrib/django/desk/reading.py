@@ -86,10 +86,10 @@ def _of_a_task(visit: Visit, found: TaskInFull) -> dict[str, Any]:
     return {"row": {"address": address, "name": f"{options.verbose_name} {row.pk}"}}
 
 
-def _find(visit: Visit, page: Page, path: Mapping[str, str]) -> HttpResponse:
-    """Lead to the page of the task whose id is given."""
+def _tasks(visit: Visit, page: Page, path: Mapping[str, str]) -> HttpResponse:
+    """List tasks.  If the id of one is given, lead to its page."""
     task_id = visit.request.GET.get("id", "").strip()
-    return redirect(visit.link("task", task_id) if task_id else visit.link("tasks"))
+    return redirect(visit.link("task", task_id)) if task_id else _read(visit, page, path)
 
 
 def _find_object(visit: Visit, page: Page, path: Mapping[str, str]) -> HttpResponse:
@@ -135,13 +135,12 @@ READING = (
     Page("letters", "", "dead_letters", "Dead letters"),
     Page("groups", "groups/", "dead_letter_groups", "Dead letters by group"),
     Page("overview", "desk/", "status", "Desk", more=_of_the_overview),
-    Page("tasks", "tasks/", "tasks", "Tasks"),
-    Page("find", "tasks/find/", answer=_find),
+    Page("tasks", "tasks/", "tasks", "Tasks", answer=_tasks),
     Page("task", "tasks/task/<path:id>/", "task", "Task {task_id}", "tasks", more=_of_a_task),
     Page("objects", "objects/", "objects", "Objects"),
     Page("find_object", "objects/find/", answer=_find_object, methods=("POST",)),
     Page("object", "objects/object/<path:key>/", "one_object", "Object {object_name}", "objects"),
-    Page("workers", "workers/", "workers", "Workers", preset={"unacked": True}),
+    Page("workers", "workers/", "workers", "Workers"),
     Page("fleet_runs", "runs/", "runs", "Runs", "tasks"),
     Page("fleet_run", "runs/run/<path:id>/", "run", "Run {run}", "tasks"),
     Page("orders", "orders/", "orders", "Orders"),

@@ -1,0 +1,127 @@
+"""The fourteen questions of whoever is called at night, in the admin: five clicks are the most."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from html import unescape
+from typing import Any
+from urllib.parse import urljoin
+
+from celery import Celery
+
+from celery_reliable.app import reliable_of
+from celery_reliable.operations import Desk, OrderKind
+from tests.contrib.shown import page
+
+
+class Visitor:
+    """Follows links and presses buttons of what is shown, from the admin's index on."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self.clicks = 0
+        self._go("/admin/")
+
+    def click(self, said: str) -> str:
+        """Follow the link that has this text, or this id; return what is shown then."""
+        links = re.findall(r"<a\s([^>]*)>(.*?)</a>", self.shown, flags=re.DOTALL)
+        href = next(
+            found[1]
+            for attributes, text in links
+            if said == text.strip() or f'id="{said}"' in attributes
+            if (found := re.search('href="([^"]*)"', attributes))
+        )
+        self.clicks += 1
+        return self._go(urljoin(self.address, unescape(href)))
+
+    def press(self, **typed: str) -> str:
+        """Type this into the form of an act, and say yes."""
+        form = self.shown[self.shown.index('id="desk-confirm"') :]
+        hidden = dict(re.findall(r'type="hidden" name="(\w+)"(?: value="([^"]*)")?', form))
+        given = {**{name: unescape(one) for name, one in hidden.items()}, **typed}
+        self.clicks += 1
+        answer = self._client.post(self.address, {**given, "confirmed": "yes"}, follow=True)
+        self.shown = page(answer)
+        return self.shown
+
+    def _go(self, address: str) -> str:
+        self.address, self.shown = address, page(self._client.get(address))
+        return self.shown
+
+
+def test_each_question_is_answered_within_the_clicks_it_took_once(
+    put: Callable[..., None], bill: Any, log_in: Any, celery_project: Celery, desk: Desk
+) -> None:
+    put("card", "CardDeclined: 4711")
+    put("card-2", "CardDeclined: 4712")
+    bill.apply_async((), task_id="later", countdown=3600)
+    desk.orders.give(OrderKind.PAUSE, "celery", by="ann", why="a new price list", for_seconds=900)
+    facts = {"nodename": "w1@here", "queues": ["celery"]}
+    reliable_of(celery_project).ledger.workers.register(
+        "w1@here/ab.0", lease_ms=60_000, client_id=1, facts=facts
+    )
+    client = log_in(is_superuser=True)
+
+    def visitor() -> Visitor:
+        found = Visitor(client)
+        found.click("Desk")
+        return found
+
+    # 1: what waits?  6: which kinds of dead letters?  10: who stopped what?  12: is it healthy?
+    # 13: how fast is it?
+    shown = visitor().shown
+    assert 'data-queue="celery"' in shown
+    assert "CardDeclined" in shown
+    assert "a new price list" in shown
+    assert 'id="desk-findings-title"' in shown
+    assert 'id="desk-throughput-title"' in shown
+
+    # 2 and 11: why does it not run, what became of it?  Its id is typed at the desk.
+    found = visitor()
+    assert 'action="/admin/celery_reliable/deadletter/tasks/"' in found.shown
+    asked = client.get("/admin/celery_reliable/deadletter/tasks/", {"id": "later"}, follow=True)
+    assert 'data-kind="eta"' in page(asked)
+
+    # 3 and 4: what runs where, and who lives?
+    found = visitor()
+    assert "w1@here: alive" in found.click("Workers")
+    assert found.clicks <= 2
+
+    # 5: what was lost, and why?  By groups.
+    found = visitor()
+    assert "CardDeclined" in found.click("desk-to-groups")
+    assert found.clicks <= 2
+
+    # 7: one kind goes back, five a second; how many is said before.
+    found = visitor()
+    found.click("shop.bill")
+    assert 'data-total="2"' in found.click("desk-replay-all")
+    assert "2" in found.press(rate="5")
+    assert found.clicks <= 4
+    put("card-3", "CardDeclined: 4711")
+
+    # 8: one runs with other arguments.
+    found = visitor()
+    found.click("shop.bill")
+    found.click("card-3")
+    found.click("desk-edit-link")
+    found.press(args="[1]", kwargs="{}")
+    assert found.clicks <= 5
+    assert desk.letters.count() == 0
+
+    # 9: a task is stopped everywhere, and goes on.
+    found = visitor()
+    found.click("Orders")
+    found.click("desk-order")
+    assert "strike shop.bill" in found.press(kind="strike", target="shop.bill", why="wrong")
+    assert found.clicks <= 5
+    assert "Resume" in found.shown
+
+    # 14: a worker is taken out.
+    found = visitor()
+    found.click("Orders")
+    found.click("desk-order")
+    assert "drain w1@here" in found.press(kind="drain", target="w1@here", for_seconds="15m")
+    assert found.clicks <= 5
+    assert "alive, drained" in found.click("Workers")
