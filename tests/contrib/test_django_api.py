@@ -499,7 +499,8 @@ def test_any_id_can_be_asked_for_and_discarded(
         path = "dead-letters/discard"
         gone = document.check(post(client, path, {"ids": [task_id]}), path, "post")
 
-        assert [one["task_id"] for one in found] == [task_id, "bystander"]
+        # Both may be of one millisecond.
+        assert {one["task_id"] for one in found} == {task_id, "bystander"}
         assert {shown["task_id"], *gone["examples"]} == {task_id}
     for path in ("status", "dead-letters", "dead-letters/groups", "tasks"):
         document.check(get(client, path), path)
