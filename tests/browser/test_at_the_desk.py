@@ -18,7 +18,6 @@ OFFERED = (
 RUN_SECONDS = 30
 #: So many, and so many a second, that the page is seen on its way.
 MANY, RATE = 100, 20
-MOST_CLICKS = 5
 
 
 def test_a_letter_is_found_read_and_replayed(visitor: Visitor, night: Night) -> None:
@@ -145,34 +144,6 @@ def over(visitor: Visitor) -> bool:
 
 def done(visitor: Visitor) -> int:
     return int(visitor.read("#run-done"))
-
-
-def test_from_the_desk_to_the_replay_of_a_group_in_five_clicks(
-    visitor: Visitor, night: Night
-) -> None:
-    night.charges(12, first=100)
-    night.refunds(2)
-    night.mend()
-    visitor.log_in("root")
-    visitor.open("/admin/celery_reliable/deadletter/desk/")
-    visitor.clicks = 0
-
-    assert "12 billing.charge failed PaymentsUnreachable" in visitor.find("#desk-groups").text
-    visitor.follow(visitor.named("billing.charge", "#desk-groups a"))
-    visitor.follow(visitor.find("[data-letter] th a"))
-    assert "did not answer" in visitor.find("#desk-traceback").text
-    visitor.follow(visitor.find("#desk-to-group"))
-    visitor.follow(visitor.find("#desk-replay-all"))
-    assert visitor.find("#desk-total").get_attribute("data-total") == "12"
-    visitor.follow(visitor.find("#desk-yes"))
-
-    assert visitor.clicks <= MOST_CLICKS
-    wait_for(lambda: over(visitor), RUN_SECONDS, "the replay to be over")
-    assert done(visitor) == 12
-    wait_for(lambda: len(night.charged()) == 12, RUN_SECONDS, "the orders to be charged")
-    assert night.charged() == {*range(100, 112)}
-    # Who did not fit was not touched.
-    assert {one.name for one in night.desk.letters.list()} == {"billing.refund"}
 
 
 def test_a_long_replay_is_watched_paused_and_gone_on_with(visitor: Visitor, night: Night) -> None:

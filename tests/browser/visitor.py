@@ -55,12 +55,11 @@ return [...document.querySelectorAll(arguments[0])]
 
 
 class Visitor:
-    """One person at the browser, whose clicks, and Enters on something, are counted."""
+    """One person at the browser."""
 
     def __init__(self, driver: Chrome, site: Site) -> None:
         self.driver = driver
         self.site = site
-        self.clicks = 0
         self._sessions: dict[str, dict[str, Any]] = {}
 
     # Where they are
@@ -211,7 +210,6 @@ class Visitor:
 
     def press(self, element: WebElement) -> None:
         """Click on what changes the page that is open."""
-        self.clicks += 1
         element.click()
 
     def follow(self, element: WebElement) -> None:
@@ -227,7 +225,6 @@ class Visitor:
     def enter(self) -> None:
         """Press Enter where the focus is, and wait for the page that it leads to."""
         self._leaving()
-        self.clicks += 1
         self.type(ENTER)
         self._wait_for_another()
 

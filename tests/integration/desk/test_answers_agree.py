@@ -86,28 +86,6 @@ def test_an_order_for_nobody_is_refused_unless_it_is_for_later(project: Project,
     assert len(orders()) == 6
 
 
-def test_a_filter_that_cannot_be_obeyed_is_refused(project: Project, run: Run) -> None:
-    put(project, "one")
-    project.send("work", 0, countdown=3600)
-
-    for option, value in (
-        ("--queue", "nosuch"),
-        ("--newer-than", "1"),
-        ("--older-than", "1h"),
-        ("--object-id", "7"),
-        ("--worker", "w1"),
-    ):
-        ran = run("dead-letters", "groups", option, value)
-        assert (ran.code, ran.out) == (2, ""), ran
-        assert option in ran.err
-    assert "1 group of 1" in run("dead-letters", "groups", "--reason", "rejected").out
-    for option, value in (("--reason", "rejected"), ("--exception", "Value*")):
-        ran = run("tasks", option, value)
-        assert (ran.code, ran.out) == (2, ""), ran
-        assert option in ran.err
-    assert ids(run, "--state", "dead", project=project) == ["one"]
-
-
 def test_a_paused_queue_is_said_to_be_paused_wherever_it_is_shown(
     project: Project, run: Run
 ) -> None:
