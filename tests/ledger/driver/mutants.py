@@ -169,7 +169,7 @@ MUTANTS = {
     ),
     "stuck_lock": Mutant(
         "an attempt that is taken as stuck loses its object while it runs",
-        [("ledger/lua/lock.lua", "if is_over and holder[3] then", "if false then")],
+        [("ledger/lua/place.lua", "if is_over and holder[3] then", "if false then")],
         "two live bodies of object",
         (),
         {
@@ -204,55 +204,6 @@ MUTANTS = {
         n_worlds=80,
         tried_first=13,
     ),
-    "anybody_waits": Mutant(
-        "anybody publishes the id of a task that waits for its canvas",
-        [
-            (
-                "ledger/lua/record.lua",
-                "state == 'waiting' and found[5] == ARGV.heir then",
-                "state == 'waiting' then",
-            ),
-            (
-                "ledger/lua/record.lua",
-                "'running' and found[5] == ARGV.heir then",
-                "'running' and found[5] then",
-            ),
-        ],
-        "though its id was alive when it was published",
-        (),
-        {"ids": ("a",), "tasks": ("work",), "outcomes": ("replace",)},
-        is_alone=False,
-    ),
-    "late_burial": Mutant(
-        "a late copy of a task that has ended is buried by a worker without its code",
-        [
-            (
-                "ledger/lua/bury.lua",
-                "  if not state and ARGV.unproved == '' then return {'unrecorded'} end\n",
-                "",
-            )
-        ],
-        "is buried, after it had ended",
-        ("codeless", "copies"),
-        {"tasks": ("work", "brief"), "outcomes": ("ok",)},
-        is_alone=False,
-        tried_first=4,
-    ),
-    "stale_burial": Mutant(
-        "a stale copy buries what goes on with another message, at a worker without its code",
-        [
-            (
-                "ledger/lua/bury.lua",
-                "if state and found[7] ~= ARGV.epoch then return {'stale'} end",
-                "",
-            )
-        ],
-        "is buried by a message that is not its own",
-        ("codeless", "copies"),
-        {"tasks": ("work",), "outcomes": ("retry",)},
-        is_alone=False,
-        tried_first=4,
-    ),
     "waiting_since": Mutant(
         "the day that a canvas has counts from the publication of its host",
         [
@@ -273,24 +224,6 @@ MUTANTS = {
             "chances": {"act": 0.0, "long": 0.02, "freeze": 0.06, "sweepers": 0.1},
         },
         tried_first=7,
-    ),
-    "late_record": Mutant(
-        "a copy of a publication that comes late is recorded anew",
-        [
-            (
-                "ledger/lua/record.lua",
-                "if ARGV.number ~= '' then\n  local last, before",
-                "if false then\n  local last, before",
-            )
-        ],
-        "runs again|losses, and 0 deaths",
-        ("late",),
-        {
-            "tasks": ("work",),
-            "outcomes": ("ok",),
-            "chances": {"act": 0.0, "late": 0.0},
-        },
-        tried_first=4,
     ),
     "unlisted": Mutant(
         "what a worker files is where nobody looks, when the broker has lost the list",
@@ -320,26 +253,6 @@ MUTANTS = {
             "chances": {"suspend": 0.02, "publish": 0.02},
         },
         tried_first=2,
-    ),
-    "one_moment": Mutant(
-        "all who come too early are given the same moment",
-        [
-            (
-                "ledger/lua/reserve.lua",
-                "local following = moment + ARGV.interval_us",
-                "local following = now_us + ARGV.interval_us",
-            )
-        ],
-        "begins too early",
-        (),
-        {
-            "ids": ("a", "b", "c", "d", "e", "f"),
-            "tasks": ("paced",),
-            "outcomes": ("ok",),
-            "n_slots": 3,
-            "n_hosts": 2,
-            "chances": {"publish": 0.3, "act": 0.0},
-        },
     ),
     "given_and_kept": Mutant(
         "what is given back to its queue is begun by the worker that gave it back, too",
