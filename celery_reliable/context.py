@@ -61,7 +61,7 @@ class WorkerProcess:
         #: As this process knows them, and the version for which it asked.
         self.orders, self._asked_for = NO_ORDERS, 0
         #: What the ledger's clock said, and when that was by `clock.now`.
-        self._server_ms, self._server_at = 0, clock.now()
+        self._ledger_ms, self._ledger_at = 0, clock.now()
         #: Tokens of deliveries that were given back after they had been handed to a pool which
         #: cannot take them back.
         self.given_back: set[str] = set()
@@ -85,7 +85,7 @@ class WorkerProcess:
 
     def heard_time(self, now_ms: int) -> None:
         """Note what the ledger's clock said just now."""
-        self._server_ms, self._server_at = now_ms, clock.now()
+        self._ledger_ms, self._ledger_at = now_ms, clock.now()
 
     @property
     def told_version(self) -> int:
@@ -108,12 +108,12 @@ class WorkerProcess:
         orders = self.orders
         if not orders.all:
             return None
-        return orders.of_queue(queue, self.nodename, self.server_ms)
+        return orders.of_queue(queue, self.nodename, self.ledger_ms)
 
     @property
-    def server_ms(self) -> int:
+    def ledger_ms(self) -> int:
         """What the ledger's clock says about now, in ms."""
-        return self._server_ms + int(1000 * (clock.now() - self._server_at))
+        return self._ledger_ms + int(1000 * (clock.now() - self._ledger_at))
 
     # -- the lease
 

@@ -56,7 +56,7 @@ class Order:
     ended_ms: int = 0
 
     def is_in_force(self, now_ms: int) -> bool:
-        """Whether it holds at a time of the server's."""
+        """Whether it holds at a time of the ledger's clock."""
         return not self.ended_ms and (not self.until_ms or now_ms < self.until_ms)
 
     def names(self, name: str) -> bool:
@@ -138,7 +138,7 @@ class Orders:
         )
 
     def in_force(self, now_ms: int) -> tuple[Order, ...]:
-        """Return those that hold at a time of the server's."""
+        """Return those that hold at a time of the ledger's clock."""
         return tuple(order for order in self.all if order.is_in_force(now_ms))
 
     def strikes_over_since(self, before: Orders) -> int:

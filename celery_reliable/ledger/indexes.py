@@ -54,7 +54,7 @@ class WorkerLook:
 
 @dataclass(frozen=True)
 class Numbers:
-    """How many records there are, at a time of the server's."""
+    """How many records there are, at a time of the ledger's clock."""
 
     now_ms: int
     #: At which somebody must look: queued, parked, waiting, owed, and what runs with a limit.

@@ -296,7 +296,7 @@ class Passes(Part):
 
         *nonce* names the pass, which expires after *ttl_ms*.  A pause of *interruption_ms* between
         passes means that the server or all sweepers were away: then leases of *lease_ms* get time
-        to be renewed.  *expected_ms*: the ledger's time as the sweeper reckons it, or empty.
+        to be renewed.  *expected_ms*: the ledger's time as the sweeper reckons it, or None.
         """
         step = self._calls.begin_pass(
             nonce=nonce,
@@ -331,7 +331,7 @@ class Passes(Part):
     ) -> EndPassAnswer:
         """Note that a pass finished, and keep its *report*.
 
-        *ended_ms*: the ledger's time as the sweeper reckons it, or empty.  *ahead_count*: the
+        *ended_ms*: the ledger's time as the sweeper reckons it, or None.  *ahead_count*: the
         number of the request to look ahead that this pass has met, or empty.  *seen*: which
         workers it has seen, as the next pass is to hear it; empty: that sees all anew.
         """

@@ -125,7 +125,7 @@ class OrderKeeping:
         clock; 0: there is none.
         """
         self._obey(c)
-        orders = replace(self._process.orders, now_ms=self._process.server_ms)
+        orders = replace(self._process.orders, now_ms=self._process.ledger_ms)
         before, self._before = self._before, orders
         return orders.strikes_over_since(before)
 
@@ -224,7 +224,7 @@ class OrderKeeping:
         held = self._order_against(request)
         if held is not None and held.is_stop:
             return held
-        now_ms = self._process.server_ms
+        now_ms = self._process.ledger_ms
         for order in self._process.orders.of_task(request.name):
             is_meant = order.object_id is None or self._is_of(request, order.object_id)
             if order.is_stop and is_meant and order.is_in_force(now_ms):

@@ -18,8 +18,9 @@ ARGV.format: int            of a namespace that this release knows
 Returns   {"begun", grace_ms: int, ahead_ms?: int, ahead_count?: int, now_ms: int, stepped_ms?: int,
           stepped_by_ms?: int, seen}
           | {"busy"} | {"not_due", wait_ms: int, now_ms: int} | {"newer", format}
-          with since when messages may have been lost, and how often that was said; when the clock was last set forward, and by how much; which workers the last pass has seen, which is
-          forgotten, so that a pass that does not end leaves none; "" for what there is not
+          "begun" with since when messages may have been lost, and how often that was said; when the clock was last set
+          forward, and by how much; which workers the last pass has seen, which is forgotten, so that a pass that does
+          not end leaves none; "" for what there is not
 Cost      O(1)
 ]]
 local meta = redis.call('HMGET', KEYS.meta, 'generation', 'run_id', 'passed_ms', 'grace_ms',

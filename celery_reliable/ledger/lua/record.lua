@@ -36,10 +36,11 @@ ARGV.if_exists?         "": the id of a dead letter is published anew; "replay_d
 Returns   {"recorded"} | {"not_current"} | {"in_use", state, since_ms: int} | {"anothers", state, since_ms: int, name}
           | {"other_generation", current, format} | {"unknown"} | {"names_others", named}
           "in_use" with the state, and since when the task is in it; "anothers": so is a task of that name, by which the
-          id was published, whatever has replaced it since "names_others": an operator has named other workers while the
-          attempt ran, and the message has to say so "other_generation" with the format of the namespace, 0 if nobody
-          has told it: by this publishers learn of a newer one "unknown": the sender's publication before this one is
-          not here, so it has to begin anew under another name; or this is a late copy, and the sender has gone on
+          id was published, whatever has replaced it since; "names_others": an operator has named other workers while
+          the attempt ran, and the message has to say so; "other_generation" with the format of the namespace, 0 if
+          nobody has told it: by this publishers learn of a newer one; "unknown": the sender's publication before this
+          one is not here, so it has to begin anew under another name; or this is a late copy, and the sender has gone
+          on
 Cost      O(log N) in records that are due some time
 ]]
 local now_ms = clock()

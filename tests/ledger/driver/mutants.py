@@ -391,7 +391,7 @@ MUTANTS = {
         [
             (
                 "context.py",
-                "return orders.of_queue(queue, self.nodename, self.server_ms)",
+                "return orders.of_queue(queue, self.nodename, self.ledger_ms)",
                 "return None",
             )
         ],
