@@ -29,7 +29,7 @@ T = TypeVar("T")
 ENDINGS = ("settle",) * 4 + ("lose",) * 2 + ("inherit",) * 4
 ENDINGS += ("take", "retry", "replace", "release", "bury")
 #: What attempts do with their object before that.
-WITH_OBJECT = ("lock", "place", "place", "free")
+WITH_OBJECT = ("place", "place", "free")
 #: What others do with a task.
 ACTS = ("publish",) * 2 + ("deliver",) * 9 + ("sweep",) * 3 + ("replay",) * 2
 ACTS += ("acknowledge", "repeat", "step_up", "step_up", "open", "read")
@@ -124,6 +124,8 @@ class Walk:
         self.calls.append(record)
         if isinstance(answer, answers.Recorded):
             self.messages.append(Published(task, epoch, self.ledger.generation))
+            if self.choice.random() < 0.1:
+                self.ledger.take_unique("object", task_id, epoch)
         return answer
 
     def deliver(self, message: Published, worker: str) -> None:
@@ -179,18 +181,15 @@ class Walk:
             self.scene.locks.free("object", replace(claim, object_key="object", has_line=True))
             return
         places, at = self.choice.choice((1, 2, 2)), self.claims.index(claim)
-        if how == "lock" and not self.scene.locks.take("object", claim):
-            self.claims[at] = replace(claim, object_key="object")
-        elif how == "place":
-            queue = self.choice.choice(("", "celery"))
-            answer = self.ledger.take_place(
-                "object", places, claim, due_in_ms=LOOK_MS, stands=True, queue=queue
+        queue = self.choice.choice(("", "celery"))
+        answer = self.ledger.take_place(
+            "object", places, claim, due_in_ms=LOOK_MS, stands=True, queue=queue
+        )
+        if isinstance(answer, Placed):
+            next_up = NextUp(places, "celery", LOOK_MS) if queue else None
+            self.claims[at] = replace(
+                claim, object_key=answer.object_key, has_line=True, next_up=next_up
             )
-            if isinstance(answer, Placed):
-                next_up = NextUp(places, "celery", LOOK_MS) if queue else None
-                self.claims[at] = replace(
-                    claim, object_key=answer.object_key, has_line=True, next_up=next_up
-                )
 
     def step_up(self, task_id: str) -> None:
         """Somebody was told that a place is free."""

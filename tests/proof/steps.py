@@ -557,6 +557,13 @@ def lock(x: Explorer, world: World) -> Told:
             yield f"{child} has it", _having(x.world, process, child)
         elif not holder:
             yield f"{child} is over", left._replace(ledger=x.world.ledger)
+    for task_id in x.scope.ids:
+        # A unique publication, also one that comes late.
+        task = _task(world, task_id)
+        if task is None or task.state == "queued":
+            epoch = task.epoch if task is not None else "over"
+            if x.at(world).take_unique(x.scope.object, task_id, epoch) is None:
+                yield f"{task_id} has it", x.world
 
 
 def _having(world: World, process: Process, child: Child) -> World:

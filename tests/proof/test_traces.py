@@ -144,6 +144,11 @@ def is_meant(trace: Sequence[Entry], at: int, name: str, *, goes_on: bool) -> bo
         # Within one millisecond it changes nothing but how often it was sent, by which the next one
         # goes.
         behind = [one for one in behind[:1] if one.call.name == name]
+    elif name == "place":
+        # The next who asks for the object finds it taken.
+        asked = next((one for one in trace[at + 1 :] if one.call.name == name), None)
+        is_full = asked is not None and (asked.reply or ())[:1] in (("full",), ("standing",))
+        behind = behind if is_full else []
     elif name in ("record", "claim"):
         # Who is refused may be so without it, too.
         behind = [one for one in behind[:1] if (one.reply or ())[:1] == (DONE.get(one.call.name),)]
@@ -157,7 +162,7 @@ def test_a_changed_trace_is_not_accepted(
     change: Change, name: str, traces: list[list[Entry]], url: str, shared_redis: redis.Redis
 ) -> None:
     if not traces:
-        traces += [walked(seed, url, shared_redis) for seed in range(6)]
+        traces += [walked(seed, url, shared_redis) for seed in range(8)]
         for trace in traces:
             checked(trace)
     found = []

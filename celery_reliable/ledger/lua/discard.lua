@@ -52,8 +52,7 @@ else
   -- An attempt still runs, as in cancel.
   redis.call('HSET', KEYS.record, 'state', 'waiting', 'called_off', '1')
   redis.call('HDEL', KEYS.record, 'epoch', 'ended', 'losses', 'history', 'cause', 'reason', 'exception', 'traceback',
-    'buried_ms',
-    'owed', 'stored', 'relied', 'suspect', 'spared', 'openings', 'waits', 'alone')
+    'buried_ms', 'owed', 'stored', 'relied', 'suspect', 'spared', 'openings', 'waits', 'alone', 'sealed', 'read_by')
   redis.call('ZADD', KEYS.due, now_ms + ARGV.due_in_ms, ARGV.id)
 end
 redis.call('HSET', KEYS.ended, ARGV.id, cjson.encode({outcome = ARGV.outcome, by = ARGV.by, ended_ms = now_ms,
