@@ -125,7 +125,6 @@ def test_who_is_called_up_from_a_line_and_struck_gives_back_the_place_that_it_go
 
     wait_until_parked(soon, [struck], order)
     assert holder.get(timeout=20) == "object"
-    # Who comes with an earlier publication, once the order has ended, is not behind it.
     wait_for(lambda: not soon.redis.client().keys(LOCKS), 20, "no object held")
     resume(soon, order)
     wait_until_settled(soon.redis, 40)

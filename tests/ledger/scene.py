@@ -77,10 +77,7 @@ class Locks:
         self._ledger = ledger
 
     def take(self, object_key: str, claim: Claim) -> str | None:
-        """Have an attempt take an object, or with attempt 0 a unique publication.
-
-        None if it has it; who has it; empty if the attempt is not current.
-        """
+        """Return None to who gets it, or who has it; empty to an attempt that is not current."""
         if not claim.attempt:
             return self._ledger.take_unique(object_key, claim.task_id, claim.token)
         answer = self._ledger.take_place(object_key, 1, claim, due_in_ms=LOOK_MS)

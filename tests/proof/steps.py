@@ -546,7 +546,7 @@ def _locks(x: Explorer) -> list[str]:
 
 
 def lock(x: Explorer, world: World) -> Told:
-    """An attempt takes its object, or another one's whose task is over; else it goes back."""
+    """An attempt, or a call, also a late one, takes the object, or that of a task that is over."""
     for process, child, left in _each(world):
         if child.has:
             continue
@@ -558,7 +558,6 @@ def lock(x: Explorer, world: World) -> Told:
         elif not holder:
             yield f"{child} is over", left._replace(ledger=x.world.ledger)
     for task_id in x.scope.ids:
-        # A unique publication, also one that comes late.
         task = _task(world, task_id)
         if task is None or task.state == "queued":
             epoch = task.epoch if task is not None else "over"

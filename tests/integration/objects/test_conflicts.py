@@ -32,13 +32,11 @@ def test_whoever_calls_what_is_skipped_or_refused_hears_of_it_and_its_chain_goes
 
     with pytest.raises(ObjectBusy, match=strict.id):
         refused.get(timeout=10)
-    # As the only failure it stays, as a dead letter.
     wait_for(lambda: DeadLetters(shared.app).count() == 1, 10, "it is a dead letter")
     DeadLetters(shared.app).discard(refused.id)
     told = {"skipped": holder.id}
     assert skipped.get(timeout=10) == told
     assert skipped.state == "SUCCESS"
-    # Whoever wants no result has none.
     silent = shared.send("locked_gate", "object", "gate", ignore_result=True)
     wait_for(lambda: not shared.redis.client().exists(RECORD + silent.id), 10, "skipped")
     assert not shared.redis.client(1).exists(f"celery-task-meta-{silent.id}")
