@@ -25,8 +25,8 @@ from celery_reliable.exceptions import (
 )
 from celery_reliable.ledger import FOREVER, Ledger, Step, answers
 from celery_reliable.log import logger
-from celery_reliable.message import HEIR, NAMED, NamedWorkers
-from celery_reliable.model import Claim, ClaimRequest, Room
+from celery_reliable.message import HEIR, NAMED, NamedWorkers, seconds_until
+from celery_reliable.model import Claim, ClaimRequest, Rate, Room
 from celery_reliable.options import is_limited, is_of_object, key_of, rate_of, room_of
 from celery_reliable.orders import Orders
 
@@ -40,12 +40,16 @@ __all__ = [
 def _waits_for(
     delivery: Delivery,
 ) -> tuple[Step[answers.ReserveAnswer] | None, Room | None]:
-    """Return what an attempt has to have before its body begins: the step that asks for the moment
-    of a limited task, or else the object of which it takes a place.
+    """Return what an attempt has to have before its body begins: the step that asks for its moment,
+    if it has an ETA or a limited rate, or else the object of which it takes a place.
 
     Either is asked for with the claim.
     """
     task, args, kwargs = delivery.task, delivery.args, delivery.kwargs
+    # By this worker's clock: the ledger's may have been set forward since it was published.
+    wait = seconds_until(delivery.request.get("eta")) if delivery.stamp.epoch else 0.0
+    if wait:
+        return _reserving(delivery, wait), None
     try:
         rate = rate_of(task, args, kwargs) if delivery.stamp.epoch else None
         if rate is None:
@@ -53,8 +57,12 @@ def _waits_for(
     except ObjectIdError:
         # The attempt fails by it, as soon as it takes its object.
         return None, None
-    paces, epoch = delivery.reliable.ledger.paces, delivery.stamp.epoch
-    return paces.reserve_step(delivery.id, task.name, rate, epoch=epoch), None
+    return _reserving(delivery, rate), None
+
+
+def _reserving(delivery: Delivery, wait: Rate | float) -> Step[answers.ReserveAnswer]:
+    moments, epoch = delivery.reliable.ledger.moments, delivery.stamp.epoch
+    return moments.reserve_step(delivery.id, wait, epoch=epoch, queue=delivery.list_key)
 
 
 #: An early claim that is younger counts without a question to the ledger, while the lease surely

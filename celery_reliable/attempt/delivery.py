@@ -12,6 +12,7 @@ from celery_reliable.compat.tracer import Traced, Tracer, tracer_of
 from celery_reliable.message import Stamp, from_request
 from celery_reliable.model import TaskRef
 from celery_reliable.options import task_ref
+from celery_reliable.publishing import list_of
 
 __all__ = [
     "DELIVERY",
@@ -71,6 +72,14 @@ class Delivery:
     def ref(self) -> TaskRef:
         """What the ledger is told of the task."""
         return task_ref(self.task, self.id, self.request)
+
+    @property
+    def list_key(self) -> str:
+        """The key of the list that the message came from, where the ledger may put it again as it
+        is; else empty.
+        """
+        info = self.request.get("delivery_info") or {}
+        return list_of(self.reliable, self.request, info)
 
     def message(self) -> str:
         """Return the message as the ledger keeps it; made anew where nobody has passed it on."""

@@ -23,9 +23,11 @@ from celery_reliable.compat.request import running_requests
 from celery_reliable.compat.tracer import Traced, Tracer, as_traced
 from celery_reliable.context import RunningAttempt, current_worker, is_current, running
 from celery_reliable.exceptions import ObjectIdError
+from celery_reliable.ledger import FOREVER
 from celery_reliable.log import logger
+from celery_reliable.message import seconds_until
 from celery_reliable.options import in_force
-from celery_reliable.publishing import resend
+from celery_reliable.publishing import resend, wait_for_eta
 
 __all__ = ["around"]
 
@@ -133,7 +135,11 @@ def _send_unsent(delivery: Delivery, attempt: RunningAttempt) -> None:
     """Send what the attempt published under its own id, now that nothing of it runs."""
     assert attempt.unsent is not None
     try:
-        resend(delivery.task.app, attempt.unsent)
+        wait = seconds_until(attempt.unsent.headers.get("eta"))
+        if not wait or not wait_for_eta(
+            delivery.reliable, delivery.id, attempt.unsent, wait, patience_seconds=FOREVER
+        ):
+            resend(delivery.task.app, attempt.unsent)
     except Exception as exc:
         # It is recorded, so a pass sends it.
         logger.warning(

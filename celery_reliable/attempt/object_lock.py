@@ -9,7 +9,6 @@ from celery_reliable.app import reliable_of
 from celery_reliable.attempt.delivery import Delivery
 from celery_reliable.context import RunningAttempt
 from celery_reliable.ledger import FOREVER, answers, in_the_way, slots
-from celery_reliable.message import NAMED
 from celery_reliable.model import Claim, NextUp
 from celery_reliable.options import (
     is_placed_early,
@@ -38,7 +37,7 @@ def take(delivery: Delivery, attempt: RunningAttempt) -> str | None:
     if room is None:
         return None
     stands = stands_in_line(task)
-    queue = _list_of(delivery) if stands else ""
+    queue = delivery.list_key if stands else ""
     answer: answers.PlaceAnswer = answers.Placed(attempt.place)
     if attempt.place not in slots(room.object_key, room.places):
         answer = reliable.ledger.take_place(
@@ -60,19 +59,6 @@ def take(delivery: Delivery, attempt: RunningAttempt) -> str | None:
         attempt.is_closed = True
         return answer.before
     return in_the_way(answer) if isinstance(answer, answers.Full) else NOT_OWN
-
-
-def _list_of(delivery: Delivery) -> str:
-    """Return the key of the list that a message came from, where the ledger may put it again as it
-    is; empty elsewhere.  In other priorities a queue has other lists.
-    """
-    reliable, info = delivery.reliable, delivery.request.get("delivery_info") or {}
-    is_plain = not info.get("exchange") and not info.get("priority")
-    if not reliable.queues_at or not is_plain or NAMED in delivery.request:
-        return ""
-    queue = delivery.task.app.amqp.queues.get(info.get("routing_key"))
-    # The list of one that expires has to be kept from that.
-    return reliable.list_prefix + queue.name if queue is not None and not queue.expires else ""
 
 
 def leave(task: Any, attempt: RunningAttempt) -> None:

@@ -271,7 +271,6 @@ class Arriving(ConsumingChannel):
             self._n_waiting += 1
             return
         self._lets_begin = was_handed and not self._n_waiting
-        self.qos.unacked.worker.after_delivery()
 
     def end_arrivals(self) -> None:
         """Take nothing more, and give back what comes last, where messages are filed as they come:

@@ -115,8 +115,6 @@ class WorkerHooks:
     opening: Callable[[Delivery, dict[str, Any]], bool] = _yes
     #: Called when that message was opened.
     opened: Callable[[], None] = _nothing
-    #: Called when all that was taken is delivered; the worker may take more then.
-    after_delivery: Callable[[], None] = _nothing
     #: Called before more messages are taken, and when some were delivered: what can begin does so
     #: before the main loop does anything else.  True when an idle process was handed something: it
     #: tells when it begins, and the main loop comes back then.

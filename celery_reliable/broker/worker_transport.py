@@ -136,7 +136,6 @@ class Channel(Arriving):
         self.deliver_all(taken.deliveries)
         was_handed = self.qos.unacked.worker.hand_over()
         self._lets_begin = was_handed and popped is not None and not self._n_waiting
-        self.qos.unacked.worker.after_delivery()
         return len(taken.deliveries)
 
     def _may_take(self) -> tuple[int, int]:

@@ -24,7 +24,6 @@ __all__ = [
     "hand_over_by",
     "handle_by",
     "has_rate_limit",
-    "raise_prefetch_count",
     "waiting_for_slots",
 ]
 
@@ -111,26 +110,6 @@ def acknowledge_at_once(c: Any) -> None:
         return later(c, function, *args, **kwargs)
 
     setattr(c, name, soon)
-
-
-@relies_on(
-    Kept("kombu.common:QoS.prev"),
-    Kept("kombu.common:QoS.value"),
-    Name("kombu.common:QoS.update"),
-    Used(by="celery.worker.loops:asynloop", name="prev"),
-    part=Part.WORKER,
-    is_promise=False,
-)
-def raise_prefetch_count(c: Any) -> None:
-    """Let what waits for its ETA be held besides what is prefetched, without waiting for a turn of
-    the main loop.
-
-    Reads ``QoS.prev``, as Celery's loops do once in a turn.  Checked on Celery 5.6.3 and 5.7.0 with
-    kombu 5.7.0.  Without it a worker that is delivered many tasks with an ETA stands idle beside
-    others that could run, for up to a second each time.
-    """
-    if c.qos.prev != c.qos.value:
-        c.qos.update()
 
 
 @relies_on(

@@ -250,22 +250,6 @@ START: Final[tuple[Entry[Setup], ...]] = (
 
 #: What only the doctor looks at.
 SETUP: Final[tuple[Entry[Setup], ...]] = (
-    Entry("W015", "visibility_timeout_short", "warning",
-        "The visibility_timeout of {names} is shorter than ETA_HORIZON_SECONDS ({horizon} s), for "
-        "which a task with an ETA may wait in a worker.",
-        "Leave visibility_timeout out of broker_transport_options. Workers with the package need "
-        "none, and for others Celery's hour is right.",
-        "Workers without the package receive a task with an ETA again and again, and run it many "
-        "times.",
-        lambda setup: _by(
-            (
-                f"{one.where} ({one.visibility_seconds:g} s)"
-                for one in setup.workers
-                if one.visibility_seconds is not None
-                and one.visibility_seconds < setup.config.eta_horizon_seconds
-            ),
-            horizon=f"{setup.config.eta_horizon_seconds:g}",
-        )),
     Entry("W017", "prefetch_holds_work", "warning",
         "{names} fetches {what}, and keeps it waiting behind long tasks: {why}.",
         "Set worker_prefetch_multiplier = 1 (or --prefetch-multiplier 1).",

@@ -9,6 +9,7 @@ from celery_reliable.ledger.connector import Connector, behind_sentinels, connec
 from celery_reliable.ledger.groups import Death, death_of, group_of, last_death
 from celery_reliable.ledger.happenings import NotedRow
 from celery_reliable.ledger.indexes import Held, ObjectLook, Place, WorkerLook
+from celery_reliable.ledger.moments import Bell
 from celery_reliable.ledger.named import LivingWorker, LivingWorkers, Run, Runs
 from celery_reliable.ledger.places import in_the_way
 from celery_reliable.ledger.publications import AS_IT_IS, Resent, dues_of
@@ -24,6 +25,7 @@ __all__ = [
     "FOREVER",
     "FORMAT",
     "LONGEST",
+    "Bell",
     "Command",
     "Connector",
     "Death",

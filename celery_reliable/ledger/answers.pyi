@@ -377,12 +377,6 @@ class Resumed(Answer):
 
 @final
 @dataclass
-class Ripe(Answer):
-    wait_ms: int
-    ids_and_times: tuple[str, ...]
-
-@final
-@dataclass
 class Running(Answer):
     owner: str
 
@@ -469,6 +463,10 @@ class Unlocked(Answer): ...
 
 @final
 @dataclass
+class Unparked(Answer): ...
+
+@final
+@dataclass
 class Unplaced(Answer):
     is_new: bool
 
@@ -490,7 +488,9 @@ class Withdrawn(Answer): ...
 
 @final
 @dataclass
-class Woken(Answer): ...
+class Woken(Answer):
+    wait_ms: int
+    ids_and_times: tuple[str, ...]
 
 AcknowledgeAnswer: TypeAlias = Acknowledged | Changed
 AnnounceAnswer: TypeAlias = Announced | Changed
@@ -538,12 +538,12 @@ ReplayAnswer: TypeAlias = Replayed | Absent | NotDead | OtherGeneration
 ResendAnswer: TypeAlias = Send | Held | Changed
 ReserveAnswer: TypeAlias = Free | ParkedUntil
 ResumeAnswer: TypeAlias = Resumed | InForce | Gone
-RipeAnswer: TypeAlias = Ripe | Another
 SettleAnswer: TypeAlias = Settled | Fenced | Gone | Elsewhere
 StopAnswer: TypeAlias = Told | Changed
 StoreAnswer: TypeAlias = Stored | Fenced | Gone | Elsewhere
 TouchAnswer: TypeAlias = Touched | Fenced | Gone
 UnlistAnswer: TypeAlias = Unlisted | Changed
 UnlockAnswer: TypeAlias = Unlocked | NotHeld
-WakeAnswer: TypeAlias = Woken | StillWaiting | Changed
+UnparkAnswer: TypeAlias = Unparked | StillWaiting | Changed
+WakeAnswer: TypeAlias = Woken | Another
 WithdrawAnswer: TypeAlias = Withdrawn | NotWithdrawn | Gone

@@ -369,6 +369,7 @@ class Calls:
         generation: str,
         state: str,
         due_in_ms: int,
+        is_timed: bool = False,
         message: str,
         name: str,
         attempt: int | None = None,
@@ -450,9 +451,10 @@ class Calls:
         *,
         id: str,
         epoch: str,
-        interval_us: int,
-        key: str,
-        name: str,
+        in_ms: int | None = None,
+        interval_us: int | None = None,
+        key: str = "",
+        list: str = "",
     ) -> Step[answers.ReserveAnswer]: ...
     def resume(
         self,
@@ -461,16 +463,6 @@ class Calls:
         by: str,
         limit: int,
     ) -> Step[answers.ResumeAnswer]: ...
-    def ripe(
-        self,
-        *,
-        who: str,
-        lease_ms: int,
-        late_ms: int,
-        limit: int,
-        whose: str,
-        lines: Sequence[Argument] = (),
-    ) -> Step[answers.RipeAnswer]: ...
     def settle(
         self,
         *,
@@ -533,11 +525,20 @@ class Calls:
         token: str,
         object: str,
     ) -> Step[answers.UnlockAnswer]: ...
-    def wake(
+    def unpark(
         self,
         *,
         id: str,
         is_there: bool = False,
+    ) -> Step[answers.UnparkAnswer]: ...
+    def wake(
+        self,
+        *,
+        who: str,
+        lease_ms: int,
+        late_ms: int,
+        limit: int,
+        due_in_ms: int,
     ) -> Step[answers.WakeAnswer]: ...
     def withdraw(
         self,

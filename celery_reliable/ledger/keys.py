@@ -51,6 +51,12 @@ class Keys:
         self.workers = f"{prefix}workers"
         #: ZSET: the own queue of a worker -> when a worker registered for it, in ms.
         self.direct = f"{prefix}direct"
+        #: ZSET: task id -> the moment for which it is parked, in ms.
+        self.later = f"{prefix}later"
+        #: LIST with a TTL: not empty when the first of those moments has changed.
+        self.bell = f"{prefix}bell"
+        #: STRING with a TTL: the worker that lets out what waits for its moment.
+        self.waker = f"{prefix}waker"
         #: HASH: task id -> which workers may run it, as JSON; of those that wait for
         #: one.
         self.unplaced = f"{prefix}unplaced"
@@ -91,10 +97,6 @@ class Keys:
     def rate(self, key: str) -> str:
         """STRING with a TTL: when the last moment of a rate was given, and the next one, in us."""
         return f"{self.begin}rate:{key}"
-
-    def line(self, task_name: str) -> str:
-        """ZSET: task id -> the moment for which it is parked, in ms; of tasks of this name."""
-        return f"{self.begin}line:{task_name}"
 
     def waiting(self, object_key: str) -> str:
         """ZSET: task id -> when it was published, in ms; of those that wait for a place."""

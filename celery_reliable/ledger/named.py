@@ -18,8 +18,8 @@ from celery_reliable.ledger.answers import (
     MoveAnswer,
     ParkAnswer,
     UnlistAnswer,
+    UnparkAnswer,
     Waits,
-    WakeAnswer,
 )
 from celery_reliable.ledger.caller import Part, clock_of, ms_of, text_of
 from celery_reliable.ledger.records import Records
@@ -96,14 +96,14 @@ class NamedTasks(Part):
             )
         )
 
-    def wake_all(self, task_ids: Sequence[str], *, is_there: bool = True) -> list[WakeAnswer]:
+    def unpark_all(self, task_ids: Sequence[str], *, is_there: bool = True) -> list[UnparkAnswer]:
         """Let tasks that wait for a worker be due now; take those off the index that do not wait.
         Returns the answers.
 
         *is_there*: without it only the latter.
         """
         return self._caller.run_all(
-            [self._calls.wake(id=one, is_there=is_there) for one in task_ids]
+            [self._calls.unpark(id=one, is_there=is_there) for one in task_ids]
         )
 
     def unlist(self, queue: str, registered_ms: str) -> UnlistAnswer:

@@ -115,13 +115,14 @@ class Publications(Places):
 
         *epoch*: its name, from `senders`, which must be told once it is answered.  By it a late
         copy of this call is known, and after a restart of the server it proves that the publication
-        was recorded.  *due_in_ms*: when somebody looks whether a worker has claimed it.
+        was recorded.  *due_in_ms*: when somebody looks whether a worker has claimed it; of one that
+        is parked, its moment.
 
         *claim*: the running attempt that publishes its own id.  *queue*: a list on this server, to
-        which the message is pushed in the same step.  *is_used*: an earlier task of the same id may
-        have left a result.  *moved*: which workers an operator has named while *claim* ran, as an
-        answer has told.  *heir*: names the canvas that the task is a member of, if that took over
-        an id.  *if_exists*: "keep" and "refuse" leave a dead letter of this id alone,
+        which the message is pushed in the same step, or at its moment.  *is_used*: an earlier task
+        of the same id may have left a result.  *moved*: which workers an operator has named while
+        *claim* ran, as an answer has told.  *heir*: names the canvas that the task is a member of,
+        if that took over an id.  *if_exists*: "keep" and "refuse" leave a dead letter of this id alone,
         "replay_dead" notes that it is replayed.
 
         Waits *patience_seconds*, but only *undone_patience_seconds* while it is certain that
@@ -139,6 +140,7 @@ class Publications(Places):
             heir=heir,
             moved=moved,
             if_exists=if_exists,
+            is_timed=state is State.PARKED,
         )
         return self._recorded(step, patience_seconds, undone_patience_seconds)
 
@@ -205,6 +207,7 @@ class Publications(Places):
         claim: Claim | None = None,
         queue: str = "",
         moved: str = "",
+        is_timed: bool = False,
     ) -> Step[RecordAnswer]:
         sender, number = sender_of(epoch)
         return self.calls.record(
@@ -215,6 +218,7 @@ class Publications(Places):
             generation=self.generation,
             state=state.value,
             due_in_ms=due_in_ms,
+            is_timed=is_timed,
             message=message,
             worker=claim.worker if claim else "",
             attempt=claim.attempt if claim else None,

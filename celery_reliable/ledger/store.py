@@ -11,10 +11,10 @@ from celery_reliable.ledger.groups import Groups
 from celery_reliable.ledger.happenings import Audits, Happenings
 from celery_reliable.ledger.indexes import Indexes, ObjectLooks
 from celery_reliable.ledger.keys import Keys
+from celery_reliable.ledger.moments import Moments
 from celery_reliable.ledger.named import NamedTasks, Runs
 from celery_reliable.ledger.order_book import OrderBook
 from celery_reliable.ledger.outcomes import Outcomes, StoredOutcomes
-from celery_reliable.ledger.paces import Paces
 from celery_reliable.ledger.publications import DueRecords, Publications, Senders
 from celery_reliable.ledger.records import Records
 from celery_reliable.ledger.transition_group import OnNext
@@ -67,7 +67,7 @@ class Ledger(
         )
         self.workers = Workers(self._caller, self.keys)
         self.passes = Passes(self._caller, self.keys)
-        self.paces = Paces(self._caller, self.keys)
+        self.moments = Moments(self._caller, self.keys)
         self.happenings = Happenings(self._caller, self.keys)
         self.audits = Audits(self._caller, self.keys)
         self.named = NamedTasks(self._caller, self.keys)

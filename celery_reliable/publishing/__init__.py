@@ -13,9 +13,11 @@ from celery_reliable.publishing.publication import (
 )
 from celery_reliable.publishing.resending import (
     let_through,
+    list_of,
     resend,
     send_stored,
     step_up,
+    wait_for_eta,
 )
 from celery_reliable.publishing.runs import run_on
 
@@ -32,10 +34,12 @@ __all__ = [
     "instead_of",
     "is_member",
     "let_through",
+    "list_of",
     "placed",
     "placed_member",
     "resend",
     "run_on",
     "send_stored",
     "step_up",
+    "wait_for_eta",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
@@ -20,6 +21,8 @@ from celery_reliable.log import logger
 from celery_reliable.message import (
     HEADER,
     HEIR,
+    NAMED,
+    Envelope,
     Stamp,
     as_published,
     looks_used_once,
@@ -37,6 +40,7 @@ from celery_reliable.publishing.errors import (
     retry_seconds,
 )
 from celery_reliable.publishing.placement import place, rename
+from celery_reliable.publishing.resending import wait_for_eta
 from celery_reliable.scoped import scoped
 
 __all__ = ["PLACE", "Publication", "calling", "instead_of", "is_member"]
@@ -179,11 +183,11 @@ class Publication:
             self.room = room_of(self._task, self.object_key, self.headers)
         self.retry_seconds = retry_seconds(options)
         state, look_seconds = self._plan(options)
-        # A unique call is sent only once it has the object.
-        is_plain = self.attempt is None and self.unique is None
-        if is_plain and state is State.QUEUED and self._is_one_step(options):
+        # Where a task goes that names workers is known when it is sent.
+        is_known = state is State.QUEUED or NAMED not in self.headers
+        if self._is_plain and is_known and self._is_one_step(options):
             try:
-                return self._publish_in_one_step(body, options, look_seconds)
+                return self._publish_in_one_step(body, options, state, look_seconds)
             except ReliableError:
                 raise
             except outages(self._producer.connection):
@@ -208,11 +212,24 @@ class Publication:
             # Sent when the attempt has ended; another worker would run it beside this attempt.
             self.attempt.unsent = envelope
             return None
-        return self._send(body, options)
+        return self._send(body, options, envelope)
 
-    def _send(self, body: Any, options: dict[str, Any]) -> Any:
-        """Send what is recorded."""
+    @property
+    def _is_plain(self) -> bool:
+        """Whether it may begin from its record on.  An attempt has to end before its own task goes
+        on, and a unique call needs its object.
+        """
+        return self.attempt is None and self.unique is None
+
+    def _send(self, body: Any, options: dict[str, Any], envelope: Envelope) -> Any:
+        """Send what is recorded, or let it wait for its ETA."""
         try:
+            wait = seconds_until(self.headers.get("eta"))
+            patience = FOREVER if running.get() is not None else None
+            if wait and wait_for_eta(
+                self.reliable, self.ref.id, envelope, wait, patience_seconds=patience
+            ):
+                return None
             return self._producer.publish(body, **options)
         except Exception as exc:
             name, task_id = self.ref.name, self.ref.id
@@ -221,7 +238,7 @@ class Publication:
                 return None
             if not self._is_withdrawn(exc):
                 return None
-            if not isinstance(exc, outages(self._producer.connection)):
+            if not isinstance(exc, (LedgerUnavailable, *outages(self._producer.connection))):
                 raise
             raise not_sent(self.ref, exc) from exc
 
@@ -249,15 +266,17 @@ class Publication:
         # A caller may pass the producer of another app, which sends to another place.
         return bool(given.get(PLACE)) and given[PLACE] == self.reliable.queues_at
 
-    def _publish_in_one_step(self, body: Any, options: dict[str, Any], look_seconds: float) -> None:
-        """Let kombu make the message, and record it with the sending."""
+    def _publish_in_one_step(
+        self, body: Any, options: dict[str, Any], state: State, look_seconds: float
+    ) -> None:
+        """Let kombu make the message, and record it with the sending, or where it is to be sent."""
 
         def send(queue: str, message: dict[str, Any]) -> bool:
             if not self.is_of(message.get("headers")):
                 return False
             if not self.is_answered:
                 self.headers = message["headers"]
-                self.record(lambda: dumps(message), State.QUEUED, look_seconds, queue)
+                self.record(lambda: dumps(message), state, look_seconds, queue)
             return True
 
         # kombu skips known entities too, but copies each first, which takes longer than sending.
@@ -279,18 +298,11 @@ class Publication:
         is_placed = place(
             self.reliable, self._task, self.ref, self.headers, options, patience_seconds=patience
         )
-        config = self.reliable.config
         wait_seconds = seconds_until(self.headers.get("eta"))
-        if wait_seconds <= config.eta_horizon_seconds and not is_placed:
-            # A pass knows better who is alive, and sends it as soon as somebody is.
-            return State.PARKED, 0.0
-        if wait_seconds <= config.eta_horizon_seconds:
-            return State.QUEUED, wait_seconds + config.queued_seconds
-        look_seconds = wait_seconds - config.eta_horizon_seconds
-        if self.headers.get("expires"):
-            # It is sent no later than it expires, so that a worker reports that.
-            look_seconds = min(look_seconds, seconds_until(self.headers["expires"]))
-        return State.PARKED, look_seconds
+        # Of one that no living worker may run a pass knows better who is alive.
+        if (wait_seconds and self._is_plain) or (not wait_seconds and not is_placed):
+            return State.PARKED, wait_seconds
+        return State.QUEUED, wait_seconds + self.reliable.config.queued_seconds
 
     def record(
         self, to_text: Callable[[], str], state: State, look_seconds: float, queue: str = ""
@@ -338,7 +350,7 @@ class Publication:
             try:
                 given: dict[str, Any] = {
                     "epoch": self.epoch,
-                    "due_in_ms": int(look_seconds * 1000),
+                    "due_in_ms": math.ceil(look_seconds * 1000),
                     "message": to_text(),
                     "queue": queue,
                     "is_used": self._is_used and claim is None,

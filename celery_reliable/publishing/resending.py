@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from celery import Celery
 
-from celery_reliable.app import reliable_of
+from celery_reliable.app import Reliable, reliable_of
 from celery_reliable.broker import sending_again
 from celery_reliable.ledger import Ledger, Resent, answers
 from celery_reliable.ledger.answers import PlaceAnswer
 from celery_reliable.log import logger
-from celery_reliable.message import RETURNS, Envelope, NamedWorkers, is_named
+from celery_reliable.message import NAMED, RETURNS, Envelope, NamedWorkers, Stamp, is_named
 from celery_reliable.model import Due, Record
 from celery_reliable.options import CALL, room_of
 from celery_reliable.publishing.placement import placed
 
 __all__ = [
     "let_through",
+    "list_of",
     "resend",
     "send_stored",
     "step_up",
@@ -79,6 +82,43 @@ def send_stored(
         ledger.postpone(Due(task_id, answer.due_ms), due_in_ms=again_in_ms, is_unsent=True)
         return False
     return True
+
+
+def list_of(reliable: Reliable, headers: Mapping[str, Any], told: Mapping[str, Any]) -> str:
+    """Return the key of the list that the ledger may put a message into as it is; empty where it
+    may not: in other priorities a queue has other lists.
+
+    *told*: the message's `exchange`, `routing_key` and `priority`.
+    """
+    is_plain = not told.get("exchange") and not told.get("priority")
+    if not reliable.queues_at or not is_plain or NAMED in headers:
+        return ""
+    queue = reliable.app.amqp.queues.get(told.get("routing_key"))
+    # The list of one that expires has to be kept from that.
+    return reliable.list_prefix + queue.name if queue is not None and not queue.expires else ""
+
+
+def wait_for_eta(
+    reliable: Reliable,
+    task_id: str,
+    envelope: Envelope,
+    seconds: float,
+    *,
+    patience_seconds: float | None = None,
+) -> bool:
+    """Let a recorded task wait in the ledger for its ETA, in so many *seconds*; False when it does
+    not wait, so that its message is to be sent.  Raises what the ledger raises.
+    """
+    told = {**envelope.properties, "exchange": envelope.exchange}
+    told["routing_key"] = envelope.routing_key
+    answer = reliable.ledger.moments.reserve(
+        task_id,
+        seconds,
+        epoch=Stamp.of(envelope.headers).epoch,
+        queue=list_of(reliable, envelope.headers, told),
+        patience_seconds=patience_seconds,
+    )
+    return isinstance(answer, answers.ParkedUntil)
 
 
 #: So many are let through by one process at one time at most; a pass goes on with the line.

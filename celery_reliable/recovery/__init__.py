@@ -12,7 +12,6 @@ from celery_reliable.recovery.broker_view import BrokerView, Step
 from celery_reliable.recovery.losses import Losses
 from celery_reliable.recovery.lost_messages import MOST_BYTES, is_over
 from celery_reliable.recovery.named_tasks import empty_own_queue
-from celery_reliable.recovery.overdue import Pacing
 from celery_reliable.recovery.revocations import (
     REVOCABLE,
     RecordingControl,
@@ -27,7 +26,6 @@ __all__ = [
     "REVOCABLE",
     "BrokerView",
     "Losses",
-    "Pacing",
     "RecordingControl",
     "Step",
     "Sweeper",

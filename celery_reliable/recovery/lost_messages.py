@@ -110,8 +110,7 @@ class LostMessages:
             first_ms = max(since_ms + after_ms, now_ms)
             if first_ms <= now_ms + after_ms:
                 spans.append((first_ms, now_ms + after_ms))
-        longest_ms = max(RAREST_LOOK * queued_ms, queued_ms + self._config.eta_horizon_ms)
-        return [*spans, (now_ms, now_ms + longest_ms)]
+        return [*spans, (now_ms, now_ms + RAREST_LOOK * queued_ms)]
 
     def _look_at(self, dues: list[Due], presence: Presence, report: SweepReport) -> None:
         now_ms = self._ledger.workers.time_ms()

@@ -34,6 +34,7 @@ from celery_reliable.publishing import (
     send_stored,
 )
 from celery_reliable.recovery.broker_view import RAREST_LOOK, BrokerView, Job, Waiting
+from celery_reliable.recovery.lost_messages import MOST_BYTES
 
 __all__ = [
     "Emptied",
@@ -101,8 +102,8 @@ _LOOKED_AT_ONCE = 100
 
 
 class Sending(Job):
-    """Sends what a pass, or a limited task's moment, has found to be due, and chooses workers for
-    what only some may run; for one sweeper.
+    """Sends what a pass, or the waker, has found to be due, and chooses workers for what only some
+    may run; for one sweeper.
     """
 
     def __init__(self, app: Celery, ledger: Ledger, broker: BrokerView) -> None:
@@ -235,7 +236,7 @@ class Sending(Job):
                 if text not in means:
                     named = NamedWorkers.from_text(text)
                     means[text] = any(named.means(one.nodename) for one in new)
-            self.ledger.named.wake_all([task_id for task_id, text in some if means[text]])
+            self.ledger.named.unpark_all([task_id for task_id, text in some if means[text]])
 
     def _look_at_runs(self) -> None:
         """Forget runs that are over, some time after that."""
@@ -272,7 +273,7 @@ class Sending(Job):
         if some is None:
             self._walk = self.ledger.named.each_waiting(_LOOKED_AT_ONCE)
             return
-        self.ledger.named.wake_all([task_id for task_id, _ in some], is_there=False)
+        self.ledger.named.unpark_all([task_id for task_id, _ in some], is_there=False)
 
     def _empty_orphans(self, leases: list[WorkerLease], report: SweepReport) -> None:
         """Have all sent to others that waits in the queues of workers that are gone or drained."""
@@ -320,24 +321,31 @@ class Sending(Job):
             is_first=record.is_limited or (record.is_unsent and record.losses == 1),
         )
 
-    def send_limited(self, found: Sequence[tuple[Due, Record]]) -> None:
-        """Send limited tasks whose moment has come, as `send` does.
+    def send_woken(self, dues: Sequence[Due]) -> None:
+        """Send tasks whose moment has come, as `send` does.
 
-        They go in front of their queues: they have waited for longer than what stands there, and
-        behind it they would be late, and then too many at once.
+        Limited ones go in front of their queues: they have waited there once, and behind what has
+        come since they would be late, and then too many at once.  What only another app knows is
+        left to that one's passes.
         """
-        plain = [one for one in found if one[1].is_limited and not is_named(one[1].message)]
+        looks = self.ledger.find_in_groups([due.task_id for due in dues], most_bytes=MOST_BYTES)
+        found = [
+            (due, look.record)
+            for due, look in zip(dues, looks, strict=True)
+            if look.record is not None and look.record.name in self.app.tasks
+        ]
+        plain = [one for one in found if not is_named(one[1].message)]
         told = self.ledger.resend_all([due for due, _ in plain], due_in_ms=self.config.queued_ms)
-        # Each goes in front of the one before.
-        for (due, record), answer in reversed([*zip(plain, told, strict=True)]):
+        answered = [*zip(plain, told, strict=True)]
+        # Each of those goes in front of the one before.
+        limited = reversed([one for one in answered if one[0][1].is_limited])
+        for (due, record), answer in (
+            *(one for one in answered if not one[0][1].is_limited),
+            *limited,
+        ):
             if isinstance(answer, answers.Send):
-                send_stored(
-                    self.app,
-                    self.ledger,
-                    due.task_id,
-                    answer,
-                    is_first=True,
-                )
+                is_first = record.is_limited
+                send_stored(self.app, self.ledger, due.task_id, answer, is_first=is_first)
             elif isinstance(answer, answers.Held):
                 self.send(due, record, SweepReport())
         for due, record in (one for one in found if one not in plain):

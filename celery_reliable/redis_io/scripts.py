@@ -30,6 +30,19 @@ local function keep_clock()
   return now_ms
 end
 """
+#: The waiting room for a moment.  Who puts in what comes before all others rings for the waker.
+_LATER = """\
+local function wait_until(id, due_ms)
+  -- Else it would wait for longer where the clock is set back before anybody has kept it.
+  keep_clock()
+  redis.call('ZADD', KEYS.due, due_ms, id)
+  redis.call('ZADD', KEYS.later, due_ms, id)
+  if redis.call('ZRANGE', KEYS.later, 0, 0)[1] == id and redis.call('EXISTS', KEYS.bell) == 0 then
+    redis.call('LPUSH', KEYS.bell, '')
+    redis.call('PEXPIRE', KEYS.bell, 10000)
+  end
+end
+"""
 _NOW = "local now_ms, now_us = clock()\n"
 
 
@@ -61,6 +74,7 @@ def by_position(text: str) -> str:
         names = [name for of, name in _LISTED.findall(header) if of == kind]
         for number, name in enumerate(names, 1):
             at[kind, name], at["FIRST", name] = f"{kind}[{number}]", str(number)
+    waits = _LATER if "wait_until(" in body else ""
     if re.search(r"\bnow_[mu]s\b", body):
-        body = _CLOCK + ("" if "clock()" in body else _NOW) + body
+        body = _CLOCK + waits + ("" if "clock()" in body else _NOW) + body
     return header + end + _USED.sub(lambda found: at[found[1], found[2]], body)

@@ -113,9 +113,6 @@ class ReliableConfig:
     #: On a broker other than Redis: a message that was delivered this long ago is acknowledged if
     #: its task runs, and given back if it waits. Well below RabbitMQ's `consumer_timeout`.
     acknowledge_seconds: float = _value(300.0, seconds(above=True))
-    #: A task whose ETA is further away than this waits in the ledger (it is parked), not in a
-    #: worker.
-    eta_horizon_seconds: float = _value(60.0, seconds(above=True))
     #: How many losses a task may have; with one more it is dead-lettered.
     max_losses: int = _value(3, whole(0))
     #: A worker whose main loop has made no turn for this long stops renewing its lease.
@@ -206,7 +203,6 @@ class ReliableConfig:
     witness_ms = _InMs("witness_seconds")
     sweep_ms = _InMs("sweep_seconds")
     queued_ms = _InMs("queued_seconds")
-    eta_horizon_ms = _InMs("eta_horizon_seconds")
     dead_letter_ms = _InMs("dead_letter_seconds")
 
     def _value_problems(self) -> Iterator[str]:
@@ -243,10 +239,4 @@ def _combination_problems(config: ReliableConfig) -> Iterator[str]:
             f"{sweep:g}: a queued task would be sent again while a dead worker's copy of it is "
             f"about to be returned. Set QUEUED_SECONDS to at least {least_queued:g} (the lease "
             f"and {_PASSES_TO_RECOVER} passes)."
-        )
-    if config.eta_horizon_seconds < sweep:
-        yield (
-            f"ETA_HORIZON_SECONDS is {config.eta_horizon_seconds:g} and SWEEP_SECONDS is "
-            f"{sweep:g}: a parked task would be sent after its ETA. Set ETA_HORIZON_SECONDS "
-            f"to at least {sweep:g}."
         )

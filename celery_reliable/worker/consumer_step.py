@@ -17,7 +17,6 @@ from celery_reliable.compat.consumer import (
     acknowledge_at_once,
     cancel_by,
     command_by,
-    raise_prefetch_count,
 )
 from celery_reliable.compat.kombu import held_tags
 from celery_reliable.compat.pool import write_now
@@ -234,7 +233,6 @@ def _hooks(c: Any, step: WorkerStep) -> WorkerHooks:
         hooks,
         idle_slots=partial(_idle_slots, c.pool, step),
         is_supplied=partial(_is_supplied, c.pool),
-        after_delivery=partial(raise_prefetch_count, c),
         hand_over=partial(write_now, c.pool, c.hub),
     )
 

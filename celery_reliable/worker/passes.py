@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from celery_reliable.exceptions import ReliableError
 from celery_reliable.log import logger
-from celery_reliable.model import Cause, SweepReport
+from celery_reliable.model import Cause, Due, SweepReport
 from celery_reliable.native_threads import NativeThread, fork_gate
-from celery_reliable.recovery import Pacing, Sweeper, call_off
+from celery_reliable.recovery import Sweeper, call_off
 
 if TYPE_CHECKING:
     from celery_reliable.worker.worker_step import WorkerStep
@@ -38,10 +38,11 @@ class Passes(NativeThread):
         super().__init__("celery-reliable-passes")
         self._host = host
         self._sweeper: Sweeper | None = None
-        self._pacing: Pacing | None = None
         #: When things happened for which a pass is wanted at once, by the ledger's clock.  What one
         #: thread puts there while another takes what is there is not lost.
         self._wanted: deque[int] = deque()
+        #: Tasks that the waker has woken, and that are to be sent.
+        self._woken: deque[Due] = deque()
         #: Ids whose revocation the ledger has yet to be told.
         self._revoked: deque[str] = deque()
         #: Claims that nobody runs, and since when that is so, by the monotonic clock.
@@ -56,10 +57,8 @@ class Passes(NativeThread):
                 is_told = self._tell_revoked()
                 if self._wanted or time.monotonic() >= sweep_at:
                     sweep_at = time.monotonic() + self._sweep()
-                paced = self._pace()
+                self._send_woken()
             wait = max(0.0, sweep_at - time.monotonic())
-            if paced is not None:
-                wait = min(wait, paced)
             if self._revoked and is_told:
                 wait = 0.0
         # Some may have come since the last round.
@@ -96,20 +95,20 @@ class Passes(NativeThread):
                 self._sweeper.broker.close()
         return wait
 
-    def _pace(self) -> float | None:
-        """Send limited tasks whose moment has come; return the seconds after which to ask again,
-        or None if the app has no such tasks.
-        """
-        if self._pacing is None and self._sweeper is not None:
-            self._pacing = Pacing(self._host.app, self._sweeper.ledger, self._sweeper.sending)
-        if self._pacing is None or not self._pacing.is_needed:
-            return None
+    def _send_woken(self) -> None:
+        dues = [self._woken.popleft() for _ in range(len(self._woken))]
+        if not dues or self._sweeper is None:
+            return
         try:
-            return self._pacing.turn()
+            self._sweeper.sending.send_woken(dues)
         except Exception as exc:
-            # What it took and did not send is due, and the next pass sends it.
+            # What is not sent is due, and the next pass sends it.
             logger.warning("pass_failed error=%s", exc, exc_info=exc)
-            return self._host.reliable.config.sweep_seconds
+
+    def send(self, dues: Iterable[Due]) -> None:
+        """Have tasks sent whose moment has come; by any thread."""
+        self._woken.extend(dues)
+        self.wake()
 
     def hurry(self, since_ms: int) -> None:
         """Have a pass begin now, unless one has begun since then, by the ledger's clock; by any

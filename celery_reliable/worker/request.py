@@ -112,6 +112,13 @@ class ReliableRequest(OpenRequest):
         """Whether the ledger knows, or is to know, of the task."""
         return is_reliable(self.task) and not reliable_of(self.app).is_unprotected
 
+    @property
+    def eta(self) -> Any:
+        """The ETA of a message that waits in this worker for it; None of one that the ledger knows,
+        which waits there.
+        """
+        return None if self.is_ours and Stamp.of(self.message.headers).epoch else super().eta
+
     # -- letting go of the message
 
     def let_go(self, requeue: bool = False) -> None:

@@ -43,6 +43,7 @@ from celery_reliable.worker.startup import (
 )
 from celery_reliable.worker.unbegun import Unbegun
 from celery_reliable.worker.unprocessable import Openings, Unprocessable
+from celery_reliable.worker.waker import Waker
 
 __all__ = ["WorkerStep", "step_of"]
 
@@ -106,6 +107,7 @@ class WorkerStep(bootsteps.StartStopStep):
         self._pool_stop: PoolStop | None = None
         self.heartbeat: Heartbeat | None = None
         self.passes: Passes | None = None
+        self.waker: Waker | None = None
         #: None where no process of the pool takes messages by itself.
         self.shifts: Shifts | None = None
         #: The messages that the consumer waits for; None where it pops them.
@@ -130,6 +132,8 @@ class WorkerStep(bootsteps.StartStopStep):
         self.heartbeat.start()
         self.passes = Passes(self)
         self.passes.start()
+        self.waker = Waker(self.reliable, self.process.id, self.passes.send)
+        self.waker.start()
         worker_shutting_down.connect(self._leave, sender=w.hostname, weak=False)
         worker_shutdown.connect(self.finish, sender=w, weak=False)
         atexit.register(self.finish)
@@ -168,8 +172,9 @@ class WorkerStep(bootsteps.StartStopStep):
         atexit.unregister(self.finish)
         while self._undo:
             self._undo.pop()()
-        if self.passes is not None:
-            self.passes.ask_to_stop()
+        for thread in (self.waker, self.passes):
+            if thread is not None:
+                thread.ask_to_stop()
         try:
             self.claims.release()
             # Before it is forgotten: a beat that came later would register it anew.

@@ -380,7 +380,7 @@ STEPS: dict[str, Callable[[Steps], Answer]] = {
         token=it.mine.token,
     ),
     # One is, and the task does not wait for it.
-    "wake": lambda it: it.ledger.named.wake_all(["task"])[0],
+    "wake": lambda it: it.ledger.named.unpark_all(["task"])[0],
     # My attempt takes a place, where there is one.
     "take_place": lambda it: take_place(it.scene, it.mine, places=2),
     # My attempt stands in the line of an object that is kept for a while.

@@ -30,9 +30,9 @@ def test_what_waits_for_a_worker_is_known_and_due_as_soon_as_one_is_there(scene:
     assert scene.ledger.due(9)[1] == []
     assert (named.waiting(), list(named.each_waiting())) == (1, [[("task", '{"only": ["gpu"]}')]])
     assert park(scene) == answers.Unplaced(is_new=False)
-    assert named.wake_all(["task"], is_there=False) == [answers.StillWaiting()]
+    assert named.unpark_all(["task"], is_there=False) == [answers.StillWaiting()]
     assert scene.ledger.due(9)[1] == []
-    assert named.wake_all(["task"]) == [answers.Woken()]
+    assert named.unpark_all(["task"]) == [answers.Unparked()]
     _, (due,) = scene.ledger.due(9)
     epoch, before = scene.record_of().epoch, scene.snapshot()
     # A message takes the place of its own publication only.
@@ -46,7 +46,7 @@ def test_what_waits_for_a_worker_is_known_and_due_as_soon_as_one_is_there(scene:
     assert (scene.record_of().message, scene.state()) == ("to gpu", "queued")
     assert scene.record_of().waiting_for == ""
     assert named.waiting() == 0
-    assert named.wake_all(["task"]) == [answers.Changed()]
+    assert named.unpark_all(["task"]) == [answers.Changed()]
 
 
 def test_what_was_called_off_while_it_waited_waits_no_more(scene: Scene) -> None:
@@ -55,7 +55,7 @@ def test_what_was_called_off_while_it_waited_waits_no_more(scene: Scene) -> None
     park(scene)
     scene.ledger.cancel("task", epoch=message.epoch)
 
-    named.wake_all(["task"], is_there=False)
+    named.unpark_all(["task"], is_there=False)
 
     assert named.waiting() == 0
     assert scene.ledger.due(9)[1] == []

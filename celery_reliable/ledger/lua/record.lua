@@ -14,12 +14,15 @@ KEYS.dead               dead              ZSET
 KEYS.queue              <queue>           LIST that the message is put into, as it is recorded; "none" when it is sent
                                           otherwise
 KEYS.sent               sent:<sender>     STRING what the sender, who does one after the other, has published last
+KEYS.later              later             ZSET
+KEYS.bell               bell              LIST
 KEYS.clock              clock             HASH
 ARGV.id
 ARGV.epoch              names this publication: "<attempt>-<nonce>", or "<attempt>-<nonce>-<sender>-<number>"
 ARGV.generation         that the message is stamped with
 ARGV.state              "queued" or "parked"
-ARGV.due_in_ms: int     when somebody must look
+ARGV.due_in_ms: int     when somebody must look; of what waits for its moment, when that is
+ARGV.is_timed: flag     "1": it is parked until its moment; else ""
 ARGV.message
 ARGV.name               of the task; a living task or a dead letter of another name keeps its id
 ARGV.attempt?: int      that publishes its own id; "" for anybody else
@@ -29,7 +32,7 @@ ARGV.remember_ms?: int  for how long the sender is known
 ARGV.used: flag         "1": a task that had the same id before may have left a result; else ""
 ARGV.heir?              the replacement whose canvas publishes; "" for anybody else
 ARGV.number?: int       of this publication among its sender's; "" without a sender
-ARGV.is_sent: flag      "1": put it into its queue; else ""
+ARGV.is_sent: flag      "1": put it into its queue, at its moment if it waits for one; else ""
 ARGV.moved?             which workers an operator has named meanwhile, as the attempt was told; "" for none
 ARGV.if_exists?         "": the id of a dead letter is published anew; "replay_dead": likewise, and its history says
                         that it is replayed; "keep" or "refuse": a dead letter stays
@@ -140,7 +143,7 @@ end
 local when = 'published_ms'
 if state then
   redis.call('HDEL', KEYS.record, 'suspect', 'spared', 'openings', 'waits', 'alone', 'sealed', 'read_by', 'max_losses',
-    'moved', 'next_epoch')
+    'moved', 'next_epoch', 'list')
   -- A retry or a replacement does not change when the task was published.
   when = (state == 'dead' or called_off) and when or 'sent_ms'
 end
@@ -155,15 +158,16 @@ end
 if ARGV.used ~= '' then
   redis.call('HSET', KEYS.record, 'used', '1')
 end
-redis.call('ZADD', KEYS.due, now_ms + ARGV.due_in_ms, ARGV.id)
-if ARGV.state == 'parked' then
-  -- Else it would wait for as much longer as the clock is ahead, if that is set back before anybody has kept it.
-  keep_clock()
+if ARGV.is_timed == '1' then
+  if ARGV.is_sent == '1' then redis.call('HSET', KEYS.record, 'list', KEYS.queue) end
+  wait_until(ARGV.id, string.format('%.0f', now_ms + ARGV.due_in_ms))
+else
+  redis.call('ZADD', KEYS.due, now_ms + ARGV.due_in_ms, ARGV.id)
 end
 if ARGV.number ~= '' then
   redis.call('SET', KEYS.sent, ARGV.epoch, 'PX', ARGV.remember_ms)
 end
-if ARGV.is_sent == '1' then
+if ARGV.is_sent == '1' and ARGV.is_timed == '' then
   redis.call('LPUSH', KEYS.queue, ARGV.message)
 end
 return {'recorded'}

@@ -1,8 +1,8 @@
 --[[
-reserve: a task of a limited rate asks for its moment. If that lies ahead, the task is parked until then, and stands in
-the line of those that are.
+reserve: a task that may not begin yet asks for its moment: that of its ETA, or the next one of its rate. If that lies
+ahead, the task is parked until then. A late copy of an ETA's call has it wait once more.
 
-A moment is one interval after the one before it, or now. The last one is noted with the time at which it was given:
+The moment of a rate is one interval after the one before it, or now. The last one is noted with the time at which it was given:
 where the rate was raised since, what is given already takes as long as by the new one.
 
 A publication that begins soon after its moment, or before it, asks for no other. A moment that lies back for longer has
@@ -13,29 +13,44 @@ Moves     queued -> parked
 KEYS.record             task:<id>     HASH
 KEYS.due                due           ZSET
 KEYS.rate               rate:<key>    STRING "<when it was given> <the next moment> <interval>", in microseconds
-KEYS.line               line:<name>   ZSET task id by its moment; what is not waiting there any more is passed over
+KEYS.later              later         ZSET
+KEYS.bell               bell          LIST
 KEYS.clock              clock         HASH
 ARGV.id
 ARGV.epoch              of the message
-ARGV.interval_us: int   between two moments
-ARGV.key                whose rate it is, for people
+ARGV.in_ms?: int        until the ETA; "" for the moment of a rate
+ARGV.interval_us?: int  between two moments of the rate
+ARGV.key?               whose rate it is, for people
+ARGV.list?              the key of the list that its message goes into as it is; "" where it is sent otherwise
 Returns   {"free"} | {"parked_until", due_ms: int}
           "free": it may ask for a claim now, or has no record in which to note a moment, or the claim has to say why it
           may not begin
 Cost      O(log N) in records that are due some time
 ]]
 local found = redis.call('HMGET', KEYS.record, 'state', 'epoch', 'reserved', 'stopping_on', 'revoked', 'waiting_for')
-local epoch, reserved_ms, lapses = string.match(found[3] or '', '^(%S*) (%d+) (%d+)$')
-if epoch == ARGV.epoch and found[1] == 'parked' and found[2] == ARGV.epoch then
+local waits_for = ARGV.in_ms == '' and 'rate ' .. ARGV.key or false
+if found[1] == 'parked' and found[2] == ARGV.epoch then
   -- Asked again, or a second message of it.
   local due_ms = redis.call('ZSCORE', KEYS.due, ARGV.id)
-  if due_ms and found[6] == 'rate ' .. ARGV.key then
+  if due_ms and found[6] == waits_for then
     return {'parked_until', due_ms}
   end
 end
 if found[1] ~= 'queued' or found[2] ~= ARGV.epoch or found[4] or found[5] then
   return {'free'}
 end
+local function parked(due_ms)
+  redis.call('HDEL', KEYS.record, 'resends', 'unsent', 'list', 'waiting_for')
+  redis.call('HSET', KEYS.record, 'state', 'parked')
+  if waits_for then redis.call('HSET', KEYS.record, 'waiting_for', waits_for) end
+  if ARGV.list ~= '' then redis.call('HSET', KEYS.record, 'list', ARGV.list) end
+  wait_until(ARGV.id, due_ms)
+  return {'parked_until', due_ms}
+end
+if not waits_for then
+  return parked(string.format('%.0f', now_ms + ARGV.in_ms))
+end
+local epoch, reserved_ms, lapses = string.match(found[3] or '', '^(%S*) (%d+) (%d+)$')
 if epoch == ARGV.epoch then
   -- Three intervals, and at least the time that a message is on its way to a process.
   if now_us - reserved_ms * 1000 <= math.max(3 * ARGV.interval_us, 2000000) * 2 ^ lapses then
@@ -65,8 +80,4 @@ redis.call('SET', KEYS.rate, string.format('%.0f %.0f %s', now_us, following, AR
 if moment == now_us then
   return {'free'}
 end
-redis.call('HDEL', KEYS.record, 'resends', 'unsent')
-redis.call('HSET', KEYS.record, 'state', 'parked', 'waiting_for', 'rate ' .. ARGV.key)
-redis.call('ZADD', KEYS.due, due_ms, ARGV.id)
-redis.call('ZADD', KEYS.line, due_ms, ARGV.id)
-return {'parked_until', due_ms}
+return parked(due_ms)
