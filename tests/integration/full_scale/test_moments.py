@@ -65,8 +65,8 @@ def test_each_begins_once_at_its_moment_whoever_is_killed(timely: Project, scale
     soon = [one for one in late if one < 1]
     print(
         f"\n{count} moments in {seconds} s, the waker killed twice: "
-        f"{count - len(soon)} begin more than a second late, at most {max(late):.2f} s; of the others"
-        f" p50 {percentile(soon, 50):.4f} s, p99 {percentile(soon, 99):.4f} s"
+        f"{count - len(soon)} begin more than a second late, at most {max(late):.2f} s; "
+        f"of the others p50 {percentile(soon, 50):.4f} s, p99 {percentile(soon, 99):.4f} s"
     )
 
 
