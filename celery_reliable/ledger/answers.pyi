@@ -219,10 +219,6 @@ class Known(Answer): ...
 
 @final
 @dataclass
-class Locked(Answer): ...
-
-@final
-@dataclass
 class LockedBy(Answer):
     value: str
 
@@ -515,7 +511,6 @@ EndRunAnswer: TypeAlias = Postponed | Ended | Changed
 EndedAnswer: TypeAlias = Ended | Exists | Unrecorded
 GroupAnswer: TypeAlias = Grouped
 HeartbeatAnswer: TypeAlias = Renewed | BeatOfDead | Forgotten
-LockAnswer: TypeAlias = Locked | LockedBy | KeptFor | StillStopping | NotCurrent
 LookAheadAnswer: TypeAlias = Asked
 LoseAnswer: TypeAlias = Queued | Spent | Fenced | Gone | Changed
 MoveAnswer: TypeAlias = Moved | Changed | Absent
@@ -529,7 +524,7 @@ PlaceAnswer: TypeAlias = Placed | Full | Standing | Sent | Send | StillStopping 
 PostponeAnswer: TypeAlias = Postponed | Changed | Gone
 ReadAnswer: TypeAlias = Opening | Opened | Sealed | Changed
 RecognizeAnswer: TypeAlias = Known | Asked
-RecordAnswer: TypeAlias = Recorded | NotCurrent | InUse | Anothers | OtherGeneration | Unknown | NamesOthers
+RecordAnswer: TypeAlias = Recorded | NotCurrent | InUse | Anothers | OtherGeneration | Unknown | NamesOthers | LockedBy | KeptFor | StillStopping
 RegisterAnswer: TypeAlias = Registered | DeclaredDead | Newer
 ReleaseAnswer: TypeAlias = Released | Fenced | Gone
 RelyAnswer: TypeAlias = Exists | Dead | Gone | Concluding

@@ -248,6 +248,5 @@ class NextAttempts(TransitionGroup):
 
 
 def taking_script(text: str) -> Script:
-    """Return the broker's script *text* with those of the ledger that it calls."""
-    claiming = inside(script("claim"), "take_next", text)
-    return inside(script("lock"), "take_next", claiming.text)
+    """Return the broker's script *text* with the one of the ledger that it calls."""
+    return inside(script("claim"), "take_next", text)

@@ -219,16 +219,6 @@ class Calls:
         doing: str,
         counted: Sequence[Argument] = (),
     ) -> Step[answers.HeartbeatAnswer]: ...
-    def lock(
-        self,
-        *,
-        id: str,
-        attempt: int,
-        token: str,
-        seen: str = "",
-        object: str,
-        holder: str,
-    ) -> Step[answers.LockAnswer]: ...
     def look_ahead(
         self,
         *,
@@ -382,9 +372,12 @@ class Calls:
         is_sent: bool = False,
         moved: str = "",
         if_exists: str = "",
+        object: str | None = None,
+        seen: str | None = None,
         worker: str,
         queue: str,
         sender: str,
+        holder: str = "",
     ) -> Step[answers.RecordAnswer]: ...
     def register(
         self,

@@ -64,7 +64,8 @@ class Header:
             if key.mark == "...":
                 found.setdefault(key.name, key)
             elif key.parameter:
-                found.setdefault(key.parameter, Named(key.parameter, "", "text"))
+                mark = "?" if key.mark == "+" else ""
+                found.setdefault(key.parameter, Named(key.parameter, mark, "text"))
         return found
 
     @classmethod

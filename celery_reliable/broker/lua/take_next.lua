@@ -1,7 +1,6 @@
 --[[
 take_next: remove the message that is done with; pop the next one, file it, and claim its task if nothing speaks against
-that. One step, for a process that takes its own messages. `claim` and `lock` are the
-ledger's scripts, as functions.
+that. One step, for a process that takes its own messages. `claim` is the ledger's script, as a function.
 
 The key of a record is made of what is popped. So this is for a queue in the ledger's own database, on a server that is no
 cluster.
@@ -124,7 +123,7 @@ local place = object or ''
 -- What is noted may be another's by now: the lock decides.
 if place ~= '' and redis.call('GET', ARGV.locks .. place) == '0:' .. id then
   -- From now on it is this attempt's, and no late one of a former life of the id can free it.
-  lock({ARGV.locks .. place, ARGV.records .. id, 'none'}, {id, tostring(answer[2]), tag, '', place})
+  redis.call('SET', ARGV.locks .. place, tostring(answer[2]) .. ':' .. id)
 else
   place = ''
 end
