@@ -529,7 +529,6 @@ class Calls:
         *,
         who: str,
         lease_ms: int,
-        late_ms: int,
         limit: int,
         due_in_ms: int,
     ) -> Step[answers.WakeAnswer]: ...
