@@ -156,6 +156,7 @@ def _claim(delivery: Delivery, worker: WorkerProcess) -> RunningAttempt | _Answe
             token=token,
             pid=os.getpid(),
             strikes=strikes,
+            list_key=delivery.list_key if strikes else "",
         )
         due_in_ms = config.queued_ms
         place = ledger.step_behind(request, room, due_in_ms=due_in_ms) if room else None

@@ -74,6 +74,7 @@ class Attempts(TransitionGroup):
             alone_ms=None if request.is_over else ALONE_MS,
             # Who knows of no strike on the task does not have them looked at.
             strikes=request.strikes,
+            list=request.list_key if request.strikes else None,
         )
         if behind is not None:
             behind.answer = self._caller.run(Together(behind, claim), patience_seconds)

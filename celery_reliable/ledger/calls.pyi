@@ -128,6 +128,7 @@ class Calls:
         max_losses: int | None = None,
         message: str = "",
         alone_ms: int | None = None,
+        list: str | None = None,
         strikes: Sequence[Argument] = (),
     ) -> Step[answers.ClaimAnswer]: ...
     def conclude(

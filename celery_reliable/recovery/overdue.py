@@ -50,6 +50,8 @@ def _left_ms(task: Any, record: Record, now_ms: int, begun: answers.Begun | None
     return int(limit_seconds * 1000) - ran_ms if ran_ms >= 0 else 0
 
 
+#: What is later than that, no waker lets out.
+_WAKERS_MS = 3000
 #: How long a replaced task's id waits for a canvas of which no member is known to live.
 _LONGEST_WAITING_MS = 24 * 60 * 60 * 1000
 _UNCLAIMED = (State.QUEUED, State.PARKED)
@@ -162,6 +164,9 @@ class Overdue(Job):
             self.ledger.cancel(record.task_id, epoch=record.epoch)
         elif record.in_line_of:
             self._look_at_line(due, record, report)
+        elif record.is_timed and now_ms - float(due.due_ms) < _WAKERS_MS:
+            # The waker is about to let it out, in the order of the moments.
+            return
         elif record.is_unsent:
             self._sending.send(due, record, report)
         elif record.state in _UNCLAIMED and presence.is_held(due.task_id):

@@ -25,6 +25,7 @@ ARGV.max_losses?: int      of the task; "" for the setting
 ARGV.message?              as delivered; "" first, it is asked for when no record exists
 ARGV.alone_ms?: int        when a suspect that its worker may not run now is sent again, at first; "": it is claimed
                            in any case, to be lost at once
+ARGV.list+                 the list that the message goes into as it is when a strike ends; "" where it is sent otherwise
 ARGV.strikes...            the ids of those strikes
 Returns   {"claimed", attempt: int, losses: int} | {"held", owner} | {"stale"} | {"parked"} | {"ended"}
           | {"dead"} | {"no_lease"} | {"unrecorded"} | {"alone"} | {"struck", order}
@@ -125,8 +126,9 @@ for i = FIRST.strikes, #ARGV do
   if is_read and type(order) == 'table' and not order.ended_ms
       and ((order.until_ms or 0) == 0 or now_ms < order.until_ms) then
     local published_ms = redis.call('HGET', KEYS.record, 'published_ms') or now_ms
-    redis.call('HDEL', KEYS.record, 'resends', 'unsent')
+    redis.call('HDEL', KEYS.record, 'resends', 'unsent', 'list')
     redis.call('HSET', KEYS.record, 'state', 'parked', 'waiting_for', 'order ' .. ARGV[i])
+    if ARGV.list ~= '' then redis.call('HSET', KEYS.record, 'list', ARGV.list) end
     -- Whoever ends the order lets it go before that. This is for an order that is lost.
     redis.call('ZADD', KEYS.due, now_ms + 3600000, ARGV.id)
     redis.call('ZADD', KEYS.ordered, 0, string.format('%s %015.0f.%012.0f %s', ARGV[i], published_ms,

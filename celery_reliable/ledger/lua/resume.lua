@@ -45,7 +45,7 @@ for _, member in ipairs(redis.call('ZRANGE', KEYS.ordered, '[' .. ARGV.id .. ' '
   local record = KEYS.records .. id
   redis.call('ZREM', KEYS.ordered, member)
   if redis.call('HGET', record, 'waiting_for') == 'order ' .. ARGV.id then
-    redis.call('HDEL', record, 'waiting_for', 'list')
+    redis.call('HDEL', record, 'waiting_for')
     wait_until(id, string.format('%.4f', order.ended_ms - 1000 + released / 1024))
   end
   ids[#ids + 1] = id
