@@ -93,4 +93,4 @@ def test_a_user_without_the_rights_pops(project: Project) -> None:
     narrow.start_worker(concurrency=1)
     for _ in range(3):
         assert narrow.send("work", 0).get(timeout=20) == "worked"
-    wait_for(lambda: waits(narrow, "brpop"), 10, "it pops")
+    wait_for(lambda: len(waits(narrow, "brpop")) == 2, 10, "it pops, and its waker listens")
