@@ -122,8 +122,8 @@ class Publications(Places):
         which the message is pushed in the same step, or at its moment.  *is_used*: an earlier task
         of the same id may have left a result.  *moved*: which workers an operator has named while
         *claim* ran, as an answer has told.  *heir*: names the canvas that the task is a member of,
-        if that took over an id.  *if_exists*: "keep" and "refuse" leave a dead letter of this id alone,
-        "replay_dead" notes that it is replayed.
+        if that took over an id.  *if_exists*: "keep" and "refuse" leave a dead letter of this id
+        alone, "replay_dead" notes that it is replayed.
 
         Waits *patience_seconds*, but only *undone_patience_seconds* while it is certain that
         nothing was recorded.
