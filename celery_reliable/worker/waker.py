@@ -49,6 +49,9 @@ class Waker(NativeThread):
             if self._is_it and not self._bell.wait(wait):
                 self.stop_asked(min(wait, _DEAF_SECONDS))
             wait = self._turn()
+            if not self._is_it:
+                # Else it would take a ring from the worker that is it now.
+                self._bell.close()
         self._bell.close()
         self._ledger.close()
 
