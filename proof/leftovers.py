@@ -21,7 +21,7 @@ _REMAINS = re.compile(
     + r"|celery-task-meta-.*|celery-taskset-meta-.*"
 )
 #: What may remain for a while.
-_EXPIRES = re.compile(re.escape(LEDGER) + r"(taken|rate|pacer):.*")
+_EXPIRES = re.compile(re.escape(LEDGER) + r"((taken|rate):.*|bell|waker)")
 
 
 def left_in(*clients: redis.Redis) -> list[str]:
