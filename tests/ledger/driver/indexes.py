@@ -54,7 +54,7 @@ for _, id in ipairs(redis.call('ZRANGE', prefix .. 'dead', 0, -1)) do
   if not records[id] then wrong(id .. ': dead without a record') end
 end
 for _, id in ipairs(redis.call('ZRANGE', prefix .. 'later', 0, -1)) do
-  if records[id] ~= 'parked' then wrong(id .. ': has a moment, but is ' .. (records[id] or 'gone')) end
+  if records[id] ~= 'parked' then wrong(id .. ': has a moment, and is not parked') end
 end
 for _, name in ipairs(redis.call('ZRANGE', prefix .. 'workers', 0, -1)) do
   local row = redis.call('HMGET', prefix .. 'worker:' .. name, 'state', 'missing_renewals',
