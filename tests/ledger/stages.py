@@ -325,10 +325,7 @@ STEPS: dict[str, Callable[[Steps], Answer]] = {
     "claim_struck": lambda it: it.scene.ask(it.message, token="once more", strikes=(it.strike,)),
     # A message of this id without our header is delivered to such a worker.
     "claim_foreign_struck": lambda it: it.scene.ask(
-        it.scene.foreign(),
-        token="foreign",
-        content="as delivered",
-        strikes=(it.strike,),
+        it.scene.foreign(), token="foreign", content="as delivered", strikes=(it.strike,)
     ),
     # Somebody wants it ended at my worker, who has not revoked it.
     "stop": lambda it: it.ledger.orders.stop("task", "me", "kill"),
