@@ -17,10 +17,10 @@ __all__ = ["LiveValidator"]
 #: Nobody hears by which time a script decided: it is that of its call, or a little later, in ms.
 BLUR_MS = 100
 #: What these do depends on the exact time, or on all that there is.
-NOT_JUDGED = frozenset({"begin_pass", "end_pass", "due", "ripe", "resume", "reserve"})
+NOT_JUDGED = frozenset({"begin_pass", "end_pass", "due", "wake", "resume", "reserve"})
 #: Arguments that may hold what users wrote, by script.
 SECRET = {
-    "record": (6,), "claim": (10,), "bury": (4, 5, 6), "replay": (4,), "move": (4,),
+    "record": (7,), "claim": (10,), "bury": (4, 5, 6), "replay": (4,), "move": (4,),
     "resend": (5,), "settle": (4,), "store": (3,), "lose": (12,), "blame": (6,), "note": (2,),
     "audit": (2,), "heartbeat": (5,), "register": (4,), "order": (8,), "group": (),
     "end_pass": (2,),
@@ -114,7 +114,7 @@ class LiveValidator:
     def _knows(self, name: str) -> bool:
         if name.startswith(("worker:", "claims:", "taken:", "stops:", "task:", "lock:", "sent:")):
             return name in self._known
-        return name in ("meta", "clock", "orders")
+        return name in ("meta", "clock", "orders", "later")
 
     def _difference(self, changes: Mapping[str, Any], touched: set[str]) -> str:
         for name in sorted(touched | set(changes)):

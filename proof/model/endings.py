@@ -38,6 +38,7 @@ def _cancel(v: View) -> Reply:
         return ("other_object", task.object)
     if task.has_history and v.key("ended") == "none":
         return ("troubled",)
+    v.leave("later", v.arg("id"))
     if task.stopping:
         v.put(v.key("record"), _called_off(v, task, v.number("due_in_ms")))
     else:

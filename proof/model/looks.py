@@ -1,11 +1,11 @@
-"""Rules of the sweeper's looks: what is due, sent again, put off, parked, woken, moved."""
+"""Rules of the sweeper's looks: what is due, sent again, put off, parked, moved; and of moments."""
 
 from __future__ import annotations
 
 import math
 
 from proof.model.objects import spend
-from proof.model.state import ANY, Lock, Reply, View
+from proof.model.state import ANY, Lock, Reply, Task, View
 
 __all__ = ["look_rules"]
 
@@ -35,6 +35,7 @@ def _resend(v: View) -> Reply:
             return ("changed",)
         task = task._replace(message=v.arg("message"), epoch=v.arg("next"), waiting_for="")
         v.drop_pair("unplaced", v.arg("id"))
+    v.leave("later", v.arg("id"))
     due = v.now + v.number("due_in_ms") * min(2 ** max(task.resends, 0), 64)
     v.put(
         v.key("record"),
@@ -84,7 +85,7 @@ def _park(v: View) -> Reply:
     return ("unplaced", int(is_new))
 
 
-def _wake(v: View) -> Reply:
+def _unpark(v: View) -> Reply:
     task = v.task()
     if task is None or task.state != "parked" or task.waiting_for != "workers":
         v.drop_pair("unplaced", v.arg("id"))
@@ -93,7 +94,7 @@ def _wake(v: View) -> Reply:
         return ("still_waiting",)
     due = float(v.now) if task.due is None else min(task.due, v.now)
     v.put(v.key("record"), task._replace(due=due))
-    return ("woken",)
+    return ("unparked",)
 
 
 def _move(v: View) -> Reply:
@@ -141,20 +142,19 @@ def _unlist(v: View) -> Reply:
 
 def _reserve(v: View) -> Reply:
     task = v.task()
-    waits_for = f"rate {v.arg('key')}"
-    if task is None:
+    waits_for = f"rate {v.arg('key')}" if v.arg("in_ms") == "" else ""
+    if task is None or task.epoch != v.arg("epoch"):
         return ("free",)
-    epoch, reserved_ms, lapses = (task.reserved or "  ").rsplit(" ", 2)
-    is_reserved = bool(reserved_ms) and epoch == v.arg("epoch")
-    is_parked = is_reserved and task.state == "parked" and task.epoch == v.arg("epoch")
-    if is_parked and task.due is not None and task.waiting_for == waits_for:
+    if task.state == "parked" and task.due is not None and task.waiting_for == waits_for:
         return ("parked_until", task.due)
-    is_asking = task.state == "queued" and task.epoch == v.arg("epoch")
-    if not is_asking or task.stopping_on or task.revoked:
+    if task.state != "queued" or task.stopping_on or task.revoked:
         return ("free",)
+    if not waits_for:
+        return _parked(v, task, "", v.now + v.number("in_ms"))
+    epoch, reserved_ms, lapses = (task.reserved or "  ").rsplit(" ", 2)
     each = int(v.number("interval_us"))
     lapsed = 0
-    if is_reserved:
+    if reserved_ms and epoch == v.arg("epoch"):
         if v.now_us - int(reserved_ms) * 1000 <= max(3 * each, 2_000_000) * 2 ** int(lapses):
             return ("free",)
         lapsed = int(lapses) + 1
@@ -173,37 +173,53 @@ def _reserve(v: View) -> Reply:
     if moment == v.now_us:
         v.put(v.key("record"), task)
         return ("free",)
+    return _parked(v, task, waits_for, due)
+
+
+def _parked(v: View, task: Task, waits_for: str, due: float) -> Reply:
     v.put(
         v.key("record"),
-        task._replace(state="parked", waiting_for=waits_for, resends=0, unsent=False, due=due),
-    )
-    v.put_pairs(v.key("line"), v.pairs(v.key("line")) | {v.arg("id"): str(due)})
+        task._replace(
+            state="parked", waiting_for=waits_for, resends=0, unsent=False, due=due,
+            list=v.arg("list"),
+        ),
+    )  # fmt: skip
+    v.wait_until(v.arg("id"), due)
     return ("parked_until", due)
 
 
-def _ripe(v: View) -> Reply:
-    pacer = v.expiring(v.key("pacer"))
-    is_anothers = pacer not in (None, v.arg("who"))
+def _wake(v: View) -> Reply:
+    waker = v.expiring(v.key("waker"))
+    is_anothers = waker not in (None, v.arg("who"))
     before = v.now - (v.number("late_ms") if is_anothers else 0)
-    reply: list[object] = ["ripe", ANY]
-    for line in v.keys("lines"):
-        stands = sorted(
-            (float(due), one.encode()) for one, due in v.pairs(line).items()
-        )[: int(v.number("limit"))]  # fmt: skip
-        for due, name in stands:
-            if due > before:
-                break
-            v.drop_pair(line, name.decode())
-            reply += [name.decode(), due]
-    if is_anothers and len(reply) == 2:
-        return ("another", ANY)
-    v.put(v.key("pacer"), Lock(v.arg("who"), v.server_ms + v.number("lease_ms")))
-    return tuple(reply)
+    found = [one for one in v.get("later", ()) if one[0] <= before][: int(v.number("limit"))]
+    if is_anothers and not found:
+        return ("another", v.number("lease_ms"))
+    told: list[object] = []
+    for due, task_id in found:
+        v.leave("later", task_id)
+        task: Task | None = v.get(f"task:{task_id}")
+        if task is None or task.state != "parked" or task.due != due:
+            continue
+        waits = task.waiting_for and not task.waiting_for.startswith("rate ")
+        if waits or task.revoked:
+            continue
+        if task.list and not (task.suspect or task.stopping_on):
+            task = task._replace(
+                state="queued", waiting_for="", list="", unsent=False, resends=0,
+                due=v.now + v.number("due_in_ms"),
+            )  # fmt: skip
+            v.put(f"task:{task_id}", task)
+        else:
+            told += [task_id, due]
+    v.put(v.key("waker"), Lock(v.arg("who"), v.server_ms + v.number("lease_ms")))
+    next_one = next(iter(v.get("later", ())), (math.inf, ""))
+    return ("woken", max(0, min(next_one[0] - v.now, v.number("lease_ms") // 2)), *told)
 
 
 def look_rules() -> dict[str, object]:
     """Return the rules of this module, by script."""
     return {
         "due": _due, "resend": _resend, "postpone": _postpone, "divert": _divert, "park": _park,
-        "wake": _wake, "move": _move, "unlist": _unlist, "reserve": _reserve, "ripe": _ripe,
+        "unpark": _unpark, "move": _move, "unlist": _unlist, "reserve": _reserve, "wake": _wake,
     }  # fmt: skip

@@ -176,7 +176,7 @@ def _place(v: View) -> Reply:  # noqa: C901
         if is_attempt and stands and f" {token} " in task.spent:  # type: ignore[union-attr]
             return ("standing", "")
         if not is_attempt and not stands:
-            _leave(v, line, task_id)
+            v.leave(line, task_id)
         return ("not_current",)
 
     own, mine, named = task.object, "", ""
@@ -218,7 +218,7 @@ def _place(v: View) -> Reply:  # noqa: C901
         fits, (mine, named) = True, free[0]
     if fits and (is_attempt or not task.revoked):
         v.put(mine, Lock(f"{attempt}:{task_id}"))
-        _leave(v, line, task_id)
+        v.leave(line, task_id)
         task = task._replace(
             waiting_for="", places="", list="", unsent=False, resends=0, object=named
         )
@@ -244,11 +244,8 @@ def _place(v: View) -> Reply:  # noqa: C901
         if task.next_epoch:
             task = task._replace(epoch=task.next_epoch, moved="", next_epoch="")
             is_sent = False
-    _leave(v, line, task_id)
-    in_line = sorted(
-        [*v.get(line, ()), (score, task_id)], key=lambda one: (one[0], one[1].encode())
-    )
-    v.put(line, tuple(in_line))
+    v.stand(line, task_id, score)
+    in_line = v.get(line)
     wait = v.number("due_in_ms") * (1 if in_line[0][1] == task_id else 64)
     kept: Lock | None = v.get(locks[0]) if v.expiring(locks[0]) is not None else None
     if kept is not None and kept.until_ms is not None:
@@ -263,12 +260,6 @@ def _place(v: View) -> Reply:  # noqa: C901
         ),
     )  # fmt: skip
     return ("standing", ANY)
-
-
-def _leave(v: View, line: str, task_id: str) -> None:
-    stands = tuple(one for one in v.get(line, ()) if one[1] != task_id)
-    if stands != v.get(line, ()):
-        v.put(line, stands or None)
 
 
 def object_rules() -> dict[str, object]:

@@ -81,7 +81,7 @@ def _record(v: View) -> Reply:  # noqa: C901
     elif task.state == "dead" and is_same and v.arg("if_exists") not in ("keep", "refuse"):
         fresh = task._replace(
             losses=0, has_history=True, used=True, buried_ms="", resends=0, unsent=False,
-            revoked=False, waiting_for="",
+            revoked=False,
         )  # fmt: skip
     elif task.called_off:
         fresh, name = task._replace(called_off=False, published_as=""), v.arg("name")
@@ -98,7 +98,10 @@ def _record(v: View) -> Reply:  # noqa: C901
         return ("in_use", task.state, ANY)
     is_new = task is None or task.state == "dead" or task.called_off
     if task is not None:
-        fresh = fresh.told_anew()._replace(max_losses=None)
+        fresh = fresh.told_anew()._replace(max_losses=None, list="", waiting_for="")
+    due = v.now + v.number("due_in_ms")
+    if is_timed := v.arg("is_timed") == "1":
+        v.wait_until(v.arg("id"), due)
     v.put(
         v.key("record"),
         fresh._replace(
@@ -109,12 +112,11 @@ def _record(v: View) -> Reply:  # noqa: C901
             published_as=fresh.published_as if name == v.arg("name") else name,
             max_losses=int(v.arg("max_losses")) if v.arg("max_losses") else fresh.max_losses,
             used=fresh.used or v.arg("used") == "1",
-            due=v.now + v.number("due_in_ms") if v.holds("what is queued is looked at") else None,
+            due=due if v.holds("what is queued is looked at") else None,
+            list=v.key("queue") if is_timed and v.arg("is_sent") == "1" else fresh.list,
             published_ms=v.now if is_new else fresh.published_ms,
         ),
     )
-    if v.arg("state") == "parked":
-        v.keep_clock()
     answered(epoch)
     return ("recorded",)
 
@@ -130,6 +132,7 @@ def _withdraw(v: View) -> Reply:
         return ("not_withdrawn", task.state)
     if task.object and task.object != v.arg("object"):
         return ("other_object", task.object)
+    v.leave("later", v.arg("id"))
     v.put(v.key("record"), None)
     free_object(v, v.key("lock"), v.arg("id"), v.arg("object"))
     return ("withdrawn",)

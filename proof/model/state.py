@@ -289,6 +289,23 @@ class View:
                 return None
         return found.value
 
+    def stand(self, line: str, task_id: str, score: float) -> None:
+        """Put a task into a line, at its place, or have it change its place."""
+        self.leave(line, task_id)
+        in_line = [*self.get(line, ()), (score, task_id)]
+        self.put(line, tuple(sorted(in_line, key=lambda one: (one[0], one[1].encode()))))
+
+    def leave(self, line: str, task_id: str) -> None:
+        """Take a task out of a line."""
+        stands = tuple(one for one in self.get(line, ()) if one[1] != task_id)
+        if stands != self.get(line, ()):
+            self.put(line, stands or None)
+
+    def wait_until(self, task_id: str, due: float) -> None:
+        """Let a task wait for its moment."""
+        self.keep_clock()
+        self.stand("later", task_id, due)
+
     def tasks(self) -> Iterator[tuple[str, Task]]:
         """All records, by id."""
         for name in {*self.state, *self.changes}:

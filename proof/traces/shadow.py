@@ -12,7 +12,7 @@ __all__ = ["Shadow"]
 #: Kinds of keys of which a state tells something.
 KINDS = (
     "task", "claims", "taken", "stops", "lock", "waiting", "worker", "meta", "clock", "pass",
-    "sent", "rate",
+    "sent", "rate", "later", "waker",
 )  # fmt: skip
 
 #: What the model knows of a namespace as a whole: as text, and as a number.
@@ -63,7 +63,7 @@ class Shadow:
             return tuple(sorted(told.items()))
         if kind in ("claims", "taken", "stops"):
             return tuple(sorted(self.hashes.get(name, {}).items())) or None
-        if kind == "waiting":
+        if kind in ("waiting", "later"):
             line = [(score, one) for one, score in self.sorted.get(name, {}).items()]
             return tuple(sorted(line, key=lambda one: (one[0], one[1].encode()))) or None
         return self.strings.get(name)

@@ -13,7 +13,10 @@ from proof.traces.shadow import Shadow
 __all__ = ["Rejected", "Result", "Validator", "checked"]
 
 #: What a call leaves is compared for these kinds of names.  Of the others, replies tell enough.
-COMPARED = ("task", "worker", "claims", "taken", "stops", "lock", "waiting", "meta", "clock")
+COMPARED = (
+    "task", "worker", "claims", "taken", "stops", "lock", "waiting", "later", "waker", "meta",
+    "clock",
+)  # fmt: skip
 #: What is in errors by which a server refuses a command: it is full, a replica, or the user has no
 #: right to it.  Redis before 7 and Valkey have no word of their own for the last within a script.
 REFUSALS = (

@@ -145,12 +145,14 @@ class Scene:
         claim: Claim | None = None,
         max_losses: int | None = None,
         time_to_run_ms: int = 0,
+        queue: str = "",
     ) -> Published:
         """Record a publication; learn the generation as the publisher does."""
         task = TaskRef(task_id, "app.work", max_losses, time_to_run_ms)
         while True:
             epoch = self.ledger.senders.new_epoch(claim.attempt if claim else 0)
-            answer = self.record(task, epoch, state=state, due_in_ms=due_in_ms, claim=claim)
+            how: dict[str, Any] = {"state": state, "due_in_ms": due_in_ms, "claim": claim}
+            answer = self.record(task, epoch, queue=queue, **how)
             if not isinstance(answer, Unknown):
                 break
         assert isinstance(answer, Recorded)

@@ -47,6 +47,11 @@ def parked(scene: Scene) -> Stage:
     return Stage(scene.publish(state=State.PARKED), attempt_zero())
 
 
+def due(scene: Scene) -> Stage:
+    """Its moment has come, and its message goes into a list."""
+    return Stage(scene.publish(state=State.PARKED, due_in_ms=0, queue="celery"), attempt_zero())
+
+
 def running(scene: Scene) -> Stage:
     message = scene.publish()
     return Stage(message, scene.claim(message))
@@ -232,6 +237,7 @@ STAGES: dict[str, Callable[[Scene], Stage]] = {
         settled,
         queued,
         parked,
+        due,
         running,
         held,
         overtaken,
@@ -300,8 +306,16 @@ STEPS: dict[str, Callable[[Steps], Answer]] = {
     # The first message is delivered once more.
     "claim": lambda it: it.scene.ask(it.message, token="once more"),
     # Before that, the first of a limited task asks for its moment.
-    "reserve": lambda it: it.ledger.paces.reserve(
-        "task", "app.work", Rate("app.work", 1_000_000), epoch=it.message.epoch
+    "reserve": lambda it: it.ledger.moments.reserve(
+        "task", Rate("app.work", 1_000_000), epoch=it.message.epoch
+    ),
+    # Or one with an ETA, whose message goes into a list.
+    "reserve_eta": lambda it: it.ledger.moments.reserve(
+        "task", 60, epoch=it.message.epoch, queue="celery"
+    ),
+    # Somebody lets out those whose moment has come.
+    "wake": lambda it: it.ledger.moments.wake(
+        "me", lease_ms=LOOK_MS, late_ms=0, limit=10, due_in_ms=RESEND_MS
     ),
     # A message of this id without our header is delivered.
     "claim_foreign": lambda it: it.scene.ask(
@@ -311,10 +325,7 @@ STEPS: dict[str, Callable[[Steps], Answer]] = {
     "claim_struck": lambda it: it.scene.ask(it.message, token="once more", strikes=(it.strike,)),
     # A message of this id without our header is delivered to such a worker.
     "claim_foreign_struck": lambda it: it.scene.ask(
-        it.scene.foreign(),
-        token="foreign",
-        content="as delivered",
-        strikes=(it.strike,),
+        it.scene.foreign(), token="foreign", content="as delivered", strikes=(it.strike,)
     ),
     # Somebody wants it ended at my worker, who has not revoked it.
     "stop": lambda it: it.ledger.orders.stop("task", "me", "kill"),
@@ -380,7 +391,7 @@ STEPS: dict[str, Callable[[Steps], Answer]] = {
         token=it.mine.token,
     ),
     # One is, and the task does not wait for it.
-    "wake": lambda it: it.ledger.named.unpark_all(["task"])[0],
+    "unpark": lambda it: it.ledger.named.unpark_all(["task"])[0],
     # My attempt takes a place, where there is one.
     "take_place": lambda it: take_place(it.scene, it.mine, places=2),
     # My attempt stands in the line of an object that is kept for a while.

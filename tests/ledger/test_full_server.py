@@ -33,7 +33,9 @@ IN_BROKER = ("give_back", "put_back", "requeue", "send", "strike_off", "take", "
 NEEDS_MEMORY = {"HINCRBY", "HSET", "LPUSH", "RPUSH", "SADD", "SET", "XADD", "ZADD"}
 REMOVES = "DEL|HDEL|LREM|RPOP|SREM|ZREM"
 #: A line on which a removal is made in any case.
-REMOVAL = re.compile(rf"\s*(?:local [\w, ]+ = |[\w\[\]]+ = |if )?redis\.p?call\('(?:{REMOVES})'")
+REMOVAL = re.compile(
+    rf"\s*(?:local [\w, ]+ = |[\w\[\]]+ = |if )?redis\.p?call\('(?:{REMOVES})'|\s*keep_clock\(\)"
+)
 
 
 def refused_writes(text: str) -> list[str]:

@@ -10,12 +10,7 @@ import pytest
 
 from celery_reliable.exceptions import LedgerRefused
 from celery_reliable.ledger import FORMAT, Ledger
-from celery_reliable.ledger.answers import (
-    OtherGeneration,
-    Replayed,
-    Unrecorded,
-    Withdrawn,
-)
+from celery_reliable.ledger.answers import OtherGeneration, Replayed, Unrecorded, Withdrawn
 from celery_reliable.ledger.publications import Senders, sender_of
 from tests.conftest import StartRedis
 from tests.ledger.scene import LEASE_MS, Published, RestartableScene, Scene, open_ledger

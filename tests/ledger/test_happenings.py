@@ -99,12 +99,7 @@ def test_counts_of_beats_are_each_counted_once(scene: Scene) -> None:
 
     # A copy of an older call comes late, over another connection.
     late = scene.ledger.calls.heartbeat(
-        worker="me",
-        lease_ms=LEASE_MS,
-        client_id=0,
-        number=3,
-        doing="",
-        counted=["processed", 99],
+        worker="me", lease_ms=LEASE_MS, client_id=0, number=3, doing="", counted=["processed", 99]
     )
     scene.ledger._caller.run(late)
     assert counted(scene)["processed"] == 11

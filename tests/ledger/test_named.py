@@ -111,9 +111,7 @@ def test_the_attempt_after_it_is_for_the_workers_that_were_named(scene: Scene, h
     assert scene.record_of().epoch == retry
 
 
-def test_what_is_released_is_sent_from_its_record_where_no_message_comes_back(
-    scene: Scene,
-) -> None:
+def test_what_is_released_is_sent_from_its_record_where_no_message_comes_back(scene: Scene) -> None:
     for is_unsent in (False, True):
         name = f"unsent {is_unsent}"
         scene.ledger.release(scene.claim(scene.publish(name)), due_in_ms=9, is_unsent=is_unsent)

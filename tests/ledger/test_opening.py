@@ -12,10 +12,7 @@ from tests.ledger.scene import LOOK_MS, MAX_LOSSES, Published, Scene
 
 
 def opens(
-    scene: Scene,
-    message: Published,
-    worker: str = "me",
-    delivery: str = "tag",
+    scene: Scene, message: Published, worker: str = "me", delivery: str = "tag"
 ) -> type[Answer]:
     about = (worker, delivery, message.task.id, message.epoch)
     return type(scene.workers.open(*about, max_losses=MAX_LOSSES, patience_seconds=1))

@@ -28,7 +28,7 @@ from tests.support.acl import granted, least_rule
 PATIENCE_SECONDS = 0.5
 
 #: What scripts ask for on keys that others have patterns for, or may go without.
-ELSEWHERE = {"LPUSH", "PUBLISH"}
+ELSEWHERE = {"LPUSH", "PUBLISH", "RPUSH"}
 ASKED = sorted(
     {command for name in scripts.names() for command, _ in Contract.read(name).commands()}
     - KEYLESS_COMMANDS

@@ -51,12 +51,7 @@ SCOPES: Mapping[str, Scope] = {
     "stuck": Scope(
         faults=2, time_to_run_ms=1, does=_BASE | {"stuck", "stop", "worker dies", "duplicate"}
     ),
-    "objects": Scope(
-        ids=("a", "b"),
-        faults=1,
-        object="o",
-        does=_BASE | {"lock", "worker dies"},
-    ),
+    "objects": Scope(ids=("a", "b"), faults=1, object="o", does=_BASE | {"lock", "worker dies"}),
     "places": Scope(
         ids=("a", "b", "c"),
         workers=("v", "w"),
@@ -66,12 +61,7 @@ SCOPES: Mapping[str, Scope] = {
         does=_BASE | {"place"},
     ),
     "called off": Scope(
-        ids=("a", "b"),
-        faults=0,
-        acts=1,
-        object="o",
-        places=1,
-        does=_BASE | {"place", "cancel"},
+        ids=("a", "b"), faults=0, acts=1, object="o", places=1, does=_BASE | {"place", "cancel"}
     ),
     "canvas": Scope(faults=0, acts=2, does=_BASE | {"become", "inherit", "cancel"}),
     "leases": Scope(faults=1, acts=2, does=_BASE | {"beat", "worker dies"}),

@@ -56,12 +56,7 @@ def well(task: str = "well") -> list[Row]:
 
 def twice(at: float) -> list[Row]:
     """Settled then, and once more."""
-    return [
-        *published("a", 1),
-        *ran("a", 4.5, 4.6),
-        *settled("a", at),
-        *settled("a", 30),
-    ]
+    return [*published("a", 1), *ran("a", 4.5, 4.6), *settled("a", at), *settled("a", 30)]
 
 
 def again(at: float) -> list[Row]:
@@ -232,10 +227,7 @@ def test_a_plan_comes_from_its_seed_alone_and_has_every_fault() -> None:
     assert len({str(world.steps) for world in planned}) == len(planned)
 
 
-REGISTER = [
-    f"HSET {LEDGER}worker:me state alive",
-    f"ZADD {LEDGER}workers 5000 me",
-]
+REGISTER = [f"HSET {LEDGER}worker:me state alive", f"ZADD {LEDGER}workers 5000 me"]
 CLAIM = [
     f"HSET {LEDGER}task:a state running attempt 1 owner me token t pid 7",
     f"HSET {LEDGER}claims:me a 1=7=t",

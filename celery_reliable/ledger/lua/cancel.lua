@@ -6,6 +6,7 @@ Moves     queued | parked | waiting -> absent
           held by this task -> free
 KEYS.record             task:<id>       HASH
 KEYS.due                due             ZSET
+KEYS.later              later           ZSET
 KEYS.lock               lock:<object>   STRING of the object
 KEYS.clock              clock           HASH
 KEYS.ended+             ended           HASH where the task is to be kept; not given for what nothing happened to
@@ -52,6 +53,7 @@ end
 local known = KEYS.ended and redis.call('HMGET', KEYS.record, 'name', 'published_ms', 'losses', 'attempt')
 -- The removal comes first, as in claim.
 redis.call('ZREM', KEYS.due, ARGV.id)
+redis.call('ZREM', KEYS.later, ARGV.id)
 if not found[4] then
   redis.call('DEL', KEYS.record)
   if ARGV.object ~= '' and string.match(redis.call('GET', KEYS.lock) or '', '^%d+:(.*)$') == ARGV.id then

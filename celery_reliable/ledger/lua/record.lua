@@ -145,7 +145,7 @@ elseif state == 'dead' and is_same and ARGV.if_exists ~= 'keep' and ARGV.if_exis
   while #history > 20 do table.remove(history, 1) end
   redis.call('HSET', KEYS.record, 'losses', 0, 'history', cjson.encode(history), 'used', '1')
   redis.call('HDEL', KEYS.record, 'reason', 'exception', 'traceback', 'buried_ms', 'cause', 'owed', 'resends',
-    'unsent', 'stored', 'revoked', 'waiting_for')
+    'unsent', 'stored', 'revoked')
   redis.call('ZREM', KEYS.dead, ARGV.id)
 elseif called_off then
   redis.call('HDEL', KEYS.record, 'called_off', 'published_as')
@@ -163,7 +163,7 @@ end
 local when = 'published_ms'
 if state then
   redis.call('HDEL', KEYS.record, 'suspect', 'spared', 'openings', 'waits', 'alone', 'sealed', 'read_by', 'max_losses',
-    'moved', 'next_epoch', 'list')
+    'moved', 'next_epoch', 'list', 'waiting_for')
   -- A retry or a replacement does not change when the task was published.
   when = (state == 'dead' or called_off) and when or 'sent_ms'
 end

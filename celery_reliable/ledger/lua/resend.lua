@@ -4,6 +4,7 @@ resend: take the right to send the message of an overdue task again, and return 
 Moves     queued | parked -> queued
 KEYS.record           task:<id>   HASH
 KEYS.due              due         ZSET
+KEYS.later            later       ZSET
 KEYS.unplaced         unplaced    HASH "none" where the task has not waited for a worker
 KEYS.clock            clock       HASH
 ARGV.id
@@ -42,6 +43,7 @@ end
 local resends = tonumber(found[3] or 0)
 -- The removal comes first, as in claim.
 redis.call('HDEL', KEYS.record, 'unsent')
+redis.call('ZREM', KEYS.later, ARGV.id)
 redis.call('HSET', KEYS.record, 'state', 'queued', 'sent_ms', now_ms, 'resends', resends + 1)
 if ARGV.stored ~= '' then
   redis.call('HSET', KEYS.record, 'stored', ARGV.stored)

@@ -2,8 +2,8 @@
 reserve: a task that may not begin yet asks for its moment: that of its ETA, or the next one of its rate. If that lies
 ahead, the task is parked until then. A late copy of an ETA's call has it wait once more.
 
-The moment of a rate is one interval after the one before it, or now. The last one is noted with the time at which it was given:
-where the rate was raised since, what is given already takes as long as by the new one.
+The moment of a rate is one interval after the one before it, or now. The last one is noted with the time at which it
+was given: where the rate was raised since, what is given already takes as long as by the new one.
 
 A publication that begins soon after its moment, or before it, asks for no other. A moment that lies back for longer has
 lapsed: else all whose moments pass while something holds them would begin at once when it lets them go. Each time it

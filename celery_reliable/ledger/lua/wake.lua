@@ -31,11 +31,11 @@ local reply, limited = {'woken', 0}, {}
 for i = 1, #found, 2 do
   local id, record = found[i], KEYS.records .. found[i]
   local told = redis.call('HMGET', record, 'state', 'waiting_for', 'list', 'message', 'suspect', 'stopping_on',
-    'revoked', 'called_off')
+    'revoked')
   local is_limited = string.sub(told[2] or '', 1, 5) == 'rate '
   redis.call('ZREM', KEYS.later, id)
   -- What waits for something else by now, or is due at another time, does not wait for this moment.
-  if told[1] == 'parked' and (is_limited or not told[2]) and not told[7] and not told[8]
+  if told[1] == 'parked' and (is_limited or not told[2]) and not told[7]
       and redis.call('ZSCORE', KEYS.due, id) == found[i + 1] then
     -- What was in a death says so in its message.
     if told[3] and not told[5] and not told[6] then

@@ -5,6 +5,7 @@ Moves     queued | parked -> absent   (the very publication, never claimed, and 
           held by this task -> free
 KEYS.record   task:<id>       HASH
 KEYS.due      due             ZSET
+KEYS.later    later           ZSET
 KEYS.lock     lock:<object>   STRING of the object
 ARGV.id
 ARGV.epoch
@@ -26,6 +27,7 @@ if found[5] and found[5] ~= ARGV.object then
 end
 redis.call('DEL', KEYS.record)
 redis.call('ZREM', KEYS.due, ARGV.id)
+redis.call('ZREM', KEYS.later, ARGV.id)
 if ARGV.object ~= '' and string.match(redis.call('GET', KEYS.lock) or '', '^%d+:(.*)$') == ARGV.id then
   redis.call('DEL', KEYS.lock)
 end

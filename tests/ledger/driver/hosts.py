@@ -21,10 +21,12 @@ from kombu.asynchronous.semaphore import LaxBoundedSemaphore
 from celery_reliable.broker import transport_for
 from celery_reliable.compat.notes import noted
 from celery_reliable.context import WorkerProcess
+from celery_reliable.native_threads import NativeThread
 from celery_reliable.worker.consumer_step import ConsumerStep
 from celery_reliable.worker.heartbeat import Heartbeat
 from celery_reliable.worker.passes import Passes
 from celery_reliable.worker.running_claims import RunningClaims
+from celery_reliable.worker.waker import Waker
 from celery_reliable.worker.worker_step import WorkerStep
 from tests.ledger.driver import arrivals, shifts
 from tests.ledger.driver.schedule import Actor, Process
@@ -146,34 +148,42 @@ class _Claims(RunningClaims):
         return super().runs(claim) or claim.task_id in self._host.jobs_by_id()
 
 
-class _Passes(Passes):
-    """The package's own, which sleeps in the driver's time."""
+class _Driven(NativeThread):
+    """A thread that sleeps in the driver's time."""
 
-    def __init__(self, step: _Step, host: Host) -> None:
-        super().__init__(step)
-        self._driven = host
-        self._is_asked = False
+    host: Host
 
-    def ask_to_stop(self) -> None:
-        self._is_asked = True
+    def start_of(self, host: Host, name: str) -> None:
+        self.host, self._actor = host, host.schedule.start(host.main, name, self.run)
 
     def wake(self) -> None:
-        for actor in self._driven.main.actors:
-            if actor.name.endswith("/passes"):
-                actor.wake_ms = min(actor.wake_ms, self._driven.schedule.now_ms + 5)
-
-    def _pace(self) -> float | None:
-        if "paced" not in self._driven.world.climate.tasks:
-            return None
-        # Seldom: what is in between is the sweeper's, and takes less of the real time.
-        return max(0.5, super()._pace() or 0.0)
+        self._actor.wake_ms = min(self._actor.wake_ms, self.host.schedule.now_ms + 5)
 
     def stop_asked(self, wait_seconds: float = 0.0) -> bool:
         if wait_seconds:
             # At rest one of them is enough, and takes less of the real time.
-            is_idle = self._driven.world.is_resting and not self._driven.is_first
-            self._driven.schedule.sleep(wait_seconds * 4 if is_idle else wait_seconds)
-        return self._is_asked
+            is_idle = self.host.world.is_resting and not self.host.is_first
+            self.host.schedule.sleep(wait_seconds * 4 if is_idle else wait_seconds)
+        return self._is_to_stop
+
+
+class _Passes(_Driven, Passes):
+    """The package's own."""
+
+
+class _Waker(_Driven, Waker):
+    """The package's own, which looks each second and hears no bell."""
+
+    def __init__(self, step: _Step) -> None:
+        super().__init__(step.reliable, step.process.id, step.passes.send)  # type: ignore[union-attr]
+        self._bell = self  # type: ignore[assignment]
+
+    def wait(self, seconds: float) -> bool:
+        self.stop_asked(max(seconds, 1.0))
+        return True
+
+    def close(self) -> None:
+        self._ledger.close()
 
 
 class _Strategies(dict[str, Any]):
@@ -368,8 +378,10 @@ class Host:
         self.step.heartbeat = Heartbeat(self.step)
         self.step.heartbeat.register()
         self.schedule.start(self.main, "heartbeat", self.step.heartbeat.run)
-        self.step.passes = _Passes(self.step, self)
-        self.schedule.start(self.main, "passes", self.step.passes.run)
+        self.step.passes = _Passes(self.step)
+        self.step.passes.start_of(self, "passes")
+        self.step.waker = _Waker(self.step)
+        self.step.waker.start_of(self, "waker")
         if self.pool_name == "prefork" and "shifts" in self.world.climate.kinds:
             shifts.give(self)
         self._connect()
@@ -589,5 +601,7 @@ class Host:
             step.heartbeat.connection.close()
             step.heartbeat.connection._waker.close()
             step.heartbeat.connection._woken.close()
+        if step is not None and step.waker is not None:
+            step.waker.close()
         if self.channel is not None and self.channel._pool is not None:
             self.channel._pool.disconnect()

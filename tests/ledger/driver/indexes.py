@@ -53,6 +53,9 @@ end
 for _, id in ipairs(redis.call('ZRANGE', prefix .. 'dead', 0, -1)) do
   if not records[id] then wrong(id .. ': dead without a record') end
 end
+for _, id in ipairs(redis.call('ZRANGE', prefix .. 'later', 0, -1)) do
+  if records[id] ~= 'parked' then wrong(id .. ': has a moment, and is not parked') end
+end
 for _, name in ipairs(redis.call('ZRANGE', prefix .. 'workers', 0, -1)) do
   local row = redis.call('HMGET', prefix .. 'worker:' .. name, 'state', 'missing_renewals',
     'renewals')
@@ -196,7 +199,7 @@ class Indexes:
             return bool(self._client.hkeys(key) == [b"version"])
         if kind == "lock":
             return self._is_free(key, has_lost)
-        return kind in ("line", "waiting") and self._is_of_the_past(key)
+        return kind == "waiting" and self._is_of_the_past(key)
 
     def _is_free(self, lock: bytes, has_lost: bool) -> bool:
         """Whether who wants the object takes it."""

@@ -399,6 +399,19 @@ MUTANTS = {
         ("orders",),
         _ORDERED,
     ),
+    "before_its_eta": Mutant(
+        "an attempt begins as soon as its message comes, by whatever clock that was let out",
+        [("attempt/claiming.py", "    if wait:\n", "    if False:\n")],
+        "begins before its ETA",
+        ("clock",),
+        {
+            "tasks": ("work",),
+            "outcomes": ("ok",),
+            "n_steps": 240,
+            "chances": {"act": 0.0, "publish": 0.3, "clock": 0.1},
+        },
+        tried_first=13,
+    ),
     "stopped_for_now": Mutant(
         "what was stopped as it ran runs again when its attempt is lost",
         [("ledger/lua/cancel.lua", "if ARGV.is_revoked == '1' then", "if false then")],

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from datetime import datetime
 from typing import Any
 
 from celery_reliable.context import running
@@ -163,6 +164,9 @@ class Observer:
             (task.request.delivery_info or {}).get("routing_key", ""),
         )
         self.world.note(f"body of {body.task_id} {body} begins")
+        eta = task.request.eta
+        if eta and datetime.fromisoformat(eta).timestamp() > self.world.host_time.time() + 0.001:
+            self.fault = self.fault or Fault(f"{call} begins before its ETA")
         try:
             if task.name == "plain":
                 self._check_plain(body)

@@ -113,13 +113,7 @@ def make_app(port: int, *, is_apart: bool) -> World:
     define("paced", rate=f"{60 / PACE_SECONDS:g}/m")
     define("single", object_id="place", on_conflict="wait")
     define("lined", object_id="place", at_most=LINED["lined"], on_conflict="wait")
-    define(
-        "shared",
-        object_id="place",
-        at_most=LINED["shared"],
-        on_conflict="wait",
-        place="queued",
-    )
+    define("shared", object_id="place", at_most=LINED["shared"], on_conflict="wait", place="queued")
     define("plain", base=Task, acks_late=True)
     app.finalize()
     # What has read them by now has them kept: both are replaced.

@@ -62,11 +62,7 @@ class World:
         self.is_traced = is_traced
         self.steps: deque[str] = deque(maxlen=None if is_traced else _LAST_STEPS)
         self.app = stage.apps[self.climate.is_apart]
-        self.connection_errors = (
-            redis.RedisError,
-            OSError,
-            KombuError,
-        )
+        self.connection_errors = (redis.RedisError, OSError, KombuError)
         self.failures = (*self.connection_errors, ReliableError)
         self.processes: dict[int, Process] = {}
         self.wire = Wire(self.schedule, stage, self._trace)
