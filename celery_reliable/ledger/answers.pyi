@@ -113,6 +113,7 @@ class Changed(Answer): ...
 class Claimed(Answer):
     attempt: int
     losses: int
+    place: str
 
 @final
 @dataclass

@@ -139,15 +139,13 @@ class Filing(Protocol):
 @dataclass(frozen=True)
 class NextTask:
     """What was taken.  *message* is None when nothing was: the queues are empty, or the worker has
-    lost its lease.  *answer* is None when the task was not claimed.  *place*: which place of its
-    object a claimed task has since it was published, or its turn came; empty for none.
+    lost its lease.  *answer* is None when the task was not claimed.
     """
 
     queue: str = ""
     message: bytes | None = None
     answer: ClaimAnswer | None = None
     has_lease: bool = True
-    place: str = ""
 
 
 class _Reading:
@@ -162,9 +160,9 @@ class _Reading:
         kind, queue, *claimed = json.loads(told)
         if kind != "asked":
             return NextTask(queue, message)
-        place, word, *values = claimed
+        word, *values = claimed
         answer = transition("claim").read((word.encode(), *values), is_repeated)
-        return NextTask(queue, message, answer, place=place)
+        return NextTask(queue, message, answer)
 
 
 _READING = _Reading()
