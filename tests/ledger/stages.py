@@ -233,38 +233,12 @@ def unnoted(scene: Scene) -> Stage:
 STAGES: dict[str, Callable[[Scene], Stage]] = {
     stage.__name__: stage
     for stage in (
-        absent,
-        settled,
-        queued,
-        parked,
-        due,
-        running,
-        held,
-        overtaken,
-        lost,
-        suspected,
-        stopping,
-        called_off,
-        retried,
-        standing,
-        waiting,
-        spent,
-        buried,
-        revoked,
-        read,
-        sealed,
-        opening,
-        dead_stopping,
-        locked,
-        locked_running,
-        locked_lost,
-        locked_again,
-        locked_waiting,
-        locked_dead,
-        locked_letter,
-        unnoted,
+        absent, settled, queued, parked, due, running, held, overtaken, lost, suspected, stopping,
+        called_off, retried, standing, waiting, spent, buried, revoked, read, sealed, opening,
+        dead_stopping, locked, locked_running, locked_lost, locked_again, locked_waiting,
+        locked_dead, locked_letter, unnoted,
     )
-}
+}  # fmt: skip
 
 
 class Steps:

@@ -34,15 +34,8 @@ WITH_OBJECT = ("place", "place", "free")
 ACTS = ("publish",) * 2 + ("deliver",) * 9 + ("sweep",) * 3 + ("replay",) * 2
 ACTS += ("acknowledge", "repeat", "step_up", "step_up", "open", "read")
 RARE = (
-    "withdraw",
-    "cancel",
-    "expire",
-    "discard",
-    "bury_message",
-    "foreign",
-    "zombie",
-    "kill_worker",
-)
+    "withdraw", "cancel", "expire", "discard", "bury_message", "foreign", "zombie", "kill_worker",
+)  # fmt: skip
 
 
 class Walk:

@@ -12,28 +12,10 @@ from tests.ledger.driver import mutants
 
 #: Kinds of faults; each world has some.
 KINDS = (
-    "lost",
-    "late",
-    "kill_child",
-    "kill_worker",
-    "freeze",
-    "suspend",
-    "stop",
-    "skew",
-    "clock",
-    "restart",
-    "rollback",
-    "flush_scripts",
-    "away",
-    "cut",
-    "poison",
-    "copies",
-    "hostile",
-    "sweepers",
-    "long",
-    "partition",
-    "codeless",
-)
+    "lost", "late", "kill_child", "kill_worker", "freeze", "suspend", "stop", "skew", "clock",
+    "restart", "rollback", "flush_scripts", "away", "cut", "poison", "copies", "hostile",
+    "sweepers", "long", "partition", "codeless",
+)  # fmt: skip
 
 
 def tasks_in_line(number: int) -> tuple[str, ...]:

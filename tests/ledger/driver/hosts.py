@@ -176,14 +176,12 @@ class _Waker(_Driven, Waker):
 
     def __init__(self, step: _Step) -> None:
         super().__init__(step.reliable, step.process.id, step.passes.send)  # type: ignore[union-attr]
-        self._bell = self  # type: ignore[assignment]
+        bell = SimpleNamespace(wait=self._look_on, close=lambda: None)
+        self._bell = bell  # type: ignore[assignment]
 
-    def wait(self, seconds: float) -> bool:
+    def _look_on(self, seconds: float) -> bool:
         self.stop_asked(max(seconds, 1.0))
         return True
-
-    def close(self) -> None:
-        self._ledger.close()
 
 
 class _Strategies(dict[str, Any]):
@@ -602,6 +600,6 @@ class Host:
             step.heartbeat.connection._waker.close()
             step.heartbeat.connection._woken.close()
         if step is not None and step.waker is not None:
-            step.waker.close()
+            step.waker._ledger.close()
         if self.channel is not None and self.channel._pool is not None:
             self.channel._pool.disconnect()

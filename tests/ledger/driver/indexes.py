@@ -11,6 +11,11 @@ from celery_reliable.ledger.keys import Keys
 from tests.ledger.driver import clock
 from tests.ledger.driver.tasks import NAMESPACE, OWN, QUEUE
 
+#: Keys that stay when nobody has anything to do.
+_KEPT = (
+    "meta", "clock", "pass", "sent", "workers", "direct", "dead", "grouped", "groups", "ended",
+    "ended_at", "audit", "happened", "minutes",
+)  # fmt: skip
 #: Returns what is wrong, as lines; the states of tasks, and of workers; the tasks' losses.
 LOOK = r"""
 local prefix, found, states, workers, losses = ARGV[1], {}, {}, {}, {}
@@ -166,17 +171,7 @@ class Indexes:
             if not name.startswith(self.prefix):
                 continue
             kind, _, rest = name.removeprefix(self.prefix).partition(":")
-            kept = (
-                "dead",
-                "grouped",
-                "groups",
-                "ended",
-                "ended_at",
-                "audit",
-                "happened",
-                "minutes",
-            )
-            if kind in ("meta", "clock", "pass", "sent", "workers", "direct", *kept):
+            if kind in _KEPT:
                 continue
             if kind == "worker" and rest in workers:
                 continue
