@@ -91,8 +91,8 @@ def later(trace: list[Entry], at: int) -> list[Entry]:
 DONE = {
     "record": "recorded", "claim": "claimed", "settle": "settled", "lose": "queued",
     "bury": "buried", "replay": "replayed", "resend": "send", "release": "released",
-    "cancel": "cancelled", "withdraw": "withdrawn", "discard": "discarded", "lock": "locked",
-    "place": "placed", "replace": "waiting", "declare": "declared", "acknowledge": "acknowledged",
+    "cancel": "cancelled", "withdraw": "withdrawn", "discard": "discarded", "place": "placed",
+    "replace": "waiting", "declare": "declared", "acknowledge": "acknowledged",
 }  # fmt: skip
 
 CHANGES: list[tuple[Change, str]] = [
@@ -101,11 +101,8 @@ CHANGES: list[tuple[Change, str]] = [
         (doubled, name)
         for name in ("settle", "cancel", "withdraw", "discard", "resend", "acknowledge")
     ),
-    *((answered_otherwise, name) for name in ("record", "claim", "settle", "lose", "bury", "lock")),
-    *(
-        (of_another_attempt, name)
-        for name in ("settle", "lose", "bury", "release", "replace", "lock")
-    ),
+    *((answered_otherwise, name) for name in ("record", "claim", "settle", "lose", "bury")),
+    *((of_another_attempt, name) for name in ("settle", "lose", "bury", "release", "replace")),
     *((without_writes, name) for name in DONE),
     *((later, name) for name in ("claim", "record", "lose")),
 ]
