@@ -143,9 +143,9 @@ def is_meant(trace: Sequence[Entry], at: int, name: str, *, goes_on: bool) -> bo
         behind = [one for one in behind[:1] if one.call.name == name]
     elif name == "place":
         # The next who asks for the object finds it taken.
-        asked = next((one for one in trace[at + 1 :] if one.call.name == name), None)
-        is_full = asked is not None and (asked.reply or ())[:1] in (("full",), ("standing",))
-        behind = behind if is_full else []
+        said = [(one.reply or ("",))[0] for one in trace[at + 1 :] if one.call.name == name]
+        asked = [one for one in said if one != "not_current"][:1]
+        behind = behind if asked in (["full"], ["standing"]) else []
     elif name in ("record", "claim"):
         # Who is refused may be so without it, too.
         behind = [one for one in behind[:1] if (one.reply or ())[:1] == (DONE.get(one.call.name),)]
