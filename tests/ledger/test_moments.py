@@ -25,11 +25,10 @@ def reserve(scene: Scene, message: Published, wait: Rate | float = RATE, queue: 
     return scene.ledger.moments.reserve(message.task.id, wait, epoch=message.epoch, queue=queue)
 
 
-def wake(scene: Scene, worker: str = "me", *, late_ms: int = 60_000, limit: int = 10) -> Any:
+def wake(scene: Scene, worker: str = "me", *, limit: int = 10) -> Any:
     """Let out what may begin."""
-    return scene.ledger.moments.wake(
-        worker, lease_ms=WAKER_MS, late_ms=late_ms, limit=limit, due_in_ms=LOOK_MS
-    )
+    how = {"lease_ms": WAKER_MS, "limit": limit, "due_in_ms": LOOK_MS}
+    return scene.ledger.moments.wake(worker, **how)
 
 
 def woken(scene: Scene, *worker: str, **how: int) -> list[str]:

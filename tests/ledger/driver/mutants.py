@@ -270,7 +270,8 @@ MUTANTS = {
         "waits behind what",
         (),
         _BUSY,
-        tried_first=8,
+        n_worlds=80,
+        tried_first=32,
     ),
     "anybodys": Mutant(
         "a worker begins what its message says is for others",
