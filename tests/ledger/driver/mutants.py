@@ -411,7 +411,7 @@ MUTANTS = {
             "n_steps": 240,
             "chances": {"act": 0.0, "publish": 0.3, "clock": 0.1},
         },
-        tried_first=13,
+        tried_first=5,
     ),
     "stopped_for_now": Mutant(
         "what was stopped as it ran runs again when its attempt is lost",
