@@ -34,7 +34,7 @@ def is_over(v: View, value: str, record: str) -> str | None:
     if holder is None:
         return ""
     if holder.state == "dead" or holder.called_off:
-        return holder.stopping_on
+        return holder.stopping_on if v.holds("what is to be stopped has its object") else ""
     return None
 
 

@@ -78,8 +78,6 @@ class Locks:
 
     def take(self, object_key: str, claim: Claim) -> str | None:
         """Return None to who gets it, or who has it; empty to an attempt that is not current."""
-        if not claim.attempt:
-            return self._ledger.take_unique(object_key, claim.task_id, claim.token)
         answer = self._ledger.take_place(object_key, 1, claim, due_in_ms=LOOK_MS)
         if isinstance(answer, answers.Placed):
             return None
@@ -146,18 +144,41 @@ class Scene:
         max_losses: int | None = None,
         time_to_run_ms: int = 0,
         queue: str = "",
+        unique: str | None = None,
     ) -> Published:
         """Record a publication; learn the generation as the publisher does."""
         task = TaskRef(task_id, "app.work", max_losses, time_to_run_ms)
         while True:
             epoch = self.ledger.senders.new_epoch(claim.attempt if claim else 0)
             how: dict[str, Any] = {"state": state, "due_in_ms": due_in_ms, "claim": claim}
-            answer = self.record(task, epoch, queue=queue, **how)
+            answer = self.record(task, epoch, queue=queue, unique=unique, **how)
             if not isinstance(answer, Unknown):
                 break
         assert isinstance(answer, Recorded)
         self.ledger.senders.answered(epoch)
         return Published(task, epoch, self.ledger.generation)
+
+    def call(self, task_id: str, unique: str | None = "object") -> str | None:
+        """Publish a unique task as a call does; return None if that is recorded, or else who has
+        its object.
+        """
+        seen = ""
+        while True:
+            epoch = self.ledger.senders.new_epoch(0)
+            answer = self.record(TaskRef(task_id, "app.work"), epoch, unique=unique, seen=seen)
+            self.ledger.senders.answered(epoch)
+            match answer:
+                case answers.KeptFor(holder):
+                    return holder
+                case answers.LockedBy(seen):
+                    holder = seen.partition(":")[2]
+                    if self.ledger.rely(holder):
+                        return holder
+                case answers.StillStopping(holder, worker):
+                    unique = unique if self.ledger.is_outlived(holder, worker) else None
+                case _:
+                    assert isinstance(answer, Recorded)
+                    return None
 
     def record(
         self,
@@ -166,9 +187,7 @@ class Scene:
         *,
         state: State = State.QUEUED,
         due_in_ms: int = LOOK_MS,
-        claim: Claim | None = None,
-        queue: str = "",
-        heir: str = "",
+        **how: Any,
     ) -> Answer:
         while True:
             answer = self.ledger.record(
@@ -177,9 +196,7 @@ class Scene:
                 state=state,
                 due_in_ms=due_in_ms,
                 message=f"sent as {epoch}",
-                claim=claim,
-                queue=queue,
-                heir=heir,
+                **how,
             )
             if not isinstance(answer, OtherGeneration):
                 return answer
@@ -361,9 +378,3 @@ class RestartableScene(Scene):
 def attempt_zero(task_id: str = "task") -> Claim:
     """A claim that nobody was ever given."""
     return Claim(task_id, 0, "me", "no such delivery")
-
-
-def holding(scene: Scene, task_id: str = "task") -> Claim:
-    """What takes an object for a task's publication."""
-    record = scene.ledger.find(task_id)
-    return Claim(task_id, 0, "", record.epoch if record is not None else "none")

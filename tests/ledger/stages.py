@@ -9,7 +9,7 @@ from typing import Any
 from celery_reliable.leases import Verdict
 from celery_reliable.ledger.answers import Answer, Standing
 from celery_reliable.model import Claim, DeadLetter, Rate, Reason, Record, State, StoredResult
-from tests.ledger.scene import LOOK_MS, Published, Scene, attempt_zero, holding
+from tests.ledger.scene import LOOK_MS, Published, Scene, attempt_zero
 
 RESEND_MS = 2 * LOOK_MS
 #: What names the canvas of an attempt that was replaced.
@@ -183,9 +183,7 @@ def _locked(scene: Scene, stage: Stage) -> Stage:
 
 def locked(scene: Scene) -> Stage:
     """A unique publication that nobody has claimed."""
-    stage = queued(scene)
-    scene.locks.take("object", holding(scene))
-    return stage
+    return Stage(scene.publish(unique="object"), attempt_zero())
 
 
 def locked_running(scene: Scene) -> Stage:
@@ -254,7 +252,9 @@ class Steps:
         letter = scene.ledger.dead_letter("task")
         self.buried_ms = letter.buried_ms if letter else 0
         self.letter = letter or DeadLetter("task", "", Reason.LOST, "", "", 1, 0, 0, 0, "")
-        scene.client.set(scene.ledger.keys.lock("kept"), "kept:another", ex=3600)
+        scene.client.set(scene.ledger.keys.lock("kept"), "kept:task", ex=3600)
+        #: What was seen of the object's lock.
+        self.seen = (scene.client.get(scene.ledger.keys.lock("object")) or b"").decode()
 
     @property
     def with_object(self) -> Claim:
@@ -262,6 +262,13 @@ class Steps:
 
     def take(self, step: str) -> Answer:
         return STEPS[step](self)
+
+    def unique(
+        self, epoch: str, task_id: str = "task", *, unique: str = "object", seen: str = ""
+    ) -> Answer:
+        """Publish a unique task."""
+        task = replace(self.message.task, id=task_id)
+        return self.scene.record(task, epoch, unique=unique, seen=seen)
 
     def move(self, state: State, *, is_stopped: bool = False, **seen: Any) -> Answer:
         """Name other workers of the task that was seen in this state."""
@@ -272,6 +279,11 @@ class Steps:
 STEPS: dict[str, Callable[[Steps], Answer]] = {
     # Somebody publishes the id once more.
     "record": lambda it: it.scene.record(it.message.task, "0-again"),
+    # Likewise, as a unique task, and as another one whose call has seen who had the object.
+    "record_unique": lambda it: it.unique("0-again"),
+    "record_kept": lambda it: it.unique("0-again", unique="kept"),
+    "record_seen": lambda it: it.unique("0-other", "other", seen=it.seen),
+    "record_unseen": lambda it: it.unique("0-other", "other", seen="1:who went on"),
     # My attempt publishes its own id: a retry.
     "record_as_attempt": lambda it: it.scene.record(it.message.task, "1-retry", claim=it.mine),
     # The last member of my attempt's canvas is published.
@@ -289,7 +301,7 @@ STEPS: dict[str, Callable[[Steps], Answer]] = {
     ),
     # Somebody lets out those whose moment has come.
     "wake": lambda it: it.ledger.moments.wake(
-        "me", lease_ms=LOOK_MS, late_ms=0, limit=10, due_in_ms=RESEND_MS
+        "me", lease_ms=LOOK_MS, limit=10, due_in_ms=RESEND_MS
     ),
     # A message of this id without our header is delivered.
     "claim_foreign": lambda it: it.scene.ask(
@@ -384,9 +396,8 @@ STEPS: dict[str, Callable[[Steps], Answer]] = {
     "conclude": lambda it: it.ledger.conclude(it.mine),
     # A canvas is about to be published in my attempt's place.
     "bequeath": lambda it: it.ledger.bequeath(it.mine, heir=HEIR),
-    # My attempt, or my publication, takes an object.
+    # My attempt takes an object.
     "lock": lambda it: said(it.scene.locks.take("object", it.mine)),
-    "lock_unique": lambda it: said(it.scene.locks.take("object", holding(it.scene))),
     # It ends or leaves its object, and knows of that.
     "free": lambda it: said(it.scene.locks.free("object", it.with_object)),
     "settle_with": lambda it: it.ledger.settle(it.with_object),

@@ -88,13 +88,12 @@ def test_what_the_main_process_has_to_see_is_filed_and_not_claimed(
 
 
 def test_it_says_which_place_a_task_has_since_it_was_published(taking: Taking) -> None:
-    published, ledger = taking.put("one"), taking.scene.ledger
+    taking.put("one", unique="object")
     taking.put("two")
-    assert ledger.take_unique("object", "one", published.epoch) is None
 
     assert [taking.take(f"shift.{n}").answer.place for n in range(2)] == ["object", ""]
     # It is the attempt's from now on.
-    assert taking.scene.client.get(ledger.keys.lock("object")) == b"1:one"
+    assert taking.scene.client.get(taking.scene.ledger.keys.lock("object")) == b"1:one"
 
 
 def test_what_is_no_message_is_filed_as_it_is(taking: Taking, redis_server: Any) -> None:
