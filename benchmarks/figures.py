@@ -101,6 +101,7 @@ AIMS = (
     Aim("life_redis_us", "reliable", at_most=1.15),
     Aim("idle_p50_ms", "reliable", at_most=1.1),
     Aim("idle_p99_ms", "reliable", at_most=1.1),
+    Aim("eta_p99_ms", "reliable", at_most=20.0, kind="value"),
     Aim("queued_1000_bytes", "reliable", at_most=2.2),
     Aim("settled_1000_bytes", "reliable", at_most=0.0, kind="value"),
     Aim("main_rss_mb", "reliable", at_most=8.0, kind="difference"),

@@ -18,6 +18,7 @@ from tests.support.redis_server import RedisServer
 
 __all__ = ["time_idle"]
 
+_COUNTDOWN_SECONDS = 0.05
 #: Turns before any is timed: connections, and what a process does once in its life, such as the
 #: imports of a worker's first pass some seconds after its start.
 _WARM_TURNS = 100
@@ -26,11 +27,13 @@ _WARM_TURNS = 100
 def time_idle(
     contenders: Sequence[Contender], scale: Scale, server_options: Mapping[str, str]
 ) -> dict[str, dict[str, float]]:
-    """Return, by contender, the median and the 99th percentile from the call to the start.
+    """Return, by contender, the median and the 99th percentile from the call to the start, and from
+    an ETA to the start.
 
     Each has a server of its own, so that nobody's queue is another's.
     """
     seconds: dict[str, list[float]] = {one.name: [] for one in contenders}
+    late: dict[str, list[float]] = {one.name: [] for one in contenders}
     with ExitStack() as stack:
         producers = {one.name: _producer(stack, one, server_options) for one in contenders}
         for turn in range(_WARM_TURNS + scale.idle_tasks):
@@ -38,10 +41,16 @@ def time_idle(
                 told = producer.ask("one_at_a_time", count=1, size=BODY_BYTES)
                 if turn >= _WARM_TURNS:
                     seconds[name] += told["latencies_seconds"]
+                    told = producer.ask(
+                        "one_at_a_time", count=1, size=BODY_BYTES, countdown=_COUNTDOWN_SECONDS
+                    )
+                    late[name] += told["latencies_seconds"]
     return {
         name: {
             "idle_p50_ms": statistics.median(found) * 1000,
             "idle_p99_ms": percentile_99(found) * 1000,
+            "eta_p50_ms": statistics.median(late[name]) * 1000,
+            "eta_p99_ms": percentile_99(late[name]) * 1000,
         }
         for name, found in seconds.items()
     }

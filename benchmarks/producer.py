@@ -106,12 +106,15 @@ class Producer:
         seconds = time.perf_counter() - began
         return {"seconds": seconds * count / max(1, count - 4 * threads)}
 
-    def one_at_a_time(self, *, count: int, size: int) -> dict[str, Any]:
-        """Publish each when the one before has its result; seconds from the call to the start."""
+    def one_at_a_time(self, *, count: int, size: int, countdown: float = 0.0) -> dict[str, Any]:
+        """Publish each when the one before has its result; seconds from the call to the start, or
+        from the end of its *countdown*, in seconds.
+        """
         seconds = []
         for _ in range(count):
-            called_at = time.monotonic()
-            seconds.append(self._send(size).get(timeout=_RESULT_SECONDS) - called_at)
+            due_at = time.monotonic() + countdown
+            sent = self._send(size, countdown=countdown or None)
+            seconds.append(sent.get(timeout=_RESULT_SECONDS) - due_at)
             time.sleep(_PAUSE_SECONDS)
         return {"latencies_seconds": seconds}
 
@@ -144,8 +147,8 @@ class Producer:
         latencies = [result.get(timeout=_RESULT_SECONDS) - was_due for was_due, result in sent]
         return {"latencies_seconds": latencies, "reached_per_second": len(sent) / lasted}
 
-    def _send(self, size: int) -> Any:
-        return self._tasks["noop"].apply_async((self._next(), "x" * size))
+    def _send(self, size: int, **options: Any) -> Any:
+        return self._tasks["noop"].apply_async((self._next(), "x" * size), **options)
 
     def _next(self) -> int:
         self._number += 1

@@ -159,6 +159,8 @@ class ClaimRequest:
     is_over: bool = False
     #: The ids of orders that may keep the task from running, as far as the worker knows them.
     strikes: tuple[str, ...] = ()
+    #: The list that the message goes into as it is, when one of them ends; empty for none.
+    list_key: str = ""
 
     def claim(self, attempt: int, losses: int) -> Claim:
         """Return the claim of the attempt that this request began."""
@@ -264,6 +266,11 @@ class Record:
         """The object in whose line it stands; empty for none."""
         kind, _, key = self.waiting_for.partition(" ")
         return key if kind == "object" and self.state is State.PARKED else ""
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether it waits for its moment alone: the waker lets it go on."""
+        return self.state is State.PARKED and (not self.waiting_for or self.is_limited)
 
     @property
     def is_limited(self) -> bool:

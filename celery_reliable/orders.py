@@ -141,18 +141,12 @@ class Orders:
         """Return those that hold at a time of the ledger's clock."""
         return tuple(order for order in self.all if order.is_in_force(now_ms))
 
-    def strikes_over_since(self, before: Orders) -> int:
-        """Return when the last strike was over that held *before*, each at the time at which it was
-        read; 0 when none is.
-        """
+    def has_ended_strike(self, before: Orders) -> bool:
+        """Whether a strike is over that held *before*, each at the time at which it was read."""
         held = {one.id for one in self.in_force(self.now_ms)}
-        return max(
-            (
-                one.until_ms if 0 < one.until_ms <= self.now_ms else self.version
-                for one in before.in_force(before.now_ms)
-                if one.kind is OrderKind.STRIKE and one.id not in held
-            ),
-            default=0,
+        return any(
+            one.kind is OrderKind.STRIKE and one.id not in held
+            for one in before.in_force(before.now_ms)
         )
 
     @classmethod

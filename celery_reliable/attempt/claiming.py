@@ -156,6 +156,7 @@ def _claim(delivery: Delivery, worker: WorkerProcess) -> RunningAttempt | _Answe
             token=token,
             pid=os.getpid(),
             strikes=strikes,
+            list_key=delivery.list_key if strikes else "",
         )
         due_in_ms = config.queued_ms
         place = ledger.step_behind(request, room, due_in_ms=due_in_ms) if room else None
@@ -175,7 +176,7 @@ def _claim(delivery: Delivery, worker: WorkerProcess) -> RunningAttempt | _Answe
         if isinstance(answer, answers.Claimed):
             claim = request.claim(answer.attempt, answer.losses)
             placed = place.answer if place is not None else None
-            key = placed.object_key if isinstance(placed, answers.Placed) else ""
+            key = placed.object_key if isinstance(placed, answers.Placed) else answer.place
             return RunningAttempt(claim, stamp, is_adopted, place=key)
         if not isinstance(answer, answers.NoLease):
             break

@@ -113,6 +113,7 @@ class Changed(Answer): ...
 class Claimed(Answer):
     attempt: int
     losses: int
+    place: str
 
 @final
 @dataclass
@@ -216,10 +217,6 @@ class KeptFor(Answer):
 @final
 @dataclass
 class Known(Answer): ...
-
-@final
-@dataclass
-class Locked(Answer): ...
 
 @final
 @dataclass
@@ -515,7 +512,6 @@ EndRunAnswer: TypeAlias = Postponed | Ended | Changed
 EndedAnswer: TypeAlias = Ended | Exists | Unrecorded
 GroupAnswer: TypeAlias = Grouped
 HeartbeatAnswer: TypeAlias = Renewed | BeatOfDead | Forgotten
-LockAnswer: TypeAlias = Locked | LockedBy | KeptFor | StillStopping | NotCurrent
 LookAheadAnswer: TypeAlias = Asked
 LoseAnswer: TypeAlias = Queued | Spent | Fenced | Gone | Changed
 MoveAnswer: TypeAlias = Moved | Changed | Absent
@@ -529,7 +525,7 @@ PlaceAnswer: TypeAlias = Placed | Full | Standing | Sent | Send | StillStopping 
 PostponeAnswer: TypeAlias = Postponed | Changed | Gone
 ReadAnswer: TypeAlias = Opening | Opened | Sealed | Changed
 RecognizeAnswer: TypeAlias = Known | Asked
-RecordAnswer: TypeAlias = Recorded | NotCurrent | InUse | Anothers | OtherGeneration | Unknown | NamesOthers
+RecordAnswer: TypeAlias = Recorded | NotCurrent | InUse | Anothers | OtherGeneration | Unknown | NamesOthers | LockedBy | KeptFor | StillStopping
 RegisterAnswer: TypeAlias = Registered | DeclaredDead | Newer
 ReleaseAnswer: TypeAlias = Released | Fenced | Gone
 RelyAnswer: TypeAlias = Exists | Dead | Gone | Concluding

@@ -74,6 +74,7 @@ class Attempts(TransitionGroup):
             alone_ms=None if request.is_over else ALONE_MS,
             # Who knows of no strike on the task does not have them looked at.
             strikes=request.strikes,
+            list=request.list_key if request.strikes else None,
         )
         if behind is not None:
             behind.answer = self._caller.run(Together(behind, claim), patience_seconds)
@@ -138,15 +139,13 @@ class Filing(Protocol):
 @dataclass(frozen=True)
 class NextTask:
     """What was taken.  *message* is None when nothing was: the queues are empty, or the worker has
-    lost its lease.  *answer* is None when the task was not claimed.  *place*: which place of its
-    object a claimed task has since it was published, or its turn came; empty for none.
+    lost its lease.  *answer* is None when the task was not claimed.
     """
 
     queue: str = ""
     message: bytes | None = None
     answer: ClaimAnswer | None = None
     has_lease: bool = True
-    place: str = ""
 
 
 class _Reading:
@@ -161,9 +160,9 @@ class _Reading:
         kind, queue, *claimed = json.loads(told)
         if kind != "asked":
             return NextTask(queue, message)
-        place, word, *values = claimed
+        word, *values = claimed
         answer = transition("claim").read((word.encode(), *values), is_repeated)
-        return NextTask(queue, message, answer, place=place)
+        return NextTask(queue, message, answer)
 
 
 _READING = _Reading()
@@ -248,6 +247,5 @@ class NextAttempts(TransitionGroup):
 
 
 def taking_script(text: str) -> Script:
-    """Return the broker's script *text* with those of the ledger that it calls."""
-    claiming = inside(script("claim"), "take_next", text)
-    return inside(script("lock"), "take_next", claiming.text)
+    """Return the broker's script *text* with the one of the ledger that it calls."""
+    return inside(script("claim"), "take_next", text)

@@ -128,6 +128,7 @@ class Calls:
         max_losses: int | None = None,
         message: str = "",
         alone_ms: int | None = None,
+        list: str | None = None,
         strikes: Sequence[Argument] = (),
     ) -> Step[answers.ClaimAnswer]: ...
     def conclude(
@@ -219,16 +220,6 @@ class Calls:
         doing: str,
         counted: Sequence[Argument] = (),
     ) -> Step[answers.HeartbeatAnswer]: ...
-    def lock(
-        self,
-        *,
-        id: str,
-        attempt: int,
-        token: str,
-        seen: str = "",
-        object: str,
-        holder: str,
-    ) -> Step[answers.LockAnswer]: ...
     def look_ahead(
         self,
         *,
@@ -382,9 +373,12 @@ class Calls:
         is_sent: bool = False,
         moved: str = "",
         if_exists: str = "",
+        object: str | None = None,
+        seen: str | None = None,
         worker: str,
         queue: str,
         sender: str,
+        holder: str = "",
     ) -> Step[answers.RecordAnswer]: ...
     def register(
         self,
@@ -536,7 +530,6 @@ class Calls:
         *,
         who: str,
         lease_ms: int,
-        late_ms: int,
         limit: int,
         due_in_ms: int,
     ) -> Step[answers.WakeAnswer]: ...

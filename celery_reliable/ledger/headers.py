@@ -64,7 +64,8 @@ class Header:
             if key.mark == "...":
                 found.setdefault(key.name, key)
             elif key.parameter:
-                found.setdefault(key.parameter, Named(key.parameter, "", "text"))
+                mark = "?" if key.mark == "+" else ""
+                found.setdefault(key.parameter, Named(key.parameter, mark, "text"))
         return found
 
     @classmethod
@@ -115,11 +116,11 @@ def _asked(one: Named) -> str:
 
 def _tuple(all_: Iterable[Named], text_of: Callable[[Named], str], is_whole: str) -> str:
     """Return the text of a tuple in which what has a "+" is there only if *is_whole*."""
-    texts: dict[bool, str] = {True: "", False: ""}
+    texts = {"": "", "+": "", "...": ""}
     for one in all_:
-        texts[one.mark == "+"] += f"{'*' * (one.mark == '...')}{text_of(one)}, "
-    more = f"*(({texts[True]}) if {is_whole} else ())" if texts[True] else ""
-    return f"({texts[False]}{more})"
+        texts[one.mark.strip("?")] += f"{'*' * (one.mark == '...')}{text_of(one)}, "
+    more = f"*(({texts['+']}) if {is_whole} else ()), " if texts["+"] else ""
+    return f"({texts['']}{more}{texts['...']})"
 
 
 def _argument(one: Named) -> str:

@@ -91,17 +91,13 @@ class Moments(Part):
             asked = {"in_ms": math.ceil(wait * 1000)}
         return self._calls.reserve(id=task_id, epoch=epoch, list=queue, **asked)
 
-    def wake(
-        self, worker: str, *, lease_ms: int, late_ms: int, limit: int, due_in_ms: int
-    ) -> WakeAnswer:
+    def wake(self, worker: str, *, lease_ms: int, limit: int, due_in_ms: int) -> WakeAnswer:
         """Let out at most *limit* tasks whose moment has come, and return those that are to be
         sent; what is returned and not sent is due, for the sweeper.
 
-        One *worker* does so for *lease_ms* after each call; the others get only what is late.
+        One *worker* does so for *lease_ms* after each call; to the others the answer is Another.
         *due_in_ms*: when somebody looks whether a worker has claimed what was sent.
         """
         return self._caller.run(
-            self._calls.wake(
-                who=worker, lease_ms=lease_ms, late_ms=late_ms, limit=limit, due_in_ms=due_in_ms
-            )
+            self._calls.wake(who=worker, lease_ms=lease_ms, limit=limit, due_in_ms=due_in_ms)
         )

@@ -9,11 +9,7 @@ from celery_reliable.ledger.answers import (
     Concluding,
     Exists,
     Full,
-    KeptFor,
-    Locked,
-    LockedBy,
     Next,
-    NotCurrent,
     OwnPlace,
     PlaceAnswer,
     StillStopping,
@@ -168,43 +164,13 @@ class Places(TransitionGroup):
             self.calls, object_key, places, task_id, epoch, due_in_ms, is_new=True, queue=queue
         )
 
-    def take_unique(
-        self, object_key: str, task_id: str, epoch: str, *, patience_seconds: float | None = None
-    ) -> str | None:
-        """Take the object of a unique task for its publication, before that is sent.
+    def rely(self, holder: str, *, patience_seconds: float | None = None) -> bool:
+        """Whether a unique call is to be answered with *holder*, who has its object: what has been
+        returned to a call cannot be withdrawn any more.
 
-        Returns None if the caller may go on, or else the id of the task that has the object: its
-        record lives, the object is kept for it, or a worker has still to stop an attempt of it.
-        What has been returned to a call cannot be withdrawn any more.
-
-        None without the object in two cases: the record is gone or another's, or the holder is only
-        being stopped.  It is sent then, and its attempt asks for the object.
+        Waits for a holder whose outcome is being stored, two seconds at the most.
         """
-        seen = holder = ""
         deadline = time.monotonic() + _CONCLUDING_SECONDS
-        while True:
-            step = self.calls.lock(
-                id=task_id, attempt=0, token=epoch, object=object_key, seen=seen, holder=holder
-            )
-            match self._caller.run(step, patience_seconds):
-                case Locked() | NotCurrent():
-                    return None
-                case KeptFor(kept_for):
-                    return kept_for
-                case StillStopping(_, worker):
-                    if not self.is_outlived(holder, worker, patience_seconds=patience_seconds):
-                        return None
-                case LockedBy(value):
-                    seen, holder = value, value.partition(":")[2]
-                    if self._rely(holder, deadline, patience_seconds):
-                        return holder
-                    # It may have ended meanwhile, so the object may be another's by now.
-
-    def _rely(self, holder: str, deadline: float, patience_seconds: float | None) -> bool:
-        """Whether a unique call is to be answered with *holder*.
-
-        Waits until *deadline* (monotonic) for a holder whose outcome is being stored.
-        """
         while True:
             waited = time.monotonic() >= deadline
             answer = self._caller.run(self.calls.rely(id=holder, waited=waited), patience_seconds)

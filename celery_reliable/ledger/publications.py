@@ -108,10 +108,16 @@ class Publications(Places):
         heir: str = "",
         moved: str = "",
         if_exists: str = "",
+        unique: str | None = None,
+        seen: str = "",
         patience_seconds: float | None = None,
         undone_patience_seconds: float | None = None,
     ) -> RecordAnswer:
         """Record a publication before its message is sent.
+
+        *unique*: the object that a unique task takes with it.  If another task has that, nothing is
+        recorded: LockedBy, KeptFor or StillStopping.  *seen*: the value of LockedBy, once `rely`
+        has not found its task; the next call is another publication.
 
         *epoch*: its name, from `senders`, which must be told once it is answered.  By it a late
         copy of this call is known, and after a restart of the server it proves that the publication
@@ -122,8 +128,8 @@ class Publications(Places):
         which the message is pushed in the same step, or at its moment.  *is_used*: an earlier task
         of the same id may have left a result.  *moved*: which workers an operator has named while
         *claim* ran, as an answer has told.  *heir*: names the canvas that the task is a member of,
-        if that took over an id.  *if_exists*: "keep" and "refuse" leave a dead letter of this id alone,
-        "replay_dead" notes that it is replayed.
+        if that took over an id.  *if_exists*: "keep" and "refuse" leave a dead letter of this id
+        alone, "replay_dead" notes that it is replayed.
 
         Waits *patience_seconds*, but only *undone_patience_seconds* while it is certain that
         nothing was recorded.
@@ -141,6 +147,8 @@ class Publications(Places):
             moved=moved,
             if_exists=if_exists,
             is_timed=state is State.PARKED,
+            unique=unique,
+            seen=seen,
         )
         return self._recorded(step, patience_seconds, undone_patience_seconds)
 
@@ -208,6 +216,8 @@ class Publications(Places):
         queue: str = "",
         moved: str = "",
         is_timed: bool = False,
+        unique: str | None = None,
+        seen: str = "",
     ) -> Step[RecordAnswer]:
         sender, number = sender_of(epoch)
         return self.calls.record(
@@ -232,6 +242,9 @@ class Publications(Places):
             is_sent=bool(queue),
             moved=moved,
             if_exists=if_exists,
+            object=unique,
+            seen=seen,
+            holder=seen.partition(":")[2],
         )
 
     def withdraw(

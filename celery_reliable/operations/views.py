@@ -84,7 +84,7 @@ def as_json(value: Any) -> Any:
 class Wait(str, Enum):
     """What a task waits for."""
 
-    #: Its ETA: in the ledger, or in a worker that was delivered it.
+    #: Its ETA, in the ledger.
     ETA = "eta"
     #: The pause before its next retry.
     RETRY = "retry"

@@ -318,15 +318,10 @@ class _Task:
         order = next((one for one in paused if seen.queue and one.names(seen.queue)), None)
         if seen.fetched_by:
             kind, more = Wait.FETCHED, {"worker": seen.fetched_by}
-            said = f"{nodename_of(seen.fetched_by)} has fetched it and not begun it: it "
-            if seen.eta_ms:
-                kind, more["until"] = Wait.ETA, moment(seen.eta_ms)
-                said += f"begins at {self._until(seen.eta_ms)}."
-            else:
-                said += (
-                    "waits for a free process there, unless it goes back to its queue before "
-                    "(GIVE_BACK_SECONDS)."
-                )
+            said = (
+                f"{nodename_of(seen.fetched_by)} has fetched it and not begun it: it waits for a "
+                "free process there, unless it goes back to its queue before (GIVE_BACK_SECONDS)."
+            )
         elif order is not None:
             kind, more = Wait.ORDER, {"until": order.until}
             said = f"It waits in {self._queue}, from which nobody takes: {order.sentence}."

@@ -164,7 +164,7 @@ class _Working:
             # The id is in the message.
             claim = Claim("", answer.attempt, worker, tag, answer.losses)
             left = Left(tag, found.queue, found.message)
-            if not self._run(claim, left, asked_at, found.place):
+            if not self._run(claim, left, asked_at, answer.place):
                 return report
 
     def _is_over(self, number: int) -> bool:

@@ -15,14 +15,13 @@ from celery_reliable.app import Reliable
 from celery_reliable.broker import sending_with
 from celery_reliable.compat.connection import at_flush, is_batching
 from celery_reliable.context import is_forgotten, running
-from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable, ReliableError
+from celery_reliable.exceptions import LedgerUnavailable, ReliableError
 from celery_reliable.ledger import FOREVER, answers
 from celery_reliable.log import logger
 from celery_reliable.message import (
     HEADER,
     HEIR,
     NAMED,
-    Envelope,
     Stamp,
     as_published,
     looks_used_once,
@@ -40,7 +39,6 @@ from celery_reliable.publishing.errors import (
     retry_seconds,
 )
 from celery_reliable.publishing.placement import place, rename
-from celery_reliable.publishing.resending import wait_for_eta
 from celery_reliable.scoped import scoped
 
 __all__ = ["PLACE", "Publication", "calling", "instead_of", "is_member"]
@@ -137,6 +135,9 @@ class Publication:
         self.unique = call if call is not None and call.is_unique and not is_own else None
         #: The object that it is about, if it is about one.
         self.object_key = object_key
+        #: The object of a unique task; and the value of its lock whose task was not found.
+        self._unique_object = object_key if self.unique is not None else None
+        self._seen = ""
         # What has an ETA takes its place when it begins, and a retry has kept its own.
         is_early = is_placed_early(task) and not is_own and not headers.get("eta")
         #: The object of which it takes a place as it is published.
@@ -164,7 +165,7 @@ class Publication:
             # A caller may change the arguments before that.
             data, options = prepared(self._producer, body, options)
             # Which task has the object is not known before, and the caller gets a result now.
-            self.unique = None
+            self.unique = self._unique_object = None
 
             def publish(is_retried: bool) -> Any:
                 return self._publish(data, options if is_retried else {**options, "retry": False})
@@ -185,7 +186,7 @@ class Publication:
         state, look_seconds = self._plan(options)
         # Where a task goes that names workers is known when it is sent.
         is_known = state is State.QUEUED or NAMED not in self.headers
-        if self._is_plain and is_known and self._is_one_step(options):
+        if self.attempt is None and is_known and self._is_one_step(options):
             try:
                 return self._publish_in_one_step(body, options, state, look_seconds)
             except ReliableError:
@@ -201,35 +202,18 @@ class Publication:
         if not isinstance(body, bytes):
             body, options = prepared(self._producer, body, options)
         envelope = as_published(body, options)
-        if (
-            not self.record(envelope.to_text, state, look_seconds)
-            or self._is_anothers()
-            or self.is_standing
-            or state is State.PARKED
-        ):
+        is_recorded = self.record(envelope.to_text, state, look_seconds)
+        if not is_recorded or self.is_standing or state is State.PARKED:
             return None
         if self.attempt is not None:
             # Sent when the attempt has ended; another worker would run it beside this attempt.
             self.attempt.unsent = envelope
             return None
-        return self._send(body, options, envelope)
+        return self._send(body, options)
 
-    @property
-    def _is_plain(self) -> bool:
-        """Whether it may begin from its record on.  An attempt has to end before its own task goes
-        on, and a unique call needs its object.
-        """
-        return self.attempt is None and self.unique is None
-
-    def _send(self, body: Any, options: dict[str, Any], envelope: Envelope) -> Any:
-        """Send what is recorded, or let it wait for its ETA."""
+    def _send(self, body: Any, options: dict[str, Any]) -> Any:
+        """Send what is recorded."""
         try:
-            wait = seconds_until(self.headers.get("eta"))
-            patience = FOREVER if running.get() is not None else None
-            if wait and wait_for_eta(
-                self.reliable, self.ref.id, envelope, wait, patience_seconds=patience
-            ):
-                return None
             return self._producer.publish(body, **options)
         except Exception as exc:
             name, task_id = self.ref.name, self.ref.id
@@ -238,7 +222,7 @@ class Publication:
                 return None
             if not self._is_withdrawn(exc):
                 return None
-            if not isinstance(exc, (LedgerUnavailable, *outages(self._producer.connection))):
+            if not isinstance(exc, outages(self._producer.connection)):
                 raise
             raise not_sent(self.ref, exc) from exc
 
@@ -299,8 +283,9 @@ class Publication:
             self.reliable, self._task, self.ref, self.headers, options, patience_seconds=patience
         )
         wait_seconds = seconds_until(self.headers.get("eta"))
-        # Of one that no living worker may run a pass knows better who is alive.
-        if (wait_seconds and self._is_plain) or (not wait_seconds and not is_placed):
+        # An attempt has to end before its own task goes on.  Of one that no living worker may run
+        # a pass knows better who is alive.
+        if (wait_seconds and self.attempt is None) or (not wait_seconds and not is_placed):
             return State.PARKED, wait_seconds
         return State.QUEUED, wait_seconds + self.reliable.config.queued_seconds
 
@@ -317,6 +302,8 @@ class Publication:
             if self.attempt is not None:
                 self.attempt.is_closed = True
             return True
+        if isinstance(answer, (answers.LockedBy, answers.KeptFor)):
+            return False
         if isinstance(answer, answers.Anothers):
             raise exists(self.ref, answer)
         if isinstance(answer, answers.InUse) and self._if_exists:
@@ -368,6 +355,8 @@ class Publication:
                         state=state,
                         claim=claim,
                         moved=moved,
+                        unique=self._unique_object,
+                        seen=self._seen,
                         **given,
                     )
             except LedgerUnavailable as exc:
@@ -386,6 +375,9 @@ class Publication:
                 continue
             ledger.senders.answered(self.epoch)
             self.is_answered = True
+            if self.unique is not None and self._asks_again(answer):
+                self.epoch = ledger.senders.new_epoch(number)
+                continue
             if (
                 claim is not None
                 and self.attempt is not None
@@ -398,32 +390,31 @@ class Publication:
                 continue
             return answer
 
-    def _is_anothers(self) -> bool:
-        """Take the object of a unique task; True when nothing is to be sent, as another has it.
-
-        Raises what `_record` raises.
+    def _asks_again(self, answer: answers.RecordAnswer) -> bool:
+        """Whether a unique task may have its object although the ledger has told who has it; else
+        the call is answered with that task.  Raises NotPublished and LedgerRefused.
         """
-        call, object_key = self.unique, self.object_key
-        if call is None or object_key is None:
-            return False
+        ledger, holder = self.reliable.ledger, ""
+        patience = FOREVER if running.get() is not None else None
         try:
-            holder = self.reliable.ledger.take_unique(
-                object_key,
-                self.ref.id,
-                self.epoch,
-                patience_seconds=FOREVER if running.get() is not None else None,
-            )
-        except (LedgerUnavailable, LedgerRefused) as exc:
-            if not self._is_withdrawn(exc):
-                return True
-            if isinstance(exc, LedgerRefused):
-                raise
-            raise not_sent(self.ref, exc) from exc
-        if holder is None:
-            return False
-        if self._is_withdrawn(f"{holder} has its object"):
-            call.holder = holder
-        return True
+            match answer:
+                case answers.KeptFor(holder):
+                    pass
+                case answers.LockedBy(value):
+                    self._seen, holder = value, value.partition(":")[2]
+                    if not ledger.rely(holder, patience_seconds=patience):
+                        # It may have ended meanwhile, so the object may be another's by now.
+                        return True
+                case answers.StillStopping(holder, worker):
+                    if not ledger.is_outlived(holder, worker, patience_seconds=patience):
+                        # It is sent without the object, and its attempt asks for that.
+                        self._unique_object = None
+                    return True
+        except LedgerUnavailable as exc:
+            raise not_recorded(self.ref, exc) from exc
+        if self.unique is not None:
+            self.unique.holder = holder
+        return False
 
     def _is_withdrawn(self, why: object) -> bool:
         """Take the publication back; False when somebody runs it already, or another call was

@@ -18,7 +18,7 @@ from celery_reliable.recovery.revocations import (
     call_off,
     call_off_task,
 )
-from celery_reliable.recovery.sweeper import MOST_PASSES_IN_A_ROW, Sweeper
+from celery_reliable.recovery.sweeper import MOST_PASSES_IN_A_ROW, Sweeper, end_orders
 
 __all__ = [
     "MOST_BYTES",
@@ -32,6 +32,7 @@ __all__ = [
     "call_off",
     "call_off_task",
     "empty_own_queue",
+    "end_orders",
     "is_in_chord",
     "is_over",
     "stored_end",

@@ -153,8 +153,6 @@ def _level(groups: Sequence[GroupOfLetters], count: int) -> int:
 
 #: How many passes may follow one another without a pause.
 MOST_PASSES_IN_A_ROW = 20
-#: After so long another pass that is wanted, while one runs, is tried again.
-_SOON_SECONDS = 0.2
 
 
 class Sweeper:
@@ -177,8 +175,6 @@ class Sweeper:
         self.overdue = Overdue(app, self.ledger, self.broker, self.losses, self.sending)
         #: What the ledger's clock said last, in ms, and when that was by this process's clock.
         self._said: tuple[int, float] | None = None
-        #: When something happened after which a pass is to begin at once, by the ledger's clock.
-        self.wanted_ms = 0
         self.retention = Retention(self.config, self.ledger)
 
     def close(self) -> None:
@@ -200,7 +196,7 @@ class Sweeper:
         for turn in range(most_passes):
             answer = self.ledger.passes.begin(
                 nonce,
-                interval_ms=self._interval_ms() if turn == 0 else 0,
+                interval_ms=config.sweep_ms if turn == 0 else 0,
                 # Short, as for so long a sweeper that was killed keeps the others from sweeping.
                 ttl_ms=config.sweep_ms,
                 interruption_ms=int(max(0.6 * config.lease_ms, 2.5 * config.sweep_ms)),
@@ -208,14 +204,10 @@ class Sweeper:
                 expected_ms=self._expected_ms,
             )
             if isinstance(answer, answers.NotDue):
-                self.wanted_ms = 0
                 self._said = answer.now_ms, clock.now()
                 return report, max(0.05, min(answer.wait_ms / 1000, config.sweep_seconds))
             if isinstance(answer, answers.Busy):
-                # It may have looked before that happened.
-                soon = _SOON_SECONDS if self.wanted_ms else config.sweep_seconds
-                return report, min(soon, config.sweep_seconds / 2)
-            self.wanted_ms = 0
+                return report, config.sweep_seconds / 2
             self._said = answer.now_ms, clock.now()
             self.overdue.begun = answer
             asked = None
@@ -242,13 +234,6 @@ class Sweeper:
             return None
         said_ms, at = self._said
         return said_ms + int(1000 * (clock.now() - at))
-
-    def _interval_ms(self) -> int:
-        """How long ago a pass may have begun that is enough."""
-        now_ms = self._expected_ms
-        if not self.wanted_ms or now_ms is None:
-            return self.config.sweep_ms
-        return min(self.config.sweep_ms, max(0, now_ms - self.wanted_ms))
 
     def _run(self, asked: Asked | None) -> tuple[SweepReport, bool]:
         report = SweepReport()

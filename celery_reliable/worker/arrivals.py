@@ -250,7 +250,7 @@ class Arrivals:
         if payload is None or not is_free or not self._may_begin(headers):
             self._release(awaited, claim)
             return Arrival(delivery, payload, None)
-        awaited.claim, awaited.place, awaited.came_at = claim, task.place, clock.now()
+        awaited.claim, awaited.place, awaited.came_at = claim, answer.place, clock.now()
         return Arrival(delivery, payload, awaited)
 
     def _may_begin(self, headers: dict[str, Any]) -> bool:

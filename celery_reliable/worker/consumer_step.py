@@ -146,10 +146,9 @@ class ConsumerStep(bootsteps.StartStopStep):
             step.shifts.look()
             if step.process.orders.all or step.orders.is_to_end:
                 step.shifts.show()
-        over_ms = step.orders.look(c)
-        if over_ms and step.passes is not None:
-            # What was struck need not wait for the time of the next pass.
-            step.passes.hurry(over_ms)
+        if step.orders.look(c) and step.passes is not None:
+            # What was struck need not wait for the next pass.
+            step.passes.end_orders()
 
     def _reconcile(self, c: Any, step: WorkerStep, unacked: WorkerUnacked) -> None:
         consumer = c.task_consumer

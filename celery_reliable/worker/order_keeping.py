@@ -118,16 +118,14 @@ class OrderKeeping:
         """Whether something was revoked as it ran, and is to be ended."""
         return bool(self._to_end)
 
-    def look(self, c: Any) -> int:
-        """Do what is to be done now.
-
-        Returns when the last strike was over of which that was not known before, by the server's
-        clock; 0: there is none.
+    def look(self, c: Any) -> bool:
+        """Do what is to be done now; return whether a strike is over of which that was not known
+        before.
         """
         self._obey(c)
         orders = replace(self._process.orders, now_ms=self._process.ledger_ms)
         before, self._before = self._before, orders
-        return orders.strikes_over_since(before)
+        return orders.has_ended_strike(before)
 
     def _obey(self, c: Any) -> None:
         if self._to_end or self._told:

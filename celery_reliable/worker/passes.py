@@ -14,7 +14,7 @@ from celery_reliable.exceptions import ReliableError
 from celery_reliable.log import logger
 from celery_reliable.model import Cause, Due, SweepReport
 from celery_reliable.native_threads import NativeThread, fork_gate
-from celery_reliable.recovery import Sweeper, call_off
+from celery_reliable.recovery import Sweeper, call_off, end_orders
 
 if TYPE_CHECKING:
     from celery_reliable.worker.worker_step import WorkerStep
@@ -38,9 +38,8 @@ class Passes(NativeThread):
         super().__init__("celery-reliable-passes")
         self._host = host
         self._sweeper: Sweeper | None = None
-        #: When things happened for which a pass is wanted at once, by the ledger's clock.  What one
-        #: thread puts there while another takes what is there is not lost.
-        self._wanted: deque[int] = deque()
+        #: Whether an order may be over, by which tasks were parked.
+        self._are_orders_over = False
         #: Tasks that the waker has woken, and that are to be sent.
         self._woken: deque[Due] = deque()
         #: Ids whose revocation the ledger has yet to be told.
@@ -55,7 +54,8 @@ class Passes(NativeThread):
             # A pass takes locks that children need.
             with fork_gate:
                 is_told = self._tell_revoked()
-                if self._wanted or time.monotonic() >= sweep_at:
+                self._end_orders()
+                if time.monotonic() >= sweep_at:
                     sweep_at = time.monotonic() + self._sweep()
                 self._send_woken()
             wait = max(0.0, sweep_at - time.monotonic())
@@ -81,8 +81,6 @@ class Passes(NativeThread):
         try:
             if self._sweeper is None:
                 self._sweeper = Sweeper(self._host.app)
-            while self._wanted:
-                self._sweeper.wanted_ms = max(self._sweeper.wanted_ms, self._wanted.popleft())
             self._tell_of_lost_pop(self._sweeper)
             _, wait = self._sweeper.run_if_due()
             self._look_at_own_claims(self._sweeper)
@@ -110,11 +108,18 @@ class Passes(NativeThread):
         self._woken.extend(dues)
         self.wake()
 
-    def hurry(self, since_ms: int) -> None:
-        """Have a pass begin now, unless one has begun since then, by the ledger's clock; by any
-        thread.
-        """
-        self._wanted.append(since_ms)
+    def _end_orders(self) -> None:
+        if not self._are_orders_over or self._sweeper is None:
+            return
+        self._are_orders_over = False
+        try:
+            end_orders(self._host.app, self._sweeper.ledger, SweepReport())
+        except Exception as exc:
+            logger.warning("pass_failed error=%s", exc, exc_info=exc)
+
+    def end_orders(self) -> None:
+        """Have tasks let go that were parked by orders which are over; by any thread."""
+        self._are_orders_over = True
         self.wake()
 
     def call_off(self, task_ids: Iterable[str]) -> None:

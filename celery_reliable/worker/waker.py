@@ -13,10 +13,8 @@ from celery_reliable.native_threads import NativeThread
 
 __all__ = ["Waker"]
 
-#: For so long one worker is believed to wake the fleet's tasks; so often the others ask.
+#: For so long one worker is believed to wake the fleet's tasks; then another may.
 _LEASE_MS = 2000
-#: A task that is so late is let out by whoever asks.
-_LATE_MS = 200
 _AT_ONCE = 200
 #: A server that does not answer, or refuses, is asked so often.
 _PAUSE_SECONDS = 1.0
@@ -26,7 +24,7 @@ _DEAF_SECONDS = 0.05
 
 class Waker(NativeThread):
     """Lets out of the ledger what has waited for its moment.  One worker of the fleet does so at a
-    time; when that is gone or too slow another one does, within seconds.
+    time; when that is gone another one does, within two seconds.
 
     It runs beside the passes, which may take longer than a task may be late.  *send* is given what
     the ledger cannot put into a queue.  *worker*: a name that no other has.
@@ -51,6 +49,9 @@ class Waker(NativeThread):
             if self._is_it and not self._bell.wait(wait):
                 self.stop_asked(min(wait, _DEAF_SECONDS))
             wait = self._turn()
+            if not self._is_it:
+                # Else it would take a ring from the worker that is it now.
+                self._bell.close()
         self._bell.close()
         self._ledger.close()
 
@@ -60,7 +61,6 @@ class Waker(NativeThread):
             answer = self._ledger.moments.wake(
                 self._worker,
                 lease_ms=_LEASE_MS,
-                late_ms=_LATE_MS,
                 limit=_AT_ONCE,
                 due_in_ms=self._queued_ms,
             )

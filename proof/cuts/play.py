@@ -33,7 +33,6 @@ RELIABLE = {
     "SWEEP_SECONDS": 0.5,
     "QUEUED_SECONDS": 4.6,
     "WITNESS_SECONDS": 1,
-    "ETA_HORIZON_SECONDS": 1,
 }
 #: Twenty times what it takes on a machine that does nothing else.
 DEADLINE_SECONDS = 240.0

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 __all__ = ["IDLE", "OBJECTS", "SCENARIOS", "Scenario"]
 
-#: A task is parked until it has less time left than ETA_HORIZON_SECONDS.
 _PARKED_SECONDS = 2.0
 #: For so many passes of the sweeper an idle worker is watched.
 _IDLE_PASSES = 5

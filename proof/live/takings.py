@@ -46,8 +46,8 @@ class Takings:
     def taken_apart(
         self, keys: Sequence[str], args: Sequence[str], commands: Sequence[_Command]
     ) -> tuple[tuple[Called, ...], tuple[_Command, ...]]:
-        """Return the calls of ``claim`` and ``lock`` that it made, and their commands; nothing
-        where it claimed nothing.
+        """Return the call of ``claim`` that it made, and its commands; nothing where it claimed
+        nothing.
         """
         unacked, tag, done, _, records, locks, worker, pid, alone_ms = (
             keys[0],
@@ -64,18 +64,9 @@ class Takings:
         # Of what was filed before this look, the id is known; so was its task published.
         asked_for = _Headers(_key(commands[at]).removeprefix(records))
         headers = self._filed.get((unacked, tag), asked_for)
-        own, record = tuple(commands[at:]), records + headers.id
         told = (headers.id, headers.epoch, headers.generation, worker, tag, pid, "0", headers.task)
-        claim: Called = ("claim", (record, *keys[2:6]), (*told, "", "", alone_ms))
-        place = _locked(own, locks)
-        if place is None:
-            return (claim,), own
-        lock: Called = (
-            "lock",
-            (locks + place, record, "none"),
-            (headers.id, _attempt(own, record), tag, "", place),
-        )
-        return (claim, lock), own
+        asked = (records + headers.id, *keys[2:7], locks)
+        return (("claim", asked, (*told, "", "", alone_ms)),), tuple(commands[at:])
 
     def _keep(self, where: tuple[str, str], headers: _Headers) -> None:
         self._filed[where] = headers
@@ -96,17 +87,3 @@ def _headers(filed: str) -> _Headers:
     generation, _, rest = found["reliable"].partition(":")
     epoch = rest.rpartition(":")[0]
     return _Headers(found["id"], epoch, generation, found["task"])
-
-
-def _locked(commands: Sequence[_Command], locks: str) -> str | None:
-    """Return the place whose lock a claimed task has got; None for none."""
-    for n, one in enumerate(commands):
-        if one[0] == "GET" and _key(one).startswith(locks):
-            # If the lock is not the task's own, this is the last that is asked.
-            return _key(one).removeprefix(locks) if n + 1 < len(commands) else None
-    return None
-
-
-def _attempt(commands: Sequence[_Command], record: str) -> str:
-    begun = ("HSET", record, "state", "running", "attempt")
-    return next((one[5] for one in commands if one[:5] == begun), "")

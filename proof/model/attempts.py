@@ -55,7 +55,7 @@ def _claim(v: View) -> Reply:  # noqa: C901
     task, worker = v.task(), v.worker(v.key("worker"))
     if task is not None and task.state == "running":
         if task.token == token and v.holds("a repeated claim is the same"):
-            return ("claimed", task.attempt, task.losses)
+            return ("claimed", task.attempt, task.losses, _place_of(v, task, task.attempt))
         if v.holds("what runs is not claimed"):
             return ("held", task.owner)
     if task is not None and task.state == "dead":
@@ -105,7 +105,7 @@ def _claim(v: View) -> Reply:  # noqa: C901
                 v.key("record"),
                 task._replace(
                     state="parked", waiting_for=f"order {order_id}", resends=0, unsent=False,
-                    due=v.now + 3_600_000,
+                    due=v.now + 3_600_000, list=v.arg("list"),
                 ),
             )  # fmt: skip
             number = re.search(r"-(\d+)$", epoch)
@@ -141,7 +141,15 @@ def _claim(v: View) -> Reply:  # noqa: C901
             due=v.now + v.number("time_to_run_ms") if v.number("time_to_run_ms") > 0 else None,
         ),
     )  # fmt: skip
-    return ("claimed", attempt, task.losses)
+    if place := _place_of(v, task, 0):
+        v.put(f"lock:{place}", Lock(f"{attempt}:{task_id}"))
+    return ("claimed", attempt, task.losses, place)
+
+
+def _place_of(v: View, task: Task, attempt: int | None) -> str:
+    """Return the place that a task has, if it has it as this attempt."""
+    held = task.object and v.expiring(f"lock:{task.object}")
+    return task.object if held == f"{attempt}:{v.arg('id')}" else ""
 
 
 def in_force(order: dict[str, Any], now: int) -> bool:

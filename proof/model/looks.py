@@ -190,11 +190,9 @@ def _parked(v: View, task: Task, waits_for: str, due: float) -> Reply:
 
 def _wake(v: View) -> Reply:
     waker = v.expiring(v.key("waker"))
-    is_anothers = waker not in (None, v.arg("who"))
-    before = v.now - (v.number("late_ms") if is_anothers else 0)
-    found = [one for one in v.get("later", ()) if one[0] <= before][: int(v.number("limit"))]
-    if is_anothers and not found:
-        return ("another", v.number("lease_ms"))
+    if waker not in (None, v.arg("who")):
+        return ("another", ANY)
+    found = [one for one in v.get("later", ()) if one[0] <= v.now][: int(v.number("limit"))]
     told: list[object] = []
     for due, task_id in found:
         v.leave("later", task_id)

@@ -6,7 +6,7 @@ import re
 
 from proof.model.state import ANY, Lock, Reply, Task, View
 
-__all__ = ["free_object", "object_rules", "spend"]
+__all__ = ["free_object", "is_over", "object_rules", "spend"]
 
 _HELD = re.compile(r"^\d+:(.*)$", re.DOTALL)
 _NUMBER = re.compile(r"-(\d+)$")
@@ -26,7 +26,7 @@ def spend(task: Task, token: str) -> str:
     return f"{task.spent or ' '}{token} "[-200:]
 
 
-def _is_over(v: View, value: str, record: str) -> str | None:
+def is_over(v: View, value: str, record: str) -> str | None:
     """Tell whether the task that holds a lock has ended: None, or by which worker it is still to be
     stopped, "" for none.
     """
@@ -34,38 +34,8 @@ def _is_over(v: View, value: str, record: str) -> str | None:
     if holder is None:
         return ""
     if holder.state == "dead" or holder.called_off:
-        return holder.stopping_on
+        return holder.stopping_on if v.holds("what is to be stopped has its object") else ""
     return None
-
-
-def _lock(v: View) -> Reply:
-    task_id, attempt, seen = v.arg("id"), v.arg("attempt"), v.arg("seen")
-    task = v.task()
-    is_his = task is not None and (task.state, str(task.attempt), task.token) == (
-        "running", attempt, v.arg("token"),
-    )  # fmt: skip
-    if attempt == "0":
-        is_his = task is not None and task.epoch == v.arg("token")
-        is_his = is_his and task.state not in ("dead", "waiting")  # type: ignore[union-attr]
-    if not is_his and v.holds("only who has a record takes an object"):
-        return ("not_current",)
-    value = v.expiring(v.key("lock"))
-    number, _, holder = (value or "").partition(":")
-    stopping = _is_over(v, value, v.key("holder")) if value and value == seen else None
-    if stopping:
-        return ("still_stopping", holder, stopping)
-    if value and value != f"{attempt}:{task_id}" and stopping is None:
-        if number == "kept":
-            return ("kept_for", holder)
-        if holder != task_id:
-            if v.holds("an object that another has is not taken"):
-                return ("locked_by", value)
-        elif attempt == "0":
-            return ("locked",)
-    if task is not None:
-        v.put(v.key("record"), task._replace(object=v.arg("object")))
-    v.put(v.key("lock"), Lock(f"{attempt}:{task_id}"))
-    return ("locked",)
 
 
 def _unlock(v: View) -> Reply:
@@ -194,7 +164,7 @@ def _place(v: View) -> Reply:  # noqa: C901
         value = v.expiring(lock)
         over = None
         if value and value == seen and not value.startswith("kept:"):
-            over = _is_over(v, value, record)
+            over = is_over(v, value, record)
             if over:
                 return ("still_stopping", value.partition(":")[2], over)
         values.append(value or "")
@@ -265,5 +235,5 @@ def _place(v: View) -> Reply:  # noqa: C901
 def object_rules() -> dict[str, object]:
     """Return the rules of this module, by script."""
     return {
-        "lock": _lock, "unlock": _unlock, "rely": _rely, "place": _place, "call_up": _call_up,
+        "unlock": _unlock, "rely": _rely, "place": _place, "call_up": _call_up,
     }  # fmt: skip

@@ -40,9 +40,10 @@ def _resume(v: View) -> Reply:
         del ordered[member]
         name = "task:" + member.split(" ", 2)[2]
         task: Task | None = v.get(name)
-        if task is not None and task.due is not None:
+        if task is not None and task.waiting_for == f"order {v.arg('id')}":
             due = round(order["ended_ms"] - 1000 + order["released"] / 1024, 4)
-            v.put(name, task._replace(due=min(task.due, due)))
+            v.put(name, task._replace(due=due, waiting_for=""))
+            v.wait_until(name.removeprefix("task:"), due)
     v.put_pairs("ordered", ordered)
     count = min(limit, len(members))
     if count < limit:

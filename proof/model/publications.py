@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from proof.model.objects import free_object
+import json
+
+from proof.model.objects import free_object, is_over
 from proof.model.state import ANY, Lock, Reply, Task, View
 
 __all__ = ["publication_rules"]
@@ -31,13 +33,10 @@ def _sender_says(v: View) -> Reply | None:
     if not number or not v.holds("a sender numbers its publications"):
         return None
     last = v.expiring(v.key("sent"))
-    said = (last or "").split(" ")
+    said = (last or "").partition(" ")
     if said[0] == epoch:
-        if len(said) > 1 and said[1] == "in_use":
-            return ("in_use", said[2], ANY)
-        if len(said) > 1 and said[1] == "anothers":
-            return ("anothers", said[2], ANY, ANY)
-        return ("not_current",) if len(said) > 1 else ("recorded",)
+        answer = json.loads(said[2] or '["recorded"]')
+        return tuple(ANY if one is None else one for one in answer)
     if int(number) == 1 and last is None:
         return None
     if last is None or not said[0].endswith(f"-{int(number) - 1}"):
@@ -55,10 +54,14 @@ def _record(v: View) -> Reply:  # noqa: C901
     if task is not None and task.epoch == epoch:
         return ("recorded",)
 
-    def answered(reply: str) -> None:
+    def refused(*reply: object) -> Reply:
         if v.arg("number"):
-            v.put(v.key("sent"), Lock(reply, v.server_ms + v.number("remember_ms")))
+            said = f"{epoch} {json.dumps(reply, default=lambda _: None)}"
+            v.put(v.key("sent"), Lock(said, v.server_ms + v.number("remember_ms")))
+        return reply
 
+    if v.arg("object") and (had := _had(v)):
+        return refused(*had)
     fresh = Task(v.arg("state"))
     name = v.arg("name") if task is None else task.published_as or task.name
     is_same = task is None or v.arg("name") in (name, task.name)
@@ -66,8 +69,7 @@ def _record(v: View) -> Reply:  # noqa: C901
         is_his = task is not None and task.state == "running"
         is_his = is_his and (str(task.attempt), task.token) == (attempt, token)  # type: ignore[union-attr]
         if not is_his and v.holds("only the current attempt publishes itself again"):
-            answered(f"{epoch} not_current")
-            return ("not_current",)
+            return refused("not_current")
         if task is None:
             task = Task("queued")
         if task.moved != v.arg("moved"):
@@ -91,11 +93,9 @@ def _record(v: View) -> Reply:  # noqa: C901
     ):
         fresh = task._replace(heir="")
     elif v.holds("an id that is there is not published again"):
-        if not is_same:
-            answered(f"{epoch} anothers {task.state}")
-            return ("anothers", task.state, ANY, name)
-        answered(f"{epoch} in_use {task.state}")
-        return ("in_use", task.state, ANY)
+        if is_same:
+            return refused("in_use", task.state, ANY)
+        return refused("anothers", task.state, ANY, name)
     is_new = task is None or task.state == "dead" or task.called_off
     if task is not None:
         fresh = fresh.told_anew()._replace(max_losses=None, list="", waiting_for="")
@@ -115,10 +115,28 @@ def _record(v: View) -> Reply:  # noqa: C901
             due=due if v.holds("what is queued is looked at") else None,
             list=v.key("queue") if is_timed and v.arg("is_sent") == "1" else fresh.list,
             published_ms=v.now if is_new else fresh.published_ms,
+            object=v.arg("object") or fresh.object,
         ),
     )
-    answered(epoch)
+    if v.arg("object"):
+        v.put(v.key("lock"), Lock(f"0:{v.arg('id')}"))
+    if v.arg("number"):
+        v.put(v.key("sent"), Lock(epoch, v.server_ms + v.number("remember_ms")))
     return ("recorded",)
+
+
+def _had(v: View) -> Reply | None:
+    """Return what keeps a unique task from its object; None if nothing does."""
+    value = v.expiring(v.key("lock"))
+    number, _, holder = (value or "").partition(":")
+    if number == "kept":
+        return ("kept_for", holder)
+    if value is None or holder == v.arg("id"):
+        return None
+    over = is_over(v, value, v.key("holder")) if value == v.arg("seen") else None
+    if over is None:
+        return ("locked_by", value) if v.holds("an object that another has is not taken") else None
+    return ("still_stopping", holder, over) if over else None
 
 
 def _withdraw(v: View) -> Reply:

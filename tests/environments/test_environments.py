@@ -31,8 +31,7 @@ from tests.support.waiting import wait_for
 WATCHED = ("-E",)
 N_QUICK = 30
 LONG_SECONDS = 5.0
-#: Short, so that a countdown is parked that a test can wait for.
-SETTINGS = {"ETA_HORIZON_SECONDS": 4, "MAX_LOSSES": 1}
+SETTINGS = {"MAX_LOSSES": 1}
 PARKED_SECONDS = 12.0
 
 

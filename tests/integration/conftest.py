@@ -302,7 +302,7 @@ class Fleet:
     """A server and two workers of the project, which tests have one after the other."""
 
     #: What belongs to the workers, and not to the tasks of a test.
-    _KEPT = re.compile(r"_kombu.*|\{reliable:0\}:(meta|pass|workers?|direct|pacer|orders|sent)\b.*")
+    _KEPT = re.compile(r"_kombu.*|\{reliable:0\}:(meta|pass|waker|workers?|direct|orders|sent)\b.*")
 
     def __init__(self, folder: Path) -> None:
         self.server = RedisServer(folder)

@@ -22,6 +22,7 @@ DEAD = "{reliable:0}:dead"
 DUE = "{reliable:0}:due"
 META = "{reliable:0}:meta"
 WORKERS = "{reliable:0}:workers"
+WAKER = "{reliable:0}:waker"
 
 
 def waiting_clients(client: redis.Redis) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.integration.conftest import TWO_QUEUES, Project
-from tests.integration.figures import record_of
+from tests.integration.figures import WAKER, record_of
 from tests.support.acl import granted
 from tests.support.proxy import RedisProxy
 from tests.support.waiting import wait_for
@@ -93,4 +93,12 @@ def test_a_user_without_the_rights_pops(project: Project) -> None:
     narrow.start_worker(concurrency=1)
     for _ in range(3):
         assert narrow.send("work", 0).get(timeout=20) == "worked"
-    wait_for(lambda: waits(narrow, "brpop"), 10, "it pops")
+    wait_for(lambda: len(waits(narrow, "brpop")) == 2, 10, "it pops, and its waker listens")
+
+
+def test_a_worker_that_is_not_the_waker_any_more_does_not_listen(project: Project) -> None:
+    """The bell would ring for it, and not for the one that is."""
+    project.start_worker("one")
+    wait_for(lambda: waits(project, "brpop"), 10, "it listens")
+    project.redis.client().set(WAKER, "two@host/1.0")
+    wait_for(lambda: not waits(project, "brpop"), 10, "it does not listen")

@@ -47,7 +47,7 @@ def test_both_kinds_share_the_queues_and_leave_each_other_alone(
 def test_release_strands_nothing_when_the_package_goes(
     project: Project, stock_project: Project, run: Run
 ) -> None:
-    ours = project.with_settings(reliable={**SOON, "ETA_HORIZON_SECONDS": 2})
+    ours = project.with_settings(reliable=SOON)
     worker = ours.start_worker("one")
     running = [ours.send("gate", "gate") for _ in range(2)]
     for result in running:

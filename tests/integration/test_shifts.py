@@ -13,7 +13,8 @@ from billiard.exceptions import SoftTimeLimitExceeded, TimeLimitExceeded
 from celery_reliable.app import reliable_of
 from celery_reliable.broker import take_next_text
 from celery_reliable.ledger.answers import Resumed
-from celery_reliable.ledger.scripts import inside, script, together
+from celery_reliable.ledger.attempts import taking_script
+from celery_reliable.ledger.scripts import script, together
 from celery_reliable.orders import OrderKind
 from tests.integration.conftest import SOON, Project
 from tests.integration.figures import assert_each_ran_once, record_of, wait_until_settled
@@ -62,9 +63,7 @@ def test_a_process_takes_messages_by_itself_and_what_it_took_survives_its_worker
 
 def test_a_step_that_is_lost_is_repeated(pooled: Project, proxy: RedisProxy) -> None:
     start(pooled.with_settings(broker_url=proxy.url()))
-    claiming = inside(script("claim"), "take_next", take_next_text())
-    taking = inside(script("lock"), "take_next", claiming.text)
-    step = together(script("settle"), taking).sha
+    step = together(script("settle"), taking_script(take_next_text())).sha
     for drop in (proxy.drop_request, proxy.drop_reply):
         result, gate, _ = in_shift(pooled, drop.__name__)
         behind = [pooled.send("work", 0) for _ in range(3)]

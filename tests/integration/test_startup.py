@@ -40,13 +40,13 @@ def test_a_list_of_brokers_with_a_ledger_elsewhere(
     first, second = start_redis(), start_redis()
     listed = project.with_settings(
         broker_url=f"{first.url()};{second.url()}",
-        reliable={"REDIS_URL": project.redis.url(), "ETA_HORIZON_SECONDS": 2},
+        reliable={"REDIS_URL": project.redis.url()},
     )
     first.stop()
     worker = listed.start_worker("one")
     assert listed.send("work", 0.01).get(timeout=20) == "worked"
     # What a pass sends goes to the one that is there, too.
-    parked = listed.send("work", 0.01, countdown=3)
+    parked = listed.send("work", 0.01, countdown=1)
     assert parked.get(timeout=20) == "worked"
     assert worker.is_running
 

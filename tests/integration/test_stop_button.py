@@ -229,8 +229,7 @@ def test_an_order_that_there_is_not_keeps_no_other_from_being_resumed(
 def test_what_an_operator_revokes_never_runs_or_stops_and_never_comes_back(
     project: Project,
 ) -> None:
-    # Short, so that what is parked would be sent within the test.
-    hasty = project.with_settings(reliable={"SWEEP_SECONDS": 0.5, "ETA_HORIZON_SECONDS": 1})
+    hasty = project.with_settings(reliable={"SWEEP_SECONDS": 0.5})
     hasty.start_worker("one", options=ONE_EACH)
     stopped = hasty.begin("locked_gate", "contract 7", "shut")
     killed = hasty.begin("gate", "shut")

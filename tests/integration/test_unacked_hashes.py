@@ -54,7 +54,8 @@ def far(project: Project, proxy: RedisProxy) -> Worker:
     behind = project.with_settings(broker_url=proxy.url())
     worker = behind.start_worker("far", options=("-Q", "q,spare"), concurrency=1)
     client = project.redis.client()
-    wait_for(lambda: any("brpop" in one["cmd"] for one in client.client_list()), 10, "it waits")
+    # Its waker waits likewise.
+    wait_for(lambda: [c["cmd"] for c in client.client_list()].count("brpop") == 2, 10, "it waits")
     return worker
 
 

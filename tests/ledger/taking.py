@@ -22,9 +22,12 @@ class Taking:
         lists = [f"{self.prefix}{queue}{p}" for p in (0, 3) for queue in "ab"]
         self.queues = Queues(self.unacked, "listed", self.unacked, ["a", "b"], lists, ["app.cold"])
 
-    def put(self, task_id: str, queue: str = "a", priority: int = 0, **headers: Any) -> Published:
+    def put(
+        self, task_id: str, queue: str = "a", priority: int = 0, *, unique: str | None = None,
+        **headers: Any,
+    ) -> Published:  # fmt: skip
         """Publish a task, and put its message into a list."""
-        published = self.scene.publish(task_id)
+        published = self.scene.publish(task_id, unique=unique)
         stamp = Stamp(published.generation, published.epoch).of_task(task_id)
         about = {"id": task_id, "task": "app.work", "reliable": stamp, "eta": None}
         about.update({"timelimit": [None, None], **headers})

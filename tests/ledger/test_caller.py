@@ -46,7 +46,7 @@ def test_a_claim_is_had_once_whatever_is_lost(far: Scene, proxy: RedisProxy, wha
 
     assert isinstance(far.record(task, epoch, queue="celery"), Recorded)
     assert far.client.lrange("celery", 0, -1) == [far.record_of().message.encode()]
-    assert far.ask(Published(task, epoch, generation), token="mine") == Claimed(1, 0)
+    assert far.ask(Published(task, epoch, generation), token="mine") == Claimed(1, 0, "")
     assert far.record_of().attempt == 1
     assert far.ledger.settle(Claim("task", 1, "me", "mine")) == Settled()
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from itertools import count
-from typing import Any
+from dataclasses import replace
 
 import pytest
 
-from celery_reliable.ledger.answers import Fenced
-from celery_reliable.model import Claim, State
-from tests.ledger.scene import LOOK_MS, Scene, holding
+from celery_reliable.ledger.answers import Answer, Fenced, LockedBy, Recorded, Unknown
+from celery_reliable.model import Claim, State, TaskRef
+from tests.ledger.scene import ABSENT, LOOK_MS, Scene
 from tests.support.promises import promise
 
 THREADS = 8
+REF = TaskRef("task", "app.work")
 
 
 def start(scene: Scene, task_id: str) -> Claim:
@@ -58,26 +58,75 @@ def test_of_many_that_see_a_lock_to_be_taken_over_one_gets_it(scene: Scene) -> N
     assert {holder for holder in found if holder} == set(winners)
 
 
-def test_the_object_of_a_publication_is_not_taken_over_from_another_than_was_seen(
-    scene: Scene,
-) -> None:
-    holder, quicker = start(scene, "holder"), start(scene, "quicker")
-    scene.publish("slower")
+@promise("one-object")
+def test_of_many_calls_one_gets_the_object_and_the_others_leave_nothing(scene: Scene) -> None:
+    # Its lock is there, of a task that is over, and all of them see that.
+    holder = start(scene, "holder")
     scene.locks.take("object", holder)
     scene.forget_object("holder")
     scene.ledger.settle(holder)
-    run, numbers = scene.ledger._caller.run, count(1)
+    names = [f"task {n}" for n in range(THREADS)]
 
-    def late(*args: Any, **options: Any) -> Any:
-        # The quicker one takes over while the slower one looks whether the holder lives.
-        if next(numbers) == 3:
-            scene.ledger._caller.run = run  # type: ignore[method-assign]
-            scene.locks.take("object", quicker)
-        return run(*args, **options)
+    with ThreadPoolExecutor(THREADS) as pool:
+        found = list(pool.map(scene.call, names))
 
-    scene.ledger._caller.run = late  # type: ignore[method-assign]
+    (winner,) = (name for name, holder in zip(names, found, strict=True) if holder is None)
+    assert {holder for holder in found if holder} == {winner}
+    assert [name for name in names if scene.state(name) != ABSENT] == [winner]
 
-    assert scene.locks.take("object", holding(scene, "slower")) == "quicker"
+
+@pytest.mark.parametrize("seen", ["", "1:holder"])
+def test_a_call_takes_the_object_from_nobody_but_whom_it_has_seen(scene: Scene, seen: str) -> None:
+    holder = start(scene, "holder")
+    scene.locks.take("object", holder)
+    scene.forget_object("holder")
+    scene.ledger.settle(holder)
+    if seen:
+        # Somebody was quicker, and is over as well.
+        scene.locks.take("object", quicker := start(scene, "quicker"))
+        scene.forget_object("quicker")
+        scene.ledger.settle(quicker)
+
+    answer = scene.record(REF, "0-1", unique="object", seen=seen)
+
+    assert answer == LockedBy("1:quicker" if seen else "1:holder")
+    assert isinstance(scene.record(REF, "0-1", unique="object", seen=answer.value), Recorded)
+
+
+@pytest.mark.parametrize("why", ["lives", "is kept", "is to be stopped"])
+def test_a_late_copy_of_a_call_that_was_refused_publishes_nothing(scene: Scene, why: str) -> None:
+    holder, seen = start(scene, "holder"), ""
+    scene.locks.take("object", holder)
+    holder = replace(holder, object_key="object")
+    if why == "is kept":
+        scene.ledger.settle(holder, keep_ms=LOOK_MS)
+    elif why == "is to be stopped":
+        scene.take(holder, max_losses=0)
+        seen = "1:holder"
+    epoch = scene.ledger.senders.new_epoch(0)
+
+    def record() -> Answer:
+        return scene.record(REF, epoch, unique="object", seen=seen)
+
+    refused = record()
+    scene.client.delete(scene.ledger.keys.lock("object"))
+
+    assert record() == refused
+    # Its sender has gone on.
+    scene.ledger.senders.answered(epoch)
+    scene.publish("another")
+    assert isinstance(record(), Unknown)
+    assert scene.state() == ABSENT
+
+
+def test_a_kept_object_refuses_the_very_task_that_is_kept(scene: Scene) -> None:
+    scene.publish(unique="object")
+    claim = replace(scene.claim(scene.publish("other")), object_key="another")
+    scene.locks.take("another", claim)
+    scene.ledger.settle(claim, keep_ms=LOOK_MS)
+
+    assert [scene.call(name, "another") for name in ("other", "third")] == ["other"] * 2
+    assert scene.call("third") == "task"
 
 
 def test_a_call_is_answered_with_what_goes_on_after_all(scene: Scene) -> None:
@@ -86,23 +135,31 @@ def test_a_call_is_answered_with_what_goes_on_after_all(scene: Scene) -> None:
     scene.locks.take("object", first)
     scene.ledger.conclude(first)
     scene.lose(first)
-    scene.publish("a call")
-    assert scene.locks.take("object", holding(scene, "a call")) == "holder"
+    assert scene.call("a call") == "holder"
 
     second = scene.claim(message)
     assert isinstance(scene.ledger.conclude(first), Fenced)
-    assert scene.locks.take("object", holding(scene, "a call")) == "holder"
+    assert scene.call("a call") == "holder"
     # And with what takes its time to end, so that nobody waits for ever.
     scene.ledger.conclude(second)
-    assert scene.locks.take("object", holding(scene, "a call")) == "holder"
+    assert scene.call("a call") == "holder"
+    assert scene.state("a call") == ABSENT
 
 
-def test_a_call_does_not_get_the_object_of_what_is_still_to_be_stopped(scene: Scene) -> None:
+@pytest.mark.parametrize("how", ["lost for good", "called off"])
+def test_a_call_does_not_get_the_object_of_what_is_still_to_be_stopped(
+    scene: Scene, how: str
+) -> None:
     holder = start(scene, "holder")
     scene.locks.take("object", holder)
-    scene.take(holder, max_losses=0)
-    scene.publish("a call")
+    scene.take(holder, max_losses=0 if how == "lost for good" else 1)
+    if how == "called off":
+        scene.ledger.revoke("holder")
 
-    assert scene.locks.take("object", holding(scene, "a call")) is None
+    assert scene.call("a call") is None
 
     assert scene.client.get(scene.ledger.keys.lock("object")) == b"1:holder"
+    # As its worker is dead, nothing of it runs any more.
+    scene.kill_worker("me")
+    assert scene.call("another call") is None
+    assert scene.client.get(scene.ledger.keys.lock("object")) == b"0:another call"

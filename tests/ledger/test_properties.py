@@ -108,6 +108,9 @@ class Walk:
         task = TaskRef(task_id, "app.work", 1, time_to_run_ms=number % 2 * LOOK_MS)
         how["state"] = self.choice.choice([State.QUEUED, State.PARKED])
         how["due_in_ms"] = 0 if how["state"] is State.PARKED else LOOK_MS
+        if not attempt and "heir" not in how and self.choice.random() < 0.1:
+            seen = self.scene.client.get(self.ledger.keys.lock("object")) or b""
+            how["unique"], how["seen"] = "object", self.choice.choice(("", seen.decode()))
 
         def record() -> object:
             return self.scene.record(task, epoch, **how)
@@ -117,8 +120,6 @@ class Walk:
         self.calls.append(record)
         if isinstance(answer, answers.Recorded):
             self.messages.append(Published(task, epoch, self.ledger.generation))
-            if self.choice.random() < 0.1:
-                self.ledger.take_unique("object", task_id, epoch)
         return answer
 
     def deliver(self, message: Published, worker: str) -> None:

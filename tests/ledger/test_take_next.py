@@ -33,7 +33,7 @@ def test_it_takes_by_priority_and_files_and_claims(taking: Taking) -> None:
     found = [taking.take(f"shift.{n}") for n in range(4)]
 
     assert [one.queue for one in found] == ["a", "b", "a", ""]
-    assert [one.answer for one in found] == [answers.Claimed(1, 0)] * 3 + [None]
+    assert [one.answer for one in found] == [answers.Claimed(1, 0, "")] * 3 + [None]
     assert (found[3].message, found[3].has_lease) == (None, True)
     assert taking.filed() == {b"shift.0", b"shift.1", b"shift.2"}
     assert taking.scene.client.smembers("listed") == {taking.unacked.encode()}
@@ -47,12 +47,12 @@ def test_a_call_that_is_repeated_takes_nothing_more(taking: Taking) -> None:
 
     found, again = [taking.take("shift.1") for _ in range(2)]
 
-    assert (found.queue, found.answer) == ("a", answers.Claimed(1, 0))
+    assert (found.queue, found.answer) == ("a", answers.Claimed(1, 0, ""))
     assert (again.queue, again.message, again.answer) == ("a", found.message, found.answer)
     assert taking.filed() == {b"shift.1"}
     assert taking.scene.client.llen(f"{taking.prefix}a0") == 1
     # What is done with goes with the next.
-    assert taking.take("shift.2", "shift.1").answer == answers.Claimed(1, 0)
+    assert taking.take("shift.2", "shift.1").answer == answers.Claimed(1, 0, "")
     assert taking.filed() == {b"shift.2"}
 
 
@@ -88,13 +88,12 @@ def test_what_the_main_process_has_to_see_is_filed_and_not_claimed(
 
 
 def test_it_says_which_place_a_task_has_since_it_was_published(taking: Taking) -> None:
-    published, ledger = taking.put("one"), taking.scene.ledger
+    taking.put("one", unique="object")
     taking.put("two")
-    assert ledger.take_unique("object", "one", published.epoch) is None
 
-    assert [taking.take(f"shift.{n}").place for n in range(2)] == ["object", ""]
+    assert [taking.take(f"shift.{n}").answer.place for n in range(2)] == ["object", ""]
     # It is the attempt's from now on.
-    assert taking.scene.client.get(ledger.keys.lock("object")) == b"1:one"
+    assert taking.scene.client.get(taking.scene.ledger.keys.lock("object")) == b"1:one"
 
 
 def test_what_is_no_message_is_filed_as_it_is(taking: Taking, redis_server: Any) -> None:
@@ -172,7 +171,7 @@ def test_what_celery_sends_is_claimed_and_not_decoded(
 
     taken = take(taking, reading(), raw, "shift.1")
 
-    assert taken.answer == answers.Claimed(1, 0)
+    assert taken.answer == answers.Claimed(1, 0, "")
     assert (taking.scene.record_of("one").token, taken.message) == ("shift.1", raw)
 
 

@@ -68,7 +68,7 @@ def _record(
         due_in_ms=0, message=f"message {epoch}", claim=claim, **how,
     )  # fmt: skip
     world = x.world
-    if isinstance(answer, answers.Recorded | answers.InUse | NotCurrent):
+    if not isinstance(answer, answers.Unknown | answers.OtherGeneration):
         world = world._replace(epochs=world.epochs + 1)
     return world, answer, (task_id, epoch, _generation(world))
 
@@ -80,23 +80,38 @@ def publish(x: Explorer, world: World) -> Told:
         if not is_first and world.acts == 0:
             continue
         before = _task(world, task_id)
-        after, answer, message = _record(x, world, task_id)
-        if not is_first:
-            after = after._replace(acts=world.acts - 1)
-        if isinstance(answer, answers.Recorded):
-            if before is None or before.state == "dead" or before.called_off:
-                after = after._replace(begun=_counted(after.begun, task_id))
-                if before is not None and before.state == "dead":
-                    after = after._replace(ended=_counted(after.ended, task_id))
-            after = _unsent(after, message)
-        yield task_id, after
-        if world.faults and "delay" in x.scope.does:
-            # A copy of the call is still under way, over a connection that was given up.
-            call = x.caller.calls["record"]
-            yield (
-                f"{task_id}, a copy is late",
-                after._replace(late=(*after.late, call), faults=world.faults - 1),
-            )
+        for told, how in _unique(x, world).items():
+            after, answer, message = _record(x, world, task_id, **how)
+            is_recorded = isinstance(answer, answers.Recorded)
+            if not is_first or not is_recorded:
+                if world.acts == 0:
+                    continue
+                after = after._replace(acts=world.acts - 1)
+            if is_recorded:
+                if before is None or before.state == "dead" or before.called_off:
+                    after = after._replace(begun=_counted(after.begun, task_id))
+                    if before is not None and before.state == "dead":
+                        after = after._replace(ended=_counted(after.ended, task_id))
+                after = _unsent(after, message)
+            yield f"{task_id}{told}", after
+            if world.faults and "delay" in x.scope.does:
+                # A copy of the call is still under way, over a connection that was given up.
+                call = x.caller.calls["record"]
+                yield (
+                    f"{task_id}{told}, a copy is late",
+                    after._replace(late=(*after.late, call), faults=world.faults - 1),
+                )
+
+
+def _unique(x: Explorer, world: World) -> dict[str, dict[str, str]]:
+    """Return how a task is published: also as a unique one, by a call that has seen who had its
+    object, however long ago.
+    """
+    if "lock" not in x.scope.does:
+        return {"": {}}
+    named, lock = x.scope.object, dict(world.ledger).get(f"lock:{x.scope.object}")
+    asked = {"": {}, ", unique": {"unique": named}}
+    return asked if lock is None else {**asked, ", seen": {"unique": named, "seen": lock.value}}
 
 
 def send(x: Explorer, world: World) -> Told:
@@ -191,7 +206,7 @@ def _claimed(  # noqa: C901
         raise Violated("run by another's message")
     if dict(dict(world.ledger).get("orders", ())).get("strike") and not is_twice:
         raise Violated("struck")
-    child = Child(task_id, answer.attempt, token, epoch)
+    child = Child(task_id, answer.attempt, token, epoch, bool(answer.place))
     world = world._replace(tokens=world.tokens + 1)
     return _with(world, process._replace(children=tuple(sorted((*process.children, child)))))
 
@@ -546,7 +561,7 @@ def _locks(x: Explorer) -> list[str]:
 
 
 def lock(x: Explorer, world: World) -> Told:
-    """An attempt, or a call, also a late one, takes the object, or that of a task that is over."""
+    """An attempt takes the object, or that of a task that is over."""
     for process, child, left in _each(world):
         if child.has:
             continue
@@ -557,12 +572,6 @@ def lock(x: Explorer, world: World) -> Told:
             yield f"{child} has it", _having(x.world, process, child)
         elif not holder:
             yield f"{child} is over", left._replace(ledger=x.world.ledger)
-    for task_id in x.scope.ids:
-        task = _task(world, task_id)
-        if task is None or task.state == "queued":
-            epoch = task.epoch if task is not None else "over"
-            if x.at(world).take_unique(x.scope.object, task_id, epoch) is None:
-                yield f"{task_id} has it", x.world
 
 
 def _having(world: World, process: Process, child: Child) -> World:

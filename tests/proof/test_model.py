@@ -52,6 +52,15 @@ SCOPES: Mapping[str, Scope] = {
         faults=2, time_to_run_ms=1, does=_BASE | {"stuck", "stop", "worker dies", "duplicate"}
     ),
     "objects": Scope(ids=("a", "b"), faults=1, object="o", does=_BASE | {"lock", "worker dies"}),
+    "unique": Scope(
+        ids=("a", "b"),
+        faults=1,
+        acts=1,
+        max_losses=0,
+        object="o",
+        time_to_run_ms=1,
+        does=_BASE | {"lock", "stuck", "stop", "delay", "late"},
+    ),
     "places": Scope(
         ids=("a", "b", "c"),
         workers=("v", "w"),
@@ -87,8 +96,8 @@ ABLATIONS: Mapping[str, tuple[str, str]] = {
     "only a dead letter is replayed": ("letters", "twice at once"),
     "who ends a task frees its object": ("objects", "left"),
     "only the holder frees an object": ("called off", "changed by who is over"),
-    "only who has a record takes an object": ("objects", "left"),
     "an object that another has is not taken": ("objects", "overlap"),
+    "what is to be stopped has its object": ("unique", "overlap"),
     "an attempt frees what is its own": ("objects", "changed by who is over"),
     "an object has so many places": ("places", "overlap"),
     "who came first has the place": ("places", "out of turn"),

@@ -91,8 +91,8 @@ def later(trace: list[Entry], at: int) -> list[Entry]:
 DONE = {
     "record": "recorded", "claim": "claimed", "settle": "settled", "lose": "queued",
     "bury": "buried", "replay": "replayed", "resend": "send", "release": "released",
-    "cancel": "cancelled", "withdraw": "withdrawn", "discard": "discarded", "lock": "locked",
-    "place": "placed", "replace": "waiting", "declare": "declared", "acknowledge": "acknowledged",
+    "cancel": "cancelled", "withdraw": "withdrawn", "discard": "discarded", "place": "placed",
+    "replace": "waiting", "declare": "declared", "acknowledge": "acknowledged",
 }  # fmt: skip
 
 CHANGES: list[tuple[Change, str]] = [
@@ -101,11 +101,8 @@ CHANGES: list[tuple[Change, str]] = [
         (doubled, name)
         for name in ("settle", "cancel", "withdraw", "discard", "resend", "acknowledge")
     ),
-    *((answered_otherwise, name) for name in ("record", "claim", "settle", "lose", "bury", "lock")),
-    *(
-        (of_another_attempt, name)
-        for name in ("settle", "lose", "bury", "release", "replace", "lock")
-    ),
+    *((answered_otherwise, name) for name in ("record", "claim", "settle", "lose", "bury")),
+    *((of_another_attempt, name) for name in ("settle", "lose", "bury", "release", "replace")),
     *((without_writes, name) for name in DONE),
     *((later, name) for name in ("claim", "record", "lose")),
 ]
@@ -146,9 +143,9 @@ def is_meant(trace: Sequence[Entry], at: int, name: str, *, goes_on: bool) -> bo
         behind = [one for one in behind[:1] if one.call.name == name]
     elif name == "place":
         # The next who asks for the object finds it taken.
-        asked = next((one for one in trace[at + 1 :] if one.call.name == name), None)
-        is_full = asked is not None and (asked.reply or ())[:1] in (("full",), ("standing",))
-        behind = behind if is_full else []
+        said = [(one.reply or ("",))[0] for one in trace[at + 1 :] if one.call.name == name]
+        asked = [one for one in said if one != "not_current"][:1]
+        behind = behind if asked in (["full"], ["standing"]) else []
     elif name in ("record", "claim"):
         # Who is refused may be so without it, too.
         behind = [one for one in behind[:1] if (one.reply or ())[:1] == (DONE.get(one.call.name),)]

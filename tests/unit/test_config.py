@@ -36,7 +36,6 @@ def test_every_setting_can_be_given():
         "QUEUED_SECONDS": 5.5,
         "GIVE_BACK_SECONDS": 0,
         "ACKNOWLEDGE_SECONDS": 60,
-        "ETA_HORIZON_SECONDS": 5,
         "MAX_LOSSES": 0,
         "STALL_SECONDS": 9,
         "DEAD_LETTER_SECONDS": 1,
@@ -101,7 +100,6 @@ def test_a_value_that_cannot_work_is_named_with_what_is_expected(name, value, ex
             ["WITNESS_SECONDS is 9", "LEASE_SECONDS is 9", "below 9"],
         ),
         ({"QUEUED_SECONDS": 15}, ["QUEUED_SECONDS is 15", "SWEEP_SECONDS is 2", "at least 16"]),
-        ({"ETA_HORIZON_SECONDS": 1}, ["SWEEP_SECONDS is 2", "at least 2"]),
     ],
 )
 def test_a_bad_combination_names_the_settings_the_values_and_the_way_out(settings, said):

@@ -115,8 +115,6 @@ def of(task: dict[str, Any], worker: dict[str, Any], app: dict[str, Any]) -> lis
             {"results_expire_seconds": 0, "fills_ledger": True},
             ["warning results_never_expire"],
         ),
-        # Redelivered while it waits for its ETA.
-        ({}, {"visibility_seconds": 59.0}, {}, ["warning visibility_timeout_short"]),
         # The orchestrator kills first.
         ({"time_limit": 31.0}, {}, {"grace_seconds": 30.0}, ["warning grace_too_short"]),
         ({}, {}, {"grace_seconds": 30.0}, ["info grace_too_short"]),

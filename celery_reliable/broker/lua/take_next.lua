@@ -1,7 +1,6 @@
 --[[
 take_next: remove the message that is done with; pop the next one, file it, and claim its task if nothing speaks against
-that. One step, for a process that takes its own messages. `claim` and `lock` are the
-ledger's scripts, as functions.
+that. One step, for a process that takes its own messages. `claim` is the ledger's script, as a function.
 
 The key of a record is made of what is popped. So this is for a queue in the ledger's own database, on a server that is no
 cluster.
@@ -29,8 +28,7 @@ ARGV.queues...   their names
 Returns    one text, as the server writes each part of a nested reply by itself, and wakes who waits for it with the first
            empty | no_lease   nothing was taken; the second: the worker has been declared dead
            ["cold", queue] LF message   the worker has to look at this one, which may be anything
-           ["asked", queue, place, answer...] LF message   the answer of claim; which place of its object the task has
-           since it was published or its turn came, "" for none
+           ["asked", queue, answer...] LF message   the answer of claim
 Cost       O(lists + size of the headers)
 ]]
 local unacked, tag = KEYS.unacked, ARGV.tag
@@ -118,18 +116,10 @@ if not generation or #generation > 20 or digest ~= string.sub(redis.sha1hex(id),
     or string.find(ARGV.cold, '\n' .. task .. '\n', 1, true) then
   return told('cold', queue)
 end
-local answer, object = claim({ARGV.records .. id, KEYS.due, KEYS.meta, KEYS.worker, KEYS.claims, KEYS.clock},
+local answer = claim({ARGV.records .. id, KEYS.due, KEYS.meta, KEYS.worker, KEYS.claims, KEYS.clock, ARGV.locks},
   {id, epoch, generation, ARGV.worker, tag, ARGV.pid, '0', task, '', '', ARGV.alone_ms})
-local place = object or ''
--- What is noted may be another's by now: the lock decides.
-if place ~= '' and redis.call('GET', ARGV.locks .. place) == '0:' .. id then
-  -- From now on it is this attempt's, and no late one of a former life of the id can free it.
-  lock({ARGV.locks .. place, ARGV.records .. id, 'none'}, {id, tostring(answer[2]), tag, '', place})
-else
-  place = ''
-end
 for i = 1, #answer do
   -- How numbers are encoded, and how deep, is a setting that all scripts of a server share.
   answer[i] = tostring(answer[i])
 end
-return told('asked', queue, place, unpack(answer))
+return told('asked', queue, unpack(answer))

@@ -11,6 +11,7 @@ KEYS.meta                  meta              HASH
 KEYS.worker                worker:<worker>   HASH
 KEYS.claims                claims:<worker>   HASH of that worker
 KEYS.clock                 clock             HASH
+KEYS.locks                 lock:             what the keys of locks begin with: the object is in the record
 KEYS.orders+               orders            HASH given only by a worker that knows of a strike on the task
 KEYS.ordered+              ordered           ZSET likewise
 ARGV.id
@@ -25,15 +26,16 @@ ARGV.max_losses?: int      of the task; "" for the setting
 ARGV.message?              as delivered; "" first, it is asked for when no record exists
 ARGV.alone_ms?: int        when a suspect that its worker may not run now is sent again, at first; "": it is claimed
                            in any case, to be lost at once
+ARGV.list+                 the list that the message goes into as it is when a strike ends; "" where it is sent otherwise
 ARGV.strikes...            the ids of those strikes
-Returns   {"claimed", attempt: int, losses: int} | {"held", owner} | {"stale"} | {"parked"} | {"ended"}
+Returns   {"claimed", attempt: int, losses: int, place} | {"held", owner} | {"stale"} | {"parked"} | {"ended"}
           | {"dead"} | {"no_lease"} | {"unrecorded"} | {"alone"} | {"struck", order}
           "held" also while a worker that lives has not yet stopped an attempt that was taken from it; then
           the record is due, as this message is dropped; "alone": the task ran in a worker that died, and this
           one has to do with another such task; it is sent again, the later the oftener this was so
           "stale" also of a task that was revoked as it ran: it is due, to be called off
-          "struck" by an order that holds: the record is parked until that ends
-          A script that calls this one as a function is returned the record's object as well, if it notes one.
+          "struck" by an order that holds: the record is parked until that ends; the place of its object that a claimed
+          task has since it was published, or its turn came, is the attempt's from now on; "" for none
 Cost      O(log N) in records that are due some time, O(strikes on the task)
 ]]
 local found = redis.call('HMGET', KEYS.record, 'state', 'epoch', 'attempt', 'token', 'owner', 'losses',
@@ -42,7 +44,9 @@ local found = redis.call('HMGET', KEYS.record, 'state', 'epoch', 'attempt', 'tok
 local state, called_off = found[1], found[9]
 if state == 'running' then
   if found[4] == ARGV.token then
-    return {'claimed', tonumber(found[3]), tonumber(found[6] or 0)}, found[17]
+    local place = found[17] or ''
+    local is_his = place ~= '' and redis.call('GET', KEYS.locks .. place) == found[3] .. ':' .. ARGV.id
+    return {'claimed', tonumber(found[3]), tonumber(found[6] or 0), is_his and place or ''}
   end
   return {'held', found[5]}
 end
@@ -125,8 +129,9 @@ for i = FIRST.strikes, #ARGV do
   if is_read and type(order) == 'table' and not order.ended_ms
       and ((order.until_ms or 0) == 0 or now_ms < order.until_ms) then
     local published_ms = redis.call('HGET', KEYS.record, 'published_ms') or now_ms
-    redis.call('HDEL', KEYS.record, 'resends', 'unsent')
+    redis.call('HDEL', KEYS.record, 'resends', 'unsent', 'list')
     redis.call('HSET', KEYS.record, 'state', 'parked', 'waiting_for', 'order ' .. ARGV[i])
+    if ARGV.list ~= '' then redis.call('HSET', KEYS.record, 'list', ARGV.list) end
     -- Whoever ends the order lets it go before that. This is for an order that is lost.
     redis.call('ZADD', KEYS.due, now_ms + 3600000, ARGV.id)
     redis.call('ZADD', KEYS.ordered, 0, string.format('%s %015.0f.%012.0f %s', ARGV[i], published_ms,
@@ -175,4 +180,13 @@ end
 if tonumber(ARGV.time_to_run_ms) > 0 then
   redis.call('ZADD', KEYS.due, now_ms + ARGV.time_to_run_ms, ARGV.id)
 end
-return {'claimed', attempt, tonumber(found[6] or 0)}, found[17]
+local place = found[17] or ''
+if place ~= '' then
+  -- What is noted may be another's by now: the lock decides. No late attempt of a former life of the id can free it then.
+  if redis.call('GET', KEYS.locks .. place) == '0:' .. ARGV.id then
+    redis.call('SET', KEYS.locks .. place, attempt .. ':' .. ARGV.id)
+  else
+    place = ''
+  end
+end
+return {'claimed', attempt, tonumber(found[6] or 0), place}

@@ -17,6 +17,8 @@ KEYS.sent               sent:<sender>     STRING what the sender, who does one a
 KEYS.later              later             ZSET
 KEYS.bell               bell              LIST
 KEYS.clock              clock             HASH
+KEYS.lock+              lock:<object>     STRING of a unique task's object
+KEYS.holder+            task:<holder>     HASH the record of the id in the value that was seen
 ARGV.id
 ARGV.epoch              names this publication: "<attempt>-<nonce>", or "<attempt>-<nonce>-<sender>-<number>"
 ARGV.generation         that the message is stamped with
@@ -36,14 +38,18 @@ ARGV.is_sent: flag      "1": put it into its queue, at its moment if it waits fo
 ARGV.moved?             which workers an operator has named meanwhile, as the attempt was told; "" for none
 ARGV.if_exists?         "": the id of a dead letter is published anew; "replay_dead": likewise, and its history says
                         that it is replayed; "keep" or "refuse": a dead letter stays
+ARGV.object+            of a unique task, which takes it as attempt 0
+ARGV.seen+              value of its lock that an earlier call was answered with; "" for none
 Returns   {"recorded"} | {"not_current"} | {"in_use", state, since_ms: int} | {"anothers", state, since_ms: int, name}
-          | {"other_generation", current, format} | {"unknown"} | {"names_others", named}
+          | {"other_generation", current, format} | {"unknown"} | {"names_others", named} | {"locked_by", value}
+          | {"kept_for", task_id} | {"still_stopping", task_id, worker}
           "in_use" with the state, and since when the task is in it; "anothers": so is a task of that name, by which the
           id was published, whatever has replaced it since; "names_others": an operator has named other workers while
           the attempt ran, and the message has to say so; "other_generation" with the format of the namespace, 0 if
           nobody has told it: by this publishers learn of a newer one; "unknown": the sender's publication before this
           one is not here, so it has to begin anew under another name; or this is a late copy, and the sender has gone
-          on
+          on. Nothing is recorded of a unique task whose object another has: "locked_by" the value that was seen means
+          that its record lives; "still_stopping": that is over, but what that worker still runs of it has the object
 Cost      O(log N) in records that are due some time
 ]]
 local now_ms = clock()
@@ -54,10 +60,8 @@ if ARGV.number ~= '' then
     return {'recorded'}
   end
   if string.sub(last, -#before) ~= before then
-    local epoch, reply, state, since_ms, name = string.match(last, '^(%S+) (%S+) ?(%S*) ?(%S*) ?(.*)$')
-    if epoch == ARGV.epoch and reply == 'in_use' then return {'in_use', state, since_ms} end
-    if epoch == ARGV.epoch and reply == 'anothers' then return {'anothers', state, since_ms, name} end
-    if epoch == ARGV.epoch then return {'not_current'} end
+    local epoch, reply = string.match(last, '^(%S+) (.*)$')
+    if epoch == ARGV.epoch then return cjson.decode(reply) end
     if not epoch or string.sub(epoch, -#before) ~= before then
       return {'unknown'}
     end
@@ -84,12 +88,32 @@ local is_same = name == ARGV.name or found[9] == ARGV.name
 if state and found[2] == ARGV.epoch then
   return {'recorded'}
 end
+local function refused(reply)
+  if ARGV.number ~= '' then
+    redis.call('SET', KEYS.sent, ARGV.epoch .. ' ' .. cjson.encode(reply), 'PX', ARGV.remember_ms)
+  end
+  return reply
+end
+if ARGV.object then
+  local value = redis.call('GET', KEYS.lock)
+  local attempt, holder = string.match(value or '', '^(%w+):(.*)$')
+  if attempt == 'kept' then
+    -- Also by the same id: published again, it is another task than the one that succeeded.
+    return refused({'kept_for', holder})
+  elseif value and holder ~= ARGV.id then
+    local theirs = redis.call('HMGET', KEYS.holder, 'state', 'called_off', 'stopping_on')
+    if value ~= ARGV.seen or (theirs[1] and theirs[1] ~= 'dead' and not theirs[2]) then
+      return refused({'locked_by', value})
+    elseif theirs[3] then
+      return refused({'still_stopping', holder, theirs[3]})
+    end
+  end
+end
 if ARGV.attempt ~= '' then
   -- The removal comes first, as in claim: what runs can be retried on a full server.
   redis.call('HDEL', KEYS.claims, '')
   if state ~= 'running' or found[3] ~= ARGV.attempt or found[4] ~= ARGV.token then
-    if ARGV.number ~= '' then redis.call('SET', KEYS.sent, ARGV.epoch .. ' not_current', 'PX', ARGV.remember_ms) end
-    return {'not_current'}
+    return refused({'not_current'})
   end
   local moved = redis.call('HGET', KEYS.record, 'moved') or ''
   if moved ~= ARGV.moved then
@@ -134,11 +158,7 @@ elseif state then
   if (state == 'queued' or state == 'parked') and tonumber(at[5] or 0) > tonumber(since_ms) then
     since_ms = at[5]
   end
-  local reply = is_same and {'in_use', state, since_ms} or {'anothers', state, since_ms, name}
-  if ARGV.number ~= '' then
-    redis.call('SET', KEYS.sent, ARGV.epoch .. ' ' .. table.concat(reply, ' '), 'PX', ARGV.remember_ms)
-  end
-  return reply
+  return refused(is_same and {'in_use', state, since_ms} or {'anothers', state, since_ms, name})
 end
 local when = 'published_ms'
 if state then
@@ -163,6 +183,10 @@ if ARGV.is_timed == '1' then
   wait_until(ARGV.id, string.format('%.0f', now_ms + ARGV.due_in_ms))
 else
   redis.call('ZADD', KEYS.due, now_ms + ARGV.due_in_ms, ARGV.id)
+end
+if ARGV.object then
+  redis.call('HSET', KEYS.record, 'object', ARGV.object)
+  redis.call('SET', KEYS.lock, '0:' .. ARGV.id)
 end
 if ARGV.number ~= '' then
   redis.call('SET', KEYS.sent, ARGV.epoch, 'PX', ARGV.remember_ms)

@@ -1,11 +1,15 @@
 --[[
-resume: end an order, and let go what was parked by it, a bounded number at a time and in the order of publication.
+resume: end an order, and let go what was parked by it, a bounded number at a time and in the order of publication: its
+moment has come.
 
 The order is over with the first call; it is forgotten with the last one, when nothing is left that waits for it.
 
 KEYS.orders       orders    HASH
 KEYS.due          due       ZSET
 KEYS.ordered      ordered   ZSET
+KEYS.records      task:     what the keys of records begin with
+KEYS.later        later     ZSET
+KEYS.bell         bell      LIST
 KEYS.clock        clock     HASH
 ARGV.id           of the order
 ARGV.by           who ends it; "": only if its time is over, or somebody has ended it
@@ -35,11 +39,15 @@ redis.call('ZREM', KEYS.ordered, '')
 local ids, released = {}, order.released or 0
 for _, member in ipairs(redis.call('ZRANGE', KEYS.ordered, '[' .. ARGV.id .. ' ', '(' .. ARGV.id .. '!', 'BYLEX',
     'LIMIT', 0, ARGV.limit)) do
-  -- A pass sends them by their times, so each has one of its own, 1024 in a ms, and all of them are past.
+  -- They are sent by their times, so each has one of its own, 1024 in a ms, and all of them are past.
   released = released + 1
   local id = string.match(member, '^%S+ %S+ (.*)$')
+  local record = KEYS.records .. id
   redis.call('ZREM', KEYS.ordered, member)
-  redis.call('ZADD', KEYS.due, 'XX', 'LT', string.format('%.4f', order.ended_ms - 1000 + released / 1024), id)
+  if redis.call('HGET', record, 'waiting_for') == 'order ' .. ARGV.id then
+    redis.call('HDEL', record, 'waiting_for')
+    wait_until(id, string.format('%.4f', order.ended_ms - 1000 + released / 1024))
+  end
   ids[#ids + 1] = id
 end
 if #ids < tonumber(ARGV.limit) then

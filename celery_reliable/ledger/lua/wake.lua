@@ -13,21 +13,18 @@ KEYS.records            task:    what the keys of records begin with
 KEYS.clock              clock    HASH
 ARGV.who
 ARGV.lease_ms: int      for how long it is the waker
-ARGV.late_ms: int       what has waited for longer is let out by whoever asks, who is the waker then
 ARGV.limit: int         so many are looked at
 ARGV.due_in_ms: int     when somebody must look at what was sent
 Returns   {"woken", wait_ms: int, ids_and_times...} | {"another", wait_ms: int}
-          with the ms until the next moment, at most half of lease_ms, and what is to be sent
+          with the ms until the next moment, at most half of lease_ms, and what is to be sent, in the order of the
+          moments; "another" is the waker, for so many ms
 Cost      O(limit * log N) in what waits and in records that are due some time
 ]]
 local waker = redis.call('GET', KEYS.waker)
-local is_anothers = waker and waker ~= ARGV.who
-local before_ms = is_anothers and now_ms - ARGV.late_ms or now_ms
-local found = redis.call('ZRANGEBYSCORE', KEYS.later, '-inf', string.format('%.0f', before_ms), 'WITHSCORES',
-  'LIMIT', 0, ARGV.limit)
-if is_anothers and #found == 0 then
-  return {'another', tonumber(ARGV.lease_ms)}
+if waker and waker ~= ARGV.who then
+  return {'another', redis.call('PTTL', KEYS.waker)}
 end
+local found = redis.call('ZRANGEBYSCORE', KEYS.later, '-inf', now_ms, 'WITHSCORES', 'LIMIT', 0, ARGV.limit)
 -- The removal comes first, as in claim.
 redis.call('ZREM', KEYS.later, '')
 local reply, limited = {'woken', 0}, {}

@@ -169,7 +169,7 @@ TABLE: Table = {
             ),
             (
                 "it is sent, and never recorded",
-                move("return self._send(", before="if not self.record("),
+                move("return self._send(", before="is_recorded = "),
                 (
                     "tests/promises/test_never_two.py::test_one_id_is_one_task_while_it_lives_and_the_same_message_twice_runs_once",
                 ),

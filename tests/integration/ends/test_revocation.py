@@ -32,16 +32,10 @@ def waiting(project: Project, **options: Any) -> dict[str, Any]:
     To a worker of concurrency 1, which the first runs until the gate "busy" is opened.
     """
     send = project.send
-    found = {
-        "retried": send("flaky", 1, 12, **options),
-        "retried far away": send("flaky", 1, 600, **options),
-    }
-    for result in found.values():
-        wait_for(lambda r=result: r.state == "RETRY", 15, "a retry")
-    found["running"] = send("gate", "busy", **options)
-    project.effects.run_of(found["running"].id)
+    found = {"retried": send("flaky", 1, 12, **options)}
+    wait_for(lambda: found["retried"].state == "RETRY", 15, "a retry")
+    found["running"] = project.begin("gate", "busy", **options)
     found["with an ETA"] = send("work", 0.01, countdown=12, **options)
-    found["with an ETA far away"] = send("work", 0.01, countdown=600, **options)
     # As many as a worker fetches; what comes then stays in the queue.
     found["fetched"] = send("work", 0.01, **options)
     for _ in range(2):
@@ -54,7 +48,7 @@ def waiting(project: Project, **options: Any) -> dict[str, Any]:
 
 def revoked(results: dict[str, Any]) -> dict[str, End]:
     """The ends of tasks that were called off; some had run by then."""
-    have_run = ("running", "retried", "retried far away")
+    have_run = ("running", "retried")
     return {r.id: End(GONE, "REVOKED", int(place in have_run)) for place, r in results.items()}
 
 
@@ -79,10 +73,8 @@ def test_what_is_revoked_never_runs_though_nobody_remembers_it(ending: Project) 
 def test_what_is_revoked_by_a_stamp_never_runs(ending: Project) -> None:
     worker = ending.start_worker("one", concurrency=1)
     results = waiting(ending, stamped_headers=["customer"], customer="one")
-    # Who wants to know of a stamp has to see the message: what is parked has not been sent.
-    for place in ("retried far away", "with an ETA far away"):
-        ending.app.control.revoke(results.pop(place).id, terminate=True)
 
+    # Of what is parked a worker sees the stamp at its moment.
     ending.app.control.revoke_by_stamped_headers(
         {"customer": "one"}, reply=True, limit=1, timeout=5
     )

@@ -182,6 +182,18 @@ MUTANTS = {
         },
         tried_first=6,
     ),
+    "taken_by_a_call": Mutant(
+        "a call takes an object that another task has",
+        [("ledger/lua/record.lua", "      return refused({'locked_by', value})\n", "")],
+        "two live bodies of object",
+        (),
+        {
+            "tasks": ("unique",),
+            "outcomes": ("ok", "long"),
+            "n_hosts": 2,
+            "chances": {"act": 0.0, "publish": 0.2},
+        },
+    ),
     "stuck_note": Mutant(
         "what is called off or discarded takes the note along that something of it still runs",
         [

@@ -50,7 +50,6 @@ def hasty(project: Project, witness_seconds: float) -> Project:
             "WITNESS_SECONDS": witness_seconds,
             "SWEEP_SECONDS": 1,
             "QUEUED_SECONDS": 8,
-            "ETA_HORIZON_SECONDS": 3,
         }
     )
 

@@ -15,9 +15,10 @@ from tests.support.waiting import wait_for
 @promise("one-namespace")
 def test_what_only_the_other_app_knows_is_left_to_it(project: Project) -> None:
     """A worker of another app in the namespace says so, and leaves tasks that it does not know."""
-    settings = {"SWEEP_SECONDS": 0.5, "ETA_HORIZON_SECONDS": 1, "LEASE_SECONDS": 3}
-    reliable = {"REDIS_URL": project.redis.url(), **settings, "QUEUED_SECONDS": 5}
-    ours = project.with_settings(reliable=reliable)
+    settings = {"SWEEP_SECONDS": 0.5, "QUEUED_SECONDS": 5, "LEASE_SECONDS": 3}
+    reliable = {"REDIS_URL": project.redis.url(), **settings}
+    # Whoever wakes a task has to send it: it is in no queue of the ledger's own database.
+    ours = project.with_settings(reliable=reliable, broker_url=project.redis.url(4))
     other = project.with_settings(reliable=reliable, broker_url=project.redis.url(5))
     pooled = "tests.integration.project.pooled"
     # A task that only one of the two apps knows.
@@ -28,7 +29,7 @@ def test_what_only_the_other_app_knows_is_left_to_it(project: Project) -> None:
     # Who came second is told, and each what a power cut would cost, and its broker by its own URL.
     assert "check=namespace_shared" not in knows.log_text()
     assert "check=namespace_shared" in knows_not.log_text()
-    for worker, database in ((knows, 0), (knows_not, 5)):
+    for worker, database in ((knows, 4), (knows_not, 5)):
         assert "check=redis_loses_seconds" in worker.log_text()
         url = f"redis://:**@127.0.0.1:{project.redis.port}/{database}"
         assert f".> transport:   {url}" in worker.log_text()
