@@ -11,7 +11,7 @@ from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
 from celery_reliable.leases import WorkerLease
 from celery_reliable.ledger import Ledger, answers
 from celery_reliable.log import logger
-from celery_reliable.message import Envelope, seconds_until
+from celery_reliable.message import Envelope, is_named, seconds_until
 from celery_reliable.model import Cause, Due, Record, State, SweepReport
 from celery_reliable.options import in_force
 from celery_reliable.publishing import step_up
@@ -164,8 +164,7 @@ class Overdue(Job):
             self.ledger.cancel(record.task_id, epoch=record.epoch)
         elif record.in_line_of:
             self._look_at_line(due, record, report)
-        elif record.is_timed and now_ms - float(due.due_ms) < _WAKERS_MS:
-            # The waker is about to let it out, in the order of the moments.
+        elif self._is_wakers(due, record, now_ms):
             return
         elif record.is_unsent:
             self._sending.send(due, record, report)
@@ -180,6 +179,11 @@ class Overdue(Job):
                 self._later.append((due, wait_ms))
         else:
             self._sending.send(due, record, report)
+
+    def _is_wakers(self, due: Due, record: Record, now_ms: int) -> bool:
+        """Whether the waker is about to let it out, in the order of the moments."""
+        is_soon = record.is_timed and now_ms - float(due.due_ms) < _WAKERS_MS
+        return is_soon and not is_named(record.message)
 
     def _look_at_line(self, due: Due, record: Record, report: SweepReport) -> None:
         """Let a task that stands in line go on if it is its turn, or if it has expired: then a

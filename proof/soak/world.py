@@ -223,14 +223,11 @@ class SoakWorld:
 
     def put_off(self) -> set[str]:
         """The tasks that wait for a time which is far away, as long as no clock was set on."""
-        client, found = self.servers.databases()[0], set()
-        far = time.time() + _FAR_SECONDS
-        for key in client.scan_iter(f"{_RECORD}*", count=1000):
-            record = json.loads(client.hget(key, "message") or b"{}")
-            eta = record.get("headers", {}).get("eta")
-            if eta and datetime.fromisoformat(eta).timestamp() > far:
-                found.add(record["headers"]["id"])
-        return found
+        client = self.servers.databases()[0]
+        ahead_ms = int(client.hget(f"{LEDGER}clock", "offset_ms") or 0)
+        far_ms = (client.time()[0] + _FAR_SECONDS) * 1000 + ahead_ms
+        found: list[bytes] = client.zrangebyscore(f"{LEDGER}later", far_ms, "inf")  # type: ignore[assignment]
+        return {one.decode() for one in found}
 
     def most_off(self, seconds: int) -> float:
         """By how many seconds the time is off at which a task was done, as its worker says; the one
