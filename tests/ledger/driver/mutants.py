@@ -434,8 +434,10 @@ MUTANTS = {
             "tasks": ("work",),
             "outcomes": ("ok", "retry"),
             "n_steps": 240,
-            "chances": {"act": 0.0, "publish": 0.3, "rollback": 0.03},
+            "chances": {"act": 0.0, "publish": 0.1, "rollback": 0.05},
         },
+        n_worlds=80,
+        tried_first=47,
     ),
     "stopped_for_now": Mutant(
         "what was stopped as it ran runs again when its attempt is lost",
