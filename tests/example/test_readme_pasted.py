@@ -19,11 +19,7 @@ from tests.support.processes import run_python
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
-PAGES = (
-    "README.rst",
-    "concepts.rst",
-    "guides/one-object.rst",
-)
+PAGES = ("README.rst", "concepts.rst", "guides/one-object.rst")
 README, CONCEPTS, OBJECTS = map(Page, PAGES)
 
 OF_PAGES = (

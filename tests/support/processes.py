@@ -248,12 +248,7 @@ class Beat(CeleryProcess):
     """A beat that keeps its schedule file beside its log."""
 
     def __init__(
-        self,
-        name: str,
-        *,
-        log_path: Path,
-        options: Sequence[str] = (),
-        **others: Any,
+        self, name: str, *, log_path: Path, options: Sequence[str] = (), **others: Any
     ) -> None:
         schedule = log_path.with_suffix(".schedule")
         arguments = ["beat", "--schedule", str(schedule), "--pidfile=", "--loglevel", "INFO"]

@@ -36,11 +36,7 @@ PORTS = range(20000 + _INDEX, 32000, _SHARES)
 
 _given: set[int] = set()
 
-DEFAULT_OPTIONS: Mapping[str, str] = {
-    "appendonly": "yes",
-    "appendfsync": "everysec",
-    "save": "",
-}
+DEFAULT_OPTIONS: Mapping[str, str] = {"appendonly": "yes", "appendfsync": "everysec", "save": ""}
 
 
 def _installed(name: str, least: int) -> Path | None:

@@ -26,10 +26,7 @@ _SENDERS = {
 }
 
 #: The levels of events that choose one.
-_CHOSEN = {
-    "task_buried": (logging.WARNING, logging.ERROR),
-    "pass_finished": (logging.WARNING,),
-}
+_CHOSEN = {"task_buried": (logging.WARNING, logging.ERROR), "pass_finished": (logging.WARNING,)}
 
 
 def tellers_of(event: events.Event[Any]) -> set[tuple[str, str]]:
