@@ -191,13 +191,9 @@ class Scene:
     ) -> Answer:
         while True:
             answer = self.ledger.record(
-                task,
-                epoch=epoch,
-                state=state,
-                due_in_ms=due_in_ms,
-                message=f"sent as {epoch}",
+                task, epoch=epoch, state=state, due_in_ms=due_in_ms, message=f"sent as {epoch}",
                 **how,
-            )
+            )  # fmt: skip
             if not isinstance(answer, OtherGeneration):
                 return answer
             self.ledger.generation = answer.current
@@ -229,15 +225,10 @@ class Scene:
     ) -> Answer:
         """Ask for a claim; each time as a new delivery unless `token` says which."""
         request = ClaimRequest(
-            message.task,
-            epoch=message.epoch,
-            generation=message.generation,
-            worker=worker,
-            token=token or f"delivery {next(self._numbers)}",
-            pid=1000,
-            strikes=strikes,
+            message.task, epoch=message.epoch, generation=message.generation, worker=worker,
+            token=token or f"delivery {next(self._numbers)}", pid=1000, strikes=strikes,
             list_key=queue,
-        )
+        )  # fmt: skip
         return self.ledger.claim(request, message=content)
 
     def claim(self, message: Published, worker: str = "me", *, token: str = "") -> Claim:
@@ -258,14 +249,9 @@ class Scene:
         verdict: Verdict | None = None,
     ) -> Answer:
         return self.ledger.lose(
-            claim,
-            cause,
-            max_losses=max_losses,
-            due_in_ms=LOOK_MS,
-            is_taken=is_taken,
-            is_unsent=is_unsent,
-            verdict=verdict,
-        )
+            claim, cause, max_losses=max_losses, due_in_ms=LOOK_MS, is_taken=is_taken,
+            is_unsent=is_unsent, verdict=verdict,
+        )  # fmt: skip
 
     def take(self, claim: Claim, *, max_losses: int = MAX_LOSSES) -> Answer:
         """Lose an attempt as stuck, while its worker lives."""
@@ -285,12 +271,9 @@ class Scene:
         """Name other workers of a task, as it stands or was *seen*."""
         about = {"message": f"message {epoch}", "named": '{"only": ["gpu"]}', **how}
         return self.ledger.named.move(
-            seen or self.record_of(task_id),
-            epoch=epoch,
-            due_in_ms=LOOK_MS,
-            by="me",
+            seen or self.record_of(task_id), epoch=epoch, due_in_ms=LOOK_MS, by="me",
             **{"is_stopped": False, **about},
-        )
+        )  # fmt: skip
 
     def letter(self, task_id: str = "task") -> DeadLetter:
         found = self.ledger.dead_letter(task_id)
@@ -305,15 +288,9 @@ class Scene:
     def bury_message(self, epoch: str, *, is_unproved: bool = False) -> Answer:
         """A message of "task" is delivered to a worker that cannot run it."""
         return self.ledger.bury_message(
-            "task",
-            Reason.UNPROCESSABLE,
-            exception="KeyError",
-            traceback="",
-            message="raw",
-            name="?",
-            epoch=epoch,
-            is_unproved=is_unproved,
-        )
+            "task", Reason.UNPROCESSABLE, exception="KeyError", traceback="", message="raw",
+            name="?", epoch=epoch, is_unproved=is_unproved,
+        )  # fmt: skip
 
     def record_of(self, task_id: str = "task") -> Record:
         record = self.ledger.find(task_id)

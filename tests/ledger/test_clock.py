@@ -30,12 +30,9 @@ INTERRUPTION_MS = 6000
 
 def begin(scene: Scene, nonce: str = "mine", *, expected_ms: int | str = "") -> Any:
     return scene.begin_pass(
-        nonce,
-        interval_ms=SWEEP_MS,
-        ttl_ms=SWEEP_MS,
-        interruption_ms=INTERRUPTION_MS,
+        nonce, interval_ms=SWEEP_MS, ttl_ms=SWEEP_MS, interruption_ms=INTERRUPTION_MS,
         expected_ms=expected_ms,
-    )
+    )  # fmt: skip
 
 
 def let_pass(scene: Scene) -> None:

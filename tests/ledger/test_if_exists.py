@@ -16,13 +16,9 @@ TASK = TaskRef("task", "app.work")
 def publish(scene: Scene, how: str, epoch: str = "", task: TaskRef = TASK) -> Any:
     """Record a publication of the key that says what to do if it exists."""
     return scene.ledger.record(
-        task,
-        epoch=epoch or scene.ledger.senders.new_epoch(0),
-        state=State.QUEUED,
-        due_in_ms=LOOK_MS,
-        message="the second message",
-        if_exists=how,
-    )
+        task, epoch=epoch or scene.ledger.senders.new_epoch(0), state=State.QUEUED,
+        due_in_ms=LOOK_MS, message="the second message", if_exists=how,
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("how", ["keep", "replay_dead", "refuse", ""])

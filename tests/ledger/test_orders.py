@@ -117,15 +117,9 @@ def test_a_call_that_comes_late_does_not_give_it_again(scene: Scene) -> None:
 
     # What `give` sends, on its way since before that.
     late = scene.ledger.calls.order(
-        id=order.id,
-        kind="strike",
-        target="app.work",
-        object="",
-        by="ann",
-        why="",
-        for_ms=0,
+        id=order.id, kind="strike", target="app.work", object="", by="ann", why="", for_ms=0,
         version=seen,
-    )
+    )  # fmt: skip
     assert scene.ledger._caller.run(late) == Changed()
     assert scene.ledger.orders.read().all == ()
 

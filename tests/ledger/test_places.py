@@ -341,13 +341,9 @@ def test_a_publication_that_is_repeated_is_told_the_same(line: Line, queue: str)
     def publish(epoch: str) -> list[type[Answer]]:
         """Publish a task that takes its place at once."""
         answers = scene.ledger.record_for_place(
-            TaskRef("task", "app.work"),
-            Room(LINE, 1),
-            epoch=epoch,
-            due_in_ms=LOOK_MS,
-            message="its message",
-            queue=queue,
-        )
+            TaskRef("task", "app.work"), Room(LINE, 1), epoch=epoch, due_in_ms=LOOK_MS,
+            message="its message", queue=queue,
+        )  # fmt: skip
         return [type(one) for one in answers]
 
     once = publish(epoch)

@@ -179,15 +179,9 @@ _VALUES = st.sampled_from(
     [None, "", "x", 0, 1, [], [None, None], [1, None], {}, {"reliable": "1:2"}, {"id": "other"}]
 )
 _NAMES = [
-    *Celery("app", set_as_current=False).amqp.as_task_v2("id", "task").headers,
-    "reliable",
-    "compression",
-    "reliable_call",
-    "reliable_workers",
-    "of_somebody",
-    "properties",
-    "headers",
-]
+    *Celery("app", set_as_current=False).amqp.as_task_v2("id", "task").headers, "reliable",
+    "compression", "reliable_call", "reliable_workers", "of_somebody", "properties", "headers",
+]  # fmt: skip
 
 
 #: What Celery sends; the same for all variants of one test.

@@ -149,14 +149,9 @@ class DjangoProject:
         ready.
         """
         made = Worker(
-            name,
-            app=app,
-            environ=self.environ,
-            log_path=self.shared / f"{name}.log",
-            is_ready=is_ready or self.ready(name).exists,
-            concurrency=concurrency,
-            options=options,
-        )
+            name, app=app, environ=self.environ, log_path=self.shared / f"{name}.log",
+            is_ready=is_ready or self.ready(name).exists, concurrency=concurrency, options=options,
+        )  # fmt: skip
         self.workers[name] = made
         return made
 
@@ -226,14 +221,10 @@ class DjangoProject:
         if self._terminal is None:
             with log.open("w") as said:
                 self._terminal = subprocess.Popen(
-                    [sys.executable, "-c", textwrap.dedent(TERMINAL)],
-                    cwd=self.folder,
-                    env=self.environ,
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=said,
+                    [sys.executable, "-c", textwrap.dedent(TERMINAL)], cwd=self.folder,
+                    env=self.environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said,
                     text=True,
-                )
+                )  # fmt: skip
         assert self._terminal.stdin is not None
         assert self._terminal.stdout is not None
         self._terminal.stdin.write(json.dumps([kind, text]) + "\n")

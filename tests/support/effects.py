@@ -100,18 +100,12 @@ class Effects:
         request = task.request
         run_id = uuid4().hex
         row = {
-            "kind": "start",
-            "run_id": run_id,
-            "task_id": request.id,
-            "task": task.name,
-            "object_id": object_id,
-            "attempt": getattr(task, "attempt", None),
+            "kind": "start", "run_id": run_id, "task_id": request.id, "task": task.name,
+            "object_id": object_id, "attempt": getattr(task, "attempt", None),
             "retries": request.retries,
             "redelivered": bool((request.delivery_info or {}).get("redelivered")),
-            "worker": request.hostname,
-            "pid": os.getpid(),
-            "parent_id": request.parent_id,
-        }
+            "worker": request.hostname, "pid": os.getpid(), "parent_id": request.parent_id,
+        }  # fmt: skip
         keys = (ROWS_KEY, f"runs:{request.id}")
         number = self.client.eval(COUNT_RUN, len(keys), *keys, json.dumps(row))
         return RunRecorder(self.client, run_id, int(number))

@@ -27,18 +27,10 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 #: What every worker of the tests imports, by what imports the most.  None of it makes an app or a
 #: connection.
 MODULES = (
-    "celery.__main__",
-    "celery.app.events",
-    "celery.app.log",
-    "celery.beat",
-    "celery.bin.celery",
-    "celery.concurrency.solo",
-    "celery.concurrency.thread",
-    "celery.loaders.app",
-    "celery.worker.strategy",
-    "celery_reliable.worker",
-    "tests.integration.project.factory",
-)
+    "celery.__main__", "celery.app.events", "celery.app.log", "celery.beat", "celery.bin.celery",
+    "celery.concurrency.solo", "celery.concurrency.thread", "celery.loaders.app",
+    "celery.worker.strategy", "celery_reliable.worker", "tests.integration.project.factory",
+)  # fmt: skip
 
 #: What the tests' project reads when its app is made, and what a terminal is asked for.  Much else
 #: in the environment is read by somebody as he is imported.

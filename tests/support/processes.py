@@ -53,14 +53,10 @@ def run_python(
 ) -> subprocess.CompletedProcess[str]:
     """Run Python, which finds this repository; *code* is what it must end with, if one is given."""
     ran = subprocess.run(
-        [sys.executable, *map(str, arguments)],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY), **(environ or {})},
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
+        [sys.executable, *map(str, arguments)], cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY), **(environ or {})}, capture_output=True,
+        text=True, timeout=240, check=False,
+    )  # fmt: skip
     assert code in (None, ran.returncode), ran.stdout + ran.stderr
     return ran
 

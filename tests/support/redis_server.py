@@ -119,13 +119,9 @@ def free_port() -> int:
 
 #: What reads the whole of a value, by its kind.
 _READ: dict[bytes, tuple[Any, ...]] = {
-    b"string": ("GET",),
-    b"hash": ("HGETALL",),
-    b"list": ("LRANGE", 0, -1),
-    b"set": ("SMEMBERS",),
-    b"zset": ("ZRANGE", 0, -1, "WITHSCORES"),
-    b"stream": ("XRANGE", "-", "+"),
-}
+    b"string": ("GET",), b"hash": ("HGETALL",), b"list": ("LRANGE", 0, -1), b"set": ("SMEMBERS",),
+    b"zset": ("ZRANGE", 0, -1, "WITHSCORES"), b"stream": ("XRANGE", "-", "+"),
+}  # fmt: skip
 
 
 def content_of(client: Any) -> dict[str, tuple[object, bool]]:

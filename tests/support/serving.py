@@ -96,14 +96,9 @@ def spawn(
     """
     with (log_path or Path(os.devnull)).open("ab") as log:
         return subprocess.Popen(
-            arguments,
-            cwd=folder,
-            env={**os.environ, **(environ or {})},
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+            arguments, cwd=folder, env={**os.environ, **(environ or {})}, stdin=subprocess.DEVNULL,
+            stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
+        )  # fmt: skip
 
 
 @contextmanager

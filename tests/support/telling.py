@@ -19,11 +19,8 @@ _PACKAGE = _ROOT / "celery_reliable"
 
 #: What the sender of a signal is, by the argument of the event.
 _SENDERS = {
-    "name": "the task's name",
-    "task": "the task",
-    "worker": "the worker's id",
-    "app": "the app",
-}
+    "name": "the task's name", "task": "the task", "worker": "the worker's id", "app": "the app",
+}  # fmt: skip
 
 #: The levels of events that choose one.
 _CHOSEN = {"task_buried": (logging.WARNING, logging.ERROR), "pass_finished": (logging.WARNING,)}
@@ -121,14 +118,9 @@ def _row(one: events.Event[Any]) -> list[str]:
         if one.celery_kind != one.name.replace("_", "-"):
             celery_event = f"``{one.celery_kind}``: {celery_event}"
     return [
-        f"``{one.name}``",
-        level,
-        _code(one.fields, IN_LOG) if level else "",
-        signal,
-        celery_event,
-        _code(one.of_note, IN_LOG) if one.is_noted else "",
-        " ".join(one.when.split()),
-    ]
+        f"``{one.name}``", level, _code(one.fields, IN_LOG) if level else "", signal, celery_event,
+        _code(one.of_note, IN_LOG) if one.is_noted else "", " ".join(one.when.split()),
+    ]  # fmt: skip
 
 
 def _code(names: Any, called: dict[str, str] | None = None) -> str:

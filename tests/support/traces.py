@@ -21,19 +21,9 @@ ACCEPTED = "calls accepted"
 _AT_ONCE = 10_000
 
 _WRITES = {
-    "HSET",
-    "HSETNX",
-    "HDEL",
-    "HINCRBY",
-    "DEL",
-    "UNLINK",
-    "SET",
-    "ZADD",
-    "ZREM",
-    "PEXPIRE",
-    "EXPIRE",
-    "ZINCRBY",
-}
+    "HSET", "HSETNX", "HDEL", "HINCRBY", "DEL", "UNLINK", "SET", "ZADD", "ZREM", "PEXPIRE",
+    "EXPIRE", "ZINCRBY",
+}  # fmt: skip
 
 
 class HandClient(redis.Redis):

@@ -67,12 +67,6 @@ def _send_back(world: Any, task: Any, call: Call, body: Body) -> None:
 
 
 _PLANS: dict[str, Callable[[Any, Any, Call, Body], None]] = {
-    "long": _long,
-    "touch": _touch,
-    "poison": _poison,
-    "poison_child": _poison,
-    "fail": _fail,
-    "retry": _retry,
-    "replace": _replace,
-    "send_back": _send_back,
-}
+    "long": _long, "touch": _touch, "poison": _poison, "poison_child": _poison, "fail": _fail,
+    "retry": _retry, "replace": _replace, "send_back": _send_back,
+}  # fmt: skip

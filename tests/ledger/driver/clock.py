@@ -194,13 +194,9 @@ def installed(schedule: Schedule, processes: dict[int, Process]) -> Iterator[Hos
     host_time, host_os = HostTime(schedule), HostOs(schedule, processes)
     _Moment.host_time = host_time
     given = {
-        "module": host_time,
-        "os": host_os,
-        "datetime": _Moment,
-        "time": host_time.time,
-        "monotonic": host_time.monotonic,
-        "sleep": host_time.sleep,
-    }
+        "module": host_time, "os": host_os, "datetime": _Moment, "time": host_time.time,
+        "monotonic": host_time.monotonic, "sleep": host_time.sleep,
+    }  # fmt: skip
     changed = list(_places(len(sys.modules)))
     for module, name, _, what in changed:
         setattr(module, name, given[what])

@@ -15,30 +15,12 @@ from tests.ledger.driver.tasks import QUEUE
 
 #: How often each thing happens, in a step of a world that knows it.
 CHANCES = {
-    "publish": 0.1,
-    "act": 0.02,
-    "kill_child": 0.03,
-    "kill_worker": 0.025,
-    "freeze": 0.025,
-    "suspend": 0.02,
-    "stop": 0.015,
-    "clock": 0.025,
-    "hiccup": 0.02,
-    "restart": 0.02,
-    "rollback": 0.02,
-    "flush_scripts": 0.02,
-    "away": 0.015,
-    "cut": 0.02,
-    "copies": 0.04,
-    "late": 0.08,
-    "hostile": 0.02,
-    "sweepers": 0.03,
-    "partition": 0.02,
-    "long": 0.01,
-    "orders": 0.04,
-    "named": 0.03,
-    "moves": 0.06,
-}
+    "publish": 0.1, "act": 0.02, "kill_child": 0.03, "kill_worker": 0.025, "freeze": 0.025,
+    "suspend": 0.02, "stop": 0.015, "clock": 0.025, "hiccup": 0.02, "restart": 0.02,
+    "rollback": 0.02, "flush_scripts": 0.02, "away": 0.015, "cut": 0.02, "copies": 0.04,
+    "late": 0.08, "hostile": 0.02, "sweepers": 0.03, "partition": 0.02, "long": 0.01,
+    "orders": 0.04, "named": 0.03, "moves": 0.06,
+}  # fmt: skip
 _ACTS = ("revoke", "revoke", "replay", "discard", "purge", "release")
 _STEPS_SECONDS = (-3600.0, -600.0, -30.0, -1.0, 1.0, 30.0, 600.0, 3600.0)
 

@@ -47,64 +47,37 @@ class Mutant:
 
 #: Many workers fetch more than they can begin soon, and nothing else happens.
 _BUSY: Mapping[str, Any] = {
-    "ids": tuple("abcdefgijklm"),
-    "tasks": ("plain", "work"),
-    "outcomes": ("ok", "long"),
-    "n_hosts": 2,
-    "n_slots": 1,
-    "n_steps": 400,
-    "haste": 0.2,
-    "idleness": 0.3,
-    "longest_pause_ms": 500,
-    "chances": {"act": 0.0, "publish": 0.1},
-}
+    "ids": tuple("abcdefgijklm"), "tasks": ("plain", "work"), "outcomes": ("ok", "long"),
+    "n_hosts": 2, "n_slots": 1, "n_steps": 400, "haste": 0.2, "idleness": 0.3,
+    "longest_pause_ms": 500, "chances": {"act": 0.0, "publish": 0.1},
+}  # fmt: skip
 
 #: Many want the same few places.
 _IN_LINE: Mapping[str, Any] = {
-    "ids": tuple("abcdefgijklm"),
-    "tasks": ("lined", "shared"),
-    "outcomes": ("ok",),
-    "n_hosts": 2,
-    "n_slots": 3,
-    "n_steps": 240,
-    "haste": 0.6,
-    "idleness": 0.1,
+    "ids": tuple("abcdefgijklm"), "tasks": ("lined", "shared"), "outcomes": ("ok",), "n_hosts": 2,
+    "n_slots": 3, "n_steps": 240, "haste": 0.6, "idleness": 0.1,
     "chances": {"act": 0.0, "publish": 0.3},
-}
+}  # fmt: skip
 
 #: Operators give orders all the time.
 _ORDERED: Mapping[str, Any] = {
-    "tasks": ("work", "placed"),
-    "outcomes": ("ok",),
-    "n_hosts": 2,
-    "n_steps": 320,
-    "haste": 0.9,
-    "idleness": 0.3,
-    "longest_pause_ms": 500,
+    "tasks": ("work", "placed"), "outcomes": ("ok",), "n_hosts": 2, "n_steps": 320, "haste": 0.9,
+    "idleness": 0.3, "longest_pause_ms": 500,
     "chances": {"act": 0.0, "publish": 0.1, "orders": 0.06},
-}
+}  # fmt: skip
 
 #: Somebody names workers all the time, or wants a task to be run on several.
 _NAMED: Mapping[str, Any] = {
-    "tasks": ("work",),
-    "outcomes": ("ok", "long"),
-    "n_hosts": 2,
-    "n_steps": 240,
+    "tasks": ("work",), "outcomes": ("ok", "long"), "n_hosts": 2, "n_steps": 240,
     "chances": {"act": 0.0, "publish": 0.1, "named": 0.1},
-}
+}  # fmt: skip
 
 #: Processes take their own messages, of which there are always some.
 _IN_SHIFTS: Mapping[str, Any] = {
-    "pool_names": ("prefork",),
-    "is_apart": False,
-    "ids": tuple("abcdefgijklm"),
-    "tasks": ("work",),
-    "outcomes": ("ok",),
-    "n_hosts": 2,
-    "n_slots": 2,
-    "n_steps": 240,
+    "pool_names": ("prefork",), "is_apart": False, "ids": tuple("abcdefgijklm"), "tasks": ("work",),
+    "outcomes": ("ok",), "n_hosts": 2, "n_slots": 2, "n_steps": 240,
     "chances": {"act": 0.0, "publish": 0.3},
-}
+}  # fmt: skip
 
 MUTANTS = {
     "two_clocks": Mutant(

@@ -111,16 +111,9 @@ class Naming:
         if nonce not in calls:
             # Its retries carry this nonce.
             calls[nonce] = replace(
-                run.call,
-                nonce=nonce,
-                task_id=task_id,
-                answered_ms=self.world.schedule.now_ms,
-                answered_with=task_id,
-                is_second=False,
-                may_be_second=False,
-                bodies=[],
-                members=[],
-            )
+                run.call, nonce=nonce, task_id=task_id, answered_ms=self.world.schedule.now_ms,
+                answered_with=task_id, is_second=False, may_be_second=False, bodies=[], members=[],
+            )  # fmt: skip
         return calls[nonce]  # type: ignore[no-any-return]
 
     def check_begin(self, body: Body) -> str:

@@ -153,16 +153,10 @@ class Observer:
         call = self.world.naming.call_of(nonce, task.request.id)
         attempt = running.get()
         body = Body(
-            call,
-            task.name,
-            task.request.id,
-            (*task.request.args, "")[1],
-            actor.process,
-            attempt.claim.worker if attempt else "",
-            attempt.claim.attempt if attempt else 0,
-            self.now_ms,
-            (task.request.delivery_info or {}).get("routing_key", ""),
-        )
+            call, task.name, task.request.id, (*task.request.args, "")[1], actor.process,
+            attempt.claim.worker if attempt else "", attempt.claim.attempt if attempt else 0,
+            self.now_ms, (task.request.delivery_info or {}).get("routing_key", ""),
+        )  # fmt: skip
         self.world.note(f"body of {body.task_id} {body} begins")
         eta = task.request.eta
         if eta and datetime.fromisoformat(eta).timestamp() > self.world.host_time.time() + 0.001:

@@ -144,14 +144,9 @@ class Orders:
             order.over_ms = self.now_ms + for_seconds * 1000
         self.world.note(f"operator: {order}, for {for_seconds}, stop: {is_stop}")
         view = self._button().give(
-            order.kind,
-            order.target,
-            by=_BY,
-            object_id=order.object_id,
-            for_seconds=for_seconds,
-            stop=is_stop,
-            later=True,
-        )
+            order.kind, order.target, by=_BY, object_id=order.object_id, for_seconds=for_seconds,
+            stop=is_stop, later=True,
+        )  # fmt: skip
         order.id, order.given_ms = view.id, self.now_ms
         self.world.note(f"operator: {order} is given")
 

@@ -19,14 +19,10 @@ _ROOT = Path(__file__).parents[3]
 def run(module: str, *words: object) -> subprocess.CompletedProcess[str]:
     """Run a module of the driver; what it prints is all in *stdout*."""
     return subprocess.run(
-        [sys.executable, "-m", module, *map(str, words)],
-        cwd=_ROOT,
-        env={**os.environ, "PYTHONHASHSEED": "0"},
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        check=False,
-    )
+        [sys.executable, "-m", module, *map(str, words)], cwd=_ROOT,
+        env={**os.environ, "PYTHONHASHSEED": "0"}, text=True, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, check=False,
+    )  # fmt: skip
 
 
 def fix_order_of_sets(module: str) -> None:
