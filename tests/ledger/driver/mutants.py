@@ -151,9 +151,9 @@ MUTANTS = {
             "pool_names": ("threads",),
             "n_slots": 3,
             "n_steps": 240,
-            "chances": {"publish": 0.15},
+            "chances": {"publish": 0.1},
         },
-        tried_first=6,
+        tried_first=3,
     ),
     "taken_by_a_call": Mutant(
         "a call takes an object that another task has",
@@ -162,9 +162,9 @@ MUTANTS = {
         (),
         {
             "tasks": ("unique",),
-            "outcomes": ("ok", "long"),
+            "outcomes": ("ok", "ok", "long"),
             "n_hosts": 2,
-            "chances": {"act": 0.0, "publish": 0.2},
+            "chances": {"act": 0.0, "publish": 0.1},
         },
     ),
     "stuck_note": Mutant(
