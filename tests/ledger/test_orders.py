@@ -7,7 +7,7 @@ import pytest
 from celery_reliable.ledger import to_stop
 from celery_reliable.ledger.answers import Changed, Gone, InForce, Resumed, Struck, Told
 from celery_reliable.orders import OrderKind
-from tests.ledger.scene import RestartableScene, Scene
+from tests.ledger.scene import LOOK_MS, RestartableScene, Scene
 
 
 def version(scene: Scene, worker: str = "me") -> int:
@@ -66,6 +66,17 @@ def test_they_come_back_in_the_order_of_publication(scene: Scene, at_once: int) 
     assert sum(one.count for one in answers if isinstance(one, Resumed)) == 50
     assert scene.overdue_ids() == names
     assert scene.ledger.orders.parked([order.id]) == {order.id: 0}
+
+
+def test_the_end_of_an_order_means_nothing_to_what_was_sent_before(scene: Scene) -> None:
+    order = scene.order()
+    scene.ask(scene.publish(), strikes=(order.id,))
+    scene.ledger.resend(scene.seen_due(), due_in_ms=LOOK_MS)
+    due = scene.seen_due()
+
+    scene.ledger.orders.resume(order.id, by="ann")
+
+    assert (scene.seen_due(), scene.index_faults()) == (due, [])
 
 
 def test_a_call_that_comes_late_does_not_give_it_again(scene: Scene) -> None:
