@@ -172,16 +172,16 @@ class _Passes(_Driven, Passes):
 
 
 class _Waker(_Driven, Waker):
-    """The package's own, which looks each second and hears no bell."""
+    """The package's own, which hears no bell, and looks seldom where nothing waits."""
 
     def __init__(self, step: _Step) -> None:
         super().__init__(step.reliable, step.process.id, step.passes.send)  # type: ignore[union-attr]
-        bell = SimpleNamespace(wait=self._look_on, close=lambda: None)
+        bell = SimpleNamespace(wait=lambda seconds: True, close=lambda: None)
         self._bell = bell  # type: ignore[assignment]
 
-    def _look_on(self, seconds: float) -> bool:
-        self.stop_asked(max(seconds, 1.0))
-        return True
+    def stop_asked(self, wait_seconds: float = 0.0) -> bool:
+        n_waiting = self.host.world.stage.ask("ZCARD", self._ledger.keys.later)
+        return super().stop_asked(max(wait_seconds, 1.0 if n_waiting else 10.0))
 
 
 class _Strategies(dict[str, Any]):

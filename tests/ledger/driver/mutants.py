@@ -282,7 +282,8 @@ MUTANTS = {
         "waits behind what",
         (),
         _BUSY,
-        tried_first=8,
+        n_worlds=80,
+        tried_first=32,
     ),
     "anybodys": Mutant(
         "a worker begins what its message says is for others",
@@ -422,7 +423,7 @@ MUTANTS = {
             "n_steps": 240,
             "chances": {"act": 0.0, "publish": 0.3, "clock": 0.1},
         },
-        tried_first=13,
+        tried_first=5,
     ),
     "stopped_for_now": Mutant(
         "what was stopped as it ran runs again when its attempt is lost",
