@@ -225,6 +225,7 @@ class Scene:
         token: str = "",
         content: str = "",
         strikes: tuple[str, ...] = (),
+        queue: str = "",
     ) -> Answer:
         """Ask for a claim; each time as a new delivery unless `token` says which."""
         request = ClaimRequest(
@@ -235,6 +236,7 @@ class Scene:
             token=token or f"delivery {next(self._numbers)}",
             pid=1000,
             strikes=strikes,
+            list_key=queue,
         )
         return self.ledger.claim(request, message=content)
 

@@ -52,6 +52,13 @@ def due(scene: Scene) -> Stage:
     return Stage(scene.publish(state=State.PARKED, due_in_ms=0, queue="celery"), attempt_zero())
 
 
+def struck(scene: Scene) -> Stage:
+    """Parked by a strike."""
+    stage = queued(scene)
+    scene.ask(stage.message, strikes=(scene.strike(),))
+    return stage
+
+
 def running(scene: Scene) -> Stage:
     message = scene.publish()
     return Stage(message, scene.claim(message))
@@ -231,9 +238,9 @@ def unnoted(scene: Scene) -> Stage:
 STAGES: dict[str, Callable[[Scene], Stage]] = {
     stage.__name__: stage
     for stage in (
-        absent, settled, queued, parked, due, running, held, overtaken, lost, suspected, stopping,
-        called_off, retried, standing, waiting, spent, buried, revoked, read, sealed, opening,
-        dead_stopping, locked, locked_running, locked_lost, locked_again, locked_waiting,
+        absent, settled, queued, parked, due, struck, running, held, overtaken, lost, suspected,
+        stopping, called_off, retried, standing, waiting, spent, buried, revoked, read, sealed,
+        opening, dead_stopping, locked, locked_running, locked_lost, locked_again, locked_waiting,
         locked_dead, locked_letter, unnoted,
     )
 }  # fmt: skip
@@ -299,6 +306,8 @@ STEPS: dict[str, Callable[[Steps], Answer]] = {
     "reserve_eta": lambda it: it.ledger.moments.reserve(
         "task", 60, epoch=it.message.epoch, queue="celery"
     ),
+    # The strike is over.
+    "resume": lambda it: it.ledger.orders.resume(it.strike, by="ann"),
     # Somebody lets out those whose moment has come.
     "wake": lambda it: it.ledger.moments.wake(
         "me", lease_ms=LOOK_MS, limit=10, due_in_ms=RESEND_MS
@@ -308,7 +317,9 @@ STEPS: dict[str, Callable[[Steps], Answer]] = {
         it.scene.foreign(), token="foreign", content="as delivered"
     ),
     # The same at a worker that knows of a strike, which holds.
-    "claim_struck": lambda it: it.scene.ask(it.message, token="once more", strikes=(it.strike,)),
+    "claim_struck": lambda it: it.scene.ask(
+        it.message, token="once more", strikes=(it.strike,), queue="celery"
+    ),
     # A message of this id without our header is delivered to such a worker.
     "claim_foreign_struck": lambda it: it.scene.ask(
         it.scene.foreign(), token="foreign", content="as delivered", strikes=(it.strike,)

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from celery_reliable.ledger import to_stop
-from celery_reliable.ledger.answers import Changed, Gone, InForce, Resumed, Struck, Told
+from celery_reliable.ledger import dues_of, to_stop
+from celery_reliable.ledger.answers import (
+    Changed,
+    Gone,
+    InForce,
+    Resumed,
+    Struck,
+    Told,
+    Woken,
+)  # fmt: skip
 from celery_reliable.orders import OrderKind
 from tests.ledger.scene import LOOK_MS, RestartableScene, Scene
 
@@ -50,13 +58,22 @@ def test_only_who_has_the_right_ends_one_that_holds(scene: Scene) -> None:
     assert scene.ledger.orders.read().all == (order,)
 
 
+def wake(scene: Scene) -> list[str]:
+    """Let out what may begin; return the ids of what is to be sent."""
+    answer = scene.ledger.moments.wake("me", lease_ms=LOOK_MS, limit=100, due_in_ms=LOOK_MS)
+    assert isinstance(answer, Woken)
+    return [due.task_id for due in dues_of(answer.ids_and_times)]
+
+
+@pytest.mark.parametrize("queue", ["", "celery"])
 @pytest.mark.parametrize("at_once", [1, 7, 100])
-def test_they_come_back_in_the_order_of_publication(scene: Scene, at_once: int) -> None:
+def test_they_come_back_in_the_order_of_publication(scene: Scene, at_once: int, queue: str) -> None:
     names = [f"{n % 7}-{n}" for n in range(50)]
     messages = [scene.publish(name) for name in names]
     order = scene.order()
     for message in sorted(messages, key=lambda one: hash(one.epoch)):
-        scene.ask(message, strikes=(order.id,))
+        scene.ask(message, strikes=(order.id,), queue=queue)
+    assert wake(scene) == []
 
     answers = [scene.ledger.orders.resume(order.id, by="ann", limit=at_once)]
     while answers[-1] != Gone():
@@ -66,6 +83,31 @@ def test_they_come_back_in_the_order_of_publication(scene: Scene, at_once: int) 
     assert sum(one.count for one in answers if isinstance(one, Resumed)) == 50
     assert scene.overdue_ids() == names
     assert scene.ledger.orders.parked([order.id]) == {order.id: 0}
+    # One worker lets them out, and puts each into its list where it can.
+    assert wake(scene) == ([] if queue else names)
+    sent = [one.decode() for one in reversed(scene.client.lrange("celery", 0, -1))]
+    assert sent == [scene.record_of(name).message for name in names if queue]
+
+
+@pytest.mark.parametrize("how", ["called off", "moved", "struck by another"])
+def test_what_waits_for_something_else_by_now_is_not_let_go(scene: Scene, how: str) -> None:
+    message = scene.publish()
+    order, other = (scene.order(for_ms=LOOK_MS) for _ in range(2))
+    scene.ask(message, strikes=(order.id,))
+    if how == "called off":
+        scene.ledger.revoke("task")
+    else:
+        scene.ledger.resend(scene.seen_due(), due_in_ms=LOOK_MS)
+        if how == "moved":
+            scene.ledger.named.park(scene.seen_due(), "{}", due_in_ms=LOOK_MS)
+        else:
+            scene.ask(message, strikes=(other.id,))
+    before = scene.ledger.find("task"), scene.seen_due()
+
+    assert scene.ledger.orders.resume(order.id, by="ann") == Resumed(1, False)
+
+    assert (scene.ledger.find("task"), scene.seen_due()) == before
+    assert wake(scene) == []
 
 
 def test_the_end_of_an_order_means_nothing_to_what_was_sent_before(scene: Scene) -> None:
