@@ -180,7 +180,7 @@ MUTANTS = {
             "n_steps": 240,
             "chances": {"publish": 0.15},
         },
-        tried_first=6,
+        tried_first=1,
     ),
     "taken_by_a_call": Mutant(
         "a call takes an object that another task has",
