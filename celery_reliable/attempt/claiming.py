@@ -165,9 +165,9 @@ def _claim(delivery: Delivery, worker: WorkerProcess) -> RunningAttempt | _Answe
         )
         if isinstance(answer, answers.Unrecorded):
             message, is_adopted = delivery.message(), True
-            if is_limited(delivery.task) and not stamp.epoch:
-                # Only a record can wait for its moment: a pass sends it, with a stamp, and then it
-                # asks.
+            if moment is not None or (is_limited(delivery.task) and not stamp.epoch):
+                # Only a record can wait for its moment: it is sent with a stamp, and then it asks.
+                # The server may have lost the one that it had.
                 adopt(ledger, delivery.ref, message, "", is_used=True)
                 return answers.ParkedUntil(0)
             answer = ledger.claim(request, message=message, patience_seconds=patience_seconds)

@@ -425,6 +425,18 @@ MUTANTS = {
         },
         tried_first=5,
     ),
+    "moment_lost": Mutant(
+        "what has lost its record with the server does not wait for its ETA",
+        [("attempt/claiming.py", "if moment is not None or (is_", "if (is_")],
+        "begins before its ETA",
+        ("rollback",),
+        {
+            "tasks": ("work",),
+            "outcomes": ("ok", "retry"),
+            "n_steps": 240,
+            "chances": {"act": 0.0, "publish": 0.3, "rollback": 0.03},
+        },
+    ),
     "stopped_for_now": Mutant(
         "what was stopped as it ran runs again when its attempt is lost",
         [("ledger/lua/cancel.lua", "if ARGV.is_revoked == '1' then", "if false then")],
