@@ -193,6 +193,7 @@ MUTANTS = {
             "n_hosts": 2,
             "chances": {"act": 0.0, "publish": 0.2},
         },
+        tried_first=5,
     ),
     "stuck_note": Mutant(
         "what is called off or discarded takes the note along that something of it still runs",
