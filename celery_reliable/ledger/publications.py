@@ -296,23 +296,7 @@ class DueRecords(TransitionGroup):
 
         *message*: takes the place of the one in the record, as a worker was chosen.
         """
-        step = self._resending(due, due_in_ms, stored, message)
-        answer = self._caller.run(step)
-        if isinstance(answer, Held) and self.is_outlived(due.task_id, answer.owner):
-            answer = self._caller.run(step)
-        return answer
-
-    def resend_all(self, dues: Sequence[Due], *, due_in_ms: int) -> list[ResendAnswer]:
-        """Take the right to send each of many tasks again, as they are, in two round trips.
-
-        As `resend`; but what is Held was not looked at any further.
-        """
-        return self._caller.run_all([self._resending(due, due_in_ms) for due in dues])
-
-    def _resending(
-        self, due: Due, due_in_ms: int, stored: str = "", message: Resent = AS_IT_IS
-    ) -> Step[ResendAnswer]:
-        return self.calls.resend(
+        step = self.calls.resend(
             id=due.task_id,
             due_ms=due.due_ms,
             due_in_ms=due_in_ms,
@@ -321,6 +305,10 @@ class DueRecords(TransitionGroup):
             epoch=message.epoch,
             next=message.next_epoch,
         )
+        answer = self._caller.run(step)
+        if isinstance(answer, Held) and self.is_outlived(due.task_id, answer.owner):
+            answer = self._caller.run(step)
+        return answer
 
     def postpone(self, due: Due, *, due_in_ms: int, is_unsent: bool = False) -> PostponeAnswer:
         """Let a record be due in *due_in_ms*.  *is_unsent*: the resend before could not be sent."""

@@ -334,19 +334,7 @@ class Sending(Job):
             for due, look in zip(dues, looks, strict=True)
             if look.record is not None and look.record.name in self.app.tasks
         ]
-        plain = [one for one in found if not is_named(one[1].message)]
-        told = self.ledger.resend_all([due for due, _ in plain], due_in_ms=self.config.queued_ms)
-        answered = [*zip(plain, told, strict=True)]
-        # Each of those goes in front of the one before.
-        limited = reversed([one for one in answered if one[0][1].is_limited])
-        for (due, record), answer in (
-            *(one for one in answered if not one[0][1].is_limited),
-            *limited,
-        ):
-            if isinstance(answer, answers.Send):
-                is_first = record.is_limited
-                send_stored(self.app, self.ledger, due.task_id, answer, is_first=is_first)
-            elif isinstance(answer, answers.Held):
-                self.send(due, record, SweepReport())
-        for due, record in (one for one in found if one not in plain):
+        # Each of these goes in front of the one before.
+        limited = [one for one in reversed(found) if one[1].is_limited]
+        for due, record in (*(one for one in found if not one[1].is_limited), *limited):
             self.send(due, record, SweepReport())

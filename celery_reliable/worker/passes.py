@@ -7,10 +7,9 @@ from __future__ import annotations
 import os
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from celery_reliable.exceptions import ReliableError
 from celery_reliable.log import logger
 from celery_reliable.model import Cause, Due, SweepReport
 from celery_reliable.native_threads import NativeThread, fork_gate
@@ -38,10 +37,8 @@ class Passes(NativeThread):
         super().__init__("celery-reliable-passes")
         self._host = host
         self._sweeper: Sweeper | None = None
-        #: Whether an order may be over, by which tasks were parked.
-        self._are_orders_over = False
-        #: Tasks that the waker has woken, and that are to be sent.
-        self._woken: deque[Due] = deque()
+        #: What is to be done beside the passes, by any thread's wish.
+        self._jobs: deque[Callable[[Sweeper], None]] = deque()
         #: Ids whose revocation the ledger has yet to be told.
         self._revoked: deque[str] = deque()
         #: Claims that nobody runs, and since when that is so, by the monotonic clock.
@@ -54,10 +51,9 @@ class Passes(NativeThread):
             # A pass takes locks that children need.
             with fork_gate:
                 is_told = self._tell_revoked()
-                self._end_orders()
                 if time.monotonic() >= sweep_at:
                     sweep_at = time.monotonic() + self._sweep()
-                self._send_woken()
+                self._work_off()
             wait = max(0.0, sweep_at - time.monotonic())
             if self._revoked and is_told:
                 wait = 0.0
@@ -85,41 +81,30 @@ class Passes(NativeThread):
             _, wait = self._sweeper.run_if_due()
             self._look_at_own_claims(self._sweeper)
             self._host.health.look(self._sweeper.broker)
-        except ReliableError as exc:
-            logger.warning("pass_failed error=%s", exc, exc_info=exc)
         except Exception as exc:
             logger.warning("pass_failed error=%s", exc, exc_info=exc)
             if self._sweeper is not None:
                 self._sweeper.broker.close()
         return wait
 
-    def _send_woken(self) -> None:
-        dues = [self._woken.popleft() for _ in range(len(self._woken))]
-        if not dues or self._sweeper is None:
-            return
-        try:
-            self._sweeper.sending.send_woken(dues)
-        except Exception as exc:
-            # What is not sent is due, and the next pass sends it.
-            logger.warning("pass_failed error=%s", exc, exc_info=exc)
+    def _work_off(self) -> None:
+        while self._jobs and self._sweeper is not None:
+            try:
+                self._jobs.popleft()(self._sweeper)
+            except Exception as exc:
+                # The next pass does it.
+                logger.warning("pass_failed error=%s", exc, exc_info=exc)
 
-    def send(self, dues: Iterable[Due]) -> None:
+    def send(self, dues: Sequence[Due]) -> None:
         """Have tasks sent whose moment has come; by any thread."""
-        self._woken.extend(dues)
-        self.wake()
-
-    def _end_orders(self) -> None:
-        if not self._are_orders_over or self._sweeper is None:
-            return
-        self._are_orders_over = False
-        try:
-            end_orders(self._host.app, self._sweeper.ledger, SweepReport())
-        except Exception as exc:
-            logger.warning("pass_failed error=%s", exc, exc_info=exc)
+        self._do(lambda sweeper: sweeper.sending.send_woken(dues))
 
     def end_orders(self) -> None:
         """Have tasks let go that were parked by orders which are over; by any thread."""
-        self._are_orders_over = True
+        self._do(lambda sweeper: end_orders(self._host.app, sweeper.ledger, SweepReport()))
+
+    def _do(self, job: Callable[[Sweeper], None]) -> None:
+        self._jobs.append(job)
         self.wake()
 
     def call_off(self, task_ids: Iterable[str]) -> None:

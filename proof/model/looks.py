@@ -33,13 +33,15 @@ def _resend(v: View) -> Reply:
     if v.arg("message"):
         if task.epoch != v.arg("epoch"):
             return ("changed",)
-        task = task._replace(message=v.arg("message"), epoch=v.arg("next"), waiting_for="")
+        task = task._replace(message=v.arg("message"), epoch=v.arg("next"))
         v.drop_pair("unplaced", v.arg("id"))
     v.leave("later", v.arg("id"))
     due = v.now + v.number("due_in_ms") * min(2 ** max(task.resends, 0), 64)
     v.put(
         v.key("record"),
-        task._replace(state="queued", resends=task.resends + 1, unsent=False, due=due),
+        task._replace(
+            state="queued", resends=task.resends + 1, unsent=False, waiting_for="", due=due
+        ),
     )
     return ("send", task.message, due, task.suspect)
 

@@ -37,10 +37,7 @@ GROUP = pytest.mark.xdist_group("browser")
 #: Who there is, and what each may do.
 USERS: dict[str, list[str] | None] = {
     "root": None,
-    "viewer": ["view_deadletter"],
     "replayer": ["view_deadletter", "change_deadletter"],
-    "operator": ["view_deadletter", "operate"],
-    "editor": ["view_deadletter", "change_deadletter", "see_arguments"],
 }
 
 

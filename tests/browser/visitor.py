@@ -365,10 +365,6 @@ class Night:
         """A reminder that waits for its time; it is called off after the test."""
         return self._send("mail.remind", 12, countdown=seconds)
 
-    def refunded(self) -> set[int]:
-        """The orders that were refunded."""
-        return {int(order) for order in self.shop.own.smembers("refunded")}
-
     def _send(self, name: str, *args: object, **options: object) -> str:
         return str(self.shop.tasks[name].apply_async(args, **options).id)
 

@@ -196,11 +196,12 @@ def test_each_act_needs_its_permissions_and_a_token(
         assert root.get(f"{ACT}{act}/", GIVEN).status_code == 200, act
         assert root.put(f"{ACT}{act}/", GIVEN).status_code == 405, act
     assert root.post(f"{ACT}get/", GIVEN).status_code == 404
-    shown = [page(root.get(f"{LIST}{one}")) for one in ("", "tasks/", "orders/", "desk/")]
+    places = ("", "tasks/", "tasks/task/bill-0/", "orders/", "desk/")
+    shown = [page(root.get(f"{LIST}{one}")) for one in places]
     assert all("/act/" in one for one in shown)
     viewer = log_in("view")
-    shown = [page(viewer.get(f"{LIST}{one}")) for one in ("", "tasks/", "orders/", "desk/")]
-    assert not any("/act/" in one for one in shown)
+    shown = [page(viewer.get(f"{LIST}{one}")) for one in places]
+    assert not any("/act/" in one or "secret" in one for one in shown)
     assert (letters.count(), desk.orders.all(), desk.audit()) == (4, [], [])
 
 

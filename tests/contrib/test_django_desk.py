@@ -253,6 +253,7 @@ def test_an_object_is_found_by_its_id_and_shown_with_its_line(
     assert 'data-label="Places">2 of 2</td>' in table
     shown = page(client.get(found))
     assert "2 of 2 places are taken" in shown
+    assert 'id="desk-to-holder"' in page(client.get(f"{LIST}tasks/task/{ids[4]}/"))
     assert shown.index(ids[0]) < shown.index(ids[1]) < shown.index(ids[2]) < shown.index(ids[4])
     assert ids[3] not in shown
     assert "Held back by object: 2 of shop.flood." in page(client.get(f"{LIST}desk/"))
@@ -315,16 +316,3 @@ def test_numbers_in_attributes_are_numbers_in_every_language(
 
     assert 'max="5678" value="1234"' in shown
     assert 'name="rate" value="0.5"' in shown
-
-
-def test_the_audit_says_who_did_what(put: Callable[..., None], log_in: Any) -> None:
-    put("one")
-    client = log_in("view", "change")
-    assert "Nobody has done anything" in page(client.get(f"{LIST}audit/"))
-
-    client.post(REPLAY, {"ids": "one", "confirmed": "yes"})
-
-    notes = page(client.get(f"{LIST}audit/"))
-    assert notes.count(">django:user-") == 2
-    assert notes.count('data-phase="begin"') == 1
-    assert notes.count('data-phase="end"') == 1

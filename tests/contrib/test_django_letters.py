@@ -121,56 +121,7 @@ def test_hostile_values_are_only_text(
     assert "2 dead letters discarded." in page(done)
 
 
-@pytest.mark.full
-def test_a_filter_over_many_letters_finds_the_few_that_fit(
-    put: Callable[..., None], log_in: Any, desk: Desk
-) -> None:
-    client = log_in("view", "change")
-    for number in range(70):
-        put(f"rare-{number}", "KeyError: x", name="shop.rare", queue="fast")
-    for number in range(4_000):
-        put(f"often-{number}", "ValueError: x")
-
-    # As passes of the sweeper do it.
-    while not desk.letter_groups.all().is_complete:
-        pass
-
-    for query in ("task=shop.rare", "exception=Key*", "reason=failed&exception=Key*&queue=fast"):
-        shown = page(client.get(f"{LIST}?{query}"))
-
-        assert len(listed(shown)) == 50, query
-        assert 'id="desk-replay-all"' in shown
-        (older,) = re.findall(r'href="(\?[^"]*)" id="desk-next"', shown)
-        assert len(listed(page(client.get(LIST + unescape(older))))) == 20, query
-    none = page(client.get(f"{LIST}?task=nobody"))
-    assert "No dead letter fits" in none
-
-
 # -- who may see them, and who may do what
-
-
-def test_the_list_and_a_letter_are_shown_without_arguments(
-    put: Callable[..., None], log_in: Any
-) -> None:
-    put("one")
-    put("a/b c")
-    client = log_in("view")
-
-    listed = page(client.get(LIST))
-
-    assert "2 dead letters" in listed
-    assert "shop.bill" in listed
-    assert "ValueError: &lt;b&gt;no&lt;/b&gt;" in listed
-    assert "Replay" not in listed
-    assert "Discard" not in listed
-    links = re.findall(r'<th [^>]*class="desk-long"><a href="([^"]+)"', listed)
-    assert len(links) == 2
-    for link in links:
-        shown = page(client.get(link))
-        assert "&lt;i&gt;here&lt;/i&gt;" in shown
-        assert "secret" not in shown
-        assert "Show the arguments" not in shown
-        assert client.get(link, {"arguments": "yes"}).status_code == 403
 
 
 def test_replay_asks_first_and_is_written_to_the_log(

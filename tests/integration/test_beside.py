@@ -16,6 +16,7 @@ from kombu import Connection
 
 from celery_reliable import ReliableTask
 from celery_reliable.app import reliable_of
+from celery_reliable.context import current_worker
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
@@ -93,5 +94,6 @@ def test_a_worker_leaves_nothing_behind_and_others_alone(apps: tuple[Celery, Cel
         wait_for(lambda: ledger.find("later") is None, 20, "the record has gone")
         assert [lease.is_dead for lease in ledger.workers.leases()] == [False]
     assert is_untouched()
+    assert (ledger.workers.leases(), current_worker()) == ([], None)
     assert ours.conf.broker_transport is None
     assert dict(Connection.resolve_aliases) == aliases

@@ -15,13 +15,6 @@ from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
 
-def test_wrong_settings(project: Project) -> None:
-    wrong = project.with_settings(reliable={"MAX_LOSSES": "three"})
-    said = refusal(wrong.start_worker(wait=False))
-    assert "MAX_LOSSES" in said
-    assert "three" in said
-
-
 def test_a_redis_that_is_not_there_and_is_not_waited_for(project: Project) -> None:
     url = f"redis://:secret@127.0.0.1:{project.redis.port}/0"
     project.redis.stop()

@@ -69,7 +69,6 @@ SOUND = ServerFacts(
 TTR = {"time_to_run_seconds": 30.0}
 LONG = {"time_limit": 600.0}
 SWEEP, ROWS = "celery_reliable.sweep", "celery_reliable.rows"
-SOFT = {"is_sigterm_soft": True}
 FOR_EVER = {"results_expire_seconds": 0, "fills_ledger": True}
 
 
@@ -109,12 +108,7 @@ def of(task: dict[str, Any], worker: dict[str, Any], app: dict[str, Any]) -> lis
         # Results that are gone too early, or never go.
         ({}, {}, {"results_expire_seconds": 599.0}, ["warning results_expire_early"]),
         ({"once_for_seconds": 2 * DAY}, {}, {}, ["warning results_expire_early"]),
-        (
-            {},
-            {},
-            {"results_expire_seconds": 0, "fills_ledger": True},
-            ["warning results_never_expire"],
-        ),
+        ({}, {}, FOR_EVER, ["warning results_never_expire"]),
         # The orchestrator kills first.
         ({"time_limit": 31.0}, {}, {"grace_seconds": 30.0}, ["warning grace_too_short"]),
         ({}, {}, {"grace_seconds": 30.0}, ["info grace_too_short"]),

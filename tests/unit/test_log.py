@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 
 import pytest
+from celery import Celery
 from celery.app import trace
 from celery.beat import info as beat_info
 from celery.worker import strategy
 
 import celery_reliable.beat
+from celery_reliable import ReliableTask
 from celery_reliable.log import logger
 
 
@@ -44,6 +46,19 @@ def test_an_error_is_one_line_without_passwords(
 ) -> None:
     logger.debug("broker_view_lost error=%s", error)
     assert log.messages == [f"broker_view_lost error={shown}"]
+
+
+def test_a_broker_in_memory_is_warned_of_once(log: pytest.LogCaptureFixture) -> None:
+    with Celery("shop", broker="memory://", set_as_current=False) as app:
+
+        @app.task(base=ReliableTask, object_id="order", unique="queued", shared=False)
+        def bill(order: int) -> None: ...
+
+        for _ in range(2):
+            bill.delay(1)
+
+    (told,) = [one for one in log.messages if "lives in one process" in one]
+    assert told
 
 
 def log_task(name: str) -> None:

@@ -4,6 +4,7 @@ claim: begin an attempt, or say why not.
 Moves     queued -> running(attempt + 1)
           absent -> running(1)   (published by somebody without the package, or before records were lost)
           waiting -> queued   (the same, of an id of which something is still to be stopped)
+          held by the publication of the same id -> held
           queued | absent -> parked   (an operator has struck the task, and the worker knows of it)
 KEYS.record                task:<id>         HASH
 KEYS.due                   due               ZSET

@@ -6,6 +6,8 @@ Moves     absent -> queued | parked
           running(attempt) -> queued | parked   (the last member of the canvas that the attempt left its id to)
           waiting -> queued | parked            (the same, when the attempt has ended; or anybody, of what was called off)
           dead -> queued | parked               (somebody publishes the id of a dead letter anew, as the same task)
+          free -> held   (by a unique task, as attempt 0)
+          held by the value that was seen and whose record is gone -> held
 KEYS.record             task:<id>         HASH
 KEYS.due                due               ZSET
 KEYS.meta               meta              HASH

@@ -30,20 +30,18 @@ end
 if found[4] then
   return {'held', found[4]}
 end
-local message = found[2]
+if ARGV.message ~= '' and found[6] ~= ARGV.epoch then
+  return {'changed'}
+end
+local message, resends = found[2], tonumber(found[3] or 0)
+-- The removal comes first, as in claim.  It waits for nothing more: else whatever ended that would move its time.
+redis.call('HDEL', KEYS.record, 'unsent', 'waiting_for')
+redis.call('ZREM', KEYS.later, ARGV.id)
 if ARGV.message ~= '' then
-  if found[6] ~= ARGV.epoch then
-    return {'changed'}
-  end
   message = ARGV.message
-  redis.call('HDEL', KEYS.record, 'waiting_for')
   redis.call('HSET', KEYS.record, 'message', message, 'epoch', ARGV.next)
   redis.call('HDEL', KEYS.unplaced, ARGV.id)
 end
-local resends = tonumber(found[3] or 0)
--- The removal comes first, as in claim.
-redis.call('HDEL', KEYS.record, 'unsent')
-redis.call('ZREM', KEYS.later, ARGV.id)
 redis.call('HSET', KEYS.record, 'state', 'queued', 'sent_ms', now_ms, 'resends', resends + 1)
 if ARGV.stored ~= '' then
   redis.call('HSET', KEYS.record, 'stored', ARGV.stored)

@@ -41,7 +41,6 @@ def charge(self: Any, order: int, card: str = "") -> str:
 def refund(self: Any, order: int, amount: str) -> str:
     """Refund an amount, which must be a number."""
     number = float(amount)
-    self.app.own.sadd("refunded", order)
     return f"refunded {number} of order {order}"
 
 

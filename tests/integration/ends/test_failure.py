@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from celery import chord
 
 from celery_reliable.app import reliable_of
 from celery_reliable.model import DeadLetter, Reason
@@ -181,14 +180,6 @@ def test_a_hard_limit_reports_a_failure_once_and_none_of_a_task_that_has_ended(
     counts = counted()
     assert counts == dict.fromkeys(("finished_late", "listed", "ending", "total", "work"), 1)
     assert project.redis.client().zcard(DEAD) == 1
-
-
-@pytest.mark.full
-def test_a_chord_survives_a_killed_header(shared: Project) -> None:
-    steps = shared.task("follow")
-    body = shared.task("work").si(0.01)
-    result = chord([steps.s(["kill", "finish"]), steps.s(["finish"])], body).apply_async()
-    assert result.get(timeout=20) == "worked"
 
 
 @pytest.mark.full

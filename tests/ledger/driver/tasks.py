@@ -79,7 +79,7 @@ def make_app(port: int, *, is_apart: bool) -> World:
         result_expires=0,
         # For how long plain tasks stay with who may still run them.
         broker_transport_options={"visibility_timeout": 30},
-        broker_pool_limit=50,
+        broker_pool_limit=500,
         task_publish_retry_policy={"max_retries": 2, "interval_start": 0.1},
         worker_prefetch_multiplier=2,
         reliable={

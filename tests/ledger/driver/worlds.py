@@ -35,7 +35,7 @@ from tests.ledger.driver.wire import Wire, shown
 
 #: How long a world may take to come to rest, after the last death that a body caused: so often it
 #: is looked whether it has.
-_LOOKS = 80
+_LOOKS = 160
 _LOOK_SECONDS = 5.0
 _LAST_STEPS = 60
 #: For so long kombu lets one worker alone restore what nobody acknowledged.
@@ -195,7 +195,7 @@ class World:
                 n = 0
             indexes = self.observer.indexes
             is_far = indexes.last_due_ms() - indexes.now_ms() > 3_600_000
-            if n == _LOOKS // 2 and (is_far or "waiting" in indexes.sight.states.values()):
+            if n == _LOOKS // 4 and (is_far or "waiting" in indexes.sight.states.values()):
                 # A canvas whose members were purged is waited for for so long; and while a task
                 # with an ETA has its object, another one asks for that again and again.
                 self.note("a day goes by")
