@@ -85,7 +85,7 @@ def test_what_the_server_refuses_of_many_is_a_refusal(far: Scene) -> None:
     far.client.set(far.ledger.keys.record("task 1"), "no record")
 
     with pytest.raises(LedgerRefused):
-        far.ledger.resend_all(dues, due_in_ms=LOOK_MS)
+        far.ledger.postpone_all([(due, LOOK_MS) for due in dues])
 
 
 def unavailable(ledger: Ledger) -> LedgerUnavailable:
