@@ -268,11 +268,6 @@ class Record:
         return key if kind == "object" and self.state is State.PARKED else ""
 
     @property
-    def is_timed(self) -> bool:
-        """Whether it waits for its moment alone: the waker lets it go on."""
-        return self.state is State.PARKED and (not self.waiting_for or self.is_limited)
-
-    @property
     def is_limited(self) -> bool:
         """Whether it waits for the moment that its rate has given it."""
         return self.state is State.PARKED and self.waiting_for.startswith("rate ")

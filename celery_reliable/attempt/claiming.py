@@ -235,6 +235,8 @@ def _tell_redelivered(delivery: Delivery, claim: Claim) -> None:
 
 def _unprotected(delivery: Delivery, exc: LedgerUnavailable) -> Traced:
     """Run without a claim, as FAIL_OPEN says, and end the record when the ledger is back."""
+    if seconds_until(delivery.request.get("eta")):
+        return as_traced(Reject("its ETA is not over", requeue=True), states.REJECTED)
     logger.error("task_unprotected name=%s id=%s error=%s", delivery.task.name, delivery.id, exc)
     result = delivery.trace()
     if result.info is None or result.info.state not in (states.RETRY, states.REJECTED):

@@ -184,8 +184,11 @@ class Publication:
             self.room = room_of(self._task, self.object_key, self.headers)
         self.retry_seconds = retry_seconds(options)
         state, look_seconds = self._plan(options)
-        # Where a task goes that names workers is known when it is sent.
-        is_known = state is State.QUEUED or NAMED not in self.headers
+        # Where a task goes that names workers is known when it is sent; and the list of a queue
+        # that expires has to be kept from that.
+        is_known = state is State.QUEUED or (
+            NAMED not in self.headers and not self._expires(options)
+        )
         if self.attempt is None and is_known and self._is_one_step(options):
             try:
                 return self._publish_in_one_step(body, options, state, look_seconds)
@@ -250,6 +253,10 @@ class Publication:
         # A caller may pass the producer of another app, which sends to another place.
         return bool(given.get(PLACE)) and given[PLACE] == self.reliable.queues_at
 
+    def _expires(self, options: dict[str, Any]) -> bool:
+        queue = self.reliable.app.amqp.queues.get(options.get("routing_key"))
+        return queue is not None and bool(queue.expires)
+
     def _publish_in_one_step(
         self, body: Any, options: dict[str, Any], state: State, look_seconds: float
     ) -> None:
@@ -285,7 +292,7 @@ class Publication:
         wait_seconds = seconds_until(self.headers.get("eta"))
         # An attempt has to end before its own task goes on.  Of one that no living worker may run
         # a pass knows better who is alive.
-        if (wait_seconds and self.attempt is None) or (not wait_seconds and not is_placed):
+        if self.attempt is None and (wait_seconds or not is_placed):
             return State.PARKED, wait_seconds
         return State.QUEUED, wait_seconds + self.reliable.config.queued_seconds
 
@@ -411,7 +418,7 @@ class Publication:
                         self._unique_object = None
                     return True
         except LedgerUnavailable as exc:
-            raise not_recorded(self.ref, exc) from exc
+            raise not_sent(self.ref, exc) from exc
         if self.unique is not None:
             self.unique.holder = holder
         return False

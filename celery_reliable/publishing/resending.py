@@ -24,6 +24,7 @@ __all__ = [
     "resend",
     "send_stored",
     "step_up",
+    "wait_for_eta",
 ]
 
 #: One retry without a pause, for a connection that went stale in the pool.

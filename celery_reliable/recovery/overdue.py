@@ -11,7 +11,7 @@ from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
 from celery_reliable.leases import WorkerLease
 from celery_reliable.ledger import Ledger, answers
 from celery_reliable.log import logger
-from celery_reliable.message import Envelope, is_named, seconds_until
+from celery_reliable.message import Envelope, seconds_until
 from celery_reliable.model import Cause, Due, Record, State, SweepReport
 from celery_reliable.options import in_force
 from celery_reliable.publishing import step_up
@@ -50,8 +50,6 @@ def _left_ms(task: Any, record: Record, now_ms: int, begun: answers.Begun | None
     return int(limit_seconds * 1000) - ran_ms if ran_ms >= 0 else 0
 
 
-#: What is later than that, no waker lets out.
-_WAKERS_MS = 3000
 #: How long a replaced task's id waits for a canvas of which no member is known to live.
 _LONGEST_WAITING_MS = 24 * 60 * 60 * 1000
 _UNCLAIMED = (State.QUEUED, State.PARKED)
@@ -164,8 +162,6 @@ class Overdue(Job):
             self.ledger.cancel(record.task_id, epoch=record.epoch)
         elif record.in_line_of:
             self._look_at_line(due, record, report)
-        elif self._is_wakers(due, record, now_ms):
-            return
         elif record.is_unsent:
             self._sending.send(due, record, report)
         elif record.state in _UNCLAIMED and presence.is_held(due.task_id):
@@ -179,11 +175,6 @@ class Overdue(Job):
                 self._later.append((due, wait_ms))
         else:
             self._sending.send(due, record, report)
-
-    def _is_wakers(self, due: Due, record: Record, now_ms: int) -> bool:
-        """Whether the waker is about to let it out, in the order of the moments."""
-        is_soon = record.is_timed and now_ms - float(due.due_ms) < _WAKERS_MS
-        return is_soon and not is_named(record.message)
 
     def _look_at_line(self, due: Due, record: Record, report: SweepReport) -> None:
         """Let a task that stands in line go on if it is its turn, or if it has expired: then a

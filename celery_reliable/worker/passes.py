@@ -55,7 +55,7 @@ class Passes(NativeThread):
                     sweep_at = time.monotonic() + self._sweep()
                 self._work_off()
             wait = max(0.0, sweep_at - time.monotonic())
-            if self._revoked and is_told:
+            if (self._revoked and is_told) or (self._jobs and self._sweeper is not None):
                 wait = 0.0
         # Some may have come since the last round.
         with fork_gate:
@@ -88,12 +88,14 @@ class Passes(NativeThread):
         return wait
 
     def _work_off(self) -> None:
-        while self._jobs and self._sweeper is not None:
-            try:
-                self._jobs.popleft()(self._sweeper)
-            except Exception as exc:
-                # The next pass does it.
-                logger.warning("pass_failed error=%s", exc, exc_info=exc)
+        """Do one of them: revocations and passes are not to wait for all."""
+        if not self._jobs or self._sweeper is None:
+            return
+        try:
+            self._jobs.popleft()(self._sweeper)
+        except Exception as exc:
+            # A pass does it.
+            logger.warning("pass_failed error=%s", exc, exc_info=exc)
 
     def send(self, dues: Sequence[Due]) -> None:
         """Have tasks sent whose moment has come; by any thread."""

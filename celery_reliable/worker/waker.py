@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 
 from celery_reliable.app import Reliable
@@ -27,8 +28,11 @@ class Waker(NativeThread):
     time; when that is gone another one does, within two seconds.
 
     It runs beside the passes, which may take longer than a task may be late.  *send* is given what
-    the ledger cannot put into a queue.  *worker*: a name that no other has.
+    the ledger cannot put into a queue, for their thread.  *worker*: a name that no other has.
     """
+
+    # It wakes the passes' thread.
+    shares_locks = True
 
     def __init__(
         self, reliable: Reliable, worker: str, send: Callable[[Sequence[Due]], None]
@@ -48,6 +52,8 @@ class Waker(NativeThread):
         while not self.stop_asked(0.0 if self._is_it else wait):
             if self._is_it and not self._bell.wait(wait):
                 self.stop_asked(min(wait, _DEAF_SECONDS))
+            if self.stop_asked():
+                break
             wait = self._turn()
             if not self._is_it:
                 # Else it would take a ring from the worker that is it now.
@@ -64,9 +70,10 @@ class Waker(NativeThread):
                 limit=_AT_ONCE,
                 due_in_ms=self._queued_ms,
             )
-        except ReliableError as exc:
+        except Exception as exc:
             # What is due is sent by a pass.
-            logger.debug("not_woken error=%s", exc)
+            level = logging.DEBUG if isinstance(exc, ReliableError) else logging.ERROR
+            logger.log(level, "not_woken error=%s", exc)
             self._is_it = False
             return _PAUSE_SECONDS
         self._is_it = isinstance(answer, answers.Woken)

@@ -19,6 +19,8 @@ def _due(v: View) -> Reply:
     # Which of those at the same time come first is the order of their names.
     found = sorted((t.due, one.encode()) for one, t in v.tasks() if t.due is not None)
     ripe = [(one.decode(), due) for due, one in found if due <= v.now][: int(v.number("limit"))]
+    if v.expiring("waker") is not None:
+        ripe = [one for one in ripe if one[::-1] not in v.get("later", ())]
     return ("batch", ANY, *(item for one, due in ripe for item in (one, due)))
 
 
@@ -192,7 +194,9 @@ def _parked(v: View, task: Task, waits_for: str, due: float) -> Reply:
 
 def _wake(v: View) -> Reply:
     waker = v.expiring(v.key("waker"))
-    if waker not in (None, v.arg("who")):
+    lease: Lock | None = v.get(v.key("waker"))
+    until = lease.until_ms if lease is not None and lease.until_ms is not None else 0
+    if waker not in (None, v.arg("who")) and until - v.server_ms <= v.number("lease_ms") + 1:
         return ("another", ANY)
     found = [one for one in v.get("later", ()) if one[0] <= v.now][: int(v.number("limit"))]
     told: list[object] = []

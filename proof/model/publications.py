@@ -60,11 +60,16 @@ def _record(v: View) -> Reply:  # noqa: C901
             v.put(v.key("sent"), Lock(said, v.server_ms + v.number("remember_ms")))
         return reply
 
-    if v.arg("object") and (had := _had(v)):
-        return refused(*had)
     fresh = Task(v.arg("state"))
     name = v.arg("name") if task is None else task.published_as or task.name
     is_same = task is None or v.arg("name") in (name, task.name)
+    is_anew = (
+        task is None
+        or task.called_off
+        or (task.state == "dead" and is_same and v.arg("if_exists") not in ("keep", "refuse"))
+    )
+    if v.arg("object") and is_anew and (had := _had(v)):
+        return refused(*had)
     if attempt:
         is_his = task is not None and task.state == "running"
         is_his = is_his and (str(task.attempt), task.token) == (attempt, token)  # type: ignore[union-attr]

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from celery_reliable.ledger.answers import Answer, Fenced, LockedBy, Recorded, Unknown
+from celery_reliable.ledger.answers import Answer, Fenced, InUse, LockedBy, Recorded, Unknown
 from celery_reliable.model import Claim, State, TaskRef
 from tests.ledger.scene import ABSENT, LOOK_MS, Scene
 from tests.support.promises import promise
@@ -41,6 +41,17 @@ def test_a_task_that_lives_holds_its_object(scene: Scene, how: str) -> None:
     assert scene.locks.take("object", other) == "holder"
     assert scene.snapshot() == before
     assert scene.locks.take("another object", other) is None
+
+
+def test_an_id_that_is_in_use_is_refused_whoever_has_the_object(scene: Scene) -> None:
+    scene.locks.take("object", start(scene, "holder"))
+    scene.publish("task")
+
+    answer = scene.record(
+        TaskRef("task", "app.work"), scene.ledger.senders.new_epoch(0), unique="object"
+    )
+
+    assert isinstance(answer, InUse)
 
 
 @promise("one-object")

@@ -81,6 +81,9 @@ def test_they_come_back_in_the_order_of_publication(scene: Scene, at_once: int, 
         answers.append(scene.ledger.orders.resume(order.id, limit=at_once))
 
     assert sum(one.count for one in answers if isinstance(one, Resumed)) == 50
+    # A pass leaves them to the waker, as long as there is one.
+    assert scene.overdue_ids() == []
+    scene.client.delete(scene.ledger.keys.waker)
     assert scene.overdue_ids() == names
     assert scene.ledger.orders.parked([order.id]) == {order.id: 0}
     # One worker lets them out, and puts each into its list where it can.

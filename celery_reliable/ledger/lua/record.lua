@@ -96,7 +96,9 @@ local function refused(reply)
   end
   return reply
 end
-if ARGV.object then
+local is_anew = not state or called_off
+  or (state == 'dead' and is_same and ARGV.if_exists ~= 'keep' and ARGV.if_exists ~= 'refuse')
+if ARGV.object and is_anew then
   local value = redis.call('GET', KEYS.lock)
   local attempt, holder = string.match(value or '', '^(%w+):(.*)$')
   if attempt == 'kept' then

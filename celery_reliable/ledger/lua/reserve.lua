@@ -33,7 +33,7 @@ if found[1] == 'parked' and found[2] == ARGV.epoch then
   -- Asked again, or a second message of it.
   local due_ms = redis.call('ZSCORE', KEYS.due, ARGV.id)
   if due_ms and found[6] == waits_for then
-    return {'parked_until', due_ms}
+    return {'parked_until', string.format('%.0f', due_ms)}
   end
 end
 if found[1] ~= 'queued' or found[2] ~= ARGV.epoch or found[4] or found[5] then

@@ -2,8 +2,8 @@
 wake: let out of the waiting room those whose moment has come. Where a message goes into a list of this database, it is
 put there in the same step; what has to be sent otherwise is returned.
 
-One worker of the fleet asks for that, the waker. What it is told and does not send is due like all that is parked, and
-the next pass of the sweeper sends it.
+One worker of the fleet asks for that, the waker. What it is told and does not send is due like all that is parked, and a
+pass of the sweeper sends it.
 
 Moves     parked -> queued
 KEYS.waker              waker    STRING who lets them out, with an expiry; others are told to wait while it is in time
@@ -21,8 +21,10 @@ Returns   {"woken", wait_ms: int, ids_and_times...} | {"another", wait_ms: int}
 Cost      O(limit * log N) in what waits and in records that are due some time
 ]]
 local waker = redis.call('GET', KEYS.waker)
-if waker and waker ~= ARGV.who then
-  return {'another', redis.call('PTTL', KEYS.waker)}
+local left_ms = redis.call('PTTL', KEYS.waker)
+-- A lease has more left only where the server's clock was set back.
+if waker and waker ~= ARGV.who and left_ms <= tonumber(ARGV.lease_ms) then
+  return {'another', left_ms}
 end
 local found = redis.call('ZRANGEBYSCORE', KEYS.later, '-inf', now_ms, 'WITHSCORES', 'LIMIT', 0, ARGV.limit)
 -- The removal comes first, as in claim.
