@@ -73,7 +73,7 @@ class Waker(NativeThread):
         except Exception as exc:
             # What is due is sent by a pass.
             level = logging.DEBUG if isinstance(exc, ReliableError) else logging.ERROR
-            logger.log(level, "not_woken error=%s", exc)
+            logger.log(level, "not_woken error=%s", exc, exc_info=exc)
             self._is_it = False
             return _PAUSE_SECONDS
         self._is_it = isinstance(answer, answers.Woken)
