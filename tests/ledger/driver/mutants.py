@@ -410,7 +410,7 @@ MUTANTS = {
             "chances": {"act": 0.0, "publish": 0.1, "rollback": 0.05},
         },
         n_worlds=80,
-        tried_first=47,
+        tried_first=86,
     ),
     "stopped_for_now": Mutant(
         "what was stopped as it ran runs again when its attempt is lost",
