@@ -109,19 +109,6 @@ class Room:
 
 
 @dataclass(frozen=True)
-class NextUp:
-    """How the first in the line of an object may be sent by whoever frees a place there.
-
-    Its message is put into *queue*, the key of a list in the ledger's database, if it may be sent
-    so.
-    """
-
-    places: int
-    queue: str
-    due_in_ms: int
-
-
-@dataclass(frozen=True)
 class Claim:
     """One attempt that began.  ``attempt`` is the fencing token."""
 
@@ -132,9 +119,6 @@ class Claim:
     losses: int = 0
     #: The object that it has locked, as far as the caller knows; the record knows it too.
     object_key: str = ""
-    #: Others may stand in line for that object.
-    has_line: bool = False
-    next_up: NextUp | None = None
 
     @property
     def is_troubled(self) -> bool:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakSet
 
 from celery import Celery
-from celery.utils.imports import symbol_by_name
 
 from celery_reliable.app.location import ledger_of, place_in_ledger, scheme_of
 from celery_reliable.compat.app import real_app
@@ -40,7 +39,6 @@ _ATTRIBUTE = "own"
 _made: WeakSet[Reliable] = WeakSet()
 _lock = threading.Lock()
 #: Sends whoever stands first in the line of an object that is free.
-_LET_THROUGH = "celery_reliable.publishing:let_through"
 
 
 def _after_fork() -> None:
@@ -236,7 +234,7 @@ class Reliable:
 
         *is_for_operators*: it looks first whether it knows the format of its namespace.
         """
-        ledger = Ledger(
+        return Ledger(
             self.connector(),
             self.config.namespace,
             patience_seconds=patience_seconds,
@@ -246,11 +244,6 @@ class Reliable:
             sample_one_in=self.config.keep_ended_one_in,
             is_for_operators=is_for_operators,
         )
-        # By its path, as this floor knows nothing of publishing.
-        ledger.on_next = lambda object_key, first: symbol_by_name(_LET_THROUGH)(
-            self.app, ledger, object_key, first
-        )
-        return ledger
 
     def _of_this_process(self, name: str, make: Callable[[], T]) -> T:
         slot = (name, socket_owner())

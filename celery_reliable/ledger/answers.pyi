@@ -176,7 +176,6 @@ class Free(Answer): ...
 @final
 @dataclass
 class Full(Answer):
-    values: str
     before: str
 
 @final
@@ -221,7 +220,7 @@ class Known(Answer): ...
 @final
 @dataclass
 class LockedBy(Answer):
-    value: str
+    task_id: str
 
 @final
 @dataclass
@@ -239,16 +238,7 @@ class Newer(Answer):
 
 @final
 @dataclass
-class Next(Answer):
-    task_id: str
-
-@final
-@dataclass
 class NoLease(Answer): ...
-
-@final
-@dataclass
-class Nobody(Answer): ...
 
 @final
 @dataclass
@@ -298,21 +288,7 @@ class OtherGeneration(Answer):
 
 @final
 @dataclass
-class OtherObject(Answer):
-    object_key: str
-
-@final
-@dataclass
-class Outlived(Answer): ...
-
-@final
-@dataclass
 class Overtaken(Answer): ...
-
-@final
-@dataclass
-class OwnPlace(Answer):
-    object_key: str
 
 @final
 @dataclass
@@ -352,10 +328,6 @@ class Registered(Answer): ...
 
 @final
 @dataclass
-class Released(Answer): ...
-
-@final
-@dataclass
 class Renewed(Answer):
     version: int
     now_ms: int
@@ -390,10 +362,6 @@ class Send(Answer):
 
 @final
 @dataclass
-class Sent(Answer): ...
-
-@final
-@dataclass
 class Settled(Answer): ...
 
 @final
@@ -414,7 +382,6 @@ class Standing(Answer):
 @dataclass
 class StillStopping(Answer):
     task_id: str
-    worker: str
 
 @final
 @dataclass
@@ -498,7 +465,6 @@ BeginRunAnswer: TypeAlias = BegunRun
 BequeathAnswer: TypeAlias = Bequeathed | Fenced | Gone
 BlameAnswer: TypeAlias = Queued | Spent | Fenced | Gone
 BuryAnswer: TypeAlias = Buried | Fenced | Gone | Stale | Unrecorded
-CallUpAnswer: TypeAlias = Next | Nobody
 CancelAnswer: TypeAlias = Cancelled | Running | Dead | Stale | Gone
 ClaimAnswer: TypeAlias = Claimed | Held | Stale | Parked | Ended | Dead | NoLease | Unrecorded | Alone | Struck
 ConcludeAnswer: TypeAlias = Concluding | Fenced | Gone
@@ -519,19 +485,16 @@ NoteAnswer: TypeAlias = Noted
 OpenAnswer: TypeAlias = Opening | Alone | Dead | NoLease
 OpenedAnswer: TypeAlias = Opened | Changed
 OrderAnswer: TypeAlias = Ordered | Changed
-OutliveAnswer: TypeAlias = Outlived | Held | Changed
 ParkAnswer: TypeAlias = Unplaced | Changed
-PlaceAnswer: TypeAlias = Placed | Full | Standing | Sent | Send | StillStopping | NotCurrent | OwnPlace
+PlaceAnswer: TypeAlias = Placed | Full | Standing | NotCurrent
 PostponeAnswer: TypeAlias = Postponed | Changed | Gone
 ReadAnswer: TypeAlias = Opening | Opened | Sealed | Changed
 RecognizeAnswer: TypeAlias = Known | Asked
-RecordAnswer: TypeAlias = Recorded | NotCurrent | InUse | Anothers | OtherGeneration | Unknown | NamesOthers | LockedBy | KeptFor | StillStopping
+RecordAnswer: TypeAlias = Recorded | NotCurrent | InUse | Anothers | OtherGeneration | Unknown | NamesOthers | Standing | LockedBy | KeptFor | Concluding | StillStopping
 RegisterAnswer: TypeAlias = Registered | DeclaredDead | Newer
-ReleaseAnswer: TypeAlias = Released | Fenced | Gone
-RelyAnswer: TypeAlias = Exists | Dead | Gone | Concluding
 ReplaceAnswer: TypeAlias = Waiting | Fenced | Gone
 ReplayAnswer: TypeAlias = Replayed | Absent | NotDead | OtherGeneration
-ResendAnswer: TypeAlias = Send | Held | Changed
+ResendAnswer: TypeAlias = Send | Held | Changed | Standing
 ReserveAnswer: TypeAlias = Free | ParkedUntil
 ResumeAnswer: TypeAlias = Resumed | InForce | Gone
 SettleAnswer: TypeAlias = Settled | Fenced | Gone | Elsewhere

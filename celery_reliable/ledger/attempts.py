@@ -220,17 +220,15 @@ class NextAttempts(TransitionGroup):
             [
                 queues.unacked,
                 queues.listed,
+                self.keys.begin,
                 self.keys.due,
                 self.keys.meta,
                 self.keys.worker(worker),
                 self.keys.claims(worker),
-                self.keys.clock,
                 *queues.lists,
             ],
             [
                 queues.name,
-                self.keys.record(""),
-                self.keys.lock(""),
                 worker,
                 pid,
                 ALONE_MS,

@@ -15,7 +15,6 @@ class Calls:
         *,
         id: str,
         claim: str,
-        object: str = "",
         worker: str,
     ) -> Step[answers.AcknowledgeAnswer]: ...
     def announce(
@@ -77,7 +76,6 @@ class Calls:
         due_in_ms: int,
         cause: str,
         is_counted: bool = False,
-        object: str = "",
     ) -> Step[answers.BlameAnswer]: ...
     def bury(
         self,
@@ -93,15 +91,8 @@ class Calls:
         owed: bool = False,
         epoch: str = "",
         unproved: bool = False,
-        object: str = "",
         worker: str,
     ) -> Step[answers.BuryAnswer]: ...
-    def call_up(
-        self,
-        *,
-        place: str,
-        object: str,
-    ) -> Step[answers.CallUpAnswer]: ...
     def cancel(
         self,
         *,
@@ -109,7 +100,6 @@ class Calls:
         epoch: str,
         due_in_ms: int,
         is_revoked: bool = False,
-        object: str = "",
         outcome: str | None = None,
         by: str | None = None,
         most: int | None = None,
@@ -162,10 +152,9 @@ class Calls:
         buried_ms: int | None = None,
         due_in_ms: int,
         is_surplus: bool = False,
-        object: str = "",
-        outcome: str | None = None,
-        by: str | None = None,
-        most: int | None = None,
+        outcome: str,
+        by: str,
+        most: int,
     ) -> Step[answers.DiscardAnswer]: ...
     def divert(
         self,
@@ -230,7 +219,7 @@ class Calls:
         *,
         id: str,
         attempt: int,
-        cause: str,
+        cause: str = "",
         max_losses: int,
         due_in_ms: int,
         token: str,
@@ -240,7 +229,6 @@ class Calls:
         is_counted: bool = False,
         is_death: str = "",
         detail: str = "",
-        object: str = "",
         worker: str,
     ) -> Step[answers.LoseAnswer]: ...
     def move(
@@ -300,13 +288,6 @@ class Calls:
         for_ms: int,
         version: int,
     ) -> Step[answers.OrderAnswer]: ...
-    def outlive(
-        self,
-        *,
-        id: str,
-        worker: str,
-        object: str = "",
-    ) -> Step[answers.OutliveAnswer]: ...
     def park(
         self,
         *,
@@ -322,14 +303,11 @@ class Calls:
         attempt: int | None = None,
         token: str,
         object: str,
-        is_new: bool = False,
+        places: int,
+        stands: bool = False,
         due_in_ms: int,
-        is_sent: bool = False,
-        seen: Sequence[Argument] = (),
-        record: str,
+        list: str = "",
         worker: str,
-        queue: str,
-        places: Sequence[Argument] = (),
     ) -> Step[answers.PlaceAnswer]: ...
     def postpone(
         self,
@@ -374,11 +352,11 @@ class Calls:
         moved: str = "",
         if_exists: str = "",
         object: str | None = None,
-        seen: str | None = None,
+        places: int | None = None,
+        unique: str | None = None,
         worker: str,
         queue: str,
         sender: str,
-        holder: str = "",
     ) -> Step[answers.RecordAnswer]: ...
     def register(
         self,
@@ -391,22 +369,6 @@ class Calls:
         format: int,
         queue: str,
     ) -> Step[answers.RegisterAnswer]: ...
-    def release(
-        self,
-        *,
-        id: str,
-        attempt: int,
-        due_in_ms: int,
-        token: str,
-        is_unsent: bool = False,
-        worker: str,
-    ) -> Step[answers.ReleaseAnswer]: ...
-    def rely(
-        self,
-        *,
-        waited: bool = False,
-        id: str,
-    ) -> Step[answers.RelyAnswer]: ...
     def replace(
         self,
         *,
@@ -438,6 +400,8 @@ class Calls:
         stored: str = "",
         message: str = "",
         epoch: str = "",
+        places: int | None = None,
+        is_expired: bool = False,
         next: str = "",
     ) -> Step[answers.ResendAnswer]: ...
     def reserve(
@@ -469,7 +433,6 @@ class Calls:
         db: int | None = None,
         own_db: int,
         keep_ms: int,
-        object: str = "",
         outcome: str | None = None,
         by: str | None = None,
         most: int | None = None,
@@ -538,5 +501,4 @@ class Calls:
         *,
         id: str,
         epoch: str,
-        object: str = "",
     ) -> Step[answers.WithdrawAnswer]: ...

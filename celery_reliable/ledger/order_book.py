@@ -31,10 +31,9 @@ class OrderBook(Part):
         """Return how many tasks each order has parked.  One that was called off or ended meanwhile
         is counted until the order ends.
         """
-        wanted, key = list(order_ids), self._keys.ordered
-        counts = self._caller.read_all(
-            "parked", [("ZLEXCOUNT", key, f"[{one} ", f"({one}!") for one in wanted]
-        )
+        wanted = list(order_ids)
+        lines = [self._keys.waiting(f"order {one}") for one in wanted]
+        counts = self._caller.read_all("parked", [("ZCARD", line) for line in lines])
         return dict(zip(wanted, counts, strict=True))
 
     def give(

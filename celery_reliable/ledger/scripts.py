@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from importlib import resources
 
 from celery_reliable.redis_io import Script, by_position
 
-__all__ = ["Script", "inside", "names", "script", "source", "together"]
+__all__ = ["FUNCTIONS", "Script", "composed", "inside", "names", "script", "source", "together"]
+
+#: The file of the functions that scripts share.
+FUNCTIONS = "functions"
+_FUNCTION = re.compile(r"^local function (\w+)\(.*?^end\n", re.MULTILINE | re.DOTALL)
+_NOW = "local now_ms, now_us = clock()\n"
+#: A full server runs the rest of a script that has removed something, even if that was not there.
+_REMOVAL = "redis.call('HDEL', KEYS.ledger, '')\n"
 
 #: Two scripts as one.  Each has the keys and arguments that are its own; the last two arguments are
 #: how many of either the first one has.
@@ -34,14 +42,35 @@ def source(name: str) -> str:
 @cache
 def script(name: str) -> Script:
     """Return the transition called *name*; raises FileNotFoundError for a name without a file."""
-    return Script.of(name, by_position(source(name)))
+    return Script.of(name, composed(source(name), source(FUNCTIONS)))
+
+
+def composed(text: str, functions: str) -> str:
+    """Return a script of the ledger as Redis takes it.
+
+    Its first key is what all keys of the namespace begin with (``KEYS.ledger``).  Before its body
+    stand those of the *functions* that it calls.  A body that uses ``now_ms`` or ``now_us`` is told
+    the ledger's time as it begins, unless it calls ``clock()`` itself.  It begins to write with a
+    removal, unless its header says under ``Full`` what becomes of it on a full server.
+    """
+    header, end, body = text.partition("\n]]\n")
+    has_now = bool(re.search(r"\bnow_[mu]s\b", body)) and "clock()" not in body
+    if has_now:
+        body = _NOW + body
+    if not re.search(r"^Full ", header, re.MULTILINE) and re.search(r"\b(redis|let_out)\b", body):
+        body = _REMOVAL + body
+    for found in reversed(list(_FUNCTION.finditer(functions))):
+        if re.search(rf"\b{found[1]}\(", body):
+            body = found[0] + body
+    return by_position(header + end + body, "ledger")
 
 
 @cache
 def names() -> list[str]:
     """Return the names of all transitions, sorted."""
     files = resources.files(__package__).joinpath("lua").iterdir()
-    return sorted(f.name.removesuffix(".lua") for f in files if f.name.endswith(".lua"))
+    found = sorted(f.name.removesuffix(".lua") for f in files if f.name.endswith(".lua"))
+    return [name for name in found if name != FUNCTIONS]
 
 
 @cache

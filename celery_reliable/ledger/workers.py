@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from functools import partial
 from itertools import count
 from typing import Any
 
@@ -30,7 +29,6 @@ from celery_reliable.ledger.answers import (
 )
 from celery_reliable.ledger.caller import FORMAT, Caller, Part, clock_of, ms_of, newer
 from celery_reliable.ledger.keys import Keys
-from celery_reliable.ledger.transition_group import call_freeing_lock
 from celery_reliable.model import Claim
 
 __all__ = [
@@ -209,13 +207,12 @@ class Workers(Part):
 
         If the task is a dead letter, its object is freed now.
         """
-        make = partial(
-            self._calls.acknowledge,
+        step = self._calls.acknowledge(
             id=claim.task_id,
             worker=claim.worker,
             claim=f"{claim.attempt} {claim.token}",
         )
-        return call_freeing_lock(self._caller, self._calls, make)
+        return self._caller.run(step)
 
     def declare(
         self,

@@ -26,8 +26,9 @@ from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
 from celery_reliable.leases import WorkerLease
 from celery_reliable.ledger import AS_IT_IS, Ledger, LivingWorker, Resent, answers
 from celery_reliable.log import logger
-from celery_reliable.message import Envelope, NamedWorkers, Stamp, is_named
+from celery_reliable.message import Envelope, NamedWorkers, Stamp, is_named, seconds_until
 from celery_reliable.model import Due, Record, State, SweepReport
+from celery_reliable.options import room_of
 from celery_reliable.publishing import (
     at_home,
     placed,
@@ -297,15 +298,22 @@ class Sending(Job):
 
     def send(self, due: Due, record: Record, report: SweepReport, stored: str = "") -> None:
         """Send a task that is due, unless somebody else has, or it has to wait yet."""
-        message = AS_IT_IS
-        if is_named(record.message):
+        message, places, is_expired = AS_IT_IS, None, False
+        if record.in_line_of:
+            places, is_expired = self._in_line(record)
+        elif is_named(record.message):
             sent = self._message_for(record)
             if sent is None:
                 self._park(due, record)
                 return
             message = sent
         answer = self.ledger.resend(
-            due, due_in_ms=self.config.queued_ms, stored=stored, message=message
+            due,
+            due_in_ms=self.config.queued_ms,
+            stored=stored,
+            message=message,
+            places=places,
+            is_expired=is_expired,
         )
         if isinstance(answer, answers.Held):
             # The worker makes it due once it has stopped the attempt, or is dead within a lease.
@@ -322,6 +330,16 @@ class Sending(Job):
             # What was lost goes first once; a task that is lost again waits behind the others.
             is_first=record.is_limited or (record.is_unsent and record.losses == 1),
         )
+
+    def _in_line(self, record: Record) -> tuple[int | None, bool]:
+        """Return how many places there are by now of the object in whose line a task stands, None
+        without its code, and whether it has expired there: a worker says so.
+        """
+        headers = Envelope.from_text(record.message).headers
+        task = self.app.tasks.get(record.name)
+        room = room_of(task, record.in_line_of, headers) if task is not None else None
+        expires = headers.get("expires")
+        return room.places if room else None, bool(expires and not seconds_until(expires))
 
     def send_woken(self, dues: Sequence[Due]) -> None:
         """Send tasks whose moment has come, as `send` does.

@@ -98,7 +98,7 @@ class RunningClaims:
                 # Its message may have been acknowledged, as it ran for long.
                 is_unsent=not step.reliable.is_redis_broker,
             )
-            if isinstance(released, answers.Released):
+            if isinstance(released, answers.Queued):
                 logger.info("attempt_released id=%s attempt=%s", claim.task_id, claim.attempt)
 
 

@@ -9,7 +9,6 @@ slow, and one member may have ended before the next is published.
 
 KEYS.run          run:<run>   HASH
 KEYS.runs         runs        ZSET
-KEYS.clock        clock       HASH
 ARGV.member       id of its task
 ARGV.confirmed    the only worker that it has from now on; "-" for none; "": one is to be chosen
 ARGV.run          id
@@ -22,8 +21,6 @@ local before = redis.call('HGET', KEYS.run, ARGV.member)
 if not before then
   return {'absent'}
 end
--- The removal comes first, as in claim.
-redis.call('HDEL', KEYS.run, '')
 if ARGV.confirmed ~= '' then
   local worker = ARGV.confirmed == '-' and '' or ARGV.confirmed
   redis.call('HSET', KEYS.run, ARGV.member, worker)

@@ -7,7 +7,6 @@ which no lease counts as lapsed. Its end is stored once and not extended while i
 
 KEYS.pass                   pass   STRING with a TTL: who runs the pass
 KEYS.meta                   meta   HASH
-KEYS.clock                  clock  HASH
 ARGV.nonce                  of this pass
 ARGV.interval_ms: int       not before so long after the last pass finished
 ARGV.ttl_ms: int            of the pass key
@@ -34,14 +33,11 @@ local now_ms = keep_clock()
 local generation = meta[1] and tonumber(meta[1]) <= now_ms + 86400000 and meta[1]
 local passed_ms = tonumber(meta[3] or 0)
 local grace_ms = tonumber(meta[4] or 0)
-local info = redis.pcall('INFO', 'server')
-local run_id = type(info) == 'string' and string.match(info, 'run_id:(%w+)') or ''
+local run_id = run_id()
 local is_other_server = meta[2] ~= false and run_id ~= meta[2]
 if now_ms - passed_ms < tonumber(ARGV.interval_ms) and not is_other_server then
   return {'not_due', passed_ms + ARGV.interval_ms - now_ms, now_ms}
 end
--- The removal comes first, as in claim.
-redis.call('HDEL', KEYS.meta, '')
 if not redis.call('SET', KEYS.pass, ARGV.nonce, 'NX', 'PX', ARGV.ttl_ms) then
   -- A pass never has more time left than at its beginning, unless the server's clock was set back, by which it expires.
   if redis.call('PTTL', KEYS.pass) <= tonumber(ARGV.ttl_ms) then

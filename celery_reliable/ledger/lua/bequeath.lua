@@ -19,7 +19,5 @@ end
 if found[1] ~= 'running' or found[2] ~= ARGV.attempt or found[3] ~= ARGV.token then
   return {'fenced', found[1]}
 end
--- The removal comes first, as in claim.
-redis.call('HDEL', KEYS.record, '')
 redis.call('HSET', KEYS.record, 'heir', ARGV.heir)
 return {'bequeathed', found[4] or ''}

@@ -11,10 +11,7 @@ KEYS.due                   due               ZSET
 KEYS.meta                  meta              HASH
 KEYS.worker                worker:<worker>   HASH
 KEYS.claims                claims:<worker>   HASH of that worker
-KEYS.clock                 clock             HASH
-KEYS.locks                 lock:             what the keys of locks begin with: the object is in the record
 KEYS.orders+               orders            HASH given only by a worker that knows of a strike on the task
-KEYS.ordered+              ordered           ZSET likewise
 ARGV.id
 ARGV.epoch                 of the message; "" when it carries none
 ARGV.generation            of the message; "" when it carries none
@@ -43,10 +40,11 @@ local found = redis.call('HMGET', KEYS.record, 'state', 'epoch', 'attempt', 'tok
   'stopping_on', 'suspect', 'called_off', 'revoked', 'spent', 'spared', 'resends', 'unsent', 'stored', 'waiting_for',
   'object')
 local state, called_off = found[1], found[9]
+local stopping_on = still_stopping(KEYS.record, found[7])
 if state == 'running' then
   if found[4] == ARGV.token then
     local place = found[17] or ''
-    local is_his = place ~= '' and redis.call('GET', KEYS.locks .. place) == found[3] .. ':' .. ARGV.id
+    local is_his = place ~= '' and redis.call('GET', KEYS.ledger .. 'lock:' .. place) == found[3] .. ':' .. ARGV.id
     return {'claimed', tonumber(found[3]), tonumber(found[6] or 0), is_his and place or ''}
   end
   return {'held', found[5]}
@@ -62,14 +60,12 @@ if not state or called_off then
   local latest_ms = now_ms + 86400000
   -- A generation that lies in the future proves nothing, and the next one is not counted on from it.
   if ARGV.generation ~= '' and tonumber(ARGV.generation) <= latest_ms then
-    local info = redis.pcall('INFO', 'server')
-    local run_id = type(info) == 'string' and string.match(info, 'run_id:(%w+)') or ''
+    local run_id = run_id()
     local meta = redis.call('HMGET', KEYS.meta, 'generation', 'run_id')
     local generation = meta[1] and tonumber(meta[1]) <= latest_ms and meta[1]
     if not generation or run_id == '' or run_id ~= meta[2] then
       -- The generation is a time, as in begin_pass.
       generation = string.format('%.0f', math.max(now_ms, tonumber(generation or 0) + 1, tonumber(ARGV.generation) + 1))
-      redis.call('HDEL', KEYS.meta, '')
       redis.call('HSET', KEYS.meta, 'generation', generation, 'run_id', run_id)
     end
     if generation == ARGV.generation then
@@ -87,11 +83,11 @@ if not state or called_off then
   end
   if called_off then
     redis.call('HDEL', KEYS.record, 'called_off', 'published_as')
-    if found[7] then
+    if stopping_on then
       -- The id's former task was called off, and what ran of it is still to be stopped.
       redis.call('HSET', KEYS.record, 'state', 'queued')
       redis.call('ZADD', KEYS.due, now_ms, ARGV.id)
-      return {'held', found[7]}
+      return {'held', stopping_on}
     end
   end
 elseif found[2] ~= ARGV.epoch or state == 'waiting'
@@ -100,12 +96,10 @@ elseif found[2] ~= ARGV.epoch or state == 'waiting'
   return {'stale'}
 elseif state == 'parked' then
   return {'parked'}
-elseif found[7] then
-  redis.call('HDEL', KEYS.record, '')
+elseif stopping_on then
   redis.call('ZADD', KEYS.due, 'XX', 'LT', now_ms, ARGV.id)
-  return {'held', found[7]}
+  return {'held', stopping_on}
 elseif found[10] then
-  redis.call('HDEL', KEYS.record, '')
   redis.call('ZADD', KEYS.due, 'XX', 'LT', now_ms, ARGV.id)
   return {'stale'}
 elseif found[8] == 'ran' and ARGV.alone_ms ~= '' then
@@ -130,19 +124,13 @@ for i = FIRST.strikes, #ARGV do
   if is_read and type(order) == 'table' and not order.ended_ms
       and ((order.until_ms or 0) == 0 or now_ms < order.until_ms) then
     local published_ms = redis.call('HGET', KEYS.record, 'published_ms') or now_ms
-    redis.call('HDEL', KEYS.record, 'resends', 'unsent', 'list')
-    redis.call('HSET', KEYS.record, 'state', 'parked', 'waiting_for', 'order ' .. ARGV[i])
-    if ARGV.list ~= '' then redis.call('HSET', KEYS.record, 'list', ARGV.list) end
+    stand(ARGV.id, KEYS.record, 'order ' .. ARGV[i], turn_of(published_ms, ARGV.epoch), ARGV.list)
     -- Whoever ends the order lets it go before that. This is for an order that is lost.
     redis.call('ZADD', KEYS.due, now_ms + 3600000, ARGV.id)
-    redis.call('ZADD', KEYS.ordered, 0, string.format('%s %015.0f.%012.0f %s', ARGV[i], published_ms,
-      tonumber(string.match(ARGV.epoch, '%-(%d+)$') or 0), ARGV.id))
     return {'struck', ARGV[i]}
   end
 end
 local attempt = tonumber(found[3] or 0) + 1
--- A removal comes first: a full Redis runs the rest of a script that has removed something.  Otherwise no worker
--- could work a full Redis off.
 redis.call('ZREM', KEYS.due, ARGV.id)
 if found[13] or found[14] or found[15] or found[16] then
   redis.call('HDEL', KEYS.record, 'resends', 'unsent', 'stored', 'waiting_for')
@@ -184,8 +172,8 @@ end
 local place = found[17] or ''
 if place ~= '' then
   -- What is noted may be another's by now: the lock decides. No late attempt of a former life of the id can free it then.
-  if redis.call('GET', KEYS.locks .. place) == '0:' .. ARGV.id then
-    redis.call('SET', KEYS.locks .. place, attempt .. ':' .. ARGV.id)
+  if redis.call('GET', KEYS.ledger .. 'lock:' .. place) == '0:' .. ARGV.id then
+    redis.call('SET', KEYS.ledger .. 'lock:' .. place, attempt .. ':' .. ARGV.id)
   else
     place = ''
   end

@@ -17,8 +17,6 @@ end
 if found[1] ~= 'running' or found[2] ~= ARGV.attempt or found[3] ~= ARGV.token then
   return {'fenced', found[1]}
 end
--- The removal comes first, as in claim.
-redis.call('HDEL', KEYS.record, '')
 -- The note names the claim, so nobody has to remove it when another attempt begins.
 redis.call('HSET', KEYS.record, 'concluding', ARGV.token)
 return {'concluding'}

@@ -3,7 +3,6 @@ divert: a message of the task is where nobody may run it. It is to be sent again
 
 KEYS.record   task:<id>   HASH
 KEYS.due      due         ZSET
-KEYS.clock    clock       HASH
 ARGV.id
 ARGV.epoch    of the message
 Returns   {"diverted"} | {"changed"} | {"absent"}

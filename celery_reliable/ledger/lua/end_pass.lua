@@ -5,7 +5,6 @@ counted more than a day ago.
 KEYS.pass             pass      STRING
 KEYS.meta             meta      HASH
 KEYS.minutes          minutes   HASH
-KEYS.clock            clock     HASH
 ARGV.nonce            of this pass
 ARGV.report           JSON
 ARGV.ahead_count      as it was when the pass began, if all was looked at that was asked for; else ""
@@ -14,8 +13,6 @@ ARGV.seen             which workers the pass has seen alive all the time, as tex
 Returns   {"ended"} | {"overtaken"}
 Cost      O(1), with the first of an hour O(counts)
 ]]
--- The removal comes first, as in claim.
-redis.call('HDEL', KEYS.meta, '')
 -- By the time that the sweeper reckons, the next pass notices that the clock was set forward during this one. One that
 -- began meanwhile has said when that was: it would not be seen any more.
 local by = redis.call('HGET', KEYS.meta, 'passed_by')

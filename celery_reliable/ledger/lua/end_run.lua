@@ -3,7 +3,6 @@ end_run: a pass has looked at a run: it goes on, or all its members have ended a
 
 KEYS.run              run:<id>   HASH
 KEYS.runs             runs       ZSET
-KEYS.clock            clock      HASH
 ARGV.id
 ARGV.due_ms           that was seen
 ARGV.keep_ms?: int    for how long it is kept, as it is over; "" when it goes on
@@ -20,7 +19,6 @@ if ARGV.keep_ms ~= '' then
   redis.call('PEXPIRE', KEYS.run, ARGV.keep_ms)
   return {'ended'}
 end
--- The removal comes first, as in claim.
 redis.call('ZREM', KEYS.runs, ARGV.id)
 redis.call('ZADD', KEYS.runs, now_ms + ARGV.due_in_ms, ARGV.id)
 return {'postponed'}

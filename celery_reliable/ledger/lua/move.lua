@@ -12,7 +12,6 @@ KEYS.record             task:<id>         HASH
 KEYS.due                due               ZSET
 KEYS.claims             claims:<worker>   HASH of the attempt's worker; "none" where none ran that was to be stopped
 KEYS.taken              taken:<worker>    HASH likewise
-KEYS.clock              clock             HASH
 ARGV.id
 ARGV.seen               epoch of the publication that was seen, or of the one that follows its attempt
 ARGV.epoch              names the new publication
@@ -43,13 +42,9 @@ end
 if state == 'running' and (found[3] ~= ARGV.attempt or found[4] ~= ARGV.token) then
   return {'changed'}
 end
-local history = cjson.decode(found[6] or '[]')
-history[#history + 1] = {at_ms = now_ms, what = 'moved', attempt = tonumber(found[3] or 0), cause = ARGV.named,
-  owner = ARGV.by}
-while #history > 20 do table.remove(history, 1) end
--- The removal comes first, as in claim.
-redis.call('HDEL', KEYS.record, '')
-redis.call('HSET', KEYS.record, 'message', ARGV.message, 'history', cjson.encode(history))
+local history = longer(found[6], {at_ms = now_ms, what = 'moved', attempt = tonumber(found[3] or 0), cause = ARGV.named,
+  owner = ARGV.by})
+redis.call('HSET', KEYS.record, 'message', ARGV.message, 'history', history)
 if state == 'running' and ARGV.is_stopped == '' then
   redis.call('HSET', KEYS.record, 'moved', ARGV.named, 'next_epoch', ARGV.epoch)
   return {'moved'}

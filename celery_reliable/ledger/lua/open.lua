@@ -9,7 +9,6 @@ KEYS.record            task:<id>         HASH
 KEYS.due               due               ZSET
 KEYS.worker            worker:<worker>   HASH
 KEYS.claims            claims:<worker>   HASH of that worker
-KEYS.clock             clock             HASH
 ARGV.id                of the task; "" for a message that tells none
 ARGV.epoch             of the message; "" when it carries none
 ARGV.delivery          names this delivery of the message
@@ -42,7 +41,6 @@ if runs_suspect or runs_spared then
   local has_just_begun = runs_suspect and age_ms >= 0 and age_ms < tonumber(ARGV.begun_ms)
   if is_queued and (has_just_begun or has_to_be_clear or found[3] == 'ran') then
     if found[4] ~= ARGV.delivery then
-      -- The removal comes first, as in claim.
       redis.call('HDEL', KEYS.record, 'resends')
       local times = redis.call('HINCRBY', KEYS.record, 'waits', 1)
       -- At random, as in claim.
@@ -57,7 +55,6 @@ if runs_suspect or runs_spared then
     return {'opening'}
   end
 end
-redis.call('HDEL', KEYS.worker, '')
 redis.call('HSET', KEYS.worker, 'opening', ARGV.delivery, 'opening_id', ARGV.id, 'opening_epoch', ARGV.epoch,
   'opening_alone', has_to_be_clear and '1' or '')
 return {'opening'}

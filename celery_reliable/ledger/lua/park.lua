@@ -5,7 +5,6 @@ Moves     queued | parked -> parked
 KEYS.record           task:<id>   HASH
 KEYS.due              due         ZSET
 KEYS.unplaced         unplaced    HASH
-KEYS.clock            clock       HASH
 ARGV.id
 ARGV.due_ms           that was seen
 ARGV.due_in_ms: int   when to look again at the latest

@@ -20,8 +20,6 @@ if ARGV.is_over == '1' then
   end
   return {'opened'}
 end
--- The removal comes first, as in claim.
-redis.call('HDEL', KEYS.record, '')
 if found[4] or (found[3] and found[3] ~= ARGV.reader) then
   redis.call('HSET', KEYS.record, 'sealed', '1')
   return {'sealed'}

@@ -13,8 +13,6 @@ local before = redis.call('HGET', KEYS.meta, 'broker')
 if before == ARGV.broker then
   return {'known'}
 end
--- The removal comes first, as in claim.
-redis.call('HDEL', KEYS.meta, '')
 redis.call('HSET', KEYS.meta, 'broker', ARGV.broker)
 if not before then
   return {'known'}

@@ -13,9 +13,6 @@ Moves     queued -> parked
 KEYS.record             task:<id>     HASH
 KEYS.due                due           ZSET
 KEYS.rate               rate:<key>    STRING "<when it was given> <the next moment> <interval>", in microseconds
-KEYS.later              later         ZSET
-KEYS.bell               bell          LIST
-KEYS.clock              clock         HASH
 ARGV.id
 ARGV.epoch              of the message
 ARGV.in_ms?: int        until the ETA; "" for the moment of a rate
@@ -36,7 +33,7 @@ if found[1] == 'parked' and found[2] == ARGV.epoch then
     return {'parked_until', string.format('%.0f', due_ms)}
   end
 end
-if found[1] ~= 'queued' or found[2] ~= ARGV.epoch or found[4] or found[5] then
+if found[1] ~= 'queued' or found[2] ~= ARGV.epoch or still_stopping(KEYS.record, found[4]) or found[5] then
   return {'free'}
 end
 local function parked(due_ms)
@@ -73,7 +70,6 @@ moment = math.max(moment, now_us)
 local following = moment + ARGV.interval_us
 local keep_ms = math.ceil((following - now_us) / 1000) + 1000
 local due_ms = string.format('%.0f', math.ceil(moment / 1000))
--- The removal comes first, as in claim.
 redis.call('HDEL', KEYS.record, 'reserved')
 redis.call('HSET', KEYS.record, 'reserved', string.format('%s %s %d', ARGV.epoch, due_ms, lapses))
 redis.call('SET', KEYS.rate, string.format('%.0f %.0f %s', now_us, following, ARGV.interval_us), 'PX', keep_ms)

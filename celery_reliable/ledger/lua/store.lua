@@ -19,6 +19,7 @@ ARGV.after                  "": the attempt runs; "retry": it has published itse
 Returns   {"stored"} | {"fenced", state} | {"gone"} | {"elsewhere"}
           "gone": there is no record, as the task ended, or the server lost it; "elsewhere": that database cannot be
           reached from here; nothing was changed by either
+Full      a result that takes more room than a record is refused
 Cost      O(size of the result)
 ]]
 local found = redis.call('HMGET', KEYS.record, 'state', 'attempt', 'token', 'buried_ms')

@@ -3,7 +3,6 @@ touch: an attempt reports that it is not stuck. Its time to run starts anew.
 
 KEYS.record                task:<id>   HASH
 KEYS.due                   due         ZSET
-KEYS.clock                 clock       HASH
 ARGV.id
 ARGV.attempt: int
 ARGV.time_to_run_ms: int
@@ -18,7 +17,5 @@ end
 if found[1] ~= 'running' or found[2] ~= ARGV.attempt or found[3] ~= ARGV.token then
   return {'fenced', found[1]}
 end
--- The removal comes first, as in claim.
-redis.call('HDEL', KEYS.record, '')
 redis.call('ZADD', KEYS.due, now_ms + ARGV.time_to_run_ms, ARGV.id)
 return {'touched'}

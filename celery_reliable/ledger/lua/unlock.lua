@@ -2,7 +2,6 @@
 unlock: an attempt whose body is over frees its object, while its record goes on.
 
 Moves     held by this attempt -> free
-KEYS.lock           lock:<object>   STRING "<attempt>:<id>"
 KEYS.record         task:<id>       HASH of the id: one that was published anew has the same numbers, and its own
                                     object
 ARGV.id
@@ -13,14 +12,14 @@ Returns   {"unlocked"} | {"not_held"}
 Repeated  not_held -> unlocked
 Cost      O(1)
 ]]
-if redis.call('GET', KEYS.lock) ~= ARGV.attempt .. ':' .. ARGV.id then
+if redis.call('GET', KEYS.ledger .. 'lock:' .. ARGV.object) ~= ARGV.attempt .. ':' .. ARGV.id then
   return {'not_held'}
 end
 local found = redis.call('HMGET', KEYS.record, 'state', 'token', 'attempt', 'object')
 if (found[2] and found[2] ~= ARGV.token) or (found[1] and tonumber(found[3] or 0) < tonumber(ARGV.attempt)) then
   return {'not_held'}
 end
-redis.call('DEL', KEYS.lock)
+free(ARGV.id, ARGV.object)
 if found[4] == ARGV.object then
   redis.call('HDEL', KEYS.record, 'object')
 end

@@ -5,7 +5,6 @@ off the index of those that do.
 KEYS.record           task:<id>   HASH
 KEYS.due              due         ZSET
 KEYS.unplaced         unplaced    HASH
-KEYS.clock            clock       HASH
 ARGV.id
 ARGV.is_there: flag   "1": the worker is; "": only look whether the task waits
 Returns   {"unparked"} | {"still_waiting"} | {"changed"}
@@ -19,7 +18,5 @@ end
 if ARGV.is_there == '' then
   return {'still_waiting'}
 end
--- The removal comes first, as in claim.
-redis.call('HDEL', KEYS.unplaced, '')
 redis.call('ZADD', KEYS.due, 'LT', now_ms, ARGV.id)
 return {'unparked'}

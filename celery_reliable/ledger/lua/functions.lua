@@ -1,0 +1,252 @@
+--[[
+functions: what several scripts do alike. Before each script stand the functions that it calls, and those that they call.
+
+They make keys of what they read. `KEYS.ledger` is what all keys of a namespace begin with, so all are in one slot.
+]]
+
+-- The ledger's time in ms and in us, and the server's in ms. It never shows less than when it was last kept.
+local function clock()
+  local time = redis.call('TIME')
+  local server_us = time[1] * 1000000 + time[2]
+  local kept = redis.call('HMGET', KEYS.ledger .. 'clock', 'offset_ms', 'latest_ms')
+  local now_us = math.max(server_us + (kept[1] or 0) * 1000, (kept[2] or 0) * 1000)
+  return math.floor(now_us / 1000), now_us, math.floor(server_us / 1000)
+end
+
+-- Keep the clock, and return its time. Where the server's is set back, it goes on from here.
+local function keep_clock()
+  local now_ms, _, server_ms = clock()
+  redis.call('HSET', KEYS.ledger .. 'clock', 'offset_ms', string.format('%.0f', now_ms - server_ms),
+    'latest_ms', string.format('%.0f', now_ms))
+  return now_ms
+end
+
+-- Which run of which server this is; '' where it does not tell.
+local function run_id()
+  local info = redis.pcall('INFO', 'server')
+  return type(info) == 'string' and string.match(info, 'run_id:(%w+)') or ''
+end
+
+-- The generation that messages are stamped with. Not counted from 1: where everything was lost, the messages of before
+-- must not pass for today's. Nor from what cannot be: a message told it.
+local function current_generation()
+  local now_ms, meta = clock(), KEYS.ledger .. 'meta'
+  local generation = redis.call('HGET', meta, 'generation')
+  if not generation or tonumber(generation) > now_ms + 86400000 then
+    generation = string.format('%.0f', now_ms)
+    redis.call('HSET', meta, 'generation', generation, 'run_id', run_id())
+  end
+  return generation
+end
+
+-- What is answered to an attempt that is not the current one; nil to the current one.
+local function refusal(state, attempt, token)
+  if not state then return {'gone'} end
+  if state ~= 'running' or attempt ~= ARGV.attempt or token ~= ARGV.token then return {'fenced', state} end
+end
+
+-- Take the claim of an attempt that has ended in another way out of its worker's: it would not be forgotten.
+local function drop_claim()
+  local claims = KEYS.ledger .. 'claims:' .. ARGV.worker
+  local attempt, token = string.match(redis.call('HGET', claims, ARGV.id) or '', '^(%d+) %d+ (.*)$')
+  if attempt == ARGV.attempt and token == ARGV.token then redis.call('HDEL', claims, ARGV.id) end
+end
+
+-- A history with one more entry, as JSON. The oldest go.
+local function longer(history, entry)
+  local entries = cjson.decode(history or '[]')
+  entries[#entries + 1] = entry
+  while #entries > 20 do table.remove(entries, 1) end
+  return cjson.encode(entries)
+end
+
+-- Keep for people what happened to a task that has ended, and let the oldest of those go.
+local function keep_ended(about)
+  local ended, ended_at = KEYS.ledger .. 'ended', KEYS.ledger .. 'ended_at'
+  about.outcome, about.by, about.ended_ms = ARGV.outcome, ARGV.by, clock()
+  redis.call('HSET', ended, ARGV.id, cjson.encode(about))
+  redis.call('ZADD', ended_at, about.ended_ms, ARGV.id)
+  local spare = redis.call('HLEN', ended) - ARGV.most
+  if spare > 0 then
+    for _, id in ipairs(redis.call('ZRANGE', ended_at, 0, math.min(spare, 10) - 1)) do
+      redis.call('HDEL', ended, id)
+      redis.call('ZREM', ended_at, id)
+    end
+  end
+end
+
+-- The worker that has still to stop an attempt of the task, as its record notes it; nil if that is dead or forgotten.
+local function still_stopping(record, worker)
+  if worker and redis.call('HGET', KEYS.ledger .. 'worker:' .. worker, 'state') ~= 'alive' then
+    redis.call('HDEL', record, 'stopping', 'stopping_on')
+    worker = nil
+  end
+  return worker or nil
+end
+
+-- The task waits in the room for a moment. Who puts in what comes before all others rings for the waker.
+local function wait_until(id, due_ms)
+  local later, bell = KEYS.ledger .. 'later', KEYS.ledger .. 'bell'
+  -- Else it would wait for longer where the clock is set back before anybody has kept it.
+  keep_clock()
+  redis.call('ZADD', KEYS.ledger .. 'due', due_ms, id)
+  redis.call('ZADD', later, due_ms, id)
+  if redis.call('ZRANGE', later, 0, 0)[1] == id and redis.call('EXISTS', bell) == 0 then
+    redis.call('LPUSH', bell, '')
+    redis.call('PEXPIRE', bell, 10000)
+  end
+end
+
+-- Where a task stands among others: by the time of its publication, within a ms by the number among its sender's.
+local function turn_of(published_ms, epoch)
+  return published_ms + (tonumber(string.match(epoch or '', '%-(%d+)$')) or 0) % 4096 / 4096
+end
+
+-- The task waits for nothing any more. *reason*: for what it did, as its record says.
+local function leave(id, reason)
+  redis.call('ZREM', KEYS.ledger .. 'later', id)
+  if reason then redis.call('ZREM', KEYS.ledger .. 'waiting:' .. reason, id) end
+end
+
+-- Put the message of a task that waits no more into its list; false where it has to be sent otherwise: it comes back
+-- from a dead worker, and has to say so, or goes elsewhere.
+local function let_out(id, record, command, due_in_ms)
+  local told = redis.call('HMGET', record, 'list', 'message', 'suspect', 'stopping_on')
+  if not told[1] or told[3] or still_stopping(record, told[4]) then return false end
+  redis.call('HDEL', record, 'waiting_for', 'list', 'unsent', 'resends')
+  local now_ms = clock()
+  redis.call('HSET', record, 'state', 'queued', 'sent_ms', now_ms)
+  redis.call('ZADD', KEYS.ledger .. 'due', now_ms + due_in_ms, id)
+  redis.call(command, told[1], told[2])
+  return true
+end
+
+-- Whether a place is free for the task *id*, though its lock names *holder*: that has ended, or is the task itself.
+local function is_over(holder)
+  local record = KEYS.ledger .. 'task:' .. holder
+  local found = redis.call('HMGET', record, 'state', 'called_off', 'stopping_on')
+  return (not found[1] or found[1] == 'dead' or found[2]) and not still_stopping(record, found[3])
+end
+
+-- A place of an object that a task may have, or its own; else nil, and what the locks of all say.
+local function free_place(object, places, id)
+  local free, values = nil, {}
+  for n = 1, places do
+    local place = n == 1 and object or object .. '#' .. n
+    local value = redis.call('GET', KEYS.ledger .. 'lock:' .. place)
+    local holder = string.match(value or '', '^%d+:(.*)$')
+    if holder == id then return place end
+    if not free and (not value or (holder and is_over(holder))) then free = place end
+    values[n] = value
+  end
+  return free, values
+end
+
+-- Give the places of an object that are free to whoever stands in its line, as far as the task *before*. Returns who
+-- stands there first from then on.
+local function let_in(object, before)
+  local line, due = KEYS.ledger .. 'waiting:object ' .. object, KEYS.ledger .. 'due'
+  for _ = 1, 1000 do
+    local id = redis.call('ZRANGE', line, 0, 0)[1]
+    if not id or id == before then return id end
+    local record = KEYS.ledger .. 'task:' .. id
+    local found = redis.call('HMGET', record, 'state', 'waiting_for', 'places', 'look_ms', 'revoked', 'epoch', 'reserved')
+    if found[1] == 'parked' and found[2] == 'object ' .. object and not found[5] then
+      local place, due_in_ms = free_place(object, tonumber(found[3] or 1), id), found[4] or 60000
+      if not place then
+        -- The first is looked at soon. A place that is kept after a success is free by itself.
+        local left_ms = redis.call('PTTL', KEYS.ledger .. 'lock:' .. object)
+        redis.call('ZADD', due, 'XX', 'LT', clock() + (left_ms > 0 and math.min(left_ms, due_in_ms) or due_in_ms), id)
+        return id
+      end
+      redis.call('SET', KEYS.ledger .. 'lock:' .. place, '0:' .. id)
+      redis.call('HSET', record, 'object', place)
+      local epoch, lapses = string.match(found[7] or '', '^(%S*) %d+ (%d+)$')
+      if epoch == found[6] then
+        -- It has had its moment of a limited rate, and is not to wait for another one while it has the place.
+        redis.call('HSET', record, 'reserved', string.format('%s %.0f %s', epoch, clock(), lapses))
+      end
+      redis.call('HDEL', record, 'waiting_for', 'places', 'look_ms')
+      if not let_out(id, record, 'LPUSH', due_in_ms) then wait_until(id, clock()) end
+    elseif found[5] then
+      -- A pass calls it off.
+      redis.call('ZADD', due, 'XX', 'LT', clock(), id)
+    end
+    redis.call('ZREM', line, id)
+  end
+end
+
+-- A place of an object for a task before which nobody stands in the line. Else nil, and who is in its way.
+local function place_for(id, object, places, turn)
+  local line, first = KEYS.ledger .. 'waiting:object ' .. object, nil
+  if redis.call('EXISTS', line) == 1 then
+    redis.call('ZADD', line, turn, id)
+    first = let_in(object, id)
+    redis.call('ZREM', line, id)
+    if first ~= id then return nil, first end
+  end
+  local place, values = free_place(object, places, id)
+  return place, not place and string.match(values[1] or '', '^%w+:(.*)$') or nil
+end
+
+-- The task stands in the line of what it waits for, by *turn*. *list*: where its message goes after that, "" elsewhere.
+local function stand(id, record, reason, turn, list)
+  redis.call('HDEL', record, 'list', 'resends', 'unsent')
+  redis.call('HSET', record, 'state', 'parked', 'waiting_for', reason)
+  if list ~= '' then redis.call('HSET', record, 'list', list) end
+  redis.call('ZADD', KEYS.ledger .. 'waiting:' .. reason, turn, id)
+end
+
+-- The same, for a place of an object.
+local function stand_for(id, record, object, places, turn, list, due_in_ms)
+  stand(id, record, 'object ' .. object, turn, list)
+  redis.call('HDEL', record, 'object')
+  redis.call('HSET', record, 'places', places, 'look_ms', due_in_ms)
+  -- Who is not the first is looked at seldom.
+  local is_first = redis.call('ZRANGE', KEYS.ledger .. 'waiting:object ' .. object, 0, 0)[1] == id
+  local wait_ms, left_ms = due_in_ms * (is_first and 1 or 64), redis.call('PTTL', KEYS.ledger .. 'lock:' .. object)
+  redis.call('ZADD', KEYS.ledger .. 'due', clock() + (left_ms > 0 and math.min(wait_ms, left_ms) or wait_ms), id)
+end
+
+-- Free the place that a task has, and let in who stands there first.
+local function free(id, place)
+  local lock = KEYS.ledger .. 'lock:' .. (place or '')
+  if place and string.match(redis.call('GET', lock) or '', '^%d+:(.*)$') == id then
+    redis.call('DEL', lock)
+    let_in(string.match(place, '^[^#]*'))
+  end
+end
+
+-- The task is a dead letter. Its place is freed, but where an attempt has still to be stopped.
+local function make_letter(record, id, is_owed, place, ...)
+  local now_ms, due = clock(), KEYS.ledger .. 'due'
+  redis.call('HSET', record, 'state', 'dead', 'buried_ms', now_ms, ...)
+  redis.call('ZADD', KEYS.ledger .. 'dead', now_ms, id)
+  if is_owed then
+    redis.call('HSET', record, 'owed', '1')
+    redis.call('ZADD', due, now_ms, id)
+  else
+    redis.call('ZREM', due, id)
+  end
+  if place then
+    redis.call('HDEL', record, 'object')
+    free(id, place)
+  end
+end
+
+-- End a task that nobody runs. Where an attempt has still to be stopped, its number and its place stay its own, and the
+-- next task of this id waits for it.
+local function call_off(is_stopping, place, due_in_ms)
+  local due = KEYS.ledger .. 'due'
+  redis.call('ZREM', due, ARGV.id)
+  if is_stopping then
+    redis.call('HDEL', KEYS.record, 'epoch', 'ended', 'losses', 'history', 'cause', 'resends', 'unsent', 'stored', 'relied',
+      'suspect', 'spared', 'openings', 'waits', 'alone', 'revoked', 'reason', 'exception', 'traceback', 'buried_ms', 'owed',
+      'sealed', 'read_by', 'waiting_for')
+    redis.call('HSET', KEYS.record, 'state', 'waiting', 'called_off', '1')
+    redis.call('ZADD', due, clock() + due_in_ms, ARGV.id)
+  else
+    redis.call('DEL', KEYS.record)
+    free(ARGV.id, place)
+  end
+end
