@@ -47,9 +47,8 @@ end
 
 -- Take the claim of an attempt that has ended in another way out of its worker's: it would not be forgotten.
 local function drop_claim()
-  local claims = KEYS.ledger .. 'claims:' .. ARGV.worker
-  local attempt, token = string.match(redis.call('HGET', claims, ARGV.id) or '', '^(%d+) %d+ (.*)$')
-  if attempt == ARGV.attempt and token == ARGV.token then redis.call('HDEL', claims, ARGV.id) end
+  local attempt, token = string.match(redis.call('HGET', KEYS.claims, ARGV.id) or '', '^(%d+) %d+ (.*)$')
+  if attempt == ARGV.attempt and token == ARGV.token then redis.call('HDEL', KEYS.claims, ARGV.id) end
 end
 
 -- A history with one more entry, as JSON. The oldest go.
