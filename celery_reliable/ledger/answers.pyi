@@ -385,10 +385,6 @@ class StillStopping(Answer):
 
 @final
 @dataclass
-class StillWaiting(Answer): ...
-
-@final
-@dataclass
 class Stored(Answer): ...
 
 @final
@@ -424,15 +420,6 @@ class Unlisted(Answer): ...
 @final
 @dataclass
 class Unlocked(Answer): ...
-
-@final
-@dataclass
-class Unparked(Answer): ...
-
-@final
-@dataclass
-class Unplaced(Answer):
-    is_new: bool
 
 @final
 @dataclass
@@ -485,7 +472,6 @@ NoteAnswer: TypeAlias = Noted
 OpenAnswer: TypeAlias = Opening | Alone | Dead | NoLease
 OpenedAnswer: TypeAlias = Opened | Changed
 OrderAnswer: TypeAlias = Ordered | Changed
-ParkAnswer: TypeAlias = Unplaced | Changed
 PlaceAnswer: TypeAlias = Placed | Full | Standing | NotCurrent
 PostponeAnswer: TypeAlias = Postponed | Changed | Gone
 ReadAnswer: TypeAlias = Opening | Opened | Sealed | Changed
@@ -495,7 +481,6 @@ RegisterAnswer: TypeAlias = Registered | DeclaredDead | Newer
 ReplaceAnswer: TypeAlias = Waiting | Fenced | Gone
 ReplayAnswer: TypeAlias = Replayed | Absent | NotDead | OtherGeneration
 ResendAnswer: TypeAlias = Send | Held | Changed | Standing
-ReserveAnswer: TypeAlias = Free | ParkedUntil
 ResumeAnswer: TypeAlias = Resumed | InForce | Gone
 SettleAnswer: TypeAlias = Settled | Fenced | Gone | Elsewhere
 StopAnswer: TypeAlias = Told | Changed
@@ -503,6 +488,6 @@ StoreAnswer: TypeAlias = Stored | Fenced | Gone | Elsewhere
 TouchAnswer: TypeAlias = Touched | Fenced | Gone
 UnlistAnswer: TypeAlias = Unlisted | Changed
 UnlockAnswer: TypeAlias = Unlocked | NotHeld
-UnparkAnswer: TypeAlias = Unparked | StillWaiting | Changed
+WaitAnswer: TypeAlias = Free | ParkedUntil | Changed
 WakeAnswer: TypeAlias = Woken | Another
 WithdrawAnswer: TypeAlias = Withdrawn | NotWithdrawn | Gone

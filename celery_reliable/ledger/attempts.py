@@ -11,9 +11,9 @@ from celery_reliable.ledger.answers import (
     ClaimAnswer,
     Ended,
     PlaceAnswer,
-    ReserveAnswer,
     TouchAnswer,
     Unrecorded,
+    WaitAnswer,
 )
 from celery_reliable.ledger.publications import sender_of
 from celery_reliable.ledger.scripts import Script, inside, script
@@ -48,7 +48,7 @@ class Attempts(TransitionGroup):
         request: ClaimRequest,
         *,
         message: str = "",
-        behind: Step[ReserveAnswer] | None = None,
+        behind: Step[WaitAnswer] | None = None,
         along: Step[PlaceAnswer] | None = None,
         patience_seconds: float | None = None,
     ) -> ClaimAnswer:

@@ -160,7 +160,7 @@ class Calls:
         self,
         *,
         id: str,
-        epoch: str,
+        epoch: str = "",
     ) -> Step[answers.DivertAnswer]: ...
     def due(
         self,
@@ -288,14 +288,6 @@ class Calls:
         for_ms: int,
         version: int,
     ) -> Step[answers.OrderAnswer]: ...
-    def park(
-        self,
-        *,
-        id: str,
-        due_ms: str,
-        due_in_ms: int,
-        named: str,
-    ) -> Step[answers.ParkAnswer]: ...
     def place(
         self,
         *,
@@ -404,16 +396,6 @@ class Calls:
         is_expired: bool = False,
         next: str = "",
     ) -> Step[answers.ResendAnswer]: ...
-    def reserve(
-        self,
-        *,
-        id: str,
-        epoch: str,
-        in_ms: int | None = None,
-        interval_us: int | None = None,
-        key: str = "",
-        list: str = "",
-    ) -> Step[answers.ReserveAnswer]: ...
     def resume(
         self,
         *,
@@ -482,12 +464,17 @@ class Calls:
         token: str,
         object: str,
     ) -> Step[answers.UnlockAnswer]: ...
-    def unpark(
+    def wait(
         self,
         *,
         id: str,
-        is_there: bool = False,
-    ) -> Step[answers.UnparkAnswer]: ...
+        epoch: str = "",
+        in_ms: int | None = None,
+        interval_us: int | None = None,
+        key: str = "",
+        list: str = "",
+        named: str = "",
+    ) -> Step[answers.WaitAnswer]: ...
     def wake(
         self,
         *,

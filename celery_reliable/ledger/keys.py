@@ -54,9 +54,6 @@ class Keys:
         self.bell = f"{prefix}bell"
         #: STRING with a TTL: the worker that lets out what waits for its moment.
         self.waker = f"{prefix}waker"
-        #: HASH: task id -> which workers may run it, as JSON; of those that wait for
-        #: one.
-        self.unplaced = f"{prefix}unplaced"
         #: ZSET: run -> when a pass must look whether it is over, in ms.
         self.runs = f"{prefix}runs"
         #: A key that never exists, for a script that needs none in that place. An empty
@@ -97,7 +94,8 @@ class Keys:
 
     def waiting(self, reason: str) -> str:
         """ZSET: task id -> when it was published, in ms; of those that wait for that, as their
-        records say it: "object <key>" or "order <id>".
+        records say it: "object <key>" or "order <id>".  A HASH for "workers": task id -> which
+        may run it, as JSON.
         """
         return f"{self.begin}waiting:{reason}"
 

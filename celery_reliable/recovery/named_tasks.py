@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import NamedTuple
 
@@ -100,8 +100,6 @@ def _is_sent_home(app: Celery, ledger: Ledger, broker: BrokerView, message: Wait
 _MOVED_AT_ONCE = 500
 _RUNS_AT_ONCE = 20
 _DAY_SECONDS = 86_400
-#: So many of those that wait are looked at by one pass, whether they do.
-_LOOKED_AT_ONCE = 100
 
 
 class Sending(Job):
@@ -117,8 +115,6 @@ class Sending(Job):
         self._before: set[str] = set()
         self._seen: set[str] = set()
         self._last_look: list[LivingWorker] = []
-        #: Where it is in looking whether they wait yet.
-        self._walk: Iterator[list[tuple[str, str]]] = iter(())
         #: Queues that nobody consumes, and since when this sweeper has seen that (monotonic).
         self._orphans: dict[str, float] = {}
 
@@ -144,10 +140,8 @@ class Sending(Job):
         others = {one.worker for one in leases if self._is_of_another(one)}
         self._seen = {one.worker for one in living} | (self._before & others)
         new = [one for one in living if one.worker not in self._before]
-        if self.ledger.named.waiting():
-            if new:
-                self._wake(new)
-            self._forget_some()
+        if new and self.ledger.named.waiting():
+            self._wake(new)
         self._look_at_runs()
 
     @property
@@ -218,10 +212,12 @@ class Sending(Job):
         answer = self.ledger.named.park(
             due, named.to_text(), due_in_ms=RAREST_LOOK * self.config.queued_ms
         )
-        if isinstance(answer, answers.Unplaced) and named.run:
+        if isinstance(answer, answers.Changed):
+            return
+        if named.run:
             # Nothing of it begins before it is sent again.
             self.ledger.runs.confirm(named.run, record.task_id, "")
-        if isinstance(answer, answers.Unplaced) and answer.is_new:
+        if record.waiting_for != "workers":
             events.task_waits_for_worker(
                 app=self.app,
                 name=record.name,
@@ -269,14 +265,6 @@ class Sending(Job):
         expires = self.app.conf.result_expires
         seconds = expires.total_seconds() if isinstance(expires, timedelta) else expires
         return int(1000 * (seconds or _DAY_SECONDS))
-
-    def _forget_some(self) -> None:
-        """Take some off the index of what waits that do not wait any more: they were revoked."""
-        some = next(self._walk, None)
-        if some is None:
-            self._walk = self.ledger.named.each_waiting(_LOOKED_AT_ONCE)
-            return
-        self.ledger.named.unpark_all([task_id for task_id, _ in some], is_there=False)
 
     def _empty_orphans(self, leases: list[WorkerLease], report: SweepReport) -> None:
         """Have all sent to others that waits in the queues of workers that are gone or drained."""

@@ -101,12 +101,6 @@ local function turn_of(published_ms, epoch)
   return published_ms + (tonumber(string.match(epoch or '', '%-(%d+)$')) or 0) % 4096 / 4096
 end
 
--- The task waits for nothing any more. *reason*: for what it did, as its record says.
-local function leave(id, reason)
-  redis.call('ZREM', KEYS.ledger .. 'later', id)
-  if reason then redis.call('ZREM', KEYS.ledger .. 'waiting:' .. reason, id) end
-end
-
 -- Put the message of a task that waits no more into its list; false where it has to be sent otherwise: it comes back
 -- from a dead worker, and has to say so, or goes elsewhere.
 local function let_out(id, record, command, due_in_ms)
@@ -175,6 +169,18 @@ local function let_in(object, before)
   end
 end
 
+-- The task waits no more for what its record says. Who stands behind it may take a place of which it could take none.
+local function leave(id, reason)
+  redis.call('ZREM', KEYS.ledger .. 'later', id)
+  if reason == 'workers' then
+    redis.call('HDEL', KEYS.ledger .. 'waiting:workers', id)
+  elseif reason then
+    redis.call('ZREM', KEYS.ledger .. 'waiting:' .. reason, id)
+    local object = string.match(reason, '^object (.*)$')
+    if object then let_in(object) end
+  end
+end
+
 -- A place of an object for a task before which nobody stands in the line. Else nil, and who is in its way.
 local function place_for(id, object, places, turn)
   local line, first = KEYS.ledger .. 'waiting:object ' .. object, nil
@@ -188,12 +194,17 @@ local function place_for(id, object, places, turn)
   return place, not place and string.match(values[1] or '', '^%w+:(.*)$') or nil
 end
 
--- The task stands in the line of what it waits for, by *turn*. *list*: where its message goes after that, "" elsewhere.
+-- The task stands in the line of what it waits for, by *turn*; those for workers by which ones. *list*: where its message
+-- goes after that; "" where it is sent otherwise.
 local function stand(id, record, reason, turn, list)
   redis.call('HDEL', record, 'list', 'resends', 'unsent')
   redis.call('HSET', record, 'state', 'parked', 'waiting_for', reason)
   if list ~= '' then redis.call('HSET', record, 'list', list) end
-  redis.call('ZADD', KEYS.ledger .. 'waiting:' .. reason, turn, id)
+  if reason == 'workers' then
+    redis.call('HSET', KEYS.ledger .. 'waiting:workers', id, turn)
+  else
+    redis.call('ZADD', KEYS.ledger .. 'waiting:' .. reason, turn, id)
+  end
 end
 
 -- The same, for a place of an object.

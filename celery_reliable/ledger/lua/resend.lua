@@ -4,7 +4,6 @@ resend: take the right to send the message of an overdue task again, and return 
 Moves     queued | parked -> queued
 KEYS.record           task:<id>   HASH
 KEYS.due              due         ZSET
-KEYS.unplaced         unplaced    HASH "none" where the task has not waited for a worker
 ARGV.id
 ARGV.due_ms           that was seen: of two sweepers only one sends
 ARGV.due_in_ms: int   when to look again; doubled with every resend, 64 times at most
@@ -55,7 +54,6 @@ redis.call('HDEL', KEYS.record, 'unsent', 'waiting_for', 'places', 'look_ms')
 if ARGV.message ~= '' then
   message = ARGV.message
   redis.call('HSET', KEYS.record, 'message', message, 'epoch', ARGV.next)
-  redis.call('HDEL', KEYS.unplaced, ARGV.id)
 end
 redis.call('HSET', KEYS.record, 'state', 'queued', 'sent_ms', now_ms, 'resends', resends + 1)
 if ARGV.stored ~= '' then
