@@ -214,14 +214,11 @@ class Record:
     message: str = ""
     published_ms: int = 0
     claimed_ms: int = 0
-    sent_ms: int = 0
-    #: Since when it waits for its canvas; 0: it does not.
-    waiting_ms: int = 0
+    #: Since when it is in its state; of what is queued, since it was last sent.
+    since_ms: int = 0
     resends: int = 0
     #: It is queued, and no message of it exists.
     is_unsent: bool = False
-    #: The cause of the last loss.
-    cause: str = ""
     #: A burial still owes Celery its FAILURE, errbacks and chord.
     is_owed: bool = False
     #: It was revoked while it ran.  It ends as revoked unless its attempt has an outcome.

@@ -175,7 +175,7 @@ class Overdue(Job):
 
     def _look_at_canvas(self, due: Due, record: Record, now_ms: int) -> None:
         """End a replaced task whose canvas ended by a plain task, or failed on the way."""
-        is_over = now_ms - record.waiting_ms > _LONGEST_WAITING_MS and not self._lives(record)
+        is_over = now_ms - record.since_ms > _LONGEST_WAITING_MS and not self._lives(record)
         if is_over or has_ended_elsewhere(record, stored_elsewhere(self.app, record)):
             self.ledger.cancel(
                 due.task_id,

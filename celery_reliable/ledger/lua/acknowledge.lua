@@ -18,8 +18,8 @@ if redis.call('HGET', KEYS.taken, ARGV.id) ~= ARGV.claim then
 end
 local found = redis.call('HMGET', KEYS.record, 'state', 'stopping', 'object')
 redis.call('HDEL', KEYS.taken, ARGV.id)
-if found[2] == ARGV.claim then
-  redis.call('HDEL', KEYS.record, 'stopping', 'stopping_on')
+if string.match(found[2] or '', '^%S+ %S+') == ARGV.claim then
+  redis.call('HDEL', KEYS.record, 'stopping')
   if found[1] == 'dead' then
     redis.call('HDEL', KEYS.record, 'object')
     free(ARGV.id, found[3])

@@ -9,7 +9,7 @@ ARGV.buried_ms: int   that was seen
 Returns   {"announced"} | {"changed"}
 Cost      O(log N) in records that are due some time
 ]]
-local found = redis.call('HMGET', KEYS.record, 'state', 'buried_ms')
+local found = redis.call('HMGET', KEYS.record, 'state', 'since_ms')
 if found[1] ~= 'dead' or found[2] ~= ARGV.buried_ms then
   return {'changed'}
 end

@@ -12,12 +12,8 @@ Returns   {"bequeathed", is_used: flag} | {"fenced", state} | {"gone"}
           with "1" where a task that had the id before may have left a result
 Cost      O(1)
 ]]
-local found = redis.call('HMGET', KEYS.record, 'state', 'attempt', 'token', 'used')
-if not found[1] then
-  return {'gone'}
-end
-if found[1] ~= 'running' or found[2] ~= ARGV.attempt or found[3] ~= ARGV.token then
-  return {'fenced', found[1]}
-end
+local found = redis.call('HMGET', KEYS.record, 'state', 'attempt', 'claim', 'used')
+local refused = refusal(unpack(found, 1, 3))
+if refused then return refused end
 redis.call('HSET', KEYS.record, 'heir', ARGV.heir)
 return {'bequeathed', found[4] or ''}

@@ -24,7 +24,7 @@ Returns   {"queued", losses: int} | {"spent", losses: int} | {"fenced", state} |
 Cost      O(log N) in records that are due some time
 ]]
 local found = redis.call('HMGET', KEYS.record, 'state', 'epoch', 'losses', 'max_losses', 'history', 'attempt',
-  'blamed', 'suspect', 'revoked', 'openings', 'object', 'stopping_on')
+  'blamed', 'suspect', 'revoked', 'openings', 'object', 'stopping')
 if not found[1] then
   return {'gone'}
 end
@@ -41,17 +41,16 @@ if ARGV.is_counted ~= '' then
   losses, openings = losses + openings, 0
 end
 local is_buried = losses > tonumber(found[4] or ARGV.max_losses)
-local history = longer(found[5], {at_ms = now_ms, what = ARGV.is_counted == '' and 'spared' or 'lost',
-  attempt = tonumber(found[6] or 0), cause = ARGV.cause, owner = ARGV.worker})
+local history = longer(found[5], ARGV.is_counted == '' and 'spared' or 'lost', found[6], ARGV.cause, nil, ARGV.worker)
 redis.call('HDEL', KEYS.worker, 'opening', 'opening_id', 'opening_epoch', 'opening_alone')
-redis.call('HSET', KEYS.record, 'losses', losses, 'cause', ARGV.cause, 'blamed', ARGV.worker,
+redis.call('HSET', KEYS.record, 'losses', losses, 'blamed', ARGV.worker,
   'suspect', found[8] or 'opened', 'openings', openings, 'history', history)
 if is_buried then
   -- Whoever reads its message again may die of it too.
   make_letter(KEYS.record, ARGV.id, true, not still_stopping(KEYS.record, found[12]) and found[11], 'reason', 'lost',
-    'sealed', '1')
+    'exception', ARGV.cause, 'sealed', '1')
   return {'spent', losses}
 end
-redis.call('HSET', KEYS.record, 'sent_ms', now_ms)
+redis.call('HSET', KEYS.record, 'since_ms', now_ms)
 redis.call('ZADD', KEYS.due, now_ms + ARGV.due_in_ms, ARGV.id)
 return {'queued', losses}

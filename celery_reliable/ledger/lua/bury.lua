@@ -22,32 +22,30 @@ Returns   {"buried"} | {"fenced", state} | {"gone"} | {"stale"} | {"unrecorded"}
 Repeated  gone -> buried
 Cost      O(log N) in records that are due some time
 ]]
-local found = redis.call('HMGET', KEYS.record, 'state', 'attempt', 'ended', 'history', 'owner', 'token', 'epoch',
-  'called_off', 'object', 'stopping_on', 'pid', 'claimed_ms')
+local found = redis.call('HMGET', KEYS.record, 'state', 'attempt', 'claim', 'history', 'spent', 'epoch',
+  'called_off', 'object', 'stopping')
 -- What was called off has ended, though something of it may still run.
-local state = not found[8] and found[1]
+local state = not found[7] and found[1]
 if ARGV.attempt == '' then
-  if state and found[7] ~= ARGV.epoch then return {'stale'} end
+  if state and found[6] ~= ARGV.epoch then return {'stale'} end
   if state == 'dead' then return {'buried'} end
   if state and state ~= 'queued' then return {'fenced', state} end
   if not state and ARGV.unproved == '' then return {'unrecorded'} end
 elseif not state then
   return {'gone'}
-elseif state == 'dead' and found[2] == ARGV.attempt and found[3] == ARGV.attempt then
+elseif state == 'dead' and found[2] == ARGV.attempt and is_spent(found[5]) then
   return {'buried'}
-elseif state ~= 'running' or found[2] ~= ARGV.attempt or found[6] ~= ARGV.token then
-  return {'fenced', state}
+else
+  local refused = refusal(unpack(found, 1, 3))
+  if refused then return refused end
 end
-redis.call('HDEL', KEYS.record, 'owner', 'token', 'pid', 'claimed_ms', 'heir')
+if ARGV.attempt ~= '' then close(found[5], 'heir') end
 if not state then
   redis.call('HSET', KEYS.record, 'message', ARGV.message, 'name', ARGV.name, 'epoch', ARGV.epoch,
     'published_ms', now_ms)
   redis.call('HDEL', KEYS.record, 'called_off', 'published_as')
 end
-local history = longer(found[4], {at_ms = now_ms, what = ARGV.reason,
-  attempt = tonumber(ARGV.attempt ~= '' and ARGV.attempt or 0),
-  cause = ARGV.exception, owner = found[5] or '', pid = tonumber(found[11] or 0), claimed_ms = tonumber(found[12] or 0)})
-redis.call('HDEL', KEYS.claims, ARGV.id)
-make_letter(KEYS.record, ARGV.id, ARGV.owed == '1', not still_stopping(KEYS.record, found[10]) and found[9], 'ended',
-  ARGV.attempt, 'reason', ARGV.reason, 'exception', ARGV.exception, 'traceback', ARGV.traceback, 'history', history)
+make_letter(KEYS.record, ARGV.id, ARGV.owed == '1', not still_stopping(KEYS.record, found[9]) and found[8],
+  'reason', ARGV.reason, 'exception', ARGV.exception, 'traceback', ARGV.traceback,
+  'history', longer(found[4], ARGV.reason, ARGV.attempt ~= '' and ARGV.attempt or 0, ARGV.exception, found[3]))
 return {'buried'}

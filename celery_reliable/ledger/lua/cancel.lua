@@ -17,7 +17,7 @@ Returns   {"cancelled"} | {"running", owner} | {"dead"} | {"stale"} | {"gone"} |
           runs; "troubled": it has a history, and is to be kept; nothing was changed
 Cost      O(log N) in records that are due some time
 ]]
-local found = redis.call('HMGET', KEYS.record, 'state', 'epoch', 'owner', 'stopping_on', 'called_off', 'object', 'history',
+local found = redis.call('HMGET', KEYS.record, 'state', 'epoch', 'claim', 'stopping', 'called_off', 'object', 'history',
   'waiting_for')
 local is_stopping = still_stopping(KEYS.record, found[4])
 if not found[1] or (is_stopping and found[5]) then
@@ -33,7 +33,7 @@ if found[1] == 'running' then
   if ARGV.is_revoked == '1' then
     redis.call('HSET', KEYS.record, 'revoked', '1')
   end
-  return {'running', found[3]}
+  return {'running', (select(4, parts_of(found[3])))}
 end
 if found[7] and not ARGV.outcome then
   return {'troubled'}

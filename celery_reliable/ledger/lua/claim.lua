@@ -36,18 +36,19 @@ Returns   {"claimed", attempt: int, losses: int, place} | {"held", owner} | {"st
           task has since it was published, or its turn came, is the attempt's from now on; "" for none
 Cost      O(log N) in records that are due some time, O(strikes on the task)
 ]]
-local found = redis.call('HMGET', KEYS.record, 'state', 'epoch', 'attempt', 'token', 'owner', 'losses',
-  'stopping_on', 'suspect', 'called_off', 'revoked', 'spent', 'spared', 'resends', 'unsent', 'stored', 'waiting_for',
+local found = redis.call('HMGET', KEYS.record, 'state', 'epoch', 'attempt', 'claim', 'losses',
+  'stopping', 'suspect', 'called_off', 'revoked', 'spent', 'spared', 'resends', 'unsent', 'stored', 'waiting_for',
   'object')
-local state, called_off = found[1], found[9]
-local stopping_on = still_stopping(KEYS.record, found[7])
+local state, called_off = found[1], found[8]
+local stopping_on = still_stopping(KEYS.record, found[6])
 if state == 'running' then
-  if found[4] == ARGV.token then
-    local place = found[17] or ''
+  local token, _, _, owner = parts_of(found[4])
+  if token == ARGV.token then
+    local place = found[16] or ''
     local is_his = place ~= '' and redis.call('GET', KEYS.ledger .. 'lock:' .. place) == found[3] .. ':' .. ARGV.id
-    return {'claimed', tonumber(found[3]), tonumber(found[6] or 0), is_his and place or ''}
+    return {'claimed', tonumber(found[3]), tonumber(found[5] or 0), is_his and place or ''}
   end
-  return {'held', found[5]}
+  return {'held', owner}
 end
 if state == 'dead' then
   return {'dead'}
@@ -77,7 +78,7 @@ if not state or called_off then
   end
   redis.call('HDEL', KEYS.record, 'max_losses')
   redis.call('HSET', KEYS.record, 'epoch', ARGV.epoch, 'message', ARGV.message, 'name', ARGV.name,
-    'published_ms', now_ms, 'used', '1')
+    'published_ms', now_ms, 'since_ms', now_ms, 'used', '1')
   if ARGV.max_losses ~= '' then
     redis.call('HSET', KEYS.record, 'max_losses', ARGV.max_losses)
   end
@@ -91,7 +92,7 @@ if not state or called_off then
     end
   end
 elseif found[2] ~= ARGV.epoch or state == 'waiting'
-    or (found[11] and string.find(found[11], ' ' .. ARGV.token .. ' ', 1, true)) then
+    or is_spent(found[10]) then
   -- The last condition is a late copy of a call: nobody would run what it claims.
   return {'stale'}
 elseif state == 'parked' then
@@ -99,10 +100,10 @@ elseif state == 'parked' then
 elseif stopping_on then
   redis.call('ZADD', KEYS.due, 'XX', 'LT', now_ms, ARGV.id)
   return {'held', stopping_on}
-elseif found[10] then
+elseif found[9] then
   redis.call('ZADD', KEYS.due, 'XX', 'LT', now_ms, ARGV.id)
   return {'stale'}
-elseif found[8] == 'ran' and ARGV.alone_ms ~= '' then
+elseif found[7] == 'ran' and ARGV.alone_ms ~= '' then
   local other = redis.call('HMGET', KEYS.worker, 'suspect', 'suspect_claim')
   local is_running = other[1] and redis.call('HGET', KEYS.claims, other[1]) == other[2]
   if is_running or (worker[2] and worker[2] ~= ARGV.id) then
@@ -132,25 +133,25 @@ for i = FIRST.strikes, #ARGV do
 end
 local attempt = tonumber(found[3] or 0) + 1
 redis.call('ZREM', KEYS.due, ARGV.id)
-if found[13] or found[14] or found[15] or found[16] then
+if found[12] or found[13] or found[14] or found[15] then
   redis.call('HDEL', KEYS.record, 'resends', 'unsent', 'stored', 'waiting_for')
 end
-redis.call('HSET', KEYS.record, 'state', 'running', 'attempt', attempt, 'owner', ARGV.worker,
-  'token', ARGV.token, 'pid', ARGV.pid, 'claimed_ms', now_ms)
+redis.call('HSET', KEYS.record, 'state', 'running', 'attempt', attempt, 'since_ms', now_ms,
+  'claim', string.format('%s %s %.0f %s', ARGV.token, ARGV.pid, now_ms, ARGV.worker))
 local claim = attempt .. ' ' .. ARGV.pid .. ' ' .. ARGV.token
 redis.call('HSET', KEYS.claims, ARGV.id, claim)
 if worker[2] == ARGV.id then
   redis.call('HDEL', KEYS.worker, 'opening', 'opening_id', 'opening_epoch', 'opening_alone')
 end
-if found[8] == 'ran' then
+if found[7] == 'ran' then
   redis.call('HDEL', KEYS.record, 'waits', 'alone', 'openings')
   if ARGV.alone_ms ~= '' then
     redis.call('HSET', KEYS.worker, 'suspect', ARGV.id, 'suspect_claim', claim, 'suspect_ms', now_ms)
   end
-elseif found[8] then
+elseif found[7] then
   redis.call('HDEL', KEYS.record, 'waits', 'alone', 'suspect', 'openings')
 end
-local was_in_death = tonumber(found[12] or 0) > 0
+local was_in_death = tonumber(found[11] or 0) > 0
 if was_in_death or worker[3] then
   -- It may be what killed a worker, so that a death beside it is not clear.
   local running = {}
@@ -169,7 +170,7 @@ end
 if tonumber(ARGV.time_to_run_ms) > 0 then
   redis.call('ZADD', KEYS.due, now_ms + ARGV.time_to_run_ms, ARGV.id)
 end
-local place = found[17] or ''
+local place = found[16] or ''
 if place ~= '' then
   -- What is noted may be another's by now: the lock decides. No late attempt of a former life of the id can free it then.
   if redis.call('GET', KEYS.ledger .. 'lock:' .. place) == '0:' .. ARGV.id then
@@ -178,4 +179,4 @@ if place ~= '' then
     place = ''
   end
 end
-return {'claimed', attempt, tonumber(found[6] or 0), place}
+return {'claimed', attempt, tonumber(found[5] or 0), place}

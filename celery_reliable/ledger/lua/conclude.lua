@@ -10,13 +10,8 @@ ARGV.token          of the claim
 Returns   {"concluding"} | {"fenced", state} | {"gone"}
 Cost      O(1)
 ]]
-local found = redis.call('HMGET', KEYS.record, 'state', 'attempt', 'token')
-if not found[1] then
-  return {'gone'}
-end
-if found[1] ~= 'running' or found[2] ~= ARGV.attempt or found[3] ~= ARGV.token then
-  return {'fenced', found[1]}
-end
--- The note names the claim, so nobody has to remove it when another attempt begins.
-redis.call('HSET', KEYS.record, 'concluding', ARGV.token)
+local found = redis.call('HMGET', KEYS.record, 'state', 'attempt', 'claim')
+local refused = refusal(unpack(found))
+if refused then return refused end
+redis.call('HSET', KEYS.record, 'concluding', '1')
 return {'concluding'}

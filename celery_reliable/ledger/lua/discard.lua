@@ -18,7 +18,7 @@ Returns   {"discarded"} | {"absent"} | {"not_dead", state}
 Repeated  absent -> discarded
 Cost      O(log N) in dead letters
 ]]
-local found = redis.call('HMGET', KEYS.record, 'state', 'buried_ms', 'stopping_on', 'called_off', 'object', 'history',
+local found = redis.call('HMGET', KEYS.record, 'state', 'since_ms', 'stopping', 'called_off', 'object', 'history',
   'name', 'published_ms', 'losses', 'attempt')
 if not found[1] or found[4] then
   redis.call('ZREM', KEYS.dead, ARGV.id)

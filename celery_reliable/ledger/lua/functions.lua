@@ -39,10 +39,34 @@ local function current_generation()
   return generation
 end
 
+-- The token, the pid, the time in ms and the worker of a claim, as its record notes it.
+local function parts_of(claim)
+  return string.match(claim or '', '^(%S+) (%d+) (%d+) (.*)$')
+end
+
 -- What is answered to an attempt that is not the current one; nil to the current one.
-local function refusal(state, attempt, token)
+local function refusal(state, attempt, claim)
   if not state then return {'gone'} end
-  if state ~= 'running' or attempt ~= ARGV.attempt or token ~= ARGV.token then return {'fenced', state} end
+  if state ~= 'running' or attempt ~= ARGV.attempt or parts_of(claim) ~= ARGV.token then return {'fenced', state} end
+end
+
+-- Whether an attempt is over already, as its token says.
+local function is_spent(spent)
+  return string.find(spent or '', ' ' .. ARGV.token .. ' ', 1, true) and ARGV.token ~= ''
+end
+
+-- The attempt is over. A late copy of its claim begins nothing.
+local function close(spent, ...)
+  redis.call('HDEL', KEYS.record, 'claim', 'concluding', ...)
+  redis.call('HDEL', KEYS.claims, ARGV.id)
+  redis.call('HSET', KEYS.record, 'spent', string.sub((spent or ' ') .. ARGV.token .. ' ', -200))
+end
+
+-- What an operator has said of the workers while an attempt ran counts from now on: the message that comes back is stale,
+-- and the record's is sent.
+local function apply_move(moved)
+  redis.call('HDEL', KEYS.record, 'moved')
+  redis.call('HSET', KEYS.record, 'epoch', string.match(moved, '^%S+'), 'unsent', '1')
 end
 
 -- Take the claim of an attempt that has ended in another way out of its worker's: it would not be forgotten.
@@ -51,10 +75,11 @@ local function drop_claim()
   if attempt == ARGV.attempt and token == ARGV.token then redis.call('HDEL', KEYS.claims, ARGV.id) end
 end
 
--- A history with one more entry, as JSON. The oldest go.
-local function longer(history, entry)
-  local entries = cjson.decode(history or '[]')
-  entries[#entries + 1] = entry
+-- A history with one more entry, as JSON; *claim*: of an attempt that has ended by that. The oldest go.
+local function longer(history, what, attempt, cause, claim, owner)
+  local entries, _, pid, claimed_ms, worker = cjson.decode(history or '[]'), parts_of(claim)
+  entries[#entries + 1] = {at_ms = clock(), what = what, attempt = tonumber(attempt or 0), cause = cause,
+    owner = owner or worker or '', pid = tonumber(pid or 0), claimed_ms = tonumber(claimed_ms or 0)}
   while #entries > 20 do table.remove(entries, 1) end
   return cjson.encode(entries)
 end
@@ -74,13 +99,15 @@ local function keep_ended(about)
   end
 end
 
--- The worker that has still to stop an attempt of the task, as its record notes it; nil if that is dead or forgotten.
-local function still_stopping(record, worker)
+-- The worker that has still to stop an attempt of the task, as its record notes it: "<attempt> <token> <worker>". Nil if
+-- that is dead or forgotten.
+local function still_stopping(record, stopping)
+  local worker = string.match(stopping or '', '^%S+ %S+ (.*)$')
   if worker and redis.call('HGET', KEYS.ledger .. 'worker:' .. worker, 'state') ~= 'alive' then
-    redis.call('HDEL', record, 'stopping', 'stopping_on')
+    redis.call('HDEL', record, 'stopping')
     worker = nil
   end
-  return worker or nil
+  return worker
 end
 
 -- The task waits in the room for a moment. Who puts in what comes before all others rings for the waker.
@@ -104,11 +131,11 @@ end
 -- Put the message of a task that waits no more into its list; false where it has to be sent otherwise: it comes back
 -- from a dead worker, and has to say so, or goes elsewhere.
 local function let_out(id, record, command, due_in_ms)
-  local told = redis.call('HMGET', record, 'list', 'message', 'suspect', 'stopping_on')
+  local told = redis.call('HMGET', record, 'list', 'message', 'suspect', 'stopping')
   if not told[1] or told[3] or still_stopping(record, told[4]) then return false end
   redis.call('HDEL', record, 'waiting_for', 'list', 'unsent', 'resends')
   local now_ms = clock()
-  redis.call('HSET', record, 'state', 'queued', 'sent_ms', now_ms)
+  redis.call('HSET', record, 'state', 'queued', 'since_ms', now_ms)
   redis.call('ZADD', KEYS.ledger .. 'due', now_ms + due_in_ms, id)
   redis.call(command, told[1], told[2])
   return true
@@ -117,7 +144,7 @@ end
 -- Whether a place is free for the task *id*, though its lock names *holder*: that has ended, or is the task itself.
 local function is_over(holder)
   local record = KEYS.ledger .. 'task:' .. holder
-  local found = redis.call('HMGET', record, 'state', 'called_off', 'stopping_on')
+  local found = redis.call('HMGET', record, 'state', 'called_off', 'stopping')
   return (not found[1] or found[1] == 'dead' or found[2]) and not still_stopping(record, found[3])
 end
 
@@ -230,7 +257,7 @@ end
 -- The task is a dead letter. Its place is freed, but where an attempt has still to be stopped.
 local function make_letter(record, id, is_owed, place, ...)
   local now_ms, due = clock(), KEYS.ledger .. 'due'
-  redis.call('HSET', record, 'state', 'dead', 'buried_ms', now_ms, ...)
+  redis.call('HSET', record, 'state', 'dead', 'since_ms', now_ms, ...)
   redis.call('ZADD', KEYS.ledger .. 'dead', now_ms, id)
   if is_owed then
     redis.call('HSET', record, 'owed', '1')
@@ -250,10 +277,9 @@ local function call_off(is_stopping, place, due_in_ms)
   local due = KEYS.ledger .. 'due'
   redis.call('ZREM', due, ARGV.id)
   if is_stopping then
-    redis.call('HDEL', KEYS.record, 'epoch', 'ended', 'losses', 'history', 'cause', 'resends', 'unsent', 'stored', 'relied',
-      'suspect', 'spared', 'openings', 'waits', 'alone', 'revoked', 'reason', 'exception', 'traceback', 'buried_ms', 'owed',
-      'sealed', 'read_by', 'waiting_for')
-    redis.call('HSET', KEYS.record, 'state', 'waiting', 'called_off', '1')
+    redis.call('HDEL', KEYS.record, 'epoch', 'losses', 'history', 'resends', 'unsent', 'stored', 'relied', 'suspect', 'spared',
+      'openings', 'waits', 'alone', 'revoked', 'reason', 'exception', 'traceback', 'owed', 'sealed', 'read_by', 'waiting_for')
+    redis.call('HSET', KEYS.record, 'state', 'waiting', 'called_off', '1', 'since_ms', (clock()))
     redis.call('ZADD', due, clock() + due_in_ms, ARGV.id)
   else
     redis.call('DEL', KEYS.record)

@@ -30,44 +30,38 @@ Returns   {"queued", losses: int} | {"spent", losses: int} | {"fenced", state} |
           a task that was revoked as it ran is queued, not to run but to be called off
 Cost      O(log N) in records that are due some time
 ]]
-local found = redis.call('HMGET', KEYS.record, 'state', 'attempt', 'ended', 'losses', 'max_losses',
-  'history', 'owner', 'token', 'revoked', 'spent', 'spared', 'object', 'pid', 'claimed_ms',
-  'next_epoch')
-if found[1] ~= 'running' or found[2] ~= ARGV.attempt or found[8] ~= ARGV.token then
+local found = redis.call('HMGET', KEYS.record, 'state', 'attempt', 'claim', 'losses', 'max_losses',
+  'history', 'revoked', 'spent', 'spared', 'object', 'moved')
+local refused = refusal(unpack(found, 1, 3))
+if refused then
   drop_claim()
-  if not found[1] then
-    return {'gone'}
-  end
-  if found[3] == ARGV.attempt and found[2] == ARGV.attempt then
+  if found[2] == ARGV.attempt and is_spent(found[8]) then
     if found[1] == 'dead' then return {'spent', tonumber(found[4] or 0)} end
     if found[1] == 'queued' then return {'queued', tonumber(found[4] or 0)} end
   end
-  return {'fenced', found[1]}
+  return refused
 end
 if ARGV.due_ms ~= '' and redis.call('ZSCORE', KEYS.due, ARGV.id) ~= ARGV.due_ms then
   return {'changed'}
 end
 local cause = ARGV.detail == '' and ARGV.cause or ARGV.cause .. ': ' .. ARGV.detail
-local is_death, spared = ARGV.is_death ~= '', tonumber(found[11] or 0)
+local is_death, spared = ARGV.is_death ~= '', tonumber(found[9] or 0)
 local losses, max_losses = tonumber(found[4] or 0), tonumber(found[5] or ARGV.max_losses)
 if ARGV.is_counted ~= '' then
   losses = losses + (is_death and math.max(1, spared) or 1)
 end
-local is_buried = ARGV.is_counted ~= '' and not found[9] and losses > max_losses
+local is_buried = ARGV.is_counted ~= '' and not found[7] and losses > max_losses
 local is_stopping = ARGV.is_taken == '1' and ARGV.cause == 'stuck'
-local history = ARGV.cause ~= '' and longer(found[6], {at_ms = now_ms, what = ARGV.is_counted == '' and 'spared' or 'lost',
-  attempt = tonumber(ARGV.attempt), cause = cause, owner = found[7], pid = tonumber(found[13]),
-  claimed_ms = tonumber(found[14])})
-redis.call('HDEL', KEYS.record, 'owner', 'token', 'pid', 'claimed_ms', 'heir')
-redis.call('HDEL', KEYS.claims, ARGV.id)
-if history then
-  redis.call('HSET', KEYS.record, 'losses', losses, 'cause', cause, 'history', history)
+close(found[8], 'heir')
+if ARGV.cause ~= '' then
+  redis.call('HSET', KEYS.record, 'losses', losses, 'history',
+    longer(found[6], ARGV.is_counted == '' and 'spared' or 'lost', ARGV.attempt, cause, found[3]))
 end
-redis.call('HSET', KEYS.record, 'ended', ARGV.attempt, 'spent', string.sub((found[10] or ' ') .. ARGV.token .. ' ', -200))
 if ARGV.is_taken == '1' then
-  redis.call('HSET', KEYS.taken, ARGV.id, ARGV.attempt .. ' ' .. ARGV.token)
+  local claim = ARGV.attempt .. ' ' .. ARGV.token
+  redis.call('HSET', KEYS.taken, ARGV.id, claim)
   if is_stopping then
-    redis.call('HSET', KEYS.record, 'stopping', ARGV.attempt .. ' ' .. ARGV.token, 'stopping_on', found[7])
+    redis.call('HSET', KEYS.record, 'stopping', claim .. ' ' .. select(4, parts_of(found[3])))
   end
 end
 if is_death then
@@ -83,18 +77,15 @@ if is_death then
   end
 end
 if is_buried then
-  make_letter(KEYS.record, ARGV.id, true, not is_stopping and found[12], 'reason', 'lost')
+  make_letter(KEYS.record, ARGV.id, true, not is_stopping and found[10], 'reason', 'lost', 'exception', cause)
   return {'spent', losses}
 end
-redis.call('HSET', KEYS.record, 'state', 'queued', 'sent_ms', now_ms)
-if found[15] then
-  -- An operator has named other workers: the message that comes back is stale, and the record's is sent.
-  redis.call('HDEL', KEYS.record, 'moved', 'next_epoch')
-  redis.call('HSET', KEYS.record, 'epoch', found[15])
-end
-if ARGV.is_unsent == '1' or found[15] then
+redis.call('HSET', KEYS.record, 'state', 'queued', 'since_ms', now_ms)
+if found[11] then
+  apply_move(found[11])
+elseif ARGV.is_unsent == '1' then
   redis.call('HSET', KEYS.record, 'unsent', '1')
 end
 -- What was revoked is called off by the next look.
-redis.call('ZADD', KEYS.due, now_ms + ((found[9] or found[15]) and ARGV.cause ~= 'stuck' and 0 or ARGV.due_in_ms), ARGV.id)
+redis.call('ZADD', KEYS.due, now_ms + ((found[7] or found[11]) and ARGV.cause ~= 'stuck' and 0 or ARGV.due_in_ms), ARGV.id)
 return {'queued', losses}

@@ -22,12 +22,11 @@ Returns   {"placed", object_key} | {"full", before} | {"standing", before} | {"n
           "placed": the attempt has that place; before: a task that has one, or stands before it; "" where nobody is known
 Cost      O(places), O(log N) in records that are due some time
 ]]
-local found = redis.call('HMGET', KEYS.record, 'state', 'attempt', 'token', 'waiting_for', 'spent', 'published_ms', 'epoch',
-  'next_epoch', 'object', 'revoked')
+local found = redis.call('HMGET', KEYS.record, 'state', 'attempt', 'claim', 'waiting_for', 'spent', 'published_ms', 'epoch',
+  'moved', 'object', 'revoked')
 local attempt = ARGV.attempt == '' and found[2] or ARGV.attempt
-if found[1] ~= 'running' or found[2] ~= attempt or found[3] ~= ARGV.token then
-  if found[1] == 'parked' and found[4] == 'object ' .. ARGV.object
-      and string.find(found[5] or '', ' ' .. ARGV.token .. ' ', 1, true) then
+if found[1] ~= 'running' or found[2] ~= attempt or parts_of(found[3]) ~= ARGV.token then
+  if found[1] == 'parked' and found[4] == 'object ' .. ARGV.object and is_spent(found[5]) then
     -- Repeated.
     return {'standing', ''}
   end
@@ -46,15 +45,9 @@ end
 if ARGV.stands == '' then
   return {'full', before or ''}
 end
-redis.call('HDEL', KEYS.record, 'owner', 'token', 'pid', 'claimed_ms', 'heir')
-redis.call('HDEL', KEYS.claims, ARGV.id)
-redis.call('HSET', KEYS.record, 'attempt', attempt - 1,
-  'spent', string.sub((found[5] or ' ') .. ARGV.token .. ' ', -200))
-if found[8] then
-  -- An operator has named other workers meanwhile.
-  redis.call('HSET', KEYS.record, 'epoch', found[8])
-  redis.call('HDEL', KEYS.record, 'moved', 'next_epoch')
-end
+close(found[5], 'heir')
+redis.call('HSET', KEYS.record, 'attempt', attempt - 1)
+if found[8] then apply_move(found[8]) end
 stand_for(ARGV.id, KEYS.record, ARGV.object, ARGV.places, turn_of(found[6] or now_ms, found[7]), found[8] and '' or ARGV.list,
   ARGV.due_in_ms)
 if found[10] then

@@ -10,7 +10,7 @@ ARGV.is_over: flag    "1": it was read; else ""
 Returns   {"opening"} | {"opened"} | {"sealed"} | {"changed"}
 Cost      O(1)
 ]]
-local found = redis.call('HMGET', KEYS.record, 'state', 'buried_ms', 'read_by', 'sealed')
+local found = redis.call('HMGET', KEYS.record, 'state', 'since_ms', 'read_by', 'sealed')
 if found[1] ~= 'dead' or found[2] ~= ARGV.buried_ms then
   return {'changed'}
 end

@@ -72,8 +72,8 @@ local generation = current_generation()
 if generation ~= ARGV.generation then
   return {'other_generation', generation, redis.call('HGET', KEYS.meta, 'format') or '0'}
 end
-local found = redis.call('HMGET', KEYS.record, 'state', 'epoch', 'attempt', 'token', 'heir', 'history',
-  'owner', 'called_off', 'name', 'published_as', 'pid', 'claimed_ms')
+local found = redis.call('HMGET', KEYS.record, 'state', 'epoch', 'attempt', 'claim', 'heir', 'history',
+  'since_ms', 'called_off', 'name', 'published_as')
 local state, called_off = found[1], found[8]
 -- The id of a task that was replaced is that task's, and also of what replaced it: its host may publish that twice.
 local name = found[10] or found[9]
@@ -97,10 +97,10 @@ if ARGV.object and is_anew then
     -- Also by the same id: published again, it is another task than the one that succeeded.
     if kept_for then return refused({'kept_for', kept_for}) end
     local record = KEYS.ledger .. 'task:' .. before
-    local theirs = redis.call('HMGET', record, 'state', 'called_off', 'token', 'concluding')
+    local theirs = redis.call('HMGET', record, 'state', 'called_off', 'concluding')
     if not theirs[1] or theirs[1] == 'dead' or theirs[2] then
       return refused({'still_stopping', before})
-    elseif theirs[1] == 'running' and theirs[4] == theirs[3] and ARGV.unique == '1' then
+    elseif theirs[1] == 'running' and theirs[3] and ARGV.unique == '1' then
       return refused({'concluding'})
     end
     redis.call('HSET', record, 'relied', '1')
@@ -110,35 +110,29 @@ end
 if ARGV.attempt ~= '' then
   -- What runs can be retried on a full server, which runs the rest of a script that has removed something.
   redis.call('HDEL', KEYS.ledger, '')
-  if state ~= 'running' or found[3] ~= ARGV.attempt or found[4] ~= ARGV.token then
+  if state ~= 'running' or found[3] ~= ARGV.attempt or parts_of(found[4]) ~= ARGV.token then
     return refused({'not_current'})
   end
-  local moved = redis.call('HGET', KEYS.record, 'moved') or ''
+  local moved = string.match(redis.call('HGET', KEYS.record, 'moved') or '', '^%S+ (.*)$') or ''
   if moved ~= ARGV.moved then
     return {'names_others', moved}
   end
-  local history = cjson.decode(found[6] or '[]')
-  local entry = {what = 'retried', cause = ''}
+  local history, cause = cjson.decode(found[6] or '[]'), ''
   if #history > 0 and history[#history].what == 'retried' then
     -- Retries must not drive losses out of the history.
-    entry = table.remove(history)
-    entry.cause = (tonumber(string.match(entry.cause, '^%d+')) or 1) + 1 .. ' times'
+    cause = (tonumber(string.match(table.remove(history).cause, '^%d+')) or 1) + 1 .. ' times'
   end
-  entry.at_ms, entry.attempt, entry.owner = now_ms, tonumber(ARGV.attempt), found[7]
-  entry.pid, entry.claimed_ms = tonumber(found[11]), tonumber(found[12])
-  redis.call('HSET', KEYS.record, 'history', longer(cjson.encode(history), entry))
+  redis.call('HSET', KEYS.record, 'history', longer(cjson.encode(history), 'retried', ARGV.attempt, cause, found[4]))
   redis.call('HDEL', KEYS.claims, ARGV.id)
-  redis.call('HDEL', KEYS.record, 'owner', 'token', 'pid', 'claimed_ms', 'heir', 'stored')
+  redis.call('HDEL', KEYS.record, 'claim', 'heir', 'concluding', 'stored')
 elseif state == 'running' and found[5] == ARGV.heir then
   -- The claim stays in its worker's hash until the attempt ends, as that key is not known here.  The record forgets
   -- the object: whoever has the id from now on must not free it.
-  redis.call('HDEL', KEYS.record, 'owner', 'token', 'pid', 'claimed_ms', 'heir', 'stored', 'object')
+  redis.call('HDEL', KEYS.record, 'claim', 'heir', 'concluding', 'stored', 'object')
 elseif state == 'dead' and is_same and ARGV.if_exists ~= 'keep' and ARGV.if_exists ~= 'refuse' then
-  local what = ARGV.if_exists == 'replay_dead' and 'replayed' or 'published'
   redis.call('HSET', KEYS.record, 'losses', 0, 'used', '1', 'history',
-    longer(found[6], {at_ms = now_ms, what = what, attempt = tonumber(found[3] or 0), cause = '', owner = ''}))
-  redis.call('HDEL', KEYS.record, 'reason', 'exception', 'traceback', 'buried_ms', 'cause', 'owed', 'resends',
-    'unsent', 'stored', 'revoked')
+    longer(found[6], ARGV.if_exists == 'replay_dead' and 'replayed' or 'published', found[3], ''))
+  redis.call('HDEL', KEYS.record, 'reason', 'exception', 'traceback', 'owed', 'resends', 'unsent', 'stored', 'revoked')
   redis.call('ZREM', KEYS.dead, ARGV.id)
 elseif called_off then
   redis.call('HDEL', KEYS.record, 'called_off', 'published_as')
@@ -146,22 +140,18 @@ elseif called_off then
 elseif state == 'waiting' and found[5] == ARGV.heir then
   redis.call('HDEL', KEYS.record, 'heir', 'stored', 'members')
 elseif state then
-  local at = redis.call('HMGET', KEYS.record, 'buried_ms', 'claimed_ms', 'waiting_ms', 'published_ms', 'sent_ms')
-  local since_ms = ({dead = at[1], running = at[2], waiting = at[3]})[state] or at[4] or '0'
-  if (state == 'queued' or state == 'parked') and tonumber(at[5] or 0) > tonumber(since_ms) then
-    since_ms = at[5]
-  end
-  return refused(is_same and {'in_use', state, since_ms} or {'anothers', state, since_ms, name})
+  return refused(is_same and {'in_use', state, found[7]} or {'anothers', state, found[7], name})
 end
-local when = 'published_ms'
 if state then
   redis.call('HDEL', KEYS.record, 'suspect', 'spared', 'openings', 'waits', 'alone', 'sealed', 'read_by', 'max_losses',
-    'moved', 'next_epoch', 'list', 'waiting_for')
-  -- A retry or a replacement does not change when the task was published.
-  when = (state == 'dead' or called_off) and when or 'sent_ms'
+    'moved', 'list', 'waiting_for')
+end
+-- A retry or a replacement does not change when the task was published.
+if not state or state == 'dead' or called_off then
+  redis.call('HSET', KEYS.record, 'published_ms', now_ms)
 end
 redis.call('HSET', KEYS.record, 'state', ARGV.state, 'epoch', ARGV.epoch, 'message', ARGV.message,
-  'name', ARGV.name, when, now_ms)
+  'name', ARGV.name, 'since_ms', now_ms)
 if state and name ~= ARGV.name then
   redis.call('HSET', KEYS.record, 'published_as', name)
 end

@@ -18,20 +18,19 @@ Returns   {"waiting"} | {"fenced", state} | {"gone"}
 Repeated  gone -> waiting
 Cost      O(log N) in records that are due some time
 ]]
-local found = redis.call('HMGET', KEYS.record, 'state', 'attempt', 'ended', 'token')
-if found[1] == 'waiting' and found[3] == ARGV.attempt then
+local found = redis.call('HMGET', KEYS.record, 'state', 'attempt', 'claim', 'spent')
+if found[1] == 'waiting' and found[2] == ARGV.attempt and is_spent(found[4]) then
   return {'waiting'}
 end
-local refused = refusal(found[1], found[2], found[4])
+local refused = refusal(unpack(found, 1, 3))
 if refused then
   -- The canvas was quicker: the id was published, and is somebody else's.
   drop_claim()
   return refused
 end
-redis.call('HDEL', KEYS.record, 'owner', 'token', 'pid', 'claimed_ms', 'suspect', 'spared', 'openings', 'waits', 'alone')
-redis.call('HSET', KEYS.record, 'state', 'waiting', 'ended', ARGV.attempt, 'epoch', ARGV.attempt .. '-replaced',
-  'waiting_ms', now_ms, 'members', ARGV.members)
-redis.call('HDEL', KEYS.claims, ARGV.id)
+close(found[4], 'suspect', 'spared', 'openings', 'waits', 'alone')
+redis.call('HSET', KEYS.record, 'state', 'waiting', 'epoch', ARGV.attempt .. '-replaced',
+  'since_ms', now_ms, 'members', ARGV.members)
 if ARGV.stored ~= '' then
   redis.call('HSET', KEYS.record, 'stored', ARGV.stored)
 end

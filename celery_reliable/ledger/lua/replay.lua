@@ -17,7 +17,7 @@ Returns   {"replayed"} | {"absent"} | {"not_dead", state} | {"other_generation",
 Full      refused
 Cost      O(log N) in dead letters
 ]]
-local found = redis.call('HMGET', KEYS.record, 'state', 'epoch', 'history', 'attempt', 'buried_ms')
+local found = redis.call('HMGET', KEYS.record, 'state', 'epoch', 'history', 'attempt', 'since_ms')
 if not found[1] then
   return {'absent'}
 end
@@ -31,13 +31,11 @@ local generation = current_generation()
 if generation ~= ARGV.generation then
   return {'other_generation', generation, redis.call('HGET', KEYS.meta, 'format') or '0'}
 end
-local history = longer(found[3], {at_ms = now_ms, what = 'replayed', attempt = tonumber(found[4] or 0), cause = '',
-  owner = ARGV.by})
 redis.call('HSET', KEYS.record, 'state', 'queued', 'epoch', ARGV.epoch, 'message', ARGV.message, 'losses', 0,
-  'sent_ms', now_ms, 'history', history, 'used', '1')
-redis.call('HDEL', KEYS.record, 'reason', 'exception', 'traceback', 'buried_ms', 'cause', 'owed', 'resends',
+  'since_ms', now_ms, 'history', longer(found[3], 'replayed', found[4], '', nil, ARGV.by), 'used', '1')
+redis.call('HDEL', KEYS.record, 'reason', 'exception', 'traceback', 'owed', 'resends',
   'unsent', 'stored', 'waiting_for', 'suspect', 'spared', 'openings', 'waits', 'alone',
-  'revoked', 'sealed', 'read_by', 'moved', 'next_epoch')
+  'revoked', 'sealed', 'read_by', 'moved')
 redis.call('ZREM', KEYS.dead, ARGV.id)
 redis.call('ZADD', KEYS.due, now_ms + ARGV.due_in_ms, ARGV.id)
 return {'replayed'}

@@ -19,7 +19,7 @@ Returns   {"send", message, due_ms, is_suspect: flag} | {"held", owner} | {"chan
           the first; or its turn has come
 Cost      O(log N) in records that are due some time
 ]]
-local found = redis.call('HMGET', KEYS.record, 'state', 'message', 'resends', 'stopping_on',
+local found = redis.call('HMGET', KEYS.record, 'state', 'message', 'resends', 'stopping',
   'suspect', 'epoch', 'waiting_for')
 if found[1] ~= 'queued' and found[1] ~= 'parked' then
   return {'changed'}
@@ -55,7 +55,7 @@ if ARGV.message ~= '' then
   message = ARGV.message
   redis.call('HSET', KEYS.record, 'message', message, 'epoch', ARGV.next)
 end
-redis.call('HSET', KEYS.record, 'state', 'queued', 'sent_ms', now_ms, 'resends', resends + 1)
+redis.call('HSET', KEYS.record, 'state', 'queued', 'since_ms', now_ms, 'resends', resends + 1)
 if ARGV.stored ~= '' then
   redis.call('HSET', KEYS.record, 'stored', ARGV.stored)
 end

@@ -28,7 +28,7 @@ Repeated  gone -> settled
 Full      done, but for a result that takes more room than the record
 Cost      O(log N) in records that are due some time, O(size of the result)
 ]]
-local found = redis.call('HMGET', KEYS.record, 'state', 'attempt', 'token', 'object', 'history')
+local found = redis.call('HMGET', KEYS.record, 'state', 'attempt', 'claim', 'object', 'history')
 local refused = refusal(unpack(found, 1, 3))
 if refused then return refused end
 if found[5] and not ARGV.outcome then
@@ -56,7 +56,7 @@ if ARGV.value ~= '' then
     redis.call('SELECT', ARGV.own_db)
   end
 end
-local known = ARGV.outcome and redis.call('HMGET', KEYS.record, 'name', 'published_ms', 'losses', 'owner', 'pid', 'claimed_ms')
+local known = ARGV.outcome and redis.call('HMGET', KEYS.record, 'name', 'published_ms', 'losses')
 redis.call('DEL', KEYS.record)
 redis.call('ZREM', KEYS.due, ARGV.id)
 redis.call('HDEL', KEYS.claims, ARGV.id)
@@ -67,7 +67,8 @@ else
   free(ARGV.id, found[4])
 end
 if known then
-  keep_ended({attempt = ARGV.attempt, name = known[1], published_ms = known[2], losses = known[3], owner = known[4],
-    pid = known[5], claimed_ms = known[6], history = found[5]})
+  local _, pid, claimed_ms, owner = parts_of(found[3])
+  keep_ended({attempt = ARGV.attempt, name = known[1], published_ms = known[2], losses = known[3], owner = owner,
+    pid = pid, claimed_ms = claimed_ms, history = found[5]})
 end
 return {'settled'}

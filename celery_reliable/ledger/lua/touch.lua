@@ -10,12 +10,8 @@ ARGV.token                 of the claim
 Returns   {"touched"} | {"fenced", state} | {"gone"}
 Cost      O(log N) in records that are due some time
 ]]
-local found = redis.call('HMGET', KEYS.record, 'state', 'attempt', 'token')
-if not found[1] then
-  return {'gone'}
-end
-if found[1] ~= 'running' or found[2] ~= ARGV.attempt or found[3] ~= ARGV.token then
-  return {'fenced', found[1]}
-end
+local found = redis.call('HMGET', KEYS.record, 'state', 'attempt', 'claim')
+local refused = refusal(unpack(found))
+if refused then return refused end
 redis.call('ZADD', KEYS.due, now_ms + ARGV.time_to_run_ms, ARGV.id)
 return {'touched'}

@@ -15,8 +15,8 @@ Cost      O(1)
 if redis.call('GET', KEYS.ledger .. 'lock:' .. ARGV.object) ~= ARGV.attempt .. ':' .. ARGV.id then
   return {'not_held'}
 end
-local found = redis.call('HMGET', KEYS.record, 'state', 'token', 'attempt', 'object')
-if (found[2] and found[2] ~= ARGV.token) or (found[1] and tonumber(found[3] or 0) < tonumber(ARGV.attempt)) then
+local found = redis.call('HMGET', KEYS.record, 'state', 'claim', 'attempt', 'object')
+if (found[2] and parts_of(found[2]) ~= ARGV.token) or (found[1] and tonumber(found[3] or 0) < tonumber(ARGV.attempt)) then
   return {'not_held'}
 end
 free(ARGV.id, ARGV.object)

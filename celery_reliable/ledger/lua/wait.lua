@@ -27,7 +27,7 @@ Returns   {"free"} | {"parked_until", due_ms: int} | {"changed"}
           may not begin
 Cost      O(log N) in records that are due some time
 ]]
-local found = redis.call('HMGET', KEYS.record, 'state', 'epoch', 'reserved', 'stopping_on', 'revoked', 'waiting_for')
+local found = redis.call('HMGET', KEYS.record, 'state', 'epoch', 'reserved', 'stopping', 'revoked', 'waiting_for')
 local due_ms = redis.call('ZSCORE', KEYS.due, ARGV.id)
 if ARGV.named ~= '' then
   if (found[1] ~= 'queued' and found[1] ~= 'parked') or due_ms ~= ARGV.epoch then
