@@ -102,6 +102,12 @@ class Look:
         )
 
     @property
+    def cause(self) -> str:
+        """The cause of its last loss; empty for none."""
+        lost = (one.cause for one in reversed(self.history) if one.what in ("lost", "spared"))
+        return next(lost, "")
+
+    @property
     def rate_key(self) -> str:
         """Whose rate it waits for, or waited for before it was sent; empty for none."""
         kind, _, key = self.record.waiting_for.partition(" ")

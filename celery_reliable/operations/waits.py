@@ -276,7 +276,7 @@ class _Task:
             return self._say(
                 Wait.STOPPING,
                 f"An attempt of it was taken from {nodename_of(record.stopping_on)} "
-                f"({record.cause}), and the next one begins when that worker has stopped it or is "
+                f"({look.cause}), and the next one begins when that worker has stopped it or is "
                 "declared dead.",
                 worker=record.stopping_on,
             )
@@ -294,9 +294,9 @@ class _Task:
                 f"at {self._until(look.due_ms)}.",
             )
         again, lost = "", "It"
-        if record.cause:
-            again = f" Its last attempt was lost ({record.cause})."
-            lost = f"It was lost ({record.cause}), and"
+        if look.cause:
+            again = f" Its last attempt was lost ({look.cause})."
+            lost = f"It was lost ({look.cause}), and"
         if record.is_unsent:
             only = seen.named.only
             where = f"a worker of {', '.join(map(repr, only))}" if only else self._queue
