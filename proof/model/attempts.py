@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from typing import Any
 
-from proof.model.objects import free_object
+from proof.model.objects import free, let_in, turn_of
 from proof.model.publications import DAY_MS
 from proof.model.state import Lock, Reply, Task, View, Worker
 
@@ -52,6 +51,7 @@ def _has_ended(v: View) -> bool:
 
 def _claim(v: View) -> Reply:  # noqa: C901
     task_id, epoch, token = v.arg("id"), v.arg("epoch"), v.arg("token")
+    v.still_stopping(v.key("record"))
     task, worker = v.task(), v.worker(v.key("worker"))
     if task is not None and task.state == "running":
         if task.token == token and v.holds("a repeated claim is the same"):
@@ -108,10 +108,8 @@ def _claim(v: View) -> Reply:  # noqa: C901
                     due=v.now + 3_600_000, list=v.arg("list"),
                 ),
             )  # fmt: skip
-            number = re.search(r"-(\d+)$", epoch)
-            when = (task.published_ms or v.now, int(number[1]) if number else 0)
-            member = f"{order_id} {when[0]:015.0f}.{when[1]:012.0f} {task_id}"
-            v.put_pairs("ordered", v.pairs("ordered") | {member: ""})
+            turn = turn_of(task.published_ms or v.now, epoch)
+            v.stand(f"waiting:order {order_id}", task_id, turn)
             return ("struck", order_id)
     attempt = (task.attempt or 0) + 1
     claim = f"{attempt} {v.arg('pid')} {token}"
@@ -171,21 +169,21 @@ def _settle(v: View) -> Reply:
         "only the current attempt settles"
     ):
         return ("fenced", task.state)
-    if task.object and task.object != v.arg("object"):
-        return ("other_object", task.object)
-    if task.has_history and v.key("ended") == "none":
+    if task.has_history and not v.args("outcome"):
         return ("troubled",)
     if v.arg("value") and v.arg("db") and not v.either(True, False):
         # Which databases can be reached is the server's to say.
         return ("elsewhere",)
     v.put(v.key("record"), None)
     v.drop_pair(v.key("claims"), v.arg("id"))
-    if v.arg("object") and v.arg("keep_ms") not in ("", "0"):
-        held = (v.expiring(v.key("lock")) or "").partition(":")
-        if held[2] == v.arg("id") and held[0].isdigit():
-            v.put(v.key("lock"), Lock(f"kept:{v.arg('id')}", v.server_ms + v.number("keep_ms")))
+    held = v.expiring(f"lock:{task.object}") if task.object and v.arg("keep_ms") != "0" else None
+    number, _, holder = (held or "").partition(":")
+    if number.isdigit() and holder == v.arg("id"):
+        until = v.server_ms + v.number("keep_ms")
+        v.put(f"lock:{task.object}", Lock(f"kept:{holder}", until))
+        let_in(v, task.object.partition("#")[0])
     else:
-        free_object(v, v.key("lock"), v.arg("id"), v.arg("object"))
+        free(v, v.arg("id"), task.object)
     return ("settled",)
 
 

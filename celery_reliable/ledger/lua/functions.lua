@@ -102,15 +102,19 @@ local function turn_of(published_ms, epoch)
 end
 
 -- Put the message of a task that waits no more into its list; false where it has to be sent otherwise: it comes back
--- from a dead worker, and has to say so, or goes elsewhere.
-local function let_out(id, record, command, due_in_ms)
+-- from a dead worker, and has to say so, or goes elsewhere. *is_first*: in front of what waits there.
+local function let_out(id, record, due_in_ms, is_first)
   local told = redis.call('HMGET', record, 'list', 'message', 'suspect', 'stopping_on')
   if not told[1] or told[3] or still_stopping(record, told[4]) then return false end
   redis.call('HDEL', record, 'waiting_for', 'list', 'unsent', 'resends')
   local now_ms = clock()
   redis.call('HSET', record, 'state', 'queued', 'sent_ms', now_ms)
   redis.call('ZADD', KEYS.ledger .. 'due', now_ms + due_in_ms, id)
-  redis.call(command, told[1], told[2])
+  if is_first then
+    redis.call('RPUSH', told[1], told[2])
+  else
+    redis.call('LPUSH', told[1], told[2])
+  end
   return true
 end
 
@@ -161,7 +165,7 @@ local function let_in(object, before)
         redis.call('HSET', record, 'reserved', string.format('%s %.0f %s', epoch, clock(), lapses))
       end
       redis.call('HDEL', record, 'waiting_for', 'places', 'look_ms')
-      if not let_out(id, record, 'LPUSH', due_in_ms) then wait_until(id, clock()) end
+      if not let_out(id, record, due_in_ms) then wait_until(id, clock()) end
     elseif stands then
       -- It was revoked: a pass calls it off.
       redis.call('ZADD', due, 'XX', 'LT', clock(), id)
