@@ -18,7 +18,7 @@ from celery_reliable.model import (
     State,
     StoredResult,
 )
-from tests.ledger.scene import LOOK_MS, Published, Scene, attempt_zero
+from tests.ledger.scene import LOOK_MS, MAX_LOSSES, Published, Scene, attempt_zero
 
 RESEND_MS = 2 * LOOK_MS
 #: What names the canvas of an attempt that was replaced.
@@ -123,16 +123,37 @@ def retried(scene: Scene) -> Stage:
     return stage
 
 
+def take_place(scene: Scene, claim: Claim, *, places: int = 1, **how: Any) -> Answer:
+    return scene.ledger.take_place(Room("object", places), claim, due_in_ms=LOOK_MS, **how)
+
+
+def _behind(scene: Scene, stage: Stage, **how: Any) -> Claim:
+    """Return another attempt, which has the object for which this one stands in line."""
+    another = scene.claim(scene.publish("another"))
+    take_place(scene, another)
+    assert isinstance(take_place(scene, stage.mine, stands=True, **how), Standing)
+    return another
+
+
 def standing(scene: Scene) -> Stage:
     """In the line of an object that another task has."""
     stage = running(scene)
-    take_place(scene, scene.claim(scene.publish("another")))
-    assert isinstance(take_place(scene, stage.mine, stands=True), Standing)
+    _behind(scene, stage)
     return stage
 
 
-def take_place(scene: Scene, claim: Claim, *, places: int = 1, stands: bool = False) -> Answer:
-    return scene.ledger.take_place(Room("object", places), claim, due_in_ms=LOOK_MS, stands=stands)
+def let_in(scene: Scene) -> Stage:
+    """It has the place that it waited for, and is to be sent."""
+    stage = running(scene)
+    scene.ledger.settle(_behind(scene, stage))
+    return stage
+
+
+def let_out(scene: Scene) -> Stage:
+    """It has the place that it waited for, and its message was put into its list."""
+    stage = running(scene)
+    scene.ledger.settle(_behind(scene, stage, queue="celery"))
+    return stage
 
 
 def waiting(scene: Scene) -> Stage:
@@ -206,6 +227,40 @@ def locked_running(scene: Scene) -> Stage:
     return _locked(scene, running(scene))
 
 
+def awaited(scene: Scene) -> Stage:
+    """It has its object, and another one waits for that, whose message goes into a list."""
+    stage = locked_running(scene)
+    another = scene.claim(scene.publish("another"))
+    take_place(scene, another, stands=True, queue="celery")
+    return stage
+
+
+def awaited_dead(scene: Scene) -> Stage:
+    """The same, and its worker has still to stop it."""
+    stage = awaited(scene)
+    scene.take(stage.mine, max_losses=0)
+    return stage
+
+
+def outlived(scene: Scene, *, max_losses: int = MAX_LOSSES, is_revoked: bool = False) -> Stage:
+    """It has its object, and was taken from a worker that was declared dead since."""
+    message = scene.publish()
+    stage = _locked(scene, Stage(message, scene.claim(message, "other")))
+    scene.take(stage.mine, max_losses=max_losses)
+    if is_revoked:
+        scene.ledger.revoke("task")
+    scene.kill_worker("other")
+    return stage
+
+
+def outlived_off(scene: Scene) -> Stage:
+    return outlived(scene, is_revoked=True)
+
+
+def outlived_dead(scene: Scene) -> Stage:
+    return outlived(scene, max_losses=0)
+
+
 def locked_lost(scene: Scene) -> Stage:
     stage = locked_running(scene)
     scene.lose(stage.mine)
@@ -248,9 +303,10 @@ STAGES: dict[str, Callable[[Scene], Stage]] = {
     stage.__name__: stage
     for stage in (
         absent, settled, queued, parked, due, struck, running, held, overtaken, lost, suspected,
-        stopping, called_off, retried, standing, waiting, spent, buried, revoked, read, sealed,
-        opening, dead_stopping, locked, locked_running, locked_lost, locked_again, locked_waiting,
-        locked_dead, locked_letter, unnoted,
+        stopping, called_off, retried, standing, let_in, let_out, waiting, spent, buried, revoked,
+        read, sealed, opening, dead_stopping, locked, locked_running, locked_lost, locked_again,
+        locked_waiting, locked_dead, locked_letter, awaited, awaited_dead, outlived, outlived_off,
+        outlived_dead, unnoted,
     )
 }  # fmt: skip
 
