@@ -49,9 +49,29 @@ def _has_ended(v: View) -> bool:
     return bool(current == generation) and v.holds("what was here and is absent has ended")
 
 
+def _held_up(v: View, worker: Worker) -> Reply | None:
+    """Return why a task does not begin though its message is the right one."""
+    name, task_id = v.key("record"), v.arg("id")
+    stopping_on = v.still_stopping(name)
+    task: Task = v.get(name)
+    if stopping_on and v.holds("what is to be stopped still runs"):
+        v.look_by(name, v.now)
+        return ("held", stopping_on)
+    if task.revoked:
+        v.look_by(name, v.now)
+        return ("stale",)
+    is_suspect = task.suspect == "ran" and v.arg("alone_ms") != ""
+    if is_suspect and v.holds("a worker runs one suspect at a time"):
+        runs = v.pairs(v.key("claims"))
+        is_running = worker.suspect and runs.get(worker.suspect) == worker.suspect_claim
+        if is_running or (worker.opening and worker.opening_id != task_id):
+            v.put(name, wait_alone(v, task, v.arg("token"), v.number("alone_ms")))
+            return ("alone",)
+    return None
+
+
 def _claim(v: View) -> Reply:  # noqa: C901
     task_id, epoch, token = v.arg("id"), v.arg("epoch"), v.arg("token")
-    v.still_stopping(v.key("record"))
     task, worker = v.task(), v.worker(v.key("worker"))
     if task is not None and task.state == "running":
         if task.token == token and v.holds("a repeated claim is the same"):
@@ -68,36 +88,25 @@ def _claim(v: View) -> Reply:  # noqa: C901
             return ("ended",)
         if v.arg("message") == "":
             return ("unrecorded",)
-        task = (task or Task("queued"))._replace(
+        stopping_on = v.still_stopping(v.key("record"))
+        task = (v.task() or Task("queued"))._replace(
             epoch=epoch, message=v.arg("message"), published_ms=v.now, used=True, called_off=False,
             name=v.arg("name"), published_as="",
             max_losses=int(v.arg("max_losses")) if v.arg("max_losses") else None,
         )  # fmt: skip
-        if task.stopping_on:
+        if stopping_on:
             v.put(v.key("record"), task._replace(state="queued", due=v.now))
-            return ("held", task.stopping_on)
+            return ("held", stopping_on)
     elif (task.epoch != epoch and v.holds("a message of another publication is stale")) or (
         task.state == "waiting" or f" {token} " in task.spent
     ):
         return ("stale",)
     elif task.state == "parked":
         return ("parked",)
-    elif task.stopping_on and v.holds("what is to be stopped still runs"):
-        v.put(v.key("record"), _due_by(task, v.now))
-        return ("held", task.stopping_on)
-    elif task.revoked:
-        v.put(v.key("record"), _due_by(task, v.now))
-        return ("stale",)
-    elif (
-        task.suspect == "ran"
-        and v.arg("alone_ms")
-        and v.holds("a worker runs one suspect at a time")
-    ):
-        runs = v.pairs(v.key("claims"))
-        is_running = worker.suspect and runs.get(worker.suspect) == worker.suspect_claim
-        if is_running or (worker.opening and worker.opening_id != task_id):
-            v.put(v.key("record"), wait_alone(v, task, token, v.number("alone_ms")))
-            return ("alone",)
+    elif (said := _held_up(v, worker)) is not None:
+        return said
+    else:
+        task = v.get(v.key("record"))
     for order_id in v.args("strikes"):
         order = v.pairs("orders").get(order_id)
         if order and in_force(json.loads(order), v.now) and v.holds("what is struck is parked"):
@@ -155,10 +164,6 @@ def in_force(order: dict[str, Any], now: int) -> bool:
     if order.get("ended_ms"):
         return False
     return not order.get("until_ms") or now < float(order["until_ms"])
-
-
-def _due_by(task: Task, due: float) -> Task:
-    return task if task.due is None else task._replace(due=min(task.due, due))
 
 
 def _settle(v: View) -> Reply:

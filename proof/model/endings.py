@@ -8,9 +8,11 @@ from proof.model.state import Reply, Task, View
 __all__ = ["ending_rules"]
 
 
-def _call_off(v: View, task: Task, due_in_ms: float) -> None:
+def _call_off(v: View, due_in_ms: float) -> None:
     """End a task that nobody runs, but for an attempt of it that is still to be stopped."""
-    if not task.stopping_on:
+    is_stopping = v.still_stopping(v.key("record"))
+    task: Task = v.get(v.key("record"))
+    if not is_stopping:
         v.put(v.key("record"), None)
         free(v, v.arg("id"), task.object)
         return
@@ -27,9 +29,8 @@ def _call_off(v: View, task: Task, due_in_ms: float) -> None:
 
 
 def _cancel(v: View) -> Reply:
-    v.still_stopping(v.key("record"))
     task = v.task()
-    if task is None or (task.stopping_on and task.called_off):
+    if task is None or (task.called_off and v.still_stopping(v.key("record"))):
         return ("gone",)
     if task.state == "dead":
         return ("dead",)
@@ -43,7 +44,7 @@ def _cancel(v: View) -> Reply:
     if task.has_history and not v.args("outcome"):
         return ("troubled",)
     leave(v, v.arg("id"), task.waiting_for)
-    _call_off(v, task, v.number("due_in_ms"))
+    _call_off(v, v.number("due_in_ms"))
     return ("cancelled",)
 
 
@@ -55,8 +56,7 @@ def _discard(v: View) -> Reply:
         return ("not_dead", task.state)
     if v.arg("is_surplus") == "1":
         v.note_meta(trimmed=v.meta().get("trimmed", 0) + 1, trimmed_ms=v.now)
-    v.still_stopping(v.key("record"))
-    _call_off(v, v.get(v.key("record")), v.number("due_in_ms"))
+    _call_off(v, v.number("due_in_ms"))
     return ("discarded",)
 
 

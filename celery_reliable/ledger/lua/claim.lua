@@ -40,7 +40,6 @@ local found = redis.call('HMGET', KEYS.record, 'state', 'epoch', 'attempt', 'tok
   'stopping_on', 'suspect', 'called_off', 'revoked', 'spent', 'spared', 'resends', 'unsent', 'stored', 'waiting_for',
   'object')
 local state, called_off = found[1], found[9]
-local stopping_on = still_stopping(KEYS.record, found[7])
 if state == 'running' then
   if found[4] == ARGV.token then
     local place = found[17] or ''
@@ -83,11 +82,11 @@ if not state or called_off then
   end
   if called_off then
     redis.call('HDEL', KEYS.record, 'called_off', 'published_as')
-    if stopping_on then
+    if still_stopping(KEYS.record, found[7]) then
       -- The id's former task was called off, and what ran of it is still to be stopped.
       redis.call('HSET', KEYS.record, 'state', 'queued')
       redis.call('ZADD', KEYS.due, now_ms, ARGV.id)
-      return {'held', stopping_on}
+      return {'held', found[7]}
     end
   end
 elseif found[2] ~= ARGV.epoch or state == 'waiting'
@@ -96,9 +95,9 @@ elseif found[2] ~= ARGV.epoch or state == 'waiting'
   return {'stale'}
 elseif state == 'parked' then
   return {'parked'}
-elseif stopping_on then
+elseif still_stopping(KEYS.record, found[7]) then
   redis.call('ZADD', KEYS.due, 'XX', 'LT', now_ms, ARGV.id)
-  return {'held', stopping_on}
+  return {'held', found[7]}
 elseif found[10] then
   redis.call('ZADD', KEYS.due, 'XX', 'LT', now_ms, ARGV.id)
   return {'stale'}
