@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from proof.model.objects import spend
+from proof.model.objects import leave, let_in, let_out, spend
 from proof.model.state import ANY, Lock, Reply, Task, View
 
 __all__ = ["look_rules"]
@@ -30,22 +30,42 @@ def _resend(v: View) -> Reply:
         return ("changed",)
     if not _is_seen(v, task.due):
         return ("changed",)
-    if task.stopping_on:
-        return ("held", task.stopping_on)
+    if stopping_on := v.still_stopping(v.key("record")):
+        return ("held", stopping_on)
+    task = v.get(v.key("record"))
+    kind, _, object_key = task.waiting_for.partition(" ")
+    if kind == "object" and v.arg("is_expired") == "":
+        return _in_line(v, task, object_key)
+    if v.arg("message") and task.epoch != v.arg("epoch"):
+        return ("changed",)
+    leave(v, v.arg("id"), task.waiting_for)
     if v.arg("message"):
-        if task.epoch != v.arg("epoch"):
-            return ("changed",)
         task = task._replace(message=v.arg("message"), epoch=v.arg("next"))
         v.drop_pair("unplaced", v.arg("id"))
-    v.leave("later", v.arg("id"))
     due = v.now + v.number("due_in_ms") * min(2 ** max(task.resends, 0), 64)
     v.put(
         v.key("record"),
         task._replace(
-            state="queued", resends=task.resends + 1, unsent=False, waiting_for="", due=due
+            state="queued", resends=task.resends + 1, unsent=False, waiting_for="", places="",
+            look_ms="", due=due,
         ),
-    )
+    )  # fmt: skip
     return ("send", task.message, due, task.suspect)
+
+
+def _in_line(v: View, task: Task, object_key: str) -> Reply:
+    """Look at a task that stands in a line: its turn may have come."""
+    task_id, name, places = v.arg("id"), v.key("record"), v.arg("places")
+    is_told = places not in ("", task.places)
+    v.put(name, task._replace(places=places if is_told else task.places))
+    first = let_in(v, object_key)
+    task = v.get(name)
+    if task.waiting_for:
+        times = 1 if first == task_id else 64
+        v.put(name, task._replace(due=v.now + v.number("due_in_ms") * times))
+    elif first and is_told:
+        v.look_by(f"task:{first}", v.now)
+    return ("standing", first if first != task_id else "")
 
 
 def _postpone(v: View) -> Reply:
@@ -151,8 +171,9 @@ def _reserve(v: View) -> Reply:
         return ("free",)
     if task.state == "parked" and task.due is not None and task.waiting_for == waits_for:
         return ("parked_until", task.due)
-    if task.state != "queued" or task.stopping_on or task.revoked:
+    if task.state != "queued" or v.still_stopping(v.key("record")) or task.revoked:
         return ("free",)
+    task = v.get(v.key("record"))
     if not waits_for:
         return _parked(v, task, "", v.now + v.number("in_ms"))
     epoch, reserved_ms, lapses = (task.reserved or "  ").rsplit(" ", 2)
@@ -208,13 +229,7 @@ def _wake(v: View) -> Reply:
         waits = task.waiting_for and not task.waiting_for.startswith("rate ")
         if waits or task.revoked:
             continue
-        if task.list and not (task.suspect or task.stopping_on):
-            task = task._replace(
-                state="queued", waiting_for="", list="", unsent=False, resends=0,
-                due=v.now + v.number("due_in_ms"),
-            )  # fmt: skip
-            v.put(f"task:{task_id}", task)
-        else:
+        if not let_out(v, task_id, v.number("due_in_ms")):
             told += [task_id, due]
     v.put(v.key("waker"), Lock(v.arg("who"), v.server_ms + v.number("lease_ms")))
     next_one = next(iter(v.get("later", ())), (math.inf, ""))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from proof.model.attempts import drop_claim, is_current, wait_alone
-from proof.model.objects import free_object, spend
+from proof.model.objects import free, spend
 from proof.model.state import Reply, Task, View, Worker
 
 __all__ = ["loss_rules"]
@@ -29,13 +29,34 @@ def _goes_back(v: View, task: Task, due_in_ms: float, is_unsent: bool) -> Task:
     return task._replace(state="queued", unsent=is_unsent or task.unsent, due=due)
 
 
+def _make_letter(v: View, task: Task, *, is_owed: bool = True) -> None:
+    """The task is a dead letter, which has its object only while an attempt is to be stopped."""
+    place = "" if task.stopping_on else task.object
+    v.put(
+        v.key("record"),
+        task._replace(
+            state="dead", buried_ms=str(v.now), has_history=True, due=v.now if is_owed else None,
+            object="" if place else task.object,
+        ),
+    )  # fmt: skip
+    free(v, v.arg("id"), place)
+
+
+def _is_his_to_lose(v: View, task: Task) -> bool:
+    if is_current(task, v.arg("attempt"), v.arg("token")):
+        return True
+    if v.arg("cause") == "":
+        return not v.holds("only the current attempt is released")
+    return not v.holds("only the current attempt is lost")
+
+
 def _lose(v: View) -> Reply:  # noqa: C901
     task_id, attempt, token = v.arg("id"), v.arg("attempt"), v.arg("token")
     task = v.task()
     if task is None:
         drop_claim(v, v.key("claims"), task_id, attempt, token)
         return ("gone",)
-    if not is_current(task, attempt, token) and v.holds("only the current attempt is lost"):
+    if not _is_his_to_lose(v, task):
         drop_claim(v, v.key("claims"), task_id, attempt, token)
         return _already(task, attempt) or ("fenced", task.state)
     if v.arg("due_ms") and (task.due is None or task.due != float(v.arg("due_ms"))):
@@ -47,14 +68,12 @@ def _lose(v: View) -> Reply:  # noqa: C901
         losses += max(1, task.spared) if is_death else 1
     is_buried = is_counted and not task.revoked and losses > most
     is_stopping = v.arg("is_taken") == "1" and v.arg("cause") == "stuck"
-    is_freed = is_buried and not is_stopping
-    if is_freed and task.object and task.object != v.arg("object"):
-        return ("other_object", task.object)
     v.drop_pair(v.key("claims"), task_id)
     owner, claim = task.owner, f"{attempt} {token}"
     task = task.unowned()._replace(
-        losses=losses, ended=attempt, spent=spend(task, token), has_history=True
-    )
+        losses=losses, ended=attempt, spent=spend(task, token),
+        has_history=task.has_history or v.arg("cause") != "",
+    )  # fmt: skip
     if v.arg("is_taken") == "1":
         v.put_pairs(v.key("taken"), v.pairs(v.key("taken")) | {task_id: claim})
         if is_stopping and v.holds("who is stuck is stopped first"):
@@ -65,11 +84,7 @@ def _lose(v: View) -> Reply:  # noqa: C901
         if v.arg("is_death") == "2" or spared + losses >= min(2, most + 1):
             task = task._replace(suspect="ran")
     if is_buried:
-        task = task._replace(state="dead", buried_ms=str(v.now), due=v.now)
-        if is_freed and v.arg("object"):
-            task = task._replace(object="")
-            free_object(v, v.key("lock"), task_id, v.arg("object"))
-        v.put(v.key("record"), task)
+        _make_letter(v, task)
         return ("spent", losses)
     is_due = task.revoked and v.arg("cause") != "stuck"
     if task.next_epoch and v.arg("cause") == "stuck":
@@ -80,21 +95,6 @@ def _lose(v: View) -> Reply:  # noqa: C901
         )
     v.put(v.key("record"), task)
     return ("queued", losses)
-
-
-def _release(v: View) -> Reply:
-    attempt, token = v.arg("attempt"), v.arg("token")
-    task = v.task()
-    if task is None:
-        return ("gone",)
-    if (task.state, str(task.attempt), task.ended) == ("queued", attempt, attempt):
-        return ("released",)
-    if not is_current(task, attempt, token) and v.holds("only the current attempt is released"):
-        return ("fenced", task.state)
-    v.drop_pair(v.key("claims"), v.arg("id"))
-    task = task.unowned()._replace(ended=attempt, spent=spend(task, token))
-    v.put(v.key("record"), _goes_back(v, task, v.number("due_in_ms"), v.arg("is_unsent") == "1"))
-    return ("released",)
 
 
 def _blame(v: View) -> Reply:
@@ -109,10 +109,6 @@ def _blame(v: View) -> Reply:
     if v.arg("is_counted"):
         losses, openings = losses + openings, 0
     most = int(v.arg("max_losses")) if task.max_losses is None else task.max_losses
-    is_buried = losses > most
-    is_freed = is_buried and not task.stopping
-    if is_freed and task.object and task.object != v.arg("object"):
-        return ("other_object", task.object)
     dead: Worker | None = v.get(v.key("worker"))
     if dead is not None:
         v.put(v.key("worker"), dead._replace(opening="", opening_id="", opening_alone=False))
@@ -120,18 +116,16 @@ def _blame(v: View) -> Reply:
         losses=losses, openings=openings, blamed=worker, suspect=task.suspect or "opened",
         has_history=True,
     )  # fmt: skip
-    if is_buried:
-        task = task._replace(state="dead", buried_ms=str(v.now), sealed=True, due=v.now)
-        if is_freed and v.arg("object"):
-            task = task._replace(object="")
-            free_object(v, v.key("lock"), v.arg("id"), v.arg("object"))
-        v.put(v.key("record"), task)
+    v.put(v.key("record"), task)
+    if losses > most:
+        v.still_stopping(v.key("record"))
+        _make_letter(v, v.get(v.key("record"))._replace(sealed=True))
         return ("spent", losses)
     v.put(v.key("record"), task._replace(due=v.now + v.number("due_in_ms")))
     return ("queued", losses)
 
 
-def _bury(v: View) -> Reply:  # noqa: C901
+def _bury(v: View) -> Reply:
     attempt = v.arg("attempt")
     found = v.task()
     task = None if found is None or found.called_off else found
@@ -152,11 +146,10 @@ def _bury(v: View) -> Reply:  # noqa: C901
         "only the current attempt is buried"
     ):
         return ("fenced", task.state)
-    is_freed = found is None or not found.stopping
-    if is_freed and found is not None and found.object and found.object != v.arg("object"):
-        return ("other_object", found.object)
-    if task is None:
-        task = (found or Task("dead"))._replace(
+    v.still_stopping(v.key("record"))
+    found = v.task()
+    if found is None or task is None:
+        found = (found or Task("dead"))._replace(
             message=v.arg("message"),
             epoch=v.arg("epoch"),
             published_ms=v.now,
@@ -165,14 +158,7 @@ def _bury(v: View) -> Reply:  # noqa: C901
             published_as="",
         )
     v.drop_pair(v.key("claims"), v.arg("id"))
-    task = task.unowned()._replace(
-        state="dead", ended=attempt, buried_ms=str(v.now), has_history=True,
-        due=v.now if v.arg("owed") == "1" else None,
-    )  # fmt: skip
-    if is_freed and v.arg("object"):
-        task = task._replace(object="")
-        free_object(v, v.key("lock"), v.arg("id"), v.arg("object"))
-    v.put(v.key("record"), task)
+    _make_letter(v, found.unowned()._replace(ended=attempt), is_owed=v.arg("owed") == "1")
     return ("buried",)
 
 
@@ -224,6 +210,6 @@ def _opened(v: View) -> Reply:
 def loss_rules() -> dict[str, object]:
     """Return the rules of this module, by script."""
     return {
-        "lose": _lose, "release": _release, "blame": _blame, "bury": _bury, "open": _open,
+        "lose": _lose, "blame": _blame, "bury": _bury, "open": _open,
         "opened": _opened,
     }  # fmt: skip

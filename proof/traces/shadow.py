@@ -93,7 +93,7 @@ class Shadow:
             spared=number("spared") or 0, openings=number("openings"), blamed=of("blamed"),
             alone=of("alone"), waits=number("waits") or 0, object=of("object"),
             waiting_for=of("waiting_for"), places=of("places"),
-            list=of("list"), moved=of("moved"), next_epoch=of("next_epoch"),
+            look_ms=of("look_ms"), list=of("list"), moved=of("moved"), next_epoch=of("next_epoch"),
             reserved=of("reserved"), unsent=bool(of("unsent")), resends=number("resends") or 0,
             used=bool(of("used")), published_ms=number("published_ms"),
         )  # fmt: skip

@@ -14,7 +14,7 @@ from typing import Any
 import redis
 
 from celery_reliable.leases import Verdict, WorkerLease
-from celery_reliable.ledger import Ledger, answers, connect, in_the_way
+from celery_reliable.ledger import Ledger, answers, connect
 from celery_reliable.ledger.answers import (
     Answer,
     Claimed,
@@ -32,6 +32,7 @@ from celery_reliable.model import (
     Due,
     Reason,
     Record,
+    Room,
     State,
     TaskRef,
 )
@@ -78,14 +79,14 @@ class Locks:
 
     def take(self, object_key: str, claim: Claim) -> str | None:
         """Return None to who gets it, or who has it; empty to an attempt that is not current."""
-        answer = self._ledger.take_place(object_key, 1, claim, due_in_ms=LOOK_MS)
+        answer = self._ledger.take_place(Room(object_key, 1), claim, due_in_ms=LOOK_MS)
         if isinstance(answer, answers.Placed):
             return None
-        return in_the_way(answer) if isinstance(answer, answers.Full) else ""
+        return answer.before if isinstance(answer, answers.Full) else ""
 
     def free(self, object_key: str, claim: Claim) -> bool:
         """Have an attempt free its object."""
-        return self._ledger.free_place(object_key, claim)
+        return isinstance(self._ledger.free_place(object_key, claim), answers.Unlocked)
 
 
 class Scene:
@@ -162,20 +163,18 @@ class Scene:
         """Publish a unique task as a call does; return None if that is recorded, or else who has
         its object.
         """
-        seen = ""
+        how: dict[str, Any] = {"unique": unique}
         while True:
             epoch = self.ledger.senders.new_epoch(0)
-            answer = self.record(TaskRef(task_id, "app.work"), epoch, unique=unique, seen=seen)
+            answer = self.record(TaskRef(task_id, "app.work"), epoch, **how)
             self.ledger.senders.answered(epoch)
             match answer:
-                case answers.KeptFor(holder):
+                case answers.KeptFor(holder) | answers.LockedBy(holder):
                     return holder
-                case answers.LockedBy(seen):
-                    holder = seen.partition(":")[2]
-                    if self.ledger.rely(holder):
-                        return holder
-                case answers.StillStopping(holder, worker):
-                    unique = unique if self.ledger.is_outlived(holder, worker) else None
+                case answers.Concluding():
+                    how["is_waited"] = True
+                case answers.StillStopping():
+                    how = {}
                 case _:
                     assert isinstance(answer, Recorded)
                     return None
@@ -187,8 +186,13 @@ class Scene:
         *,
         state: State = State.QUEUED,
         due_in_ms: int = LOOK_MS,
+        unique: str | None = None,
+        is_waited: bool = False,
         **how: Any,
     ) -> Answer:
+        """Record a publication; of a *unique* task, whose object that is, as its calls do."""
+        if unique is not None:
+            how.update(room=Room(unique, 1), unique="2" if is_waited else "1")
         while True:
             answer = self.ledger.record(
                 task, epoch=epoch, state=state, due_in_ms=due_in_ms, message=f"sent as {epoch}",

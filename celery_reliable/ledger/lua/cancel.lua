@@ -19,8 +19,7 @@ Cost      O(log N) in records that are due some time
 ]]
 local found = redis.call('HMGET', KEYS.record, 'state', 'epoch', 'claim', 'stopping', 'called_off', 'object', 'history',
   'waiting_for')
-local is_stopping = still_stopping(KEYS.record, found[4])
-if not found[1] or (is_stopping and found[5]) then
+if not found[1] or (found[5] and still_stopping(KEYS.record, found[4])) then
   return {'gone'}
 end
 if found[1] == 'dead' then
@@ -40,7 +39,7 @@ if found[7] and not ARGV.outcome then
 end
 local known = ARGV.outcome and redis.call('HMGET', KEYS.record, 'name', 'published_ms', 'losses', 'attempt')
 leave(ARGV.id, found[8])
-call_off(is_stopping, found[6], ARGV.due_in_ms)
+call_off(still_stopping(KEYS.record, found[4]), found[6], ARGV.due_in_ms)
 if known then
   keep_ended({attempt = known[4], name = known[1], published_ms = known[2], losses = known[3], history = found[7]})
 end

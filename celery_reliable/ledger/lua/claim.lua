@@ -40,7 +40,6 @@ local found = redis.call('HMGET', KEYS.record, 'state', 'epoch', 'attempt', 'cla
   'stopping', 'suspect', 'called_off', 'revoked', 'spent', 'spared', 'resends', 'unsent', 'stored', 'waiting_for',
   'object')
 local state, called_off = found[1], found[8]
-local stopping_on = still_stopping(KEYS.record, found[6])
 if state == 'running' then
   local token, _, _, owner = parts_of(found[4])
   if token == ARGV.token then
@@ -84,11 +83,11 @@ if not state or called_off then
   end
   if called_off then
     redis.call('HDEL', KEYS.record, 'called_off', 'published_as')
-    if stopping_on then
+    if still_stopping(KEYS.record, found[6]) then
       -- The id's former task was called off, and what ran of it is still to be stopped.
       redis.call('HSET', KEYS.record, 'state', 'queued')
       redis.call('ZADD', KEYS.due, now_ms, ARGV.id)
-      return {'held', stopping_on}
+      return {'held', still_stopping(KEYS.record, found[6])}
     end
   end
 elseif found[2] ~= ARGV.epoch or state == 'waiting'
@@ -97,9 +96,9 @@ elseif found[2] ~= ARGV.epoch or state == 'waiting'
   return {'stale'}
 elseif state == 'parked' then
   return {'parked'}
-elseif stopping_on then
+elseif still_stopping(KEYS.record, found[6]) then
   redis.call('ZADD', KEYS.due, 'XX', 'LT', now_ms, ARGV.id)
-  return {'held', stopping_on}
+  return {'held', still_stopping(KEYS.record, found[6])}
 elseif found[9] then
   redis.call('ZADD', KEYS.due, 'XX', 'LT', now_ms, ARGV.id)
   return {'stale'}

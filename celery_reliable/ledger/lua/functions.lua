@@ -129,15 +129,19 @@ local function turn_of(published_ms, epoch)
 end
 
 -- Put the message of a task that waits no more into its list; false where it has to be sent otherwise: it comes back
--- from a dead worker, and has to say so, or goes elsewhere.
-local function let_out(id, record, command, due_in_ms)
+-- from a dead worker, and has to say so, or goes elsewhere. *is_first*: in front of what waits there.
+local function let_out(id, record, due_in_ms, is_first)
   local told = redis.call('HMGET', record, 'list', 'message', 'suspect', 'stopping')
   if not told[1] or told[3] or still_stopping(record, told[4]) then return false end
   redis.call('HDEL', record, 'waiting_for', 'list', 'unsent', 'resends')
   local now_ms = clock()
   redis.call('HSET', record, 'state', 'queued', 'since_ms', now_ms)
   redis.call('ZADD', KEYS.ledger .. 'due', now_ms + due_in_ms, id)
-  redis.call(command, told[1], told[2])
+  if is_first then
+    redis.call('RPUSH', told[1], told[2])
+  else
+    redis.call('LPUSH', told[1], told[2])
+  end
   return true
 end
 
@@ -171,7 +175,8 @@ local function let_in(object, before)
     if not id or id == before then return id end
     local record = KEYS.ledger .. 'task:' .. id
     local found = redis.call('HMGET', record, 'state', 'waiting_for', 'places', 'look_ms', 'revoked', 'epoch', 'reserved')
-    if found[1] == 'parked' and found[2] == 'object ' .. object and not found[5] then
+    local stands = found[1] == 'parked' and found[2] == 'object ' .. object
+    if stands and not found[5] then
       local place, due_in_ms = free_place(object, tonumber(found[3] or 1), id), found[4] or 60000
       if not place then
         -- The first is looked at soon. A place that is kept after a success is free by itself.
@@ -187,37 +192,39 @@ local function let_in(object, before)
         redis.call('HSET', record, 'reserved', string.format('%s %.0f %s', epoch, clock(), lapses))
       end
       redis.call('HDEL', record, 'waiting_for', 'places', 'look_ms')
-      if not let_out(id, record, 'LPUSH', due_in_ms) then wait_until(id, clock()) end
-    elseif found[5] then
-      -- A pass calls it off.
+      if not let_out(id, record, due_in_ms) then wait_until(id, clock()) end
+    elseif stands then
+      -- It was revoked: a pass calls it off.
       redis.call('ZADD', due, 'XX', 'LT', clock(), id)
     end
     redis.call('ZREM', line, id)
   end
+  return redis.call('ZRANGE', line, 0, 0)[1]
 end
 
--- The task waits no more for what its record says. Who stands behind it may take a place of which it could take none.
+-- The task waits no more for what its record says. Who stands first then is looked at.
 local function leave(id, reason)
   redis.call('ZREM', KEYS.ledger .. 'later', id)
   if reason == 'workers' then
     redis.call('HDEL', KEYS.ledger .. 'waiting:workers', id)
-  elseif reason then
-    redis.call('ZREM', KEYS.ledger .. 'waiting:' .. reason, id)
+  elseif reason and redis.call('ZREM', KEYS.ledger .. 'waiting:' .. reason, id) == 1 then
     local object = string.match(reason, '^object (.*)$')
     if object then let_in(object) end
   end
 end
 
--- A place of an object for a task before which nobody stands in the line. Else nil, and who is in its way.
+-- A place of an object for a task before which nobody stands in the line, or its own. Else nil, and who is in its way.
 local function place_for(id, object, places, turn)
-  local line, first = KEYS.ledger .. 'waiting:object ' .. object, nil
-  if redis.call('EXISTS', line) == 1 then
+  local line = KEYS.ledger .. 'waiting:object ' .. object
+  local place, values = free_place(object, places, id)
+  -- Its own comes alone.
+  if values and redis.call('EXISTS', line) == 1 then
     redis.call('ZADD', line, turn, id)
-    first = let_in(object, id)
+    local first = let_in(object, id)
     redis.call('ZREM', line, id)
     if first ~= id then return nil, first end
+    place, values = free_place(object, places, id)
   end
-  local place, values = free_place(object, places, id)
   return place, not place and string.match(values[1] or '', '^%w+:(.*)$') or nil
 end
 

@@ -63,6 +63,8 @@ redis.call('HDEL', KEYS.claims, ARGV.id)
 local lock = found[4] and KEYS.ledger .. 'lock:' .. found[4]
 if lock and ARGV.keep_ms ~= '0' and string.match(redis.call('GET', lock) or '', '^%d+:(.*)$') == ARGV.id then
   redis.call('SET', lock, 'kept:' .. ARGV.id, 'PX', ARGV.keep_ms)
+  -- Who stands there first is due when it is free by itself.
+  let_in(string.match(found[4], '^[^#]*'))
 else
   free(ARGV.id, found[4])
 end

@@ -19,8 +19,8 @@ local found = redis.call('HMGET', KEYS.record, 'state', 'claim', 'attempt', 'obj
 if (found[2] and parts_of(found[2]) ~= ARGV.token) or (found[1] and tonumber(found[3] or 0) < tonumber(ARGV.attempt)) then
   return {'not_held'}
 end
-free(ARGV.id, ARGV.object)
 if found[4] == ARGV.object then
   redis.call('HDEL', KEYS.record, 'object')
 end
+free(ARGV.id, ARGV.object)
 return {'unlocked'}

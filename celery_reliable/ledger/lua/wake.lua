@@ -24,12 +24,9 @@ if waker and waker ~= ARGV.who and left_ms <= tonumber(ARGV.lease_ms) then
   return {'another', left_ms}
 end
 local found = redis.call('ZRANGEBYSCORE', KEYS.later, '-inf', now_ms, 'WITHSCORES', 'LIMIT', 0, ARGV.limit)
-local reply, limited = {'woken', 0}, {}
-local function wake(i, command)
-  if not let_out(found[i], KEYS.ledger .. 'task:' .. found[i], command, ARGV.due_in_ms) then
-    reply[#reply + 1] = found[i]
-    reply[#reply + 1] = found[i + 1]
-  end
+local reply, limited, unsent = {'woken', 0}, {}, {}
+local function wake(i, is_first)
+  unsent[i] = not let_out(found[i], KEYS.ledger .. 'task:' .. found[i], ARGV.due_in_ms, is_first)
 end
 for i = 1, #found, 2 do
   local told = redis.call('HMGET', KEYS.ledger .. 'task:' .. found[i], 'state', 'waiting_for', 'revoked')
@@ -41,12 +38,18 @@ for i = 1, #found, 2 do
     if is_limited then
       limited[#limited + 1] = i
     else
-      wake(i, 'LPUSH')
+      wake(i)
     end
   end
 end
 -- In front: they have had their turn once. The first moment is the foremost.
-for n = #limited, 1, -1 do wake(limited[n], 'RPUSH') end
+for n = #limited, 1, -1 do wake(limited[n], true) end
+for i = 1, #found, 2 do
+  if unsent[i] then
+    reply[#reply + 1] = found[i]
+    reply[#reply + 1] = found[i + 1]
+  end
+end
 redis.call('SET', KEYS.waker, ARGV.who, 'PX', ARGV.lease_ms)
 local next_ms = redis.call('ZRANGE', KEYS.later, 0, 0, 'WITHSCORES')[2] or math.huge
 reply[2] = math.max(0, math.min(next_ms - now_ms, math.floor(ARGV.lease_ms / 2)))
