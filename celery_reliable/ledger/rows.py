@@ -100,7 +100,8 @@ def record(task_id: str, got: Mapping[str, str]) -> Record | None:
     """Return the record in a hash; None if that is empty."""
     if "state" not in got:
         return None
-    token, pid, claimed_ms, owner = got.get("claim", " 0 0 ").split(" ", 3)
+    claim, _, token = got.get("claim", "0 0 ").partition("\n")
+    pid, claimed_ms, owner = claim.split(" ", 2)
     return _RECORD.make(
         got,
         task_id=task_id,
@@ -109,7 +110,7 @@ def record(task_id: str, got: Mapping[str, str]) -> Record | None:
         pid=int(pid),
         claimed_ms=int(claimed_ms),
         owner=owner,
-        stopping_on=got.get("stopping", "  ").split(" ", 2)[2],
+        stopping_on=got.get("stopping", "").partition("\n")[0].partition(" ")[2],
         next_epoch=got.get("moved", "").partition(" ")[0],
     )
 

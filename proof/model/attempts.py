@@ -6,7 +6,7 @@ import json
 import math
 from typing import Any
 
-from proof.model.objects import free, let_in, turn_of
+from proof.model.objects import free, is_spent, let_in, spend, turn_of
 from proof.model.publications import DAY_MS
 from proof.model.state import Lock, Reply, Task, View, Worker
 
@@ -213,7 +213,7 @@ def _conclude(v: View) -> Reply:
     task = _of_the_attempt(v, v.arg("attempt"), v.arg("token"))
     if not isinstance(task, Task):
         return task
-    v.put(v.key("record"), task._replace(concluding=v.arg("token")))
+    v.put(v.key("record"), task._replace(concluding="1"))
     return ("concluding",)
 
 
@@ -250,7 +250,8 @@ def _touch(v: View) -> Reply:
 
 def _replace(v: View) -> Reply:
     task, attempt, token = v.task(), v.arg("attempt"), v.arg("token")
-    if task is not None and task.state == "waiting" and task.ended == attempt:
+    is_over = task is not None and task.state == "waiting" and str(task.attempt) == attempt
+    if task is not None and is_over and is_spent(task, token):
         return ("waiting",)
     if task is None or (
         not is_current(task, attempt, token) and v.holds("only the current attempt is replaced")
@@ -261,10 +262,10 @@ def _replace(v: View) -> Reply:
     v.put(
         v.key("record"),
         task._replace(
-            state="waiting", ended=attempt, token="", owner="", suspect="", spared=0, openings=None,
+            state="waiting", token="", owner="", concluding="", spent=spend(task, token),
+            suspect="", spared=0, openings=None, alone="", waits=0,
             epoch=f"{attempt}-replaced" if v.holds("a replacement is another publication")
-            else task.epoch,
-            alone="", waits=0, due=v.now + v.number("due_in_ms"),
+            else task.epoch, due=v.now + v.number("due_in_ms"),
         ),
     )  # fmt: skip
     return ("waiting",)

@@ -41,7 +41,6 @@ def _resend(v: View) -> Reply:
     leave(v, v.arg("id"), task.waiting_for)
     if v.arg("message"):
         task = task._replace(message=v.arg("message"), epoch=v.arg("next"))
-        v.drop_pair("unplaced", v.arg("id"))
     due = v.now + v.number("due_in_ms") * min(2 ** max(task.resends, 0), 64)
     v.put(
         v.key("record"),
@@ -83,6 +82,13 @@ def _postpone(v: View) -> Reply:
 
 def _divert(v: View) -> Reply:
     task = v.task()
+    if v.arg("epoch") == "":
+        if task is None or task.state != "parked" or task.waiting_for != "workers":
+            v.drop_pair("waiting:workers", v.arg("id"))
+            return ("changed",)
+        due = float(v.now) if task.due is None else min(task.due, v.now)
+        v.put(v.key("record"), task._replace(due=due))
+        return ("diverted",)
     if task is None:
         return ("absent",)
     if task.state != "queued" or task.epoch != v.arg("epoch"):
@@ -91,34 +97,6 @@ def _divert(v: View) -> Reply:
         return ("diverted",)
     v.put(v.key("record"), task._replace(resends=0, unsent=True, due=v.now))
     return ("diverted",)
-
-
-def _park(v: View) -> Reply:
-    task = v.task()
-    if task is None or task.state not in ("queued", "parked") or not _is_seen(v, task.due):
-        return ("changed",)
-    is_new = not (task.state == "parked" and task.waiting_for == "workers")
-    v.put_pairs("unplaced", v.pairs("unplaced") | {v.arg("id"): ""})
-    v.put(
-        v.key("record"),
-        task._replace(
-            state="parked", waiting_for="workers", resends=0, unsent=False,
-            due=v.now + v.number("due_in_ms"),
-        ),
-    )  # fmt: skip
-    return ("unplaced", int(is_new))
-
-
-def _unpark(v: View) -> Reply:
-    task = v.task()
-    if task is None or task.state != "parked" or task.waiting_for != "workers":
-        v.drop_pair("unplaced", v.arg("id"))
-        return ("changed",)
-    if v.arg("is_there") == "":
-        return ("still_waiting",)
-    due = float(v.now) if task.due is None else min(task.due, v.now)
-    v.put(v.key("record"), task._replace(due=due))
-    return ("unparked",)
 
 
 def _move(v: View) -> Reply:
@@ -145,8 +123,8 @@ def _move(v: View) -> Reply:
         v.drop_pair(v.key("claims"), v.arg("id"))
         v.put_pairs(v.key("taken"), v.pairs(v.key("taken")) | {v.arg("id"): claim})
         task = task.unowned()._replace(
-            state="queued", unsent=True, ended=v.arg("attempt"), spent=spend(task, v.arg("token")),
-            stopping=claim, stopping_on=owner, due=v.now + v.number("due_in_ms"),
+            state="queued", unsent=True, spent=spend(task, v.arg("token")), stopping=claim,
+            stopping_on=owner, due=v.now + v.number("due_in_ms"),
         )  # fmt: skip
     elif task.state == "queued":
         task = task._replace(unsent=True, due=v.now)
@@ -164,8 +142,26 @@ def _unlist(v: View) -> Reply:
     return ("unlisted",)
 
 
-def _reserve(v: View) -> Reply:
+def _wait_for_worker(v: View, task: Task | None) -> Reply:
+    if task is None or task.state not in ("queued", "parked") or task.due is None:
+        return ("changed",)
+    if task.due != float(v.arg("epoch")):
+        return ("changed",)
+    leave(v, v.arg("id"), task.waiting_for)
+    waiting = v.pairs("waiting:workers") | {v.arg("id"): v.arg("named")}
+    v.put_pairs("waiting:workers", waiting)
+    due = v.now + v.number("in_ms")
+    task = v.get(v.key("record"))._replace(
+        state="parked", waiting_for="workers", resends=0, unsent=False, list="", due=due
+    )
+    v.put(v.key("record"), task)
+    return ("parked_until", due)
+
+
+def _wait(v: View) -> Reply:
     task = v.task()
+    if v.arg("named"):
+        return _wait_for_worker(v, task)
     waits_for = f"rate {v.arg('key')}" if v.arg("in_ms") == "" else ""
     if task is None or task.epoch != v.arg("epoch"):
         return ("free",)
@@ -239,6 +235,6 @@ def _wake(v: View) -> Reply:
 def look_rules() -> dict[str, object]:
     """Return the rules of this module, by script."""
     return {
-        "due": _due, "resend": _resend, "postpone": _postpone, "divert": _divert, "park": _park,
-        "unpark": _unpark, "move": _move, "unlist": _unlist, "reserve": _reserve, "wake": _wake,
+        "due": _due, "resend": _resend, "postpone": _postpone, "divert": _divert,
+        "move": _move, "unlist": _unlist, "wait": _wait, "wake": _wake,
     }  # fmt: skip

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from proof.model.attempts import drop_claim, is_current, wait_alone
-from proof.model.objects import free, spend
+from proof.model.objects import free, is_spent, spend
 from proof.model.state import Reply, Task, View, Worker
 
 __all__ = ["loss_rules"]
 
 
-def _already(task: Task, attempt: str) -> Reply | None:
+def _already(task: Task, attempt: str, token: str) -> Reply | None:
     """Return the answer to a repeated loss."""
-    if task.ended == attempt == str(task.attempt):
+    if attempt == str(task.attempt) and is_spent(task, token):
         if task.state == "dead":
             return ("spent", task.losses)
         if task.state == "queued":
@@ -58,7 +58,7 @@ def _lose(v: View) -> Reply:  # noqa: C901
         return ("gone",)
     if not _is_his_to_lose(v, task):
         drop_claim(v, v.key("claims"), task_id, attempt, token)
-        return _already(task, attempt) or ("fenced", task.state)
+        return _already(task, attempt, token) or ("fenced", task.state)
     if v.arg("due_ms") and (task.due is None or task.due != float(v.arg("due_ms"))):
         return ("changed",)
     is_counted, is_death = v.arg("is_counted") != "", v.arg("is_death") != ""
@@ -71,7 +71,7 @@ def _lose(v: View) -> Reply:  # noqa: C901
     v.drop_pair(v.key("claims"), task_id)
     owner, claim = task.owner, f"{attempt} {token}"
     task = task.unowned()._replace(
-        losses=losses, ended=attempt, spent=spend(task, token),
+        losses=losses, spent=spend(task, token),
         has_history=task.has_history or v.arg("cause") != "",
     )  # fmt: skip
     if v.arg("is_taken") == "1":
@@ -125,7 +125,7 @@ def _blame(v: View) -> Reply:
     return ("queued", losses)
 
 
-def _bury(v: View) -> Reply:
+def _bury(v: View) -> Reply:  # noqa: C901
     attempt = v.arg("attempt")
     found = v.task()
     task = None if found is None or found.called_off else found
@@ -140,7 +140,9 @@ def _bury(v: View) -> Reply:
             return ("unrecorded",)
     elif task is None:
         return ("gone",)
-    elif task.state == "dead" and task.ended == attempt == str(task.attempt):
+    elif (
+        task.state == "dead" and str(task.attempt) == attempt and is_spent(task, v.arg("token"))
+    ):  # fmt: skip
         return ("buried",)
     elif not is_current(task, attempt, v.arg("token")) and v.holds(
         "only the current attempt is buried"
@@ -158,7 +160,9 @@ def _bury(v: View) -> Reply:
             published_as="",
         )
     v.drop_pair(v.key("claims"), v.arg("id"))
-    _make_letter(v, found.unowned()._replace(ended=attempt), is_owed=v.arg("owed") == "1")
+    if attempt:
+        found = found.unowned()._replace(spent=spend(found, v.arg("token")))
+    _make_letter(v, found, is_owed=v.arg("owed") == "1")
     return ("buried",)
 
 

@@ -7,8 +7,8 @@ import re
 from proof.model.state import Lock, Reply, Task, View
 
 __all__ = [
-    "free", "free_place", "kept_ms", "leave", "let_in", "let_out", "object_rules", "place_for",
-    "slots", "spend", "stand_for", "turn_of",
+    "free", "free_place", "is_spent", "kept_ms", "leave", "let_in", "let_out", "object_rules",
+    "place_for", "slots", "spend", "stand_for", "turn_of",
 ]  # fmt: skip
 
 _HELD = re.compile(r"^\d+:(.*)$", re.DOTALL)
@@ -29,6 +29,11 @@ def _holder(value: str | None) -> str | None:
 def spend(task: Task, token: str) -> str:
     """Return the tokens of attempts that are over; a late copy of their claims begins nothing."""
     return f"{task.spent or ' '}{token} "[-200:]
+
+
+def is_spent(task: Task, token: str) -> bool:
+    """Tell whether the attempt with this token is over."""
+    return token != "" and f" {token} " in task.spent
 
 
 def turn_of(published_ms: float, epoch: str) -> float:
@@ -131,7 +136,9 @@ def leave(v: View, task_id: str, reason: str) -> None:
     """A task waits for nothing any more; *reason*: for what it did."""
     v.leave("later", task_id)
     kind, _, object_key = reason.partition(" ")
-    if reason and v.leave(f"waiting:{reason}", task_id) and kind == "object":
+    if reason == "workers":
+        v.drop_pair("waiting:workers", task_id)
+    elif reason and v.leave(f"waiting:{reason}", task_id) and kind == "object":
         let_in(v, object_key)
 
 

@@ -151,7 +151,7 @@ def _had(v: View, before: str) -> Reply:
     task: Task | None = v.get(name)
     if task is None or task.state == "dead" or task.called_off:
         return ("still_stopping", before)
-    if task.state == "running" and task.concluding == task.token and v.arg("unique") == "1":
+    if task.state == "running" and task.concluding and v.arg("unique") == "1":
         return ("concluding",)
     v.put(name, task._replace(relied=True))
     return ("locked_by", before)

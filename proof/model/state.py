@@ -52,8 +52,7 @@ class Task(NamedTuple):
     losses: int = 0
     max_losses: int | None = None
     due: float | None = None
-    #: The last attempt that ended without an outcome, and the tokens of such.
-    ended: str = ""
+    #: The tokens of attempts that are over.
     spent: str = ""
     #: The claim that its worker has still to stop, and that worker.
     stopping: str = ""
@@ -91,7 +90,7 @@ class Task(NamedTuple):
 
     def unowned(self) -> Task:
         """The same, with no attempt of its own."""
-        return self._replace(token="", owner="", heir="")
+        return self._replace(token="", owner="", heir="", concluding="")
 
     def told_anew(self) -> Task:
         """The same as another publication: guilt and what was said of the one before are gone."""

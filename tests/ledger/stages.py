@@ -288,7 +288,7 @@ def locked_dead(scene: Scene) -> Stage:
 def locked_letter(scene: Scene) -> Stage:
     """A dead letter that still notes its object."""
     stage = locked_dead(scene)
-    scene.client.hdel(scene.ledger.keys.record("task"), "stopping", "stopping_on")
+    scene.client.hdel(scene.ledger.keys.record("task"), "stopping")
     return stage
 
 

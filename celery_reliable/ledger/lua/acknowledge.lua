@@ -18,7 +18,8 @@ if redis.call('HGET', KEYS.taken, ARGV.id) ~= ARGV.claim then
 end
 local found = redis.call('HMGET', KEYS.record, 'state', 'stopping', 'object')
 redis.call('HDEL', KEYS.taken, ARGV.id)
-if string.match(found[2] or '', '^%S+ %S+') == ARGV.claim then
+local attempt, token = string.match(found[2] or '', '^(%d+) [^\n]*\n(.*)$')
+if attempt and attempt .. ' ' .. token == ARGV.claim then
   redis.call('HDEL', KEYS.record, 'stopping')
   if found[1] == 'dead' then
     redis.call('HDEL', KEYS.record, 'object')

@@ -136,7 +136,7 @@ if found[12] or found[13] or found[14] or found[15] then
   redis.call('HDEL', KEYS.record, 'resends', 'unsent', 'stored', 'waiting_for')
 end
 redis.call('HSET', KEYS.record, 'state', 'running', 'attempt', attempt, 'since_ms', now_ms,
-  'claim', string.format('%s %s %.0f %s', ARGV.token, ARGV.pid, now_ms, ARGV.worker))
+  'claim', string.format('%s %.0f %s\n%s', ARGV.pid, now_ms, ARGV.worker, ARGV.token))
 local claim = attempt .. ' ' .. ARGV.pid .. ' ' .. ARGV.token
 redis.call('HSET', KEYS.claims, ARGV.id, claim)
 if worker[2] == ARGV.id then

@@ -41,7 +41,8 @@ end
 
 -- The token, the pid, the time in ms and the worker of a claim, as its record notes it.
 local function parts_of(claim)
-  return string.match(claim or '', '^(%S+) (%d+) (%d+) (.*)$')
+  local pid, claimed_ms, worker, token = string.match(claim or '', '^(%d+) (%d+) ([^\n]*)\n(.*)$')
+  return token, pid, claimed_ms, worker
 end
 
 -- What is answered to an attempt that is not the current one; nil to the current one.
@@ -99,10 +100,10 @@ local function keep_ended(about)
   end
 end
 
--- The worker that has still to stop an attempt of the task, as its record notes it: "<attempt> <token> <worker>". Nil if
--- that is dead or forgotten.
+-- The worker that has still to stop an attempt of the task, as its record notes it: number, worker and token. Nil if that
+-- is dead or forgotten.
 local function still_stopping(record, stopping)
-  local worker = string.match(stopping or '', '^%S+ %S+ (.*)$')
+  local worker = string.match(stopping or '', '^%d+ ([^\n]*)\n')
   if worker and redis.call('HGET', KEYS.ledger .. 'worker:' .. worker, 'state') ~= 'alive' then
     redis.call('HDEL', record, 'stopping')
     worker = nil

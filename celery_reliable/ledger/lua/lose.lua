@@ -58,10 +58,10 @@ if ARGV.cause ~= '' then
     longer(found[6], ARGV.is_counted == '' and 'spared' or 'lost', ARGV.attempt, cause, found[3]))
 end
 if ARGV.is_taken == '1' then
-  local claim = ARGV.attempt .. ' ' .. ARGV.token
-  redis.call('HSET', KEYS.taken, ARGV.id, claim)
+  redis.call('HSET', KEYS.taken, ARGV.id, ARGV.attempt .. ' ' .. ARGV.token)
   if is_stopping then
-    redis.call('HSET', KEYS.record, 'stopping', claim .. ' ' .. select(4, parts_of(found[3])))
+    local _, _, _, owner = parts_of(found[3])
+    redis.call('HSET', KEYS.record, 'stopping', ARGV.attempt .. ' ' .. owner .. '\n' .. ARGV.token)
   end
 end
 if is_death then

@@ -51,10 +51,10 @@ end
 redis.call('HDEL', KEYS.record, 'resends', 'moved', 'list')
 redis.call('HSET', KEYS.record, 'epoch', ARGV.epoch)
 if state == 'running' then
-  local claim = ARGV.attempt .. ' ' .. ARGV.token
   close(found[7], 'heir')
-  redis.call('HSET', KEYS.record, 'state', 'queued', 'since_ms', now_ms, 'unsent', '1', 'stopping', claim .. ' ' .. owner)
-  redis.call('HSET', KEYS.taken, ARGV.id, claim)
+  redis.call('HSET', KEYS.record, 'state', 'queued', 'since_ms', now_ms, 'unsent', '1', 'stopping',
+    ARGV.attempt .. ' ' .. owner .. '\n' .. ARGV.token)
+  redis.call('HSET', KEYS.taken, ARGV.id, ARGV.attempt .. ' ' .. ARGV.token)
   redis.call('ZADD', KEYS.due, now_ms + ARGV.due_in_ms, ARGV.id)
 elseif state == 'queued' then
   redis.call('HSET', KEYS.record, 'unsent', '1')

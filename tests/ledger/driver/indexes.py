@@ -10,6 +10,7 @@ import redis
 from celery_reliable.ledger.keys import Keys
 from tests.ledger.driver import clock
 from tests.ledger.driver.tasks import NAMESPACE, OWN, QUEUE
+from tests.support.records import fields_of
 
 #: Keys that stay when nobody has anything to do.
 _KEPT = (
@@ -24,29 +25,30 @@ local due, records = {}, {}
 for _, id in ipairs(redis.call('ZRANGE', prefix .. 'due', 0, -1)) do due[id] = true end
 for _, key in ipairs(redis.call('KEYS', prefix .. 'task:*')) do
   local id = string.sub(key, #prefix + 6)
-  local row = redis.call('HMGET', key, 'state', 'attempt', 'pid', 'token', 'owner', 'owed',
-    'buried_ms', 'stopped', 'losses', 'called_off', 'waiting_for')
+  local row = redis.call('HMGET', key, 'state', 'attempt', 'claim', 'owed',
+    'since_ms', 'losses', 'called_off', 'waiting_for')
   local state = row[1]
   records[id] = state or 'none'
   states[#states + 1] = id
   -- What is called off has ended, though something of it still runs.
-  local object = state == 'parked' and string.match(row[11] or '', '^object (.*)$')
-  states[#states + 1] = row[10] and 'over' or (object and 'in line of ' .. object) or records[id]
-  if (row[9] or '0') ~= '0' then
+  local object = state == 'parked' and string.match(row[8] or '', '^object (.*)$')
+  states[#states + 1] = row[7] and 'over' or (object and 'in line of ' .. object) or records[id]
+  if (row[6] or '0') ~= '0' then
     losses[#losses + 1] = id
-    losses[#losses + 1] = row[9]
+    losses[#losses + 1] = row[6]
   end
   local buried = redis.call('ZSCORE', prefix .. 'dead', id)
   if not state then
     wrong(id .. ': a record without a state')
   elseif state == 'running' then
-    local claim = redis.call('HGET', prefix .. 'claims:' .. (row[5] or ''), id)
-    local meant = (row[2] or '') .. ' ' .. (row[3] or '') .. ' ' .. (row[4] or '')
+    local pid, owner, token = string.match(row[3] or '', '^(%d+) %d+ ([^\n]*)\n(.*)$')
+    local claim = redis.call('HGET', prefix .. 'claims:' .. (owner or ''), id)
+    local meant = (row[2] or '') .. ' ' .. (pid or '') .. ' ' .. (token or '')
     if claim ~= meant then wrong(id .. ': runs, but its claim is ' .. tostring(claim)) end
   elseif state == 'dead' then
-    if buried ~= row[7] then wrong(id .. ': dead, but not in its index') end
-    if row[6] and not due[id] then wrong(id .. ': owed, but not due') end
-    if due[id] and not (row[6] or row[8]) then wrong(id .. ': due, but dead and not owed') end
+    if buried ~= row[5] then wrong(id .. ': dead, but not in its index') end
+    if row[4] and not due[id] then wrong(id .. ': owed, but not due') end
+    if due[id] and not row[4] then wrong(id .. ': due, but dead and not owed') end
   elseif not due[id] then
     wrong(id .. ': ' .. state .. ', but not due')
   end
@@ -122,12 +124,11 @@ class Indexes:
 
     def record(self, task_id: str) -> dict[str, str]:
         """Return a record's fields; none for what has ended."""
-        raw = self._client.hgetall(self.keys.record(task_id))
-        return {name.decode(): value.decode() for name, value in raw.items()}
+        return fields_of(self._client.hgetall(self.keys.record(task_id)))
 
     def line(self, object_key: str) -> list[bytes]:
         """Return who stands in the line of an object, in order; some may have ended."""
-        return list(self._client.zrange(self.keys.waiting(object_key), 0, -1))
+        return list(self._client.zrange(self.keys.waiting(f"object {object_key}"), 0, -1))
 
     def is_declared_dead(self, worker: str) -> bool:
         """Whether a worker is dead to the ledger, or forgotten."""

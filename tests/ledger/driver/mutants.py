@@ -194,7 +194,7 @@ MUTANTS = {
         [
             (
                 "recovery/overdue.py",
-                "now_ms - record.waiting_ms >",
+                "now_ms - record.since_ms >",
                 "now_ms - record.published_ms >",
             ),
             ("recovery/overdue.py", " and not self._lives(record)\n", "\n"),
