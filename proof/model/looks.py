@@ -158,7 +158,7 @@ def _wait_for_worker(v: View, task: Task | None) -> Reply:
     return ("parked_until", due)
 
 
-def _wait(v: View) -> Reply:
+def _wait(v: View) -> Reply:  # noqa: C901
     task = v.task()
     if v.arg("named"):
         return _wait_for_worker(v, task)

@@ -14,7 +14,7 @@ def resend(scene: Scene) -> int:
     """Send once more; return after how many milliseconds somebody has to look again."""
     answer: Answer = scene.ledger.resend(scene.seen_due(), due_in_ms=LOOK_MS)
     assert isinstance(answer, Send)
-    return int(scene.seen_due().due_ms) - scene.record_of().sent_ms
+    return int(scene.seen_due().due_ms) - scene.record_of().since_ms
 
 
 def test_resends_become_rarer_up_to_a_limit(scene: Scene) -> None:

@@ -43,7 +43,7 @@ def send_again(scene: Scene, task_id: str) -> Published:
 
 def test_who_dies_while_it_opens_one_charges_that_one_alone(scene: Scene) -> None:
     suspicious = scene.publish("suspicious")
-    scene.client.hset(scene.ledger.keys.record("suspicious"), "sent_ms", 1)
+    scene.client.hset(scene.ledger.keys.record("suspicious"), "since_ms", 1)
 
     lease = die_opening(scene, suspicious)
 
@@ -54,7 +54,7 @@ def test_who_dies_while_it_opens_one_charges_that_one_alone(scene: Scene) -> Non
     assert blame(scene, lease) == first
     assert losses(scene, "suspicious") == [1]
     # It goes back to its queue, where it has waited since now.
-    assert scene.record_of("suspicious").sent_ms > 1
+    assert scene.record_of("suspicious").since_ms > 1
     assert scene.lease("me").opening == ""
 
 
