@@ -89,11 +89,6 @@ class BegunRun(Answer): ...
 
 @final
 @dataclass
-class Bequeathed(Answer):
-    is_used: bool
-
-@final
-@dataclass
 class Buried(Answer): ...
 
 @final
@@ -440,7 +435,8 @@ class Told(Answer):
 
 @final
 @dataclass
-class Touched(Answer): ...
+class Touched(Answer):
+    is_used: bool
 
 @final
 @dataclass
@@ -495,13 +491,11 @@ AssignAnswer: TypeAlias = Assigned | Waits | Absent
 AuditAnswer: TypeAlias = Audited
 BeginPassAnswer: TypeAlias = Begun | Busy | NotDue | Newer
 BeginRunAnswer: TypeAlias = BegunRun
-BequeathAnswer: TypeAlias = Bequeathed | Fenced | Gone
 BlameAnswer: TypeAlias = Queued | Spent | Fenced | Gone
 BuryAnswer: TypeAlias = Buried | Fenced | Gone | Stale | Unrecorded
 CallUpAnswer: TypeAlias = Next | Nobody
 CancelAnswer: TypeAlias = Cancelled | Running | Dead | Stale | Gone
 ClaimAnswer: TypeAlias = Claimed | Held | Stale | Parked | Ended | Dead | NoLease | Unrecorded | Alone | Struck
-ConcludeAnswer: TypeAlias = Concluding | Fenced | Gone
 DeclareAnswer: TypeAlias = Declared | Alive | Grace | Suspected | Already | Gone
 DeregisterAnswer: TypeAlias = Deregistered | Refused
 DiscardAnswer: TypeAlias = Discarded | Absent | NotDead

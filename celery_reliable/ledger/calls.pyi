@@ -59,14 +59,6 @@ class Calls:
         due_in_ms: int,
         members: Sequence[Argument] = (),
     ) -> Step[answers.BeginRunAnswer]: ...
-    def bequeath(
-        self,
-        *,
-        attempt: int,
-        token: str,
-        heir: str,
-        id: str,
-    ) -> Step[answers.BequeathAnswer]: ...
     def blame(
         self,
         *,
@@ -131,13 +123,6 @@ class Calls:
         list: str | None = None,
         strikes: Sequence[Argument] = (),
     ) -> Step[answers.ClaimAnswer]: ...
-    def conclude(
-        self,
-        *,
-        attempt: int,
-        token: str,
-        id: str,
-    ) -> Step[answers.ConcludeAnswer]: ...
     def declare(
         self,
         *,
@@ -502,8 +487,10 @@ class Calls:
         *,
         id: str,
         attempt: int,
-        time_to_run_ms: int,
         token: str,
+        time_to_run_ms: int | None = None,
+        is_concluding: bool = False,
+        heir: str = "",
     ) -> Step[answers.TouchAnswer]: ...
     def unlist(
         self,

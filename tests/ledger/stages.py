@@ -128,7 +128,7 @@ def take_place(scene: Scene, claim: Claim, *, places: int = 1, stands: bool = Fa
 
 def waiting(scene: Scene) -> Stage:
     stage = running(scene)
-    scene.ledger.bequeath(stage.mine, heir=HEIR)
+    scene.ledger.touch(stage.mine, heir=HEIR)
     scene.ledger.replace(stage.mine, due_in_ms=LOOK_MS)
     return stage
 
@@ -404,9 +404,9 @@ STEPS: dict[str, Callable[[Steps], Answer]] = {
     "outlive": lambda it: said(it.ledger.is_outlived("task", "me")),
     "let_go": lambda it: it.ledger.let_go("task"),
     # My outcome is about to be stored.
-    "conclude": lambda it: it.ledger.conclude(it.mine),
+    "conclude": lambda it: it.ledger.touch(it.mine, is_concluding=True),
     # A canvas is about to be published in my attempt's place.
-    "bequeath": lambda it: it.ledger.bequeath(it.mine, heir=HEIR),
+    "bequeath": lambda it: it.ledger.touch(it.mine, heir=HEIR),
     # My attempt takes an object.
     "lock": lambda it: said(it.scene.locks.take("object", it.mine)),
     # It ends or leaves its object, and knows of that.

@@ -214,7 +214,7 @@ class Walk:
                 self.ledger.discard(task_id)
 
     def replaced(self, claim: Claim, due_in_ms: int) -> object:
-        self.ledger.bequeath(claim, heir=claim.token)
+        self.ledger.touch(claim, heir=claim.token)
         return self.ledger.replace(claim, due_in_ms=due_in_ms)
 
     def replay(self, task_id: str, epoch: str) -> None:
