@@ -263,14 +263,9 @@ class Calls:
         begun_ms: int,
         alone_ms: int,
         max_losses: int,
+        is_over: bool = False,
         worker: str,
     ) -> Step[answers.OpenAnswer]: ...
-    def opened(
-        self,
-        *,
-        delivery: str,
-        worker: str,
-    ) -> Step[answers.OpenedAnswer]: ...
     def order(
         self,
         *,

@@ -24,7 +24,6 @@ from celery_reliable.ledger.answers import (
     Newer,
     NotDue,
     OpenAnswer,
-    OpenedAnswer,
     RecognizeAnswer,
     Registered,
 )
@@ -250,11 +249,13 @@ class Workers(Part):
         epoch: str,
         *,
         max_losses: int,
+        is_over: bool = False,
         patience_seconds: float,
     ) -> OpenAnswer:
         """Note that *worker* is about to open a message that came back from a dead worker.
 
-        The answer says if it must not.  Waits *patience_seconds* for the server.
+        The answer says if it must not.  *is_over*: the worker has opened it, and lives.  Waits
+        *patience_seconds* for the server.
         """
         step = self._calls.open(
             id=task_id,
@@ -264,14 +265,9 @@ class Workers(Part):
             begun_ms=_BEGUN_MS,
             alone_ms=ALONE_MS,
             max_losses=max_losses,
+            is_over=is_over,
         )
         return self._caller.run(step, patience_seconds)
-
-    def opened(self, worker: str, delivery: str, *, patience_seconds: float) -> OpenedAnswer:
-        """Note that the worker lives after it has opened a message."""
-        return self._caller.run(
-            self._calls.opened(worker=worker, delivery=delivery), patience_seconds
-        )
 
     def deregister(self, worker: str, *, in_unacked: int) -> bool:
         """Forget a worker that holds nothing; False when it still holds something."""

@@ -277,6 +277,11 @@ class Steps:
         task = replace(self.message.task, id=task_id)
         return self.scene.record(task, epoch, unique=unique, seen=seen)
 
+    def open(self, *, is_over: bool = False) -> Answer:
+        """Open the first message, which came back."""
+        about = ("me", "came back", "task", self.message.epoch)
+        return self.scene.workers.open(*about, max_losses=9, is_over=is_over, patience_seconds=1)
+
     def move(self, state: State, *, is_stopped: bool = False, **seen: Any) -> Answer:
         """Name other workers of the task that was seen in this state."""
         record = Record("task", state, epoch=self.message.epoch, **seen)
@@ -340,10 +345,8 @@ STEPS: dict[str, Callable[[Steps], Answer]] = {
     "lose_beyond": lambda it: it.scene.lose(it.mine, max_losses=0),
     "release": lambda it: it.ledger.release(it.mine, due_in_ms=LOOK_MS),
     # I am about to open the first message, which came back.
-    "open": lambda it: it.scene.workers.open(
-        "me", "came back", "task", it.message.epoch, max_losses=9, patience_seconds=1
-    ),
-    "opened": lambda it: it.scene.workers.opened("me", "came back", patience_seconds=1),
+    "open": lambda it: it.open(),
+    "opened": lambda it: it.open(is_over=True),
     # Somebody died as he opened the first message.
     "blame": lambda it: it.scene.blame(it.message.epoch, max_losses=9),
     "blame_beyond": lambda it: it.scene.blame(it.message.epoch, max_losses=0),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from random import Random
 from typing import Any, TypeVar
@@ -194,14 +195,13 @@ class Walk:
     def open(self, worker: str, message: Published) -> None:
         """A worker opens a message that came back, and may die of it."""
         about = (worker, f"tag {next(self.numbers)}", message.task.id, message.epoch)
-        opening = self.again(
-            lambda: self.scene.workers.open(*about, max_losses=1, patience_seconds=1)
-        )
+        note = partial(self.scene.workers.open, *about, max_losses=1, patience_seconds=1)
+        opening = self.again(note)
         chance = self.choice.random()
         if isinstance(opening, answers.Opening) and chance < 0.3:
             self.kill(worker)
         elif chance < 0.6:
-            self.scene.workers.opened(*about[:2], patience_seconds=1)
+            note(is_over=True)
 
     def read(self, task_id: str) -> None:
         """Somebody reads a letter, and may die of it, or discards it."""

@@ -5,6 +5,8 @@ The worker notes whose its death would be. There are two cases in which that wou
 a suspect has just begun in the worker, and may be about to kill it; or a worker died when it opened the message
 before, and something runs here that ran in a worker that died.
 
+When the worker has survived, it has the note removed. It may not know whether there is one.
+
 KEYS.record            task:<id>         HASH
 KEYS.due               due               ZSET
 KEYS.worker            worker:<worker>   HASH
@@ -16,10 +18,17 @@ ARGV.delivery          names this delivery of the message
 ARGV.begun_ms: int     so long ago a suspect has just begun
 ARGV.alone_ms: int     when a message that waits is sent again, at first
 ARGV.max_losses: int   when the task names none; where no loss is allowed, the first death has to be clear
-Returns   {"opening"} | {"alone"} | {"dead"} | {"no_lease"}
+ARGV.is_over: flag     the message was opened, and the worker lives
+Returns   {"opening"} | {"alone"} | {"dead"} | {"no_lease"} | {"opened"}
           "alone": it is not to be opened, as it is sent again from its record; "no_lease": nothing was noted
 Cost      O(log N) in records that are due some time
 ]]
+if ARGV.is_over == '1' then
+  if redis.call('HGET', KEYS.worker, 'opening') == ARGV.delivery then
+    redis.call('HDEL', KEYS.worker, 'opening', 'opening_id', 'opening_epoch', 'opening_alone')
+  end
+  return {'opened'}
+end
 local found = redis.call('HMGET', KEYS.record, 'state', 'epoch', 'suspect', 'alone', 'openings', 'max_losses')
 if found[1] == 'dead' then
   return {'dead'}
