@@ -46,8 +46,7 @@ class Anothers(Answer):
 
 @final
 @dataclass
-class Asked(Answer):
-    since_ms: int
+class Asked(Answer): ...
 
 @final
 @dataclass
@@ -506,7 +505,7 @@ EndRunAnswer: TypeAlias = Postponed | Ended | Changed
 EndedAnswer: TypeAlias = Ended | Exists | Unrecorded
 GroupAnswer: TypeAlias = Grouped
 HeartbeatAnswer: TypeAlias = Renewed | BeatOfDead | Forgotten
-LookAheadAnswer: TypeAlias = Asked
+LookAheadAnswer: TypeAlias = Asked | Known
 LoseAnswer: TypeAlias = Queued | Spent | Fenced | Gone | Changed
 MoveAnswer: TypeAlias = Moved | Changed | Absent
 NoteAnswer: TypeAlias = Noted
@@ -517,7 +516,6 @@ ParkAnswer: TypeAlias = Unplaced | Changed
 PlaceAnswer: TypeAlias = Placed | Full | Standing | Sent | Send | StillStopping | NotCurrent | OwnPlace
 PostponeAnswer: TypeAlias = Postponed | Changed | Gone
 ReadAnswer: TypeAlias = Opening | Opened | Sealed | Changed
-RecognizeAnswer: TypeAlias = Known | Asked
 RecordAnswer: TypeAlias = Recorded | NotCurrent | InUse | Anothers | OtherGeneration | Unknown | NamesOthers | LockedBy | KeptFor | StillStopping
 RegisterAnswer: TypeAlias = Registered | DeclaredDead | Newer
 ReleaseAnswer: TypeAlias = Released | Fenced | Gone

@@ -208,7 +208,8 @@ class Calls:
     def look_ahead(
         self,
         *,
-        ago_ms: int,
+        ago_ms: int | None = None,
+        broker: str = "",
     ) -> Step[answers.LookAheadAnswer]: ...
     def lose(
         self,
@@ -327,11 +328,6 @@ class Calls:
         is_over: bool = False,
         id: str,
     ) -> Step[answers.ReadAnswer]: ...
-    def recognize(
-        self,
-        *,
-        broker: str,
-    ) -> Step[answers.RecognizeAnswer]: ...
     def record(
         self,
         *,

@@ -24,7 +24,6 @@ from celery_reliable.ledger.answers import (
     Newer,
     NotDue,
     OpenAnswer,
-    RecognizeAnswer,
     Registered,
 )
 from celery_reliable.ledger.caller import FORMAT, Caller, Part, clock_of, ms_of, newer
@@ -308,14 +307,6 @@ class Passes(Part):
             raise newer(answer.format, self._caller.shown, self._keys.meta, "begin_pass")
         return answer
 
-    def recognize(self, broker: str) -> RecognizeAnswer:
-        """Note which server the queues are on.
-
-        If it is another one than before, or was emptied, the next pass looks at queued records
-        before they are due.
-        """
-        return self._caller.run(self._calls.recognize(broker=broker))
-
     def end(
         self,
         nonce: str,
@@ -341,12 +332,13 @@ class Passes(Part):
             )
         )
 
-    def look_ahead(self, *, ago_ms: int) -> LookAheadAnswer:
+    def look_ahead(self, *, ago_ms: int | None = None, broker: str = "") -> LookAheadAnswer:
         """Ask the next pass to look at queued records before they are due.
 
-        Messages may have been lost since *ago_ms* milliseconds ago.
+        Messages may have been lost since *ago_ms* milliseconds ago; None: any may be.  *broker*:
+        the server of the queues.  With it nothing is asked unless that is another one than before.
         """
-        return self._caller.run(self._calls.look_ahead(ago_ms=ago_ms))
+        return self._caller.run(self._calls.look_ahead(ago_ms=ago_ms, broker=broker))
 
     def meta(self) -> dict[str, str]:
         """Return generation, passed_ms, grace_ms and the last pass's report."""
