@@ -28,7 +28,7 @@ class Calls:
         self,
         *,
         member: str,
-        confirmed: str,
+        is_confirmed: bool = False,
         run: str,
         workers: Sequence[Argument] = (),
     ) -> Step[answers.AssignAnswer]: ...
@@ -178,7 +178,7 @@ class Calls:
         id: str,
         due_ms: str,
         keep_ms: int | None = None,
-        due_in_ms: int,
+        due_in_ms: int | None = None,
     ) -> Step[answers.EndRunAnswer]: ...
     def ended(
         self,
