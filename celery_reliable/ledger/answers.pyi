@@ -485,7 +485,7 @@ class Woken(Answer):
     ids_and_times: tuple[str, ...]
 
 AcknowledgeAnswer: TypeAlias = Acknowledged | Changed
-AnnounceAnswer: TypeAlias = Announced | Changed
+AnnounceAnswer: TypeAlias = Announced | Opening | Opened | Sealed | Changed
 AssignAnswer: TypeAlias = Assigned | Waits | Absent
 AuditAnswer: TypeAlias = Audited
 BeginPassAnswer: TypeAlias = Begun | Busy | NotDue | Newer
@@ -515,7 +515,6 @@ OutliveAnswer: TypeAlias = Outlived | Held | Changed
 ParkAnswer: TypeAlias = Unplaced | Changed
 PlaceAnswer: TypeAlias = Placed | Full | Standing | Sent | Send | StillStopping | NotCurrent | OwnPlace
 PostponeAnswer: TypeAlias = Postponed | Changed | Gone
-ReadAnswer: TypeAlias = Opening | Opened | Sealed | Changed
 RecordAnswer: TypeAlias = Recorded | NotCurrent | InUse | Anothers | OtherGeneration | Unknown | NamesOthers | LockedBy | KeptFor | StillStopping
 RegisterAnswer: TypeAlias = Registered | DeclaredDead | Newer
 ReleaseAnswer: TypeAlias = Released | Fenced | Gone

@@ -23,6 +23,8 @@ class Calls:
         *,
         id: str,
         buried_ms: int,
+        reader: str = "",
+        is_over: bool = False,
     ) -> Step[answers.AnnounceAnswer]: ...
     def assign(
         self,
@@ -320,14 +322,6 @@ class Calls:
         due_in_ms: int,
         is_unsent: bool = False,
     ) -> Step[answers.PostponeAnswer]: ...
-    def read(
-        self,
-        *,
-        buried_ms: int,
-        reader: str,
-        is_over: bool = False,
-        id: str,
-    ) -> Step[answers.ReadAnswer]: ...
     def record(
         self,
         *,
