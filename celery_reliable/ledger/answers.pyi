@@ -46,8 +46,7 @@ class Anothers(Answer):
 
 @final
 @dataclass
-class Asked(Answer):
-    since_ms: int
+class Asked(Answer): ...
 
 @final
 @dataclass
@@ -86,11 +85,6 @@ class Begun(Answer):
 @final
 @dataclass
 class BegunRun(Answer): ...
-
-@final
-@dataclass
-class Bequeathed(Answer):
-    is_used: bool
 
 @final
 @dataclass
@@ -403,7 +397,8 @@ class Told(Answer):
 
 @final
 @dataclass
-class Touched(Answer): ...
+class Touched(Answer):
+    is_used: bool
 
 @final
 @dataclass
@@ -444,17 +439,15 @@ class Woken(Answer):
     ids_and_times: tuple[str, ...]
 
 AcknowledgeAnswer: TypeAlias = Acknowledged | Changed
-AnnounceAnswer: TypeAlias = Announced | Changed
+AnnounceAnswer: TypeAlias = Announced | Opening | Opened | Sealed | Changed
 AssignAnswer: TypeAlias = Assigned | Waits | Absent
 AuditAnswer: TypeAlias = Audited
 BeginPassAnswer: TypeAlias = Begun | Busy | NotDue | Newer
 BeginRunAnswer: TypeAlias = BegunRun
-BequeathAnswer: TypeAlias = Bequeathed | Fenced | Gone
 BlameAnswer: TypeAlias = Queued | Spent | Fenced | Gone
 BuryAnswer: TypeAlias = Buried | Fenced | Gone | Stale | Unrecorded
 CancelAnswer: TypeAlias = Cancelled | Running | Dead | Stale | Gone
 ClaimAnswer: TypeAlias = Claimed | Held | Stale | Parked | Ended | Dead | NoLease | Unrecorded | Alone | Struck
-ConcludeAnswer: TypeAlias = Concluding | Fenced | Gone
 DeclareAnswer: TypeAlias = Declared | Alive | Grace | Suspected | Already | Gone
 DeregisterAnswer: TypeAlias = Deregistered | Refused
 DiscardAnswer: TypeAlias = Discarded | Absent | NotDead
@@ -465,17 +458,14 @@ EndRunAnswer: TypeAlias = Postponed | Ended | Changed
 EndedAnswer: TypeAlias = Ended | Exists | Unrecorded
 GroupAnswer: TypeAlias = Grouped
 HeartbeatAnswer: TypeAlias = Renewed | BeatOfDead | Forgotten
-LookAheadAnswer: TypeAlias = Asked
+LookAheadAnswer: TypeAlias = Asked | Known
 LoseAnswer: TypeAlias = Queued | Spent | Fenced | Gone | Changed
 MoveAnswer: TypeAlias = Moved | Changed | Absent
 NoteAnswer: TypeAlias = Noted
-OpenAnswer: TypeAlias = Opening | Alone | Dead | NoLease
-OpenedAnswer: TypeAlias = Opened | Changed
+OpenAnswer: TypeAlias = Opening | Alone | Dead | NoLease | Opened
 OrderAnswer: TypeAlias = Ordered | Changed
 PlaceAnswer: TypeAlias = Placed | Full | Standing | NotCurrent
 PostponeAnswer: TypeAlias = Postponed | Changed | Gone
-ReadAnswer: TypeAlias = Opening | Opened | Sealed | Changed
-RecognizeAnswer: TypeAlias = Known | Asked
 RecordAnswer: TypeAlias = Recorded | NotCurrent | InUse | Anothers | OtherGeneration | Unknown | NamesOthers | Standing | LockedBy | KeptFor | Concluding | StillStopping
 RegisterAnswer: TypeAlias = Registered | DeclaredDead | Newer
 ReplaceAnswer: TypeAlias = Waiting | Fenced | Gone

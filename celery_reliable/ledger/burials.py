@@ -13,7 +13,6 @@ from celery_reliable.ledger.answers import (
     DiscardAnswer,
     Gone,
     OtherGeneration,
-    ReadAnswer,
     ReplayAnswer,
     Stale,
 )
@@ -115,13 +114,13 @@ class Burials(TransitionGroup):
         )
         return self._caller.run(step)
 
-    def read(self, letter: DeadLetter, reader: str, *, is_over: bool = False) -> ReadAnswer:
+    def read(self, letter: DeadLetter, reader: str, *, is_over: bool = False) -> AnnounceAnswer:
         """Note that *reader* is about to read a dead letter's message.
 
         *is_over*: it has read it, and lives.  The answer is Sealed if an earlier reader died of it.
         """
         return self._caller.run(
-            self.calls.read(
+            self.calls.announce(
                 id=letter.task_id, buried_ms=letter.buried_ms, reader=reader, is_over=is_over
             )
         )

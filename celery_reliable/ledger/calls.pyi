@@ -22,12 +22,14 @@ class Calls:
         *,
         id: str,
         buried_ms: int,
+        reader: str = "",
+        is_over: bool = False,
     ) -> Step[answers.AnnounceAnswer]: ...
     def assign(
         self,
         *,
         member: str,
-        confirmed: str,
+        is_confirmed: bool = False,
         run: str,
         workers: Sequence[Argument] = (),
     ) -> Step[answers.AssignAnswer]: ...
@@ -58,14 +60,6 @@ class Calls:
         due_in_ms: int,
         members: Sequence[Argument] = (),
     ) -> Step[answers.BeginRunAnswer]: ...
-    def bequeath(
-        self,
-        *,
-        attempt: int,
-        token: str,
-        heir: str,
-        id: str,
-    ) -> Step[answers.BequeathAnswer]: ...
     def blame(
         self,
         *,
@@ -121,13 +115,6 @@ class Calls:
         list: str | None = None,
         strikes: Sequence[Argument] = (),
     ) -> Step[answers.ClaimAnswer]: ...
-    def conclude(
-        self,
-        *,
-        attempt: int,
-        token: str,
-        id: str,
-    ) -> Step[answers.ConcludeAnswer]: ...
     def declare(
         self,
         *,
@@ -182,7 +169,7 @@ class Calls:
         id: str,
         due_ms: str,
         keep_ms: int | None = None,
-        due_in_ms: int,
+        due_in_ms: int | None = None,
     ) -> Step[answers.EndRunAnswer]: ...
     def ended(
         self,
@@ -212,7 +199,8 @@ class Calls:
     def look_ahead(
         self,
         *,
-        ago_ms: int,
+        ago_ms: int | None = None,
+        broker: str = "",
     ) -> Step[answers.LookAheadAnswer]: ...
     def lose(
         self,
@@ -266,14 +254,9 @@ class Calls:
         begun_ms: int,
         alone_ms: int,
         max_losses: int,
+        is_over: bool = False,
         worker: str,
     ) -> Step[answers.OpenAnswer]: ...
-    def opened(
-        self,
-        *,
-        delivery: str,
-        worker: str,
-    ) -> Step[answers.OpenedAnswer]: ...
     def order(
         self,
         *,
@@ -309,19 +292,6 @@ class Calls:
         due_in_ms: int,
         is_unsent: bool = False,
     ) -> Step[answers.PostponeAnswer]: ...
-    def read(
-        self,
-        *,
-        buried_ms: int,
-        reader: str,
-        is_over: bool = False,
-        id: str,
-    ) -> Step[answers.ReadAnswer]: ...
-    def recognize(
-        self,
-        *,
-        broker: str,
-    ) -> Step[answers.RecognizeAnswer]: ...
     def record(
         self,
         *,
@@ -447,8 +417,10 @@ class Calls:
         *,
         id: str,
         attempt: int,
-        time_to_run_ms: int,
         token: str,
+        time_to_run_ms: int | None = None,
+        is_concluding: bool = False,
+        heir: str = "",
     ) -> Step[answers.TouchAnswer]: ...
     def unlist(
         self,

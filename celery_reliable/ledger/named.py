@@ -181,7 +181,7 @@ class Runs(Part):
         """Give a member the first of *workers* that no other member has; return its name, empty
         while each has one.  None: nobody knows of the run any more.
         """
-        step = self._calls.assign(run=run, member=member, confirmed="", workers=workers)
+        step = self._calls.assign(run=run, member=member, workers=workers)
         answer = self._caller.run(step, patience_seconds)
         if isinstance(answer, Assigned):
             return answer.worker
@@ -189,7 +189,9 @@ class Runs(Part):
 
     def confirm(self, run: str, member: str, worker: str) -> None:
         """Note that a member begins on this worker alone; on none, where it is empty."""
-        self._caller.run(self._calls.assign(run=run, member=member, confirmed=worker or "-"))
+        self._caller.run(
+            self._calls.assign(run=run, member=member, is_confirmed=True, workers=[worker])
+        )
 
     def look_later(self, run: str, due_ms: str, *, due_in_ms: int) -> EndRunAnswer:
         """Look at a run again in *due_in_ms*, as it goes on."""
@@ -197,9 +199,7 @@ class Runs(Part):
 
     def end(self, run: str, due_ms: str, *, keep_ms: int) -> EndRunAnswer:
         """Forget a run that is over, in *keep_ms*."""
-        return self._caller.run(
-            self._calls.end_run(id=run, due_ms=due_ms, keep_ms=keep_ms, due_in_ms=0)
-        )
+        return self._caller.run(self._calls.end_run(id=run, due_ms=due_ms, keep_ms=keep_ms))
 
     def find(self, run: str) -> Run | None:
         """Return a run; None of one that is forgotten, or never was."""

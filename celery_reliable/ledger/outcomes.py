@@ -9,8 +9,6 @@ from typing import Any
 
 from celery_reliable.leases import Verdict
 from celery_reliable.ledger.answers import (
-    BequeathAnswer,
-    ConcludeAnswer,
     LoseAnswer,
     ReplaceAnswer,
     SettleAnswer,
@@ -75,18 +73,6 @@ class Outcomes(TransitionGroup):
             along=along,
             patience_seconds=patience_seconds,
         )
-
-    def bequeath(
-        self, claim: Claim, *, heir: str, patience_seconds: float | None = None
-    ) -> BequeathAnswer:
-        """Let a canvas that is about to be published take over the attempt's id.
-
-        *heir* names the canvas: only a publication that carries it may use the id.
-        """
-        step = self.calls.bequeath(
-            id=claim.task_id, attempt=claim.attempt, token=claim.token, heir=heir
-        )
-        return self._caller.run(step, patience_seconds)
 
     def replace(
         self,
@@ -235,13 +221,4 @@ class StoredOutcomes(TransitionGroup):
             own_db=self.connector.db,
             after=after,
         )
-        return self._caller.run(step, patience_seconds)
-
-    def conclude(self, claim: Claim, *, patience_seconds: float | None = None) -> ConcludeAnswer:
-        """Note that the outcome of a unique task's attempt is about to be stored.
-
-        From then on a call of that task waits until the attempt has ended: its caller may have
-        seen the outcome already.
-        """
-        step = self.calls.conclude(id=claim.task_id, attempt=claim.attempt, token=claim.token)
         return self._caller.run(step, patience_seconds)

@@ -195,7 +195,7 @@ class PatientBackend:
             and not (is_success and keep_ms(self._task))
         ):
             ledger = reliable_of(self._task.app).ledger
-            ledger.conclude(attempt.claim, patience_seconds=FOREVER)
+            ledger.touch(attempt.claim, is_concluding=True, patience_seconds=FOREVER)
 
     def _as_stored(
         self, task_id: str, result: Any, request: Any, state: str

@@ -140,7 +140,7 @@ def conclude(request: Any) -> None:
         record = own_record(request)
         if record is not None:
             ledger = reliable_of(request.app).ledger
-            ledger.conclude(record.claim, patience_seconds=PATIENCE_SECONDS)
+            ledger.touch(record.claim, is_concluding=True, patience_seconds=PATIENCE_SECONDS)
 
 
 def end_stopped(request: Any) -> None:

@@ -192,31 +192,6 @@ def _settle(v: View) -> Reply:
     return ("settled",)
 
 
-def _of_the_attempt(v: View, attempt: str, token: str) -> Task | Reply:
-    task = v.task()
-    if task is None:
-        return ("gone",)
-    if not is_current(task, attempt, token):
-        return ("fenced", task.state)
-    return task
-
-
-def _bequeath(v: View) -> Reply:
-    task = _of_the_attempt(v, v.arg("attempt"), v.arg("token"))
-    if not isinstance(task, Task):
-        return task
-    v.put(v.key("record"), task._replace(heir=v.arg("heir")))
-    return ("bequeathed", "1" if task.used else "")
-
-
-def _conclude(v: View) -> Reply:
-    task = _of_the_attempt(v, v.arg("attempt"), v.arg("token"))
-    if not isinstance(task, Task):
-        return task
-    v.put(v.key("record"), task._replace(concluding="1"))
-    return ("concluding",)
-
-
 def _store(v: View) -> Reply:
     task = v.task()
     if task is None:
@@ -241,11 +216,19 @@ def _store(v: View) -> Reply:
 
 
 def _touch(v: View) -> Reply:
-    task = _of_the_attempt(v, v.arg("attempt"), v.arg("token"))
-    if not isinstance(task, Task):
-        return task
-    v.put(v.key("record"), task._replace(due=v.now + v.number("time_to_run_ms")))
-    return ("touched",)
+    task = v.task()
+    if task is None:
+        return ("gone",)
+    if not is_current(task, v.arg("attempt"), v.arg("token")):
+        return ("fenced", task.state)
+    if v.arg("time_to_run_ms"):
+        task = task._replace(due=v.now + v.number("time_to_run_ms"))
+    if v.arg("is_concluding"):
+        task = task._replace(concluding="1")
+    if v.arg("heir"):
+        task = task._replace(heir=v.arg("heir"))
+    v.put(v.key("record"), task)
+    return ("touched", "1" if task.used else "")
 
 
 def _replace(v: View) -> Reply:
@@ -290,6 +273,6 @@ def _stop(v: View) -> Reply:
 def attempt_rules() -> dict[str, object]:
     """Return the rules of this module, by script."""
     return {
-        "claim": _claim, "settle": _settle, "bequeath": _bequeath, "conclude": _conclude,
-        "touch": _touch, "replace": _replace, "stop": _stop, "store": _store,
+        "claim": _claim, "settle": _settle, "touch": _touch, "replace": _replace, "stop": _stop,
+        "store": _store,
     }  # fmt: skip

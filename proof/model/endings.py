@@ -64,14 +64,10 @@ def _announce(v: View) -> Reply:
     task = v.task()
     if task is None or task.state != "dead" or task.buried_ms != v.arg("buried_ms"):
         return ("changed",)
-    v.put(v.key("record"), task._replace(due=None))
-    return ("announced",)
-
-
-def _read(v: View) -> Reply:
-    task, reader = v.task(), v.arg("reader")
-    if task is None or task.state != "dead" or task.buried_ms != v.arg("buried_ms"):
-        return ("changed",)
+    reader = v.arg("reader")
+    if not reader:
+        v.put(v.key("record"), task._replace(due=None))
+        return ("announced",)
     if v.arg("is_over") == "1":
         if task.read_by == reader:
             v.put(v.key("record"), task._replace(read_by=""))
@@ -102,7 +98,4 @@ def _ended(v: View) -> Reply:
 
 def ending_rules() -> dict[str, object]:
     """Return the rules of this module, by script."""
-    return {
-        "cancel": _cancel, "discard": _discard, "announce": _announce, "read": _read,
-        "ended": _ended,
-    }  # fmt: skip
+    return {"cancel": _cancel, "discard": _discard, "announce": _announce, "ended": _ended}

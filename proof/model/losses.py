@@ -169,6 +169,10 @@ def _bury(v: View) -> Reply:  # noqa: C901
 def _open(v: View) -> Reply:
     task_id, epoch, delivery = v.arg("id"), v.arg("epoch"), v.arg("delivery")
     task, worker = v.task(), v.worker(v.key("worker"))
+    if v.arg("is_over"):
+        if worker is not None and worker.opening == delivery:
+            v.put(v.key("worker"), worker._replace(opening="", opening_id="", opening_alone=False))
+        return ("opened",)
     if task is not None and task.state == "dead":
         return ("dead",)
     if worker is None or worker.state != "alive":
@@ -203,17 +207,8 @@ def _open(v: View) -> Reply:
     return ("opening",)
 
 
-def _opened(v: View) -> Reply:
-    worker = v.worker(v.key("worker"))
-    if worker is None or worker.opening != v.arg("delivery") or not worker.opening:
-        return ("changed",)
-    v.put(v.key("worker"), worker._replace(opening="", opening_id="", opening_alone=False))
-    return ("opened",)
-
-
 def loss_rules() -> dict[str, object]:
     """Return the rules of this module, by script."""
     return {
         "lose": _lose, "blame": _blame, "bury": _bury, "open": _open,
-        "opened": _opened,
     }  # fmt: skip

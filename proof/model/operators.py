@@ -65,8 +65,8 @@ def _assign(v: View) -> Reply:
     if member not in members:
         # What has ended expires.
         return ("absent",)
-    if v.arg("confirmed"):
-        worker = "" if v.arg("confirmed") == "-" else v.arg("confirmed")
+    if v.arg("is_confirmed"):
+        worker = v.arg("workers")
         v.put_pairs(v.key("run"), members | {member: worker})
         return ("assigned", worker)
     others = {name for one, had in members.items() if one != member for name in had.split("\n")}

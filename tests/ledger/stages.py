@@ -158,7 +158,7 @@ def let_out(scene: Scene) -> Stage:
 
 def waiting(scene: Scene) -> Stage:
     stage = running(scene)
-    scene.ledger.bequeath(stage.mine, heir=HEIR)
+    scene.ledger.touch(stage.mine, heir=HEIR)
     scene.ledger.replace(stage.mine, due_in_ms=LOOK_MS)
     return stage
 
@@ -333,6 +333,11 @@ class Steps:
         """Publish another task."""
         return self.scene.record(replace(self.message.task, id="other"), "0-other", **how)
 
+    def open(self, *, is_over: bool = False) -> Answer:
+        """Open the first message, which came back."""
+        about = ("me", "came back", "task", self.message.epoch)
+        return self.scene.workers.open(*about, max_losses=9, is_over=is_over, patience_seconds=1)
+
     def move(self, state: State, *, is_stopped: bool = False, **seen: Any) -> Answer:
         """Name other workers of the task that was seen in this state."""
         record = Record("task", state, epoch=self.message.epoch, **seen)
@@ -398,10 +403,8 @@ STEPS: dict[str, Callable[[Steps], Answer]] = {
     "lose_beyond": lambda it: it.scene.lose(it.mine, max_losses=0),
     "release": lambda it: it.ledger.release(it.mine, due_in_ms=LOOK_MS),
     # I am about to open the first message, which came back.
-    "open": lambda it: it.scene.workers.open(
-        "me", "came back", "task", it.message.epoch, max_losses=9, patience_seconds=1
-    ),
-    "opened": lambda it: it.scene.workers.opened("me", "came back", patience_seconds=1),
+    "open": lambda it: it.open(),
+    "opened": lambda it: it.open(is_over=True),
     # Somebody died as he opened the first message.
     "blame": lambda it: it.scene.blame(it.message.epoch, max_losses=9),
     "blame_beyond": lambda it: it.scene.blame(it.message.epoch, max_losses=0),
@@ -461,9 +464,9 @@ STEPS: dict[str, Callable[[Steps], Answer]] = {
     "acknowledge": lambda it: it.scene.workers.acknowledge(it.mine),
     "let_go": lambda it: it.ledger.let_go("task"),
     # My outcome is about to be stored.
-    "conclude": lambda it: it.ledger.conclude(it.mine),
+    "conclude": lambda it: it.ledger.touch(it.mine, is_concluding=True),
     # A canvas is about to be published in my attempt's place.
-    "bequeath": lambda it: it.ledger.bequeath(it.mine, heir=HEIR),
+    "bequeath": lambda it: it.ledger.touch(it.mine, heir=HEIR),
     # My attempt takes an object.
     "lock": lambda it: said(it.scene.locks.take("object", it.mine)),
     "free": lambda it: it.ledger.free_place("object", it.mine),

@@ -122,15 +122,15 @@ def test_a_call_is_answered_with_what_goes_on_after_all(scene: Scene) -> None:
     message = scene.publish("holder")
     first = scene.claim(message)
     scene.locks.take("object", first)
-    scene.ledger.conclude(first)
+    scene.ledger.touch(first, is_concluding=True)
     scene.lose(first)
     assert scene.call("a call") == "holder"
 
     second = scene.claim(message)
-    assert isinstance(scene.ledger.conclude(first), Fenced)
+    assert isinstance(scene.ledger.touch(first, is_concluding=True), Fenced)
     assert scene.call("a call") == "holder"
     # And with what takes its time to end, so that nobody waits for ever.
-    scene.ledger.conclude(second)
+    scene.ledger.touch(second, is_concluding=True)
     epoch = scene.ledger.senders.new_epoch(0)
     assert scene.record(REF, epoch, unique="object") == Concluding()
     scene.ledger.senders.answered(epoch)

@@ -12,10 +12,17 @@ from tests.ledger.scene import LOOK_MS, MAX_LOSSES, Published, Scene
 
 
 def opens(
-    scene: Scene, message: Published, worker: str = "me", delivery: str = "tag"
+    scene: Scene,
+    message: Published,
+    worker: str = "me",
+    delivery: str = "tag",
+    *,
+    is_over: bool = False,
 ) -> type[Answer]:
     about = (worker, delivery, message.task.id, message.epoch)
-    return type(scene.workers.open(*about, max_losses=MAX_LOSSES, patience_seconds=1))
+    return type(
+        scene.workers.open(*about, max_losses=MAX_LOSSES, is_over=is_over, patience_seconds=1)
+    )
 
 
 def blame(scene: Scene, lease: WorkerLease) -> Answer:
@@ -127,12 +134,13 @@ def test_what_came_back_does_not_wait_for_a_suspect_that_runs_for_long(scene: Sc
 
 def test_a_suspect_does_not_begin_while_another_message_is_opened(scene: Scene) -> None:
     run_together(scene, "a", "b")
-    assert opens(scene, scene.publish("fetched")) is answers.Opening
+    fetched = scene.publish("fetched")
+    assert opens(scene, fetched) is answers.Opening
 
     scene.client.hset(scene.ledger.keys.record("a"), "resends", 3)
     assert isinstance(scene.ask(message_of(scene, "a"), "me"), answers.Alone)
     assert scene.record_of("a").resends == 0
-    scene.workers.opened("me", "tag", patience_seconds=1)
+    assert opens(scene, fetched, is_over=True) is answers.Opened
     assert isinstance(scene.ask(message_of(scene, "a"), "me"), answers.Claimed)
 
 

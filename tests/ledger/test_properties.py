@@ -179,14 +179,13 @@ class Walk:
     def open(self, worker: str, message: Published) -> None:
         """A worker opens a message that came back, and may die of it."""
         about = (worker, f"tag {next(self.numbers)}", message.task.id, message.epoch)
-        opening = self.again(
-            lambda: self.scene.workers.open(*about, max_losses=1, patience_seconds=1)
-        )
+        note = partial(self.scene.workers.open, *about, max_losses=1, patience_seconds=1)
+        opening = self.again(note)
         chance = self.choice.random()
         if isinstance(opening, answers.Opening) and chance < 0.3:
             self.kill(worker)
         elif chance < 0.6:
-            self.scene.workers.opened(*about[:2], patience_seconds=1)
+            note(is_over=True)
 
     def read(self, task_id: str) -> None:
         """Somebody reads a letter, and may die of it, or discards it."""
@@ -199,7 +198,7 @@ class Walk:
                 self.ledger.discard(task_id)
 
     def replaced(self, claim: Claim, due_in_ms: int) -> object:
-        self.ledger.bequeath(claim, heir=claim.token)
+        self.ledger.touch(claim, heir=claim.token)
         return self.ledger.replace(claim, due_in_ms=due_in_ms)
 
     def replay(self, task_id: str, epoch: str) -> None:

@@ -287,7 +287,7 @@ def become(x: Explorer, world: World) -> Told:
         if world.acts:
             claim = _claim(process.name, child)
             ledger = x.at(left)
-            ledger.bequeath(claim, heir="heir")
+            ledger.touch(claim, heir="heir")
             before = _task(x.world, child.id)
             answer = ledger.replace(claim, due_in_ms=0)
             after = x.world

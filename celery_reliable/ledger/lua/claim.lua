@@ -109,12 +109,7 @@ elseif found[7] == 'ran' and ARGV.alone_ms ~= '' then
     if redis.call('HGET', KEYS.record, 'alone') == ARGV.token then
       return {'alone'}
     end
-    redis.call('HDEL', KEYS.record, 'resends')
-    local times = redis.call('HINCRBY', KEYS.record, 'waits', 1)
-    -- At random, so that not all suspects come back at the same time: only one of them can begin.
-    local wait_ms = math.floor(ARGV.alone_ms * math.min(2 ^ (times - 1), 16) * (0.5 + now_us % 1000 / 2000))
-    redis.call('HSET', KEYS.record, 'unsent', '1', 'alone', ARGV.token)
-    redis.call('ZADD', KEYS.due, now_ms + wait_ms, ARGV.id)
+    put_off(ARGV.token)
     return {'alone'}
   end
 end

@@ -19,7 +19,9 @@ local by = redis.call('HGET', KEYS.meta, 'passed_by')
 if not by or by == ARGV.nonce then
   redis.call('HSET', KEYS.meta, 'passed_ms', ARGV.ended_ms ~= '' and math.min(now_ms, ARGV.ended_ms) or now_ms)
 end
-redis.call('HSET', KEYS.meta, 'report', ARGV.report)
+-- What two passes have seen at once nobody knows.
+local is_alone = redis.call('GET', KEYS.pass) == ARGV.nonce
+redis.call('HSET', KEYS.meta, 'report', ARGV.report, 'seen', is_alone and ARGV.seen or '')
 if ARGV.ahead_count ~= '' and redis.call('HGET', KEYS.meta, 'ahead_count') == ARGV.ahead_count then
   redis.call('HDEL', KEYS.meta, 'ahead_ms', 'ahead_count')
 end
@@ -37,13 +39,8 @@ if tonumber(redis.pcall('HGET', KEYS.minutes, 'trimmed in') or -1) ~= hour then
   redis.pcall('HSET', KEYS.minutes, 'trimmed in', string.format('%.0f', hour))
   redis.pcall('PEXPIRE', KEYS.minutes, 86400000)
 end
-if redis.call('GET', KEYS.pass) ~= ARGV.nonce then
-  -- What two passes have seen at once nobody knows.
-  redis.call('HDEL', KEYS.meta, 'seen')
+if not is_alone then
   return {'overtaken'}
 end
 redis.call('DEL', KEYS.pass)
-if ARGV.seen ~= '' then
-  redis.call('HSET', KEYS.meta, 'seen', ARGV.seen)
-end
 return {'ended'}

@@ -111,6 +111,17 @@ local function still_stopping(record, stopping)
   return worker
 end
 
+-- A suspect that may not run beside another is sent again later. At random, so that not all of them come back at the same
+-- time: only one can begin.
+local function put_off(delivery)
+  local now_ms, now_us = clock()
+  redis.call('HDEL', KEYS.record, 'resends')
+  local times = redis.call('HINCRBY', KEYS.record, 'waits', 1)
+  local wait_ms = math.floor(ARGV.alone_ms * math.min(2 ^ (times - 1), 16) * (0.5 + now_us % 1000 / 2000))
+  redis.call('HSET', KEYS.record, 'unsent', '1', 'alone', delivery)
+  redis.call('ZADD', KEYS.due, now_ms + wait_ms, ARGV.id)
+end
+
 -- The task waits in the room for a moment. Who puts in what comes before all others rings for the waker.
 local function wait_until(id, due_ms)
   local later, bell = KEYS.ledger .. 'later', KEYS.ledger .. 'bell'
