@@ -8,6 +8,7 @@ nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import count
 from random import Random
 from typing import Any, TypeVar
