@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import redis
 from kombu import Connection
@@ -87,6 +87,13 @@ def transport_for(scheme: str) -> str | None:
 
 
 class _Keeping(OpenSwitch):
+    #: kombu shows a connection by its transport's name.  Otherwise a worker's banner would name a
+    #: broker that nobody knows.
+    resolve_aliases: ClassVar[dict[str, str]] = {
+        **Connection.resolve_aliases,
+        **{str(transport_for(scheme)): scheme for scheme in ("redis", "sentinel")},
+    }
+
     def keeps_transport(self, given: Any, url: str) -> bool:
         # None is what nobody has chosen, and what we have none for.
         return given is not None and given == transport_for(url.partition("://")[0])

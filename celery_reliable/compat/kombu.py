@@ -14,6 +14,8 @@ from typing import Any
 from kombu.transport import redis as kombu_redis
 from kombu.transport import virtual
 from kombu.utils.scheduling import round_robin_cycle
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from celery_reliable.compat.redis import reply, send
 from celery_reliable.compat.relied import Kept, Name, Part, relies_on
@@ -22,8 +24,6 @@ __all__ = [
     "OpenChannel",
     "OpenQoS",
     "PuttingChannel",
-    "expires_after_ms",
-    "held_tags",
     "list_key",
     "new_pool",
     "priority_of",
@@ -81,40 +81,25 @@ def queues_reached(channel: Any, exchange: str, routing_key: str) -> Iterable[st
     part=Part.REDIS_BROKER,
 )
 def new_pool(channel: Any) -> Any:
-    """Return a new pool of connections to a channel's server, shared with nobody.
+    """Return a new pool of connections to a channel's server, shared with nobody.  They repeat no
+    command by themselves: what redis-py sends again would pass for what was sent once, and a
+    message might be filed twice.  One more of them is allowed than was configured.
 
     Calls ``Channel._get_pool``: kombu alone knows how its URLs, TLS and Sentinels are reached, and
     its ``pool`` is everybody's.  Checked on kombu 5.7.0.  Without it a worker has no connection of
     its own to acknowledge on, and none that outlives a channel.
     """
-    return channel._get_pool()
-
-
-@relies_on(Kept(f"{_CHANNEL}._expires"), part=Part.REDIS_BROKER, is_promise=False)
-def expires_after_ms(channel: Any, queue: str) -> int | None:
-    """Return after how long a queue that is not used expires; None for one that does not.
-
-    Reads ``Channel._expires``: kombu notes for itself what was declared.  Checked on kombu 5.7.0.
-    Without it a queue that is declared with ``expires`` may expire though it is published to, and
-    what was in it is sent again only when it is overdue.
-    """
-    found: int | None = channel._expires.get(queue)
-    return found
-
-
-@relies_on(Kept(f"{_QOS}._delivered"), Kept(f"{_QOS}._dirty"), part=Part.REDIS_BROKER)
-def held_tags(qos: Any) -> set[str]:
-    """Return the delivery tags of what was delivered and not acknowledged.
-
-    Reads ``QoS._delivered`` and ``QoS._dirty``: kombu only says whether there may be more.  Checked
-    on kombu 5.7.0.  Without it a worker gives back what it is about to run, or keeps for ever what
-    it has lost.
-    """
-    return set(qos._delivered) - set(qos._dirty)
+    pool = channel._get_pool()
+    pool.connection_kwargs.update(
+        retry=Retry(NoBackoff(), 0), retry_on_timeout=False, retry_on_error=[]
+    )
+    pool.max_connections += 1
+    return pool
 
 
 @relies_on(
     Kept(f"{_QOS}._delivered"),
+    Kept(f"{_QOS}._dirty"),
     Kept(f"{_QOS}._on_collect"),
     Name(f"{_QOS}._flush"),
     Name(f"{_QOS}.append", takes=("message", "delivery_tag")),
@@ -131,14 +116,19 @@ class OpenQoS(kombu_redis.QoS):
     """kombu's QoS with names that a subclass may use or override, to keep deliveries elsewhere.
 
     Calls ``append`` and ``ack`` of kombu's virtual QoS past those of its Redis transport, and reads
-    ``_delivered``, ``_flush``, ``_on_collect``: kombu's own way is one hash of all workers, from
-    which time gives back.  Checked on kombu 5.7.0.  Without it what a worker was delivered is in no
-    unacked hash of its own, and is delivered twice, or lost with it.
+    ``_delivered``, ``_dirty``, ``_flush``, ``_on_collect``: kombu's own way is one hash of all
+    workers, from which time gives back.  Checked on kombu 5.7.0.  Without it what a worker was
+    delivered is in no unacked hash of its own, and is delivered twice, or lost with it.
     """
 
     def held(self, delivery_tag: str) -> Any:
         """Return the message that was delivered under a tag; None for one that is not held."""
         return self._delivered.get(delivery_tag)
+
+    @property
+    def held_tags(self) -> set[str]:
+        """The delivery tags of what was delivered and not acknowledged."""
+        return set(self._delivered) - set(self._dirty)
 
     def hold(self, message: Any, delivery_tag: str) -> None:
         """Count a message as delivered, without a write to Redis."""
@@ -192,10 +182,6 @@ class OpenQoS(kombu_redis.QoS):
     Kept(f"{_CHANNEL}._brpop_sent_at"),
     Kept(f"{_CHANNEL}._pool"),
     Kept(f"{_CHANNEL}._queue_cycle"),
-    Name("kombu.utils.scheduling:round_robin_cycle.consume", takes=("n",)),
-    Name("kombu.utils.scheduling:round_robin_cycle.update", takes=("it",)),
-    Kept("kombu.utils.scheduling:round_robin_cycle.items"),
-    Name("kombu.utils.scheduling:round_robin_cycle.rotate", takes=("last_used",)),
     Kept("kombu.transport.virtual.base:Transport._callbacks"),
     part=Part.REDIS_BROKER,
 )

@@ -9,11 +9,12 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
+from kombu import Producer
 from kombu.utils.json import dumps
 
 from celery_reliable.app import Reliable
 from celery_reliable.broker import sending_with
-from celery_reliable.compat.connection import at_flush, is_batching
+from celery_reliable.compat.connection import is_batching
 from celery_reliable.context import is_forgotten, running
 from celery_reliable.exceptions import LedgerUnavailable, ReliableError
 from celery_reliable.ledger import FOREVER, answers
@@ -156,21 +157,14 @@ class Publication:
         return getattr(self._producer, name)
 
     def publish(self, body: Any, **options: Any) -> Any:
-        """Record the publication, then send it; within a batch, when that is flushed."""
+        """Record the publication, then send it; at once, also within a batch."""
         # The same producer also carries Celery's task-sent event.
         if not self.is_of(options.get("headers")):
             return self._producer.publish(body, **options)
         self._is_seen = True
-        if self.attempt is None and is_batching(self._producer):
-            # A caller may change the arguments before that.
-            data, options = prepared(self._producer, body, options)
-            # Which task has the object is not known before, and the caller gets a result now.
-            self.unique = self._unique_object = None
-
-            def publish(is_retried: bool) -> Any:
-                return self._publish(data, options if is_retried else {**options, "retry": False})
-
-            return at_flush(self._producer, self.ref.id, publish)
+        if is_batching(self._producer):
+            # The record is written now, and cannot be taken back if the batch is aborted.
+            self._producer = Producer(self._producer.connection)
         return self._publish(body, options)
 
     def _publish(self, body: Any, options: dict[str, Any]) -> Any:
@@ -184,10 +178,10 @@ class Publication:
             self.room = room_of(self._task, self.object_key, self.headers)
         self.retry_seconds = retry_seconds(options)
         state, look_seconds = self._plan(options)
-        # Where a task goes that names workers is known when it is sent; and the list of a queue
-        # that expires has to be kept from that.
-        is_known = state is State.QUEUED or (
-            NAMED not in self.headers and not self._expires(options)
+        # Where a task goes that names workers is known when it is sent.  A queue that expires is
+        # kept from that by kombu, as kombu puts the message there.
+        is_known = not self._expires(options) and (
+            state is State.QUEUED or NAMED not in self.headers
         )
         if self.attempt is None and is_known and self._is_one_step(options):
             try:
@@ -254,8 +248,10 @@ class Publication:
         return bool(given.get(PLACE)) and given[PLACE] == self.reliable.queues_at
 
     def _expires(self, options: dict[str, Any]) -> bool:
-        queue = self.reliable.app.amqp.queues.get(options.get("routing_key"))
-        return queue is not None and bool(queue.expires)
+        known = self.reliable.app.amqp.queues.get(options.get("routing_key"))
+        return any(
+            getattr(one, "expires", None) for one in (known, *(options.get("declare") or ()))
+        )
 
     def _publish_in_one_step(
         self, body: Any, options: dict[str, Any], state: State, look_seconds: float

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from celery.worker import state
 
-from celery_reliable.compat.pool import process_ids_of, starting_ids_of, stop_by, task_ids_of
-from celery_reliable.compat.request import running_requests
+from celery_reliable.attempt import running_requests
+from celery_reliable.compat.pool import process_ids_of, task_ids_of
 from celery_reliable.ledger import answers
 from celery_reliable.log import logger
 from celery_reliable.model import Claim, SweepReport
@@ -136,7 +136,7 @@ class PoolStop:
         self._may_stop = name not in _WAITING_POOLS
         self._is_asked = False
         if name == "prefork" or not self._may_stop:
-            stop_by(pool, self)
+            pool.stop = self
 
     def __call__(self) -> None:
         """Stop the pool, now or when the shutdown begins."""
@@ -163,7 +163,7 @@ class PoolStop:
         None of them has a job.
         """
         # Not those that are starting now: one that has come up may have been given a job.
-        self._kill_later(lambda: starting_ids_of(self._pool))
+        self._kill_later(lambda: process_ids_of(self._pool, starting=True))
 
     def _kill_later(self, what: Callable[[], list[int]]) -> None:
         # By a thread: the main thread waits for them.

@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 from celery import chain, group
 
-from celery_reliable import NotPublished, TaskExists
+from celery_reliable import TaskExists
 from celery_reliable.model import State
 from celery_reliable.operations.dead_letters import DeadLetters
 from tests.integration.conftest import Project
@@ -152,70 +152,41 @@ def test_an_id_that_is_another_tasks_is_no_repetition(shared: Project) -> None:
     assert DeadLetters(shared.app).get(dead.id).name == "project.failing"
 
 
-def test_a_batch_is_published_when_it_is_flushed_and_never_if_it_is_aborted(
-    project: Project,
-) -> None:
-    ledger, client = project.redis, project.redis.client()
+def test_a_batch_holds_back_no_reliable_task(project: Project) -> None:
+    client = project.redis.client()
 
     def call(producer: Any) -> dict[str, Any]:
-        numbers = [1, 2]
-        results = {
+        return {
             "work": project.send("work", 0, producer=producer),
-            "plain": project.send("plain_work", 0, producer=producer),
             "by name": project.app.send_task("project.work", (0,), producer=producer),
-            "add": project.task("add").apply_async(numbers, producer=producer),
+            "add": project.task("add").apply_async((1, 2), producer=producer),
+            "plain": project.send("plain_work", 0, producer=producer),
         }
-        numbers[0] = 7
-        return results
 
     def found() -> tuple[int, int]:
         """Records and messages."""
         return len(client.keys(RECORD + "*")), project.redis.client().llen("celery")
 
-    def ending_in(end: Callable[[], object]) -> None:
+    def called_in_a_batch(end: Callable[[], object]) -> dict[str, Any]:
         with project.app.producer_pool.acquire(block=True) as producer, producer.batch():
-            call(producer)
+            results = call(producer)
+            published.append(found())
             end()
+        return results
 
+    published: list[tuple[int, int]] = []
     with pytest.raises(StopIteration):
-        ending_in(partial(next, iter(())))
-    assert found() == (0, 0)
-
-    with project.app.producer_pool.acquire(block=True) as producer, producer.batch() as batch:
-        first = call(producer)
-        assert found() == (0, 0)
-        batch.flush()
-        assert found() == (3, 4)
-        second = call(producer)
-        assert found() == (3, 4)
-    assert found() == (6, 8)
+        called_in_a_batch(partial(next, iter(())))
+    # That of the plain task is dropped with the batch.
+    assert (published, found()) == ([(3, 3)], (3, 3))
+    results = called_in_a_batch(lambda: None)
+    assert (published[1:], found()) == ([(6, 6)], (6, 7))
 
     project.start_worker("one")
-    for results in (first, second):
-        answers = {name: result.get(timeout=20) for name, result in results.items()}
-        assert answers == {"work": "worked", "plain": "worked", "by name": "worked", "add": 3}
-        assert all(len(project.effects.runs(one.id)) == 1 for one in results.values())
+    answers = {name: result.get(timeout=20) for name, result in results.items()}
+    assert answers == {"work": "worked", "plain": "worked", "by name": "worked", "add": 3}
+    assert all(len(project.effects.runs(one.id)) == 1 for one in results.values())
     wait_until_settled(project.redis, 20)
-
-    # Those behind one that fails are published all the same.
-    far = partial(project.send, "work", 0, countdown=3600)
-    far(task_id="used")
-    behind: list[str] = []
-
-    def mix() -> None:
-        with project.app.producer_pool.acquire(block=True) as producer, producer.batch():
-            behind.append(far(producer=producer).id)
-            far(task_id="used", if_exists="refuse", producer=producer)
-            behind.append(far(producer=producer).id)
-
-    with pytest.raises(TaskExists) as caught:
-        mix()
-    assert caught.value.task_id == "used"
-    assert all(record_of(ledger, task_id) for task_id in behind)
-
-    # An outage is told by the flush.
-    with pytest.raises(NotPublished):
-        ending_in(ledger.stop)
 
 
 def test_a_stuck_attempt_is_taken_and_one_that_is_touched_is_kept(shared: Project) -> None:
