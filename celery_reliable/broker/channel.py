@@ -55,9 +55,9 @@ class ConnectedChannel(OpenChannel):
         """Return a client: a new one for the event loop, else always the same."""
         if asynchronous:
             return super().new_client(asynchronous)
-        if self._kept_client is None or self._kept_pool is not self.pool_so_far:
+        if self._kept_client is None or self._kept_pool is not self.pool:
             self._kept_client = super().new_client(asynchronous)
-            self._kept_pool = self.pool_so_far
+            self._kept_pool = self.pool
         return self._kept_client
 
     def _try_to_write(self) -> None:
@@ -73,7 +73,7 @@ class ConnectedChannel(OpenChannel):
             # A user without the right to do this is told of it where the right is needed.
             logger.debug("writing_not_tried error=%s", exc)
         except BaseException:
-            self.close_connections()
+            self.pool.disconnect()
             raise
 
 

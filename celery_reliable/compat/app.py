@@ -113,7 +113,6 @@ def _is_cached(name: str) -> bool:
 
 
 @relies_on(
-    Name("celery.app.task:Task.__trace__"),
     Name("celery.app.task:Task.__trace__", used_by=f"{_TRACE}:fast_trace_task"),
     Name("celery.app.task:Task.__trace__", used_by=f"{_TRACE}:trace_task"),
     Used(by="celery.worker.consumer.consumer:Consumer.update_strategies", name="__trace__"),

@@ -107,7 +107,6 @@ def _success_in_trial() -> str:
 
 
 @relies_on(
-    Name(f"{_BASE}._get_result_meta", takes=("result", "state", "traceback", "request")),
     Behaviour(
         f"a success begins with {SUCCESS_BEGINS} in JSON",
         lambda: _success_in_trial().startswith(SUCCESS_BEGINS),

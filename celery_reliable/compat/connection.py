@@ -16,7 +16,6 @@ __all__ = ["OpenSwitch", "is_batching"]
         used_by="kombu.connection:Connection.maybe_switch_next",
     ),
     Kept("kombu.connection:Connection._initial_params"),
-    Kept("kombu.connection:Connection.transport_cls"),
     Used(by="kombu.connection:Connection.get_transport_cls", name="transport_cls"),
     part=Part.REDIS_BROKER,
 )

@@ -37,29 +37,23 @@ _POLLER = "kombu.transport.redis:MultiChannelPoller"
 
 @relies_on(
     Name(f"{_CHANNEL}._q_for_pri", takes=("queue", "pri"), used_by=f"{_CHANNEL}._put"),
+    Name(f"{_CHANNEL}._get_message_priority", takes=("message", "reverse")),
     part=Part.REDIS_BROKER,
 )
 def list_key(channel: Any, queue: str, priority: int) -> str:
     """Return the key of the list that a queue is in one priority, without the channel's prefix.
 
-    Calls ``Channel._q_for_pri``: kombu has no public function for these names.  Checked on kombu
-    5.7.0. Without it messages are put into, looked for in and given back to lists that nobody
-    consumes.
+    Calls ``Channel._q_for_pri``, and in `priority_of` ``Channel._get_message_priority``: kombu has
+    no public function for these names, and how it reads the property is not documented.  Checked on
+    kombu 5.7.0.  Without it messages are put into, looked for in and given back to lists that
+    nobody consumes.
     """
     key: str = channel._q_for_pri(queue, priority)
     return key
 
 
-@relies_on(
-    Name(f"{_CHANNEL}._get_message_priority", takes=("message", "reverse")),
-    part=Part.REDIS_BROKER,
-)
 def priority_of(channel: Any, message: Mapping[str, Any]) -> int:
-    """Return the priority by which kombu puts a message into one of its queue's lists.
-
-    Calls ``Channel._get_message_priority``: how it reads the property is not documented.  Checked
-    on kombu 5.7.0.  Without it messages are given back to, and looked for in, another list.
-    """
+    """Return the priority by which kombu puts a message into one of its queue's lists."""
     priority: int = channel._get_message_priority(message, reverse=False)
     return priority
 
@@ -102,14 +96,11 @@ def new_pool(channel: Any) -> Any:
     Kept(f"{_QOS}._dirty"),
     Kept(f"{_QOS}._on_collect"),
     Name(f"{_QOS}._flush"),
-    Name(f"{_QOS}.append", takes=("message", "delivery_tag")),
-    Name(f"{_QOS}.ack", takes=("delivery_tag",)),
     Name(
         f"{_QOS}.restore_unacked_once",
         takes=("stderr",),
         used_by="kombu.transport.virtual.base:Channel.close",
     ),
-    Name(f"{_QOS}.can_consume_max_estimate"),
     part=Part.REDIS_BROKER,
 )
 class OpenQoS(kombu_redis.QoS):
@@ -176,13 +167,10 @@ class OpenQoS(kombu_redis.QoS):
         used_by=f"{_POLLER}._register_BRPOP",
     ),
     Name(f"{_CHANNEL}._brpop_read", used_by=f"{_CHANNEL}.close"),
-    Name(f"{_CHANNEL}._disconnect_pools", used_by=f"{_CHANNEL}.close"),
     Name(f"{_CHANNEL}._flush_brpop_reauth", used_by=f"{_CHANNEL}._brpop_read"),
     Kept(f"{_CHANNEL}._in_poll"),
     Kept(f"{_CHANNEL}._brpop_sent_at"),
-    Kept(f"{_CHANNEL}._pool"),
     Kept(f"{_CHANNEL}._queue_cycle"),
-    Kept("kombu.transport.virtual.base:Transport._callbacks"),
     part=Part.REDIS_BROKER,
 )
 class OpenChannel(kombu_redis.Channel):
@@ -308,16 +296,7 @@ class OpenChannel(kombu_redis.Channel):
 
     def has_consumer(self, queue: str) -> bool:
         """Whether somebody consumes from a queue."""
-        return queue in self.connection._callbacks
-
-    @property
-    def pool_so_far(self) -> Any:
-        """The pool of the channel's connections; None before there is one."""
-        return self._pool
-
-    def close_connections(self) -> None:
-        """Close the connections of the channel's pools."""
-        self._disconnect_pools()
+        return queue in self.active_queues
 
 
 @relies_on(

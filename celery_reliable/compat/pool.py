@@ -139,7 +139,6 @@ def flush_before_reassigning(pool: Any) -> None:
     Name(f"{_ASYNC}.flush", used_by=f"{_TASK_POOL}.on_start"),
     Used(by=f"{_ASYNC}.flush", name="_accepted"),
     Used(by=f"{_ASYNC}.on_job_process_down", name="_write_to"),
-    Kept("billiard.pool:ApplyResult._accepted"),
     Kept("billiard.pool:ApplyResult._worker_pid"),
     part=Part.PREFORK,
 )

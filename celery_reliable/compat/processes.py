@@ -16,7 +16,6 @@ __all__ = [
 ]
 
 _WORKER = "billiard.pool:Worker"
-_ASYNC = "celery.concurrency.asynpool:AsynPool"
 _RESULTS = "celery.concurrency.asynpool:ResultHandler"
 
 #: What marks that which a process tells, beside billiard's own numbers.
@@ -53,11 +52,8 @@ def _unheard(told: Any) -> None:
     Kept(f"{_WORKER}.inq"),
     Kept(f"{_WORKER}.maxtasks"),
     Kept(f"{_WORKER}.outq"),
-    Name("billiard.queues:_SimpleQueue.put", takes=("obj",)),
     Used(by=f"{_WORKER}.workloop", name="wait_for_job"),
     Used(by=f"{_WORKER}.workloop", name="maxtasks"),
-    Name("billiard.pool:EX_RECYCLE"),
-    Name(f"{_ASYNC}.Worker"),
     Used(by="billiard.pool:Pool._create_worker_process", name="Worker"),
     Used(by="celery.concurrency.prefork:TaskPool.on_start", name="Pool"),
     part=Part.PREFORK,
@@ -106,7 +102,6 @@ def pool_of_lives(life: ProcessLife) -> Any:
 
 @relies_on(
     Kept("billiard.pool:Pool._result_handler"),
-    Kept("billiard.pool:ResultHandler.state_handlers"),
     Used(by=f"{_RESULTS}.__init__", name="state_handlers"),
     part=Part.PREFORK,
 )
@@ -123,7 +118,6 @@ def hear_processes(processes: Any, hear: Callable[[Any], None]) -> None:
 @relies_on(
     Kept("billiard.pool:ApplyResult._timeout"),
     Kept("billiard.pool:ApplyResult._soft_timeout"),
-    Kept("billiard.pool:ApplyResult._time_accepted"),
     Used(by="billiard.pool:TimeoutHandler.handle_timeouts", name="_time_accepted"),
     part=Part.PREFORK,
 )

@@ -8,7 +8,7 @@ from typing import Any
 
 import redis
 
-from celery_reliable.compat.relied import Behaviour, Kept, Name, Part, relies_on
+from celery_reliable.compat.relied import Kept, Name, Part, relies_on
 
 __all__ = [
     "ask",
@@ -23,7 +23,6 @@ __all__ = [
 ]
 
 _CONNECTION = "redis.connection:Connection"
-_POOL = "redis.connection:ConnectionPool"
 
 #: The module of sockets that are neither of TLS nor of greenlets; none where there is no poll.
 _PLAIN = "socket" if hasattr(select, "poll") else ""
@@ -61,15 +60,11 @@ def put_aside(connection: Any) -> Any:
     return sock
 
 
-@relies_on(
-    Kept("redis.client:Redis.connection"), Name(f"{_POOL}.make_connection"), part=Part.WORKER
-)
 def keep_connection(client: redis.Redis, connection: Any) -> None:
     """Let a client send all that it sends over one connection.
 
-    Sets ``Redis.connection``: redis-py's own client of one connection connects as it is made, and
-    is not made without a server.  Checked on redis-py 6.4.0 and 8.1.0.  Without it a worker renews
-    its lease over any connection, and the end of that one tells nothing of its death.
+    Redis-py's own client of one connection connects as it is made, and is not made without a
+    server.
     """
     client.connection = connection
 
@@ -79,17 +74,10 @@ def kept_connection(client: Any) -> Any:
     return client.connection
 
 
-@relies_on(
-    Name("redis.connection:ConnectionPool.make_connection"),
-    Behaviour("a connection has a __dict__", lambda: "__slots__" not in vars(redis.Connection)),
-    part=Part.WORKER,
-)
 def turn_into(connection: Any, ours: type[Any]) -> Any:
     """Put *ours* before the class of a connection that is in no pool, and return the connection.
 
-    Sets its ``__class__``: which class it has depends on how the server is reached, and pools of
-    all kinds make it.  Checked on redis-py 6.4.0 and 8.1.0.  Without it a reply that is late closes
-    the connection by which a worker is known to live.
+    Which class it has depends on how the server is reached, and pools of all kinds make it.
     """
     own = type(connection)
     connection.__class__ = type(own.__name__, (ours, own), {})

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from billiard.einfo import ExceptionInfo
 from celery.app import trace as celery_trace
-from celery.app.trace import TraceInfo, build_tracer, task_has_custom, trace_ok_t
+from celery.app.trace import TraceInfo, task_has_custom, trace_ok_t
 
 from celery_reliable.compat.relied import Behaviour, Name, Part, Used, relies_on
 
@@ -17,7 +17,6 @@ __all__ = [
     "as_traced",
     "has_own_hook",
     "run_as_prefork",
-    "tracer_of",
 ]
 
 #: What a tracer returns: result or error, how it ended, its runtime, the result as text.
@@ -49,18 +48,6 @@ def as_traced(error: Exception, state: str) -> trace_ok_t:
         raise error
     except Exception as exc:
         return trace_ok_t(ExceptionInfo(internal=True), TraceInfo(state, exc), 0.0, None)
-
-
-@relies_on(Name(f"{_TRACE}:build_tracer", takes=("name", "task", "loader")), part=Part.WORKER)
-def tracer_of(task: Any, twin: Any) -> Tracer:
-    """Return Celery's own tracer of *twin*, for the name and the app of *task*.
-
-    Calls ``build_tracer``: only it stores results, and publishes callbacks, chains and chords, as
-    Celery does.  Checked on Celery 5.6.3 and 5.7.0.  Without it nobody who waits for a result hears
-    of a delivery that may not run.
-    """
-    tracer: Tracer = build_tracer(task.name, twin, task.app.loader, app=task.app)
-    return tracer
 
 
 @relies_on(
