@@ -87,12 +87,8 @@ def transport_for(scheme: str) -> str | None:
 
 
 class _Keeping(OpenSwitch):
-    #: kombu shows a connection by its transport's name.  Otherwise a worker's banner would name a
-    #: broker that nobody knows.
-    resolve_aliases: ClassVar[dict[str, str]] = {
-        **Connection.resolve_aliases,
-        **{str(transport_for(scheme)): scheme for scheme in ("redis", "sentinel")},
-    }
+    #: kombu shows a connection by this, in place of its transport's name.
+    resolve_aliases: ClassVar[dict[str, str]] = dict(Connection.resolve_aliases)
 
     def keeps_transport(self, given: Any, url: str) -> bool:
         # None is what nobody has chosen, and what we have none for.
@@ -103,8 +99,13 @@ class ReliableConnection(_Keeping, Connection):
     """kombu's connection."""
 
 
-def keeping_transport(cls: type[Connection]) -> type[Connection]:
-    """Return the class of connections for a project that has *cls* for its own."""
+def keeping_transport(cls: type[Connection], scheme: str) -> type[Connection]:
+    """Return the class of connections for a project that has *cls* for its own.  Those of our
+    transport are shown with the *scheme* of the broker's URL.
+    """
+    path = transport_for(scheme)
+    if path is not None:
+        _Keeping.resolve_aliases[path] = scheme
     return ReliableConnection if cls is Connection else type(cls.__name__, (_Keeping, cls), {})
 
 

@@ -66,23 +66,16 @@ def has_job(pool: Any, job: Any) -> bool:
     return job in jobs_of(pool)
 
 
-@relies_on(
-    Kept(f"{_BILLIARD}._pool"),
-    Kept(f"{_ASYNC}._waiting_to_start"),
-    part=Part.PREFORK,
-)
-def process_ids_of(pool: Any, *, starting: bool = False) -> list[int]:
-    """Return the ids of the processes of a pool, or of those that are *starting* and not up; none
-    for other pools.
+@relies_on(Kept(f"{_BILLIARD}._pool"), part=Part.PREFORK)
+def process_ids_of(pool: Any) -> list[int]:
+    """Return the ids of the processes of a pool; none for other pools.
 
-    Reads ``Pool._pool``, as Celery tells them only while a pool runs, and not in its stop; and
-    ``AsynPool._waiting_to_start``, as Celery kills a process that does not come up by a timer of
-    its event loop, which nobody turns in a stop after the connection was lost.  Checked on Celery
-    5.6.3 and 5.7.0 with billiard 4.3.2.  Without it a stop does not end while a process hangs, or
-    ignores SIGTERM, and the tasks of its neighbours begin nowhere else.
+    Reads ``Pool._pool``: Celery tells them only while a pool runs, and not in its stop.  Checked on
+    billiard 4.3.2.  Without it a cold stop does not end while a process is stopped or ignores
+    SIGTERM, and the tasks of its neighbours begin nowhere else.
     """
-    name = "_waiting_to_start" if starting else "_pool"
-    return [one.pid for one in list(getattr(billiards(pool), name, ())) if one.pid]
+    processes = billiards(pool)
+    return [one.pid for one in list(processes._pool) if one.pid] if processes is not None else []
 
 
 @relies_on(Kept(f"{_ASYNC}._fileno_to_inq"), part=Part.PREFORK)

@@ -74,7 +74,7 @@ class RecordingAMQP(OpenAMQP):
 
     def connection_class(self, own: Any) -> Any:
         """Return the class of the app's connections to its broker. *own*: that of the project."""
-        return keeping_transport(own)
+        return keeping_transport(own, scheme_of(reliable_of(self.app).broker_url))
 
     @property
     def producer_pool(self) -> Any:

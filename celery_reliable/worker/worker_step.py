@@ -143,8 +143,6 @@ class WorkerStep(bootsteps.StartStopStep):
 
     def stop(self, w: Any) -> None:
         """Keep the lease: tasks run until the pool is joined."""
-        if self._pool_stop is not None:
-            self._pool_stop.end_what_does_not_start()
 
     def terminate(self, w: Any) -> None:
         """Likewise; `close` was called."""
