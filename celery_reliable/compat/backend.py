@@ -17,7 +17,6 @@ from celery_reliable.compat.relied import Behaviour, Name, Part, relies_on
 __all__ = [
     "SUCCESS_BEGINS",
     "MarkingBackend",
-    "StoringBackend",
     "looks_alike",
     "result_meta",
     "run_errbacks",
@@ -59,37 +58,6 @@ class MarkingBackend:
     def more_fields(self, request: Any) -> dict[str, Any]:
         """Return the fields that are stored besides Celery's own."""
         return {}
-
-
-@relies_on(
-    Name(
-        f"{_KEYS}._set_with_state",
-        takes=("key", "value", "state"),
-        used_by=f"{_KEYS}._store_result",
-    ),
-    part=Part.REDIS_RESULTS,
-)
-class StoringBackend:
-    """Mixed into the class of a backend that keeps results as texts. A subclass stores them.
-
-    Overrides ``BaseKeyValueStoreBackend._set_with_state``, by which Celery stores results, and
-    groups.  Reads ``RedisBackend.failure_expires``, which Celery 5.6 does not know.  Checked on
-    Celery 5.6.3 and 5.7.0.  Without it what a chord's member had sent before it was declared dead
-    may take the place of its successor's result.
-    """
-
-    def _set_with_state(self, key: Any, value: Any, state: Any) -> Any:
-        backend: Any = self
-        expires = backend.expires
-        if state == states.FAILURE:
-            expires = getattr(backend, "failure_expires", expires)
-        if self.stores(key, value, int(expires or 0)):
-            return None
-        return super()._set_with_state(key, value, state)  # type: ignore[misc]
-
-    def stores(self, key: Any, value: str | bytes, expires_seconds: int) -> bool:
-        """Store a result; False to leave it to Celery.  *expires_seconds*: 0 for never."""
-        return False
 
 
 def _backend_on_trial() -> Any:

@@ -113,7 +113,6 @@ def cancel_by(c: Any, cancel: Callable[[], None]) -> None:
 
 
 @relies_on(
-    Name("celery.worker.control:Panel.data"),
     Kept("celery.worker.consumer.control:Control.box"),
     Kept("celery.worker.pidbox:Pidbox.node"),
     Used(by="kombu.pidbox:Node.handle", name="handlers"),

@@ -17,7 +17,7 @@ from celery import Celery
 from kombu.utils.encoding import bytes_to_str
 
 from celery_reliable.app import reliable_of
-from celery_reliable.compat.backend import SUCCESS_BEGINS, StoringBackend
+from celery_reliable.compat.backend import SUCCESS_BEGINS
 from celery_reliable.context import RunningAttempt, current_worker, is_forgotten, running
 from celery_reliable.exceptions import LedgerForbidden, LedgerRefused, LedgerUnavailable
 from celery_reliable.ledger import FOREVER, Ledger, answers
@@ -111,14 +111,23 @@ def store_state(task: Any, backend: Any, how: str, *args: Any, **kwargs: Any) ->
         return None
 
 
-class FencedBackend(StoringBackend):
+class FencedBackend:
     """Mixed into the class of a Redis backend: within `stored_by_ledger` the ledger stores
     what is of the attempt's own task.
     """
 
-    def stores(self, key: Any, value: str | bytes, expires_seconds: int) -> bool:
-        """Let the ledger store it; False if Celery has to."""
+    def set(self, key: Any, value: Any, expires: Any = None, **options: Any) -> Any:
+        """Store a result, or whatever else.  Celery 5.6 has no *expires*."""
         backend: Any = self
+        lasts = backend.expires if expires is None else expires
+        if self._stores(backend, key, value, int(lasts or 0)):
+            return None
+        if expires is not None:
+            options["expires"] = expires
+        return super().set(key, value, **options)  # type: ignore[misc]
+
+    def _stores(self, backend: Any, key: Any, value: str | bytes, expires_seconds: int) -> bool:
+        """Let the ledger store it; False if Celery has to."""
         storing = _storing.get()
         # Celery or Redis says so of what is too long.
         if storing is None or len(value) > LONGEST_TEXT:
