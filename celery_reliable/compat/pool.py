@@ -176,6 +176,8 @@ def _is_handed(job: Any) -> bool:
     Kept("celery.concurrency.thread:ApplyResult.f"),
     Used(by="celery.worker.request:Request.execute_using_pool", name="on_accepted"),
     part=Part.WORKER,
+    # Workers with other pools would be refused as well.
+    is_promise=False,
 )
 def futures_of(pool: Any) -> list[tuple[Any, Any]]:
     """Return a list to which a pool of threads adds what it is handed from now on: the request, and
