@@ -12,7 +12,6 @@ from weakref import WeakSet
 from celery import Celery
 
 from celery_reliable.app.location import ledger_of, place_in_ledger, scheme_of
-from celery_reliable.compat.app import real_app
 from celery_reliable.compat.notes import note, noted
 from celery_reliable.exceptions import ConfigurationError
 from celery_reliable.ledger import Connector, Ledger, LivingWorkers
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Framework",
     "Reliable",
+    "real_app",
     "reliable_of",
 ]
 
@@ -51,6 +51,12 @@ def _after_fork() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
+
+
+def real_app(app: Any) -> Any:
+    """Return the app behind the proxy `current_app`.  An app is returned unchanged."""
+    # A method that is got through the proxy is the app's own.
+    return app.finalize.__self__
 
 
 def reliable_of(app: Celery) -> Reliable:

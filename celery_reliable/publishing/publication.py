@@ -186,10 +186,10 @@ class Publication:
             self.room = room_of(self._task, self.object_key, self.headers)
         self.retry_seconds = retry_seconds(options)
         state, look_seconds = self._plan(options)
-        # Where a task goes that names workers is known when it is sent; and the list of a queue
-        # that expires has to be kept from that.
-        is_known = state is State.QUEUED or (
-            NAMED not in self.headers and not self._expires(options)
+        # Where a task goes that names workers is known when it is sent.  A queue that expires is
+        # kept from that by kombu, as kombu puts the message there.
+        is_known = not self._expires(options) and (
+            state is State.QUEUED or NAMED not in self.headers
         )
         if self.attempt is None and is_known and self._is_one_step(options):
             try:
@@ -256,8 +256,10 @@ class Publication:
         return bool(given.get(PLACE)) and given[PLACE] == self.reliable.queues_at
 
     def _expires(self, options: dict[str, Any]) -> bool:
-        queue = self.reliable.app.amqp.queues.get(options.get("routing_key"))
-        return queue is not None and bool(queue.expires)
+        known = self.reliable.app.amqp.queues.get(options.get("routing_key"))
+        return any(
+            getattr(one, "expires", None) for one in (known, *(options.get("declare") or ()))
+        )
 
     def _publish_in_one_step(
         self, body: Any, options: dict[str, Any], state: State, look_seconds: float

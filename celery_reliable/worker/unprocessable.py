@@ -17,7 +17,7 @@ from celery.worker import state
 from celery_reliable import events
 from celery_reliable.app import Reliable
 from celery_reliable.broker import Delivery
-from celery_reliable.compat.consumer import decode_errors_by, handle_by
+from celery_reliable.compat.consumer import handle_by
 from celery_reliable.compat.notes import noted
 from celery_reliable.context import WorkerProcess
 from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable, ReliableError, one_line
@@ -185,8 +185,8 @@ class Unprocessable:
             on_unknown_message=on_unknown_message,
             on_unknown_task=on_unknown_task,
             on_invalid_task=on_invalid_task,
+            on_decode_error=on_decode_error,
         )
-        decode_errors_by(c, on_decode_error)
 
     def bury_unreadable(self, delivery: Delivery, error: Exception) -> bool:
         """Put a list element that is no message among the dead letters; False when the ledger is
