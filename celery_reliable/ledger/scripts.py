@@ -58,15 +58,24 @@ def composed(text: str, functions: str) -> str:
     removal, unless its header says under ``Full`` what becomes of it on a full server.
     """
     header, end, body = text.partition("\n]]\n")
-    has_now = bool(re.search(r"\bnow_[mu]s\b", body)) and "clock()" not in body
-    if has_now:
+    if re.search(r"\bnow_[mu]s\b", body) and "clock()" not in body:
         body = _NOW + body
-    if not re.search(r"^Full ", header, re.MULTILINE) and re.search(r"\b(redis|let_out)\b", body):
+    if not re.search(r"^Full ", header, re.MULTILINE):
         body = _REMOVAL + body
-    for found in reversed(list(_FUNCTION.finditer(functions))):
-        if re.search(rf"\b{found[1]}\(", body):
-            body = found[0] + body
-    return by_position(header + end + body, "ledger")
+    found = {one[1]: one[0] for one in _FUNCTION.finditer(functions)}
+    return by_position(header + end + _called(body, found) + body, "ledger")
+
+
+def _called(body: str, functions: dict[str, str]) -> str:
+    """Return those of the *functions* that a body calls.  Each has in itself those that it calls,
+    so that what a script does not come to costs nothing: each is made anew for each call.
+    """
+    texts = []
+    for name, text in functions.items():
+        if re.search(rf"\b{name}\(", body):
+            first, rest = text.split("\n", 1)
+            texts.append(f"{first}\n{_called(rest, functions)}{rest}")
+    return "".join(texts)
 
 
 @cache

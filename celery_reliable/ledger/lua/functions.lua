@@ -29,8 +29,8 @@ end
 
 -- The generation that messages are stamped with. Not counted from 1: where everything was lost, the messages of before
 -- must not pass for today's. Nor from what cannot be: a message told it.
-local function current_generation()
-  local now_ms, meta = clock(), KEYS.ledger .. 'meta'
+local function current_generation(now_ms)
+  local meta = KEYS.ledger .. 'meta'
   local generation = redis.call('HGET', meta, 'generation')
   if not generation or tonumber(generation) > now_ms + 86400000 then
     generation = string.format('%.0f', now_ms)
@@ -48,7 +48,9 @@ end
 -- What is answered to an attempt that is not the current one; nil to the current one.
 local function refusal(state, attempt, claim)
   if not state then return {'gone'} end
-  if state ~= 'running' or attempt ~= ARGV.attempt or parts_of(claim) ~= ARGV.token then return {'fenced', state} end
+  if state ~= 'running' or attempt ~= ARGV.attempt or string.match(claim, '\n(.*)$') ~= ARGV.token then
+    return {'fenced', state}
+  end
 end
 
 -- Whether an attempt is over already, as its token says.

@@ -68,7 +68,7 @@ if ARGV.number ~= '' then
     end
   end
 end
-local generation = current_generation()
+local generation = current_generation(now_ms)
 if generation ~= ARGV.generation then
   return {'other_generation', generation, redis.call('HGET', KEYS.meta, 'format') or '0'}
 end
@@ -147,11 +147,9 @@ if state then
     'moved', 'list', 'waiting_for')
 end
 -- A retry or a replacement does not change when the task was published.
-if not state or state == 'dead' or called_off then
-  redis.call('HSET', KEYS.record, 'published_ms', now_ms)
-end
+local published = (not state or state == 'dead' or called_off) and {'published_ms', now_ms} or {}
 redis.call('HSET', KEYS.record, 'state', ARGV.state, 'epoch', ARGV.epoch, 'message', ARGV.message,
-  'name', ARGV.name, 'since_ms', now_ms)
+  'name', ARGV.name, 'since_ms', now_ms, unpack(published))
 if state and name ~= ARGV.name then
   redis.call('HSET', KEYS.record, 'published_as', name)
 end

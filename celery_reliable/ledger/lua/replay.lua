@@ -27,7 +27,7 @@ end
 if found[1] ~= 'dead' or (ARGV.buried_ms ~= '' and found[5] ~= ARGV.buried_ms) then
   return {'not_dead', found[1]}
 end
-local generation = current_generation()
+local generation = current_generation(now_ms)
 if generation ~= ARGV.generation then
   return {'other_generation', generation, redis.call('HGET', KEYS.meta, 'format') or '0'}
 end
