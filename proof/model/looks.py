@@ -98,6 +98,7 @@ def _park(v: View) -> Reply:
     if task is None or task.state not in ("queued", "parked") or not _is_seen(v, task.due):
         return ("changed",)
     is_new = not (task.state == "parked" and task.waiting_for == "workers")
+    leave(v, v.arg("id"), task.waiting_for)
     v.put_pairs("unplaced", v.pairs("unplaced") | {v.arg("id"): ""})
     v.put(
         v.key("record"),

@@ -18,6 +18,7 @@ local state = found[1]
 if (state ~= 'queued' and state ~= 'parked') or redis.call('ZSCORE', KEYS.due, ARGV.id) ~= ARGV.due_ms then
   return {'changed'}
 end
+leave(ARGV.id, found[2])
 redis.call('HDEL', KEYS.record, 'resends', 'unsent')
 redis.call('HSET', KEYS.record, 'state', 'parked', 'waiting_for', 'workers')
 redis.call('HSET', KEYS.unplaced, ARGV.id, ARGV.named)
