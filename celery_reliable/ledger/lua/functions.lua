@@ -266,11 +266,16 @@ local function stand_for(id, record, object, places, turn, list, due_in_ms)
   redis.call('ZADD', KEYS.ledger .. 'due', clock() + (left_ms > 0 and math.min(wait_ms, left_ms) or wait_ms), id)
 end
 
--- Free the place that a task has, and let in who stands there first.
-local function free(id, place)
+-- Free the place that a task has, or keep it for so long after a success; then let in who stands there first, or have that
+-- one looked at when the place is free by itself.
+local function free(id, place, keep_ms)
   local lock = KEYS.ledger .. 'lock:' .. (place or '')
   if place and string.match(redis.call('GET', lock) or '', '^%d+:(.*)$') == id then
-    redis.call('DEL', lock)
+    if keep_ms and keep_ms ~= '0' then
+      redis.call('SET', lock, 'kept:' .. id, 'PX', keep_ms)
+    else
+      redis.call('DEL', lock)
+    end
     let_in(string.match(place, '^[^#]*'))
   end
 end

@@ -60,14 +60,7 @@ local known = ARGV.outcome and redis.call('HMGET', KEYS.record, 'name', 'publish
 redis.call('DEL', KEYS.record)
 redis.call('ZREM', KEYS.due, ARGV.id)
 redis.call('HDEL', KEYS.claims, ARGV.id)
-local lock = found[4] and KEYS.ledger .. 'lock:' .. found[4]
-if lock and ARGV.keep_ms ~= '0' and string.match(redis.call('GET', lock) or '', '^%d+:(.*)$') == ARGV.id then
-  redis.call('SET', lock, 'kept:' .. ARGV.id, 'PX', ARGV.keep_ms)
-  -- Who stands there first is due when it is free by itself.
-  let_in(string.match(found[4], '^[^#]*'))
-else
-  free(ARGV.id, found[4])
-end
+free(ARGV.id, found[4], ARGV.keep_ms)
 if known then
   local _, pid, claimed_ms, owner = parts_of(found[3])
   keep_ended({attempt = ARGV.attempt, name = known[1], published_ms = known[2], losses = known[3], owner = owner,

@@ -21,7 +21,7 @@ _KEPT = (
 LOOK = r"""
 local prefix, found, states, workers, losses = ARGV[1], {}, {}, {}, {}
 local function wrong(text) found[#found + 1] = text end
-local due, records = {}, {}
+local due, records, waits = {}, {}, {}
 for _, id in ipairs(redis.call('ZRANGE', prefix .. 'due', 0, -1)) do due[id] = true end
 for _, key in ipairs(redis.call('KEYS', prefix .. 'task:*')) do
   local id = string.sub(key, #prefix + 6)
@@ -31,6 +31,7 @@ for _, key in ipairs(redis.call('KEYS', prefix .. 'task:*')) do
   records[id] = state or 'none'
   states[#states + 1] = id
   -- What is called off has ended, though something of it still runs.
+  waits[id] = state == 'parked' and string.match(row[8] or '', '^o%l+ .*$') or nil
   local object = state == 'parked' and string.match(row[8] or '', '^object (.*)$')
   states[#states + 1] = row[7] and 'over' or (object and 'in line of ' .. object) or records[id]
   if (row[6] or '0') ~= '0' then
@@ -63,6 +64,14 @@ end
 for _, id in ipairs(redis.call('ZRANGE', prefix .. 'later', 0, -1)) do
   if records[id] ~= 'parked' then wrong(id .. ': has a moment, and is not parked') end
 end
+for _, key in ipairs(redis.call('KEYS', prefix .. 'waiting:*')) do
+  local line = string.sub(key, #prefix + 9)
+  for _, id in ipairs(redis.call('ZRANGE', key, 0, -1)) do
+    if waits[id] ~= line then wrong(id .. ': in the line of ' .. line .. ', and does not wait') end
+    waits[id] = nil
+  end
+end
+for id, line in pairs(waits) do wrong(id .. ': waits for ' .. line .. ', and not in its line') end
 for _, name in ipairs(redis.call('ZRANGE', prefix .. 'workers', 0, -1)) do
   local row = redis.call('HMGET', prefix .. 'worker:' .. name, 'state', 'missing_renewals',
     'renewals')
@@ -127,7 +136,7 @@ class Indexes:
         return fields_of(self._client.hgetall(self.keys.record(task_id)))
 
     def line(self, object_key: str) -> list[bytes]:
-        """Return who stands in the line of an object, in order; some may have ended."""
+        """Return who stands in the line of an object, in order."""
         return list(self._client.zrange(self.keys.waiting(f"object {object_key}"), 0, -1))
 
     def is_declared_dead(self, worker: str) -> bool:
@@ -193,9 +202,7 @@ class Indexes:
         """Whether a key may stay when nobody has anything to do with it."""
         if kind == "orders":
             return bool(self._client.hkeys(key) == [b"version"])
-        if kind == "lock":
-            return self._is_free(key, has_lost)
-        return kind == "waiting" and self._is_of_the_past(key)
+        return kind == "lock" and self._is_free(key, has_lost)
 
     def _is_free(self, lock: bytes, has_lost: bool) -> bool:
         """Whether who wants the object takes it."""
@@ -203,14 +210,6 @@ class Indexes:
         # Its worker died before it said that it has stopped it; or the server forgot that the
         # object was freed.
         return "stopping_on" in holder or (has_lost and not holder)
-
-    def _is_of_the_past(self, line: bytes) -> bool:
-        """Whether a line names nobody but who has ended: was called off, or went on when a clock
-        was set back.  It is taken out when the moment comes that it was given, or its turn.
-        """
-        return not any(
-            self.record(task_id.decode()) for task_id in self._client.zrange(line, 0, -1)
-        )
 
     def _workers(self) -> set[str]:
         return {name.decode() for name in self._client.zrange(self.keys.workers, 0, -1)}
