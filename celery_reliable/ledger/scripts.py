@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from functools import cache
 from importlib import resources
+from textwrap import indent
 
 from celery_reliable.redis_io import Script, by_position
 
@@ -74,7 +75,7 @@ def _called(body: str, functions: dict[str, str]) -> str:
     for name, text in functions.items():
         if re.search(rf"\b{name}\(", body):
             first, rest = text.split("\n", 1)
-            texts.append(f"{first}\n{_called(rest, functions)}{rest}")
+            texts.append(f"{first}\n{indent(_called(rest, functions), '  ')}{rest}")
     return "".join(texts)
 
 

@@ -17,7 +17,7 @@ __all__ = ["LiveValidator"]
 #: Nobody hears by which time a script decided: it is that of its call, or a little later, in ms.
 BLUR_MS = 100
 #: What these do depends on the exact time, or on all that there is.
-NOT_JUDGED = frozenset({"begin_pass", "end_pass", "due", "wake", "resume", "reserve"})
+NOT_JUDGED = frozenset({"begin_pass", "end_pass", "due", "wake", "resume", "wait"})
 #: Arguments that may hold what users wrote, by script.
 SECRET = {
     "record": (7,), "claim": (10,), "bury": (4, 5, 6), "replay": (4,), "move": (4,),

@@ -183,7 +183,7 @@ def _known(taking: Script) -> dict[str, tuple[str, ...]]:
 
     for name in names():
         add(script(name), name)
-    for first, second in (("reserve", "claim"), ("claim", "place")):
+    for first, second in (("wait", "claim"), ("claim", "place")):
         add(together(script(first), script(second)), first, second)
     add(together(script("settle"), taking), "settle", _TAKING)
     add(taking, _TAKING)

@@ -337,7 +337,7 @@ def test_a_place_of_ones_own_is_taken_whoever_waits_for_it(line: Line) -> None:
     scene = line.scene
     (host,) = line.enter("host")
     line.take(line.start("first"))
-    scene.ledger.bequeath(host, heir="heir")
+    scene.ledger.touch(host, heir="heir")
     epoch = scene.ledger.senders.new_epoch(0)
     scene.record(TaskRef("host", "app.work"), epoch, heir="heir")
     member = scene.claim(Published(TaskRef("host", "app.work"), epoch, scene.ledger.generation))

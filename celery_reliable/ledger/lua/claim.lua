@@ -34,7 +34,6 @@ Returns   {"claimed", attempt: int, losses: int, place} | {"held", owner} | {"st
           "stale" also of a task that was revoked as it ran: it is due, to be called off
           "struck" by an order that holds: the record is parked until that ends; the place of its object that a claimed
           task has since it was published, or its turn came, is the attempt's from now on; "" for none
-Full      done: each of its ways begins to write with a removal
 Cost      O(log N) in records that are due some time, O(strikes on the task)
 ]]
 local found = redis.call('HMGET', KEYS.record, 'state', 'epoch', 'attempt', 'claim', 'losses',
@@ -67,7 +66,6 @@ if not state or called_off then
     if not generation or run_id == '' or run_id ~= meta[2] then
       -- The generation is a time, as in begin_pass.
       generation = string.format('%.0f', math.max(now_ms, tonumber(generation or 0) + 1, tonumber(ARGV.generation) + 1))
-      redis.call('HDEL', KEYS.meta, '')
       redis.call('HSET', KEYS.meta, 'generation', generation, 'run_id', run_id)
     end
     if generation == ARGV.generation then

@@ -31,7 +31,7 @@ for _, key in ipairs(redis.call('KEYS', prefix .. 'task:*')) do
   records[id] = state or 'none'
   states[#states + 1] = id
   -- What is called off has ended, though something of it still runs.
-  waits[id] = state == 'parked' and string.match(row[8] or '', '^o%l+ .*$') or nil
+  waits[id] = state == 'parked' and (string.match(row[8] or '', '^o%l+ .*$') or row[8] == 'workers' and row[8]) or nil
   local object = state == 'parked' and string.match(row[8] or '', '^object (.*)$')
   states[#states + 1] = row[7] and 'over' or (object and 'in line of ' .. object) or records[id]
   if (row[6] or '0') ~= '0' then
@@ -66,7 +66,8 @@ for _, id in ipairs(redis.call('ZRANGE', prefix .. 'later', 0, -1)) do
 end
 for _, key in ipairs(redis.call('KEYS', prefix .. 'waiting:*')) do
   local line = string.sub(key, #prefix + 9)
-  for _, id in ipairs(redis.call('ZRANGE', key, 0, -1)) do
+  local stands = line == 'workers' and redis.call('HKEYS', key) or redis.call('ZRANGE', key, 0, -1)
+  for _, id in ipairs(stands) do
     if waits[id] ~= line then wrong(id .. ': in the line of ' .. line .. ', and does not wait') end
     waits[id] = nil
   end

@@ -438,8 +438,8 @@ LOOSENED = {
         [
             (
                 "ledger/lua/lose.lua",
-                "found[1] ~= 'running' or found[2] ~= ARGV.attempt or found[8] ~= ARGV.token then",
-                "not found[1] then",
+                "local refused = refusal(unpack(found, 1, 3))",
+                "local refused = not found[1] and {'gone'}",
             )
         ],
         "a has 2 losses, and 1 deaths",
