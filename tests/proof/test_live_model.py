@@ -86,9 +86,9 @@ def test_a_script_that_does_something_else_is_named(
     ledger: Ledger, redis_server: RedisServer
 ) -> None:
     def changed(name: str, text: str) -> str:
-        old = "redis.call('HDEL', KEYS.claims, ARGV.id)\nlocal lock"
+        old = "redis.call('HDEL', KEYS.claims, ARGV.id)\nfree("
         assert name != "settle" or old in text
-        return text.replace(old, "local lock")
+        return text.replace(old, "free(")
 
     # Changed, and not recorded.
     recording.start(changed)

@@ -31,7 +31,8 @@ for _, key in ipairs(redis.call('KEYS', prefix .. 'task:*')) do
   records[id] = state or 'none'
   states[#states + 1] = id
   -- What is called off has ended, though something of it still runs.
-  waits[id] = state == 'parked' and (string.match(row[8] or '', '^o%l+ .*$') or row[8] == 'workers' and row[8]) or nil
+  local reason = row[8] == 'workers' and row[8] or string.match(row[8] or '', '^o%l+ .*$')
+  waits[id] = state == 'parked' and reason or nil
   local object = state == 'parked' and string.match(row[8] or '', '^object (.*)$')
   states[#states + 1] = row[7] and 'over' or (object and 'in line of ' .. object) or records[id]
   if (row[6] or '0') ~= '0' then
