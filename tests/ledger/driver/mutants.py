@@ -130,7 +130,7 @@ MUTANTS = {
         "after a step back nobody sweeps for as long as the step",
         [
             (
-                "redis_io/scripts.py",
+                "ledger/lua/functions.lua",
                 "math.max(server_us + (kept[1] or 0) * 1000, (kept[2] or 0) * 1000)",
                 "server_us",
             )
@@ -142,7 +142,7 @@ MUTANTS = {
     ),
     "stuck_lock": Mutant(
         "an attempt that is taken as stuck loses its object while it runs",
-        [("ledger/lua/place.lua", "if is_over and holder[3] then", "if false then")],
+        [("ledger/lua/functions.lua", " and not still_stopping(record, found[3])\n", "\n")],
         "two live bodies of object",
         (),
         {
@@ -157,7 +157,7 @@ MUTANTS = {
     ),
     "taken_by_a_call": Mutant(
         "a call takes an object that another task has",
-        [("ledger/lua/record.lua", "      return refused({'locked_by', value})\n", "")],
+        [("ledger/lua/record.lua", "return refused({'locked_by', before})", "place = ARGV.object")],
         "two live bodies of object",
         (),
         {
@@ -169,10 +169,7 @@ MUTANTS = {
     ),
     "stuck_note": Mutant(
         "what is called off or discarded takes the note along that something of it still runs",
-        [
-            ("ledger/lua/cancel.lua", "if not found[4] then\n  redis", "if true then\n  redis"),
-            ("ledger/lua/discard.lua", "if not found[3] then\n  redis", "if true then\n  redis"),
-        ],
+        [("ledger/lua/functions.lua", "  if is_stopping then\n", "  if false then\n")],
         "two live bodies of id",
         (),
         {
@@ -187,7 +184,7 @@ MUTANTS = {
             "chances": {"publish": 0.1, "act": 0.08},
         },
         n_worlds=80,
-        tried_first=13,
+        tried_first=49,
     ),
     "waiting_since": Mutant(
         "the day that a canvas has counts from the publication of its host",
@@ -317,29 +314,21 @@ MUTANTS = {
         tried_first=7,
     ),
     "out_of_line": Mutant(
-        "whoever comes takes a free place, whoever stands in the line",
+        "who stands in a line last has the first place that is free",
         [
             (
-                "ledger/lua/place.lua",
-                "local at = mine or (ahead < #free and free[1])",
-                "local at = mine or free[1]",
+                "ledger/lua/functions.lua",
+                "local id = redis.call('ZRANGE', line, 0, 0)[1]",
+                "local id = redis.call('ZRANGE', line, -1, -1)[1]",
             )
         ],
         "which waits",
         (),
         _IN_LINE,
-        tried_first=3,
     ),
     "nobody_next": Mutant(
-        "who frees a place lets nobody through, and tells nobody",
-        [
-            ("ledger/transition_group.py", "if next_up is not None:", "if False:"),
-            (
-                "ledger/lua/call_up.lua",
-                "'LT', now_ms, first)\nreturn {'next', first}",
-                "'GT', now_ms, first)\nreturn {'nobody'}",
-            ),
-        ],
+        "who frees a place lets nobody in",
+        [("ledger/lua/functions.lua", "    let_in(string.match(place, '^[^#]*'))\n", "")],
         "waits for a place of .* is free",
         (),
         {**_IN_LINE, "tasks": ("single",)},
@@ -348,9 +337,9 @@ MUTANTS = {
         "who frees a place gives away the first, whoever has that",
         [
             (
-                "ledger/lua/place.lua",
-                "  if not value or is_over then\n",
-                "  if not value or is_over or (ARGV.token == '' and not is_new) then\n",
+                "ledger/lua/functions.lua",
+                "free_place(object, tonumber(found[3] or 1), id), found[4]",
+                "free_place(object, tonumber(found[3] or 1), id) or object, found[4]",
             )
         ],
         "has no place of|, which waits",
@@ -359,7 +348,7 @@ MUTANTS = {
     ),
     "given_and_unsent": Mutant(
         "whoever is given a place that was freed is put into no queue",
-        [("ledger/lua/place.lua", "    redis.call('LPUSH', KEYS.queue, record[7])\n", "")],
+        [("ledger/lua/functions.lua", "    redis.call('LPUSH', told[1], told[2])\n", "")],
         "was given a place, and waits in no queue",
         (),
         {**_IN_LINE, "tasks": ("single", "lined")},
