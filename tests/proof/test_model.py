@@ -61,14 +61,7 @@ SCOPES: Mapping[str, Scope] = {
         time_to_run_ms=1,
         does=_BASE | {"lock", "stuck", "stop", "delay", "late"},
     ),
-    "places": Scope(
-        ids=("a", "b", "c"),
-        workers=("v", "w"),
-        faults=0,
-        object="o",
-        places=1,
-        does=_BASE | {"place", "early"},
-    ),
+    "places": Scope(ids=("a", "b", "c"), faults=0, object="o", does=_BASE | {"place", "early"}),
     "overtaking": Scope(
         ids=("a", "b", "c"),
         faults=2,
@@ -86,12 +79,7 @@ SCOPES: Mapping[str, Scope] = {
         does=_BASE - {"settle", "resend"} | {"place", "stuck", "stop", "cancel"},
     ),
     "called off": Scope(
-        ids=("a", "b"),
-        faults=0,
-        acts=1,
-        object="o",
-        places=1,
-        does=_BASE | {"place", "early", "cancel"},
+        ids=("a", "b"), faults=0, acts=1, object="o", does=_BASE | {"place", "early", "cancel"}
     ),
     "canvas": Scope(faults=0, acts=2, does=_BASE | {"become", "inherit", "cancel"}),
     "leases": Scope(faults=1, acts=2, does=_BASE | {"beat", "worker dies"}),
