@@ -96,12 +96,8 @@ MUTANTS = {
         "was accepted, and has never ended",
         ("skew", "kill_worker"),
         {
-            "ids": ("a", "b"),
-            "tasks": ("work",),
-            "outcomes": ("ok", "long"),
-            "n_steps": 400,
-            "n_hosts": 2,
-            "chances": {"publish": 0.1, "act": 0.0, "kill_worker": 0.03},
+            "ids": ("a", "b"), "tasks": ("work",), "outcomes": ("ok", "long"), "n_steps": 400,
+            "n_hosts": 2, "chances": {"publish": 0.1, "act": 0.0, "kill_worker": 0.03},
         },
         tried_first=5,
     ),
@@ -118,23 +114,17 @@ MUTANTS = {
         "and is innocent|losses, and 0 deaths",
         ("poison",),
         {
-            "tasks": ("work",),
-            "outcomes": ("ok", "long"),
-            "n_slots": 3,
-            "n_hosts": 2,
+            "tasks": ("work",), "outcomes": ("ok", "long"), "n_slots": 3, "n_hosts": 2,
             "chances": {"act": 0.0, "publish": 0.2},
         },
         tried_first=4,
     ),
     "clock_back": Mutant(
         "after a step back nobody sweeps for as long as the step",
-        [
-            (
-                "ledger/lua/functions.lua",
-                "math.max(server_us + (kept[1] or 0) * 1000, (kept[2] or 0) * 1000)",
-                "server_us",
-            )
-        ],
+        [(
+            "ledger/lua/functions.lua",
+            "math.max(server_us + (kept[1] or 0) * 1000, (kept[2] or 0) * 1000)", "server_us",
+        )],
         "does not come to rest",
         ("clock", "kill_worker"),
         is_alone=False,
@@ -146,12 +136,8 @@ MUTANTS = {
         "two live bodies of object",
         (),
         {
-            "tasks": ("placed_brief",),
-            "outcomes": ("ok", "long", "long"),
-            "pool_names": ("threads",),
-            "n_slots": 3,
-            "n_steps": 240,
-            "chances": {"publish": 0.1},
+            "tasks": ("placed_brief",), "outcomes": ("ok", "long", "long"),
+            "pool_names": ("threads",), "n_slots": 3, "n_steps": 240, "chances": {"publish": 0.1},
         },
         tried_first=3,
     ),
@@ -161,9 +147,7 @@ MUTANTS = {
         "two live bodies of object",
         (),
         {
-            "tasks": ("unique",),
-            "outcomes": ("ok", "ok", "long"),
-            "n_hosts": 2,
+            "tasks": ("unique",), "outcomes": ("ok", "ok", "long"), "n_hosts": 2,
             "chances": {"act": 0.0, "publish": 0.1},
         },
     ),
@@ -173,14 +157,8 @@ MUTANTS = {
         "two live bodies of id",
         (),
         {
-            "ids": ("a",),
-            "tasks": ("brief",),
-            "outcomes": ("long",),
-            "pool_names": ("threads",),
-            "n_slots": 3,
-            "n_hosts": 2,
-            "n_steps": 240,
-            "idleness": 0.3,
+            "ids": ("a",), "tasks": ("brief",), "outcomes": ("long",), "pool_names": ("threads",),
+            "n_slots": 3, "n_hosts": 2, "n_steps": 240, "idleness": 0.3,
             "chances": {"publish": 0.1, "act": 0.08},
         },
         n_worlds=80,
@@ -199,10 +177,7 @@ MUTANTS = {
         "is called off under its canvas",
         ("long", "freeze", "sweepers"),
         {
-            "tasks": ("work",),
-            "outcomes": ("replace",),
-            "n_hosts": 1,
-            "n_steps": 240,
+            "tasks": ("work",), "outcomes": ("replace",), "n_hosts": 1, "n_steps": 240,
             "chances": {"act": 0.0, "long": 0.02, "freeze": 0.06, "sweepers": 0.1},
         },
         tried_first=7,
@@ -218,20 +193,15 @@ MUTANTS = {
     ),
     "suspended": Mutant(
         "a lease is measured by a clock that stands still while the machine is suspended",
-        [
-            (
-                "clock.py",
-                "return time.monotonic() if _CLOCK is None else time.clock_gettime(_CLOCK)",
-                "return time.monotonic()",
-            )
-        ],
+        [(
+            "clock.py",
+            "return time.monotonic() if _CLOCK is None else time.clock_gettime(_CLOCK)",
+            "return time.monotonic()",
+        )],
         "is dead, and surely holds its lease",
         ("suspend",),
         {
-            "n_hosts": 3,
-            "n_steps": 240,
-            "idleness": 0.3,
-            "longest_pause_ms": 3000,
+            "n_hosts": 3, "n_steps": 240, "idleness": 0.3, "longest_pause_ms": 3000,
             "chances": {"suspend": 0.02, "publish": 0.02},
         },
         tried_first=2,
@@ -257,13 +227,10 @@ MUTANTS = {
     ),
     "anybodys": Mutant(
         "a worker begins what its message says is for others",
-        [
-            (
-                "attempt/claiming.py",
-                "if named is not None and not named.may_run(worker.nodename):",
-                "if False:",
-            )
-        ],
+        [(
+            "attempt/claiming.py", "if named is not None and not named.may_run(worker.nodename):",
+            "if False:",
+        )],
         "it is for",
         ("named", "copies"),
         {**_NAMED, "chances": {"act": 0.0, "publish": 0.2, "named": 0.02, "copies": 0.1}},
@@ -294,34 +261,25 @@ MUTANTS = {
     ),
     "forgotten_with_claims": Mutant(
         "a worker is forgotten whose claims nobody has ended",
-        [
-            (
-                "ledger/lua/deregister.lua",
-                "if claims > 0 or tonumber(ARGV.in_unacked) > 0 then",
-                "if tonumber(ARGV.in_unacked) > 0 then",
-            )
-        ],
+        [(
+            "ledger/lua/deregister.lua", "if claims > 0 or tonumber(ARGV.in_unacked) > 0 then",
+            "if tonumber(ARGV.in_unacked) > 0 then",
+        )],
         "claims of nobody",
         # A release deregisters workers whose lease has run out while they begin something.
         ("kill_worker", "long", "sweepers"),
         {
-            "tasks": ("work",),
-            "outcomes": ("ok", "long"),
-            "n_hosts": 2,
-            "n_slots": 2,
+            "tasks": ("work",), "outcomes": ("ok", "long"), "n_hosts": 2, "n_slots": 2,
             "chances": {"act": 0.1, "publish": 0.2, "kill_worker": 0.01, "long": 0.02},
         },
         tried_first=7,
     ),
     "out_of_line": Mutant(
         "who stands in a line last has the first place that is free",
-        [
-            (
-                "ledger/lua/functions.lua",
-                "local id = redis.call('ZRANGE', line, 0, 0)[1]",
-                "local id = redis.call('ZRANGE', line, -1, -1)[1]",
-            )
-        ],
+        [(
+            "ledger/lua/functions.lua", "local id = redis.call('ZRANGE', line, 0, 0)[1]",
+            "local id = redis.call('ZRANGE', line, -1, -1)[1]",
+        )],
         "which waits",
         (),
         _IN_LINE,
@@ -335,13 +293,11 @@ MUTANTS = {
     ),
     "place_given_twice": Mutant(
         "who frees a place gives away the first, whoever has that",
-        [
-            (
-                "ledger/lua/functions.lua",
-                "free_place(object, tonumber(found[3] or 1), id), found[4]",
-                "free_place(object, tonumber(found[3] or 1), id) or object, found[4]",
-            )
-        ],
+        [(
+            "ledger/lua/functions.lua",
+            "free_place(object, tonumber(found[3] or 1), id), found[4]",
+            "free_place(object, tonumber(found[3] or 1), id) or object, found[4]",
+        )],
         "has no place of|, which waits",
         (),
         {**_IN_LINE, "tasks": ("lined",)},
@@ -363,13 +319,10 @@ MUTANTS = {
     ),
     "not_paused": Mutant(
         "a worker heeds no pause, and does not know that it is drained",
-        [
-            (
-                "context.py",
-                "return orders.of_queue(queue, self.nodename, self.ledger_ms)",
-                "return None",
-            )
-        ],
+        [(
+            "context.py", "return orders.of_queue(queue, self.nodename, self.ledger_ms)",
+            "return None",
+        )],
         "against a (pause|drain)",
         ("orders",),
         _ORDERED,
@@ -380,9 +333,7 @@ MUTANTS = {
         "begins before its ETA",
         ("clock",),
         {
-            "tasks": ("work",),
-            "outcomes": ("ok",),
-            "n_steps": 240,
+            "tasks": ("work",), "outcomes": ("ok",), "n_steps": 240,
             "chances": {"act": 0.0, "publish": 0.3, "clock": 0.1},
         },
         tried_first=5,
@@ -393,9 +344,7 @@ MUTANTS = {
         "begins before its ETA",
         ("rollback",),
         {
-            "tasks": ("work",),
-            "outcomes": ("ok", "retry"),
-            "n_steps": 240,
+            "tasks": ("work",), "outcomes": ("ok", "retry"), "n_steps": 240,
             "chances": {"act": 0.0, "publish": 0.1, "rollback": 0.05},
         },
         n_worlds=80,
@@ -407,13 +356,12 @@ MUTANTS = {
         "it was stopped at",
         ("orders", "kill_worker"),
         {
-            **_ORDERED,
-            "outcomes": ("long",),
+            **_ORDERED, "outcomes": ("long",),
             "chances": {"act": 0.0, "publish": 0.1, "orders": 0.2, "kill_worker": 0.05},
         },
         tried_first=2,
     ),
-}
+}  # fmt: skip
 
 #: Scripts that compare less than they must, by the pair of which some order has to show it.
 LOOSENED = {
@@ -424,16 +372,14 @@ LOOSENED = {
     ),
     "slow sweeper": Mutant(
         "an attempt is lost twice",
-        [
-            (
-                "ledger/lua/lose.lua",
-                "found[1] ~= 'running' or found[2] ~= ARGV.attempt or found[8] ~= ARGV.token then",
-                "not found[1] then",
-            )
-        ],
+        [(
+            "ledger/lua/lose.lua",
+            "found[1] ~= 'running' or found[2] ~= ARGV.attempt or found[8] ~= ARGV.token then",
+            "not found[1] then",
+        )],
         "a has 2 losses, and 1 deaths",
     ),
-}
+}  # fmt: skip
 
 #: The one that is put back into this process.
 chosen: Mutant | None = None
