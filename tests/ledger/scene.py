@@ -15,15 +15,7 @@ import redis
 
 from celery_reliable.leases import Verdict, WorkerLease
 from celery_reliable.ledger import Ledger, answers, connect
-from celery_reliable.ledger.answers import (
-    Answer,
-    Claimed,
-    Declared,
-    OtherGeneration,
-    Recorded,
-    Registered,
-    Unknown,
-)
+from celery_reliable.ledger.answers import Answer
 from celery_reliable.model import (
     Cause,
     Claim,
@@ -106,7 +98,7 @@ class Scene:
         answer = self.workers.register(
             worker, lease_ms=lease_ms, client_id=client_id, facts={"nodename": worker}
         )
-        assert isinstance(answer, Registered)
+        assert isinstance(answer, answers.Registered)
 
     def lease(self, worker: str) -> WorkerLease:
         return next(lease for lease in self.workers.leases() if lease.worker == worker)
@@ -121,7 +113,7 @@ class Scene:
     def kill_worker(self, worker: str) -> None:
         """Have a worker declared dead whose lease is made to run out now."""
         self.client.zadd(self.ledger.keys.workers, {worker: 0})
-        assert self.declare("lapsed", self.lease(worker)) is Declared
+        assert self.declare("lapsed", self.lease(worker)) is answers.Declared
 
     def beat(self, worker: str = "me", *, client_id: int = 0, **counted: int) -> Any:
         return self.workers.heartbeat(
@@ -153,9 +145,9 @@ class Scene:
             epoch = self.ledger.senders.new_epoch(claim.attempt if claim else 0)
             how: dict[str, Any] = {"state": state, "due_in_ms": due_in_ms, "claim": claim}
             answer = self.record(task, epoch, queue=queue, unique=unique, **how)
-            if not isinstance(answer, Unknown):
+            if not isinstance(answer, answers.Unknown):
                 break
-        assert isinstance(answer, Recorded)
+        assert isinstance(answer, answers.Recorded)
         self.ledger.senders.answered(epoch)
         return Published(task, epoch, self.ledger.generation)
 
@@ -176,7 +168,7 @@ class Scene:
                 case answers.StillStopping():
                     how = {}
                 case _:
-                    assert isinstance(answer, Recorded)
+                    assert isinstance(answer, answers.Recorded)
                     return None
 
     def record(
@@ -198,7 +190,7 @@ class Scene:
                 task, epoch=epoch, state=state, due_in_ms=due_in_ms, message=f"sent as {epoch}",
                 **how,
             )  # fmt: skip
-            if not isinstance(answer, OtherGeneration):
+            if not isinstance(answer, answers.OtherGeneration):
                 return answer
             self.ledger.generation = answer.current
 
@@ -239,7 +231,7 @@ class Scene:
         """Claim an attempt that must be had."""
         token = token or f"delivery {next(self._numbers)}"
         answer = self.ask(message, worker, token=token, content="as delivered")
-        assert isinstance(answer, Claimed), answer
+        assert isinstance(answer, answers.Claimed), answer
         return Claim(message.task.id, answer.attempt, worker, token, answer.losses)
 
     def lose(

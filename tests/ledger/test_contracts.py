@@ -29,33 +29,27 @@ def sources(package: str) -> dict[str, str]:
     return {file.name.removesuffix(".lua"): file.read_text("utf-8") for file in files}
 
 
-#: Functions that scripts share, by name.
 _FUNCTION = re.compile(r"^local function (\w+)\((.*?)\)\n.*?^end$", re.MULTILINE | re.DOTALL)
-#: A key that is made of what a script was given, or one of those.
-_KEY = r"KEYS\.\w+( \.\. .+)?"
-#: What a function is given may be the key of a record.
-_RECORD = r"KEYS\.record|KEYS\.ledger \.\. 'task:' \.\. \S+|record"
+#: A key that a script was given, or one that is made of what all keys begin with.
+_KEY = r"KEYS\.\w+|KEYS\.ledger \.\. .+"
 
 
-def shared() -> dict[str, str]:
-    """The functions that scripts of the ledger share, without comments."""
-    text = _without_comments(sources("ledger")[FUNCTIONS].partition("\n]]\n")[2])
-    return {found[1]: found[0] for found in _FUNCTION.finditer(text)}
-
-
-def _without_comments(text: str) -> str:
+def without_comments(text: str) -> str:
     return re.sub(r"--[^\n]*", "", text)
 
 
+def shared() -> dict[str, str]:
+    """The functions that scripts of the ledger share, by their names."""
+    text = without_comments(sources("ledger")[FUNCTIONS].partition("\n]]\n")[2])
+    return {found[1]: found[0] for found in _FUNCTION.finditer(text)}
+
+
 def keys_made(text: str) -> set[str]:
-    """The names in a function or a body that stand for keys: made of those that it was given, or
-    the record that a function is told of.
-    """
-    found = {"record"} if re.match(r"local function \w+\((\w+, )?record\b", text) else set()
-    assigned = re.findall(r"^ *local ([\w, ]+) = (.*KEYS.*)$", text, re.MULTILINE)
-    for left, right in assigned:
+    """The names in a function or a body that stand for keys."""
+    found = set()
+    for left, right in re.findall(r"^ *local ([\w, ]+) = (.*KEYS.*)$", text, re.MULTILINE):
         for name, value in zip(left.split(", "), right.split(", "), strict=False):
-            if re.fullmatch(rf"(?:\S+ and )?{_KEY}", value):
+            if re.fullmatch(rf"(?:\S+ and )?(?:{_KEY})", value):
                 found.add(name)
     return found
 
@@ -72,7 +66,7 @@ class Contract:
     def of(cls, text: str, functions: dict[str, str]) -> Contract:
         match = re.fullmatch(r"--\[\[\n(.*?)\n\]\]\n(.*)", text, re.DOTALL)
         assert match, "it does not begin with its header"
-        body = all_ = _without_comments(match[2])
+        body = all_ = without_comments(match[2])
         called: list[str] = []
         # Those behind are called by none before.
         for name, function in reversed(functions.items()):
@@ -115,7 +109,11 @@ class Contract:
         """Return what a function, or the body, does with other keys or that no script may do."""
         has_more = re.search(r"^KEYS\.\w+\.\.\.", self.header, re.MULTILINE)
         listed = r"KEYS\[\w+( \+ 1)?\]|unacked" if has_more else "unacked"
-        faults, made = [], keys_made(text)
+        # A function may be told of a record by its key.
+        faults, made = (
+            [],
+            keys_made(text) | set(re.findall(r"^local function .*\b(record)\b", text)),
+        )
         for command, first in self.commands(text):
             if command not in ALLOWED_COMMANDS:
                 faults.append(f"{command} is not for scripts")
@@ -180,14 +178,12 @@ def test_header_and_body_agree() -> None:
 
 
 def test_functions_are_told_of_records_by_their_keys() -> None:
-    texts = {**sources("ledger"), **shared()}
-    for name, function in shared().items():
-        told = re.match(r"local function \w+\(((?:\w+, )?)record\b", function)
-        for text in texts.values() if told else ():
-            for call in re.findall(rf"(?<!function )\b{name}\((.*)", text):
-                at = 1 if told and told[1] else 0
-                given = re.split(r", |\)", call)[at]
-                assert re.fullmatch(_RECORD, given), call
+    texts = "".join(without_comments(text) for text in sources("ledger").values())
+    for name, told in re.findall(r"^local function (\w+)\((.*?)\)", texts, re.MULTILINE):
+        at = told.split(", ").index("record") if "record" in told else None
+        for call in re.findall(rf"(?<!function )\b{name}\((.*)", texts) if at is not None else ():
+            given = re.split(r", |\)", call)[at]
+            assert given == "record" or re.fullmatch(_KEY, given), call
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from celery_reliable.ledger.answers import Answer, Concluding, Fenced, InUse, Unknown
+from celery_reliable.ledger.answers import Answer, Concluding, Fenced, Unknown
 from celery_reliable.model import Claim, State, TaskRef
 from tests.ledger.scene import ABSENT, LOOK_MS, Scene
 from tests.support.promises import promise
@@ -40,31 +40,6 @@ def test_a_task_that_lives_holds_its_object(scene: Scene, how: str) -> None:
     assert scene.locks.take("object", other) == "holder"
     assert scene.snapshot() == before
     assert scene.locks.take("another object", other) is None
-
-
-def test_an_id_that_is_in_use_is_refused_whoever_has_the_object(scene: Scene) -> None:
-    scene.locks.take("object", start(scene, "holder"))
-    scene.publish("task")
-
-    answer = scene.record(REF, scene.ledger.senders.new_epoch(0), unique="object")
-
-    assert isinstance(answer, InUse)
-
-
-@promise("one-object")
-def test_of_many_that_see_a_lock_to_be_taken_over_one_gets_it(scene: Scene) -> None:
-    holder = start(scene, "holder")
-    scene.locks.take("object", holder)
-    scene.forget_object("holder")
-    scene.ledger.settle(holder)
-    claims = [start(scene, f"task {n}") for n in range(THREADS)]
-
-    with ThreadPoolExecutor(THREADS) as pool:
-        found = list(pool.map(lambda claim: scene.locks.take("object", claim), claims))
-
-    winners = [claim.task_id for claim, holder in zip(claims, found, strict=True) if not holder]
-    assert len(winners) == 1
-    assert {holder for holder in found if holder} == set(winners)
 
 
 @promise("one-object")

@@ -10,8 +10,6 @@ import pytest
 from celery_reliable.ledger.answers import (
     Answer,
     Full,
-    Gone,
-    Held,
     InUse,
     NotCurrent,
     Placed,
@@ -20,7 +18,7 @@ from celery_reliable.ledger.answers import (
     Standing,
     Withdrawn,
 )
-from celery_reliable.model import Claim, ClaimRequest, Room, State, TaskRef
+from celery_reliable.model import Claim, ClaimRequest, Room, TaskRef
 from tests.ledger.scene import ABSENT, LOOK_MS, Published, Scene
 from tests.support.promises import promise
 
@@ -103,6 +101,8 @@ def placed(answer: Answer) -> str:
 @promise("one-object")
 def test_many_at_the_same_moment_take_no_more_than_there_are(scene: Scene) -> None:
     line = Line(scene, 3)
+    # One of the locks is there, of a task that is over, and all of them see that.
+    scene.client.set(scene.ledger.keys.lock(LINE), "1:over")
     claims = [line.start(f"task {n}") for n in range(16)]
 
     with ThreadPoolExecutor(16) as pool:
@@ -111,52 +111,33 @@ def test_many_at_the_same_moment_take_no_more_than_there_are(scene: Scene) -> No
     assert sum(isinstance(one, Placed) for one in answers) == 3
 
 
-def _blame(scene: Scene, claim: Claim) -> object:
-    scene.lose(claim)
-    return scene.blame(scene.record_of().epoch, max_losses=0)
-
-
-def _cancel(scene: Scene, claim: Claim) -> object:
-    scene.lose(claim)
-    return scene.ledger.revoke(claim.task_id)
-
-
-def _acknowledge(scene: Scene, claim: Claim) -> object:
-    """Of a dead letter whose last attempt was stopped late."""
-    scene.take(claim, max_losses=0)
-    return scene.workers.acknowledge(claim)
-
-
-def _discard(scene: Scene, claim: Claim) -> object:
-    """The same, and its worker has died instead."""
-    scene.take(claim, max_losses=0)
-    scene.kill_worker(claim.worker)
-    return scene.ledger.discard(claim.task_id)
-
-
-def _let_go(scene: Scene, claim: Claim) -> object:
-    scene.take(claim)
-    scene.ledger.revoke(claim.task_id)
-    scene.kill_worker(claim.worker)
-    return scene.ledger.let_go(claim.task_id)
-
-
-def _retry(scene: Scene, claim: Claim) -> object:
-    scene.publish(claim.task_id, claim=claim)
-    return scene.ledger.free_place(LINE, claim)
-
-
-FREEING: dict[str, Callable[[Scene, Claim], object]] = {
+DOES: dict[str, Callable[[Scene, Claim], object]] = {
     "settle": lambda scene, claim: scene.ledger.settle(claim),
     "bury": lambda scene, claim: scene.bury(claim),
-    "lose": lambda scene, claim: scene.lose(claim, max_losses=0),
-    "blame": _blame,
-    "cancel": _cancel,
-    "acknowledge": _acknowledge,
-    "discard": _discard,
-    "let_go": _let_go,
-    "unlock": _retry,
+    "lose": lambda scene, claim: scene.lose(claim),
+    "lose for good": lambda scene, claim: scene.lose(claim, max_losses=0),
+    "take": lambda scene, claim: scene.take(claim),
+    "take for good": lambda scene, claim: scene.take(claim, max_losses=0),
+    "acknowledge": lambda scene, claim: scene.workers.acknowledge(claim),
+    "kill": lambda scene, claim: scene.kill_worker(claim.worker),
+    "blame": lambda scene, claim: scene.blame(scene.record_of().epoch, max_losses=0),
+    "revoke": lambda scene, claim: scene.ledger.revoke(claim.task_id),
+    "discard": lambda scene, claim: scene.ledger.discard(claim.task_id),
+    "let go": lambda scene, claim: scene.ledger.let_go(claim.task_id),
+    "retry": lambda scene, claim: scene.publish(claim.task_id, claim=claim),
+    "free": lambda scene, claim: scene.ledger.free_place(LINE, claim),
 }
+#: What frees a place, by the last step; and what does not, as the attempt has to be stopped.
+FREEING = (
+    "settle", "bury", "lose for good", "lose, blame", "lose, revoke", "take for good, acknowledge",
+    "take for good, kill, discard", "take, revoke, kill, let go", "retry, free",
+)  # fmt: skip
+STOPPED = ("take for good", "take, revoke", "take for good, discard")
+
+
+def do(scene: Scene, claim: Claim, steps: str) -> None:
+    for step in steps.split(", "):
+        DOES[step](scene, claim)
 
 
 @promise("line-in-order")
@@ -171,7 +152,7 @@ def test_whatever_frees_a_place_lets_in_the_first_of_the_line_in_the_same_step(
     for name in ("first", "second"):
         line.take(line.start(name, "other"), queue=queue)
 
-    FREEING[how](scene, holder)
+    do(scene, holder, how)
 
     assert line.holders() == ["first"]
     if queue:
@@ -189,35 +170,31 @@ def test_whatever_frees_a_place_lets_in_the_first_of_the_line_in_the_same_step(
 
 
 @promise("line-in-order")
+@pytest.mark.parametrize("is_free", [False, True])
 @pytest.mark.parametrize("how", ["cancel", "withdraw", "resend"])
-def test_who_leaves_the_line_as_the_first_has_the_next_looked_at(line: Line, how: str) -> None:
-    """A place may be free by now that nobody has told of."""
+def test_who_leaves_the_line_as_the_first_has_the_next_looked_at(
+    line: Line, how: str, is_free: bool
+) -> None:
+    """Soon; or at once, where a place is free by now that nobody has told of."""
     scene = line.scene
     line.enter("holder")
     for name in ("first", "second"):
         assert isinstance(line.publish(name), Standing)
     assert line.looked_at_in_ms("second") > 2 * LOOK_MS
-    scene.client.delete(scene.ledger.keys.lock(LINE))
+    if is_free:
+        scene.client.delete(scene.ledger.keys.lock(LINE))
 
     if how == "cancel":
         scene.ledger.revoke("first")
     elif how == "withdraw":
-        first = scene.record_of("first")
-        assert scene.ledger.withdraw("first", first.epoch) == Withdrawn()
+        scene.ledger.withdraw("first", scene.record_of("first").epoch)
     else:
         # It has expired, and a worker says so.
         assert isinstance(line.look("first", is_expired=True), Send)
 
-    assert (line.in_queue(), line.holders()) == (["second"], ["second"])
     assert scene.state("first") == ("queued" if how == "resend" else ABSENT)
-
-
-@promise("line-in-order")
-def test_who_leaves_the_line_while_nothing_is_free_has_the_next_looked_at_soon(line: Line) -> None:
-    line.enter("holder", "first", "second")
-
-    line.scene.ledger.revoke("first")
-
+    assert line.in_queue() == (["second"] if is_free else [])
+    assert line.holders() == (["second"] if is_free else ["holder"])
     assert line.looked_at_in_ms("second") <= LOOK_MS
 
 
@@ -235,15 +212,6 @@ def test_a_place_that_was_given_and_not_taken_goes_on_to_the_next(line: Line) ->
     assert line.in_queue() == ["", "", "second"]
 
 
-STOPPED: dict[str, Callable[[Scene, Claim], object]] = {
-    "lost for good": lambda scene, claim: scene.take(claim, max_losses=0),
-    "called off": lambda scene, claim: (scene.take(claim), scene.ledger.revoke(claim.task_id)),
-    "discarded": lambda scene, claim: (
-        scene.take(claim, max_losses=0), scene.ledger.discard(claim.task_id),
-    ),
-}  # fmt: skip
-
-
 @promise("one-object")
 @pytest.mark.parametrize("is_dead", [False, True])
 @pytest.mark.parametrize("how", STOPPED)
@@ -253,7 +221,7 @@ def test_an_attempt_that_is_to_be_stopped_keeps_its_place_until_it_is_or_its_wor
     scene = line.scene
     (holder,) = line.enter("holder")
     line.take(line.start("first", "other"))
-    STOPPED[how](scene, holder)
+    do(scene, holder, how)
 
     assert line.look("first") == Standing("")
     assert line.take(line.start("another", "other"), stands=False) == Full("first")
@@ -265,28 +233,11 @@ def test_an_attempt_that_is_to_be_stopped_keeps_its_place_until_it_is_or_its_wor
         assert line.look("first") == Standing("")
     else:
         scene.workers.acknowledge(holder)
-        if how != "lost for good":
+        if how != "take for good":
             assert scene.overdue_ids() == ["holder"]
             scene.ledger.let_go("holder")
     assert line.holders() == ["first"]
     assert line.in_queue() == ["first"]
-
-
-def test_what_is_to_be_stopped_is_held_until_its_worker_is_dead(line: Line) -> None:
-    scene = line.scene
-    message = scene.publish("holder")
-    holder = scene.claim(message)
-    line.take(holder)
-    scene.take(holder)
-    assert line.look("holder") == Held("me")
-    scene.ledger.revoke("holder")
-    assert scene.ledger.let_go("holder") == Gone()
-    assert scene.state("holder") == "waiting"
-
-    scene.kill_worker("me")
-
-    assert scene.ledger.let_go("holder").word == "cancelled"
-    assert line.holders() == []
 
 
 @promise("line-in-order")
@@ -468,21 +419,6 @@ def test_who_was_revoked_is_passed_over_and_looked_at(line: Line) -> None:
     assert scene.overdue_ids() == ["first"]
 
 
-def test_who_stands_in_line_again_is_put_into_no_queue_of_before(line: Line) -> None:
-    """The worker that has it stand there now sends otherwise."""
-    scene = line.scene
-    holder = line.start("holder")
-    line.take(holder)
-    message = scene.publish("first")
-    assert isinstance(line.take(scene.claim(message)), Standing)
-    scene.client.hset(scene.ledger.keys.record("first"), "state", "queued")
-    assert isinstance(line.take(scene.claim(message), queue=""), Standing)
-
-    scene.ledger.settle(holder)
-
-    assert line.in_queue() == []
-
-
 def test_who_stands_in_line_after_a_move_is_sent_as_it_says_from_then_on(line: Line) -> None:
     """What was named as its attempt began is in its message, so its retry need not be told."""
     scene = line.scene
@@ -540,12 +476,3 @@ def test_a_publication_that_is_repeated_is_told_the_same(line: Line, queue: str)
     # One that is refused stands nowhere.
     assert isinstance(line.publish("task", queue=queue), InUse)
     assert not scene.client.exists(scene.ledger.keys.waiting(f"object {LINE}"))
-
-
-@pytest.mark.parametrize("state", [State.QUEUED, State.PARKED])
-def test_what_has_its_moment_keeps_its_object_until_then(scene: Scene, state: State) -> None:
-    scene.publish("task", unique=LINE, state=state, due_in_ms=2 * LOOK_MS)
-
-    assert scene.call("another", LINE) == "task"
-    assert scene.ledger.revoke("task").word == "cancelled"
-    assert scene.call("another", LINE) is None

@@ -10,14 +10,7 @@ import pytest
 import redis
 
 from celery_reliable.exceptions import LedgerForbidden
-from celery_reliable.ledger import (
-    FOREVER,
-    Ledger,
-    connect,
-    denied,
-    ledger_commands,
-    self_test,
-)
+from celery_reliable.ledger import FOREVER, Ledger, connect, denied, ledger_commands, self_test
 from celery_reliable.ledger.answers import Settled
 from tests.ledger.scene import Scene
 from tests.ledger.test_contracts import KEYLESS_COMMANDS, Contract, sources
