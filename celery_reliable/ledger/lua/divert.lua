@@ -1,6 +1,6 @@
 --[[
-divert: a task is to be sent from its record at once. A message of it is where nobody may run it; or it waits for a worker,
-and one is alive that may.
+divert: have a task sent from its record at once. Either its message is where nobody may run it, or it waits for a worker
+and one is alive now.
 
 KEYS.record    task:<id>         HASH
 KEYS.due       due               ZSET

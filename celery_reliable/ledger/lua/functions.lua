@@ -1,10 +1,11 @@
 --[[
-functions: what several scripts do alike. Before each script stand the functions that it calls, and those that they call.
+functions: code that several scripts share. Each script is loaded with the functions that it calls.
 
-They make keys of what they read. `KEYS.ledger` is what all keys of a namespace begin with, so all are in one slot.
+They build keys from what they read. All keys of a namespace begin with `KEYS.ledger`, and so share one slot.
 ]]
 
--- The ledger's time in ms and in us, and the server's in ms. It never shows less than when it was last kept.
+-- Return the ledger's time in ms and in us, and the server's in ms. The ledger's clock never goes back behind the time that
+-- was last kept.
 local function clock()
   local time = redis.call('TIME')
   local server_us = time[1] * 1000000 + time[2]
@@ -13,7 +14,7 @@ local function clock()
   return math.floor(now_us / 1000), now_us, math.floor(server_us / 1000)
 end
 
--- Keep the clock, and return its time. Where the server's is set back, it goes on from here.
+-- Keep the ledger's time, and return it. If the server's clock is set back, the ledger's goes on from this time.
 local function keep_clock()
   local now_ms, _, server_ms = clock()
   redis.call('HSET', KEYS.ledger .. 'clock', 'offset_ms', string.format('%.0f', now_ms - server_ms),
@@ -21,14 +22,14 @@ local function keep_clock()
   return now_ms
 end
 
--- Which run of which server this is; '' where it does not tell.
+-- Return the id of the server's process; '' if the server does not tell it.
 local function run_id()
   local info = redis.pcall('INFO', 'server')
   return type(info) == 'string' and string.match(info, 'run_id:(%w+)') or ''
 end
 
--- The generation that messages are stamped with. Not counted from 1: where everything was lost, the messages of before
--- must not pass for today's. Nor from what cannot be: a message told it.
+-- Return the generation that messages are stamped with. A new one is a time and not a count: on a server that lost all it
+-- had, old messages must not look like new ones. One that lies a day ahead was forged by a message, and is replaced.
 local function current_generation(now_ms)
   local meta = KEYS.ledger .. 'meta'
   local generation = redis.call('HGET', meta, 'generation')
@@ -39,13 +40,13 @@ local function current_generation(now_ms)
   return generation
 end
 
--- The token, the pid, the time in ms and the worker of a claim, as its record notes it.
+-- Return the token, the pid, the time in ms and the worker of a claim.
 local function parts_of(claim)
   local pid, claimed_ms, worker, token = string.match(claim or '', '^(%d+) (%d+) ([^\n]*)\n(.*)$')
   return token, pid, claimed_ms, worker
 end
 
--- What is answered to an attempt that is not the current one; nil to the current one.
+-- Return what to answer to an attempt that is not the current one; nil for the current one.
 local function refusal(state, attempt, claim)
   if not state then return {'gone'} end
   if state ~= 'running' or attempt ~= ARGV.attempt or string.match(claim, '\n(.*)$') ~= ARGV.token then
@@ -53,32 +54,32 @@ local function refusal(state, attempt, claim)
   end
 end
 
--- Whether an attempt is over already, as its token says.
+-- Return whether the attempt with this token is over.
 local function is_spent(spent)
   return string.find(spent or '', ' ' .. ARGV.token .. ' ', 1, true) and ARGV.token ~= ''
 end
 
--- The attempt is over. A late copy of its claim begins nothing.
+-- End the attempt. Its token is kept, so that a late copy of its claim begins nothing.
 local function close(spent, ...)
   redis.call('HDEL', KEYS.record, 'claim', 'concluding', ...)
   redis.call('HDEL', KEYS.claims, ARGV.id)
   redis.call('HSET', KEYS.record, 'spent', string.sub((spent or ' ') .. ARGV.token .. ' ', -200))
 end
 
--- What an operator has said of the workers while an attempt ran counts from now on: the message that comes back is stale,
--- and the record's is sent.
+-- Apply what an operator said about the workers while the attempt ran: the message that comes back is stale from now on,
+-- and the one in the record is sent.
 local function apply_move(moved)
   redis.call('HDEL', KEYS.record, 'moved')
   redis.call('HSET', KEYS.record, 'epoch', string.match(moved, '^%S+'), 'unsent', '1')
 end
 
--- Take the claim of an attempt that has ended in another way out of its worker's: it would not be forgotten.
+-- Remove the claim of an attempt that has ended in another way. Otherwise its worker would never be forgotten.
 local function drop_claim()
   local attempt, token = string.match(redis.call('HGET', KEYS.claims, ARGV.id) or '', '^(%d+) %d+ (.*)$')
   if attempt == ARGV.attempt and token == ARGV.token then redis.call('HDEL', KEYS.claims, ARGV.id) end
 end
 
--- A history with one more entry, as JSON; *claim*: of an attempt that has ended by that. The oldest go.
+-- Return a history with one more entry, as JSON, without the oldest. *claim*: that of the attempt which ended.
 local function longer(history, what, attempt, cause, claim, owner)
   local entries, _, pid, claimed_ms, worker = cjson.decode(history or '[]'), parts_of(claim)
   entries[#entries + 1] = {at_ms = clock(), what = what, attempt = tonumber(attempt or 0), cause = cause,
@@ -87,7 +88,7 @@ local function longer(history, what, attempt, cause, claim, owner)
   return cjson.encode(entries)
 end
 
--- Keep for people what happened to a task that has ended, and let the oldest of those go.
+-- Keep what happened to a task that has ended, for people, and remove the oldest of what is kept.
 local function keep_ended(about)
   local ended, ended_at = KEYS.ledger .. 'ended', KEYS.ledger .. 'ended_at'
   about.outcome, about.by, about.ended_ms = ARGV.outcome, ARGV.by, clock()
@@ -102,8 +103,8 @@ local function keep_ended(about)
   end
 end
 
--- The worker that has still to stop an attempt of the task, as its record notes it: number, worker and token. Nil if that
--- is dead or forgotten.
+-- Return the worker that has yet to stop an attempt of the task; nil if there is none, or if it is dead or forgotten.
+-- *stopping*: number, worker and token of that attempt, as the record has it.
 local function still_stopping(record, stopping)
   local worker = string.match(stopping or '', '^%d+ ([^\n]*)\n')
   if worker and redis.call('HGET', KEYS.ledger .. 'worker:' .. worker, 'state') ~= 'alive' then
@@ -113,8 +114,8 @@ local function still_stopping(record, stopping)
   return worker
 end
 
--- A suspect that may not run beside another is sent again later. At random, so that not all of them come back at the same
--- time: only one can begin.
+-- Have a suspect sent again later, as it may not run beside another one. The delay is random: if all came back at once,
+-- only one could begin.
 local function put_off(delivery)
   local now_ms, now_us = clock()
   redis.call('HDEL', KEYS.record, 'resends')
@@ -124,10 +125,10 @@ local function put_off(delivery)
   redis.call('ZADD', KEYS.due, now_ms + wait_ms, ARGV.id)
 end
 
--- The task waits in the room for a moment. Who puts in what comes before all others rings for the waker.
+-- Let the task wait until a moment. If it is the first to go on, ring for the waker.
 local function wait_until(id, due_ms)
   local later, bell = KEYS.ledger .. 'later', KEYS.ledger .. 'bell'
-  -- Else it would wait for longer where the clock is set back before anybody has kept it.
+  -- Otherwise it would wait too long if the server's clock were set back before anybody kept the time.
   keep_clock()
   redis.call('ZADD', KEYS.ledger .. 'due', due_ms, id)
   redis.call('ZADD', later, due_ms, id)
@@ -137,13 +138,13 @@ local function wait_until(id, due_ms)
   end
 end
 
--- Where a task stands among others: by the time of its publication, within a ms by the number among its sender's.
+-- Return the score of a task in a line: the time of its publication, and within a millisecond its number at its sender.
 local function turn_of(published_ms, epoch)
   return published_ms + (tonumber(string.match(epoch or '', '%-(%d+)$')) or 0) % 4096 / 4096
 end
 
--- Put the message of a task that waits no more into its list; false where it has to be sent otherwise: it comes back
--- from a dead worker, and has to say so, or goes elsewhere. *is_first*: in front of what waits there.
+-- Put the message of a task that waits no more into its list. Return false if it has to be sent in another way: it goes
+-- elsewhere, or it comes back from a dead worker and has to say so. *is_first*: put it before what is in the list.
 local function let_out(id, record, due_in_ms, is_first)
   local told = redis.call('HMGET', record, 'list', 'message', 'suspect', 'stopping')
   if not told[1] or told[3] or still_stopping(record, told[4]) then return false end
@@ -159,14 +160,14 @@ local function let_out(id, record, due_in_ms, is_first)
   return true
 end
 
--- Whether a place is free for the task *id*, though its lock names *holder*: that has ended, or is the task itself.
+-- Return whether the task that has a lock has ended, so that others may take it.
 local function is_over(holder)
   local record = KEYS.ledger .. 'task:' .. holder
   local found = redis.call('HMGET', record, 'state', 'called_off', 'stopping')
   return (not found[1] or found[1] == 'dead' or found[2]) and not still_stopping(record, found[3])
 end
 
--- A place of an object that a task may have, or its own; else nil, and what the locks of all say.
+-- Return a free place of an object, or the one that the task has already; else nil, and what the locks say.
 local function free_place(object, places, id)
   local free, values = nil, {}
   for n = 1, places do
@@ -180,8 +181,8 @@ local function free_place(object, places, id)
   return free, values
 end
 
--- Give the places of an object that are free to whoever stands in its line, as far as the task *before*. Returns who
--- stands there first from then on.
+-- Give the free places of an object to the tasks that stand in its line, up to the task *before*. Return the first task
+-- that still stands there.
 local function let_in(object, before)
   local line, due = KEYS.ledger .. 'waiting:object ' .. object, KEYS.ledger .. 'due'
   for _ = 1, 1000 do
@@ -216,7 +217,7 @@ local function let_in(object, before)
   return redis.call('ZRANGE', line, 0, 0)[1]
 end
 
--- The task waits no more for what its record says. Who stands first then is looked at.
+-- Take a task out of the line that its record names. Others may have waited behind it, so they are let in.
 local function leave(id, reason)
   redis.call('ZREM', KEYS.ledger .. 'later', id)
   if reason == 'workers' then
@@ -227,7 +228,7 @@ local function leave(id, reason)
   end
 end
 
--- A place of an object for a task before which nobody stands in the line, or its own. Else nil, and who is in its way.
+-- Return a place that a task may take: its own, or a free one if nobody stands before it. Else nil, and who is in its way.
 local function place_for(id, object, places, turn)
   local line = KEYS.ledger .. 'waiting:object ' .. object
   local place, values = free_place(object, places, id)
@@ -242,8 +243,8 @@ local function place_for(id, object, places, turn)
   return place, not place and string.match(values[1] or '', '^%w+:(.*)$') or nil
 end
 
--- The task stands in the line of what it waits for, by *turn*; those for workers by which ones. *list*: where its message
--- goes after that; "" where it is sent otherwise.
+-- Put a task into the line of what it waits for. *turn*: its score; for "workers", which ones may run it. *list*: where its
+-- message goes after that; "" if it has to be sent in another way.
 local function stand(id, record, reason, turn, list)
   redis.call('HDEL', record, 'list', 'resends', 'unsent')
   redis.call('HSET', record, 'state', 'parked', 'waiting_for', reason)
@@ -255,19 +256,18 @@ local function stand(id, record, reason, turn, list)
   end
 end
 
--- The same, for a place of an object.
+-- Put a task into the line of an object.
 local function stand_for(id, record, object, places, turn, list, due_in_ms)
   stand(id, record, 'object ' .. object, turn, list)
   redis.call('HDEL', record, 'object')
   redis.call('HSET', record, 'places', places, 'look_ms', due_in_ms)
-  -- Who is not the first is looked at seldom.
+  -- Only the first is looked at often.
   local is_first = redis.call('ZRANGE', KEYS.ledger .. 'waiting:object ' .. object, 0, 0)[1] == id
   local wait_ms, left_ms = due_in_ms * (is_first and 1 or 64), redis.call('PTTL', KEYS.ledger .. 'lock:' .. object)
   redis.call('ZADD', KEYS.ledger .. 'due', clock() + (left_ms > 0 and math.min(wait_ms, left_ms) or wait_ms), id)
 end
 
--- Free the place that a task has, or keep it for so long after a success; then let in who stands there first, or have that
--- one looked at when the place is free by itself.
+-- Free the place that a task has, or keep it locked for some ms after a success. Then let in who stands in the line.
 local function free(id, place, keep_ms)
   local lock = KEYS.ledger .. 'lock:' .. (place or '')
   if place and string.match(redis.call('GET', lock) or '', '^%d+:(.*)$') == id then
@@ -280,7 +280,7 @@ local function free(id, place, keep_ms)
   end
 end
 
--- The task is a dead letter. Its place is freed, but where an attempt has still to be stopped.
+-- Make the task a dead letter, and free its *place* if one is given.
 local function make_letter(record, id, is_owed, place, ...)
   local now_ms, due = clock(), KEYS.ledger .. 'due'
   redis.call('HSET', record, 'state', 'dead', 'since_ms', now_ms, ...)
@@ -297,8 +297,8 @@ local function make_letter(record, id, is_owed, place, ...)
   end
 end
 
--- End a task that nobody runs. Where an attempt has still to be stopped, its number and its place stay its own, and the
--- next task of this id waits for it.
+-- End a task that nobody runs. If an attempt has yet to be stopped, its number and place stay reserved, and the next task
+-- of this id waits for that.
 local function call_off(is_stopping, place, due_in_ms)
   local due = KEYS.ledger .. 'due'
   redis.call('ZREM', due, ARGV.id)

@@ -1,9 +1,9 @@
 --[[
-place: an attempt takes one of an object's places before its body begins, or its task stands in the object's line.
+place: an attempt takes a place of its object before its body begins. Without one, its task may wait in the object's line.
 
-Nobody who came later takes a free place before who stands in the line, which is in the order of publication. A task that
-has a place keeps that, also where there are fewer by now. Who stands in the line has its place as soon as one is free
-(`let_in`): it holds that as attempt 0.
+The line is in the order of publication. While tasks stand there, no later one takes a free place. A task that has a place
+keeps it, even if the object has fewer places by now. As soon as a place is free, the first task of the line gets it as
+attempt 0 (`let_in`).
 
 Moves     free -> held
           held by an older attempt of the same id, or by what has ended -> held

@@ -1,7 +1,6 @@
 --[[
-wait: a task that may not begin yet asks for its moment: that of its ETA, or the next one of its rate. If that lies ahead,
-the task is parked until then. A late copy of an ETA's call has it wait once more. Or no worker that may run the task is
-alive: it is parked until one is.
+wait: park a task that may not begin yet: until its ETA, until the next moment of its rate, or until a worker that may run it
+is alive. A late copy of a call with an ETA parks it once more.
 
 The moment of a rate is one interval after the one before it, or now. The last one is noted with the time at which it
 was given: where the rate was raised since, what is given already takes as long as by the new one.
@@ -16,12 +15,12 @@ KEYS.record             task:<id>     HASH
 KEYS.due                due           ZSET
 KEYS.rate               rate:<key>    STRING "<when it was given> <the next moment> <interval>", in microseconds
 ARGV.id
-ARGV.epoch?             of the message; of what waits for a worker: due_ms that was seen
-ARGV.in_ms?: int        until the ETA, or until somebody looks for a worker; "" for the moment of a rate
+ARGV.epoch?             of the message; with named: the due_ms that was seen
+ARGV.in_ms?: int        until the ETA; with named: until somebody looks for a worker; "" for the moment of a rate
 ARGV.interval_us?: int  between two moments of the rate
 ARGV.key?               whose rate it is, for people
 ARGV.list?              the key of the list that its message goes into as it is; "" where it is sent otherwise
-ARGV.named?             which workers may run it, as JSON, if it waits for one
+ARGV.named?             which workers may run it, as JSON, if it waits for one; "" otherwise
 Returns   {"free"} | {"parked_until", due_ms: int} | {"changed"}
           "free": it may ask for a claim now, or has no record in which to note a moment, or the claim has to say why it
           may not begin
