@@ -10,13 +10,13 @@ ARGV.due_in_ms: int   when to look again; doubled with every resend, 64 times at
 ARGV.stored?          the result that is there, which does not prove that this task has ended; "" not known
 ARGV.message?         the same, sent to another place; "": as it is
 ARGV.epoch?           of the message that is there
-ARGV.places?: int     how many places the object has by now in whose line it stands; "": as it notes
-ARGV.is_expired: flag  "1": it is sent though it stands in the line of an object: a worker says that it has expired
+ARGV.places?: int     how many places its object has now, if it stands in a line; "": as many as its record says
+ARGV.is_expired: flag  "1": send it although it stands in a line: a worker is to say that it has expired
 ARGV.next?            epoch of the message that takes its place, so that what was sent before is stale
 Returns   {"send", message, due_ms, is_suspect: flag} | {"held", owner} | {"changed"} | {"standing", before}
           with the time that is due now, and "" for a task that did not come back from a dead worker; "held" by the
-          worker that is to stop an attempt of the task; "standing" in the line of an object, behind that task, or as
-          the first; or its turn has come
+          worker that is to stop an attempt of the task; "standing": it stays in the line of its object, behind that task
+          or as the first, or it was let in by this call
 Cost      O(log N) in records that are due some time
 ]]
 local found = redis.call('HMGET', KEYS.record, 'state', 'message', 'resends', 'stopping',
