@@ -106,6 +106,8 @@ class Room:
 
     object_key: str
     places: int
+    #: The call says so itself, for its task alone.
+    is_own: bool = False
 
 
 @dataclass(frozen=True)
@@ -119,6 +121,8 @@ class Claim:
     losses: int = 0
     #: The object that it has locked, as far as the caller knows; the record knows it too.
     object_key: str = ""
+    #: How many places that object has; None: not known, or its call alone says so.
+    places: int | None = None
 
     @property
     def is_troubled(self) -> bool:

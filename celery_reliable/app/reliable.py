@@ -38,7 +38,6 @@ T = TypeVar("T")
 _ATTRIBUTE = "own"
 _made: WeakSet[Reliable] = WeakSet()
 _lock = threading.Lock()
-#: Sends whoever stands first in the line of an object that is free.
 
 
 def _after_fork() -> None:

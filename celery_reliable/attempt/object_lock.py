@@ -48,7 +48,8 @@ def take(delivery: Delivery, attempt: RunningAttempt) -> str | None:
             patience_seconds=FOREVER,
         )
     if isinstance(answer, answers.Placed):
-        attempt.claim = replace(attempt.claim, object_key=answer.object_key)
+        places = None if room.is_own else room.places
+        attempt.claim = replace(attempt.claim, object_key=answer.object_key, places=places)
         return None
     if isinstance(answer, answers.Standing):
         attempt.is_closed = True

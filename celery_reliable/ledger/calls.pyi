@@ -148,6 +148,7 @@ class Calls:
         *,
         id: str,
         epoch: str = "",
+        is_waiting: bool = False,
     ) -> Step[answers.DivertAnswer]: ...
     def due(
         self,
@@ -279,6 +280,7 @@ class Calls:
         token: str,
         object: str,
         places: int,
+        is_own: bool = False,
         stands: bool = False,
         due_in_ms: int,
         list: str = "",
@@ -315,6 +317,7 @@ class Calls:
         if_exists: str = "",
         object: str | None = None,
         places: int | None = None,
+        is_own: bool = False,
         unique: str | None = None,
         worker: str,
         queue: str,
@@ -385,6 +388,7 @@ class Calls:
         db: int | None = None,
         own_db: int,
         keep_ms: int,
+        places: int | None = None,
         outcome: str | None = None,
         by: str | None = None,
         most: int | None = None,

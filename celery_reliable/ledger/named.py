@@ -97,7 +97,9 @@ class NamedTasks(Part):
 
     def unpark_all(self, task_ids: Sequence[str]) -> list[DivertAnswer]:
         """Let tasks that wait for a worker be sent, as one is alive.  Returns the answers."""
-        return self._caller.run_all([self._calls.divert(id=one) for one in task_ids])
+        return self._caller.run_all(
+            [self._calls.divert(id=one, is_waiting=True) for one in task_ids]
+        )
 
     def unlist(self, queue: str, registered_ms: str) -> UnlistAnswer:
         """Forget the own queue of workers that are gone, unless one has registered since."""

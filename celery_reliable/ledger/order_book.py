@@ -28,9 +28,7 @@ class OrderBook(Part):
         return Orders.of(texts, ms_of(*time))
 
     def parked(self, order_ids: Iterable[str]) -> dict[str, int]:
-        """Return how many tasks each order has parked.  One that was called off or ended meanwhile
-        is counted until the order ends.
-        """
+        """Return how many tasks each order has parked."""
         wanted = list(order_ids)
         lines = [self._keys.waiting(f"order {one}") for one in wanted]
         counts = self._caller.read_all("parked", [("ZCARD", line) for line in lines])

@@ -63,6 +63,7 @@ class Outcomes(TransitionGroup):
             db=None if result.db == self.connector.db else result.db,
             own_db=self.connector.db,
             keep_ms=keep_ms,
+            places=claim.places,
         )
         return self._end(
             make,

@@ -39,6 +39,7 @@ class Places(TransitionGroup):
             id=claim.task_id,
             object=room.object_key,
             places=room.places,
+            is_own=room.is_own,
             attempt=claim.attempt,
             token=claim.token,
             worker=claim.worker,
@@ -53,12 +54,13 @@ class Places(TransitionGroup):
     ) -> Step[PlaceAnswer]:
         """Return the call by which an attempt takes its place in the very step that begins it.
 
-        Without a place it has changed nothing: the attempt asks again, by `take_place`.
+        Without a place the attempt asks again, by `take_place`.
         """
         return self.calls.place(
             id=request.task.id,
             object=room.object_key,
             places=room.places,
+            is_own=room.is_own,
             token=request.token,
             worker=request.worker,
             due_in_ms=due_in_ms,

@@ -157,6 +157,7 @@ class Publications(Places):
             if_exists=if_exists,
             object=room.object_key if room else None,
             places=room.places if room else None,
+            is_own=room is not None and room.is_own,
             unique=unique,
         )
         answer = self._caller.run(step, patience_seconds, undone_patience_seconds)

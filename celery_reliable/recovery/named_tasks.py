@@ -327,7 +327,8 @@ class Sending(Job):
         task = self.app.tasks.get(record.name)
         room = room_of(task, record.in_line_of, headers) if task is not None else None
         expires = headers.get("expires")
-        return room.places if room else None, bool(expires and not seconds_until(expires))
+        places = room.places if room and not room.is_own else None
+        return places, bool(expires and not seconds_until(expires))
 
     def send_woken(self, dues: Sequence[Due]) -> None:
         """Send tasks whose moment has come, as `send` does.

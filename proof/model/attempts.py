@@ -186,9 +186,9 @@ def _settle(v: View) -> Reply:
     if number.isdigit() and holder == v.arg("id"):
         until = v.server_ms + v.number("keep_ms")
         v.put(f"lock:{task.object}", Lock(f"kept:{holder}", until))
-        let_in(v, task.object.partition("#")[0])
+        let_in(v, task.object.partition("#")[0], "", v.arg("places"))
     else:
-        free(v, v.arg("id"), task.object)
+        free(v, v.arg("id"), task.object, v.arg("places"))
     return ("settled",)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from proof.model.objects import leave, let_in, let_out, spend
+from proof.model.objects import leave, let_in, let_out, spend, turn_of
 from proof.model.state import ANY, Lock, Reply, Task, View
 
 __all__ = ["look_rules"]
@@ -46,7 +46,7 @@ def _resend(v: View) -> Reply:
         v.key("record"),
         task._replace(
             state="queued", resends=task.resends + 1, unsent=False, waiting_for="", places="",
-            look_ms="", due=due,
+            own_places=False, look_ms="", due=due,
         ),
     )  # fmt: skip
     return ("send", task.message, due, task.suspect)
@@ -54,16 +54,15 @@ def _resend(v: View) -> Reply:
 
 def _in_line(v: View, task: Task, object_key: str) -> Reply:
     """Look at a task that stands in a line: its turn may have come."""
-    task_id, name, places = v.arg("id"), v.key("record"), v.arg("places")
-    is_told = places not in ("", task.places)
-    v.put(name, task._replace(places=places if is_told else task.places))
-    first = let_in(v, object_key)
+    task_id, name, line = v.arg("id"), v.key("record"), f"waiting:{task.waiting_for}"
+    if task_id not in (one for _, one in v.get(line, ())):
+        published_ms = v.now if task.published_ms is None else task.published_ms
+        v.stand(line, task_id, turn_of(published_ms, task.epoch))
+    first = let_in(v, object_key, "", v.arg("places"))
     task = v.get(name)
     if task.waiting_for:
         times = 1 if first == task_id else 64
         v.put(name, task._replace(due=v.now + v.number("due_in_ms") * times))
-    elif first and is_told:
-        v.look_by(f"task:{first}", v.now)
     return ("standing", first if first != task_id else "")
 
 
@@ -82,7 +81,7 @@ def _postpone(v: View) -> Reply:
 
 def _divert(v: View) -> Reply:
     task = v.task()
-    if v.arg("epoch") == "":
+    if v.arg("is_waiting") == "1":
         if task is None or task.state != "parked" or task.waiting_for != "workers":
             v.drop_pair("waiting:workers", v.arg("id"))
             return ("changed",)

@@ -96,9 +96,10 @@ def let_out(v: View, task_id: str, due_in_ms: float) -> bool:
     return True
 
 
-def let_in(v: View, object_key: str, before: str = "") -> str:
+def let_in(v: View, object_key: str, before: str = "", places: str = "") -> str:
     """Give the free places of an object to whoever stands in its line, as far as the task
-    *before*; return who stands there first from then on.
+    *before*; return who stands there first from then on.  *places*: how many there are by now, else
+    as many as the first says.
     """
     line = f"waiting:object {object_key}"
     while (task_id := v.first(line)) and task_id != before:
@@ -107,8 +108,13 @@ def let_in(v: View, object_key: str, before: str = "") -> str:
         if task is not None and task.state == "parked" and task.waiting_for == line[8:]:
             if task.revoked:
                 v.look_by(name, v.now)
-            elif not _is_let_in(v, object_key, task_id, task):
-                return task_id
+            else:
+                known = task.places if task.own_places else places or task.places or "1"
+                places = places if task.own_places else known
+                task = task._replace(places=known)
+                v.put(name, task)
+                if not _is_let_in(v, object_key, task_id, task):
+                    return task_id
         v.leave(line, task_id)
     return task_id
 
@@ -124,7 +130,7 @@ def _is_let_in(v: View, object_key: str, task_id: str, task: Task) -> bool:
         lapses = task.reserved.rpartition(" ")[2]
         task = task._replace(reserved=f"{task.epoch} {v.now} {lapses}")
     v.put(f"lock:{place}", Lock(f"0:{task_id}"))
-    task = task._replace(object=place, waiting_for="", places="", look_ms="")
+    task = task._replace(object=place, waiting_for="", places="", look_ms="", own_places=False)
     v.put(name, task)
     if not let_out(v, task_id, due_in_ms):
         v.wait_until(task_id, v.now)
@@ -143,14 +149,14 @@ def leave(v: View, task_id: str, reason: str) -> None:
 
 
 def place_for(
-    v: View, task_id: str, object_key: str, places: int, turn: float
+    v: View, task_id: str, object_key: str, places: int, turn: float, *, is_own: bool
 ) -> tuple[str | None, str]:
     """Return the place that a task has or may have, or None and who is in its way."""
     place, is_own, holder = free_place(v, object_key, places, task_id)
     line = f"waiting:object {object_key}"
     if not is_own and v.get(line) and v.holds("who came first has the place"):
         v.stand(line, task_id, turn)
-        first = let_in(v, object_key, task_id)
+        first = let_in(v, object_key, task_id, "" if is_own else str(places))
         v.leave(line, task_id)
         if first != task_id:
             return None, first
@@ -177,7 +183,7 @@ def stand_for(
     )  # fmt: skip
 
 
-def free(v: View, task_id: str, place: str) -> None:
+def free(v: View, task_id: str, place: str, places: str = "") -> None:
     """Free the place that a task has, never another's and none that is kept, and let in who stands
     there first.
     """
@@ -188,7 +194,7 @@ def free(v: View, task_id: str, place: str) -> None:
         return
     v.put(f"lock:{place}", None)
     if v.holds("who frees a place lets in who stands first"):
-        let_in(v, place.partition("#")[0])
+        let_in(v, place.partition("#")[0], "", places)
 
 
 def _unlock(v: View) -> Reply:
@@ -227,13 +233,16 @@ def _place(v: View) -> Reply:
         return ("not_current",)
     turn = turn_of(v.now if task.published_ms is None else task.published_ms, task.epoch)
     place: str | None = task.object
+    own = v.arg("is_own") == "1"
     before = ""
     is_own = task.object.partition("#")[0] == object_key
     if not is_own or _holder(v.expiring(f"lock:{place}")) != task_id:
-        place, before = place_for(v, task_id, object_key, int(v.arg("places")), turn)
+        place, before = place_for(v, task_id, object_key, int(v.arg("places")), turn, is_own=own)
     if place:
         v.put(f"lock:{place}", Lock(f"{attempt}:{task_id}"))
         v.put(name, v.get(name)._replace(object=place))
+        if not own:
+            let_in(v, object_key, "", v.arg("places"))
         return ("placed", place)
     if v.arg("stands") == "":
         return ("full", before)
@@ -244,6 +253,7 @@ def _place(v: View) -> Reply:
         task, queue = task._replace(epoch=task.next_epoch, moved="", next_epoch=""), ""
     v.put(name, task)
     stand_for(v, task_id, object_key, turn, v.arg("places"), v.number("due_in_ms"), queue)
+    v.put(name, v.get(name)._replace(own_places=own))
     if task.revoked:
         v.put(name, v.get(name)._replace(due=float(v.now)))
     return ("standing", before)

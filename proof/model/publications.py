@@ -70,8 +70,10 @@ def _record(v: View) -> Reply:  # noqa: C901
     )
     place, before = None, ""
     if is_placed := bool(v.args("object")) and is_anew:
-        turn = turn_of(v.now, epoch)
-        place, before = place_for(v, v.arg("id"), v.arg("object"), int(v.arg("places")), turn)
+        turn, own = turn_of(v.now, epoch), v.arg("is_own") == "1"
+        place, before = place_for(
+            v, v.arg("id"), v.arg("object"), int(v.arg("places")), turn, is_own=own
+        )
         if before and v.arg("unique"):
             if v.holds("an object that another has is not taken"):
                 return refused(*_had(v, before))
@@ -138,6 +140,7 @@ def _record(v: View) -> Reply:  # noqa: C901
         queue = v.key("queue") if v.arg("is_sent") == "1" else ""
         each = v.number("due_in_ms")
         stand_for(v, v.arg("id"), v.arg("object"), turn, v.arg("places"), each, queue)
+        v.put(v.key("record"), v.get(v.key("record"))._replace(own_places=own))
         return ("standing", before)
     return ("recorded",)
 

@@ -78,6 +78,7 @@ class Task(NamedTuple):
     object: str = ""
     waiting_for: str = ""
     places: str = ""
+    own_places: bool = False
     look_ms: str = ""
     list: str = ""
     moved: str = ""

@@ -98,7 +98,7 @@ class Shadow:
             heir=of("heir"), concluding=of("concluding"), suspect=of("suspect"),
             spared=number("spared") or 0, openings=number("openings"), blamed=of("blamed"),
             alone=of("alone"), waits=number("waits") or 0, object=of("object"),
-            waiting_for=of("waiting_for"), places=of("places"),
+            waiting_for=of("waiting_for"), places=of("places"), own_places=bool(of("own_places")),
             look_ms=of("look_ms"), list=of("list"), moved=moved, next_epoch=next_epoch,
             reserved=of("reserved"), unsent=bool(of("unsent")), resends=number("resends") or 0,
             used=bool(of("used")), published_ms=number("published_ms"),

@@ -6,13 +6,14 @@ KEYS.record    task:<id>         HASH
 KEYS.due       due               ZSET
 KEYS.waiting   waiting:workers   HASH
 ARGV.id
-ARGV.epoch?    of the message; "" of what waits for a worker
+ARGV.epoch?            of the message; "" when it carries none
+ARGV.is_waiting: flag  "1": it waits for a worker
 Returns   {"diverted"} | {"changed"} | {"absent"}
           "changed": the message is a late copy, and the task goes on without it; or it does not wait for a worker
 Cost      O(log N) in records that are due some time
 ]]
 local found = redis.call('HMGET', KEYS.record, 'state', 'epoch', 'unsent', 'waiting_for')
-if ARGV.epoch == '' then
+if ARGV.is_waiting == '1' then
   if found[1] ~= 'parked' or found[4] ~= 'workers' then
     redis.call('HDEL', KEYS.waiting, ARGV.id)
     return {'changed'}
@@ -23,7 +24,7 @@ end
 if not found[1] then
   return {'absent'}
 end
-if found[1] ~= 'queued' or found[2] ~= ARGV.epoch then
+if found[1] ~= 'queued' or (found[2] or '') ~= ARGV.epoch then
   return {'changed'}
 end
 if found[3] and tonumber(redis.call('ZSCORE', KEYS.due, ARGV.id) or math.huge) <= now_ms then

@@ -152,10 +152,16 @@ local function let_out(id, record, due_in_ms, is_first)
   local now_ms = clock()
   redis.call('HSET', record, 'state', 'queued', 'since_ms', now_ms)
   redis.call('ZADD', KEYS.ledger .. 'due', now_ms + due_in_ms, id)
+  local pushed
   if is_first then
-    redis.call('RPUSH', told[1], told[2])
+    pushed = redis.pcall('RPUSH', told[1], told[2])
   else
-    redis.call('LPUSH', told[1], told[2])
+    pushed = redis.pcall('LPUSH', told[1], told[2])
+  end
+  if type(pushed) ~= 'number' then
+    -- Nobody else has to pay for a list that is none, or that this user may not write: a pass sends it.
+    redis.call('HSET', record, 'unsent', '1')
+    redis.call('ZADD', KEYS.ledger .. 'due', now_ms, id)
   end
   return true
 end
@@ -182,17 +188,22 @@ local function free_place(object, places, id)
 end
 
 -- Give the free places of an object to the tasks that stand in its line, up to the task *before*. Return the first task
--- that still stands there.
-local function let_in(object, before)
+-- that still stands there. *places*: how many there are by now, as far as the caller knows. Else the record of the first
+-- says it, and those behind it hear it, but for a task whose call says how many.
+local function let_in(object, before, places)
   local line, due = KEYS.ledger .. 'waiting:object ' .. object, KEYS.ledger .. 'due'
   for _ = 1, 1000 do
     local id = redis.call('ZRANGE', line, 0, 0)[1]
     if not id or id == before then return id end
     local record = KEYS.ledger .. 'task:' .. id
-    local found = redis.call('HMGET', record, 'state', 'waiting_for', 'places', 'look_ms', 'revoked', 'epoch', 'reserved')
+    local found = redis.call('HMGET', record, 'state', 'waiting_for', 'places', 'look_ms', 'revoked', 'epoch', 'reserved',
+      'own_places')
     local stands = found[1] == 'parked' and found[2] == 'object ' .. object
     if stands and not found[5] then
-      local place, due_in_ms = free_place(object, tonumber(found[3] or 1), id), found[4] or 60000
+      local known = not found[8] and places or found[3] or '1'
+      if not found[8] then places = known end
+      if known ~= found[3] then redis.call('HSET', record, 'places', known) end
+      local place, due_in_ms = free_place(object, tonumber(known), id), found[4] or 60000
       if not place then
         -- The first is looked at soon. A place that is kept after a success is free by itself.
         local left_ms = redis.call('PTTL', KEYS.ledger .. 'lock:' .. object)
@@ -206,7 +217,7 @@ local function let_in(object, before)
         -- It has had its moment of a limited rate, and is not to wait for another one while it has the place.
         redis.call('HSET', record, 'reserved', string.format('%s %.0f %s', epoch, clock(), lapses))
       end
-      redis.call('HDEL', record, 'waiting_for', 'places', 'look_ms')
+      redis.call('HDEL', record, 'waiting_for', 'places', 'look_ms', 'own_places')
       if not let_out(id, record, due_in_ms) then wait_until(id, clock()) end
     elseif stands then
       -- It was revoked: a pass calls it off.
@@ -229,16 +240,16 @@ local function leave(id, reason)
 end
 
 -- Return a place that a task may take: its own, or a free one if nobody stands before it. Else nil, and who is in its way.
-local function place_for(id, object, places, turn)
+local function place_for(id, object, places, turn, is_own)
   local line = KEYS.ledger .. 'waiting:object ' .. object
-  local place, values = free_place(object, places, id)
+  local place, values = free_place(object, tonumber(places), id)
   -- Its own comes alone.
   if values and redis.call('EXISTS', line) == 1 then
     redis.call('ZADD', line, turn, id)
-    local first = let_in(object, id)
+    local first = let_in(object, id, is_own == '' and places or nil)
     redis.call('ZREM', line, id)
     if first ~= id then return nil, first end
-    place, values = free_place(object, places, id)
+    place, values = free_place(object, tonumber(places), id)
   end
   return place, not place and string.match(values[1] or '', '^%w+:(.*)$') or nil
 end
@@ -247,7 +258,7 @@ end
 -- message goes after that; "" if it has to be sent in another way.
 local function stand(id, record, reason, turn, list)
   redis.call('HDEL', record, 'list', 'resends', 'unsent')
-  redis.call('HSET', record, 'state', 'parked', 'waiting_for', reason)
+  redis.call('HSET', record, 'state', 'parked', 'since_ms', (clock()), 'waiting_for', reason)
   if list ~= '' then redis.call('HSET', record, 'list', list) end
   if reason == 'workers' then
     redis.call('HSET', KEYS.ledger .. 'waiting:workers', id, turn)
@@ -257,10 +268,11 @@ local function stand(id, record, reason, turn, list)
 end
 
 -- Put a task into the line of an object.
-local function stand_for(id, record, object, places, turn, list, due_in_ms)
+local function stand_for(id, record, object, places, turn, is_own, list, due_in_ms)
   stand(id, record, 'object ' .. object, turn, list)
   redis.call('HDEL', record, 'object')
   redis.call('HSET', record, 'places', places, 'look_ms', due_in_ms)
+  if is_own == '1' then redis.call('HSET', record, 'own_places', '1') end
   -- Only the first is looked at often.
   local is_first = redis.call('ZRANGE', KEYS.ledger .. 'waiting:object ' .. object, 0, 0)[1] == id
   local wait_ms, left_ms = due_in_ms * (is_first and 1 or 64), redis.call('PTTL', KEYS.ledger .. 'lock:' .. object)
@@ -268,7 +280,7 @@ local function stand_for(id, record, object, places, turn, list, due_in_ms)
 end
 
 -- Free the place that a task has, or keep it locked for some ms after a success. Then let in who stands in the line.
-local function free(id, place, keep_ms)
+local function free(id, place, keep_ms, places)
   local lock = KEYS.ledger .. 'lock:' .. (place or '')
   if place and string.match(redis.call('GET', lock) or '', '^%d+:(.*)$') == id then
     if keep_ms and keep_ms ~= '0' then
@@ -276,7 +288,7 @@ local function free(id, place, keep_ms)
     else
       redis.call('DEL', lock)
     end
-    let_in(string.match(place, '^[^#]*'))
+    let_in(string.match(place, '^[^#]*'), nil, places)
   end
 end
 

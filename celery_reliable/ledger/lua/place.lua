@@ -8,6 +8,7 @@ attempt 0 (`let_in`).
 Moves     free -> held
           held by an older attempt of the same id, or by what has ended -> held
           running(attempt) -> parked   (it stands in the line; its body has not begun, so it gives its number back)
+          parked -> queued   (of those before it, and of more where there are more places by now)
 KEYS.record           task:<id>         HASH
 KEYS.claims           claims:<worker>   HASH of the attempt's worker
 ARGV.id
@@ -15,6 +16,7 @@ ARGV.attempt?: int    that is about to begin its body; "": the one that the clai
 ARGV.token            of the attempt's claim
 ARGV.object
 ARGV.places: int      how many there are
+ARGV.is_own: flag     "1": the call says so itself, for its task alone; else ""
 ARGV.stands: flag     "1": without a place it stands in the line from now on; else ""
 ARGV.due_in_ms: int   when somebody must look at what was sent, and at who is the first of the line
 ARGV.list?            the list that its message goes into when its turn has come; "" where it is sent otherwise
@@ -35,11 +37,13 @@ end
 local place, before = found[9], nil
 if not place or string.match(place, '^[^#]*') ~= ARGV.object
     or string.match(redis.call('GET', KEYS.ledger .. 'lock:' .. place) or '', '^%d+:(.*)$') ~= ARGV.id then
-  place, before = place_for(ARGV.id, ARGV.object, tonumber(ARGV.places), turn_of(found[6] or now_ms, found[7]))
+  place, before = place_for(ARGV.id, ARGV.object, ARGV.places, turn_of(found[6] or now_ms, found[7]), ARGV.is_own)
 end
 if place then
   redis.call('SET', KEYS.ledger .. 'lock:' .. place, attempt .. ':' .. ARGV.id)
   redis.call('HSET', KEYS.record, 'object', place)
+  -- There may be more places than those who wait know.
+  if ARGV.is_own == '' then let_in(ARGV.object, nil, ARGV.places) end
   return {'placed', place}
 end
 if ARGV.stands == '' then
@@ -48,8 +52,8 @@ end
 close(found[5], 'heir')
 redis.call('HSET', KEYS.record, 'attempt', attempt - 1)
 if found[8] then apply_move(found[8]) end
-stand_for(ARGV.id, KEYS.record, ARGV.object, ARGV.places, turn_of(found[6] or now_ms, found[7]), found[8] and '' or ARGV.list,
-  ARGV.due_in_ms)
+stand_for(ARGV.id, KEYS.record, ARGV.object, ARGV.places, turn_of(found[6] or now_ms, found[7]), ARGV.is_own,
+  found[8] and '' or ARGV.list, ARGV.due_in_ms)
 if found[10] then
   -- A pass calls it off.
   redis.call('ZADD', KEYS.ledger .. 'due', now_ms, ARGV.id)

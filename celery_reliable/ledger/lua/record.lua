@@ -36,6 +36,7 @@ ARGV.if_exists?         "": the id of a dead letter is published anew; "replay_d
                         that it is replayed; "keep" or "refuse": a dead letter stays
 ARGV.object+            of which it takes a place, as attempt 0
 ARGV.places+: int       how many there are
+ARGV.is_own+: flag      "1": the call says so itself, for its task alone; else ""
 ARGV.unique+            "1": where another task has the place, nothing is recorded; "2": likewise, and it has been waited
                         for one whose outcome is being stored; "": without a place it stands in the line of the object
 Returns   {"recorded"} | {"not_current"} | {"in_use", state, since_ms: int} | {"anothers", state, since_ms: int, name}
@@ -91,7 +92,7 @@ local is_anew = not state or called_off
   or (state == 'dead' and is_same and ARGV.if_exists ~= 'keep' and ARGV.if_exists ~= 'refuse')
 local place, before
 if ARGV.object and is_anew then
-  place, before = place_for(ARGV.id, ARGV.object, tonumber(ARGV.places), turn_of(now_ms, ARGV.epoch))
+  place, before = place_for(ARGV.id, ARGV.object, ARGV.places, turn_of(now_ms, ARGV.epoch), ARGV.is_own)
   if before and ARGV.unique ~= '' then
     local kept_for = string.match(redis.call('GET', KEYS.ledger .. 'lock:' .. ARGV.object) or '', '^kept:(.*)$')
     -- Also by the same id: published again, it is another task than the one that succeeded.
@@ -173,7 +174,7 @@ if ARGV.number ~= '' then
   redis.call('SET', KEYS.sent, ARGV.epoch, 'PX', ARGV.remember_ms)
 end
 if ARGV.object and is_anew and not place then
-  stand_for(ARGV.id, KEYS.record, ARGV.object, ARGV.places, turn_of(now_ms, ARGV.epoch),
+  stand_for(ARGV.id, KEYS.record, ARGV.object, ARGV.places, turn_of(now_ms, ARGV.epoch), ARGV.is_own,
     ARGV.is_sent == '1' and KEYS.queue or '', ARGV.due_in_ms)
   -- A repeated call hears that it is recorded, and sends it: two messages do no harm.
   return {'standing', before or ''}

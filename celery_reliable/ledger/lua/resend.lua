@@ -20,7 +20,7 @@ Returns   {"send", message, due_ms, is_suspect: flag} | {"held", owner} | {"chan
 Cost      O(log N) in records that are due some time
 ]]
 local found = redis.call('HMGET', KEYS.record, 'state', 'message', 'resends', 'stopping',
-  'suspect', 'epoch', 'waiting_for')
+  'suspect', 'epoch', 'waiting_for', 'published_ms')
 if found[1] ~= 'queued' and found[1] ~= 'parked' then
   return {'changed'}
 end
@@ -33,14 +33,11 @@ if stopping_on then
 end
 local object = string.match(found[7] or '', '^object (.*)$')
 if object and ARGV.is_expired == '' then
-  local is_told = ARGV.places ~= '' and ARGV.places ~= redis.call('HGET', KEYS.record, 'places')
-  if is_told then redis.call('HSET', KEYS.record, 'places', ARGV.places) end
-  local first = let_in(object)
+  -- Its line may have lost it.
+  redis.call('ZADD', KEYS.ledger .. 'waiting:' .. found[7], 'NX', turn_of(found[8] or now_ms, found[6]), ARGV.id)
+  local first = let_in(object, nil, ARGV.places ~= '' and ARGV.places or nil)
   if redis.call('HGET', KEYS.record, 'waiting_for') then
     redis.call('ZADD', KEYS.due, now_ms + ARGV.due_in_ms * (first == ARGV.id and 1 or 64), ARGV.id)
-  elseif first and is_told then
-    -- There may be more places than the others know.
-    redis.call('ZADD', KEYS.due, 'XX', 'LT', now_ms, first)
   end
   return {'standing', first ~= ARGV.id and first or ''}
 end
@@ -50,7 +47,7 @@ end
 local message, resends = found[2], tonumber(found[3] or 0)
 -- It waits for nothing more: else whatever ended that would move its time.
 leave(ARGV.id, found[7])
-redis.call('HDEL', KEYS.record, 'unsent', 'waiting_for', 'places', 'look_ms')
+redis.call('HDEL', KEYS.record, 'unsent', 'waiting_for', 'places', 'look_ms', 'own_places')
 if ARGV.message ~= '' then
   message = ARGV.message
   redis.call('HSET', KEYS.record, 'message', message, 'epoch', ARGV.next)

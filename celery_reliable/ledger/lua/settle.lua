@@ -18,6 +18,7 @@ ARGV.expires_seconds: int    of the result; 0: never
 ARGV.db?: int                of the result; "" when it is the ledger's
 ARGV.own_db: int             the ledger's
 ARGV.keep_ms: int            for how long the object stays locked after this success; 0: it is freed
+ARGV.places?: int            how many the object has; "": as those say who wait for one
 ARGV.outcome+                a state of Celery's; not given for what nothing happened to, which is not kept
 ARGV.by+                     who ended it; "" for the attempt itself
 ARGV.most+: int              how many are kept
@@ -60,7 +61,7 @@ local known = ARGV.outcome and redis.call('HMGET', KEYS.record, 'name', 'publish
 redis.call('DEL', KEYS.record)
 redis.call('ZREM', KEYS.due, ARGV.id)
 redis.call('HDEL', KEYS.claims, ARGV.id)
-free(ARGV.id, found[4], ARGV.keep_ms)
+free(ARGV.id, found[4], ARGV.keep_ms, ARGV.places ~= '' and ARGV.places or nil)
 if known then
   local _, pid, claimed_ms, owner = parts_of(found[3])
   keep_ended({attempt = ARGV.attempt, name = known[1], published_ms = known[2], losses = known[3], owner = owner,

@@ -47,7 +47,7 @@ if found[1] ~= 'queued' or found[2] ~= ARGV.epoch or still_stopping(KEYS.record,
 end
 local function parked(due_ms)
   redis.call('HDEL', KEYS.record, 'resends', 'unsent', 'list', 'waiting_for')
-  redis.call('HSET', KEYS.record, 'state', 'parked')
+  redis.call('HSET', KEYS.record, 'state', 'parked', 'since_ms', now_ms)
   if waits_for then redis.call('HSET', KEYS.record, 'waiting_for', waits_for) end
   if ARGV.list ~= '' then redis.call('HSET', KEYS.record, 'list', ARGV.list) end
   wait_until(ARGV.id, due_ms)
