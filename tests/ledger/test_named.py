@@ -136,6 +136,8 @@ def test_a_message_that_came_to_the_wrong_worker_counts_as_sent_for_the_first_ti
     record = scene.record_of()
     assert (record.resends, record.is_unsent) == (0, True)
     assert scene.overdue_ids() == ["task"]
+    # One that carries no stamp may have no record: whoever has it has to see to it.
+    assert scene.ledger.named.divert("never recorded", "") == answers.Absent()
 
 
 FAR_MS = 3_600_000

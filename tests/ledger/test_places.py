@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 
@@ -15,6 +16,7 @@ from celery_reliable.ledger.answers import (
     Placed,
     Recorded,
     Send,
+    Settled,
     Standing,
     Withdrawn,
 )
@@ -346,20 +348,59 @@ def test_an_object_that_is_kept_is_waited_for_until_then(line: Line, left: int) 
     assert line.in_queue() == ["second"]
 
 
-def test_a_line_goes_on_as_there_are_more_places(line: Line) -> None:
-    """A pass knows the task as it is by now; the others of the line know what was said then."""
+def test_who_waits_hears_how_many_places_there_are_by_now(line: Line) -> None:
+    """From whoever knows the task as it is: a pass, an attempt that begins, or one that ends."""
     scene = line.scene
-    line.enter("holder", "first", "second", "third")
+    holder, *_ = line.enter("holder", "first", "second", "third", "fourth", "fifth", "sixth")
 
-    assert line.look("first", places=3) == Standing("second")
-
-    assert line.in_queue() == ["first"]
-    # More places may be free than it knows.
-    assert scene.overdue_ids() == ["second"]
-    line.look("second", places=3)
-    assert line.in_queue() == ["first", "second"]
-    assert line.look("third", places=3) == Standing("")
+    assert line.look("first", places=2) == Standing("second")
+    assert line.holders() == ["first", "holder"]
+    # An attempt that comes later hears how many there are, and says so.
+    line.places = 3
+    assert line.take(line.start("late")) == Standing("third")
     assert line.holders() == ["first", "holder", "second"]
+    scene.ledger.settle(replace(holder, places=1))
+    assert line.holders() == ["first", "second", "third"]
+    # The places beyond those that there are go to nobody, whoever frees them.
+    for task_id in ("first", "second"):
+        epoch = scene.record_of(task_id).epoch
+        sent = Published(TaskRef(task_id, "app.work"), epoch, scene.ledger.generation)
+        scene.ledger.settle(scene.claim(sent))
+    assert line.holders() == ["third"]
+
+
+def test_a_call_that_says_for_itself_how_many_places_there_are_is_not_told(line: Line) -> None:
+    scene = line.scene
+    (holder,) = line.enter("holder")
+    own = Room(LINE, 1, is_own=True)
+    scene.ledger.take_place(own, line.start("own"), due_in_ms=LOOK_MS, stands=True, queue=QUEUE)
+    line.enter("behind")
+
+    line.look("own", places=2)
+    assert line.holders() == ["holder"]
+    scene.ledger.settle(replace(holder, places=2))
+    assert line.holders() == ["behind", "own"]
+
+
+def test_who_is_not_in_its_line_any_more_is_put_back_when_it_is_looked_at(line: Line) -> None:
+    (holder, *_) = line.enter("holder", "first")
+    line.scene.client.delete(line.scene.ledger.keys.waiting(f"object {LINE}"))
+    line.scene.ledger.settle(holder)
+
+    line.look("first")
+
+    assert (line.holders(), line.in_queue()) == (["first"], ["first"])
+
+
+@pytest.mark.untraced
+def test_a_list_that_is_none_costs_nobody_else(line: Line) -> None:
+    (holder, *_) = line.enter("holder", "first")
+    line.scene.client.set(QUEUE, "somebody's own")
+
+    assert isinstance(line.scene.ledger.settle(holder), Settled)
+
+    assert line.holders() == ["first"]
+    assert line.scene.overdue_ids() == ["first"]
 
 
 @pytest.mark.parametrize("is_claimed", [True, False])

@@ -10,7 +10,7 @@ ARGV.token          of the claim
 ARGV.object         which the record notes no longer
 Returns   {"unlocked"} | {"not_held"}
 Repeated  not_held -> unlocked
-Cost      O(1)
+Cost      O(places); O(places * log N) in records that are due some time for each task that is let in
 ]]
 if redis.call('GET', KEYS.ledger .. 'lock:' .. ARGV.object) ~= ARGV.attempt .. ':' .. ARGV.id then
   return {'not_held'}
