@@ -163,7 +163,7 @@ class Scene:
             match answer:
                 case answers.KeptFor(holder) | answers.LockedBy(holder):
                     return holder
-                case answers.Concluding():
+                case answers.Concluding() if "is_waited" not in how:
                     how["is_waited"] = True
                 case answers.StillStopping():
                     how = {}
@@ -185,7 +185,7 @@ class Scene:
         """Record a publication; of a *unique* task, whose object that is, as its calls do."""
         if unique is not None:
             how.update(room=Room(unique, 1), unique="2" if is_waited else "1")
-        while True:
+        for _ in range(9):
             answer = self.ledger.record(
                 task, epoch=epoch, state=state, due_in_ms=due_in_ms, message=f"sent as {epoch}",
                 **how,
@@ -193,6 +193,7 @@ class Scene:
             if not isinstance(answer, answers.OtherGeneration):
                 return answer
             self.ledger.generation = answer.current
+        raise AssertionError("each time of another generation")
 
     def foreign(self, task_id: str = "task") -> Published:
         """A message from somebody without the package."""

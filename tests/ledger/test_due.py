@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from celery_reliable.ledger.answers import Answer, Postponed, Send
-from celery_reliable.model import Due
 from tests.ledger.scene import LOOK_MS, Scene
 from tests.support.waiting import wait_for
 
@@ -31,11 +30,8 @@ def test_what_was_lost_with_its_message_is_unsent_until_it_is_sent(scene: Scene)
     scene.lose(claim, is_unsent=True)
     assert scene.record_of().is_unsent
 
-    answer = scene.ledger.resend(scene.seen_due(), due_in_ms=LOOK_MS)
+    scene.ledger.resend(scene.seen_due(), due_in_ms=LOOK_MS)
     assert not scene.record_of().is_unsent
-
-    scene.ledger.postpone(Due("task", answer.due_ms), due_in_ms=LOOK_MS, is_unsent=True)
-    assert scene.record_of().is_unsent
 
 
 def test_a_postponed_record_is_found_again(scene: Scene) -> None:

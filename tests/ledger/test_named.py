@@ -46,6 +46,10 @@ def test_what_waits_for_a_worker_is_known_and_due_as_soon_as_one_is_there(scene:
     assert scene.record_of().waiting_for == ""
     assert named.waiting() == 0
     assert named.unpark_all(["task"]) == [answers.Changed()]
+    # Nor of what the server remembers of it, and should not.
+    scene.client.hset(scene.ledger.keys.waiting("workers"), "task", "{}")
+    assert named.unpark_all(["task"]) == [answers.Changed()]
+    assert named.waiting() == 0
 
 
 def test_what_was_called_off_while_it_waited_waits_no_more(scene: Scene) -> None:
@@ -138,9 +142,6 @@ def test_a_message_that_came_to_the_wrong_worker_counts_as_sent_for_the_first_ti
     assert scene.overdue_ids() == ["task"]
     # One that carries no stamp may have no record: whoever has it has to see to it.
     assert scene.ledger.named.divert("never recorded", "") == answers.Absent()
-
-
-FAR_MS = 3_600_000
 
 
 def begin(scene: Scene, *members: str) -> Runs:

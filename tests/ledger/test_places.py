@@ -450,9 +450,15 @@ def test_who_may_not_be_sent_as_it_is_has_the_place_and_is_sent_by_the_waker(
 
 
 def test_who_was_revoked_is_passed_over_and_looked_at(line: Line) -> None:
+    """It was revoked as it ran, and stands there all the same."""
     scene = line.scene
-    holder, *_ = line.enter("holder", "first", "second")
-    scene.client.hset(scene.ledger.keys.record("first"), "revoked", "1")
+    (holder,) = line.enter("holder")
+    first = line.start("first")
+    scene.ledger.revoke("first", is_noted=True)
+    assert isinstance(line.take(first), Standing)
+    assert scene.overdue_ids() == ["first"]
+    scene.ledger.postpone(scene.seen_due("first"), due_in_ms=LOOK_MS)
+    line.enter("second")
 
     scene.ledger.settle(holder)
 
