@@ -106,19 +106,8 @@ class Room:
 
     object_key: str
     places: int
-
-
-@dataclass(frozen=True)
-class NextUp:
-    """How the first in the line of an object may be sent by whoever frees a place there.
-
-    Its message is put into *queue*, the key of a list in the ledger's database, if it may be sent
-    so.
-    """
-
-    places: int
-    queue: str
-    due_in_ms: int
+    #: The call says so itself, for its task alone.
+    is_own: bool = False
 
 
 @dataclass(frozen=True)
@@ -132,9 +121,8 @@ class Claim:
     losses: int = 0
     #: The object that it has locked, as far as the caller knows; the record knows it too.
     object_key: str = ""
-    #: Others may stand in line for that object.
-    has_line: bool = False
-    next_up: NextUp | None = None
+    #: How many places that object has; None: not known, or its call alone says so.
+    places: int | None = None
 
     @property
     def is_troubled(self) -> bool:
@@ -230,14 +218,11 @@ class Record:
     message: str = ""
     published_ms: int = 0
     claimed_ms: int = 0
-    sent_ms: int = 0
-    #: Since when it waits for its canvas; 0: it does not.
-    waiting_ms: int = 0
+    #: Since when it is in its state; of what is queued, since it was last sent.
+    since_ms: int = 0
     resends: int = 0
     #: It is queued, and no message of it exists.
     is_unsent: bool = False
-    #: The cause of the last loss.
-    cause: str = ""
     #: A burial still owes Celery its FAILURE, errbacks and chord.
     is_owed: bool = False
     #: It was revoked while it ran.  It ends as revoked unless its attempt has an outcome.

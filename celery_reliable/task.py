@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import warnings
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from celery import Celery
 from celery import Task as CeleryTask
+from celery.local import class_property
 from celery.result import GroupResult
 from celery.utils import uuid
 from celery.utils.imports import symbol_by_name
@@ -15,14 +18,7 @@ from celery_reliable import attempt as attempts
 from celery_reliable import clock, options, publishing, results
 from celery_reliable.app import reliable_of
 from celery_reliable.attempt import bequeathing, guarded
-from celery_reliable.compat.app import (
-    app_property,
-    fixups_of,
-    give_part,
-    kept_tracer,
-    set_backend,
-    tasks_so_far,
-)
+from celery_reliable.compat.app import give_part, kept_tracer, tasks_so_far
 from celery_reliable.context import current_worker, running
 from celery_reliable.exceptions import ConfigurationWarning, refuse
 from celery_reliable.message import id_as_text
@@ -63,9 +59,9 @@ def _add_task_class(cls: Any, app: Celery) -> None:
     """
     added: Any = app.Task
     if not all(one.__module__.startswith("celery.") for one in added.__mro__[:-1]):
-        from celery.fixups.django import DjangoFixup
-
-        if not any(isinstance(fixup, DjangoFixup) for fixup in fixups_of(app)):
+        # As Celery's own fixup decides it.
+        is_django = "celery.fixups.django:fixup" in app.fixups
+        if not (is_django and os.environ.get("DJANGO_SETTINGS_MODULE") and find_spec("django")):
             return
         from celery.contrib.django.task import DjangoTask
 
@@ -202,7 +198,8 @@ class BoundTask(TaskOptions, CeleryTask):
             cls._bound_class = cls
         return bound
 
-    app = app_property(bind)
+    # Celery's own property calls the `bind` that was there when it was made.
+    app = class_property(lambda cls: vars(CeleryTask)["app"].__get__(None, cls), bind)
 
 
 class ReliableTask(BoundTask):
@@ -227,6 +224,8 @@ class ReliableTask(BoundTask):
     acks_on_timeout = True
     Request: Any = _REQUEST
 
+    #: The result backend that was given to this task; None: the app's.
+    _own_backend: Any = None
     #: `object_id` as it was checked when the task was bound.
     _reliable_object: TaskObject | None = None
 
@@ -333,12 +332,13 @@ class ReliableTask(BoundTask):
     @property
     def backend(self) -> Any:
         """The result backend; in a worker one that waits until an outcome can be stored."""
-        backend = super().backend
+        own = self._own_backend
+        backend = super().backend if own is None else own
         return backend if current_worker() is None else results.PatientBackend(self, backend)
 
     @backend.setter
     def backend(self, value: Any) -> None:
-        set_backend(self, value)
+        self._own_backend = value
 
     @shown
     def attempt(self) -> int:
@@ -384,8 +384,7 @@ class ReliableTask(BoundTask):
             cls.run = guarded(body)
         # Wrapped here, as an on_replace of the user's need not call super().
         cls.on_replace = bequeathing(cls.on_replace)
-        # A `backend` given as an option would hide the property above; Celery looks for it
-        # elsewhere too.
+        # A `backend` given as an option would hide the property above.
         if "backend" in cls.__dict__ and not hasattr(cls.__dict__["backend"], "__get__"):
-            set_backend(cls, cls.__dict__["backend"])
+            cls._own_backend = cls.__dict__["backend"]
             del cls.backend

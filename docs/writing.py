@@ -397,7 +397,7 @@ def states() -> str:
 PICTURE = """\
 .. image:: states.svg
    :alt: From not published by record to parked or queued; by claim to running; by settle to ended.
-         A running task is queued again by lose and release, or dead; a dead letter is queued by
+         A running task is queued again by lose, or dead; a dead letter is queued by
          replay, or ended by discard.
    :width: 100%
 """

@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakSet
 
 from celery import Celery
-from celery.utils.imports import symbol_by_name
 
 from celery_reliable.app.location import ledger_of, place_in_ledger, scheme_of
-from celery_reliable.compat.app import real_app
 from celery_reliable.compat.notes import note, noted
 from celery_reliable.exceptions import ConfigurationError
 from celery_reliable.ledger import Connector, Ledger, LivingWorkers
@@ -30,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Framework",
     "Reliable",
+    "real_app",
     "reliable_of",
 ]
 
@@ -39,8 +38,6 @@ T = TypeVar("T")
 _ATTRIBUTE = "own"
 _made: WeakSet[Reliable] = WeakSet()
 _lock = threading.Lock()
-#: Sends whoever stands first in the line of an object that is free.
-_LET_THROUGH = "celery_reliable.publishing:let_through"
 
 
 def _after_fork() -> None:
@@ -53,6 +50,12 @@ def _after_fork() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
+
+
+def real_app(app: Any) -> Any:
+    """Return the app behind the proxy `current_app`.  An app is returned unchanged."""
+    # A method that is got through the proxy is the app's own.
+    return app.finalize.__self__
 
 
 def reliable_of(app: Celery) -> Reliable:
@@ -236,7 +239,7 @@ class Reliable:
 
         *is_for_operators*: it looks first whether it knows the format of its namespace.
         """
-        ledger = Ledger(
+        return Ledger(
             self.connector(),
             self.config.namespace,
             patience_seconds=patience_seconds,
@@ -246,11 +249,6 @@ class Reliable:
             sample_one_in=self.config.keep_ended_one_in,
             is_for_operators=is_for_operators,
         )
-        # By its path, as this floor knows nothing of publishing.
-        ledger.on_next = lambda object_key, first: symbol_by_name(_LET_THROUGH)(
-            self.app, ledger, object_key, first
-        )
-        return ledger
 
     def _of_this_process(self, name: str, make: Callable[[], T]) -> T:
         slot = (name, socket_owner())

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from celery_reliable.attempt.claiming import claim_or_record
     from celery_reliable.attempt.conclusion import bury
     from celery_reliable.attempt.delivery import DELIVERY, EARLY, MESSAGE, NotBegun
-    from celery_reliable.attempt.execution import around
+    from celery_reliable.attempt.execution import around, fetched_requests, running_requests
     from celery_reliable.attempt.fencing import Uninterrupted, guarded, is_touched
     from celery_reliable.attempt.object_lock import free_object
     from celery_reliable.attempt.replacement import bequeathing
@@ -26,7 +26,11 @@ else:
                 "MESSAGE",
                 "NotBegun",
             ),
-            "execution": ("around",),
+            "execution": (
+                "around",
+                "fetched_requests",
+                "running_requests",
+            ),
             "fencing": (
                 "Uninterrupted",
                 "guarded",
@@ -47,7 +51,9 @@ __all__ = [
     "bequeathing",
     "bury",
     "claim_or_record",
+    "fetched_requests",
     "free_object",
     "guarded",
     "is_touched",
+    "running_requests",
 ]

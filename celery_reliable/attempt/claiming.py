@@ -39,7 +39,7 @@ __all__ = [
 
 def _waits_for(
     delivery: Delivery,
-) -> tuple[Step[answers.ReserveAnswer] | None, Room | None]:
+) -> tuple[Step[answers.WaitAnswer] | None, Room | None]:
     """Return what an attempt has to have before its body begins: the step that asks for its moment,
     if it has an ETA or a limited rate, or else the object of which it takes a place.
 
@@ -60,7 +60,7 @@ def _waits_for(
     return _reserving(delivery, rate), None
 
 
-def _reserving(delivery: Delivery, wait: Rate | float) -> Step[answers.ReserveAnswer]:
+def _reserving(delivery: Delivery, wait: Rate | float) -> Step[answers.WaitAnswer]:
     moments, epoch = delivery.reliable.ledger.moments, delivery.stamp.epoch
     return moments.reserve_step(delivery.id, wait, epoch=epoch, queue=delivery.list_key)
 
@@ -69,7 +69,7 @@ def _reserving(delivery: Delivery, wait: Rate | float) -> Step[answers.ReserveAn
 #: holds.  An older one may belong to a worker that was away, and was declared dead.
 _FRESH_SECONDS = 0.5
 
-_Answer = answers.ClaimAnswer | answers.ReserveAnswer | answers.Changed
+_Answer = answers.ClaimAnswer | answers.WaitAnswer | answers.Changed
 
 
 def begin(delivery: Delivery) -> RunningAttempt | Traced:

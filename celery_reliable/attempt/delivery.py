@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from celery.app.trace import build_tracer
 from celery.exceptions import Ignore
 
 from celery_reliable.app import reliable_of
-from celery_reliable.compat.tracer import Traced, Tracer, tracer_of
+from celery_reliable.compat.tracer import Traced, Tracer
 from celery_reliable.message import Stamp, from_request
 from celery_reliable.model import TaskRef
 from celery_reliable.options import task_ref
@@ -103,7 +104,9 @@ class Delivery:
         hooks = dict.fromkeys(("before_start", "on_success", "after_return"), _no_hook)
         run = {"run": staticmethod(body), "__call__": staticmethod(body), "__trace__": None}
         twin = type(cls.__name__, (cls,), {**run, **hooks})()
-        return tracer_of(self.task, twin)(self.id, self.args, self.kwargs, self.request)
+        # It stores results, and publishes callbacks, chains and chords, as for every task.
+        trace: Tracer = build_tracer(self.task.name, twin, self.task.app.loader, app=self.task.app)
+        return trace(self.id, self.args, self.kwargs, self.request)
 
 
 def _no_hook(*args: Any, **kwargs: Any) -> None:

@@ -8,6 +8,7 @@ which a user overrides can switch the protection off.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from typing import Any
 
 from celery import states
@@ -19,7 +20,6 @@ from celery_reliable.attempt.conclusion import broken_off, conclude, give_way, n
 from celery_reliable.attempt.delivery import Delivery, NotBegun, raising
 from celery_reliable.attempt.fencing import Uninterrupted, time_to_run
 from celery_reliable.attempt.object_lock import NOT_OWN, take
-from celery_reliable.compat.request import running_requests
 from celery_reliable.compat.tracer import Traced, Tracer, as_traced
 from celery_reliable.context import RunningAttempt, current_worker, is_current, running
 from celery_reliable.exceptions import ObjectIdError
@@ -111,6 +111,25 @@ def _traced(delivery: Delivery, attempt: RunningAttempt) -> Traced:
         )
         return no_outcome(delivery, attempt, exc)
     return conclude(delivery, attempt, result)
+
+
+def running_requests() -> list[Any]:
+    """Return the requests of this worker that have begun."""
+    return _listed(worker_state.active_requests)
+
+
+def fetched_requests() -> list[Any]:
+    """Return the requests of this worker that wait for its pool, or have begun."""
+    return _listed(worker_state.reserved_requests)
+
+
+def _listed(found: Iterable[Any]) -> list[Any]:
+    while True:
+        try:
+            return list(found)
+        except RuntimeError:
+            # In a pool of threads each of them adds what it begins.
+            continue
 
 
 def _is_ended_by_worker(task_id: str) -> bool:

@@ -8,8 +8,8 @@ from typing import Any
 from celery_reliable.app import reliable_of
 from celery_reliable.attempt.delivery import Delivery
 from celery_reliable.context import RunningAttempt
-from celery_reliable.ledger import FOREVER, answers, in_the_way, slots
-from celery_reliable.model import Claim, NextUp
+from celery_reliable.ledger import FOREVER, answers, slots
+from celery_reliable.model import Claim
 from celery_reliable.options import (
     is_placed_early,
     is_unique,
@@ -37,28 +37,24 @@ def take(delivery: Delivery, attempt: RunningAttempt) -> str | None:
     if room is None:
         return None
     stands = stands_in_line(task)
-    queue = delivery.list_key if stands else ""
     answer: answers.PlaceAnswer = answers.Placed(attempt.place)
     if attempt.place not in slots(room.object_key, room.places):
         answer = reliable.ledger.take_place(
-            room.object_key,
-            room.places,
+            room,
             attempt.claim,
             due_in_ms=reliable.config.queued_ms,
             stands=stands,
-            queue=queue,
+            queue=delivery.list_key if stands else "",
             patience_seconds=FOREVER,
         )
     if isinstance(answer, answers.Placed):
-        next_up = NextUp(room.places, queue, reliable.config.queued_ms) if queue else None
-        attempt.claim = replace(
-            attempt.claim, object_key=answer.object_key, has_line=stands, next_up=next_up
-        )
+        places = None if room.is_own else room.places
+        attempt.claim = replace(attempt.claim, object_key=answer.object_key, places=places)
         return None
     if isinstance(answer, answers.Standing):
         attempt.is_closed = True
         return answer.before
-    return in_the_way(answer) if isinstance(answer, answers.Full) else NOT_OWN
+    return answer.before if isinstance(answer, answers.Full) else NOT_OWN
 
 
 def leave(task: Any, attempt: RunningAttempt) -> None:
@@ -84,8 +80,7 @@ def leave_unbegun(delivery: Delivery) -> None:
     (look,) = ledger.look_all([delivery.id])
     if look is not None and look.object_key:
         # What a lost attempt had may be in use yet, and stays the task's.
-        unbegun = Claim(delivery.id, 0, "", "", has_line=True)
-        ledger.free_place(look.object_key, unbegun)
+        ledger.free_place(look.object_key, Claim(delivery.id, 0, "", ""))
 
 
 def free_object(task: Any, claim: Claim) -> None:

@@ -87,10 +87,8 @@ def _bequeath(task: Any, attempt: RunningAttempt, canvas: Any) -> None:
     found = set(_mark(canvas, heir, followers)) - {attempt.claim.task_id}
     attempt.members = tuple(sorted(found)[:_MOST_MEMBERS])
     # Before the canvas is published, or the ledger would refuse the last member of a quick one.
-    answer = reliable_of(task.app).ledger.bequeath(
-        attempt.claim, heir=heir, patience_seconds=FOREVER
-    )
-    if isinstance(answer, answers.Bequeathed) and answer.is_used:
+    answer = reliable_of(task.app).ledger.touch(attempt.claim, heir=heir, patience_seconds=FOREVER)
+    if isinstance(answer, answers.Touched) and answer.is_used:
         # A result that is there already is of an earlier task, and no sign that the canvas has
         # ended.
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import redis
 from kombu import Connection
@@ -55,9 +55,9 @@ class ConnectedChannel(OpenChannel):
         """Return a client: a new one for the event loop, else always the same."""
         if asynchronous:
             return super().new_client(asynchronous)
-        if self._kept_client is None or self._kept_pool is not self.pool_so_far:
+        if self._kept_client is None or self._kept_pool is not self.pool:
             self._kept_client = super().new_client(asynchronous)
-            self._kept_pool = self.pool_so_far
+            self._kept_pool = self.pool
         return self._kept_client
 
     def _try_to_write(self) -> None:
@@ -73,7 +73,7 @@ class ConnectedChannel(OpenChannel):
             # A user without the right to do this is told of it where the right is needed.
             logger.debug("writing_not_tried error=%s", exc)
         except BaseException:
-            self.close_connections()
+            self.pool.disconnect()
             raise
 
 
@@ -87,6 +87,9 @@ def transport_for(scheme: str) -> str | None:
 
 
 class _Keeping(OpenSwitch):
+    #: kombu shows a connection by this, in place of its transport's name.
+    resolve_aliases: ClassVar[dict[str, str]] = dict(Connection.resolve_aliases)
+
     def keeps_transport(self, given: Any, url: str) -> bool:
         # None is what nobody has chosen, and what we have none for.
         return given is not None and given == transport_for(url.partition("://")[0])
@@ -96,8 +99,13 @@ class ReliableConnection(_Keeping, Connection):
     """kombu's connection."""
 
 
-def keeping_transport(cls: type[Connection]) -> type[Connection]:
-    """Return the class of connections for a project that has *cls* for its own."""
+def keeping_transport(cls: type[Connection], scheme: str) -> type[Connection]:
+    """Return the class of connections for a project that has *cls* for its own.  Those of our
+    transport are shown with the *scheme* of the broker's URL.
+    """
+    path = transport_for(scheme)
+    if path is not None:
+        _Keeping.resolve_aliases[path] = scheme
     return ReliableConnection if cls is Connection else type(cls.__name__, (_Keeping, cls), {})
 
 

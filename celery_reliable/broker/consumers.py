@@ -98,21 +98,6 @@ class ConsumingChannel(ConnectedChannel):
         found: Queues = self.qos.unacked.queues(queues, lists, cold)
         return found
 
-    def count_waiting(self) -> int:
-        """Return how many messages wait in the queues that the worker consumes; 0 while the broker
-        cannot be asked.
-        """
-        queues = [queue for queue in self.queues_in_turn() if self.is_consumed(queue)]
-        try:
-            with self.conn_or_acquire() as client, client.pipeline(transaction=False) as pipe:
-                for queue in queues:
-                    for priority in self.priority_steps:
-                        pipe.llen(list_key(self, queue, priority))
-                return sum(pipe.execute())
-        except self.connection_errors:
-            # The main loop finds that by itself.
-            return 0
-
     def note_empty(self) -> None:
         """Note that the queues were seen to be empty."""
         self._n_waiting, self._looked_at = 0, time.monotonic()

@@ -15,7 +15,7 @@ from kombu.utils.json import dumps
 
 from celery_reliable.broker.channel import ConnectedChannel
 from celery_reliable.broker.unacked import script
-from celery_reliable.compat.kombu import PuttingChannel, expires_after_ms, list_key, priority_of
+from celery_reliable.compat.kombu import PuttingChannel, list_key, priority_of
 from celery_reliable.redis_io import is_of_full_server
 from celery_reliable.scoped import scoped
 
@@ -71,7 +71,6 @@ class SendingChannel(PuttingChannel, ConnectedChannel):
         if send is not None:
             key = self.global_keyprefix + list_key(self, queue, priority_of(self, message))
             if send(key, message):
-                self.keep_from_expiring(queue)
                 return
         command = _again.get()
         if not command:
@@ -87,18 +86,6 @@ class SendingChannel(PuttingChannel, ConnectedChannel):
                 # It is recorded, so it goes there also on a full server.  kombu's client does not
                 # add its prefix to this one's key.
                 client.eval(script("send").text, 1, self.global_keyprefix + key, command, text)
-        self.keep_from_expiring(queue)
-
-    def keep_from_expiring(self, queue: str) -> None:
-        """Put off the expiry of a queue that was declared with ``expires``, as kombu does when it
-        puts a message there.
-        """
-        after_ms = expires_after_ms(self, queue)
-        if after_ms is not None:
-            with self.conn_or_acquire() as client, client.pipeline(transaction=False) as pipe:
-                for priority in self.priority_steps:
-                    pipe.pexpire(list_key(self, queue, priority), after_ms)
-                pipe.execute()
 
 
 class SendingTransport(kombu_redis.Transport):

@@ -16,7 +16,6 @@ from kombu.utils.encoding import bytes_to_str
 from celery_reliable.broker.deliveries import Delivery, Queues, Taken, WorkerHooks
 from celery_reliable.broker.unacked import Unacked, quoted, script, unquoted
 from celery_reliable.compat.kombu import new_pool
-from celery_reliable.compat.redis import repeat_nothing
 from celery_reliable.log import logger
 from celery_reliable.redis_io import Line, left_out_when_full
 
@@ -68,10 +67,7 @@ class WorkerUnacked(Unacked):
     @classmethod
     def opened(cls, name: str, channel: Any) -> WorkerUnacked:
         """Return the unacked hash called *name*, at the broker of *channel*."""
-        # A pool of its own, as `repeat_nothing` changes it for all who use it.
-        pool = new_pool(channel)
-        repeat_nothing(pool)
-        return cls(name, pool, channel.global_keyprefix)
+        return cls(name, new_pool(channel), channel.global_keyprefix)
 
     def open(self, namespace: str) -> None:
         """Put the hash on the namespace's list of unacked hashes.

@@ -26,7 +26,7 @@ __all__ = ["Part", "missing", "require"]
 
 #: The modules that processes need which only publish.  When they are imported, modules register
 #: what they rely on.
-_OF_PRODUCERS = ("amqp", "app", "connection", "notes", "result_consumer")
+_OF_PRODUCERS = ("amqp", "app", "connection", "result_consumer")
 _OF_REDIS_PRODUCERS = ("kombu",)
 _OTHERS = (
     "backend", "chord_counts", "consumer", "logging", "pool",

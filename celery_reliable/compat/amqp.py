@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Callable
 from contextlib import suppress
 from contextvars import ContextVar
@@ -15,12 +14,10 @@ from celery.app.amqp import AMQP
 
 from celery_reliable.compat.notes import note, noted
 from celery_reliable.compat.relied import Name, Part, relies_on
-from celery_reliable.exceptions import ConfigurationError
 
 __all__ = [
     "OpenAMQP",
     "ask_before_sending",
-    "check_sender",
     "keep_chord_headers",
     "send_anew",
 ]
@@ -73,27 +70,8 @@ class OpenAMQP(AMQP):
         self._producer_pool = pool
 
 
-@relies_on(Name(f"{_AMQP}.send_task_message"), part=Part.PRODUCER)
-def check_sender(amqp: Any) -> None:
-    """Raise ConfigurationError if the class of an app's AMQP does not keep what it sends with in
-    ``send_task_message``, as Celery's does.
-
-    Looks for ``AMQP.send_task_message`` in the class: a method in its place sends without
-    ``_create_task_sender``.  Checked on Celery 5.6.3 and 5.7.0.  Without it an app with such a
-    class of its own records none of its tasks.
-    """
-    cls = type(amqp)
-    if not isinstance(inspect.getattr_static(cls, "send_task_message"), cached_property):
-        raise ConfigurationError(
-            f"{cls.__module__}.{cls.__qualname__} overrides send_task_message, so its tasks would "
-            "be sent without records. Override _create_task_sender instead, and let it return a "
-            "function that calls what super()._create_task_sender() returns."
-        )
-
-
 @relies_on(
     Name(f"{_AMQP}._producer_pool", used_by=f"{_AMQP}.producer_pool"),
-    Name(f"{_AMQP}.send_task_message"),
     part=Part.PRODUCER,
 )
 def send_anew(amqp: Any) -> None:

@@ -12,23 +12,18 @@ from celery.app.task import Context
 from celery.backends.base import DisabledBackend
 from kombu.utils.json import dumps
 
-from celery_reliable.compat.app import app_on_trial
-from celery_reliable.compat.relied import Behaviour, Kept, Name, Part, has_all, relies_on
+from celery_reliable.compat.relied import Behaviour, Name, Part, relies_on
 
 __all__ = [
     "SUCCESS_BEGINS",
     "MarkingBackend",
-    "StoringBackend",
-    "longest_text",
-    "meta_at_once",
+    "looks_alike",
     "result_meta",
     "run_errbacks",
-    "under_class",
 ]
 
 _BASE = "celery.backends.base:Backend"
 _KEYS = "celery.backends.base:BaseKeyValueStoreBackend"
-_REDIS = "celery.backends.redis:RedisBackend"
 
 #: How Celery's JSON of a success begins. Only the beginning tells: a result may contain the same
 #: words.
@@ -65,70 +60,21 @@ class MarkingBackend:
         return {}
 
 
-@relies_on(
-    Name(
-        f"{_KEYS}._set_with_state",
-        takes=("key", "value", "state"),
-        used_by=f"{_KEYS}._store_result",
-    ),
-    part=Part.REDIS_RESULTS,
-)
-class StoringBackend:
-    """Mixed into the class of a backend that keeps results as texts. A subclass stores them.
-
-    Overrides ``BaseKeyValueStoreBackend._set_with_state``, by which Celery stores results, and
-    groups.  Reads ``RedisBackend.failure_expires``, which Celery 5.6 does not know.  Checked on
-    Celery 5.6.3 and 5.7.0.  Without it what a chord's member had sent before it was declared dead
-    may take the place of its successor's result.
-    """
-
-    def _set_with_state(self, key: Any, value: Any, state: Any) -> Any:
-        backend: Any = self
-        expires = backend.expires
-        if state == states.FAILURE:
-            expires = getattr(backend, "failure_expires", expires)
-        if self.stores(key, value, int(expires or 0)):
-            return None
-        return super()._set_with_state(key, value, state)  # type: ignore[misc]
-
-    def stores(self, key: Any, value: str | bytes, expires_seconds: int) -> bool:
-        """Store a result; False to leave it to Celery.  *expires_seconds*: 0 for never."""
-        return False
-
-
-@relies_on(
-    Behaviour(
-        "a backend is an object with a __dict__",
-        lambda: bool(DisabledBackend(app=app_on_trial()).__dict__),
-    ),
-    part=Part.WORKER,
-)
-def under_class(backend: Any, ours: type[Any]) -> Any:
-    """Return an object with *ours* before a backend's class, and all the backend's attributes.
-
-    Makes an object that shares the backend's ``__dict__``: a backend is made by Celery, of a class
-    that is the user's choice, and may have a connection.  Checked on Celery 5.6.3 and 5.7.0.
-    Without it a result does not name the attempt that stored it.
-    """
-    own: Any = type(backend)
-    view: Any = object.__new__(_under(own, ours))  # type: ignore[arg-type]
-    view.__dict__ = backend.__dict__
-    return view
-
-
-@cache
-def _under(own: Any, ours: Any) -> Any:
-    return type(own.__name__, (ours, own), {})
+def _backend_on_trial() -> Any:
+    """Return a backend, of an app that no shared task gets, by which Celery can be tried."""
+    app = Celery(set_as_current=False, fixups=())
+    # The first reliable task may be a shared one: then Celery goes through its apps just now.
+    app.close()
+    return DisabledBackend(app=app)
 
 
 def _success_in_trial() -> str:
-    backend: Any = DisabledBackend(app=app_on_trial())
+    backend = _backend_on_trial()
     text: str = dumps(backend._get_result_meta({}, "SUCCESS", None, None))
     return text
 
 
 @relies_on(
-    Name(f"{_BASE}._get_result_meta", takes=("result", "state", "traceback", "request")),
     Behaviour(
         f"a success begins with {SUCCESS_BEGINS} in JSON",
         lambda: _success_in_trial().startswith(SUCCESS_BEGINS),
@@ -143,23 +89,26 @@ def result_meta(backend: Any, result: Any, state: str, request: Any) -> dict[str
     and were it written otherwise, a success could be overwritten by a lost attempt's failure.
     """
     meta: dict[str, Any]
-    if has_all(meta_at_once) and state in states.READY_STATES and not _is_extended(backend.app):
-        meta = meta_at_once(backend, result, state, request)
+    if state in states.READY_STATES and looks_alike() and not _is_extended(backend.app):
+        meta = _meta_at_once(backend, result, state, request)
         return {**meta, **backend.more_fields(request)}
     meta = backend._get_result_meta(result=result, state=state, traceback=None, request=request)
     return meta
 
 
-def _looks_alike_in_trial() -> bool:
-    """Whether Celery's fields of a result are ours: the same, in the same order."""
+@cache
+def looks_alike() -> bool:
+    """Whether Celery's fields of a result are those of `_meta_at_once`: the same, in the same
+    order.  It is tried once.
+    """
     for conf in ({}, {"timezone": "Asia/Kolkata"}, {"enable_utc": False}):
-        backend: Any = DisabledBackend(app=app_on_trial())
+        backend = _backend_on_trial()
         backend.app.conf.update(conf)
         child = backend.app.AsyncResult("child", parent=backend.app.AsyncResult("parent"))
         for given in ({}, {"group": "a", "parent_id": "b", "children": [child]}):
             request = Context(id="id", **given)
             theirs = backend._get_result_meta({"a": 1}, states.SUCCESS, None, request)
-            ours = meta_at_once(backend, {"a": 1}, states.SUCCESS, request)
+            ours = _meta_at_once(backend, {"a": 1}, states.SUCCESS, request)
             dates = [datetime.fromisoformat(one.pop("date_done")) for one in (theirs, ours)]
             if list(theirs.items()) != list(ours.items()):
                 return False
@@ -168,22 +117,10 @@ def _looks_alike_in_trial() -> bool:
     return True
 
 
-@relies_on(
-    Name(f"{_BASE}.current_task_children", takes=("request",)),
-    Name("celery.app.base:Celery.timezone"),
-    Kept(f"{_BASE}.app"),
-    Behaviour("a result has the fields that we write", _looks_alike_in_trial),
-    part=Part.REDIS_RESULTS,
-    is_promise=False,
-)
-def meta_at_once(backend: Any, result: Any, state: str, request: Any) -> dict[str, Any]:
+def _meta_at_once(backend: Any, result: Any, state: str, request: Any) -> dict[str, Any]:
     """Return what Celery's ``Backend._get_result_meta`` returns of a task that has ended, without
-    ``result_extended``.
-
-    Calls ``Backend.current_task_children`` and ``Celery.timezone``, as Celery does, which besides
-    asks whether the hour of UTC is one of two that are the same, and for a setting by the parts of
-    its name: a seventh of what a process computes for a task.  Checked on Celery 5.6.3 and 5.7.0.
-    Without it each task that stores its result costs its process that seventh more.
+    ``result_extended``, in a quarter of the time: Celery besides asks whether the hour of UTC is
+    one of two that are the same, and for a setting by the parts of its name.
     """
     meta = {
         "status": state,
@@ -208,18 +145,6 @@ def _is_extended(app: Celery) -> bool:
     if found is None:
         found = _extended[app] = bool(app.conf.result_extended)
     return found
-
-
-@relies_on(Name(f"{_REDIS}._MAX_STR_VALUE_SIZE", used_by=f"{_REDIS}.set"), part=Part.REDIS_RESULTS)
-def longest_text(backend: Any) -> int:
-    """Return how long a text a Redis backend stores at the most.
-
-    Reads ``RedisBackend._MAX_STR_VALUE_SIZE``: the bound is Redis's, and its refusal Celery's own
-    error.  Checked on Celery 5.6.3 and 5.7.0.  Without it an attempt whose result is too long is
-    settled by nobody.
-    """
-    length: int = backend._MAX_STR_VALUE_SIZE
-    return length
 
 
 @relies_on(

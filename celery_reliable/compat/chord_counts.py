@@ -251,17 +251,8 @@ class CleaningBackend:
         del _unsent[group]
 
 
-@relies_on(
-    Name(f"{_REDIS}._chord_zset", used_by=f"{_REDIS}.on_chord_part_return"),
-    part=Part.REDIS_RESULTS,
-)
 def counts_chords(backend: Any) -> bool:
-    """Whether a backend counts a chord's members as they end, and each of them only once.
-
-    Looks for ``RedisBackend._chord_zset``: Celery says of no backend how it counts.  Checked on
-    Celery 5.6.3 and 5.7.0.  Without it a chord waits for ever when a member's process dies as it
-    ends.
-    """
+    """Whether a backend counts a chord's members as they end, and each of them only once."""
     return hasattr(backend, "_chord_zset")
 
 
@@ -274,9 +265,10 @@ def chord_progress(backend: Any, group: str) -> tuple[int, int] | None:
     """Return how many members of a chord were counted, and how many there are; None when its
     counters are gone, as its body was sent.
 
-    Reads the keys of a Redis backend that end in ``.j``, ``.s`` and ``.t``: Celery looks at them in
-    scripts of its own.  Checked on Celery 5.6.3 and 5.7.0.  Without it a chord waits for ever when
-    the process dies that was to send its body.
+    Reads the keys of a Redis backend that end in ``.j``, ``.s`` and ``.t``, which Celery looks at
+    in scripts of its own, and ``RedisBackend._chord_zset``.  Checked on Celery 5.6.3 and 5.7.0.
+    Without it a chord waits for ever when a member's process dies as it ends, or that which was to
+    send the body.
     """
     counted_key, size_key, added_key = (
         backend.get_key_for_group(group, suffix) for suffix in (".j", ".s", ".t")

@@ -6,36 +6,11 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from kombu import Connection
 from kombu.exceptions import OperationalError
 
 from celery_reliable.compat.relied import Kept, Name, Part, Used, relies_on
 
-__all__ = ["OpenSwitch", "at_flush", "is_batching", "shown_as"]
-
-
-@relies_on(
-    Name("kombu.connection:Connection.resolve_aliases"), part=Part.REDIS_BROKER, is_promise=False
-)
-def shown_as(transport: str, scheme: str) -> Callable[[], None]:
-    """Show connections that use *transport* with the *scheme* of their URL. Returns a function
-    that undoes it.
-
-    Adds that transport to ``Connection.resolve_aliases``, which all connections share: kombu shows
-    a connection by its transport's name, and has no other way to change that.  Checked on kombu
-    5.7.0.  Without it a worker's banner names a broker that nobody knows.
-    """
-    aliases = Connection.resolve_aliases
-    before = aliases.get(transport)
-    aliases[transport] = scheme
-
-    def undo() -> None:
-        if before is None:
-            aliases.pop(transport, None)
-        else:
-            aliases[transport] = before
-
-    return undo
+__all__ = ["OpenSwitch", "at_flush", "is_batching"]
 
 
 @relies_on(
@@ -45,7 +20,6 @@ def shown_as(transport: str, scheme: str) -> Callable[[], None]:
         used_by="kombu.connection:Connection.maybe_switch_next",
     ),
     Kept("kombu.connection:Connection._initial_params"),
-    Kept("kombu.connection:Connection.transport_cls"),
     Used(by="kombu.connection:Connection.get_transport_cls", name="transport_cls"),
     part=Part.REDIS_BROKER,
 )

@@ -14,17 +14,13 @@ from celery_reliable.compat.relied import Behaviour, Kept, Name, Part, Used, rel
 
 __all__ = [
     "QueuesHeldBack",
+    "Slots",
     "acknowledge_at_once",
-    "acquire_slot",
     "before_soft_shutdown",
     "cancel_by",
     "command_by",
-    "decode_errors_by",
-    "free_slot",
     "hand_over_by",
     "handle_by",
-    "has_rate_limit",
-    "waiting_for_slots",
 ]
 
 _CONSUMER = "celery.worker.consumer.consumer:Consumer"
@@ -40,6 +36,7 @@ _ACKNOWLEDGING = frozenset({"ack_log_error", "reject_log_error"})
     Name(f"{_CONSUMER}.on_unknown_message", takes=("body", "message"), used_by=_HANDLER),
     Name(f"{_CONSUMER}.on_unknown_task", takes=("body", "message", "exc"), used_by=_HANDLER),
     Name(f"{_CONSUMER}.on_invalid_task", takes=("body", "message", "exc"), used_by=_HANDLER),
+    Name(f"{_CONSUMER}.on_decode_error", takes=("message", "exc"), used_by=_HANDLER),
     part=Part.WORKER,
 )
 def handle_by(
@@ -49,30 +46,19 @@ def handle_by(
     on_unknown_message: Callable[..., Any],
     on_unknown_task: Callable[..., Any],
     on_invalid_task: Callable[..., Any],
+    on_decode_error: Callable[[Any, Exception], None],
 ) -> None:
     """Replace what one consumer does with messages, and with messages that it cannot run.
 
-    Replaces these methods of this one consumer: Celery's signals come when a message is gone, and
-    the setting `worker_consumer` is the user's.  Checked on Celery 5.6.3 and 5.7.0.  Without it a
+    Replaces these methods of this one consumer, and ``on_decode_error`` of kombu's, which got it
+    when it was made: Celery's signals come when a message is gone, and the setting
+    `worker_consumer` is the user's.  Checked on Celery 5.6.3 and 5.7.0.  Without it a
     message that no worker can run is lost, or ends one worker after the other.
     """
     c.create_task_handler = create_task_handler
     c.on_unknown_message = on_unknown_message
     c.on_unknown_task = on_unknown_task
     c.on_invalid_task = on_invalid_task
-
-
-@relies_on(
-    Name(f"{_CONSUMER}.on_decode_error", takes=("message", "exc"), used_by=_HANDLER),
-    Name("kombu.messaging:Consumer.on_decode_error"),
-    part=Part.WORKER,
-)
-def decode_errors_by(c: Any, on_decode_error: Callable[[Any, Exception], None]) -> None:
-    """Call *on_decode_error* for messages that cannot be decoded.
-
-    Replaces it on Celery's consumer and on kombu's, which got it when it was made.  Checked on
-    Celery 5.6.3 and 5.7.0.  Without it a message that nobody can decode is acknowledged, and gone.
-    """
     c.on_decode_error = c.task_consumer.on_decode_error = on_decode_error
 
 
@@ -126,23 +112,10 @@ def cancel_by(c: Any, cancel: Callable[[], None]) -> None:
     c.cancel_active_requests = cancel
 
 
-@relies_on(Kept(f"{_CONSUMER}.task_buckets"), part=Part.WORKER)
-def has_rate_limit(c: Any, name: str) -> bool:
-    """Whether a consumer holds tasks of this name back, so that they begin later.
-
-    Reads ``Consumer.task_buckets``: limits may be set by remote command, which tells no task.
-    Checked on Celery 5.6.3 and 5.7.0.  Without it a task is claimed long before it begins.
-    """
-    return bool(c.task_buckets.get(name))
-
-
 @relies_on(
-    Name("celery.worker.control:Panel.data"),
     Kept("celery.worker.consumer.control:Control.box"),
     Kept("celery.worker.pidbox:Pidbox.node"),
-    Kept("kombu.pidbox:Node.handlers"),
     Used(by="kombu.pidbox:Node.handle", name="handlers"),
-    Used(by="celery.worker.pidbox:Pidbox.__init__", name="handlers"),
     part=Part.WORKER,
 )
 def command_by(c: Any, name: str, around: Callable[..., Any]) -> None:
@@ -166,13 +139,7 @@ def command_by(c: Any, name: str, around: Callable[..., Any]) -> None:
             node.handlers[name] = handle
 
 
-@relies_on(
-    Kept("kombu.messaging:Consumer._active_tags"),
-    Name("kombu.messaging:Consumer.cancel_by_queue", takes=("queue",)),
-    Name("kombu.messaging:Consumer.add_queue", takes=("queue",)),
-    Name("celery.app.amqp:Queues.consume_from"),
-    part=Part.WORKER,
-)
+@relies_on(Kept("kombu.messaging:Consumer._active_tags"), part=Part.WORKER)
 class QueuesHeldBack:
     """Lets one consumer not consume some of its queues for a while, at a broker that delivers by
     itself.
@@ -246,47 +213,41 @@ def hand_over_by(w: Any, make: Callable[[HandOver], HandOver]) -> None:
     w._process_task = ours
 
 
-@relies_on(Used(by=_POOL_STEP, name="_quick_acquire"), part=Part.PREFORK)
-def acquire_slot(w: Any, hand_over: Callable[[Any], Any], job: Any) -> None:
-    """Call *hand_over* with *job* as soon as a slot of a worker's pool is free, and take that slot.
-
-    Calls ``_quick_acquire``, which workers with an event loop have.  Checked on Celery 5.6.3 and
-    5.7.0.  Without it a pool is handed more than it has processes.
-    """
-    w._quick_acquire(hand_over, job)
-
-
-@relies_on(Used(by=_POOL_STEP, name="_quick_release"), part=Part.WORKER)
-def free_slot(w: Any) -> None:
-    """Give back the slot of a request that was not handed to the pool.
-
-    Calls ``_quick_release``, which workers with an event loop have: only a job that has ended gives
-    it back otherwise.  Checked on Celery 5.6.3 and 5.7.0.  Without it a worker that dropped a few
-    requests runs no more.
-    """
-    # Only a worker with an event loop counts slots.
-    if hasattr(w, "_quick_release"):
-        w._quick_release()
-
-
 @relies_on(
+    Used(by=_POOL_STEP, name="_quick_acquire"),
+    Used(by=_POOL_STEP, name="_quick_release"),
     Kept("kombu.asynchronous.semaphore:LaxBoundedSemaphore._waiting"),
-    Used(by=_POOL_STEP, name="semaphore"),
-    Used(by=f"{_WORKER}._process_task_sem", name="_quick_acquire"),
     part=Part.WORKER,
-    is_promise=False,
 )
-def waiting_for_slots(w: Any) -> deque[Any]:
-    """Return what waits until a slot of a worker's pool is free, the oldest first: a function of
-    the worker's, and as its only positional argument the request that it hands to the pool.  Empty
-    for workers that hand over all that they fetch.
+class Slots:
+    """The slots of a worker's pool, of which each request takes one that is handed over.  Only
+    workers with an event loop count slots; others hand over all that they fetch.
 
-    Reads ``_waiting`` of the worker's semaphore: Celery shows neither what waits there, nor for
-    what.  Checked on Celery 5.6.3 and 5.7.0 with kombu 5.7.0.  Without it what waits behind a busy
-    worker stays there.
+    Calls ``_quick_acquire`` and ``_quick_release`` of the worker, and reads ``_waiting`` of its
+    semaphore: only a job that has ended gives a slot back otherwise, and Celery shows neither what
+    waits there, nor for what.  Checked on Celery 5.6.3 and 5.7.0 with kombu 5.7.0.  Without it what
+    waits behind a busy worker stays there, and a worker that dropped a few requests runs no more.
     """
-    waiting: deque[Any] = getattr(w.semaphore, "_waiting", _NOBODY)
-    return waiting
+
+    def __init__(self, w: Any) -> None:
+        self._worker = w
+
+    def acquire(self, hand_over: Callable[[Any], Any], job: Any) -> None:
+        """Call *hand_over* with *job* as soon as a slot is free, and take that slot."""
+        self._worker._quick_acquire(hand_over, job)
+
+    def free(self) -> None:
+        """Give back the slot of a request that was not handed to the pool."""
+        if hasattr(self._worker, "_quick_release"):
+            self._worker._quick_release()
+
+    @property
+    def waiting(self) -> deque[Any]:
+        """What waits for a slot, the oldest first: a function of the worker's, and as its only
+        positional argument the request that it hands to the pool.
+        """
+        waiting: deque[Any] = getattr(self._worker.semaphore, "_waiting", _NOBODY)
+        return waiting
 
 
 @relies_on(

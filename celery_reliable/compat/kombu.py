@@ -14,6 +14,8 @@ from typing import Any
 from kombu.transport import redis as kombu_redis
 from kombu.transport import virtual
 from kombu.utils.scheduling import round_robin_cycle
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from celery_reliable.compat.redis import reply, send
 from celery_reliable.compat.relied import Kept, Name, Part, relies_on
@@ -22,8 +24,6 @@ __all__ = [
     "OpenChannel",
     "OpenQoS",
     "PuttingChannel",
-    "expires_after_ms",
-    "held_tags",
     "list_key",
     "new_pool",
     "priority_of",
@@ -37,29 +37,23 @@ _POLLER = "kombu.transport.redis:MultiChannelPoller"
 
 @relies_on(
     Name(f"{_CHANNEL}._q_for_pri", takes=("queue", "pri"), used_by=f"{_CHANNEL}._put"),
+    Name(f"{_CHANNEL}._get_message_priority", takes=("message", "reverse")),
     part=Part.REDIS_BROKER,
 )
 def list_key(channel: Any, queue: str, priority: int) -> str:
     """Return the key of the list that a queue is in one priority, without the channel's prefix.
 
-    Calls ``Channel._q_for_pri``: kombu has no public function for these names.  Checked on kombu
-    5.7.0. Without it messages are put into, looked for in and given back to lists that nobody
-    consumes.
+    Calls ``Channel._q_for_pri``, and in `priority_of` ``Channel._get_message_priority``: kombu has
+    no public function for these names, and how it reads the property is not documented.  Checked on
+    kombu 5.7.0.  Without it messages are put into, looked for in and given back to lists that
+    nobody consumes.
     """
     key: str = channel._q_for_pri(queue, priority)
     return key
 
 
-@relies_on(
-    Name(f"{_CHANNEL}._get_message_priority", takes=("message", "reverse")),
-    part=Part.REDIS_BROKER,
-)
 def priority_of(channel: Any, message: Mapping[str, Any]) -> int:
-    """Return the priority by which kombu puts a message into one of its queue's lists.
-
-    Calls ``Channel._get_message_priority``: how it reads the property is not documented.  Checked
-    on kombu 5.7.0.  Without it messages are given back to, and looked for in, another list.
-    """
+    """Return the priority by which kombu puts a message into one of its queue's lists."""
     priority: int = channel._get_message_priority(message, reverse=False)
     return priority
 
@@ -81,64 +75,51 @@ def queues_reached(channel: Any, exchange: str, routing_key: str) -> Iterable[st
     part=Part.REDIS_BROKER,
 )
 def new_pool(channel: Any) -> Any:
-    """Return a new pool of connections to a channel's server, shared with nobody.
+    """Return a new pool of connections to a channel's server, shared with nobody.  They repeat no
+    command by themselves: what redis-py sends again would pass for what was sent once, and a
+    message might be filed twice.  One more of them is allowed than was configured.
 
     Calls ``Channel._get_pool``: kombu alone knows how its URLs, TLS and Sentinels are reached, and
     its ``pool`` is everybody's.  Checked on kombu 5.7.0.  Without it a worker has no connection of
     its own to acknowledge on, and none that outlives a channel.
     """
-    return channel._get_pool()
-
-
-@relies_on(Kept(f"{_CHANNEL}._expires"), part=Part.REDIS_BROKER, is_promise=False)
-def expires_after_ms(channel: Any, queue: str) -> int | None:
-    """Return after how long a queue that is not used expires; None for one that does not.
-
-    Reads ``Channel._expires``: kombu notes for itself what was declared.  Checked on kombu 5.7.0.
-    Without it a queue that is declared with ``expires`` may expire though it is published to, and
-    what was in it is sent again only when it is overdue.
-    """
-    found: int | None = channel._expires.get(queue)
-    return found
-
-
-@relies_on(Kept(f"{_QOS}._delivered"), Kept(f"{_QOS}._dirty"), part=Part.REDIS_BROKER)
-def held_tags(qos: Any) -> set[str]:
-    """Return the delivery tags of what was delivered and not acknowledged.
-
-    Reads ``QoS._delivered`` and ``QoS._dirty``: kombu only says whether there may be more.  Checked
-    on kombu 5.7.0.  Without it a worker gives back what it is about to run, or keeps for ever what
-    it has lost.
-    """
-    return set(qos._delivered) - set(qos._dirty)
+    pool = channel._get_pool()
+    pool.connection_kwargs.update(
+        retry=Retry(NoBackoff(), 0), retry_on_timeout=False, retry_on_error=[]
+    )
+    pool.max_connections += 1
+    return pool
 
 
 @relies_on(
     Kept(f"{_QOS}._delivered"),
+    Kept(f"{_QOS}._dirty"),
     Kept(f"{_QOS}._on_collect"),
     Name(f"{_QOS}._flush"),
-    Name(f"{_QOS}.append", takes=("message", "delivery_tag")),
-    Name(f"{_QOS}.ack", takes=("delivery_tag",)),
     Name(
         f"{_QOS}.restore_unacked_once",
         takes=("stderr",),
         used_by="kombu.transport.virtual.base:Channel.close",
     ),
-    Name(f"{_QOS}.can_consume_max_estimate"),
     part=Part.REDIS_BROKER,
 )
 class OpenQoS(kombu_redis.QoS):
     """kombu's QoS with names that a subclass may use or override, to keep deliveries elsewhere.
 
     Calls ``append`` and ``ack`` of kombu's virtual QoS past those of its Redis transport, and reads
-    ``_delivered``, ``_flush``, ``_on_collect``: kombu's own way is one hash of all workers, from
-    which time gives back.  Checked on kombu 5.7.0.  Without it what a worker was delivered is in no
-    unacked hash of its own, and is delivered twice, or lost with it.
+    ``_delivered``, ``_dirty``, ``_flush``, ``_on_collect``: kombu's own way is one hash of all
+    workers, from which time gives back.  Checked on kombu 5.7.0.  Without it what a worker was
+    delivered is in no unacked hash of its own, and is delivered twice, or lost with it.
     """
 
     def held(self, delivery_tag: str) -> Any:
         """Return the message that was delivered under a tag; None for one that is not held."""
         return self._delivered.get(delivery_tag)
+
+    @property
+    def held_tags(self) -> set[str]:
+        """The delivery tags of what was delivered and not acknowledged."""
+        return set(self._delivered) - set(self._dirty)
 
     def hold(self, message: Any, delivery_tag: str) -> None:
         """Count a message as delivered, without a write to Redis."""
@@ -186,17 +167,10 @@ class OpenQoS(kombu_redis.QoS):
         used_by=f"{_POLLER}._register_BRPOP",
     ),
     Name(f"{_CHANNEL}._brpop_read", used_by=f"{_CHANNEL}.close"),
-    Name(f"{_CHANNEL}._disconnect_pools", used_by=f"{_CHANNEL}.close"),
     Name(f"{_CHANNEL}._flush_brpop_reauth", used_by=f"{_CHANNEL}._brpop_read"),
     Kept(f"{_CHANNEL}._in_poll"),
     Kept(f"{_CHANNEL}._brpop_sent_at"),
-    Kept(f"{_CHANNEL}._pool"),
     Kept(f"{_CHANNEL}._queue_cycle"),
-    Name("kombu.utils.scheduling:round_robin_cycle.consume", takes=("n",)),
-    Name("kombu.utils.scheduling:round_robin_cycle.update", takes=("it",)),
-    Kept("kombu.utils.scheduling:round_robin_cycle.items"),
-    Name("kombu.utils.scheduling:round_robin_cycle.rotate", takes=("last_used",)),
-    Kept("kombu.transport.virtual.base:Transport._callbacks"),
     part=Part.REDIS_BROKER,
 )
 class OpenChannel(kombu_redis.Channel):
@@ -322,16 +296,7 @@ class OpenChannel(kombu_redis.Channel):
 
     def has_consumer(self, queue: str) -> bool:
         """Whether somebody consumes from a queue."""
-        return queue in self.connection._callbacks
-
-    @property
-    def pool_so_far(self) -> Any:
-        """The pool of the channel's connections; None before there is one."""
-        return self._pool
-
-    def close_connections(self) -> None:
-        """Close the connections of the channel's pools."""
-        self._disconnect_pools()
+        return queue in self.active_queues
 
 
 @relies_on(

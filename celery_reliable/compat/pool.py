@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable
 from typing import Any
 
 from celery_reliable.compat.relied import Kept, Name, Part, Used, relies_on
@@ -12,19 +10,17 @@ __all__ = [
     "billiards",
     "flush_before_reassigning",
     "futures_of",
+    "has_job",
+    "jobs_of",
     "keep_handed_jobs",
     "n_processes_up",
     "process_ids_of",
-    "starting_ids_of",
-    "stop_by",
     "task_ids_of",
-    "wait_aside",
     "write_now",
 ]
 
 _BILLIARD = "billiard.pool:Pool"
 _ASYNC = "celery.concurrency.asynpool:AsynPool"
-_GREENLETS = "celery.concurrency.gevent:TaskPool"
 _TASK_POOL = "celery.concurrency.prefork:TaskPool"
 _THREADS = "celery.concurrency.thread:TaskPool"
 
@@ -45,21 +41,29 @@ def billiards(pool: Any) -> Any:
 @relies_on(
     Kept(f"{_BILLIARD}._cache"),
     Kept("billiard.pool:ApplyResult.correlation_id"),
-    Name(f"{_BILLIARD}.apply_async", takes=("func", "args", "kwds")),
     part=Part.PREFORK,
 )
-def task_ids_of(pool: Any) -> set[str]:
-    """Return the ids of the tasks that a pool of processes was handed and has not ended.
+def jobs_of(pool: Any) -> list[Any]:
+    """Return the jobs that a pool of processes was handed and has not ended; none for other pools.
 
-    Reads ``Pool._cache``, and ``correlation_id`` of the jobs in it: billiard tells nobody which it
-    has, and Celery forgets its requests when it loses its connection.  Checked on billiard 4.3.2.
-    Without it a live attempt is taken for lost once the connection was, and runs twice at once.
+    Reads ``Pool._cache``: billiard tells nobody which it has, and Celery forgets its requests when
+    it loses its connection.  What no process was handed, the pool drops then, and tells nobody
+    either.  Checked on billiard 4.3.2.  Without it a live attempt is taken for lost once the
+    connection was, and runs twice at once.
     """
-    from billiard.pool import ApplyResult
-
     processes = billiards(pool)
-    jobs = list(processes._cache.values()) if processes is not None else []
-    return {job.correlation_id for job in jobs if isinstance(job, ApplyResult)}
+    return list(processes._cache.values()) if processes is not None else []
+
+
+def task_ids_of(pool: Any) -> set[str]:
+    """Return the ids of the tasks of these jobs."""
+    # Jobs of other kinds, such as maps, have no such attribute.
+    return {getattr(job, "correlation_id", "") for job in jobs_of(pool)}
+
+
+def has_job(pool: Any, job: Any) -> bool:
+    """Whether a job is one of these."""
+    return job in jobs_of(pool)
 
 
 @relies_on(Kept(f"{_BILLIARD}._pool"), part=Part.PREFORK)
@@ -72,18 +76,6 @@ def process_ids_of(pool: Any) -> list[int]:
     """
     processes = billiards(pool)
     return [one.pid for one in list(processes._pool) if one.pid] if processes is not None else []
-
-
-@relies_on(Kept(f"{_ASYNC}._waiting_to_start"), part=Part.PREFORK)
-def starting_ids_of(pool: Any) -> list[int]:
-    """Return the ids of the processes of a pool that are not up; none for other pools.
-
-    Reads ``AsynPool._waiting_to_start``: Celery kills such a process after some seconds by a timer
-    of its event loop, which nobody turns in a stop after the connection was lost.  Checked on
-    Celery 5.6.3 and 5.7.0.  Without it a warm stop does not end while a process hangs as it starts.
-    """
-    waiting = getattr(billiards(pool), "_waiting_to_start", ())
-    return [one.pid for one in list(waiting) if one.pid]
 
 
 @relies_on(Kept(f"{_ASYNC}._fileno_to_inq"), part=Part.PREFORK)
@@ -137,11 +129,9 @@ def flush_before_reassigning(pool: Any) -> None:
 
 
 @relies_on(
-    Kept(f"{_BILLIARD}._cache"),
     Name(f"{_ASYNC}.flush", used_by=f"{_TASK_POOL}.on_start"),
     Used(by=f"{_ASYNC}.flush", name="_accepted"),
     Used(by=f"{_ASYNC}.on_job_process_down", name="_write_to"),
-    Kept("billiard.pool:ApplyResult._accepted"),
     Kept("billiard.pool:ApplyResult._worker_pid"),
     part=Part.PREFORK,
 )
@@ -164,8 +154,7 @@ def keep_handed_jobs(pool: Any) -> None:
     flush = processes.flush
 
     def keeping() -> None:
-        jobs = list(processes._cache.values())
-        handed = [job for job in jobs if not job._accepted and _is_handed(job)]
+        handed = [job for job in jobs_of(pool) if not job._accepted and _is_handed(job)]
         for job in handed:
             job._accepted = True
         try:
@@ -183,51 +172,11 @@ def _is_handed(job: Any) -> bool:
 
 
 @relies_on(
-    Kept(f"{_GREENLETS}._pool"),
-    Kept(f"{_GREENLETS}._quick_put"),
-    Used(by=f"{_GREENLETS}.on_apply", name="_quick_put"),
-    Kept(f"{_GREENLETS}.spawn_n"),
-    part=Part.GEVENT,
-)
-def wait_aside(pool: Any) -> None:
-    """Let tasks that come to a busy gevent pool wait in a greenlet of their own, so that they do
-    not block the main loop. Other pools are left alone.
-
-    Celery lets the main loop wait, which then neither reads from the broker nor acknowledges
-    anything.
-
-    Replaces ``TaskPool._quick_put`` of this one pool, and asks gevent's own pool for its
-    ``greenlet_class``: Celery has no other place between a request and its greenlet.  Checked on
-    Celery 5.6.3 and 5.7.0.  Without it a worker whose greenlets are all busy reads nothing from its
-    broker, which may close the connection on it.
-    """
-    # An import would load gevent wherever it is installed.
-    if all(one.__module__ != "celery.concurrency.gevent" for one in type(pool).__mro__):
-        return
-    greenlets: Any = pool._pool
-    waiting: deque[Any] = deque()
-
-    def begin_in_turn() -> None:
-        while waiting:
-            # This waits for a free greenlet; the next task sees that somebody waits.
-            greenlets.start(waiting[0])
-            waiting.popleft()
-
-    def put(target: Any, *args: Any, **kwargs: Any) -> Any:
-        greenlet = greenlets.greenlet_class(target, *args, **kwargs)
-        waiting.append(greenlet)
-        if len(waiting) == 1:
-            pool.spawn_n(begin_in_turn)
-        return greenlet
-
-    pool._quick_put = put
-
-
-@relies_on(
     Name(f"{_THREADS}.on_apply", used_by="celery.concurrency.base:BasePool.apply_async"),
     Kept("celery.concurrency.thread:ApplyResult.f"),
     Used(by="celery.worker.request:Request.execute_using_pool", name="on_accepted"),
     part=Part.WORKER,
+    # Workers with other pools would be refused as well.
     is_promise=False,
 )
 def futures_of(pool: Any) -> list[tuple[Any, Any]]:
@@ -254,21 +203,6 @@ def futures_of(pool: Any) -> list[tuple[Any, Any]]:
 
     pool.on_apply = on_apply
     return handed
-
-
-@relies_on(
-    Name("celery.concurrency.base:BasePool.stop"),
-    Name("celery.worker.components:Pool"),
-    part=Part.WORKER,
-)
-def stop_by(pool: Any, stop: Callable[[], None]) -> None:
-    """Let a pool be stopped by *stop*, which has to call the pool's own ``stop``.
-
-    Replaces ``stop`` of this one pool: Celery stops pools in a signal handler, and asks nobody.
-    Checked on Celery 5.6.3 and 5.7.0.  Without it a cold shutdown of threads or greenlets hangs, or
-    breaks off what the main loop does.
-    """
-    pool.stop = stop
 
 
 @relies_on(

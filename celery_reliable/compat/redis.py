@@ -7,10 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import redis
-from redis.backoff import NoBackoff
-from redis.retry import Retry
 
-from celery_reliable.compat.relied import Behaviour, Kept, Name, Part, relies_on
+from celery_reliable.compat.relied import Kept, Name, Part, relies_on
 
 __all__ = [
     "ask",
@@ -18,7 +16,6 @@ __all__ = [
     "keep_connection",
     "kept_connection",
     "put_aside",
-    "repeat_nothing",
     "reply",
     "send",
     "socket_of",
@@ -26,7 +23,6 @@ __all__ = [
 ]
 
 _CONNECTION = "redis.connection:Connection"
-_POOL = "redis.connection:ConnectionPool"
 
 #: The module of sockets that are neither of TLS nor of greenlets; none where there is no poll.
 _PLAIN = "socket" if hasattr(select, "poll") else ""
@@ -64,15 +60,11 @@ def put_aside(connection: Any) -> Any:
     return sock
 
 
-@relies_on(
-    Kept("redis.client:Redis.connection"), Name(f"{_POOL}.make_connection"), part=Part.WORKER
-)
 def keep_connection(client: redis.Redis, connection: Any) -> None:
     """Let a client send all that it sends over one connection.
 
-    Sets ``Redis.connection``: redis-py's own client of one connection connects as it is made, and
-    is not made without a server.  Checked on redis-py 6.4.0 and 8.1.0.  Without it a worker renews
-    its lease over any connection, and the end of that one tells nothing of its death.
+    Redis-py's own client of one connection connects as it is made, and is not made without a
+    server.
     """
     client.connection = connection
 
@@ -82,39 +74,25 @@ def kept_connection(client: Any) -> Any:
     return client.connection
 
 
-@relies_on(
-    Name("redis.connection:ConnectionPool.make_connection"),
-    Behaviour("a connection has a __dict__", lambda: "__slots__" not in vars(redis.Connection)),
-    part=Part.WORKER,
-)
 def turn_into(connection: Any, ours: type[Any]) -> Any:
     """Put *ours* before the class of a connection that is in no pool, and return the connection.
 
-    Sets its ``__class__``: which class it has depends on how the server is reached, and pools of
-    all kinds make it.  Checked on redis-py 6.4.0 and 8.1.0.  Without it a reply that is late closes
-    the connection by which a worker is known to live.
+    Which class it has depends on how the server is reached, and pools of all kinds make it.
     """
     own = type(connection)
     connection.__class__ = type(own.__name__, (ours, own), {})
     return connection
 
 
-@relies_on(
-    Name(f"{_CONNECTION}.can_read", takes=("timeout",)),
-    Kept(f"{_CONNECTION}._sock"),
-    part=Part.WORKER,
-)
 def has_something_to_read(connection: Any, seconds: float = 0) -> bool:
     """Whether a connection has something to read within so many *seconds*: a reply that is awaited,
     or else the server has closed it.
 
-    Reads ``Connection._sock``, and calls ``Connection.can_read``, which is in no manual and costs
-    four calls of the system and an exception.  Of a plain socket the system can tell in one; one
-    with TLS may have read more than it has given, and those of greenlets are waited for otherwise.
-    Checked on redis-py 6.4.0 and 8.1.0.  Without it the queues are asked over connections that the
-    server has closed meanwhile.
+    ``Connection.can_read`` costs four calls of the system and an exception.  Of a plain socket the
+    system can tell in one; one with TLS may have read more than it has given, and those of
+    greenlets are waited for otherwise.
     """
-    sock = connection._sock
+    sock = socket_of(connection)
     if sock is None:
         return False
     if type(sock).__module__ == _PLAIN:
@@ -124,21 +102,10 @@ def has_something_to_read(connection: Any, seconds: float = 0) -> bool:
     return bool(connection.can_read(seconds))
 
 
-@relies_on(
-    Kept(f"{_CONNECTION}.encoder"),
-    Kept("redis._parsers.encoders:Encoder.encoding"),
-    Kept("redis._parsers.encoders:Encoder.encoding_errors"),
-    Name(f"{_CONNECTION}.send_packed_command", takes=("command",)),
-    Name(f"{_CONNECTION}.read_response"),
-    part=Part.WORKER,
-)
 def ask(connection: Any, commands: Sequence[Sequence[Any]]) -> list[Any]:
     """Send commands in one go, and return the reply to each. An error reply is an exception
-    object.
-
-    Calls what redis-py's pipelines call and its manual does not name: a pipeline takes a connection
-    of the pool each time, and raises the first error.  Checked on redis-py 6.4.0 and 8.1.0.
-    Without it messages can neither be taken from queues nor claimed as they are taken.
+    object.  (A pipeline of redis-py's takes a connection of the pool each time, and raises the
+    first error.)
     """
     send(connection, commands)
     return [reply(connection) for _ in commands]
@@ -152,11 +119,11 @@ def ask(connection: Any, commands: Sequence[Sequence[Any]]) -> list[Any]:
     part=Part.WORKER,
 )
 def send(connection: Any, commands: Sequence[Sequence[Any]]) -> None:
-    """Send commands in one go, whose replies are read later.
+    """Send commands in one go, whose replies are read later, one by one.
 
-    Calls ``Connection.send_packed_command``, as `ask`.  Checked on redis-py 6.4.0 and 8.1.0.
-    Without it nothing can be sent behind a command that waits, and what ends a worker's wait is
-    lost with the worker.
+    Calls ``Connection.send_packed_command``, as redis-py's pipelines do, and reads ``encoder``.
+    Checked on redis-py 6.4.0 and 8.1.0.  Without it messages can neither be taken from queues nor
+    claimed as they are taken, and nothing can be sent behind a command that waits.
     """
     encoder = connection.encoder
     # As one: what is sent in parts may be answered in parts, and to be woken twice takes longer.
@@ -180,31 +147,9 @@ def _packed(command: Sequence[Any], encoder: Any) -> bytes:
     return b"".join(parts)
 
 
-@relies_on(Name(f"{_CONNECTION}.read_response"), part=Part.WORKER)
 def reply(connection: Any) -> Any:
-    """Return the next reply; an error reply is returned as its exception.
-
-    Calls ``Connection.read_response``, as `ask`.  Checked on redis-py 6.4.0 and 8.1.0.  Without it
-    nobody can read what was answered to one of several commands.
-    """
+    """Return the next reply; an error reply is returned as its exception."""
     try:
         return connection.read_response()
     except redis.ResponseError as exc:
         return exc
-
-
-@relies_on(
-    Kept(f"{_POOL}.connection_kwargs"), Kept(f"{_POOL}.max_connections"), part=Part.REDIS_BROKER
-)
-def repeat_nothing(pool: Any) -> None:
-    """Keep the connections of our own pool from repeating commands, and allow it one more of them
-    than it was configured for.
-
-    Changes ``ConnectionPool.connection_kwargs`` and ``max_connections``: kombu makes the pool, and
-    has no option for either.  Checked on redis-py 6.4.0 and 8.1.0.  Without it what redis-py sends
-    again by itself is taken for what was sent once, and a message may be filed twice.
-    """
-    pool.connection_kwargs.update(
-        retry=Retry(NoBackoff(), 0), retry_on_timeout=False, retry_on_error=[]
-    )
-    pool.max_connections += 1

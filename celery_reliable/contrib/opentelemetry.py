@@ -19,8 +19,7 @@ from typing import Any
 from celery import Celery
 
 from celery_reliable import signals
-from celery_reliable.app import reliable_of
-from celery_reliable.compat.app import real_app
+from celery_reliable.app import real_app, reliable_of
 from celery_reliable.exceptions import ConfigurationError, ReliableError
 from celery_reliable.message import Envelope
 from celery_reliable.model import HistoryEntry

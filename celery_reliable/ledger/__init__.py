@@ -11,7 +11,6 @@ from celery_reliable.ledger.happenings import NotedRow
 from celery_reliable.ledger.indexes import Held, ObjectLook, Place, WorkerLook
 from celery_reliable.ledger.moments import Bell
 from celery_reliable.ledger.named import LivingWorker, LivingWorkers, Run, Runs
-from celery_reliable.ledger.places import in_the_way
 from celery_reliable.ledger.publications import AS_IT_IS, Resent, dues_of
 from celery_reliable.ledger.records import Found, Look
 from celery_reliable.ledger.startup_test import Command, denied, ledger_commands, on_key, self_test
@@ -53,7 +52,6 @@ __all__ = [
     "denied",
     "dues_of",
     "group_of",
-    "in_the_way",
     "last_death",
     "ledger_commands",
     "line_of",

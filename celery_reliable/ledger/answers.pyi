@@ -46,8 +46,7 @@ class Anothers(Answer):
 
 @final
 @dataclass
-class Asked(Answer):
-    since_ms: int
+class Asked(Answer): ...
 
 @final
 @dataclass
@@ -86,11 +85,6 @@ class Begun(Answer):
 @final
 @dataclass
 class BegunRun(Answer): ...
-
-@final
-@dataclass
-class Bequeathed(Answer):
-    is_used: bool
 
 @final
 @dataclass
@@ -176,7 +170,6 @@ class Free(Answer): ...
 @final
 @dataclass
 class Full(Answer):
-    values: str
     before: str
 
 @final
@@ -221,7 +214,7 @@ class Known(Answer): ...
 @final
 @dataclass
 class LockedBy(Answer):
-    value: str
+    task_id: str
 
 @final
 @dataclass
@@ -239,16 +232,7 @@ class Newer(Answer):
 
 @final
 @dataclass
-class Next(Answer):
-    task_id: str
-
-@final
-@dataclass
 class NoLease(Answer): ...
-
-@final
-@dataclass
-class Nobody(Answer): ...
 
 @final
 @dataclass
@@ -298,21 +282,7 @@ class OtherGeneration(Answer):
 
 @final
 @dataclass
-class OtherObject(Answer):
-    object_key: str
-
-@final
-@dataclass
-class Outlived(Answer): ...
-
-@final
-@dataclass
 class Overtaken(Answer): ...
-
-@final
-@dataclass
-class OwnPlace(Answer):
-    object_key: str
 
 @final
 @dataclass
@@ -352,10 +322,6 @@ class Registered(Answer): ...
 
 @final
 @dataclass
-class Released(Answer): ...
-
-@final
-@dataclass
 class Renewed(Answer):
     version: int
     now_ms: int
@@ -390,10 +356,6 @@ class Send(Answer):
 
 @final
 @dataclass
-class Sent(Answer): ...
-
-@final
-@dataclass
 class Settled(Answer): ...
 
 @final
@@ -414,11 +376,6 @@ class Standing(Answer):
 @dataclass
 class StillStopping(Answer):
     task_id: str
-    worker: str
-
-@final
-@dataclass
-class StillWaiting(Answer): ...
 
 @final
 @dataclass
@@ -440,7 +397,8 @@ class Told(Answer):
 
 @final
 @dataclass
-class Touched(Answer): ...
+class Touched(Answer):
+    is_used: bool
 
 @final
 @dataclass
@@ -457,15 +415,6 @@ class Unlisted(Answer): ...
 @final
 @dataclass
 class Unlocked(Answer): ...
-
-@final
-@dataclass
-class Unparked(Answer): ...
-
-@final
-@dataclass
-class Unplaced(Answer):
-    is_new: bool
 
 @final
 @dataclass
@@ -490,18 +439,15 @@ class Woken(Answer):
     ids_and_times: tuple[str, ...]
 
 AcknowledgeAnswer: TypeAlias = Acknowledged | Changed
-AnnounceAnswer: TypeAlias = Announced | Changed
+AnnounceAnswer: TypeAlias = Announced | Opening | Opened | Sealed | Changed
 AssignAnswer: TypeAlias = Assigned | Waits | Absent
 AuditAnswer: TypeAlias = Audited
 BeginPassAnswer: TypeAlias = Begun | Busy | NotDue | Newer
 BeginRunAnswer: TypeAlias = BegunRun
-BequeathAnswer: TypeAlias = Bequeathed | Fenced | Gone
 BlameAnswer: TypeAlias = Queued | Spent | Fenced | Gone
 BuryAnswer: TypeAlias = Buried | Fenced | Gone | Stale | Unrecorded
-CallUpAnswer: TypeAlias = Next | Nobody
 CancelAnswer: TypeAlias = Cancelled | Running | Dead | Stale | Gone
 ClaimAnswer: TypeAlias = Claimed | Held | Stale | Parked | Ended | Dead | NoLease | Unrecorded | Alone | Struck
-ConcludeAnswer: TypeAlias = Concluding | Fenced | Gone
 DeclareAnswer: TypeAlias = Declared | Alive | Grace | Suspected | Already | Gone
 DeregisterAnswer: TypeAlias = Deregistered | Refused
 DiscardAnswer: TypeAlias = Discarded | Absent | NotDead
@@ -512,27 +458,19 @@ EndRunAnswer: TypeAlias = Postponed | Ended | Changed
 EndedAnswer: TypeAlias = Ended | Exists | Unrecorded
 GroupAnswer: TypeAlias = Grouped
 HeartbeatAnswer: TypeAlias = Renewed | BeatOfDead | Forgotten
-LookAheadAnswer: TypeAlias = Asked
+LookAheadAnswer: TypeAlias = Asked | Known
 LoseAnswer: TypeAlias = Queued | Spent | Fenced | Gone | Changed
 MoveAnswer: TypeAlias = Moved | Changed | Absent
 NoteAnswer: TypeAlias = Noted
-OpenAnswer: TypeAlias = Opening | Alone | Dead | NoLease
-OpenedAnswer: TypeAlias = Opened | Changed
+OpenAnswer: TypeAlias = Opening | Alone | Dead | NoLease | Opened
 OrderAnswer: TypeAlias = Ordered | Changed
-OutliveAnswer: TypeAlias = Outlived | Held | Changed
-ParkAnswer: TypeAlias = Unplaced | Changed
-PlaceAnswer: TypeAlias = Placed | Full | Standing | Sent | Send | StillStopping | NotCurrent | OwnPlace
+PlaceAnswer: TypeAlias = Placed | Full | Standing | NotCurrent
 PostponeAnswer: TypeAlias = Postponed | Changed | Gone
-ReadAnswer: TypeAlias = Opening | Opened | Sealed | Changed
-RecognizeAnswer: TypeAlias = Known | Asked
-RecordAnswer: TypeAlias = Recorded | NotCurrent | InUse | Anothers | OtherGeneration | Unknown | NamesOthers | LockedBy | KeptFor | StillStopping
+RecordAnswer: TypeAlias = Recorded | NotCurrent | InUse | Anothers | OtherGeneration | Unknown | NamesOthers | Standing | LockedBy | KeptFor | Concluding | StillStopping
 RegisterAnswer: TypeAlias = Registered | DeclaredDead | Newer
-ReleaseAnswer: TypeAlias = Released | Fenced | Gone
-RelyAnswer: TypeAlias = Exists | Dead | Gone | Concluding
 ReplaceAnswer: TypeAlias = Waiting | Fenced | Gone
 ReplayAnswer: TypeAlias = Replayed | Absent | NotDead | OtherGeneration
-ResendAnswer: TypeAlias = Send | Held | Changed
-ReserveAnswer: TypeAlias = Free | ParkedUntil
+ResendAnswer: TypeAlias = Send | Held | Changed | Standing
 ResumeAnswer: TypeAlias = Resumed | InForce | Gone
 SettleAnswer: TypeAlias = Settled | Fenced | Gone | Elsewhere
 StopAnswer: TypeAlias = Told | Changed
@@ -540,6 +478,6 @@ StoreAnswer: TypeAlias = Stored | Fenced | Gone | Elsewhere
 TouchAnswer: TypeAlias = Touched | Fenced | Gone
 UnlistAnswer: TypeAlias = Unlisted | Changed
 UnlockAnswer: TypeAlias = Unlocked | NotHeld
-UnparkAnswer: TypeAlias = Unparked | StillWaiting | Changed
+WaitAnswer: TypeAlias = Free | ParkedUntil | Changed
 WakeAnswer: TypeAlias = Woken | Another
 WithdrawAnswer: TypeAlias = Withdrawn | NotWithdrawn | Gone

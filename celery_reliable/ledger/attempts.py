@@ -11,9 +11,9 @@ from celery_reliable.ledger.answers import (
     ClaimAnswer,
     Ended,
     PlaceAnswer,
-    ReserveAnswer,
     TouchAnswer,
     Unrecorded,
+    WaitAnswer,
 )
 from celery_reliable.ledger.publications import sender_of
 from celery_reliable.ledger.scripts import Script, inside, script
@@ -48,7 +48,7 @@ class Attempts(TransitionGroup):
         request: ClaimRequest,
         *,
         message: str = "",
-        behind: Step[ReserveAnswer] | None = None,
+        behind: Step[WaitAnswer] | None = None,
         along: Step[PlaceAnswer] | None = None,
         patience_seconds: float | None = None,
     ) -> ClaimAnswer:
@@ -104,14 +104,27 @@ class Attempts(TransitionGroup):
         return isinstance(self._caller.run(step, patience_seconds), Ended)
 
     def touch(
-        self, claim: Claim, *, time_to_run_ms: int, patience_seconds: float | None = None
+        self,
+        claim: Claim,
+        *,
+        time_to_run_ms: int | None = None,
+        is_concluding: bool = False,
+        heir: str = "",
+        patience_seconds: float | None = None,
     ) -> TouchAnswer:
-        """Give the attempt another *time_to_run_ms* from now on."""
+        """Note something in the record of the running attempt, if it is still the current one.
+
+        *time_to_run_ms*: it may run for so long from now on.  *is_concluding*: it is about to store
+        its outcome, and no later call of a unique task is answered with it.  *heir* names a canvas
+        that is about to be published: only a publication that carries it may take over the id.
+        """
         step = self.calls.touch(
             id=claim.task_id,
             attempt=claim.attempt,
             token=claim.token,
             time_to_run_ms=time_to_run_ms,
+            is_concluding=is_concluding,
+            heir=heir,
         )
         return self._caller.run(step, patience_seconds)
 
@@ -220,17 +233,15 @@ class NextAttempts(TransitionGroup):
             [
                 queues.unacked,
                 queues.listed,
+                self.keys.begin,
                 self.keys.due,
                 self.keys.meta,
                 self.keys.worker(worker),
                 self.keys.claims(worker),
-                self.keys.clock,
                 *queues.lists,
             ],
             [
                 queues.name,
-                self.keys.record(""),
-                self.keys.lock(""),
                 worker,
                 pid,
                 ALONE_MS,

@@ -13,7 +13,6 @@ from celery_reliable.ledger.answers import (
     DiscardAnswer,
     Gone,
     OtherGeneration,
-    ReadAnswer,
     ReplayAnswer,
     Stale,
 )
@@ -48,22 +47,17 @@ class Burials(TransitionGroup):
 
         *is_owed*: Celery has not been told of the failure yet; the sweeper sees to it.
         """
-        return self._free(
-            partial(
-                self.calls.bury,
-                id=claim.task_id,
-                attempt=claim.attempt,
-                token=claim.token,
-                worker=claim.worker,
-                reason=reason.value,
-                exception=exception,
-                traceback=traceback,
-                owed=is_owed,
-            ),
-            claim,
-            next_up=claim.next_up,
-            patience_seconds=patience_seconds,
+        step = self.calls.bury(
+            id=claim.task_id,
+            attempt=claim.attempt,
+            token=claim.token,
+            worker=claim.worker,
+            reason=reason.value,
+            exception=exception,
+            traceback=traceback,
+            owed=is_owed,
         )
+        return self._caller.run(step, patience_seconds)
 
     def bury_message(
         self,
@@ -83,21 +77,18 @@ class Burials(TransitionGroup):
         *epoch*: that of the message.  *is_unproved*: a missing record does not prove that the task
         has ended.  Without it the answer is then Unrecorded, and `has_ended` tells.
         """
-        return self._free(
-            partial(
-                self.calls.bury,
-                id=task_id,
-                worker="",
-                reason=reason.value,
-                exception=exception,
-                traceback=traceback,
-                message=message,
-                name=name,
-                epoch=epoch,
-                unproved=is_unproved,
-            ),
-            patience_seconds=patience_seconds,
+        step = self.calls.bury(
+            id=task_id,
+            worker="",
+            reason=reason.value,
+            exception=exception,
+            traceback=traceback,
+            message=message,
+            name=name,
+            epoch=epoch,
+            unproved=is_unproved,
         )
+        return self._caller.run(step, patience_seconds)
 
     def blame(
         self,
@@ -112,26 +103,24 @@ class Burials(TransitionGroup):
         The task stays queued, or is buried after *max_losses*.  The loss is only noted if the
         worker may have died of something that it ran; the next death that is clear counts for both.
         """
-        return self._free(
-            partial(
-                self.calls.blame,
-                id=lease.opening_id,
-                epoch=lease.opening_epoch,
-                worker=lease.worker,
-                max_losses=max_losses,
-                due_in_ms=due_in_ms,
-                cause=cause,
-                is_counted=lease.verdict.is_opening,
-            )
+        step = self.calls.blame(
+            id=lease.opening_id,
+            epoch=lease.opening_epoch,
+            worker=lease.worker,
+            max_losses=max_losses,
+            due_in_ms=due_in_ms,
+            cause=cause,
+            is_counted=lease.verdict.is_opening,
         )
+        return self._caller.run(step)
 
-    def read(self, letter: DeadLetter, reader: str, *, is_over: bool = False) -> ReadAnswer:
+    def read(self, letter: DeadLetter, reader: str, *, is_over: bool = False) -> AnnounceAnswer:
         """Note that *reader* is about to read a dead letter's message.
 
         *is_over*: it has read it, and lives.  The answer is Sealed if an earlier reader died of it.
         """
         return self._caller.run(
-            self.calls.read(
+            self.calls.announce(
                 id=letter.task_id, buried_ms=letter.buried_ms, reader=reader, is_over=is_over
             )
         )
@@ -194,16 +183,15 @@ class Cancellations(TransitionGroup):
         *outcome* and *by*: as `Outcomes.settle`; *is_kept*: that is kept, even of a task to which
         nothing happened.
         """
-        return self._free(
-            partial(
-                self.calls.cancel,
-                id=task_id,
-                epoch=epoch,
-                due_in_ms=STOPPING_LOOK_MS,
-                is_revoked=is_revoked,
-            ),
-            ending=self._ending(task_id, outcome, by, is_kept=is_kept),
-            patience_seconds=patience_seconds,
+        make = partial(
+            self.calls.cancel,
+            id=task_id,
+            epoch=epoch,
+            due_in_ms=STOPPING_LOOK_MS,
+            is_revoked=is_revoked,
+        )
+        return self._end(
+            make, task_id, outcome, by, is_kept=is_kept, patience_seconds=patience_seconds
         )
 
     def revoke(
@@ -261,13 +249,13 @@ class Cancellations(TransitionGroup):
         *by*: the operator, or the reason, for those who ask later.  *is_surplus*: there are too
         many letters; `passes.meta` counts those that went for that.
         """
-        return self._free(
-            partial(
-                self.calls.discard,
-                id=task_id,
-                buried_ms=buried_ms,
-                due_in_ms=STOPPING_LOOK_MS,
-                is_surplus=is_surplus,
-            ),
-            ending=self._ending(task_id, outcome, by, is_kept=True),
+        step = self.calls.discard(
+            id=task_id,
+            buried_ms=buried_ms,
+            due_in_ms=STOPPING_LOOK_MS,
+            is_surplus=is_surplus,
+            outcome=outcome,
+            by=by,
+            most=self.keep_ended,
         )
+        return self._caller.run(step)

@@ -15,7 +15,6 @@ class Calls:
         *,
         id: str,
         claim: str,
-        object: str = "",
         worker: str,
     ) -> Step[answers.AcknowledgeAnswer]: ...
     def announce(
@@ -23,12 +22,14 @@ class Calls:
         *,
         id: str,
         buried_ms: int,
+        reader: str = "",
+        is_over: bool = False,
     ) -> Step[answers.AnnounceAnswer]: ...
     def assign(
         self,
         *,
         member: str,
-        confirmed: str,
+        is_confirmed: bool = False,
         run: str,
         workers: Sequence[Argument] = (),
     ) -> Step[answers.AssignAnswer]: ...
@@ -59,14 +60,6 @@ class Calls:
         due_in_ms: int,
         members: Sequence[Argument] = (),
     ) -> Step[answers.BeginRunAnswer]: ...
-    def bequeath(
-        self,
-        *,
-        attempt: int,
-        token: str,
-        heir: str,
-        id: str,
-    ) -> Step[answers.BequeathAnswer]: ...
     def blame(
         self,
         *,
@@ -77,7 +70,6 @@ class Calls:
         due_in_ms: int,
         cause: str,
         is_counted: bool = False,
-        object: str = "",
     ) -> Step[answers.BlameAnswer]: ...
     def bury(
         self,
@@ -93,15 +85,8 @@ class Calls:
         owed: bool = False,
         epoch: str = "",
         unproved: bool = False,
-        object: str = "",
         worker: str,
     ) -> Step[answers.BuryAnswer]: ...
-    def call_up(
-        self,
-        *,
-        place: str,
-        object: str,
-    ) -> Step[answers.CallUpAnswer]: ...
     def cancel(
         self,
         *,
@@ -109,7 +94,6 @@ class Calls:
         epoch: str,
         due_in_ms: int,
         is_revoked: bool = False,
-        object: str = "",
         outcome: str | None = None,
         by: str | None = None,
         most: int | None = None,
@@ -131,13 +115,6 @@ class Calls:
         list: str | None = None,
         strikes: Sequence[Argument] = (),
     ) -> Step[answers.ClaimAnswer]: ...
-    def conclude(
-        self,
-        *,
-        attempt: int,
-        token: str,
-        id: str,
-    ) -> Step[answers.ConcludeAnswer]: ...
     def declare(
         self,
         *,
@@ -162,16 +139,16 @@ class Calls:
         buried_ms: int | None = None,
         due_in_ms: int,
         is_surplus: bool = False,
-        object: str = "",
-        outcome: str | None = None,
-        by: str | None = None,
-        most: int | None = None,
+        outcome: str,
+        by: str,
+        most: int,
     ) -> Step[answers.DiscardAnswer]: ...
     def divert(
         self,
         *,
         id: str,
-        epoch: str,
+        epoch: str = "",
+        is_waiting: bool = False,
     ) -> Step[answers.DivertAnswer]: ...
     def due(
         self,
@@ -193,7 +170,7 @@ class Calls:
         id: str,
         due_ms: str,
         keep_ms: int | None = None,
-        due_in_ms: int,
+        due_in_ms: int | None = None,
     ) -> Step[answers.EndRunAnswer]: ...
     def ended(
         self,
@@ -223,14 +200,15 @@ class Calls:
     def look_ahead(
         self,
         *,
-        ago_ms: int,
+        ago_ms: int | None = None,
+        broker: str = "",
     ) -> Step[answers.LookAheadAnswer]: ...
     def lose(
         self,
         *,
         id: str,
         attempt: int,
-        cause: str,
+        cause: str = "",
         max_losses: int,
         due_in_ms: int,
         token: str,
@@ -240,7 +218,6 @@ class Calls:
         is_counted: bool = False,
         is_death: str = "",
         detail: str = "",
-        object: str = "",
         worker: str,
     ) -> Step[answers.LoseAnswer]: ...
     def move(
@@ -278,14 +255,9 @@ class Calls:
         begun_ms: int,
         alone_ms: int,
         max_losses: int,
+        is_over: bool = False,
         worker: str,
     ) -> Step[answers.OpenAnswer]: ...
-    def opened(
-        self,
-        *,
-        delivery: str,
-        worker: str,
-    ) -> Step[answers.OpenedAnswer]: ...
     def order(
         self,
         *,
@@ -300,21 +272,6 @@ class Calls:
         for_ms: int,
         version: int,
     ) -> Step[answers.OrderAnswer]: ...
-    def outlive(
-        self,
-        *,
-        id: str,
-        worker: str,
-        object: str = "",
-    ) -> Step[answers.OutliveAnswer]: ...
-    def park(
-        self,
-        *,
-        id: str,
-        due_ms: str,
-        due_in_ms: int,
-        named: str,
-    ) -> Step[answers.ParkAnswer]: ...
     def place(
         self,
         *,
@@ -322,14 +279,12 @@ class Calls:
         attempt: int | None = None,
         token: str,
         object: str,
-        is_new: bool = False,
+        places: int,
+        is_own: bool = False,
+        stands: bool = False,
         due_in_ms: int,
-        is_sent: bool = False,
-        seen: Sequence[Argument] = (),
-        record: str,
+        list: str = "",
         worker: str,
-        queue: str,
-        places: Sequence[Argument] = (),
     ) -> Step[answers.PlaceAnswer]: ...
     def postpone(
         self,
@@ -339,19 +294,6 @@ class Calls:
         due_in_ms: int,
         is_unsent: bool = False,
     ) -> Step[answers.PostponeAnswer]: ...
-    def read(
-        self,
-        *,
-        buried_ms: int,
-        reader: str,
-        is_over: bool = False,
-        id: str,
-    ) -> Step[answers.ReadAnswer]: ...
-    def recognize(
-        self,
-        *,
-        broker: str,
-    ) -> Step[answers.RecognizeAnswer]: ...
     def record(
         self,
         *,
@@ -374,11 +316,12 @@ class Calls:
         moved: str = "",
         if_exists: str = "",
         object: str | None = None,
-        seen: str | None = None,
+        places: int | None = None,
+        is_own: bool = False,
+        unique: str | None = None,
         worker: str,
         queue: str,
         sender: str,
-        holder: str = "",
     ) -> Step[answers.RecordAnswer]: ...
     def register(
         self,
@@ -391,22 +334,6 @@ class Calls:
         format: int,
         queue: str,
     ) -> Step[answers.RegisterAnswer]: ...
-    def release(
-        self,
-        *,
-        id: str,
-        attempt: int,
-        due_in_ms: int,
-        token: str,
-        is_unsent: bool = False,
-        worker: str,
-    ) -> Step[answers.ReleaseAnswer]: ...
-    def rely(
-        self,
-        *,
-        waited: bool = False,
-        id: str,
-    ) -> Step[answers.RelyAnswer]: ...
     def replace(
         self,
         *,
@@ -438,18 +365,10 @@ class Calls:
         stored: str = "",
         message: str = "",
         epoch: str = "",
+        places: int | None = None,
+        is_expired: bool = False,
         next: str = "",
     ) -> Step[answers.ResendAnswer]: ...
-    def reserve(
-        self,
-        *,
-        id: str,
-        epoch: str,
-        in_ms: int | None = None,
-        interval_us: int | None = None,
-        key: str = "",
-        list: str = "",
-    ) -> Step[answers.ReserveAnswer]: ...
     def resume(
         self,
         *,
@@ -469,7 +388,7 @@ class Calls:
         db: int | None = None,
         own_db: int,
         keep_ms: int,
-        object: str = "",
+        places: int | None = None,
         outcome: str | None = None,
         by: str | None = None,
         most: int | None = None,
@@ -502,8 +421,10 @@ class Calls:
         *,
         id: str,
         attempt: int,
-        time_to_run_ms: int,
         token: str,
+        time_to_run_ms: int | None = None,
+        is_concluding: bool = False,
+        heir: str = "",
     ) -> Step[answers.TouchAnswer]: ...
     def unlist(
         self,
@@ -519,12 +440,17 @@ class Calls:
         token: str,
         object: str,
     ) -> Step[answers.UnlockAnswer]: ...
-    def unpark(
+    def wait(
         self,
         *,
         id: str,
-        is_there: bool = False,
-    ) -> Step[answers.UnparkAnswer]: ...
+        epoch: str = "",
+        in_ms: int | None = None,
+        interval_us: int | None = None,
+        key: str = "",
+        list: str = "",
+        named: str = "",
+    ) -> Step[answers.WaitAnswer]: ...
     def wake(
         self,
         *,
@@ -538,5 +464,4 @@ class Calls:
         *,
         id: str,
         epoch: str,
-        object: str = "",
     ) -> Step[answers.WithdrawAnswer]: ...

@@ -112,7 +112,7 @@ _MEMBER = re.compile(rb"([0-9a-f]+) (\d{1,20}) (.*)", re.DOTALL)
 _TYPE = re.compile(rf"[\w.]{{1,{_LONGEST}}}")
 #: A place before all letters.
 _BEGINNING = b"0 "
-_FIELDS = ("name", "reason", "exception", "cause", "history")
+_FIELDS = ("name", "reason", "exception", "history")
 
 
 class Groups(Part):
@@ -352,8 +352,8 @@ def _group_in(row: Sequence[bytes | None]) -> Group:
     """Return the group of a letter, by the fields of its record; one that is damaged is of one
     too.
     """
-    name, reason, exception, cause, history = (text_of(value or b"") for value in row)
-    return _group(reason, name, exception or cause, rows.history(history))
+    name, reason, exception, history = (text_of(value or b"") for value in row)
+    return _group(reason, name, exception, rows.history(history))
 
 
 def _group_of(text: bytes) -> Group | None:

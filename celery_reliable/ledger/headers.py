@@ -92,18 +92,19 @@ class Header:
     def function(self) -> str:
         """The text of a function that makes a call of the script.
 
-        ``step(begin, none, *, …)`` takes what the namespace's keys begin with, a key that is never
-        there, and what the header lists.  It is written out, as dataclasses write theirs: to go
-        through the header for each call would take longer than all else that is done for it.
+        ``step(begin, none, *, …)`` takes what the namespace's keys begin with, which is the first
+        key of each call, a key that is never there, and what the header lists.  It is written out,
+        as dataclasses write theirs: to go through the header for each call would take longer than
+        all else that is done for it.
         """
         whole = next((one.name for one in self.args if one.mark in ("+", "...")), "")
         plus = [one for one in self.args if one.mark == "+"]
         is_whole = f"{whole} is not None" if plus else whole
         asked = ", ".join(_asked(one) for one in self.parameters.values())
-        args = _tuple(self.args, _argument, is_whole)
+        keys, args = _tuple(self.keys, _key, is_whole), _tuple(self.args, _argument, is_whole)
         return (
             f"def step(begin, none, *, {asked}):\n"
-            f"    return Step(script, {_tuple(self.keys, _key, is_whole)}, {args})\n"
+            f"    return Step(script, (begin, {keys[1:]}, {args})\n"
         )
 
 

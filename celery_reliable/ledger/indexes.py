@@ -220,7 +220,7 @@ class ObjectLooks(TransitionGroup):
         those that stand in its line, in one round trip.
         """
         locks = [encoded(self.keys.lock(slot)) for slot in slots(object_key, places)]
-        waiting = encoded(self.keys.waiting(object_key))
+        waiting = encoded(self.keys.waiting(f"object {object_key}"))
         *values, ttl, in_line, line = self._caller.read_all(
             "object",
             [
@@ -247,7 +247,9 @@ class ObjectLooks(TransitionGroup):
         held = self.holders(slots(object_key, max(places, 1)))
         rank = self._caller.read(
             "line",
-            lambda client: client.zrank(encoded(self.keys.waiting(object_key)), encoded(task_id)),
+            lambda client: client.zrank(
+                encoded(self.keys.waiting(f"object {object_key}")), encoded(task_id)
+            ),
         )
         return tuple(one for one in held if one is not None), None if rank is None else int(rank)
 

@@ -44,9 +44,6 @@ class Keys:
         self.sweep = f"{prefix}pass"
         #: HASH: order id -> the order, as JSON; and `version`.
         self.orders = f"{prefix}orders"
-        #: ZSET of score 0: "<order> <when published> <task id>" of what is parked by an
-        #: order.
-        self.ordered = f"{prefix}ordered"
         #: ZSET: worker -> when its lease runs out, in ms.
         self.workers = f"{prefix}workers"
         #: ZSET: the own queue of a worker -> when a worker registered for it, in ms.
@@ -57,9 +54,6 @@ class Keys:
         self.bell = f"{prefix}bell"
         #: STRING with a TTL: the worker that lets out what waits for its moment.
         self.waker = f"{prefix}waker"
-        #: HASH: task id -> which workers may run it, as JSON; of those that wait for
-        #: one.
-        self.unplaced = f"{prefix}unplaced"
         #: ZSET: run -> when a pass must look whether it is over, in ms.
         self.runs = f"{prefix}runs"
         #: A key that never exists, for a script that needs none in that place. An empty
@@ -98,9 +92,12 @@ class Keys:
         """STRING with a TTL: when the last moment of a rate was given, and the next one, in us."""
         return f"{self.begin}rate:{key}"
 
-    def waiting(self, object_key: str) -> str:
-        """ZSET: task id -> when it was published, in ms; of those that wait for a place."""
-        return f"{self.begin}waiting:{object_key}"
+    def waiting(self, reason: str) -> str:
+        """ZSET: task id -> when it was published, in ms; of those that wait for that, as their
+        records say it: "object <key>" or "order <id>".  A HASH for "workers": task id -> which
+        may run it, as JSON.
+        """
+        return f"{self.begin}waiting:{reason}"
 
     def sent(self, sender: str) -> str:
         """STRING with a TTL: a sender's last epoch, and its answer if that was not "recorded"."""

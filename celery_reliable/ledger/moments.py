@@ -9,7 +9,7 @@ from typing import Any
 import redis
 
 from celery_reliable.compat.redis import has_something_to_read
-from celery_reliable.ledger.answers import ReserveAnswer, WakeAnswer
+from celery_reliable.ledger.answers import WaitAnswer, WakeAnswer
 from celery_reliable.ledger.caller import Part
 from celery_reliable.ledger.connector import Connector
 from celery_reliable.ledger.keys import Keys
@@ -72,7 +72,7 @@ class Moments(Part):
         epoch: str,
         queue: str = "",
         patience_seconds: float | None = None,
-    ) -> ReserveAnswer:
+    ) -> WaitAnswer:
         """Ask for the moment of a publication: it is now, or the task is parked until then.
 
         *wait*: its rate, or the seconds until its ETA.  *queue*: the list on this server that its
@@ -83,13 +83,13 @@ class Moments(Part):
 
     def reserve_step(
         self, task_id: str, wait: Rate | float, *, epoch: str, queue: str = ""
-    ) -> Step[ReserveAnswer]:
+    ) -> Step[WaitAnswer]:
         """Return the call of `reserve` unsent: a claim may be made in one step with it."""
         if isinstance(wait, Rate):
             asked: dict[str, Any] = {"interval_us": wait.interval_us, "key": wait.key}
         else:
             asked = {"in_ms": math.ceil(wait * 1000)}
-        return self._calls.reserve(id=task_id, epoch=epoch, list=queue, **asked)
+        return self._calls.wait(id=task_id, epoch=epoch, list=queue, **asked)
 
     def wake(self, worker: str, *, lease_ms: int, limit: int, due_in_ms: int) -> WakeAnswer:
         """Let out at most *limit* tasks whose moment has come, and return those that are to be

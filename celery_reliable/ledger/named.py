@@ -16,9 +16,8 @@ from celery_reliable.ledger.answers import (
     DivertAnswer,
     EndRunAnswer,
     MoveAnswer,
-    ParkAnswer,
     UnlistAnswer,
-    UnparkAnswer,
+    WaitAnswer,
     Waits,
 )
 from celery_reliable.ledger.caller import Part, clock_of, ms_of, text_of
@@ -53,13 +52,13 @@ class NamedTasks(Part):
             [self._calls.divert(id=task_id, epoch=epoch) for task_id, epoch in messages]
         )
 
-    def park(self, due: Due, named: str, *, due_in_ms: int) -> ParkAnswer:
+    def park(self, due: Due, named: str, *, due_in_ms: int) -> WaitAnswer:
         """Let a task wait in the ledger for a worker that may run it.
 
         *named*: which may, as text.  It is looked at again in *due_in_ms*, or when it is woken.
         """
         return self._caller.run(
-            self._calls.park(id=due.task_id, due_ms=due.due_ms, due_in_ms=due_in_ms, named=named)
+            self._calls.wait(id=due.task_id, epoch=due.due_ms, in_ms=due_in_ms, named=named)
         )
 
     def move(
@@ -96,14 +95,10 @@ class NamedTasks(Part):
             )
         )
 
-    def unpark_all(self, task_ids: Sequence[str], *, is_there: bool = True) -> list[UnparkAnswer]:
-        """Let tasks that wait for a worker be due now; take those off the index that do not wait.
-        Returns the answers.
-
-        *is_there*: without it only the latter.
-        """
+    def unpark_all(self, task_ids: Sequence[str]) -> list[DivertAnswer]:
+        """Let tasks that wait for a worker be sent, as one is alive.  Returns the answers."""
         return self._caller.run_all(
-            [self._calls.unpark(id=one, is_there=is_there) for one in task_ids]
+            [self._calls.divert(id=one, is_waiting=True) for one in task_ids]
         )
 
     def unlist(self, queue: str, registered_ms: str) -> UnlistAnswer:
@@ -111,10 +106,10 @@ class NamedTasks(Part):
         return self._caller.run(self._calls.unlist(queue=queue, registered_ms=registered_ms))
 
     def waiting(self) -> int:
-        """Return how many tasks wait for a worker; of some that do not any more it may not be known
-        yet.
-        """
-        found = self._caller.read("waiting", lambda client: client.hlen(self._keys.unplaced))
+        """Return how many tasks wait for a worker."""
+        found = self._caller.read(
+            "waiting", lambda client: client.hlen(self._keys.waiting("workers"))
+        )
         return int(found)
 
     def each_waiting(self, at_once: int = _READ_AT_ONCE) -> Iterator[list[tuple[str, str]]]:
@@ -126,7 +121,7 @@ class NamedTasks(Part):
             found: tuple[int, dict[bytes, bytes]] = self._caller.read(
                 "tasks that wait for workers",
                 lambda client, at=cursor: client.hscan(  # type: ignore[misc]
-                    self._keys.unplaced, at, count=at_once
+                    self._keys.waiting("workers"), at, count=at_once
                 ),
             )
             cursor, some = found
@@ -188,7 +183,7 @@ class Runs(Part):
         """Give a member the first of *workers* that no other member has; return its name, empty
         while each has one.  None: nobody knows of the run any more.
         """
-        step = self._calls.assign(run=run, member=member, confirmed="", workers=workers)
+        step = self._calls.assign(run=run, member=member, workers=workers)
         answer = self._caller.run(step, patience_seconds)
         if isinstance(answer, Assigned):
             return answer.worker
@@ -196,7 +191,9 @@ class Runs(Part):
 
     def confirm(self, run: str, member: str, worker: str) -> None:
         """Note that a member begins on this worker alone; on none, where it is empty."""
-        self._caller.run(self._calls.assign(run=run, member=member, confirmed=worker or "-"))
+        self._caller.run(
+            self._calls.assign(run=run, member=member, is_confirmed=True, workers=[worker])
+        )
 
     def look_later(self, run: str, due_ms: str, *, due_in_ms: int) -> EndRunAnswer:
         """Look at a run again in *due_in_ms*, as it goes on."""
@@ -204,9 +201,7 @@ class Runs(Part):
 
     def end(self, run: str, due_ms: str, *, keep_ms: int) -> EndRunAnswer:
         """Forget a run that is over, in *keep_ms*."""
-        return self._caller.run(
-            self._calls.end_run(id=run, due_ms=due_ms, keep_ms=keep_ms, due_in_ms=0)
-        )
+        return self._caller.run(self._calls.end_run(id=run, due_ms=due_ms, keep_ms=keep_ms))
 
     def find(self, run: str) -> Run | None:
         """Return a run; None of one that is forgotten, or never was."""

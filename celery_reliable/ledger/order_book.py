@@ -28,13 +28,10 @@ class OrderBook(Part):
         return Orders.of(texts, ms_of(*time))
 
     def parked(self, order_ids: Iterable[str]) -> dict[str, int]:
-        """Return how many tasks each order has parked.  One that was called off or ended meanwhile
-        is counted until the order ends.
-        """
-        wanted, key = list(order_ids), self._keys.ordered
-        counts = self._caller.read_all(
-            "parked", [("ZLEXCOUNT", key, f"[{one} ", f"({one}!") for one in wanted]
-        )
+        """Return how many tasks each order has parked."""
+        wanted = list(order_ids)
+        lines = [self._keys.waiting(f"order {one}") for one in wanted]
+        counts = self._caller.read_all("parked", [("ZCARD", line) for line in lines])
         return dict(zip(wanted, counts, strict=True))
 
     def give(

@@ -9,10 +9,7 @@ from typing import Any
 
 from celery_reliable.leases import Verdict
 from celery_reliable.ledger.answers import (
-    BequeathAnswer,
-    ConcludeAnswer,
     LoseAnswer,
-    ReleaseAnswer,
     ReplaceAnswer,
     SettleAnswer,
     StoreAnswer,
@@ -53,39 +50,30 @@ class Outcomes(TransitionGroup):
         *along*: a step that goes along, and hears its own answer.
         """
         result = result or _NO_RESULT
-        return self._free(
-            partial(
-                self.calls.settle,
-                id=claim.task_id,
-                attempt=claim.attempt,
-                token=claim.token,
-                worker=claim.worker,
-                result=result.key,
-                value=result.value,
-                final=result.final,
-                expires_seconds=result.expires_seconds,
-                db=None if result.db == self.connector.db else result.db,
-                own_db=self.connector.db,
-                keep_ms=keep_ms,
-            ),
-            claim,
-            ending=self._ending(claim.task_id, outcome, by, is_kept=claim.is_troubled),
-            next_up=claim.next_up,
+        make = partial(
+            self.calls.settle,
+            id=claim.task_id,
+            attempt=claim.attempt,
+            token=claim.token,
+            worker=claim.worker,
+            result=result.key,
+            value=result.value,
+            final=result.final,
+            expires_seconds=result.expires_seconds,
+            db=None if result.db == self.connector.db else result.db,
+            own_db=self.connector.db,
+            keep_ms=keep_ms,
+            places=claim.places,
+        )
+        return self._end(
+            make,
+            claim.task_id,
+            outcome,
+            by,
+            is_kept=claim.is_troubled,
             along=along,
             patience_seconds=patience_seconds,
         )
-
-    def bequeath(
-        self, claim: Claim, *, heir: str, patience_seconds: float | None = None
-    ) -> BequeathAnswer:
-        """Let a canvas that is about to be published take over the attempt's id.
-
-        *heir* names the canvas: only a publication that carries it may use the id.
-        """
-        step = self.calls.bequeath(
-            id=claim.task_id, attempt=claim.attempt, token=claim.token, heir=heir
-        )
-        return self._caller.run(step, patience_seconds)
 
     def replace(
         self,
@@ -134,26 +122,22 @@ class Outcomes(TransitionGroup):
         death of its worker was put down to; if not to this task, it is queued in any case, and is a
         suspect from its second such death on.  *detail*: more about the cause, for people.
         """
-        return self._free(
-            partial(
-                self.calls.lose,
-                id=claim.task_id,
-                attempt=claim.attempt,
-                token=claim.token,
-                worker=claim.worker,
-                cause=cause.value,
-                detail=detail,
-                max_losses=max_losses,
-                due_in_ms=due_in_ms,
-                due_ms=due_ms,
-                is_taken=is_taken,
-                is_unsent=is_unsent,
-                is_counted=verdict is None or verdict.charges(claim.task_id),
-                is_death=_as_death(verdict),
-            ),
-            claim,
-            patience_seconds=patience_seconds,
+        step = self.calls.lose(
+            id=claim.task_id,
+            attempt=claim.attempt,
+            token=claim.token,
+            worker=claim.worker,
+            cause=cause.value,
+            detail=detail,
+            max_losses=max_losses,
+            due_in_ms=due_in_ms,
+            due_ms=due_ms,
+            is_taken=is_taken,
+            is_unsent=is_unsent,
+            is_counted=verdict is None or verdict.charges(claim.task_id),
+            is_death=_as_death(verdict),
         )
+        return self._caller.run(step, patience_seconds)
 
     def release(
         self,
@@ -162,17 +146,18 @@ class Outcomes(TransitionGroup):
         due_in_ms: int,
         is_unsent: bool = False,
         patience_seconds: float | None = None,
-    ) -> ReleaseAnswer:
+    ) -> LoseAnswer:
         """Queue again a task whose worker is stopped on purpose.  No loss is counted.
 
         *due_in_ms*: when somebody looks at the record.  *is_unsent*: no message of the task comes
         back to its queue.
         """
-        step = self.calls.release(
+        step = self.calls.lose(
             id=claim.task_id,
             attempt=claim.attempt,
             token=claim.token,
             worker=claim.worker,
+            max_losses=0,
             due_in_ms=due_in_ms,
             is_unsent=is_unsent,
         )
@@ -237,13 +222,4 @@ class StoredOutcomes(TransitionGroup):
             own_db=self.connector.db,
             after=after,
         )
-        return self._caller.run(step, patience_seconds)
-
-    def conclude(self, claim: Claim, *, patience_seconds: float | None = None) -> ConcludeAnswer:
-        """Note that the outcome of a unique task's attempt is about to be stored.
-
-        From then on a call of that task waits until the attempt has ended: its caller may have
-        seen the outcome already.
-        """
-        step = self.calls.conclude(id=claim.task_id, attempt=claim.attempt, token=claim.token)
         return self._caller.run(step, patience_seconds)

@@ -8,12 +8,9 @@ import secrets
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from celery_reliable.ledger.answers import (
-    Held,
     OtherGeneration,
-    PlaceAnswer,
     PostponeAnswer,
     RecordAnswer,
     ResendAnswer,
@@ -22,7 +19,7 @@ from celery_reliable.ledger.answers import (
 from celery_reliable.ledger.caller import refuse_newer
 from celery_reliable.ledger.places import Places
 from celery_reliable.ledger.transition_group import TransitionGroup
-from celery_reliable.ledger.transitions import Step, Together
+from celery_reliable.ledger.transitions import Step
 from celery_reliable.model import Claim, Due, Room, State, TaskRef
 
 __all__ = [
@@ -108,16 +105,17 @@ class Publications(Places):
         heir: str = "",
         moved: str = "",
         if_exists: str = "",
-        unique: str | None = None,
-        seen: str = "",
+        room: Room | None = None,
+        unique: str = "",
         patience_seconds: float | None = None,
         undone_patience_seconds: float | None = None,
     ) -> RecordAnswer:
         """Record a publication before its message is sent.
 
-        *unique*: the object that a unique task takes with it.  If another task has that, nothing is
-        recorded: LockedBy, KeptFor or StillStopping.  *seen*: the value of LockedBy, once `rely`
-        has not found its task; the next call is another publication.
+        *room*: the object of which it takes a place with that.  Without one it is Standing in the
+        line, and not to be sent.  Of a *unique* task ("1") nothing is recorded then: LockedBy,
+        KeptFor, StillStopping, or Concluding, which is asked again, with "2" if it has waited long
+        enough.  That, and every call after an answer that refused, is another publication.
 
         *epoch*: its name, from `senders`, which must be told once it is answered.  By it a late
         copy of this call is known, and after a restart of the server it proves that the publication
@@ -134,93 +132,8 @@ class Publications(Places):
         Waits *patience_seconds*, but only *undone_patience_seconds* while it is certain that
         nothing was recorded.
         """
-        step = self._record_step(
-            task,
-            epoch,
-            state,
-            due_in_ms,
-            message,
-            claim=claim,
-            queue=queue,
-            is_used=is_used,
-            heir=heir,
-            moved=moved,
-            if_exists=if_exists,
-            is_timed=state is State.PARKED,
-            unique=unique,
-            seen=seen,
-        )
-        return self._recorded(step, patience_seconds, undone_patience_seconds)
-
-    def record_for_place(
-        self,
-        task: TaskRef,
-        room: Room,
-        *,
-        epoch: str,
-        due_in_ms: int,
-        message: str,
-        queue: str = "",
-        is_used: bool = False,
-        heir: str = "",
-        if_exists: str = "",
-        patience_seconds: float | None = None,
-        undone_patience_seconds: float | None = None,
-    ) -> tuple[RecordAnswer, PlaceAnswer | None]:
-        """Record a publication that takes a place of an object; without one it stands in the line.
-
-        As `record`, in one step with that.  With a place it is to be sent, or it was put into
-        *queue*.
-        """
-        recorded = self._record_step(
-            task,
-            epoch,
-            State.PARKED,
-            due_in_ms,
-            message,
-            is_used=is_used,
-            heir=heir,
-            if_exists=if_exists,
-        )
-        placed = self.publication_step(
-            room.object_key, room.places, task.id, epoch, due_in_ms=due_in_ms, queue=queue
-        )
-        answer = self._recorded(
-            Together(recorded, placed), patience_seconds, undone_patience_seconds
-        )
-        return answer, placed.answer
-
-    def _recorded(
-        self,
-        step: Step[RecordAnswer],
-        patience_seconds: float | None,
-        undone_patience_seconds: float | None,
-    ) -> RecordAnswer:
-        answer = self._caller.run(step, patience_seconds, undone_patience_seconds)
-        if isinstance(answer, OtherGeneration):
-            refuse_newer(answer.format, self._caller.shown, self.keys.meta, "record")
-        return answer
-
-    def _record_step(
-        self,
-        task: TaskRef,
-        epoch: str,
-        state: State,
-        due_in_ms: int,
-        message: str,
-        *,
-        is_used: bool,
-        heir: str,
-        if_exists: str,
-        claim: Claim | None = None,
-        queue: str = "",
-        moved: str = "",
-        is_timed: bool = False,
-        unique: str | None = None,
-        seen: str = "",
-    ) -> Step[RecordAnswer]:
         sender, number = sender_of(epoch)
-        return self.calls.record(
+        step = self.calls.record(
             id=task.id,
             name=task.name,
             max_losses=task.max_losses,
@@ -228,7 +141,7 @@ class Publications(Places):
             generation=self.generation,
             state=state.value,
             due_in_ms=due_in_ms,
-            is_timed=is_timed,
+            is_timed=state is State.PARKED,
             message=message,
             worker=claim.worker if claim else "",
             attempt=claim.attempt if claim else None,
@@ -242,17 +155,21 @@ class Publications(Places):
             is_sent=bool(queue),
             moved=moved,
             if_exists=if_exists,
-            object=unique,
-            seen=seen,
-            holder=seen.partition(":")[2],
+            object=room.object_key if room else None,
+            places=room.places if room else None,
+            is_own=room is not None and room.is_own,
+            unique=unique,
         )
+        answer = self._caller.run(step, patience_seconds, undone_patience_seconds)
+        if isinstance(answer, OtherGeneration):
+            refuse_newer(answer.format, self._caller.shown, self.keys.meta, "record")
+        return answer
 
     def withdraw(
         self, task_id: str, epoch: str, *, patience_seconds: float | None = None
     ) -> WithdrawAnswer:
         """Take back a publication whose message could not be sent, and free its object."""
-        make = partial(self.calls.withdraw, id=task_id, epoch=epoch)
-        return self._free(make, patience_seconds=patience_seconds)
+        return self._caller.run(self.calls.withdraw(id=task_id, epoch=epoch), patience_seconds)
 
 
 @dataclass(frozen=True)
@@ -286,13 +203,21 @@ class DueRecords(TransitionGroup):
         return answer.now_ms, dues_of(answer.ids_and_times)
 
     def resend(
-        self, due: Due, *, due_in_ms: int, stored: str = "", message: Resent = AS_IT_IS
+        self,
+        due: Due,
+        *,
+        due_in_ms: int,
+        stored: str = "",
+        message: Resent = AS_IT_IS,
+        places: int | None = None,
+        is_expired: bool = False,
     ) -> ResendAnswer:
         """Take the right to send an overdue task again.  The answer has its message.
 
         It is due again in *due_in_ms*.  The answer is Held while a living worker has to stop an
-        attempt of it.  *stored*: names a result that is there but does not prove that this task has
-        ended.
+        attempt of it, and Standing where it waits for one of the *places* of an object, unless it
+        *is_expired*.  *stored*: names a result that is there but does not prove that this task
+        has ended.
 
         *message*: takes the place of the one in the record, as a worker was chosen.
         """
@@ -304,11 +229,10 @@ class DueRecords(TransitionGroup):
             message=message.text,
             epoch=message.epoch,
             next=message.next_epoch,
+            places=places,
+            is_expired=is_expired,
         )
-        answer = self._caller.run(step)
-        if isinstance(answer, Held) and self.is_outlived(due.task_id, answer.owner):
-            answer = self._caller.run(step)
-        return answer
+        return self._caller.run(step)
 
     def postpone(self, due: Due, *, due_in_ms: int, is_unsent: bool = False) -> PostponeAnswer:
         """Let a record be due in *due_in_ms*.  *is_unsent*: the resend before could not be sent."""

@@ -28,7 +28,6 @@ _LOOK_FIELDS = (
     "history",
     "reason",
     "exception",
-    "buried_ms",
     "traceback",
 )
 _LIGHT_LOOK_FIELDS = tuple(one for one in _LOOK_FIELDS if one not in ("message", "traceback"))
@@ -79,7 +78,6 @@ class Look:
     history: tuple[HistoryEntry, ...] = ()
     reason: str = ""
     exception: str = ""
-    buried_ms: int = 0
     traceback: str = ""
 
     @property
@@ -92,16 +90,22 @@ class Look:
             task_id=record.task_id,
             name=record.name,
             reason=Reason(self.reason),
-            exception=self.exception or record.cause,
+            exception=self.exception,
             traceback=self.traceback,
             attempts=record.attempt,
             losses=record.losses,
             published_ms=record.published_ms,
-            buried_ms=self.buried_ms,
+            buried_ms=record.since_ms,
             message=record.message,
             history=self.history,
             is_owed=record.is_owed,
         )
+
+    @property
+    def cause(self) -> str:
+        """The cause of its last loss; empty for none."""
+        lost = (one.cause for one in reversed(self.history) if one.what in ("lost", "spared"))
+        return next(lost, "")
 
     @property
     def rate_key(self) -> str:
@@ -266,6 +270,5 @@ def _look(task_id: str, got: dict[str, str], due_ms: float | None) -> Look | Non
         history=rows.history(got.get("history", "")),
         reason=got.get("reason", ""),
         exception=got.get("exception", ""),
-        buried_ms=int(got.get("buried_ms", 0)),
         traceback=got.get("traceback", ""),
     )

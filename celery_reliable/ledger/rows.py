@@ -78,12 +78,14 @@ def history(text: str) -> tuple[HistoryEntry, ...]:
         return ()
 
 
-_RECORD = _Parser(Record, "task_id", "state")
+_RECORD = _Parser(
+    Record, "task_id", "state", "token", "pid", "claimed_ms", "owner", "stopping_on", "next_epoch"
+)
 _LEASE = _Parser(WorkerLease, "worker", "is_dead", "until_ms", "facts", "verdict")
 _ENTRY = _Parser(HistoryEntry)
 _ENDED = _Parser(EndedTask, "task_id")
 
-RECORD_FIELDS = ("state", *_RECORD.fields)
+RECORD_FIELDS = ("state", "claim", "stopping", "moved", *_RECORD.fields)
 LEASE_FIELDS = ("state", "facts", "verdict", "charged", *_LEASE.fields)
 
 
@@ -98,7 +100,19 @@ def record(task_id: str, got: Mapping[str, str]) -> Record | None:
     """Return the record in a hash; None if that is empty."""
     if "state" not in got:
         return None
-    return _RECORD.make(got, task_id=task_id, state=State(got["state"]))
+    claim, _, token = got.get("claim", "0 0 ").partition("\n")
+    pid, claimed_ms, owner = claim.split(" ", 2)
+    return _RECORD.make(
+        got,
+        task_id=task_id,
+        state=State(got["state"]),
+        token=token,
+        pid=int(pid),
+        claimed_ms=int(claimed_ms),
+        owner=owner,
+        stopping_on=got.get("stopping", "").partition("\n")[0].partition(" ")[2],
+        next_epoch=got.get("moved", "").partition(" ")[0],
+    )
 
 
 def ended(task_id: str, text: bytes) -> EndedTask:

@@ -17,7 +17,6 @@ from celery_reliable.ledger.order_book import OrderBook
 from celery_reliable.ledger.outcomes import Outcomes, StoredOutcomes
 from celery_reliable.ledger.publications import DueRecords, Publications, Senders
 from celery_reliable.ledger.records import Records
-from celery_reliable.ledger.transition_group import OnNext
 from celery_reliable.ledger.workers import Passes, Workers
 
 __all__ = ["Ledger"]
@@ -78,7 +77,6 @@ class Ledger(
         self.generation = "1"
         self.keep_ended = keep_ended
         self.sample_one_in = sample_one_in
-        self.on_next: OnNext | None = None
         #: The names under which this process publishes.
         self.senders = Senders()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from functools import partial
 from itertools import count
 from typing import Any
 
@@ -24,13 +23,10 @@ from celery_reliable.ledger.answers import (
     Newer,
     NotDue,
     OpenAnswer,
-    OpenedAnswer,
-    RecognizeAnswer,
     Registered,
 )
 from celery_reliable.ledger.caller import FORMAT, Caller, Part, clock_of, ms_of, newer
 from celery_reliable.ledger.keys import Keys
-from celery_reliable.ledger.transition_group import call_freeing_lock
 from celery_reliable.model import Claim
 
 __all__ = [
@@ -209,13 +205,12 @@ class Workers(Part):
 
         If the task is a dead letter, its object is freed now.
         """
-        make = partial(
-            self._calls.acknowledge,
+        step = self._calls.acknowledge(
             id=claim.task_id,
             worker=claim.worker,
             claim=f"{claim.attempt} {claim.token}",
         )
-        return call_freeing_lock(self._caller, self._calls, make)
+        return self._caller.run(step)
 
     def declare(
         self,
@@ -250,11 +245,13 @@ class Workers(Part):
         epoch: str,
         *,
         max_losses: int,
+        is_over: bool = False,
         patience_seconds: float,
     ) -> OpenAnswer:
         """Note that *worker* is about to open a message that came back from a dead worker.
 
-        The answer says if it must not.  Waits *patience_seconds* for the server.
+        The answer says if it must not.  *is_over*: the worker has opened it, and lives.  Waits
+        *patience_seconds* for the server.
         """
         step = self._calls.open(
             id=task_id,
@@ -264,14 +261,9 @@ class Workers(Part):
             begun_ms=_BEGUN_MS,
             alone_ms=ALONE_MS,
             max_losses=max_losses,
+            is_over=is_over,
         )
         return self._caller.run(step, patience_seconds)
-
-    def opened(self, worker: str, delivery: str, *, patience_seconds: float) -> OpenedAnswer:
-        """Note that the worker lives after it has opened a message."""
-        return self._caller.run(
-            self._calls.opened(worker=worker, delivery=delivery), patience_seconds
-        )
 
     def deregister(self, worker: str, *, in_unacked: int) -> bool:
         """Forget a worker that holds nothing; False when it still holds something."""
@@ -312,14 +304,6 @@ class Passes(Part):
             raise newer(answer.format, self._caller.shown, self._keys.meta, "begin_pass")
         return answer
 
-    def recognize(self, broker: str) -> RecognizeAnswer:
-        """Note which server the queues are on.
-
-        If it is another one than before, or was emptied, the next pass looks at queued records
-        before they are due.
-        """
-        return self._caller.run(self._calls.recognize(broker=broker))
-
     def end(
         self,
         nonce: str,
@@ -345,12 +329,13 @@ class Passes(Part):
             )
         )
 
-    def look_ahead(self, *, ago_ms: int) -> LookAheadAnswer:
+    def look_ahead(self, *, ago_ms: int | None = None, broker: str = "") -> LookAheadAnswer:
         """Ask the next pass to look at queued records before they are due.
 
-        Messages may have been lost since *ago_ms* milliseconds ago.
+        Messages may have been lost since *ago_ms* milliseconds ago; None: any may be.  *broker*:
+        the server of the queues.  With it nothing is asked unless that is another one than before.
         """
-        return self._caller.run(self._calls.look_ahead(ago_ms=ago_ms))
+        return self._caller.run(self._calls.look_ahead(ago_ms=ago_ms, broker=broker))
 
     def meta(self) -> dict[str, str]:
         """Return generation, passed_ms, grace_ms and the last pass's report."""

@@ -331,7 +331,7 @@ class Bulk:
 def _with(ledger: Ledger, given: tuple[str, ...], before_ms: float) -> Iterator[Look | None]:
     """Give the tasks with these ids that are meant; None for each that is gone."""
     for look in ledger.looks_in_groups(list(dict.fromkeys(given)), most_bytes=MOST_BYTES):
-        if look is None or look.buried_ms < before_ms:
+        if look is None or look.record.since_ms < before_ms:
             yield look
 
 

@@ -128,7 +128,7 @@ class Queues:
         steps = self._broker.steps(name, _LOOKED_AT)
         heads = [task_id for step in steps for task_id in step.head if task_id]
         since = [
-            max(look.record.published_ms, look.record.sent_ms)
+            look.record.since_ms
             for look in self._ledger.look_all(heads)
             if look is not None and look.record.state is State.QUEUED
         ]

@@ -168,7 +168,7 @@ def _nobody_alive(ledger: Ledger, workers: Sequence[Worker]) -> tuple[NobodyAliv
             living[name] or name for name in sorted(living) if NamedWorkers(only).means(name)
         )
         looks = filter(None, ledger.look_all(waiting[:_MOST_EXAMPLES]))
-        times = [max(one.record.published_ms, one.record.sent_ms) for one in looks]
+        times = [one.record.since_ms for one in looks]
         since = moment(min(filter(None, times), default=0))
         found.append(NobodyAlive(only, is_run, len(waiting), alive, since))
     return tuple(found)

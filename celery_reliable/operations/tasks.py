@@ -309,7 +309,7 @@ def _facts(look: Look, seen: Seen, now_ms: int) -> dict[str, Any]:
         "why": why(look, seen, now_ms),
         "attempts": record.attempt,
         "losses": record.losses,
-        "cause": str(death_of(letter)) if letter else record.cause,
+        "cause": str(death_of(letter)) if letter else look.cause,
         "queue": seen.queue,
         "object_key": look.object_key,
         "object_name": seen.object_name,

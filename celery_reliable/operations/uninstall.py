@@ -74,7 +74,7 @@ class _Release:
                 answer = self.ledger.release(
                     claim, due_in_ms=self.queued_ms, is_unsent=not self.broker.is_redis
                 )
-                self.done.attempts += isinstance(answer, answers.Released)
+                self.done.attempts += isinstance(answer, answers.Queued)
         if self.broker.is_redis:
             self._empty_unacked()
             self.done.messages += self.broker.bring_back_from_inboxes()

@@ -106,7 +106,7 @@ class _Task:
         self._seen = seen
         self._now_ms = now_ms
         self._due = moment(look.due_ms)
-        self._sent = moment(max(look.record.published_ms, look.record.sent_ms))
+        self._sent = moment(look.record.since_ms)
         self._queue = f"the queue {seen.queue!r}" if seen.queue else "its queue"
 
     def _ago(self, since_ms: int) -> str:
@@ -154,7 +154,7 @@ class _Task:
     def dead(self) -> WaitsFor:
         """Say why it was put aside."""
         look, record = self._look, self._record
-        said = f"It is a dead letter since {at(look.buried_ms)}: {look.reason}"
+        said = f"It is a dead letter since {at(record.since_ms)}: {look.reason}"
         said += f" ({look.exception})." if look.exception else "."
         if record.is_owed:
             said += " Celery is still to be told of it (its failure, link_error, its chord)."
@@ -162,7 +162,7 @@ class _Task:
             said += f" {nodename_of(record.stopping_on)} is still to stop an attempt of it."
         said += " `dead-letters replay` runs it again, `dead-letters discard` forgets it."
         kind = Wait.OWED if record.is_owed else Wait.DEAD
-        return WaitsFor(kind, said, since=moment(look.buried_ms), worker=record.stopping_on)
+        return WaitsFor(kind, said, since=moment(record.since_ms), worker=record.stopping_on)
 
     def waiting(self) -> WaitsFor:
         """Say for which end it waits: that of a canvas, or of what still runs of it."""
@@ -178,9 +178,9 @@ class _Task:
         known = f" Known members: {', '.join(record.members)}." if record.members else ""
         return WaitsFor(
             Wait.CANVAS,
-            f"It replaced itself by a canvas, {self._ago(record.waiting_ms)} ago, and waits for "
+            f"It replaced itself by a canvas, {self._ago(record.since_ms)} ago, and waits for "
             f"that to end: its id is published again by the canvas's last member.{known}",
-            since=moment(record.waiting_ms),
+            since=moment(record.since_ms),
         )
 
     def parked(self) -> WaitsFor:
@@ -276,7 +276,7 @@ class _Task:
             return self._say(
                 Wait.STOPPING,
                 f"An attempt of it was taken from {nodename_of(record.stopping_on)} "
-                f"({record.cause}), and the next one begins when that worker has stopped it or is "
+                f"({look.cause}), and the next one begins when that worker has stopped it or is "
                 "declared dead.",
                 worker=record.stopping_on,
             )
@@ -294,9 +294,9 @@ class _Task:
                 f"at {self._until(look.due_ms)}.",
             )
         again, lost = "", "It"
-        if record.cause:
-            again = f" Its last attempt was lost ({record.cause})."
-            lost = f"It was lost ({record.cause}), and"
+        if look.cause:
+            again = f" Its last attempt was lost ({look.cause})."
+            lost = f"It was lost ({look.cause}), and"
         if record.is_unsent:
             only = seen.named.only
             where = f"a worker of {', '.join(map(repr, only))}" if only else self._queue
@@ -326,7 +326,7 @@ class _Task:
             kind, more = Wait.ORDER, {"until": order.until}
             said = f"It waits in {self._queue}, from which nobody takes: {order.sentence}."
         else:
-            kind, since_ms = Wait.QUEUE, max(record.published_ms, record.sent_ms)
+            kind, since_ms = Wait.QUEUE, record.since_ms
             said = f"It waits in {self._queue} since {at(since_ms)} ({self._ago(since_ms)})"
             if seen.before is not None:
                 said += f", with {seen.before} before it"

@@ -87,10 +87,10 @@ def room_of(
 
     A call may say of how many places it takes one, where its task says so (`at_most`).
     """
-    places = getattr(type(task), "at_most", None) or 1
+    places = own = getattr(type(task), "at_most", None) or 1
     if may_have_more_places(task):
         places = in_force(task, "at_most", headers)
-    return None if object_key is None else Room(object_key, places)
+    return None if object_key is None else Room(object_key, places, is_own=places != own)
 
 
 def stands_in_line(task: Any) -> bool:

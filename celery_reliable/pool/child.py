@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import base64
+import logging
 import os
 import signal
+import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache, partial
+from resource import RUSAGE_SELF, getrusage
 from typing import Any, TypeVar
+from weakref import ReferenceType
 
-from celery.app import app_or_default
+from celery import signals
+from celery.app import app_or_default, trace
 from celery.exceptions import Ignore, Reject, Retry
+from celery.utils.log import get_logger
 from kombu.serialization import loads, prepare_accept_content
 
 from celery_reliable import clock
@@ -24,13 +30,7 @@ from celery_reliable.attempt import (
     NotBegun,
     Uninterrupted,
 )
-from celery_reliable.compat.tracer import (
-    has_own_hook,
-    is_heard_after,
-    log_received,
-    memory_kb,
-    run_as_prefork,
-)
+from celery_reliable.compat.tracer import has_own_hook, run_as_prefork
 from celery_reliable.context import current_worker, put_off
 from celery_reliable.ledger import FOREVER, answers
 from celery_reliable.message import headers_as_written, payload_of
@@ -94,7 +94,7 @@ def work(shift: Shift) -> Report:
     # The tasks of a shift are counted one by one, and the job itself is none.
     own_life.begun -= 1
     put_off.may_wait = _nothing_between
-    put_off.is_on = not is_heard_after()
+    put_off.is_on = not _is_heard_after()
     try:
         # The limit is for bodies; else each task would block it by itself, and let it through.
         with Uninterrupted(), limits_heard(shift):
@@ -112,6 +112,38 @@ def _nothing_between(task: Any) -> bool:
     return not (
         any(has_own_hook(task, hook) for hook in ("on_success", "after_return")) or keep_ms(task)
     )
+
+
+def _is_heard_after() -> bool:
+    """Whether user code in this process receives the signal of a task's success, or of its end."""
+    for signal_ in (signals.task_success, signals.task_postrun):
+        for _, receiver in signal_.receivers:
+            found = receiver() if isinstance(receiver, ReferenceType) else receiver
+            if found is not None and not str(found.__module__).startswith("celery."):
+                return True
+    return False
+
+
+def _memory_kb() -> int:
+    """Return the most memory that this process has used, as billiard measures it after a job."""
+    return getrusage(RUSAGE_SELF).ru_maxrss // (1024 if sys.platform == "darwin" else 1)
+
+
+_strategy = get_logger("celery.worker.strategy")
+
+
+def _log_received(task_id: str, name: str, headers: Mapping[str, Any]) -> None:
+    """Log that a task was received, as Celery's main process does."""
+    if _strategy.isEnabledFor(logging.INFO):
+        context = {
+            "id": task_id,
+            "name": headers.get("shadow") or name,
+            "args": headers.get("argsrepr", ""),
+            "kwargs": headers.get("kwargsrepr", ""),
+            "eta": None,
+        }
+        # Projects replace this text to change the line.
+        _strategy.info(trace.LOG_RECEIVED, context, extra={"data": context})
 
 
 @cache
@@ -176,7 +208,7 @@ class _Working:
             or self._process.told_version != self._orders
             or own_life.is_over
             # One that began with less has to run something, or nobody ever would.
-            or bool(shift.max_memory_kb and number and memory_kb() > shift.max_memory_kb)
+            or bool(shift.max_memory_kb and number and _memory_kb() > shift.max_memory_kb)
         )
 
     def _run(self, claim: Claim, found: Left, asked_at: float, place: str = "") -> bool:
@@ -196,7 +228,7 @@ class _Working:
             self._give_up(claim, task_id)
             self._report.left = found
             return False
-        log_received(task_id, name, headers)
+        _log_received(task_id, name, headers)
         info = properties.get("delivery_info") or {}
         request = {
             **headers,

@@ -7,13 +7,11 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from celery.concurrency.prefork import TaskPool as PreforkPool
+from celery.exceptions import Ignore, Reject, Retry
+from celery.utils.serialization import get_pickled_exception
+from kombu.utils.encoding import safe_repr, safe_str
 
-from celery_reliable.compat.processes import (
-    ProcessLife,
-    event_of_end,
-    fields_of_received,
-    pool_of_lives,
-)
+from celery_reliable.compat.processes import ProcessLife, pool_of_lives
 from celery_reliable.context import WorkerProcess
 from celery_reliable.pool.shift import Left, Shift
 
@@ -68,7 +66,7 @@ class Telling:
         events = [self._event] if self._event is not None else []
         if sends_events and task.send_events:
             now = time.time()
-            received = fields_of_received(task.name, headers)
+            received = _fields_of_received(task.name, headers)
             events.append(("task-received", {**received, "timestamp": now}))
             events.append(("task-started", {"uuid": headers["id"], "timestamp": now}))
         self._tell(begun, events)
@@ -79,7 +77,7 @@ class Telling:
         if not (self._shift.tells_messages or sends_events):
             return
         self._ended = tag
-        event = event_of_end(outcome) if sends_events else None
+        event = _event_of_end(outcome) if sends_events else None
         if event is not None:
             self._event = event[0], {**event[1], "uuid": task_id, "timestamp": time.time()}
 
@@ -96,6 +94,39 @@ class Telling:
         told = Told(self._shift.token, self._ended, begun, events)
         self._ended, self._event = "", None
         own_life.tell(told)
+
+
+def _fields_of_received(name: str, headers: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of Celery's event ``task-received`` of a task without ETA and expiry."""
+    return {
+        "uuid": headers["id"],
+        "name": headers.get("shadow") or name,
+        "args": headers.get("argsrepr", ""),
+        "kwargs": headers.get("kwargsrepr", ""),
+        "root_id": headers.get("root_id"),
+        "parent_id": headers.get("parent_id"),
+        "retries": headers.get("retries", 0),
+        "eta": None,
+        "expires": None,
+    }
+
+
+def _event_of_end(outcome: tuple[int, Any, float]) -> _Event | None:
+    """Return Celery's event of a task's end, by what `run_as_prefork` has returned; None where
+    Celery sends none.
+    """
+    has_failed, value, runtime = outcome
+    if not has_failed:
+        return "task-succeeded", {"result": value, "runtime": runtime}
+    # billiard unwraps it on the way to the main process.
+    error = getattr(value.exception, "exc", value.exception)
+    if isinstance(error, Ignore | Reject):
+        return None
+    if isinstance(error, Retry):
+        told = safe_repr(error.exc)
+        return "task-retried", {"exception": told, "traceback": safe_str(value.traceback)}
+    told = safe_repr(get_pickled_exception(error))
+    return "task-failed", {"exception": told, "traceback": value.traceback}
 
 
 class TaskPool(PreforkPool):

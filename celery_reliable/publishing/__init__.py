@@ -12,11 +12,9 @@ from celery_reliable.publishing.publication import (
     is_member,
 )
 from celery_reliable.publishing.resending import (
-    let_through,
     list_of,
     resend,
     send_stored,
-    step_up,
     wait_for_eta,
 )
 from celery_reliable.publishing.runs import run_on
@@ -33,13 +31,11 @@ __all__ = [
     "install_everywhere",
     "instead_of",
     "is_member",
-    "let_through",
     "list_of",
     "placed",
     "placed_member",
     "resend",
     "run_on",
     "send_stored",
-    "step_up",
     "wait_for_eta",
 ]

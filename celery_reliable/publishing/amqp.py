@@ -6,7 +6,9 @@ canvas, beat, `retry`, `replace`): ``app.amqp.send_task_message``.  `install` pu
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from functools import cached_property
 from itertools import repeat
 from typing import Any
 from urllib.parse import urlsplit
@@ -21,14 +23,13 @@ from celery_reliable.compat import Part, require
 from celery_reliable.compat.amqp import (
     OpenAMQP,
     ask_before_sending,
-    check_sender,
     keep_chord_headers,
     send_anew,
 )
-from celery_reliable.compat.app import give_part, make_part_by, may_yet_get, tasks_so_far
+from celery_reliable.compat.app import give_part, make_part_by, tasks_so_far
 from celery_reliable.compat.result_consumer import subscribe_when_awaited
 from celery_reliable.context import running
-from celery_reliable.exceptions import ReliableError
+from celery_reliable.exceptions import ConfigurationError, ReliableError
 from celery_reliable.message import HEIR, NAMED, check_limits, id_as_text
 from celery_reliable.options import CALL, is_reliable, key_of, take_call, take_if_exists
 from celery_reliable.publishing.carriers import CARRIERS, TWINS, chord_header, protected
@@ -73,7 +74,7 @@ class RecordingAMQP(OpenAMQP):
 
     def connection_class(self, own: Any) -> Any:
         """Return the class of the app's connections to its broker. *own*: that of the project."""
-        return keeping_transport(own)
+        return keeping_transport(own, scheme_of(reliable_of(self.app).broker_url))
 
     @property
     def producer_pool(self) -> Any:
@@ -118,16 +119,13 @@ def _queues_of(app: Celery) -> str:
 def amqp_of(app: Celery) -> AMQP:
     """Return the AMQP of an app: Celery's own, as long as the app has no task of ours.
 
-    An app learns of its tasks when it is finalized, and `send_task` publishes without that.  So an
-    app that has declared one of ours is finalized before it sends anything.
+    An app learns of its tasks when it is finalized, and `send_task` publishes without that.  So
+    every app is finalized before it sends anything, unless it must not be (`autofinalize`).
     """
     amqp = AMQP(app)
 
     def prepare() -> bool:
-        may_get = app.autofinalize and may_yet_get(
-            app, lambda base: bool(getattr(base, "is_reliable", False))
-        )
-        if not may_get and not app.finalized:
+        if not (app.finalized or app.autofinalize):
             return True
         # An app is called finalized as soon as a thread begins to make its tasks: this waits.
         app.finalize(auto=True)
@@ -152,12 +150,25 @@ def install(app: Celery) -> None:
     """
     require(Part.PRODUCER)
     if not isinstance(app.amqp, RecordingAMQP):
-        check_sender(app.amqp)
+        _check_sender(app.amqp)
         give_part(app, "amqp", f"{__name__}:{RecordingAMQP.__name__}")
         # The sender and the producers that it made before do not record.
         send_anew(app.amqp)
         subscribe_when_awaited(app)
         keep_chord_headers(chord_header)
+
+
+def _check_sender(amqp: Any) -> None:
+    """Raise ConfigurationError if the class of an app's AMQP has a method ``send_task_message`` in
+    place of what Celery keeps there: that would send without what `_recording` returns.
+    """
+    cls = type(amqp)
+    if not isinstance(inspect.getattr_static(cls, "send_task_message"), cached_property):
+        raise ConfigurationError(
+            f"{cls.__module__}.{cls.__qualname__} overrides send_task_message, so its tasks would "
+            "be sent without records. Override _create_task_sender instead, and let it return a "
+            "function that calls what super()._create_task_sender() returns."
+        )
 
 
 def _give_text_id(message: Any) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from celery import Celery
 
 from celery_reliable.app import reliable_of
-from celery_reliable.compat.app import take_messages_by, tasks_so_far
+from celery_reliable.compat.app import tasks_so_far
 from celery_reliable.compat.notes import note, noted
 from celery_reliable.message import HEIR
 from celery_reliable.options import OPTIONS, TaskOptions, is_reliable
@@ -92,7 +92,8 @@ def _add(base: Any, sender: Celery, **_: Any) -> None:
             }
             # It binds itself.
             task = type(own.__name__, bases, made)()
-            take_messages_by(own, "celery_reliable.worker.request:strategy")
+            # The message decides which of two tasks it is for; Celery goes by the name.
+            own.Strategy = "celery_reliable.worker.request:strategy"
             tasks.register(task)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
@@ -91,6 +92,9 @@ def instead_of(task_id: str) -> str:
     return (call and call.holder) or task_id
 
 
+#: How long a call waits for a task whose outcome is being stored.
+_CONCLUDING_SECONDS = 2.0
+_CONCLUDING_POLL_SECONDS = 0.01
 #: A caller outside of workers waits only so long for the withdrawal before it hears of the failure.
 _PATIENCE_SECONDS = 2.0
 
@@ -135,13 +139,10 @@ class Publication:
         self.unique = call if call is not None and call.is_unique and not is_own else None
         #: The object that it is about, if it is about one.
         self.object_key = object_key
-        #: The object of a unique task; and the value of its lock whose task was not found.
-        self._unique_object = object_key if self.unique is not None else None
-        self._seen = ""
         # What has an ETA takes its place when it begins, and a retry has kept its own.
         is_early = is_placed_early(task) and not is_own and not headers.get("eta")
         #: The object of which it takes a place as it is published.
-        self.room = room_of(task, object_key) if is_early else None
+        self.room = room_of(task, object_key) if is_early or self.unique is not None else None
         #: Whether it stands in the line of that, and is not to be sent.
         self.is_standing = False
         self._is_used = call is None or not call.is_fresh or not looks_used_once(self.ref.id)
@@ -165,7 +166,8 @@ class Publication:
             # A caller may change the arguments before that.
             data, options = prepared(self._producer, body, options)
             # Which task has the object is not known before, and the caller gets a result now.
-            self.unique = self._unique_object = None
+            if self.unique is not None:
+                self.unique = self.room = None
 
             def publish(is_retried: bool) -> Any:
                 return self._publish(data, options if is_retried else {**options, "retry": False})
@@ -184,10 +186,10 @@ class Publication:
             self.room = room_of(self._task, self.object_key, self.headers)
         self.retry_seconds = retry_seconds(options)
         state, look_seconds = self._plan(options)
-        # Where a task goes that names workers is known when it is sent; and the list of a queue
-        # that expires has to be kept from that.
-        is_known = state is State.QUEUED or (
-            NAMED not in self.headers and not self._expires(options)
+        # Where a task goes that names workers is known when it is sent.  A queue that expires is
+        # kept from that by kombu, as kombu puts the message there.
+        is_known = not self._expires(options) and (
+            state is State.QUEUED or NAMED not in self.headers
         )
         if self.attempt is None and is_known and self._is_one_step(options):
             try:
@@ -254,8 +256,10 @@ class Publication:
         return bool(given.get(PLACE)) and given[PLACE] == self.reliable.queues_at
 
     def _expires(self, options: dict[str, Any]) -> bool:
-        queue = self.reliable.app.amqp.queues.get(options.get("routing_key"))
-        return queue is not None and bool(queue.expires)
+        known = self.reliable.app.amqp.queues.get(options.get("routing_key"))
+        return any(
+            getattr(one, "expires", None) for one in (known, *(options.get("declare") or ()))
+        )
 
     def _publish_in_one_step(
         self, body: Any, options: dict[str, Any], state: State, look_seconds: float
@@ -305,7 +309,8 @@ class Publication:
         PublishUnknown, LedgerRefused and TaskExists.
         """
         answer = self._record(to_text, state, look_seconds, queue)
-        if isinstance(answer, answers.Recorded):
+        self.is_standing = isinstance(answer, answers.Standing)
+        if isinstance(answer, answers.Recorded | answers.Standing):
             if self.attempt is not None:
                 self.attempt.is_closed = True
             return True
@@ -339,6 +344,7 @@ class Publication:
             else {"patience_seconds": None, "undone_patience_seconds": self.retry_seconds}
         )
         self.epoch, moved = ledger.senders.new_epoch(number), ""
+        unique, deadline = "1" if self.unique is not None else "", 0.0
         while True:
             self.headers[HEADER] = Stamp(ledger.generation, self.epoch).of_task(self.ref.id)
             try:
@@ -353,19 +359,16 @@ class Publication:
                     **patience,
                 }
                 # What is sent later takes its place when it begins.
-                if self.room is not None and state is State.QUEUED:
-                    answer, placed = ledger.record_for_place(self.ref, self.room, **given)
-                    self.is_standing = isinstance(placed, answers.Standing)
-                else:
-                    answer = ledger.record(
-                        self.ref,
-                        state=state,
-                        claim=claim,
-                        moved=moved,
-                        unique=self._unique_object,
-                        seen=self._seen,
-                        **given,
-                    )
+                is_placed = self.unique is not None or state is State.QUEUED
+                answer = ledger.record(
+                    self.ref,
+                    state=state,
+                    claim=claim,
+                    moved=moved,
+                    room=self.room if is_placed else None,
+                    unique=unique,
+                    **given,
+                )
             except LedgerUnavailable as exc:
                 raise not_recorded(self.ref, exc) from exc
             if isinstance(answer, answers.OtherGeneration):
@@ -382,9 +385,19 @@ class Publication:
                 continue
             ledger.senders.answered(self.epoch)
             self.is_answered = True
-            if self.unique is not None and self._asks_again(answer):
+            if isinstance(answer, answers.Concluding | answers.StillStopping):
+                if isinstance(answer, answers.StillStopping):
+                    # It is sent without the object, and its attempt asks for that.
+                    self.room, unique = None, ""
+                else:
+                    # Its caller may have seen the outcome; usually its hooks still run.
+                    deadline = deadline or time.monotonic() + _CONCLUDING_SECONDS
+                    unique = "2" if time.monotonic() >= deadline else "1"
+                    time.sleep(_CONCLUDING_POLL_SECONDS)
                 self.epoch = ledger.senders.new_epoch(number)
                 continue
+            if self.unique is not None and isinstance(answer, answers.KeptFor | answers.LockedBy):
+                self.unique.holder = answer.task_id
             if (
                 claim is not None
                 and self.attempt is not None
@@ -396,32 +409,6 @@ class Publication:
                 self.epoch = ledger.senders.new_epoch(number)
                 continue
             return answer
-
-    def _asks_again(self, answer: answers.RecordAnswer) -> bool:
-        """Whether a unique task may have its object although the ledger has told who has it; else
-        the call is answered with that task.  Raises NotPublished and LedgerRefused.
-        """
-        ledger, holder = self.reliable.ledger, ""
-        patience = FOREVER if running.get() is not None else None
-        try:
-            match answer:
-                case answers.KeptFor(holder):
-                    pass
-                case answers.LockedBy(value):
-                    self._seen, holder = value, value.partition(":")[2]
-                    if not ledger.rely(holder, patience_seconds=patience):
-                        # It may have ended meanwhile, so the object may be another's by now.
-                        return True
-                case answers.StillStopping(holder, worker):
-                    if not ledger.is_outlived(holder, worker, patience_seconds=patience):
-                        # It is sent without the object, and its attempt asks for that.
-                        self._unique_object = None
-                    return True
-        except LedgerUnavailable as exc:
-            raise not_sent(self.ref, exc) from exc
-        if self.unique is not None:
-            self.unique.holder = holder
-        return False
 
     def _is_withdrawn(self, why: object) -> bool:
         """Take the publication back; False when somebody runs it already, or another call was

@@ -324,7 +324,7 @@ class Presence:
         # Read once in a pass, however many records are overdue.
         if where not in self._ends:
             self._ends[where] = self._ends_of(envelope)
-        sent_ms, queued_ms = _sent_ms(record), self._queued_ms
+        sent_ms, queued_ms = record.since_ms, self._queued_ms
         found = [
             oldest
             for ids, oldest in self._ends[where]
@@ -343,11 +343,7 @@ class Presence:
         ends = []
         for head in self._broker.heads(envelope):
             found = self._ledger.find_each([task_id for task_id in head if task_id])
-            sent = [_sent_ms(one.record) for one in found if one.is_readable and one.record]
+            sent = [one.record.since_ms for one in found if one.is_readable and one.record]
             if head:
                 ends.append((set(head), float(min(sent, default=0))))
         return ends
-
-
-def _sent_ms(record: Record) -> int:
-    return max(record.sent_ms, record.published_ms)

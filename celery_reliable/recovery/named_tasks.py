@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import NamedTuple
 
@@ -26,8 +26,9 @@ from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
 from celery_reliable.leases import WorkerLease
 from celery_reliable.ledger import AS_IT_IS, Ledger, LivingWorker, Resent, answers
 from celery_reliable.log import logger
-from celery_reliable.message import Envelope, NamedWorkers, Stamp, is_named
+from celery_reliable.message import Envelope, NamedWorkers, Stamp, is_named, seconds_until
 from celery_reliable.model import Due, Record, State, SweepReport
+from celery_reliable.options import room_of
 from celery_reliable.publishing import (
     at_home,
     placed,
@@ -99,8 +100,6 @@ def _is_sent_home(app: Celery, ledger: Ledger, broker: BrokerView, message: Wait
 _MOVED_AT_ONCE = 500
 _RUNS_AT_ONCE = 20
 _DAY_SECONDS = 86_400
-#: So many of those that wait are looked at by one pass, whether they do.
-_LOOKED_AT_ONCE = 100
 
 
 class Sending(Job):
@@ -116,8 +115,6 @@ class Sending(Job):
         self._before: set[str] = set()
         self._seen: set[str] = set()
         self._last_look: list[LivingWorker] = []
-        #: Where it is in looking whether they wait yet.
-        self._walk: Iterator[list[tuple[str, str]]] = iter(())
         #: Queues that nobody consumes, and since when this sweeper has seen that (monotonic).
         self._orphans: dict[str, float] = {}
 
@@ -143,10 +140,8 @@ class Sending(Job):
         others = {one.worker for one in leases if self._is_of_another(one)}
         self._seen = {one.worker for one in living} | (self._before & others)
         new = [one for one in living if one.worker not in self._before]
-        if self.ledger.named.waiting():
-            if new:
-                self._wake(new)
-            self._forget_some()
+        if new and self.ledger.named.waiting():
+            self._wake(new)
         self._look_at_runs()
 
     @property
@@ -217,10 +212,12 @@ class Sending(Job):
         answer = self.ledger.named.park(
             due, named.to_text(), due_in_ms=RAREST_LOOK * self.config.queued_ms
         )
-        if isinstance(answer, answers.Unplaced) and named.run:
+        if isinstance(answer, answers.Changed):
+            return
+        if named.run:
             # Nothing of it begins before it is sent again.
             self.ledger.runs.confirm(named.run, record.task_id, "")
-        if isinstance(answer, answers.Unplaced) and answer.is_new:
+        if record.waiting_for != "workers":
             events.task_waits_for_worker(
                 app=self.app,
                 name=record.name,
@@ -269,14 +266,6 @@ class Sending(Job):
         seconds = expires.total_seconds() if isinstance(expires, timedelta) else expires
         return int(1000 * (seconds or _DAY_SECONDS))
 
-    def _forget_some(self) -> None:
-        """Take some off the index of what waits that do not wait any more: they were revoked."""
-        some = next(self._walk, None)
-        if some is None:
-            self._walk = self.ledger.named.each_waiting(_LOOKED_AT_ONCE)
-            return
-        self.ledger.named.unpark_all([task_id for task_id, _ in some], is_there=False)
-
     def _empty_orphans(self, leases: list[WorkerLease], report: SweepReport) -> None:
         """Have all sent to others that waits in the queues of workers that are gone or drained."""
         # Who was drained, or silent for a while, registers no more when it comes back.
@@ -297,15 +286,22 @@ class Sending(Job):
 
     def send(self, due: Due, record: Record, report: SweepReport, stored: str = "") -> None:
         """Send a task that is due, unless somebody else has, or it has to wait yet."""
-        message = AS_IT_IS
-        if is_named(record.message):
+        message, places, is_expired = AS_IT_IS, None, False
+        if record.in_line_of:
+            places, is_expired = self._in_line(record)
+        elif is_named(record.message):
             sent = self._message_for(record)
             if sent is None:
                 self._park(due, record)
                 return
             message = sent
         answer = self.ledger.resend(
-            due, due_in_ms=self.config.queued_ms, stored=stored, message=message
+            due,
+            due_in_ms=self.config.queued_ms,
+            stored=stored,
+            message=message,
+            places=places,
+            is_expired=is_expired,
         )
         if isinstance(answer, answers.Held):
             # The worker makes it due once it has stopped the attempt, or is dead within a lease.
@@ -322,6 +318,17 @@ class Sending(Job):
             # What was lost goes first once; a task that is lost again waits behind the others.
             is_first=record.is_limited or (record.is_unsent and record.losses == 1),
         )
+
+    def _in_line(self, record: Record) -> tuple[int | None, bool]:
+        """Return how many places there are by now of the object in whose line a task stands, None
+        without its code, and whether it has expired there: a worker says so.
+        """
+        headers = Envelope.from_text(record.message).headers
+        task = self.app.tasks.get(record.name)
+        room = room_of(task, record.in_line_of, headers) if task is not None else None
+        expires = headers.get("expires")
+        places = room.places if room and not room.is_own else None
+        return places, bool(expires and not seconds_until(expires))
 
     def send_woken(self, dues: Sequence[Due]) -> None:
         """Send tasks whose moment has come, as `send` does.

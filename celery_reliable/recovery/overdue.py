@@ -11,17 +11,16 @@ from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
 from celery_reliable.leases import WorkerLease
 from celery_reliable.ledger import Ledger, answers
 from celery_reliable.log import logger
-from celery_reliable.message import Envelope, seconds_until
+from celery_reliable.message import Envelope
 from celery_reliable.model import Cause, Due, Record, State, SweepReport
 from celery_reliable.options import in_force
-from celery_reliable.publishing import step_up
 from celery_reliable.recovery.announcements import (
     announce,
     has_ended_elsewhere,
     store_revoked,
     stored_elsewhere,
 )
-from celery_reliable.recovery.broker_view import RAREST_LOOK, BrokerView, Job, Presence
+from celery_reliable.recovery.broker_view import BrokerView, Job, Presence
 from celery_reliable.recovery.losses import Losses
 from celery_reliable.recovery.lost_messages import MOST_BYTES, Asked, LostMessages
 from celery_reliable.recovery.named_tasks import Sending
@@ -160,9 +159,7 @@ class Overdue(Job):
         if record.is_revoked:
             store_revoked(self.app, record)
             self.ledger.cancel(record.task_id, epoch=record.epoch)
-        elif record.in_line_of:
-            self._look_at_line(due, record, report)
-        elif record.is_unsent:
+        elif record.is_unsent or record.in_line_of:
             self._sending.send(due, record, report)
         elif record.state in _UNCLAIMED and presence.is_held(due.task_id):
             # Parked too: on a server that lost records, it may have been sent and run.  Mostly that
@@ -176,25 +173,9 @@ class Overdue(Job):
         else:
             self._sending.send(due, record, report)
 
-    def _look_at_line(self, due: Due, record: Record, report: SweepReport) -> None:
-        """Let a task that stands in line go on if it is its turn, or if it has expired: then a
-        worker says so.
-        """
-        answer = step_up(self.app, self.ledger, record)
-        if isinstance(answer, answers.Send):
-            report.resent += 1
-        elif isinstance(answer, answers.Full):
-            expires = Envelope.from_text(record.message).headers.get("expires")
-            if expires and not seconds_until(expires):
-                self._sending.send(due, record, report)
-            else:
-                # Who becomes the first of the line is looked at soon.
-                times = RAREST_LOOK if answer.before else 1
-                self._later.append((due, self.config.queued_ms * times))
-
     def _look_at_canvas(self, due: Due, record: Record, now_ms: int) -> None:
         """End a replaced task whose canvas ended by a plain task, or failed on the way."""
-        is_over = now_ms - record.waiting_ms > _LONGEST_WAITING_MS and not self._lives(record)
+        is_over = now_ms - record.since_ms > _LONGEST_WAITING_MS and not self._lives(record)
         if is_over or has_ended_elsewhere(record, stored_elsewhere(self.app, record)):
             self.ledger.cancel(
                 due.task_id,
@@ -212,10 +193,8 @@ class Overdue(Job):
 
     def _let_go(self, due: Due, record: Record) -> None:
         """Remove what was called off, when nothing of it runs any more."""
-        if record.stopping_on and not self.ledger.is_outlived(due.task_id, record.stopping_on):
+        if isinstance(self.ledger.let_go(record.task_id), answers.Gone):
             self._later.append((due, self.config.lease_ms))
-        else:
-            self.ledger.let_go(record.task_id)
 
     def _send_if_missing(
         self, due: Due, record: Record, now_ms: int, presence: Presence, report: SweepReport

@@ -268,7 +268,7 @@ class Sweeper:
     def _recognize_broker(self, report: SweepReport) -> None:
         """If the queues may have been lost, have all that is queued looked at by a pass at once."""
         seen = self.broker.seen()
-        if seen and isinstance(self.ledger.passes.recognize(seen), answers.Asked):
+        if seen and isinstance(self.ledger.passes.look_ahead(broker=seen), answers.Asked):
             logger.warning("broker_is_another_or_was_emptied")
             report.is_full = True
 

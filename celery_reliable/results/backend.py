@@ -19,10 +19,8 @@ from celery_reliable.app import reliable_of
 from celery_reliable.compat.backend import (
     SUCCESS_BEGINS,
     MarkingBackend,
-    longest_text,
     result_meta,
     run_errbacks,
-    under_class,
 )
 from celery_reliable.compat.chord_counts import CleaningBackend, counts_chords
 from celery_reliable.compat.tracer import has_own_hook
@@ -34,11 +32,13 @@ from celery_reliable.model import DeadLetter, StoredResult
 from celery_reliable.options import is_unique, keep_ms
 from celery_reliable.results.chords import may_pass
 from celery_reliable.results.fenced import (
+    LONGEST_TEXT,
     FencedBackend,
     SupersededError,
     is_on_ledger_server,
     store_state,
     stored_by_ledger,
+    under_class,
 )
 from celery_reliable.results.stored import MARK, mark
 
@@ -195,7 +195,7 @@ class PatientBackend:
             and not (is_success and keep_ms(self._task))
         ):
             ledger = reliable_of(self._task.app).ledger
-            ledger.conclude(attempt.claim, patience_seconds=FOREVER)
+            ledger.touch(attempt.claim, is_concluding=True, patience_seconds=FOREVER)
 
     def _as_stored(
         self, task_id: str, result: Any, request: Any, state: str
@@ -208,7 +208,7 @@ class PatientBackend:
         encoded = backend.encode_result(result, state)
         meta = result_meta(_marked(backend), encoded, state, request)
         value = backend.encode({**meta, "task_id": task_id})
-        if len(value) > longest_text(backend):
+        if len(value) > LONGEST_TEXT:
             return None
         return StoredResult(
             bytes_to_str(backend.get_key_for_task(task_id)),

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
+from functools import cache
 from typing import Any, NamedTuple
 
 from celery import Celery
 from kombu.utils.encoding import bytes_to_str
 
 from celery_reliable.app import reliable_of
-from celery_reliable.compat.backend import SUCCESS_BEGINS, StoringBackend, longest_text, under_class
+from celery_reliable.compat.backend import SUCCESS_BEGINS
 from celery_reliable.context import RunningAttempt, current_worker, is_forgotten, running
 from celery_reliable.exceptions import LedgerForbidden, LedgerRefused, LedgerUnavailable
 from celery_reliable.ledger import FOREVER, Ledger, answers
@@ -47,6 +48,25 @@ class _Storing(NamedTuple):
 
 #: What is being stored just now.
 _storing: ContextVar[_Storing | None] = ContextVar("celery_reliable_storing", default=None)
+
+
+#: Redis stores no longer text, in bytes.
+LONGEST_TEXT = 512 * 1024 * 1024
+
+
+def under_class(backend: Any, ours: type[Any]) -> Any:
+    """Return an object with *ours* before a backend's class, and all the backend's attributes.
+
+    Celery makes a backend, of a class that is the user's choice, and it may have a connection.
+    """
+    view: Any = object.__new__(_under(type(backend), ours))  # type: ignore[arg-type]
+    view.__dict__ = backend.__dict__
+    return view
+
+
+@cache
+def _under(own: Any, ours: Any) -> Any:
+    return type(own.__name__, (ours, own), {})
 
 
 class SupersededError(Exception):
@@ -91,17 +111,26 @@ def store_state(task: Any, backend: Any, how: str, *args: Any, **kwargs: Any) ->
         return None
 
 
-class FencedBackend(StoringBackend):
+class FencedBackend:
     """Mixed into the class of a Redis backend: within `stored_by_ledger` the ledger stores
     what is of the attempt's own task.
     """
 
-    def stores(self, key: Any, value: str | bytes, expires_seconds: int) -> bool:
-        """Let the ledger store it; False if Celery has to."""
+    def set(self, key: Any, value: Any, expires: Any = None, **options: Any) -> Any:
+        """Store a result, or whatever else.  Celery 5.6 has no *expires*."""
         backend: Any = self
+        lasts = backend.expires if expires is None else expires
+        if self._stores(backend, key, value, int(lasts or 0)):
+            return None
+        if expires is not None:
+            options["expires"] = expires
+        return super().set(key, value, **options)  # type: ignore[misc]
+
+    def _stores(self, backend: Any, key: Any, value: str | bytes, expires_seconds: int) -> bool:
+        """Let the ledger store it; False if Celery has to."""
         storing = _storing.get()
         # Celery or Redis says so of what is too long.
-        if storing is None or len(value) > longest_text(backend):
+        if storing is None or len(value) > LONGEST_TEXT:
             return False
         if key != backend.get_key_for_task(storing.task_id):
             return False

@@ -24,10 +24,8 @@ from celery.worker import state
 
 from celery_reliable import clock
 from celery_reliable.broker import Arrival, Delivery, Queues, take_next_text, unquoted
-from celery_reliable.compat.consumer import has_rate_limit
 from celery_reliable.compat.notes import noted
 from celery_reliable.compat.pool import n_processes_up
-from celery_reliable.compat.tracer import has_default_strategy
 from celery_reliable.context import WorkerProcess
 from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
 from celery_reliable.ledger import LONGEST, NextStep, NextSteps, NextTask, answers
@@ -50,6 +48,17 @@ __all__ = ["Arrivals", "Awaited", "LeftOut"]
 _FULL_SECONDS = 10.0
 #: More of those that were given up are not remembered: each is released within some seconds.
 _MOST_GIVEN_UP = 200
+
+
+def may_wait(c: Any, task: Any) -> bool:
+    """Whether a worker may hold a task's message for long before it begins: for a rate limit, which
+    a remote command may have set, or by a strategy of the user's.
+    """
+    return bool(
+        c.task_buckets.get(task.name)
+        or task.Strategy != "celery.worker.strategy:default"
+        or is_limited(task)
+    )
 
 
 class LeftOut:
@@ -269,10 +278,7 @@ class Arrivals:
             or (self._config.max_losses if max_losses is None else max_losses) == 0
             # Which object a message is of says only its body.
             or self._process.orders.of_task(task.name)
-            or has_rate_limit(self._consumer, task.name)
-            or not has_default_strategy(task)
-            # It asks for its moment first.
-            or is_limited(task)
+            or may_wait(self._consumer, task)
         )
 
     def _has_idle_child(self) -> bool:

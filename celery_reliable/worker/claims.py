@@ -12,6 +12,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from billiard.einfo import ExceptionInfo
+from billiard.exceptions import WorkerLostError
 from celery import states
 from celery.worker import state
 
@@ -39,10 +41,12 @@ __all__ = [
     "end_over_limit",
     "end_revoked",
     "end_stopped",
+    "ended_by",
     "ending",
     "how_it_ended",
     "is_ending",
     "is_running_child",
+    "lost_worker",
     "may_fail",
     "own_record",
     "watch",
@@ -50,6 +54,21 @@ __all__ = [
 
 #: What it could not tell in this time it tells later, or a look at claims without a process finds.
 PATIENCE_SECONDS = 1.0
+
+
+def ended_by(error: Exception) -> ExceptionInfo:
+    """Return what billiard reports of a job that has ended by an error of its own, such as
+    ``TimeLimitExceeded``.
+    """
+    try:
+        raise error
+    except Exception:
+        return ExceptionInfo()
+
+
+def lost_worker(error: BaseException) -> ExceptionInfo:
+    """Return what billiard reports of a job whose process died, with *error* as the reason."""
+    return ended_by(WorkerLostError(f"Worker exited prematurely: {error!r}"))
 
 
 #: As long as billiard waits between SIGTERM and SIGKILL.
@@ -140,7 +159,7 @@ def conclude(request: Any) -> None:
         record = own_record(request)
         if record is not None:
             ledger = reliable_of(request.app).ledger
-            ledger.conclude(record.claim, patience_seconds=PATIENCE_SECONDS)
+            ledger.touch(record.claim, is_concluding=True, patience_seconds=PATIENCE_SECONDS)
 
 
 def end_stopped(request: Any) -> None:

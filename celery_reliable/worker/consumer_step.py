@@ -12,15 +12,14 @@ from celery import bootsteps
 from celery.utils.functional import maybe_list
 from celery.worker import state
 
+from celery_reliable.attempt import fetched_requests, running_requests
 from celery_reliable.broker import Delivery, WorkerHooks, WorkerUnacked
 from celery_reliable.compat.consumer import (
     acknowledge_at_once,
     cancel_by,
     command_by,
 )
-from celery_reliable.compat.kombu import held_tags
 from celery_reliable.compat.pool import write_now
-from celery_reliable.compat.request import fetched_requests, running_requests
 from celery_reliable.log import logger
 from celery_reliable.message import task_id_of
 from celery_reliable.worker import claims
@@ -157,7 +156,7 @@ class ConsumerStep(bootsteps.StartStopStep):
             return
         # A former connection's deliveries count while they run.  Celery has forgotten the others
         # (5.6 keeps them among its requests, and never runs them).
-        held = held_tags(consumer.channel.qos) | _running_tags()
+        held = consumer.channel.qos.held_tags | _running_tags()
         if step.arrivals is not None:
             held |= step.arrivals.tags
         try:

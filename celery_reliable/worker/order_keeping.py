@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 from celery.worker import state
 
 from celery_reliable import events
-from celery_reliable.compat.consumer import QueuesHeldBack, free_slot, hand_over_by
+from celery_reliable.attempt import running_requests
+from celery_reliable.compat.consumer import QueuesHeldBack, Slots, hand_over_by
 from celery_reliable.compat.notes import note, noted
-from celery_reliable.compat.request import running_requests
 from celery_reliable.context import WorkerProcess
 from celery_reliable.log import logger
 from celery_reliable.model import Claim
@@ -60,7 +60,7 @@ class OrderKeeping:
     """Keeps the orders that one worker has heard of."""
 
     def __init__(self, w: Any, step: WorkerStep) -> None:
-        self._worker = w
+        self._worker, self._slots = w, Slots(w)
         self._step = step
         self._process = step.process
         self._is_redis = step.reliable.is_redis_broker
@@ -81,10 +81,10 @@ class OrderKeeping:
         def around(hand_over: Callable[[Any], Any]) -> Callable[[Any], Any]:
             def process_task(request: Any) -> None:
                 if noted(request.message, "given_back"):
-                    free_slot(self._worker)
+                    self._slots.free()
                 elif self._is_to_wait(request):
                     self._give_back(request)
-                    free_slot(self._worker)
+                    self._slots.free()
                 else:
                     note(request.message, "handed", True)
                     if _is_ours(request, self._process):
@@ -102,7 +102,7 @@ class OrderKeeping:
         state.task_ready(request)
         request.acknowledged = True
         request.message.channel.qos.forget(request.message.delivery_tag)
-        free_slot(self._worker)
+        self._slots.free()
 
     def begin(self, c: Any) -> None:
         """Begin anew with a connection of the consumer, before it consumes."""

@@ -21,7 +21,7 @@ from celery_reliable import clock, events
 from celery_reliable.app import reliable_of
 from celery_reliable.attempt import DELIVERY, EARLY, MESSAGE, NotBegun
 from celery_reliable.compat.notes import noted
-from celery_reliable.compat.request import OpenRequest, lost_worker
+from celery_reliable.compat.request import OpenRequest
 from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
 from celery_reliable.log import logger
 from celery_reliable.message import Stamp, text_as_sent
@@ -171,7 +171,7 @@ class ReliableRequest(OpenRequest):
         if is_untold or isinstance(exc, Terminated) or not isinstance(exc, Exception):
             # Celery would take a process that was stopped for a task that somebody revoked, though
             # the signal may have been meant for the task before this one.
-            exc_info = lost_worker(exc)
+            exc_info = claims.lost_worker(exc)
             exc = _raised(exc_info)
         if isinstance(exc, WorkerLostError) and not state.should_terminate:
             self._lost(exc)

@@ -6,14 +6,13 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from celery.worker import state
 
-from celery_reliable.compat.pool import process_ids_of, starting_ids_of, stop_by, task_ids_of
-from celery_reliable.compat.request import running_requests
+from celery_reliable.attempt import running_requests
+from celery_reliable.compat.pool import process_ids_of, task_ids_of
 from celery_reliable.ledger import answers
 from celery_reliable.log import logger
 from celery_reliable.model import Claim, SweepReport
@@ -98,7 +97,7 @@ class RunningClaims:
                 # Its message may have been acknowledged, as it ran for long.
                 is_unsent=not step.reliable.is_redis_broker,
             )
-            if isinstance(released, answers.Released):
+            if isinstance(released, answers.Queued):
                 logger.info("attempt_released id=%s attempt=%s", claim.task_id, claim.attempt)
 
 
@@ -136,7 +135,7 @@ class PoolStop:
         self._may_stop = name not in _WAITING_POOLS
         self._is_asked = False
         if name == "prefork" or not self._may_stop:
-            stop_by(pool, self)
+            pool.stop = self
 
     def __call__(self) -> None:
         """Stop the pool, now or when the shutdown begins."""
@@ -155,26 +154,16 @@ class PoolStop:
 
     def end_what_stays(self) -> None:
         """Have processes killed that do not end by themselves, now that all are told to."""
-        pids = process_ids_of(self._pool)
-        self._kill_later(lambda: pids)
-
-    def end_what_does_not_start(self) -> None:
-        """Have processes killed that hang before they are up, now that the pool is being stopped.
-        None of them has a job.
-        """
-        # Not those that are starting now: one that has come up may have been given a job.
-        self._kill_later(lambda: starting_ids_of(self._pool))
-
-    def _kill_later(self, what: Callable[[], list[int]]) -> None:
         # By a thread: the main thread waits for them.
-        threading.Thread(target=self._kill, args=[what], daemon=True).start()
+        pids = process_ids_of(self._pool)
+        threading.Thread(target=self._kill, args=[pids], daemon=True).start()
 
-    def _kill(self, what: Callable[[], list[int]]) -> None:
+    def _kill(self, pids: list[int]) -> None:
         time.sleep(_HEEDED_SECONDS)
         # Celery has told all others to stop.  It lets these end: they are acknowledged, or about to
         # be.
         spared = {request.worker_pid for request in running_requests()}
-        for pid in what():
+        for pid in pids:
             if pid not in spared and is_running_child(pid):
                 with suppress(OSError):
                     os.kill(pid, signal.SIGKILL)

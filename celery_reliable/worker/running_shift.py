@@ -15,13 +15,13 @@ from celery.worker import state
 from celery_reliable.attempt import DELIVERY
 from celery_reliable.broker import Delivery
 from celery_reliable.compat.notes import note
-from celery_reliable.compat.request import lost_worker, request_for
+from celery_reliable.compat.request import request_for
 from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
 from celery_reliable.log import logger
 from celery_reliable.message import payload_of
 from celery_reliable.options import is_reliable
 from celery_reliable.pool import N_SLOTS, Left, slots
-from celery_reliable.worker.claims import PATIENCE_SECONDS
+from celery_reliable.worker.claims import PATIENCE_SECONDS, lost_worker
 
 if TYPE_CHECKING:
     from celery_reliable.worker.worker_step import WorkerStep

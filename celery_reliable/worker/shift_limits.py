@@ -14,10 +14,9 @@ from celery.signals import task_received
 
 from celery_reliable.compat.pool import billiards
 from celery_reliable.compat.processes import hear_processes, limit_job
-from celery_reliable.compat.request import ended_by, lost_worker
 from celery_reliable.log import logger
 from celery_reliable.pool import Limited, Told, slots
-from celery_reliable.worker.claims import end_child, ending
+from celery_reliable.worker.claims import end_child, ended_by, ending, lost_worker
 from celery_reliable.worker.running_shift import RunningShift, RunningShifts, ShiftRequests
 
 __all__ = [

@@ -6,28 +6,27 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from celery.utils.imports import symbol_by_name
 from celery.worker import state
 
 from celery_reliable.broker import Queues
-from celery_reliable.compat.consumer import acquire_slot, has_rate_limit, waiting_for_slots
-from celery_reliable.compat.pool import billiards
-from celery_reliable.compat.processes import count_also, has_job, limit_job, scale
-from celery_reliable.compat.request import has_default_request
-from celery_reliable.compat.tracer import has_default_strategy
+from celery_reliable.compat.consumer import Slots
+from celery_reliable.compat.pool import has_job
+from celery_reliable.compat.processes import limit_job
 from celery_reliable.context import WorkerProcess
 from celery_reliable.log import logger
-from celery_reliable.options import is_limited, is_reliable
+from celery_reliable.options import is_reliable
 from celery_reliable.pool import (
     Report,
     Shift,
     TaskPool,
     call_off_shifts,
     shifts_called_off,
-    slots,
     work,
 )
 from celery_reliable.worker import throughput
-from celery_reliable.worker.arrivals import LeftOut
+from celery_reliable.worker.arrivals import LeftOut, may_wait
+from celery_reliable.worker.request import ReliableRequest
 from celery_reliable.worker.running_shift import RunningShift, RunningShifts, ShiftRequests
 from celery_reliable.worker.shift_limits import ShiftHearing, ShiftLimits
 
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ShiftRules",
-    "ShiftScaling",
     "Shifts",
     "shifts_of",
 ]
@@ -92,54 +90,11 @@ class ShiftRules:
 
     def _is_cold(self, task: Any) -> bool:
         return bool(
-            not has_default_strategy(task)
-            or not has_default_request(task, "celery_reliable.request:ReliableRequest")
+            may_wait(self._worker.consumer, task)
+            or symbol_by_name(task.Request) is not ReliableRequest
             or getattr(type(task), "time_to_run_seconds", None)
-            or is_limited(task)
-            or has_rate_limit(self._worker.consumer, task.name)
             or self._process.orders.of_task(task.name)
         )
-
-
-class ShiftScaling:
-    """Lets the autoscaler of a worker see what its main process does not have: the tasks that
-    processes have taken, and, once all of them are busy, the messages that wait in the queues.  For
-    the main loop.
-    """
-
-    def __init__(self, w: Any, running: RunningShifts) -> None:
-        self._worker = w
-        self._running = running
-        self._n_waiting = 0
-        self._has_begun = False
-        #: The number of the last message of each shift, by its token.
-        self._numbers: dict[str, int] = {}
-        #: Whether processes may take their own messages: another scaler would not see any of them.
-        self.is_possible = not w.autoscale or count_also(w, self._n_unseen)
-
-    def _n_unseen(self) -> int:
-        return len(self._running) + self._n_waiting
-
-    def note_begun(self) -> None:
-        """Note that a process takes messages."""
-        self._has_begun = True
-
-    def look(self, channel: Any) -> None:
-        """Let the pool grow or shrink.  Nothing happens without an autoscaler."""
-        w = self._worker
-        if not (w.autoscale and self.is_possible):
-            return
-        self._n_waiting = 0
-        busy = len(self._running) + len(state.reserved_requests)
-        if channel is not None and w.pool.num_processes <= busy:
-            self._n_waiting = channel.count_waiting()
-        # One shift may run a task for long, and another hundreds.
-        numbers = {one.token: slots[one.slot].last for one in self._running}
-        has_begun = self._has_begun or any(
-            number != self._numbers.get(token) for token, number in numbers.items()
-        )
-        self._has_begun, self._numbers = False, numbers
-        scale(w, has_begun=has_begun)
 
 
 #: How long a shift takes messages.
@@ -154,7 +109,9 @@ def shifts_of(w: Any, step: WorkerStep) -> Shifts | None:
     """Return what gives shifts to the processes of a worker's pool; None where they have none."""
     if not isinstance(w.pool, TaskPool):
         return None
-    if not (w.use_eventloop and step.unacked_name and step.reliable.is_delivered_from_ledger):
+    is_possible = w.use_eventloop and step.unacked_name and step.reliable.is_delivered_from_ledger
+    # Celery's autoscaler sees only what the main process receives.
+    if w.autoscale or not is_possible:
         logger.warning("pool_is_prefork worker=%s", step.process.id)
         return None
     return Shifts(w, step)
@@ -169,12 +126,12 @@ class Shifts:
         self._worker = w
         self._step = step
         self._rules = ShiftRules(w, step.process)
+        self._slots = Slots(w)
         self._requests = ShiftRequests(w, step)
         #: Any thread may ask them whose a claim is.
         self.running = RunningShifts()
         self._hearing = ShiftHearing(w, self.running, self._requests)
         self._limits = ShiftLimits(w, self.running, self._requests, self._requests.end_lost)
-        self._scaling = ShiftScaling(w, self.running)
         self._not_before = 0.0
         self._pause = 0.0
 
@@ -205,8 +162,7 @@ class Shifts:
             or self.running.is_full
             or not w.app.use_fast_trace_task
             or len(state.revoked) > _MOST_REVOKED
-            or waiting_for_slots(w)
-            or not self._scaling.is_possible
+            or self._slots.waiting
         )
 
     def work_off(self, channel: Any, n_waiting: int, n_idle: int) -> None:
@@ -221,7 +177,6 @@ class Shifts:
             self._begin(channel, queues)
 
     def _begin(self, channel: Any, queues: Queues) -> None:
-        self._scaling.note_begun()
         running = self.running.add()
         shift = Shift(
             running.token,
@@ -235,7 +190,7 @@ class Shifts:
             self._hearing.wants_messages,
             self._rules.limits(),
         )
-        acquire_slot(self._worker, partial(self._submit, running), shift)
+        self._slots.acquire(partial(self._submit, running), shift)
 
     def _submit(self, running: RunningShift, shift: Shift) -> None:
         running.job = self._worker.pool.apply_async(
@@ -268,12 +223,9 @@ class Shifts:
         self.show()
 
     def look(self) -> None:
-        """Keep the time limits, let the pool grow and shrink, and let all end if something waits
-        for one of their processes.
-        """
+        """Keep the time limits, and let all end if something waits for one of their processes."""
         self._limits.look()
-        self._scaling.look(self._requests.channel)
-        if self.running and waiting_for_slots(self._worker):
+        if self.running and self._slots.waiting:
             self.call_off()
 
     def _ended(self, token: str, report: Report) -> None:
@@ -301,9 +253,8 @@ class Shifts:
         """Forget shifts that waited for a slot, or whose job no process was handed: Celery does as
         it loses its connection.
         """
-        processes = billiards(self._worker.pool)
         for running in self.running:
-            if running.job is None or not has_job(processes, running.job):
+            if running.job is None or not has_job(self._worker.pool, running.job):
                 self.running.remove(running.token)
 
     def _lost(self, token: str, exc_info: Any) -> None:

@@ -14,9 +14,7 @@ from kombu.utils.functional import retry_over_time
 
 from celery_reliable.app import Reliable, scheme_of
 from celery_reliable.broker import UNACKED_PREFIX, transport_for
-from celery_reliable.compat.backend import meta_at_once
-from celery_reliable.compat.connection import shown_as
-from celery_reliable.compat.relied import has_all
+from celery_reliable.compat.backend import looks_alike
 from celery_reliable.context import WorkerProcess, current_worker, set_current_worker
 from celery_reliable.doctor import ask_broker, ask_hooks, ask_ledger, ask_results, setup_of
 from celery_reliable.exceptions import LedgerUnavailable
@@ -44,7 +42,7 @@ def check_start(w: Any, reliable: Reliable) -> None:
     pool = kind_of(w.pool_cls)
     findings = raise_for([*look(START, setup_of(reliable, pool=pool)), *ask_hooks(reliable, pool)])
     # It is tried once, and the processes of the pool know it from the fork.
-    has_all(meta_at_once)
+    looks_alike()
     findings += raise_for(_when_there(w.app, lambda: _of_ledger(reliable)))
     # What does not answer is waited for elsewhere.
     findings += raise_for([*ask_broker(reliable), *ask_results(reliable)])
@@ -106,12 +104,7 @@ def consume_apart(
         logger.warning("broker_transport_kept transport=%s", conf.broker_transport)
         return "", []
     before, conf.broker_transport = conf.broker_transport, path
-    undo: list[Callable[[], Any]] = [
-        partial(setattr, conf, "broker_transport", before),
-        # What Celery shows of a connection begins with its transport.
-        shown_as(path, scheme),
-    ]
-    return f"{UNACKED_PREFIX}{process.base}", undo
+    return f"{UNACKED_PREFIX}{process.base}", [partial(setattr, conf, "broker_transport", before)]
 
 
 def consume_own_queue(w: Any, reliable: Reliable) -> tuple[str, list[Callable[[], Any]]]:

@@ -21,12 +21,12 @@ from celery.worker import state
 
 from celery_reliable import clock, events
 from celery_reliable.app import reliable_of
+from celery_reliable.attempt import fetched_requests, running_requests
 from celery_reliable.broker import WorkerUnacked
-from celery_reliable.compat.consumer import waiting_for_slots
+from celery_reliable.compat.consumer import Slots
 from celery_reliable.compat.kombu import list_key, priority_of
 from celery_reliable.compat.notes import note, noted
 from celery_reliable.compat.pool import futures_of
-from celery_reliable.compat.request import fetched_requests, running_requests
 from celery_reliable.context import WorkerProcess
 from celery_reliable.exceptions import ReliableError
 from celery_reliable.log import logger
@@ -60,7 +60,7 @@ class Unbegun:
         self._process = process
         self._seconds = seconds
         self._is_blocking = is_blocking
-        self._threads = futures_of(w.pool)
+        self._pool_slots, self._threads = Slots(w), futures_of(w.pool)
         #: Since when each request waits.
         self._since: dict[Any, float] = {}
         #: How many tasks had begun at the last looks.
@@ -124,14 +124,14 @@ class Unbegun:
             for one, future in self._threads
             if not (future.running() or future.done())
         ]
-        found = [args[0] for _, args, _ in waiting_for_slots(self._worker)]
+        found = [args[0] for _, args, _ in self._pool_slots.waiting]
         found += [one for one, _ in self._threads]
         return [one for one in found if _is_ours_to_give(one)]
 
     def _take_out(self, requests: list[Any]) -> list[Any]:
         """Take requests out of where they wait; return those that will not begin any more."""
         wanted = set(requests)
-        slots = waiting_for_slots(self._worker)
+        slots = self._pool_slots.waiting
         kept = [one for one in slots if one[1][0] not in wanted]
         found = {one[1][0] for one in slots} & wanted
         slots.clear()

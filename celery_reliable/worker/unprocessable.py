@@ -17,7 +17,7 @@ from celery.worker import state
 from celery_reliable import events
 from celery_reliable.app import Reliable
 from celery_reliable.broker import Delivery
-from celery_reliable.compat.consumer import decode_errors_by, handle_by
+from celery_reliable.compat.consumer import handle_by
 from celery_reliable.compat.notes import noted
 from celery_reliable.context import WorkerProcess
 from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable, ReliableError, one_line
@@ -58,25 +58,17 @@ class Openings:
     def __init__(self, reliable: Reliable, process: WorkerProcess) -> None:
         self._reliable = reliable
         self._process = process
-        #: The worker's id and the delivery that the ledger may have noted, and is to forget.
-        self._noted: tuple[str, str] | None = None
+        #: What the ledger may have noted, and is to forget: the worker's id, the delivery, and the
+        #: id and epoch of the task.
+        self._noted: tuple[str, str, str, str] | None = None
 
     def begin(self, delivery: str, task_id: str, headers: Any) -> bool:
         """Note that a message is about to be opened; False when it is to be dropped, since its task
         is a dead letter, or is sent again later.
         """
-        workers = self._reliable.ledger.workers
-        self._noted = worker, _ = self._process.id, delivery
-        epoch = Stamp.of(headers).epoch
+        self._noted = self._process.id, delivery, task_id, Stamp.of(headers).epoch
         try:
-            answer = workers.open(
-                worker,
-                delivery,
-                task_id,
-                epoch,
-                max_losses=self._reliable.config.max_losses,
-                patience_seconds=PATIENCE_SECONDS,
-            )
+            answer = self._note(self._noted)
         except (LedgerUnavailable, LedgerRefused) as exc:
             # Should the worker die now, its death is put down to nothing.
             logger.warning("opening_not_noted id=%s error=%s", task_id, exc)
@@ -92,15 +84,22 @@ class Openings:
         """Note that the worker has survived it, now or when the ledger is back."""
         if self._noted is None:
             return
-        worker, delivery = self._noted
         try:
-            self._reliable.ledger.workers.opened(
-                worker, delivery, patience_seconds=PATIENCE_SECONDS
-            )
+            self._note(self._noted, is_over=True)
         except (LedgerUnavailable, LedgerRefused) as exc:
-            logger.warning("opening_still_noted delivery=%s error=%s", delivery, exc)
+            logger.warning("opening_still_noted delivery=%s error=%s", self._noted[1], exc)
             return
         self._noted = None
+
+    def _note(
+        self, opening: tuple[str, str, str, str], *, is_over: bool = False
+    ) -> answers.OpenAnswer:
+        return self._reliable.ledger.workers.open(
+            *opening,
+            max_losses=self._reliable.config.max_losses,
+            is_over=is_over,
+            patience_seconds=PATIENCE_SECONDS,
+        )
 
 
 def noting(openings: Openings, handle: Callable[[Any], None]) -> Callable[[Any], None]:
@@ -186,8 +185,8 @@ class Unprocessable:
             on_unknown_message=on_unknown_message,
             on_unknown_task=on_unknown_task,
             on_invalid_task=on_invalid_task,
+            on_decode_error=on_decode_error,
         )
-        decode_errors_by(c, on_decode_error)
 
     def bury_unreadable(self, delivery: Delivery, error: Exception) -> bool:
         """Put a list element that is no message among the dead letters; False when the ledger is

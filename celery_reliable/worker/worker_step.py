@@ -16,11 +16,7 @@ from celery_reliable.app import reliable_of
 from celery_reliable.broker import WorkerUnacked
 from celery_reliable.compat.consumer import before_soft_shutdown
 from celery_reliable.compat.notes import note, noted
-from celery_reliable.compat.pool import (
-    flush_before_reassigning,
-    keep_handed_jobs,
-    wait_aside,
-)
+from celery_reliable.compat.pool import flush_before_reassigning, keep_handed_jobs
 from celery_reliable.context import WorkerProcess, set_current_worker
 from celery_reliable.doctor import setup_to_tell
 from celery_reliable.exceptions import ReliableError
@@ -124,8 +120,6 @@ class WorkerStep(bootsteps.StartStopStep):
         flush_before_reassigning(w.pool)
         keep_handed_jobs(w.pool)
         self.shifts = shifts_of(w, self)
-        if not self.reliable.is_redis_broker:
-            wait_aside(w.pool)
         self._pool_stop = PoolStop(w.pool, self.pool_name)
         self.heartbeat = Heartbeat(self)
         self.heartbeat.register()
@@ -149,8 +143,6 @@ class WorkerStep(bootsteps.StartStopStep):
 
     def stop(self, w: Any) -> None:
         """Keep the lease: tasks run until the pool is joined."""
-        if self._pool_stop is not None:
-            self._pool_stop.end_what_does_not_start()
 
     def terminate(self, w: Any) -> None:
         """Likewise; `close` was called."""

@@ -49,11 +49,9 @@ class Takings:
         """Return the call of ``claim`` that it made, and its commands; nothing where it claimed
         nothing.
         """
-        unacked, tag, done, _, records, locks, worker, pid, alone_ms = (
-            keys[0],
-            *args[:2],
-            *args[3:9],
-        )
+        unacked, ledger, tag, done = keys[0], keys[2], *args[:2]
+        worker, pid, alone_ms = args[4:7]
+        records = f"{ledger}task:"
         self._filed.pop((unacked, done), None)
         at = next((n for n, one in enumerate(commands) if _key(one).startswith(records)), None)
         if at is None:
@@ -65,7 +63,7 @@ class Takings:
         asked_for = _Headers(_key(commands[at]).removeprefix(records))
         headers = self._filed.get((unacked, tag), asked_for)
         told = (headers.id, headers.epoch, headers.generation, worker, tag, pid, "0", headers.task)
-        asked = (records + headers.id, *keys[2:7], locks)
+        asked = (ledger, records + headers.id, *keys[3:7])
         return (("claim", asked, (*told, "", "", alone_ms)),), tuple(commands[at:])
 
     def _keep(self, where: tuple[str, str], headers: _Headers) -> None:

@@ -17,7 +17,7 @@ __all__ = ["LiveValidator"]
 #: Nobody hears by which time a script decided: it is that of its call, or a little later, in ms.
 BLUR_MS = 100
 #: What these do depends on the exact time, or on all that there is.
-NOT_JUDGED = frozenset({"begin_pass", "end_pass", "due", "wake", "resume", "reserve"})
+NOT_JUDGED = frozenset({"begin_pass", "end_pass", "due", "wake", "resume", "wait"})
 #: Arguments that may hold what users wrote, by script.
 SECRET = {
     "record": (7,), "claim": (10,), "bury": (4, 5, 6), "replay": (4,), "move": (4,),
@@ -28,6 +28,10 @@ SECRET = {
 _SECRET_FIELDS = ("message", "exception", "traceback", "history", "cause", "doing", "facts")
 #: These are times, or follow from them.
 _TIMES = ("due", "lease_until", "missing_ms", "suspect_ms", "published_ms", "buried_ms")
+#: What is not known before it was seen.
+_LEARNED = (
+    "worker:", "claims:", "taken:", "stops:", "task:", "lock:", "sent:", "waiting:object ",
+)  # fmt: skip
 _READS = frozenset(
     {
         "GET", "HGET", "HMGET", "HGETALL", "HLEN", "ZSCORE", "ZRANGE", "TTL", "PTTL", "TIME",
@@ -73,6 +77,7 @@ class LiveValidator:
             Call(called, tuple(map(short, keys)), _hidden(called, args), at_us, run_id)
             for called, keys, args in calls
         ]
+        self._known |= _empty_lines(writes)
         found = [_without_secrets(one) for one in writes if one and one[0].upper() not in _READS]
         entry = Entry(made[0], None, tuple(found))
         if any(call.name not in RULES for call in made):
@@ -112,9 +117,10 @@ class LiveValidator:
         return found
 
     def _knows(self, name: str) -> bool:
-        if name.startswith(("worker:", "claims:", "taken:", "stops:", "task:", "lock:", "sent:")):
+        if name.startswith(_LEARNED):
             return name in self._known
-        return name in ("meta", "clock", "orders", "later")
+        # Who stands in the line of an order matters to those only that are not judged.
+        return name in ("meta", "clock", "orders", "later") or name.startswith("waiting:order ")
 
     def _difference(self, changes: Mapping[str, Any], touched: set[str]) -> str:
         for name in sorted(touched | set(changes)):
@@ -155,7 +161,7 @@ class LiveValidator:
     def _adopt(self, names: set[str]) -> None:
         for name in names:
             value = self.shadow.told(name)
-            if name.startswith("task:") and name not in self._known:
+            if name.startswith(("task:", "waiting:")) and name not in self._known:
                 continue
             if len(self.state) >= self._most and name not in self.state:
                 continue
@@ -170,11 +176,27 @@ def _fresh(call: Call, writes: Sequence[Sequence[str]]) -> set[str]:
     """Return what is known from now on: a task whose record is new, and what a new worker holds."""
     if call.name == "register":
         return {f"{kind}:{call.args[0]}" for kind in ("claims", "taken", "stops")}
-    task = call.keys[0]
+    task = call.keys[1]
     on_task = [one[0].upper() for one in writes if len(one) > 1 and short(one[1]) == task]
     # Who publishes an id that has a record removes fields of it.
     is_new = call.name == "record" and "HSET" in on_task and "HDEL" not in on_task
     return {task} if is_new else set()
+
+
+def _empty_lines(commands: Sequence[Sequence[str]]) -> set[str]:
+    """Return the lines in which nobody stood when they were looked at.  What a command answered is
+    not told, but who stands there is looked at next.
+    """
+    found, seen = set(), set()
+    for n, (name, *words) in enumerate(commands):
+        line = short(words[0]) if words else ""
+        if line.startswith("waiting:") and line not in seen:
+            seen.add(line)
+            behind = [short(word) for word in (*commands[n + 1 :], ("", ""))[0][:2]]
+            is_taken = behind in (["ZADD", line], ["ZREM", line]) or behind[0] == "HMGET"
+            if name.upper() in ("EXISTS", "ZRANGE") and not is_taken:
+                found.add(line)
+    return found
 
 
 def _hidden(name: str, args: Sequence[str]) -> tuple[str, ...]:

@@ -181,21 +181,11 @@ def _known(taking: Script) -> dict[str, tuple[str, ...]]:
     def add(one: Script, *called: str) -> None:
         found[one.sha] = found[one.text] = called
 
-    place, call_up = script("place"), script("call_up")
     for name in names():
-        alone = script(name)
-        passed_on = together(alone, place)
-        ways = {
-            (name,): alone,
-            (name, "place"): passed_on,
-            (name, "call_up"): together(alone, call_up),
-            (name, "place", "call_up"): together(passed_on, call_up),
-        }
-        for called, one in ways.items():
-            add(one, *called)
-            if name == "settle":
-                add(together(one, taking), *called, _TAKING)
-    add(together(script("reserve"), script("claim")), "reserve", "claim")
+        add(script(name), name)
+    for first, second in (("wait", "claim"), ("claim", "place")):
+        add(together(script(first), script(second)), first, second)
+    add(together(script("settle"), taking), "settle", _TAKING)
     add(taking, _TAKING)
     return found
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from typing import Any
 
-from proof.model.objects import free_object
+from proof.model.objects import free, is_spent, let_in, spend, turn_of
 from proof.model.publications import DAY_MS
 from proof.model.state import Lock, Reply, Task, View, Worker
 
@@ -50,6 +49,27 @@ def _has_ended(v: View) -> bool:
     return bool(current == generation) and v.holds("what was here and is absent has ended")
 
 
+def _held_up(v: View, worker: Worker) -> Reply | None:
+    """Return why a task does not begin though its message is the right one."""
+    name, task_id = v.key("record"), v.arg("id")
+    stopping_on = v.still_stopping(name)
+    task: Task = v.get(name)
+    if stopping_on and v.holds("what is to be stopped still runs"):
+        v.look_by(name, v.now)
+        return ("held", stopping_on)
+    if task.revoked:
+        v.look_by(name, v.now)
+        return ("stale",)
+    is_suspect = task.suspect == "ran" and v.arg("alone_ms") != ""
+    if is_suspect and v.holds("a worker runs one suspect at a time"):
+        runs = v.pairs(v.key("claims"))
+        is_running = worker.suspect and runs.get(worker.suspect) == worker.suspect_claim
+        if is_running or (worker.opening and worker.opening_id != task_id):
+            v.put(name, wait_alone(v, task, v.arg("token"), v.number("alone_ms")))
+            return ("alone",)
+    return None
+
+
 def _claim(v: View) -> Reply:  # noqa: C901
     task_id, epoch, token = v.arg("id"), v.arg("epoch"), v.arg("token")
     task, worker = v.task(), v.worker(v.key("worker"))
@@ -68,36 +88,25 @@ def _claim(v: View) -> Reply:  # noqa: C901
             return ("ended",)
         if v.arg("message") == "":
             return ("unrecorded",)
-        task = (task or Task("queued"))._replace(
+        stopping_on = v.still_stopping(v.key("record"))
+        task = (v.task() or Task("queued"))._replace(
             epoch=epoch, message=v.arg("message"), published_ms=v.now, used=True, called_off=False,
             name=v.arg("name"), published_as="",
             max_losses=int(v.arg("max_losses")) if v.arg("max_losses") else None,
         )  # fmt: skip
-        if task.stopping_on:
+        if stopping_on:
             v.put(v.key("record"), task._replace(state="queued", due=v.now))
-            return ("held", task.stopping_on)
+            return ("held", stopping_on)
     elif (task.epoch != epoch and v.holds("a message of another publication is stale")) or (
         task.state == "waiting" or f" {token} " in task.spent
     ):
         return ("stale",)
     elif task.state == "parked":
         return ("parked",)
-    elif task.stopping_on and v.holds("what is to be stopped still runs"):
-        v.put(v.key("record"), _due_by(task, v.now))
-        return ("held", task.stopping_on)
-    elif task.revoked:
-        v.put(v.key("record"), _due_by(task, v.now))
-        return ("stale",)
-    elif (
-        task.suspect == "ran"
-        and v.arg("alone_ms")
-        and v.holds("a worker runs one suspect at a time")
-    ):
-        runs = v.pairs(v.key("claims"))
-        is_running = worker.suspect and runs.get(worker.suspect) == worker.suspect_claim
-        if is_running or (worker.opening and worker.opening_id != task_id):
-            v.put(v.key("record"), wait_alone(v, task, token, v.number("alone_ms")))
-            return ("alone",)
+    elif (said := _held_up(v, worker)) is not None:
+        return said
+    else:
+        task = v.get(v.key("record"))
     for order_id in v.args("strikes"):
         order = v.pairs("orders").get(order_id)
         if order and in_force(json.loads(order), v.now) and v.holds("what is struck is parked"):
@@ -108,10 +117,8 @@ def _claim(v: View) -> Reply:  # noqa: C901
                     due=v.now + 3_600_000, list=v.arg("list"),
                 ),
             )  # fmt: skip
-            number = re.search(r"-(\d+)$", epoch)
-            when = (task.published_ms or v.now, int(number[1]) if number else 0)
-            member = f"{order_id} {when[0]:015.0f}.{when[1]:012.0f} {task_id}"
-            v.put_pairs("ordered", v.pairs("ordered") | {member: ""})
+            turn = turn_of(task.published_ms or v.now, epoch)
+            v.stand(f"waiting:order {order_id}", task_id, turn)
             return ("struck", order_id)
     attempt = (task.attempt or 0) + 1
     claim = f"{attempt} {v.arg('pid')} {token}"
@@ -159,10 +166,6 @@ def in_force(order: dict[str, Any], now: int) -> bool:
     return not order.get("until_ms") or now < float(order["until_ms"])
 
 
-def _due_by(task: Task, due: float) -> Task:
-    return task if task.due is None else task._replace(due=min(task.due, due))
-
-
 def _settle(v: View) -> Reply:
     task = v.task()
     if task is None:
@@ -171,47 +174,22 @@ def _settle(v: View) -> Reply:
         "only the current attempt settles"
     ):
         return ("fenced", task.state)
-    if task.object and task.object != v.arg("object"):
-        return ("other_object", task.object)
-    if task.has_history and v.key("ended") == "none":
+    if task.has_history and not v.args("outcome"):
         return ("troubled",)
     if v.arg("value") and v.arg("db") and not v.either(True, False):
         # Which databases can be reached is the server's to say.
         return ("elsewhere",)
     v.put(v.key("record"), None)
     v.drop_pair(v.key("claims"), v.arg("id"))
-    if v.arg("object") and v.arg("keep_ms") not in ("", "0"):
-        held = (v.expiring(v.key("lock")) or "").partition(":")
-        if held[2] == v.arg("id") and held[0].isdigit():
-            v.put(v.key("lock"), Lock(f"kept:{v.arg('id')}", v.server_ms + v.number("keep_ms")))
+    held = v.expiring(f"lock:{task.object}") if task.object and v.arg("keep_ms") != "0" else None
+    number, _, holder = (held or "").partition(":")
+    if number.isdigit() and holder == v.arg("id"):
+        until = v.server_ms + v.number("keep_ms")
+        v.put(f"lock:{task.object}", Lock(f"kept:{holder}", until))
+        let_in(v, task.object.partition("#")[0], "", v.arg("places"))
     else:
-        free_object(v, v.key("lock"), v.arg("id"), v.arg("object"))
+        free(v, v.arg("id"), task.object, v.arg("places"))
     return ("settled",)
-
-
-def _of_the_attempt(v: View, attempt: str, token: str) -> Task | Reply:
-    task = v.task()
-    if task is None:
-        return ("gone",)
-    if not is_current(task, attempt, token):
-        return ("fenced", task.state)
-    return task
-
-
-def _bequeath(v: View) -> Reply:
-    task = _of_the_attempt(v, v.arg("attempt"), v.arg("token"))
-    if not isinstance(task, Task):
-        return task
-    v.put(v.key("record"), task._replace(heir=v.arg("heir")))
-    return ("bequeathed", "1" if task.used else "")
-
-
-def _conclude(v: View) -> Reply:
-    task = _of_the_attempt(v, v.arg("attempt"), v.arg("token"))
-    if not isinstance(task, Task):
-        return task
-    v.put(v.key("record"), task._replace(concluding=v.arg("token")))
-    return ("concluding",)
 
 
 def _store(v: View) -> Reply:
@@ -238,16 +216,25 @@ def _store(v: View) -> Reply:
 
 
 def _touch(v: View) -> Reply:
-    task = _of_the_attempt(v, v.arg("attempt"), v.arg("token"))
-    if not isinstance(task, Task):
-        return task
-    v.put(v.key("record"), task._replace(due=v.now + v.number("time_to_run_ms")))
-    return ("touched",)
+    task = v.task()
+    if task is None:
+        return ("gone",)
+    if not is_current(task, v.arg("attempt"), v.arg("token")):
+        return ("fenced", task.state)
+    if v.arg("time_to_run_ms"):
+        task = task._replace(due=v.now + v.number("time_to_run_ms"))
+    if v.arg("is_concluding"):
+        task = task._replace(concluding="1")
+    if v.arg("heir"):
+        task = task._replace(heir=v.arg("heir"))
+    v.put(v.key("record"), task)
+    return ("touched", "1" if task.used else "")
 
 
 def _replace(v: View) -> Reply:
     task, attempt, token = v.task(), v.arg("attempt"), v.arg("token")
-    if task is not None and task.state == "waiting" and task.ended == attempt:
+    is_over = task is not None and task.state == "waiting" and str(task.attempt) == attempt
+    if task is not None and is_over and is_spent(task, token):
         return ("waiting",)
     if task is None or (
         not is_current(task, attempt, token) and v.holds("only the current attempt is replaced")
@@ -258,10 +245,10 @@ def _replace(v: View) -> Reply:
     v.put(
         v.key("record"),
         task._replace(
-            state="waiting", ended=attempt, token="", owner="", suspect="", spared=0, openings=None,
+            state="waiting", token="", owner="", concluding="", spent=spend(task, token),
+            suspect="", spared=0, openings=None, alone="", waits=0,
             epoch=f"{attempt}-replaced" if v.holds("a replacement is another publication")
-            else task.epoch,
-            alone="", waits=0, due=v.now + v.number("due_in_ms"),
+            else task.epoch, due=v.now + v.number("due_in_ms"),
         ),
     )  # fmt: skip
     return ("waiting",)
@@ -286,6 +273,6 @@ def _stop(v: View) -> Reply:
 def attempt_rules() -> dict[str, object]:
     """Return the rules of this module, by script."""
     return {
-        "claim": _claim, "settle": _settle, "bequeath": _bequeath, "conclude": _conclude,
-        "touch": _touch, "replace": _replace, "stop": _stop, "store": _store,
+        "claim": _claim, "settle": _settle, "touch": _touch, "replace": _replace, "stop": _stop,
+        "store": _store,
     }  # fmt: skip

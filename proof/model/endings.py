@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
-from proof.model.objects import free_object
+from proof.model.objects import free, leave
 from proof.model.state import Reply, Task, View
 
 __all__ = ["ending_rules"]
 
 
-def _called_off(v: View, task: Task, due_in_ms: float) -> Task:
-    """What was called off while an attempt of it is still to be stopped."""
-    return Task(
+def _call_off(v: View, due_in_ms: float) -> None:
+    """End a task that nobody runs, but for an attempt of it that is still to be stopped."""
+    is_stopping = v.still_stopping(v.key("record"))
+    task: Task = v.get(v.key("record"))
+    if not is_stopping:
+        v.put(v.key("record"), None)
+        free(v, v.arg("id"), task.object)
+        return
+    left = Task(
         "waiting", message=task.message, name=task.name, published_as=task.published_as,
         attempt=task.attempt, max_losses=task.max_losses,
         due=v.now + due_in_ms, spent=task.spent, stopping=task.stopping,
         stopping_on=task.stopping_on, called_off=True, object=task.object, heir=task.heir,
-        blamed=task.blamed, waiting_for=task.waiting_for, reserved=task.reserved, used=task.used,
-        published_ms=task.published_ms, places=task.places, list=task.list, moved=task.moved,
-        next_epoch=task.next_epoch, concluding=task.concluding, sealed=task.sealed,
+        blamed=task.blamed, reserved=task.reserved, used=task.used,
+        published_ms=task.published_ms, places=task.places, look_ms=task.look_ms, list=task.list,
+        moved=task.moved, next_epoch=task.next_epoch, concluding=task.concluding,
     )  # fmt: skip
+    v.put(v.key("record"), left)
 
 
 def _cancel(v: View) -> Reply:
     task = v.task()
-    if task is None or (task.stopping and task.called_off):
+    if task is None or (task.called_off and v.still_stopping(v.key("record"))):
         return ("gone",)
     if task.state == "dead":
         return ("dead",)
@@ -34,16 +41,10 @@ def _cancel(v: View) -> Reply:
         if v.arg("is_revoked") == "1":
             v.put(v.key("record"), task._replace(revoked=True))
         return ("running", task.owner)
-    if not task.stopping and task.object and task.object != v.arg("object"):
-        return ("other_object", task.object)
-    if task.has_history and v.key("ended") == "none":
+    if task.has_history and not v.args("outcome"):
         return ("troubled",)
-    v.leave("later", v.arg("id"))
-    if task.stopping:
-        v.put(v.key("record"), _called_off(v, task, v.number("due_in_ms")))
-    else:
-        v.put(v.key("record"), None)
-        free_object(v, v.key("lock"), v.arg("id"), v.arg("object"))
+    leave(v, v.arg("id"), task.waiting_for)
+    _call_off(v, v.number("due_in_ms"))
     return ("cancelled",)
 
 
@@ -53,15 +54,9 @@ def _discard(v: View) -> Reply:
         return ("absent",)
     if task.state != "dead" or v.arg("buried_ms") not in ("", task.buried_ms):
         return ("not_dead", task.state)
-    if not task.stopping and task.object and task.object != v.arg("object"):
-        return ("other_object", task.object)
     if v.arg("is_surplus") == "1":
         v.note_meta(trimmed=v.meta().get("trimmed", 0) + 1, trimmed_ms=v.now)
-    if task.stopping:
-        v.put(v.key("record"), _called_off(v, task, v.number("due_in_ms")))
-    else:
-        v.put(v.key("record"), None)
-        free_object(v, v.key("lock"), v.arg("id"), v.arg("object"))
+    _call_off(v, v.number("due_in_ms"))
     return ("discarded",)
 
 
@@ -69,14 +64,10 @@ def _announce(v: View) -> Reply:
     task = v.task()
     if task is None or task.state != "dead" or task.buried_ms != v.arg("buried_ms"):
         return ("changed",)
-    v.put(v.key("record"), task._replace(due=None))
-    return ("announced",)
-
-
-def _read(v: View) -> Reply:
-    task, reader = v.task(), v.arg("reader")
-    if task is None or task.state != "dead" or task.buried_ms != v.arg("buried_ms"):
-        return ("changed",)
+    reader = v.arg("reader")
+    if not reader:
+        v.put(v.key("record"), task._replace(due=None))
+        return ("announced",)
     if v.arg("is_over") == "1":
         if task.read_by == reader:
             v.put(v.key("record"), task._replace(read_by=""))
@@ -107,7 +98,4 @@ def _ended(v: View) -> Reply:
 
 def ending_rules() -> dict[str, object]:
     """Return the rules of this module, by script."""
-    return {
-        "cancel": _cancel, "discard": _discard, "announce": _announce, "read": _read,
-        "ended": _ended,
-    }  # fmt: skip
+    return {"cancel": _cancel, "discard": _discard, "announce": _announce, "ended": _ended}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from proof.model.objects import spend
+from proof.model.objects import leave, let_in, let_out, spend, turn_of
 from proof.model.state import ANY, Lock, Reply, Task, View
 
 __all__ = ["look_rules"]
@@ -30,22 +30,40 @@ def _resend(v: View) -> Reply:
         return ("changed",)
     if not _is_seen(v, task.due):
         return ("changed",)
-    if task.stopping_on:
-        return ("held", task.stopping_on)
+    if stopping_on := v.still_stopping(v.key("record")):
+        return ("held", stopping_on)
+    task = v.get(v.key("record"))
+    kind, _, object_key = task.waiting_for.partition(" ")
+    if kind == "object" and v.arg("is_expired") == "":
+        return _in_line(v, task, object_key)
+    if v.arg("message") and task.epoch != v.arg("epoch"):
+        return ("changed",)
+    leave(v, v.arg("id"), task.waiting_for)
     if v.arg("message"):
-        if task.epoch != v.arg("epoch"):
-            return ("changed",)
         task = task._replace(message=v.arg("message"), epoch=v.arg("next"))
-        v.drop_pair("unplaced", v.arg("id"))
-    v.leave("later", v.arg("id"))
     due = v.now + v.number("due_in_ms") * min(2 ** max(task.resends, 0), 64)
     v.put(
         v.key("record"),
         task._replace(
-            state="queued", resends=task.resends + 1, unsent=False, waiting_for="", due=due
+            state="queued", resends=task.resends + 1, unsent=False, waiting_for="", places="",
+            own_places=False, look_ms="", due=due,
         ),
-    )
+    )  # fmt: skip
     return ("send", task.message, due, task.suspect)
+
+
+def _in_line(v: View, task: Task, object_key: str) -> Reply:
+    """Look at a task that stands in a line: its turn may have come."""
+    task_id, name, line = v.arg("id"), v.key("record"), f"waiting:{task.waiting_for}"
+    if task_id not in (one for _, one in v.get(line, ())):
+        published_ms = v.now if task.published_ms is None else task.published_ms
+        v.stand(line, task_id, turn_of(published_ms, task.epoch))
+    first = let_in(v, object_key, "", v.arg("places"))
+    task = v.get(name)
+    if task.waiting_for:
+        times = 1 if first == task_id else 64
+        v.put(name, task._replace(due=v.now + v.number("due_in_ms") * times))
+    return ("standing", first if first != task_id else "")
 
 
 def _postpone(v: View) -> Reply:
@@ -63,6 +81,13 @@ def _postpone(v: View) -> Reply:
 
 def _divert(v: View) -> Reply:
     task = v.task()
+    if v.arg("is_waiting") == "1":
+        if task is None or task.state != "parked" or task.waiting_for != "workers":
+            v.drop_pair("waiting:workers", v.arg("id"))
+            return ("changed",)
+        due = float(v.now) if task.due is None else min(task.due, v.now)
+        v.put(v.key("record"), task._replace(due=due))
+        return ("diverted",)
     if task is None:
         return ("absent",)
     if task.state != "queued" or task.epoch != v.arg("epoch"):
@@ -71,34 +96,6 @@ def _divert(v: View) -> Reply:
         return ("diverted",)
     v.put(v.key("record"), task._replace(resends=0, unsent=True, due=v.now))
     return ("diverted",)
-
-
-def _park(v: View) -> Reply:
-    task = v.task()
-    if task is None or task.state not in ("queued", "parked") or not _is_seen(v, task.due):
-        return ("changed",)
-    is_new = not (task.state == "parked" and task.waiting_for == "workers")
-    v.put_pairs("unplaced", v.pairs("unplaced") | {v.arg("id"): ""})
-    v.put(
-        v.key("record"),
-        task._replace(
-            state="parked", waiting_for="workers", resends=0, unsent=False,
-            due=v.now + v.number("due_in_ms"),
-        ),
-    )  # fmt: skip
-    return ("unplaced", int(is_new))
-
-
-def _unpark(v: View) -> Reply:
-    task = v.task()
-    if task is None or task.state != "parked" or task.waiting_for != "workers":
-        v.drop_pair("unplaced", v.arg("id"))
-        return ("changed",)
-    if v.arg("is_there") == "":
-        return ("still_waiting",)
-    due = float(v.now) if task.due is None else min(task.due, v.now)
-    v.put(v.key("record"), task._replace(due=due))
-    return ("unparked",)
 
 
 def _move(v: View) -> Reply:
@@ -125,8 +122,8 @@ def _move(v: View) -> Reply:
         v.drop_pair(v.key("claims"), v.arg("id"))
         v.put_pairs(v.key("taken"), v.pairs(v.key("taken")) | {v.arg("id"): claim})
         task = task.unowned()._replace(
-            state="queued", unsent=True, ended=v.arg("attempt"), spent=spend(task, v.arg("token")),
-            stopping=claim, stopping_on=owner, due=v.now + v.number("due_in_ms"),
+            state="queued", unsent=True, spent=spend(task, v.arg("token")), stopping=claim,
+            stopping_on=owner, due=v.now + v.number("due_in_ms"),
         )  # fmt: skip
     elif task.state == "queued":
         task = task._replace(unsent=True, due=v.now)
@@ -144,15 +141,34 @@ def _unlist(v: View) -> Reply:
     return ("unlisted",)
 
 
-def _reserve(v: View) -> Reply:
+def _wait_for_worker(v: View, task: Task | None) -> Reply:
+    if task is None or task.state not in ("queued", "parked") or task.due is None:
+        return ("changed",)
+    if task.due != float(v.arg("epoch")):
+        return ("changed",)
+    leave(v, v.arg("id"), task.waiting_for)
+    waiting = v.pairs("waiting:workers") | {v.arg("id"): v.arg("named")}
+    v.put_pairs("waiting:workers", waiting)
+    due = v.now + v.number("in_ms")
+    task = v.get(v.key("record"))._replace(
+        state="parked", waiting_for="workers", resends=0, unsent=False, list="", due=due
+    )
+    v.put(v.key("record"), task)
+    return ("parked_until", due)
+
+
+def _wait(v: View) -> Reply:  # noqa: C901
     task = v.task()
+    if v.arg("named"):
+        return _wait_for_worker(v, task)
     waits_for = f"rate {v.arg('key')}" if v.arg("in_ms") == "" else ""
     if task is None or task.epoch != v.arg("epoch"):
         return ("free",)
     if task.state == "parked" and task.due is not None and task.waiting_for == waits_for:
         return ("parked_until", task.due)
-    if task.state != "queued" or task.stopping_on or task.revoked:
+    if task.state != "queued" or v.still_stopping(v.key("record")) or task.revoked:
         return ("free",)
+    task = v.get(v.key("record"))
     if not waits_for:
         return _parked(v, task, "", v.now + v.number("in_ms"))
     epoch, reserved_ms, lapses = (task.reserved or "  ").rsplit(" ", 2)
@@ -208,13 +224,7 @@ def _wake(v: View) -> Reply:
         waits = task.waiting_for and not task.waiting_for.startswith("rate ")
         if waits or task.revoked:
             continue
-        if task.list and not (task.suspect or task.stopping_on):
-            task = task._replace(
-                state="queued", waiting_for="", list="", unsent=False, resends=0,
-                due=v.now + v.number("due_in_ms"),
-            )  # fmt: skip
-            v.put(f"task:{task_id}", task)
-        else:
+        if not let_out(v, task_id, v.number("due_in_ms")):
             told += [task_id, due]
     v.put(v.key("waker"), Lock(v.arg("who"), v.server_ms + v.number("lease_ms")))
     next_one = next(iter(v.get("later", ())), (math.inf, ""))
@@ -224,6 +234,6 @@ def _wake(v: View) -> Reply:
 def look_rules() -> dict[str, object]:
     """Return the rules of this module, by script."""
     return {
-        "due": _due, "resend": _resend, "postpone": _postpone, "divert": _divert, "park": _park,
-        "unpark": _unpark, "move": _move, "unlist": _unlist, "reserve": _reserve, "wake": _wake,
+        "due": _due, "resend": _resend, "postpone": _postpone, "divert": _divert,
+        "move": _move, "unlist": _unlist, "wait": _wait, "wake": _wake,
     }  # fmt: skip

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from proof.model.attempts import drop_claim, is_current, wait_alone
-from proof.model.objects import free_object, spend
+from proof.model.objects import free, is_spent, spend
 from proof.model.state import Reply, Task, View, Worker
 
 __all__ = ["loss_rules"]
 
 
-def _already(task: Task, attempt: str) -> Reply | None:
+def _already(task: Task, attempt: str, token: str) -> Reply | None:
     """Return the answer to a repeated loss."""
-    if task.ended == attempt == str(task.attempt):
+    if attempt == str(task.attempt) and is_spent(task, token):
         if task.state == "dead":
             return ("spent", task.losses)
         if task.state == "queued":
@@ -29,15 +29,36 @@ def _goes_back(v: View, task: Task, due_in_ms: float, is_unsent: bool) -> Task:
     return task._replace(state="queued", unsent=is_unsent or task.unsent, due=due)
 
 
+def _make_letter(v: View, task: Task, *, is_owed: bool = True) -> None:
+    """The task is a dead letter, which has its object only while an attempt is to be stopped."""
+    place = "" if task.stopping_on else task.object
+    v.put(
+        v.key("record"),
+        task._replace(
+            state="dead", buried_ms=str(v.now), has_history=True, due=v.now if is_owed else None,
+            object="" if place else task.object,
+        ),
+    )  # fmt: skip
+    free(v, v.arg("id"), place)
+
+
+def _is_his_to_lose(v: View, task: Task) -> bool:
+    if is_current(task, v.arg("attempt"), v.arg("token")):
+        return True
+    if v.arg("cause") == "":
+        return not v.holds("only the current attempt is released")
+    return not v.holds("only the current attempt is lost")
+
+
 def _lose(v: View) -> Reply:  # noqa: C901
     task_id, attempt, token = v.arg("id"), v.arg("attempt"), v.arg("token")
     task = v.task()
     if task is None:
         drop_claim(v, v.key("claims"), task_id, attempt, token)
         return ("gone",)
-    if not is_current(task, attempt, token) and v.holds("only the current attempt is lost"):
+    if not _is_his_to_lose(v, task):
         drop_claim(v, v.key("claims"), task_id, attempt, token)
-        return _already(task, attempt) or ("fenced", task.state)
+        return _already(task, attempt, token) or ("fenced", task.state)
     if v.arg("due_ms") and (task.due is None or task.due != float(v.arg("due_ms"))):
         return ("changed",)
     is_counted, is_death = v.arg("is_counted") != "", v.arg("is_death") != ""
@@ -47,14 +68,12 @@ def _lose(v: View) -> Reply:  # noqa: C901
         losses += max(1, task.spared) if is_death else 1
     is_buried = is_counted and not task.revoked and losses > most
     is_stopping = v.arg("is_taken") == "1" and v.arg("cause") == "stuck"
-    is_freed = is_buried and not is_stopping
-    if is_freed and task.object and task.object != v.arg("object"):
-        return ("other_object", task.object)
     v.drop_pair(v.key("claims"), task_id)
     owner, claim = task.owner, f"{attempt} {token}"
     task = task.unowned()._replace(
-        losses=losses, ended=attempt, spent=spend(task, token), has_history=True
-    )
+        losses=losses, spent=spend(task, token),
+        has_history=task.has_history or v.arg("cause") != "",
+    )  # fmt: skip
     if v.arg("is_taken") == "1":
         v.put_pairs(v.key("taken"), v.pairs(v.key("taken")) | {task_id: claim})
         if is_stopping and v.holds("who is stuck is stopped first"):
@@ -65,11 +84,7 @@ def _lose(v: View) -> Reply:  # noqa: C901
         if v.arg("is_death") == "2" or spared + losses >= min(2, most + 1):
             task = task._replace(suspect="ran")
     if is_buried:
-        task = task._replace(state="dead", buried_ms=str(v.now), due=v.now)
-        if is_freed and v.arg("object"):
-            task = task._replace(object="")
-            free_object(v, v.key("lock"), task_id, v.arg("object"))
-        v.put(v.key("record"), task)
+        _make_letter(v, task)
         return ("spent", losses)
     is_due = task.revoked and v.arg("cause") != "stuck"
     if task.next_epoch and v.arg("cause") == "stuck":
@@ -80,21 +95,6 @@ def _lose(v: View) -> Reply:  # noqa: C901
         )
     v.put(v.key("record"), task)
     return ("queued", losses)
-
-
-def _release(v: View) -> Reply:
-    attempt, token = v.arg("attempt"), v.arg("token")
-    task = v.task()
-    if task is None:
-        return ("gone",)
-    if (task.state, str(task.attempt), task.ended) == ("queued", attempt, attempt):
-        return ("released",)
-    if not is_current(task, attempt, token) and v.holds("only the current attempt is released"):
-        return ("fenced", task.state)
-    v.drop_pair(v.key("claims"), v.arg("id"))
-    task = task.unowned()._replace(ended=attempt, spent=spend(task, token))
-    v.put(v.key("record"), _goes_back(v, task, v.number("due_in_ms"), v.arg("is_unsent") == "1"))
-    return ("released",)
 
 
 def _blame(v: View) -> Reply:
@@ -109,10 +109,6 @@ def _blame(v: View) -> Reply:
     if v.arg("is_counted"):
         losses, openings = losses + openings, 0
     most = int(v.arg("max_losses")) if task.max_losses is None else task.max_losses
-    is_buried = losses > most
-    is_freed = is_buried and not task.stopping
-    if is_freed and task.object and task.object != v.arg("object"):
-        return ("other_object", task.object)
     dead: Worker | None = v.get(v.key("worker"))
     if dead is not None:
         v.put(v.key("worker"), dead._replace(opening="", opening_id="", opening_alone=False))
@@ -120,12 +116,10 @@ def _blame(v: View) -> Reply:
         losses=losses, openings=openings, blamed=worker, suspect=task.suspect or "opened",
         has_history=True,
     )  # fmt: skip
-    if is_buried:
-        task = task._replace(state="dead", buried_ms=str(v.now), sealed=True, due=v.now)
-        if is_freed and v.arg("object"):
-            task = task._replace(object="")
-            free_object(v, v.key("lock"), v.arg("id"), v.arg("object"))
-        v.put(v.key("record"), task)
+    v.put(v.key("record"), task)
+    if losses > most:
+        v.still_stopping(v.key("record"))
+        _make_letter(v, v.get(v.key("record"))._replace(sealed=True))
         return ("spent", losses)
     v.put(v.key("record"), task._replace(due=v.now + v.number("due_in_ms")))
     return ("queued", losses)
@@ -146,17 +140,18 @@ def _bury(v: View) -> Reply:  # noqa: C901
             return ("unrecorded",)
     elif task is None:
         return ("gone",)
-    elif task.state == "dead" and task.ended == attempt == str(task.attempt):
+    elif (
+        task.state == "dead" and str(task.attempt) == attempt and is_spent(task, v.arg("token"))
+    ):  # fmt: skip
         return ("buried",)
     elif not is_current(task, attempt, v.arg("token")) and v.holds(
         "only the current attempt is buried"
     ):
         return ("fenced", task.state)
-    is_freed = found is None or not found.stopping
-    if is_freed and found is not None and found.object and found.object != v.arg("object"):
-        return ("other_object", found.object)
-    if task is None:
-        task = (found or Task("dead"))._replace(
+    v.still_stopping(v.key("record"))
+    found = v.task()
+    if found is None or task is None:
+        found = (found or Task("dead"))._replace(
             message=v.arg("message"),
             epoch=v.arg("epoch"),
             published_ms=v.now,
@@ -165,20 +160,19 @@ def _bury(v: View) -> Reply:  # noqa: C901
             published_as="",
         )
     v.drop_pair(v.key("claims"), v.arg("id"))
-    task = task.unowned()._replace(
-        state="dead", ended=attempt, buried_ms=str(v.now), has_history=True,
-        due=v.now if v.arg("owed") == "1" else None,
-    )  # fmt: skip
-    if is_freed and v.arg("object"):
-        task = task._replace(object="")
-        free_object(v, v.key("lock"), v.arg("id"), v.arg("object"))
-    v.put(v.key("record"), task)
+    if attempt:
+        found = found.unowned()._replace(spent=spend(found, v.arg("token")))
+    _make_letter(v, found, is_owed=v.arg("owed") == "1")
     return ("buried",)
 
 
 def _open(v: View) -> Reply:
     task_id, epoch, delivery = v.arg("id"), v.arg("epoch"), v.arg("delivery")
     task, worker = v.task(), v.worker(v.key("worker"))
+    if v.arg("is_over"):
+        if worker is not None and worker.opening == delivery:
+            v.put(v.key("worker"), worker._replace(opening="", opening_id="", opening_alone=False))
+        return ("opened",)
     if task is not None and task.state == "dead":
         return ("dead",)
     if worker is None or worker.state != "alive":
@@ -213,17 +207,8 @@ def _open(v: View) -> Reply:
     return ("opening",)
 
 
-def _opened(v: View) -> Reply:
-    worker = v.worker(v.key("worker"))
-    if worker is None or worker.opening != v.arg("delivery") or not worker.opening:
-        return ("changed",)
-    v.put(v.key("worker"), worker._replace(opening="", opening_id="", opening_alone=False))
-    return ("opened",)
-
-
 def loss_rules() -> dict[str, object]:
     """Return the rules of this module, by script."""
     return {
-        "lose": _lose, "release": _release, "blame": _blame, "bury": _bury, "open": _open,
-        "opened": _opened,
+        "lose": _lose, "blame": _blame, "bury": _bury, "open": _open,
     }  # fmt: skip

@@ -33,19 +33,18 @@ def _resume(v: View) -> Reply:
             return ("in_force",)
         order |= {"ended_ms": v.now, "released": 0}
         orders["version"] = str(max(v.now, int(orders.get("version", "0")) + 1))
-    ordered = v.pairs("ordered")
-    members = sorted((one for one in ordered if one.startswith(v.arg("id") + " ")), key=str.encode)
-    for member in members[:limit]:
+    line = f"waiting:order {v.arg('id')}"
+    ids = [one for _, one in v.get(line, ())][:limit]
+    for task_id in ids:
         order["released"] += 1
-        del ordered[member]
-        name = "task:" + member.split(" ", 2)[2]
+        v.leave(line, task_id)
+        name = f"task:{task_id}"
         task: Task | None = v.get(name)
-        if task is not None and task.waiting_for == f"order {v.arg('id')}":
+        if task is not None and task.waiting_for == line[8:]:
             due = round(order["ended_ms"] - 1000 + order["released"] / 1024, 4)
             v.put(name, task._replace(due=due, waiting_for=""))
-            v.wait_until(name.removeprefix("task:"), due)
-    v.put_pairs("ordered", ordered)
-    count = min(limit, len(members))
+            v.wait_until(task_id, due)
+    count = len(ids)
     if count < limit:
         del orders[v.arg("id")]
         v.put_pairs("orders", orders)
@@ -66,8 +65,8 @@ def _assign(v: View) -> Reply:
     if member not in members:
         # What has ended expires.
         return ("absent",)
-    if v.arg("confirmed"):
-        worker = "" if v.arg("confirmed") == "-" else v.arg("confirmed")
+    if v.arg("is_confirmed"):
+        worker = v.arg("workers")
         v.put_pairs(v.key("run"), members | {member: worker})
         return ("assigned", worker)
     others = {name for one, had in members.items() if one != member for name in had.split("\n")}

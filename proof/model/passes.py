@@ -54,18 +54,14 @@ def _end_pass(v: View) -> Reply:
 
 
 def _look_ahead(v: View) -> Reply:
-    return ("asked", ANY)
-
-
-def _recognize(v: View) -> Reply:
-    before = v.meta().get("broker")
-    v.note_meta(broker=v.arg("broker"))
-    return ("known",) if before in (None, v.arg("broker")) else ("asked", 0)
+    broker, before = v.arg("broker"), v.meta().get("broker")
+    if broker:
+        v.note_meta(broker=broker)
+    return ("known",) if broker and before in (None, broker) else ("asked",)
 
 
 def pass_rules() -> dict[str, object]:
     """Return the rules of this module, by script."""
     return {
         "begin_pass": _begin_pass, "end_pass": _end_pass, "look_ahead": _look_ahead,
-        "recognize": _recognize,
     }  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from proof.model.objects import free_object, is_over
+from proof.model.objects import free, leave, place_for, stand_for, turn_of
 from proof.model.state import ANY, Lock, Reply, Task, View
 
 __all__ = ["publication_rules"]
@@ -68,8 +68,17 @@ def _record(v: View) -> Reply:  # noqa: C901
         or task.called_off
         or (task.state == "dead" and is_same and v.arg("if_exists") not in ("keep", "refuse"))
     )
-    if v.arg("object") and is_anew and (had := _had(v)):
-        return refused(*had)
+    place, before = None, ""
+    if is_placed := bool(v.args("object")) and is_anew:
+        turn, own = turn_of(v.now, epoch), v.arg("is_own") == "1"
+        place, before = place_for(
+            v, v.arg("id"), v.arg("object"), int(v.arg("places")), turn, is_own=own
+        )
+        if before and v.arg("unique"):
+            if v.holds("an object that another has is not taken"):
+                return refused(*_had(v, before))
+            place = v.arg("object")
+        task = v.task()
     if attempt:
         is_his = task is not None and task.state == "running"
         is_his = is_his and (str(task.attempt), task.token) == (attempt, token)  # type: ignore[union-attr]
@@ -120,28 +129,35 @@ def _record(v: View) -> Reply:  # noqa: C901
             due=due if v.holds("what is queued is looked at") else None,
             list=v.key("queue") if is_timed and v.arg("is_sent") == "1" else fresh.list,
             published_ms=v.now if is_new else fresh.published_ms,
-            object=v.arg("object") or fresh.object,
+            object=place or fresh.object,
         ),
     )
-    if v.arg("object"):
-        v.put(v.key("lock"), Lock(f"0:{v.arg('id')}"))
+    if place:
+        v.put(f"lock:{place}", Lock(f"0:{v.arg('id')}"))
     if v.arg("number"):
         v.put(v.key("sent"), Lock(epoch, v.server_ms + v.number("remember_ms")))
+    if is_placed and not place:
+        queue = v.key("queue") if v.arg("is_sent") == "1" else ""
+        each = v.number("due_in_ms")
+        stand_for(v, v.arg("id"), v.arg("object"), turn, v.arg("places"), each, queue)
+        v.put(v.key("record"), v.get(v.key("record"))._replace(own_places=own))
+        return ("standing", before)
     return ("recorded",)
 
 
-def _had(v: View) -> Reply | None:
-    """Return what keeps a unique task from its object; None if nothing does."""
-    value = v.expiring(v.key("lock"))
-    number, _, holder = (value or "").partition(":")
+def _had(v: View, before: str) -> Reply:
+    """Return what keeps a unique task from its object, for which *before* is in its way."""
+    number, _, holder = (v.expiring(f"lock:{v.arg('object')}") or "").partition(":")
     if number == "kept":
         return ("kept_for", holder)
-    if value is None or holder == v.arg("id"):
-        return None
-    over = is_over(v, value, v.key("holder")) if value == v.arg("seen") else None
-    if over is None:
-        return ("locked_by", value) if v.holds("an object that another has is not taken") else None
-    return ("still_stopping", holder, over) if over else None
+    name = f"task:{before}"
+    task: Task | None = v.get(name)
+    if task is None or task.state == "dead" or task.called_off:
+        return ("still_stopping", before)
+    if task.state == "running" and task.concluding and v.arg("unique") == "1":
+        return ("concluding",)
+    v.put(name, task._replace(relied=True))
+    return ("locked_by", before)
 
 
 def _withdraw(v: View) -> Reply:
@@ -153,11 +169,9 @@ def _withdraw(v: View) -> Reply:
         "only what nobody has claimed is taken back"
     ):
         return ("not_withdrawn", task.state)
-    if task.object and task.object != v.arg("object"):
-        return ("other_object", task.object)
-    v.leave("later", v.arg("id"))
+    leave(v, v.arg("id"), task.waiting_for)
     v.put(v.key("record"), None)
-    free_object(v, v.key("lock"), v.arg("id"), v.arg("object"))
+    free(v, v.arg("id"), task.object)
     return ("withdrawn",)
 
 

@@ -52,8 +52,7 @@ class Task(NamedTuple):
     losses: int = 0
     max_losses: int | None = None
     due: float | None = None
-    #: The last attempt that ended without an outcome, and the tokens of such.
-    ended: str = ""
+    #: The tokens of attempts that are over.
     spent: str = ""
     #: The claim that its worker has still to stop, and that worker.
     stopping: str = ""
@@ -79,6 +78,8 @@ class Task(NamedTuple):
     object: str = ""
     waiting_for: str = ""
     places: str = ""
+    own_places: bool = False
+    look_ms: str = ""
     list: str = ""
     moved: str = ""
     next_epoch: str = ""
@@ -90,7 +91,7 @@ class Task(NamedTuple):
 
     def unowned(self) -> Task:
         """The same, with no attempt of its own."""
-        return self._replace(token="", owner="", heir="")
+        return self._replace(token="", owner="", heir="", concluding="")
 
     def told_anew(self) -> Task:
         """The same as another publication: guilt and what was said of the one before are gone."""
@@ -215,8 +216,8 @@ class View:
         return next(iter(self.keys(name)), "none")
 
     def keys(self, name: str) -> tuple[str, ...]:
-        """Return the key of that name and all behind it."""
-        return self.call.keys[_positions(self.call.name)["KEYS", name] :]
+        """Return the key of that name and all behind it.  The first of all is the namespace's."""
+        return self.call.keys[1 + _positions(self.call.name)["KEYS", name] :]
 
     def arg(self, name: str) -> str:
         """Return the argument that the script's header calls so; empty if it was not given."""
@@ -295,16 +296,41 @@ class View:
         in_line = [*self.get(line, ()), (score, task_id)]
         self.put(line, tuple(sorted(in_line, key=lambda one: (one[0], one[1].encode()))))
 
-    def leave(self, line: str, task_id: str) -> None:
-        """Take a task out of a line."""
+    def leave(self, line: str, task_id: str) -> bool:
+        """Take a task out of a line; return whether it stood there."""
         stands = tuple(one for one in self.get(line, ()) if one[1] != task_id)
-        if stands != self.get(line, ()):
-            self.put(line, stands or None)
+        if stands == self.get(line, ()):
+            return False
+        self.put(line, stands or None)
+        return True
+
+    def first(self, line: str) -> str:
+        """Return who stands in a line first; empty for nobody."""
+        return next((one[1] for one in self.get(line, ())), "")
 
     def wait_until(self, task_id: str, due: float) -> None:
         """Let a task wait for its moment."""
         self.keep_clock()
         self.stand("later", task_id, due)
+
+    def look_by(self, name: str, due: float) -> None:
+        """Have somebody look at a record by this time, if somebody has to look at all."""
+        task: Task | None = self.get(name)
+        if task is not None and task.due is not None:
+            self.put(name, task._replace(due=min(task.due, due)))
+
+    def still_stopping(self, name: str) -> str:
+        """Return the worker that has still to stop an attempt of a record; empty if there is none,
+        or it is dead: the attempt is over then.
+        """
+        task: Task | None = self.get(name)
+        if task is None or not task.stopping_on:
+            return ""
+        worker: Worker | None = self.get(f"worker:{task.stopping_on}")
+        if worker is not None and worker.state == "alive" and self.holds("who lives is waited for"):
+            return task.stopping_on
+        self.put(name, task._replace(stopping="", stopping_on=""))
+        return ""
 
     def tasks(self) -> Iterator[tuple[str, Task]]:
         """All records, by id."""

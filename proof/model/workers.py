@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from proof.model.objects import free_object
+from proof.model.objects import free
 from proof.model.state import ANY, Reply, View, Worker
 
 __all__ = ["worker_rules"]
@@ -128,43 +128,21 @@ def _acknowledge(v: View) -> Reply:
     if v.pairs(v.key("taken")).get(task_id) != claim and v.holds("who stopped names the claim"):
         return ("changed",)
     task = v.task()
-    is_his = task is not None and task.stopping == claim
-    if (
-        task is not None
-        and is_his
-        and task.state == "dead"
-        and task.object not in ("", v.arg("object"))
-    ):
-        return ("other_object", task.object)
     v.drop_pair(v.key("taken"), task_id)
-    if task is not None and is_his:
-        if task.state not in ("parked", "dead"):
-            task = task._replace(due=v.now)
-        if task.state == "dead" and v.arg("object"):
-            task = task._replace(object="")
-            free_object(v, v.key("lock"), task_id, v.arg("object"))
-        v.put(v.key("record"), task._replace(stopping="", stopping_on=""))
+    if task is not None and task.stopping == claim:
+        task, place = task._replace(stopping="", stopping_on=""), task.object
+        if task.state == "dead":
+            v.put(v.key("record"), task._replace(object=""))
+            free(v, task_id, place)
+        else:
+            due = task.due if task.state == "parked" else v.now
+            v.put(v.key("record"), task._replace(due=due))
     return ("acknowledged",)
-
-
-def _outlive(v: View) -> Reply:
-    task, worker = v.task(), v.worker(v.key("worker"))
-    if task is None or task.stopping_on != v.arg("worker"):
-        return ("changed",)
-    if worker is not None and worker.state == "alive" and v.holds("who lives is waited for"):
-        return ("held", task.stopping_on)
-    if task.state == "dead" and task.object not in ("", v.arg("object")):
-        return ("other_object", task.object)
-    if task.state == "dead" and v.arg("object"):
-        task = task._replace(object="")
-        free_object(v, v.key("lock"), v.arg("id"), v.arg("object"))
-    v.put(v.key("record"), task._replace(stopping="", stopping_on=""))
-    return ("outlived",)
 
 
 def worker_rules() -> dict[str, object]:
     """Return the rules of this module, by script."""
     return {
         "register": _register, "heartbeat": _heartbeat, "declare": _declare,
-        "deregister": _deregister, "acknowledge": _acknowledge, "outlive": _outlive,
+        "deregister": _deregister, "acknowledge": _acknowledge,
     }  # fmt: skip

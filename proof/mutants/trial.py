@@ -120,8 +120,8 @@ class _Trials:
                 own.write_text(json.dumps(found))
                 own.replace(kept)
             self._used = json.loads(kept.read_text())
-        used = self._used
-        able = [one for one in used if f"{mutant.folder}/{mutant.script}" in used[one]]
+        used, names = self._used, _scripts_with(mutant)
+        able = [one for one in used if not names.isdisjoint(used[one])]
         return sorted(able, key=lambda one: (mutant.script not in one, len(used[one])))
 
     def _scripts_used(self) -> dict[str, list[str]]:
@@ -193,6 +193,19 @@ class _Trials:
         if isinstance(found, dict) and "error" in found:
             raise RuntimeError(found["error"])
         return found
+
+
+def _scripts_with(mutant: lua.Mutant) -> set[str]:
+    """Return the scripts that are sent otherwise: what they share stands in several."""
+    if mutant.script != scripts.FUNCTIONS:
+        return {f"{mutant.folder}/{mutant.script}"}
+    whole = scripts.source(scripts.FUNCTIONS)
+    return {
+        f"ledger/{name}"
+        for name in scripts.names()
+        if scripts.composed(text := scripts.source(name), mutant.text)
+        != scripts.composed(text, whole)
+    }
 
 
 def _put(mutant: lua.Mutant) -> None:

@@ -105,9 +105,10 @@ class History:
                 self._tell(f"{worker.decode()}: no pass looks at it, and it has {claims}")
             for task, claim in claims.items():
                 record = self._hashes.get(_RECORD + task, {})
-                meant = b" ".join(record.get(name, b"") for name in (b"attempt", b"pid", b"token"))
-                is_his = record.get(b"state") == b"running" and record.get(b"owner") == worker
-                if not is_his or meant != claim:
+                about, _, token = record.get(b"claim", b"").partition(b"\n")
+                pid, _, owner = (*about.split(b" ", 2), b"", b"", b"")[:3]
+                meant = b" ".join((record.get(b"attempt", b""), pid, token))
+                if record.get(b"state") != b"running" or owner != worker or meant != claim:
                     self._tell(f"{task.decode()}: claimed by {worker.decode()}, and is {record}")
         self._touched.clear()
 

@@ -61,7 +61,7 @@ class Shadow:
             told: dict[str, Any] = {one: found[one] for one in _META_TEXTS if one in found}
             told |= {one: float(found[one]) for one in _META_NUMBERS if one in found}
             return tuple(sorted(told.items()))
-        if kind in ("claims", "taken", "stops"):
+        if kind in ("claims", "taken", "stops") or name == "waiting:workers":
             return tuple(sorted(self.hashes.get(name, {}).items())) or None
         if kind in ("waiting", "later"):
             line = [(score, one) for one, score in self.sorted.get(name, {}).items()]
@@ -79,21 +79,27 @@ class Shadow:
         def number(field: str) -> int | None:
             return int(float(found[field])) if found.get(field) else None
 
+        claim, _, token = (of("claim") or "  ").partition("\n")
+        owner = claim.split(" ", 2)[2]
+        stopping, _, its_token = of("stopping").partition("\n")
+        its_number, _, stopping_on = stopping.partition(" ")
+        next_epoch, _, moved = of("moved").partition(" ")
         return Task(
             state=of("state"), epoch=of("epoch"), message=of("message"), name=of("name"),
             published_as=of("published_as"),
-            attempt=number("attempt"), token=of("token"), owner=of("owner"),
+            attempt=number("attempt"), token=token, owner=owner,
             losses=number("losses") or 0, max_losses=number("max_losses"),
-            due=self.sorted.get("due", {}).get(task_id), ended=of("ended"), spent=of("spent"),
-            stopping=of("stopping"), stopping_on=of("stopping_on"),
+            due=self.sorted.get("due", {}).get(task_id), spent=of("spent"),
+            stopping=f"{its_number} {its_token}".strip(), stopping_on=stopping_on,
             called_off=bool(of("called_off")), revoked=bool(of("revoked")),
             relied=bool(of("relied")), has_history=bool(of("history")),
-            buried_ms=of("buried_ms"), sealed=bool(of("sealed")), read_by=of("read_by"),
+            buried_ms=of("since_ms") if of("state") == "dead" else "",
+            sealed=bool(of("sealed")), read_by=of("read_by"),
             heir=of("heir"), concluding=of("concluding"), suspect=of("suspect"),
             spared=number("spared") or 0, openings=number("openings"), blamed=of("blamed"),
             alone=of("alone"), waits=number("waits") or 0, object=of("object"),
-            waiting_for=of("waiting_for"), places=of("places"),
-            list=of("list"), moved=of("moved"), next_epoch=of("next_epoch"),
+            waiting_for=of("waiting_for"), places=of("places"), own_places=bool(of("own_places")),
+            look_ms=of("look_ms"), list=of("list"), moved=moved, next_epoch=next_epoch,
             reserved=of("reserved"), unsent=bool(of("unsent")), resends=number("resends") or 0,
             used=bool(of("used")), published_ms=number("published_ms"),
         )  # fmt: skip

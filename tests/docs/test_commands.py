@@ -138,8 +138,8 @@ def test_a_page_names_promises_and_settings_that_there_are(name: str) -> None:
 def test_so_much_is_kept() -> None:
     rows = re.findall(r"^   \* - (.+)\n     - (\d+)$", LIMITS.text, re.MULTILINE)
     config = ReliableConfig()
-    lua = (REPOSITORY / "celery_reliable/ledger/lua/lose.lua").read_text("utf-8")
-    (history,) = re.findall(r"#history > (\d+)", lua)
+    lua = (REPOSITORY / "celery_reliable/ledger/lua/functions.lua").read_text("utf-8")
+    (history,) = re.findall(r"#entries > (\d+)", lua)
     assert [int(most) for _, most in rows] == [
         config.dead_letter_max,
         config.dead_letter_seconds / 86400,

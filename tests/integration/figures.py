@@ -12,6 +12,7 @@ import redis
 
 from tests.support.effects import Effects, Run
 from tests.support.processes import CeleryProcess
+from tests.support.records import fields_of
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
@@ -34,7 +35,7 @@ def record_of(redis_server: RedisServer, task_id: str) -> dict[str, str]:
     """The task's record as it stands in Redis; empty when there is none."""
     with redis_server.client() as client:
         raw: dict[bytes, bytes] = client.hgetall(RECORD + task_id)  # type: ignore[assignment]
-    return {k.decode(): v.decode("utf-8", "replace") for k, v in raw.items()}
+    return fields_of(raw)
 
 
 def wait_until_gone(redis_server: RedisServer, task_id: str, timeout_seconds: float = 15) -> None:

@@ -16,6 +16,7 @@ from tests.integration.figures import DEAD, META, RECORD, record_of, wait_until_
 from tests.integration.foreign import element
 from tests.integration.shifts import POOL
 from tests.support.promises import promise
+from tests.support.records import fields_of
 from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.full
@@ -56,7 +57,7 @@ def forged(
     for value in (*NO_TEXT, "", "1", "garbage", LONG):
         yield f"{HEIR}: {value!r:.60}", element(headers={HEIR: value})
         yield f"{HEIR}: {value!r:.60} of {victim}", element(headers={HEIR: value, "id": victim})
-    claim = [1, 0, client.hget(RECORD + victim, "owner").decode(), 1e18]
+    claim = [1, 0, fields_of(client.hgetall(RECORD + victim))["owner"], 1e18]
     for name, values in {
         RETURNS: [*NO_TEXT, "", "3", -(10**9), LONG],
         EARLY: [*NO_TEXT, claim, [10**30, -1, LONG, "now"]],

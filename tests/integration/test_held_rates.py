@@ -23,7 +23,6 @@ from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.full
 
-ORDERED = "{reliable:0}:ordered"
 PER_SECOND = 5
 N_TASKS = 30
 #: A moment has lapsed after so long.
@@ -46,12 +45,11 @@ def test_what_was_held_begins_by_its_rate(project: Project, hold: str) -> None:
         )
     else:
         worker.kill_group()
-    ledger = project.redis.client()
     held_until = project.effects.now() + N_TASKS / PER_SECOND + LAPSED_SECONDS
     wait_for(lambda: project.effects.now() > held_until, 60, "their moments lapse")
     if hold == "strike":
         wait_for(
-            lambda: ledger.zcard(ORDERED) + client.llen("begun") == N_TASKS,
+            lambda: orders.parked([order.id])[order.id] + client.llen("begun") == N_TASKS,
             30,
             "all wait for the order",
         )
@@ -70,7 +68,6 @@ def test_what_was_held_begins_by_its_rate(project: Project, hold: str) -> None:
     # One may be late by as much as another is not.
     too_early = [n for n, one in enumerate(begun) if (one - begun[0]) * PER_SECOND / 1e6 <= n - 2]
     assert too_early == []
-    ledger.close()
 
 
 def test_four_workers_together_keep_to_one_rate(project: Project, scale: Scale) -> None:

@@ -182,25 +182,6 @@ def test_limits_that_are_set_while_it_runs_hold_for_the_next_tasks(pooled: Proje
 
 
 @pytest.mark.full
-def test_a_pool_grows_while_messages_wait_and_shrinks_to_what_runs(pooled: Project) -> None:
-    # For so long Celery keeps a process that is not needed.
-    soon = {"AUTOSCALE_KEEPALIVE": "3"}
-    one = start(pooled, options=("--autoscale", "3,1"), environ=soon)
-    held, gate, pid = in_shift(pooled)
-    others = [pooled.begin("gate", "others") for _ in range(2)]
-    assert len(one.children()) == 3
-    pooled.effects.open_gate("others")
-    for other in others:
-        assert other.get(timeout=20) == "others"
-    # The one that is left is that whose task runs.
-    wait_for(lambda: one.children() == [pid], 30, "the others are gone")
-    assert not pooled.effects.finished(held.id)
-    pooled.effects.open_gate(gate)
-    assert held.get(timeout=20) == gate
-    ran_once(pooled, [held, *others])
-
-
-@pytest.mark.full
 def test_what_a_process_has_taken_is_stopped_as_the_connection_is_lost(project: Project) -> None:
     pooled = with_shifts(project.with_settings(reliable={"MAX_LOSSES": 0}), CANCELS)
     start(pooled)

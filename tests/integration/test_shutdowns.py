@@ -4,7 +4,6 @@ is lost, nothing runs twice to its end, and nothing is charged.  Also at the wor
 
 from __future__ import annotations
 
-import os
 import signal
 from dataclasses import replace
 from typing import Any
@@ -14,7 +13,7 @@ import pytest
 from tests.integration.conftest import ONE_EACH, Project
 from tests.integration.figures import RECORD, WORKERS, wait_until_settled
 from tests.integration.project.factory import Settings
-from tests.integration.project.hindered import HANG, KILL_WHILE_LOCKED
+from tests.integration.project.hindered import KILL_WHILE_LOCKED
 from tests.integration.project.tasks import Broken
 from tests.support.processes import Worker
 from tests.support.redis_server import RedisServer
@@ -208,17 +207,3 @@ def test_a_process_that_is_forked_beside_a_pass_hangs_in_none_of_its_locks(
     with pytest.raises(Broken):
         after.get(timeout=15)
     assert project.effects.run_of(after.id).pid != pid
-
-
-@pytest.mark.full
-def test_a_worker_ends_though_a_process_hangs_as_it_starts(project: Project) -> None:
-    """Celery kills such a process, but not always while it waits for the end of all of them."""
-    worker = project.start_worker("one", environ={"TRAP": "hangs"}, concurrency=1)
-    (child,) = worker.children()
-    project.effects.client.set(HANG, "yes")
-    os.kill(child, signal.SIGKILL)
-    wait_for(lambda: set(worker.children()) - {child}, 10, "another process")
-
-    worker.signal_main(signal.SIGTERM)
-
-    worker.wait_until_ended(30)

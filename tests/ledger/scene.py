@@ -14,16 +14,8 @@ from typing import Any
 import redis
 
 from celery_reliable.leases import Verdict, WorkerLease
-from celery_reliable.ledger import Ledger, answers, connect, in_the_way
-from celery_reliable.ledger.answers import (
-    Answer,
-    Claimed,
-    Declared,
-    OtherGeneration,
-    Recorded,
-    Registered,
-    Unknown,
-)
+from celery_reliable.ledger import Ledger, answers, connect
+from celery_reliable.ledger.answers import Answer
 from celery_reliable.model import (
     Cause,
     Claim,
@@ -32,6 +24,7 @@ from celery_reliable.model import (
     Due,
     Reason,
     Record,
+    Room,
     State,
     TaskRef,
 )
@@ -78,14 +71,14 @@ class Locks:
 
     def take(self, object_key: str, claim: Claim) -> str | None:
         """Return None to who gets it, or who has it; empty to an attempt that is not current."""
-        answer = self._ledger.take_place(object_key, 1, claim, due_in_ms=LOOK_MS)
+        answer = self._ledger.take_place(Room(object_key, 1), claim, due_in_ms=LOOK_MS)
         if isinstance(answer, answers.Placed):
             return None
-        return in_the_way(answer) if isinstance(answer, answers.Full) else ""
+        return answer.before if isinstance(answer, answers.Full) else ""
 
     def free(self, object_key: str, claim: Claim) -> bool:
         """Have an attempt free its object."""
-        return self._ledger.free_place(object_key, claim)
+        return isinstance(self._ledger.free_place(object_key, claim), answers.Unlocked)
 
 
 class Scene:
@@ -105,7 +98,7 @@ class Scene:
         answer = self.workers.register(
             worker, lease_ms=lease_ms, client_id=client_id, facts={"nodename": worker}
         )
-        assert isinstance(answer, Registered)
+        assert isinstance(answer, answers.Registered)
 
     def lease(self, worker: str) -> WorkerLease:
         return next(lease for lease in self.workers.leases() if lease.worker == worker)
@@ -120,7 +113,7 @@ class Scene:
     def kill_worker(self, worker: str) -> None:
         """Have a worker declared dead whose lease is made to run out now."""
         self.client.zadd(self.ledger.keys.workers, {worker: 0})
-        assert self.declare("lapsed", self.lease(worker)) is Declared
+        assert self.declare("lapsed", self.lease(worker)) is answers.Declared
 
     def beat(self, worker: str = "me", *, client_id: int = 0, **counted: int) -> Any:
         return self.workers.heartbeat(
@@ -152,9 +145,9 @@ class Scene:
             epoch = self.ledger.senders.new_epoch(claim.attempt if claim else 0)
             how: dict[str, Any] = {"state": state, "due_in_ms": due_in_ms, "claim": claim}
             answer = self.record(task, epoch, queue=queue, unique=unique, **how)
-            if not isinstance(answer, Unknown):
+            if not isinstance(answer, answers.Unknown):
                 break
-        assert isinstance(answer, Recorded)
+        assert isinstance(answer, answers.Recorded)
         self.ledger.senders.answered(epoch)
         return Published(task, epoch, self.ledger.generation)
 
@@ -162,22 +155,20 @@ class Scene:
         """Publish a unique task as a call does; return None if that is recorded, or else who has
         its object.
         """
-        seen = ""
+        how: dict[str, Any] = {"unique": unique}
         while True:
             epoch = self.ledger.senders.new_epoch(0)
-            answer = self.record(TaskRef(task_id, "app.work"), epoch, unique=unique, seen=seen)
+            answer = self.record(TaskRef(task_id, "app.work"), epoch, **how)
             self.ledger.senders.answered(epoch)
             match answer:
-                case answers.KeptFor(holder):
+                case answers.KeptFor(holder) | answers.LockedBy(holder):
                     return holder
-                case answers.LockedBy(seen):
-                    holder = seen.partition(":")[2]
-                    if self.ledger.rely(holder):
-                        return holder
-                case answers.StillStopping(holder, worker):
-                    unique = unique if self.ledger.is_outlived(holder, worker) else None
+                case answers.Concluding() if "is_waited" not in how:
+                    how["is_waited"] = True
+                case answers.StillStopping():
+                    how = {}
                 case _:
-                    assert isinstance(answer, Recorded)
+                    assert isinstance(answer, answers.Recorded)
                     return None
 
     def record(
@@ -187,16 +178,22 @@ class Scene:
         *,
         state: State = State.QUEUED,
         due_in_ms: int = LOOK_MS,
+        unique: str | None = None,
+        is_waited: bool = False,
         **how: Any,
     ) -> Answer:
-        while True:
+        """Record a publication; of a *unique* task, whose object that is, as its calls do."""
+        if unique is not None:
+            how.update(room=Room(unique, 1), unique="2" if is_waited else "1")
+        for _ in range(9):
             answer = self.ledger.record(
                 task, epoch=epoch, state=state, due_in_ms=due_in_ms, message=f"sent as {epoch}",
                 **how,
             )  # fmt: skip
-            if not isinstance(answer, OtherGeneration):
+            if not isinstance(answer, answers.OtherGeneration):
                 return answer
             self.ledger.generation = answer.current
+        raise AssertionError("each time of another generation")
 
     def foreign(self, task_id: str = "task") -> Published:
         """A message from somebody without the package."""
@@ -235,7 +232,7 @@ class Scene:
         """Claim an attempt that must be had."""
         token = token or f"delivery {next(self._numbers)}"
         answer = self.ask(message, worker, token=token, content="as delivered")
-        assert isinstance(answer, Claimed), answer
+        assert isinstance(answer, answers.Claimed), answer
         return Claim(message.task.id, answer.attempt, worker, token, answer.losses)
 
     def lose(

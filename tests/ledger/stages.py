@@ -8,8 +8,17 @@ from typing import Any
 
 from celery_reliable.leases import Verdict
 from celery_reliable.ledger.answers import Answer, Standing
-from celery_reliable.model import Claim, DeadLetter, Rate, Reason, Record, State, StoredResult
-from tests.ledger.scene import LOOK_MS, Published, Scene, attempt_zero
+from celery_reliable.model import (
+    Claim,
+    DeadLetter,
+    Rate,
+    Reason,
+    Record,
+    Room,
+    State,
+    StoredResult,
+)
+from tests.ledger.scene import LOOK_MS, MAX_LOSSES, Published, Scene, attempt_zero
 
 RESEND_MS = 2 * LOOK_MS
 #: What names the canvas of an attempt that was replaced.
@@ -114,21 +123,42 @@ def retried(scene: Scene) -> Stage:
     return stage
 
 
+def take_place(scene: Scene, claim: Claim, *, places: int = 1, **how: Any) -> Answer:
+    return scene.ledger.take_place(Room("object", places), claim, due_in_ms=LOOK_MS, **how)
+
+
+def _behind(scene: Scene, stage: Stage, **how: Any) -> Claim:
+    """Return another attempt, which has the object for which this one stands in line."""
+    another = scene.claim(scene.publish("another"))
+    take_place(scene, another)
+    assert isinstance(take_place(scene, stage.mine, stands=True, **how), Standing)
+    return another
+
+
 def standing(scene: Scene) -> Stage:
     """In the line of an object that another task has."""
     stage = running(scene)
-    take_place(scene, scene.claim(scene.publish("another")))
-    assert isinstance(take_place(scene, stage.mine, stands=True), Standing)
+    _behind(scene, stage)
     return stage
 
 
-def take_place(scene: Scene, claim: Claim, *, places: int = 1, stands: bool = False) -> Answer:
-    return scene.ledger.take_place("object", places, claim, due_in_ms=LOOK_MS, stands=stands)
+def let_in(scene: Scene) -> Stage:
+    """It has the place that it waited for, and is to be sent."""
+    stage = running(scene)
+    scene.ledger.settle(_behind(scene, stage))
+    return stage
+
+
+def let_out(scene: Scene) -> Stage:
+    """It has the place that it waited for, and its message was put into its list."""
+    stage = running(scene)
+    scene.ledger.settle(_behind(scene, stage, queue="celery"))
+    return stage
 
 
 def waiting(scene: Scene) -> Stage:
     stage = running(scene)
-    scene.ledger.bequeath(stage.mine, heir=HEIR)
+    scene.ledger.touch(stage.mine, heir=HEIR)
     scene.ledger.replace(stage.mine, due_in_ms=LOOK_MS)
     return stage
 
@@ -197,6 +227,40 @@ def locked_running(scene: Scene) -> Stage:
     return _locked(scene, running(scene))
 
 
+def awaited(scene: Scene) -> Stage:
+    """It has its object, and another one waits for that, whose message goes into a list."""
+    stage = locked_running(scene)
+    another = scene.claim(scene.publish("another"))
+    take_place(scene, another, stands=True, queue="celery")
+    return stage
+
+
+def awaited_dead(scene: Scene) -> Stage:
+    """The same, and its worker has still to stop it."""
+    stage = awaited(scene)
+    scene.take(stage.mine, max_losses=0)
+    return stage
+
+
+def outlived(scene: Scene, *, max_losses: int = MAX_LOSSES, is_revoked: bool = False) -> Stage:
+    """It has its object, and was taken from a worker that was declared dead since."""
+    message = scene.publish()
+    stage = _locked(scene, Stage(message, scene.claim(message, "other")))
+    scene.take(stage.mine, max_losses=max_losses)
+    if is_revoked:
+        scene.ledger.revoke("task")
+    scene.kill_worker("other")
+    return stage
+
+
+def outlived_off(scene: Scene) -> Stage:
+    return outlived(scene, is_revoked=True)
+
+
+def outlived_dead(scene: Scene) -> Stage:
+    return outlived(scene, max_losses=0)
+
+
 def locked_lost(scene: Scene) -> Stage:
     stage = locked_running(scene)
     scene.lose(stage.mine)
@@ -224,7 +288,7 @@ def locked_dead(scene: Scene) -> Stage:
 def locked_letter(scene: Scene) -> Stage:
     """A dead letter that still notes its object."""
     stage = locked_dead(scene)
-    scene.client.hdel(scene.ledger.keys.record("task"), "stopping", "stopping_on")
+    scene.client.hdel(scene.ledger.keys.record("task"), "stopping")
     return stage
 
 
@@ -239,9 +303,10 @@ STAGES: dict[str, Callable[[Scene], Stage]] = {
     stage.__name__: stage
     for stage in (
         absent, settled, queued, parked, due, struck, running, held, overtaken, lost, suspected,
-        stopping, called_off, retried, standing, waiting, spent, buried, revoked, read, sealed,
-        opening, dead_stopping, locked, locked_running, locked_lost, locked_again, locked_waiting,
-        locked_dead, locked_letter, unnoted,
+        stopping, called_off, retried, standing, let_in, let_out, waiting, spent, buried, revoked,
+        read, sealed, opening, dead_stopping, locked, locked_running, locked_lost, locked_again,
+        locked_waiting, locked_dead, locked_letter, awaited, awaited_dead, outlived, outlived_off,
+        outlived_dead, unnoted,
     )
 }  # fmt: skip
 
@@ -260,22 +325,18 @@ class Steps:
         self.buried_ms = letter.buried_ms if letter else 0
         self.letter = letter or DeadLetter("task", "", Reason.LOST, "", "", 1, 0, 0, 0, "")
         scene.client.set(scene.ledger.keys.lock("kept"), "kept:task", ex=3600)
-        #: What was seen of the object's lock.
-        self.seen = (scene.client.get(scene.ledger.keys.lock("object")) or b"").decode()
-
-    @property
-    def with_object(self) -> Claim:
-        return replace(self.mine, object_key="object")
 
     def take(self, step: str) -> Answer:
         return STEPS[step](self)
 
-    def unique(
-        self, epoch: str, task_id: str = "task", *, unique: str = "object", seen: str = ""
-    ) -> Answer:
-        """Publish a unique task."""
-        task = replace(self.message.task, id=task_id)
-        return self.scene.record(task, epoch, unique=unique, seen=seen)
+    def other(self, **how: Any) -> Answer:
+        """Publish another task."""
+        return self.scene.record(replace(self.message.task, id="other"), "0-other", **how)
+
+    def open(self, *, is_over: bool = False) -> Answer:
+        """Open the first message, which came back."""
+        about = ("me", "came back", "task", self.message.epoch)
+        return self.scene.workers.open(*about, max_losses=9, is_over=is_over, patience_seconds=1)
 
     def move(self, state: State, *, is_stopped: bool = False, **seen: Any) -> Answer:
         """Name other workers of the task that was seen in this state."""
@@ -286,11 +347,13 @@ class Steps:
 STEPS: dict[str, Callable[[Steps], Answer]] = {
     # Somebody publishes the id once more.
     "record": lambda it: it.scene.record(it.message.task, "0-again"),
-    # Likewise, as a unique task, and as another one whose call has seen who had the object.
-    "record_unique": lambda it: it.unique("0-again"),
-    "record_kept": lambda it: it.unique("0-again", unique="kept"),
-    "record_seen": lambda it: it.unique("0-other", "other", seen=it.seen),
-    "record_unseen": lambda it: it.unique("0-other", "other", seen="1:who went on"),
+    # Likewise, as a unique task, and another one of that object, also after a while.
+    "record_unique": lambda it: it.scene.record(it.message.task, "0-again", unique="object"),
+    "record_kept": lambda it: it.scene.record(it.message.task, "0-again", unique="kept"),
+    "record_other": lambda it: it.other(unique="object"),
+    "record_waited": lambda it: it.other(unique="object", is_waited=True),
+    # One that takes its place as it is published.
+    "record_placed": lambda it: it.other(room=Room("object", 1), queue="celery"),
     # My attempt publishes its own id: a retry.
     "record_as_attempt": lambda it: it.scene.record(it.message.task, "1-retry", claim=it.mine),
     # The last member of my attempt's canvas is published.
@@ -340,10 +403,8 @@ STEPS: dict[str, Callable[[Steps], Answer]] = {
     "lose_beyond": lambda it: it.scene.lose(it.mine, max_losses=0),
     "release": lambda it: it.ledger.release(it.mine, due_in_ms=LOOK_MS),
     # I am about to open the first message, which came back.
-    "open": lambda it: it.scene.workers.open(
-        "me", "came back", "task", it.message.epoch, max_losses=9, patience_seconds=1
-    ),
-    "opened": lambda it: it.scene.workers.opened("me", "came back", patience_seconds=1),
+    "open": lambda it: it.open(),
+    "opened": lambda it: it.open(is_over=True),
     # Somebody died as he opened the first message.
     "blame": lambda it: it.scene.blame(it.message.epoch, max_losses=9),
     "blame_beyond": lambda it: it.scene.blame(it.message.epoch, max_losses=0),
@@ -373,6 +434,9 @@ STEPS: dict[str, Callable[[Steps], Answer]] = {
     "read": lambda it: it.ledger.read(it.letter, "reader"),
     "read_over": lambda it: it.ledger.read(it.letter, "reader", is_over=True),
     "resend": lambda it: it.ledger.resend(it.due, due_in_ms=RESEND_MS),
+    # There are two places by now of the object in whose line it stands; or it has expired there.
+    "resend_in": lambda it: it.ledger.resend(it.due, due_in_ms=RESEND_MS, places=2),
+    "resend_out": lambda it: it.ledger.resend(it.due, due_in_ms=RESEND_MS, is_expired=True),
     # The first message is where nobody may run it.
     "divert": lambda it: it.ledger.named.divert("task", it.message.epoch),
     # No worker that may run it is alive.
@@ -392,29 +456,21 @@ STEPS: dict[str, Callable[[Steps], Answer]] = {
     # My attempt takes a place, where there is one.
     "take_place": lambda it: take_place(it.scene, it.mine, places=2),
     # My attempt stands in the line of an object that is kept for a while.
-    "stand": lambda it: it.ledger.take_place("kept", 1, it.mine, due_in_ms=LOOK_MS, stands=True),
-    # There is a place, and somebody has the task take it.
-    "step_up": lambda it: it.ledger.step_up(
-        "object", 2, "task", it.message.epoch, due_in_ms=LOOK_MS
+    "stand": lambda it: it.ledger.take_place(
+        Room("kept", 1), it.mine, due_in_ms=LOOK_MS, stands=True
     ),
     "postpone": lambda it: it.ledger.postpone(it.due, due_in_ms=RESEND_MS),
     # My worker has stopped what was taken from it.
     "acknowledge": lambda it: it.scene.workers.acknowledge(it.mine),
-    # Somebody looks whether my worker has still to stop it.
-    "outlive": lambda it: said(it.ledger.is_outlived("task", "me")),
     "let_go": lambda it: it.ledger.let_go("task"),
     # My outcome is about to be stored.
-    "conclude": lambda it: it.ledger.conclude(it.mine),
+    "conclude": lambda it: it.ledger.touch(it.mine, is_concluding=True),
     # A canvas is about to be published in my attempt's place.
-    "bequeath": lambda it: it.ledger.bequeath(it.mine, heir=HEIR),
+    "bequeath": lambda it: it.ledger.touch(it.mine, heir=HEIR),
     # My attempt takes an object.
     "lock": lambda it: said(it.scene.locks.take("object", it.mine)),
-    # It ends or leaves its object, and knows of that.
-    "free": lambda it: said(it.scene.locks.free("object", it.with_object)),
-    "settle_with": lambda it: it.ledger.settle(it.with_object),
-    "settle_and_keep": lambda it: it.ledger.settle(it.with_object, keep_ms=LOOK_MS),
-    "bury_with": lambda it: it.scene.bury(it.with_object),
-    "lose_with": lambda it: it.scene.lose(it.with_object, max_losses=0),
+    "free": lambda it: it.ledger.free_place("object", it.mine),
+    "settle_and_keep": lambda it: it.ledger.settle(it.mine, keep_ms=LOOK_MS),
 }
 
 

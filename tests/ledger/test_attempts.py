@@ -20,7 +20,7 @@ def test_a_quick_canvas_takes_the_id_over_while_the_attempt_still_runs(
     """Its claim outlives the attempt, and must not keep its worker from being forgotten."""
     message = scene.publish()
     claim = scene.claim(message, token="delivered")
-    scene.ledger.bequeath(claim, heir="mine")
+    scene.ledger.touch(claim, heir="mine")
     assert isinstance(scene.record(message.task, "0-last", heir="mine"), answers.Recorded)
     # Another attempt's end is not its own.
     scene.ledger.replace(replace(claim, token="another"), due_in_ms=LOOK_MS)
@@ -54,7 +54,7 @@ def test_it_is_known_of_an_id_whether_it_may_have_left_a_result(scene: Scene) ->
         assert isinstance(answer, answers.Recorded)
         assert scene.record_of(task.id).is_used is is_used
         claim = scene.claim(Published(task, "0-1", scene.ledger.generation))
-        assert scene.ledger.bequeath(claim, heir="x") == answers.Bequeathed(is_used)
+        assert scene.ledger.touch(claim, heir="x") == answers.Touched(is_used)
         scene.bury(claim)
         scene.ledger.replay(task.id, epoch="1-replay", message="", due_in_ms=0)
         assert scene.record_of(task.id).is_used

@@ -79,13 +79,11 @@ def test_what_is_asked_for_many_is_done_for_each_whatever_is_lost(
 
 
 def test_what_the_server_refuses_of_many_is_a_refusal(far: Scene) -> None:
-    for number in range(3):
-        far.publish(f"task {number}", due_in_ms=0)
-    _, dues = far.ledger.due(10)
+    messages = [far.publish(f"task {number}") for number in range(3)]
     far.client.set(far.ledger.keys.record("task 1"), "no record")
 
     with pytest.raises(LedgerRefused):
-        far.ledger.postpone_all([(due, LOOK_MS) for due in dues])
+        far.ledger.named.divert_all([(one.task.id, one.epoch) for one in messages])
 
 
 def unavailable(ledger: Ledger) -> LedgerUnavailable:

@@ -9,7 +9,6 @@ from celery_reliable.ledger.answers import Cancelled, Discarded
 from celery_reliable.model import Claim, EndedTask, Reason, State
 from tests.ledger.scene import LOOK_MS, MAX_LOSSES, Published, Scene
 from tests.support.promises import promise
-from tests.support.waiting import wait_for
 
 
 def spend(scene: Scene, message: Published) -> int:
@@ -27,17 +26,6 @@ def replay(scene: Scene, task_id: str = "task", epoch: str = "0-replay") -> Publ
         return replay(scene, task_id, epoch)
     assert isinstance(answer, answers.Replayed)
     return Published(scene.foreign(task_id).task, epoch, scene.ledger.generation)
-
-
-def wait_until_after(scene: Scene, at_ms: int) -> None:
-    wait_for(lambda: scene.workers.time_ms() > at_ms, 5, "the server's clock")
-
-
-def bury_in_order(scene: Scene, *task_ids: str) -> None:
-    """Bury tasks, each in a later millisecond than the one before."""
-    for task_id in task_ids:
-        wait_until_after(scene, scene.workers.time_ms())
-        scene.bury(scene.claim(scene.publish(task_id)))
 
 
 @promise("poison-stops")
@@ -79,7 +67,7 @@ def test_the_history_is_bounded(scene: Scene) -> None:
 
 
 def test_an_entry_without_a_record_is_removed_by_discarding(scene: Scene) -> None:
-    bury_in_order(scene, "task")
+    scene.bury(scene.claim(scene.publish()))
     scene.client.delete(scene.ledger.keys.record("task"))
 
     assert isinstance(scene.ledger.discard("task"), answers.Absent)
@@ -98,14 +86,12 @@ def whats(found: EndedTask) -> list[str]:
 
 def lost_once(scene: Scene, task_id: str = "task") -> Claim:
     """Return the second attempt of a task whose first one was lost."""
-    scene.start_worker("me")
     message = scene.publish(task_id)
     scene.lose(scene.claim(message))
     return scene.claim(message)
 
 
 def test_one_in_so_many_of_these_is_kept_if_asked_for(scene: Scene) -> None:
-    scene.start_worker("me")
     scene.ledger.sample_one_in = 3
     ids = [f"task {n}" for n in range(90)]
     for task_id in ids:
@@ -117,7 +103,6 @@ def test_one_in_so_many_of_these_is_kept_if_asked_for(scene: Scene) -> None:
 
 
 def test_a_task_that_is_called_off_says_by_whom(scene: Scene) -> None:
-    scene.start_worker("me")
     scene.lose(scene.claim(scene.publish()))
 
     assert isinstance(scene.ledger.revoke("task", by="revoked"), Cancelled)
@@ -127,7 +112,6 @@ def test_a_task_that_is_called_off_says_by_whom(scene: Scene) -> None:
 
 
 def test_a_dead_letter_that_is_discarded_says_by_whom(scene: Scene) -> None:
-    scene.start_worker("me")
     scene.bury(scene.claim(scene.publish()))
 
     assert isinstance(scene.ledger.discard("task", by="ada"), Discarded)

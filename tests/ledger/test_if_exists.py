@@ -44,7 +44,7 @@ def test_an_id_is_one_tasks_while_that_lives_or_is_a_dead_letter(scene: Scene, h
     # The attempt replaces its task by another one, which gets the id.
     claim = scene.claim(published)
     scene.record(other, "1-replaced", claim=claim)
-    since_ms = scene.record_of().sent_ms
+    since_ms = scene.record_of().since_ms
     # A canvas's host that runs again publishes once more what it gave the id to.
     assert told("keep", TASK) == told("keep") == InUse("queued", since_ms)
     assert told(how, third) == Anothers("queued", since_ms, "app.work")

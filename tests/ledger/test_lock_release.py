@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 
 import pytest
 
-from celery_reliable.ledger.answers import Answer, Fenced, InUse, LockedBy, Recorded, Unknown
+from celery_reliable.ledger.answers import Answer, Concluding, Fenced, Unknown
 from celery_reliable.model import Claim, State, TaskRef
 from tests.ledger.scene import ABSENT, LOOK_MS, Scene
 from tests.support.promises import promise
@@ -43,32 +42,6 @@ def test_a_task_that_lives_holds_its_object(scene: Scene, how: str) -> None:
     assert scene.locks.take("another object", other) is None
 
 
-def test_an_id_that_is_in_use_is_refused_whoever_has_the_object(scene: Scene) -> None:
-    scene.locks.take("object", start(scene, "holder"))
-    scene.publish("task")
-
-    answer = scene.record(
-        TaskRef("task", "app.work"), scene.ledger.senders.new_epoch(0), unique="object"
-    )
-
-    assert isinstance(answer, InUse)
-
-
-@promise("one-object")
-def test_of_many_that_see_a_lock_to_be_taken_over_one_gets_it(scene: Scene) -> None:
-    holder = start(scene, "holder")
-    scene.locks.take("object", holder)
-    scene.ledger.settle(holder)
-    claims = [start(scene, f"task {n}") for n in range(THREADS)]
-
-    with ThreadPoolExecutor(THREADS) as pool:
-        found = list(pool.map(lambda claim: scene.locks.take("object", claim), claims))
-
-    winners = [claim.task_id for claim, holder in zip(claims, found, strict=True) if not holder]
-    assert len(winners) == 1
-    assert {holder for holder in found if holder} == set(winners)
-
-
 @promise("one-object")
 def test_of_many_calls_one_gets_the_object_and_the_others_leave_nothing(scene: Scene) -> None:
     # Its lock is there, of a task that is over, and all of them see that.
@@ -86,38 +59,18 @@ def test_of_many_calls_one_gets_the_object_and_the_others_leave_nothing(scene: S
     assert [name for name in names if scene.state(name) != ABSENT] == [winner]
 
 
-@pytest.mark.parametrize("seen", ["", "1:holder"])
-def test_a_call_takes_the_object_from_nobody_but_whom_it_has_seen(scene: Scene, seen: str) -> None:
-    holder = start(scene, "holder")
-    scene.locks.take("object", holder)
-    scene.forget_object("holder")
-    scene.ledger.settle(holder)
-    if seen:
-        # Somebody was quicker, and is over as well.
-        scene.locks.take("object", quicker := start(scene, "quicker"))
-        scene.forget_object("quicker")
-        scene.ledger.settle(quicker)
-
-    answer = scene.record(REF, "0-1", unique="object", seen=seen)
-
-    assert answer == LockedBy("1:quicker" if seen else "1:holder")
-    assert isinstance(scene.record(REF, "0-1", unique="object", seen=answer.value), Recorded)
-
-
 @pytest.mark.parametrize("why", ["lives", "is kept", "is to be stopped"])
 def test_a_late_copy_of_a_call_that_was_refused_publishes_nothing(scene: Scene, why: str) -> None:
-    holder, seen = start(scene, "holder"), ""
+    holder = start(scene, "holder")
     scene.locks.take("object", holder)
-    holder = replace(holder, object_key="object")
     if why == "is kept":
         scene.ledger.settle(holder, keep_ms=LOOK_MS)
     elif why == "is to be stopped":
         scene.take(holder, max_losses=0)
-        seen = "1:holder"
     epoch = scene.ledger.senders.new_epoch(0)
 
     def record() -> Answer:
-        return scene.record(REF, epoch, unique="object", seen=seen)
+        return scene.record(REF, epoch, unique="object")
 
     refused = record()
     scene.client.delete(scene.ledger.keys.lock("object"))
@@ -132,7 +85,7 @@ def test_a_late_copy_of_a_call_that_was_refused_publishes_nothing(scene: Scene, 
 
 def test_a_kept_object_refuses_the_very_task_that_is_kept(scene: Scene) -> None:
     scene.publish(unique="object")
-    claim = replace(scene.claim(scene.publish("other")), object_key="another")
+    claim = scene.claim(scene.publish("other"))
     scene.locks.take("another", claim)
     scene.ledger.settle(claim, keep_ms=LOOK_MS)
 
@@ -144,15 +97,18 @@ def test_a_call_is_answered_with_what_goes_on_after_all(scene: Scene) -> None:
     message = scene.publish("holder")
     first = scene.claim(message)
     scene.locks.take("object", first)
-    scene.ledger.conclude(first)
+    scene.ledger.touch(first, is_concluding=True)
     scene.lose(first)
     assert scene.call("a call") == "holder"
 
     second = scene.claim(message)
-    assert isinstance(scene.ledger.conclude(first), Fenced)
+    assert isinstance(scene.ledger.touch(first, is_concluding=True), Fenced)
     assert scene.call("a call") == "holder"
     # And with what takes its time to end, so that nobody waits for ever.
-    scene.ledger.conclude(second)
+    scene.ledger.touch(second, is_concluding=True)
+    epoch = scene.ledger.senders.new_epoch(0)
+    assert scene.record(REF, epoch, unique="object") == Concluding()
+    scene.ledger.senders.answered(epoch)
     assert scene.call("a call") == "holder"
     assert scene.state("a call") == ABSENT
 

@@ -289,7 +289,7 @@ def test_what_waited_in_line_for_its_object_asks_for_no_other_moment(scene: Scen
     assert isinstance(take_place(scene, scene.claim(message), stands=True), answers.Standing)
     goes_by(scene, [message], 3_000)
     scene.ledger.settle(holder)
-    scene.ledger.step_up("object", 1, "task", message.epoch, due_in_ms=LOOK_MS)
+    assert isinstance(scene.ledger.resend(scene.seen_due(), due_in_ms=LOOK_MS), answers.Send)
     # The others have taken what there was.
     for n in range(3):
         reserve(scene, scene.publish(f"another {n}"), quick)

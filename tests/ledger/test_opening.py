@@ -12,10 +12,17 @@ from tests.ledger.scene import LOOK_MS, MAX_LOSSES, Published, Scene
 
 
 def opens(
-    scene: Scene, message: Published, worker: str = "me", delivery: str = "tag"
+    scene: Scene,
+    message: Published,
+    worker: str = "me",
+    delivery: str = "tag",
+    *,
+    is_over: bool = False,
 ) -> type[Answer]:
     about = (worker, delivery, message.task.id, message.epoch)
-    return type(scene.workers.open(*about, max_losses=MAX_LOSSES, patience_seconds=1))
+    return type(
+        scene.workers.open(*about, max_losses=MAX_LOSSES, is_over=is_over, patience_seconds=1)
+    )
 
 
 def blame(scene: Scene, lease: WorkerLease) -> Answer:
@@ -43,7 +50,7 @@ def send_again(scene: Scene, task_id: str) -> Published:
 
 def test_who_dies_while_it_opens_one_charges_that_one_alone(scene: Scene) -> None:
     suspicious = scene.publish("suspicious")
-    scene.client.hset(scene.ledger.keys.record("suspicious"), "sent_ms", 1)
+    scene.client.hset(scene.ledger.keys.record("suspicious"), "since_ms", 1)
 
     lease = die_opening(scene, suspicious)
 
@@ -54,7 +61,7 @@ def test_who_dies_while_it_opens_one_charges_that_one_alone(scene: Scene) -> Non
     assert blame(scene, lease) == first
     assert losses(scene, "suspicious") == [1]
     # It goes back to its queue, where it has waited since now.
-    assert scene.record_of("suspicious").sent_ms > 1
+    assert scene.record_of("suspicious").since_ms > 1
     assert scene.lease("me").opening == ""
 
 
@@ -127,12 +134,13 @@ def test_what_came_back_does_not_wait_for_a_suspect_that_runs_for_long(scene: Sc
 
 def test_a_suspect_does_not_begin_while_another_message_is_opened(scene: Scene) -> None:
     run_together(scene, "a", "b")
-    assert opens(scene, scene.publish("fetched")) is answers.Opening
+    fetched = scene.publish("fetched")
+    assert opens(scene, fetched) is answers.Opening
 
     scene.client.hset(scene.ledger.keys.record("a"), "resends", 3)
     assert isinstance(scene.ask(message_of(scene, "a"), "me"), answers.Alone)
     assert scene.record_of("a").resends == 0
-    scene.workers.opened("me", "tag", patience_seconds=1)
+    assert opens(scene, fetched, is_over=True) is answers.Opened
     assert isinstance(scene.ask(message_of(scene, "a"), "me"), answers.Claimed)
 
 

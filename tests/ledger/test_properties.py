@@ -8,7 +8,7 @@ nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from functools import partial
 from itertools import count
 from random import Random
 from typing import Any, TypeVar
@@ -16,8 +16,7 @@ from typing import Any, TypeVar
 import pytest
 
 from celery_reliable.ledger import answers, taken_from
-from celery_reliable.ledger.answers import Placed
-from celery_reliable.model import Claim, NextUp, Reason, State, TaskRef
+from celery_reliable.model import Claim, Reason, Room, State, TaskRef
 from tests.ledger.scene import LOOK_MS, Published, Scene
 from tests.support.promises import promise
 
@@ -32,7 +31,7 @@ ENDINGS += ("take", "retry", "replace", "release", "bury")
 WITH_OBJECT = ("place", "place", "free")
 #: What others do with a task.
 ACTS = ("publish",) * 2 + ("deliver",) * 9 + ("sweep",) * 3 + ("replay",) * 2
-ACTS += ("acknowledge", "repeat", "step_up", "step_up", "open", "read")
+ACTS += ("acknowledge", "repeat", "wake", "wake", "open", "read")
 RARE = (
     "withdraw", "cancel", "expire", "discard", "bury_message", "foreign", "zombie", "kill_worker",
 )  # fmt: skip
@@ -49,9 +48,6 @@ class Walk:
         self.claims: list[Claim] = []
         #: Publications and claims: a copy of each may come late.
         self.calls: list[Callable[[], object]] = []
-        #: Who is told that a place is free.
-        self.told: list[str] = ["a"]
-        self.ledger.on_next = lambda object_key, task_id: self.told.append(task_id)
 
     def step(self) -> None:
         """Somebody does something."""
@@ -85,7 +81,7 @@ class Walk:
                 scene.workers.acknowledge(one) for one in taken_from(scene.beat(worker), worker)
             ],
             "repeat": lambda: self.calls and self.changes_nothing(self.latest(self.calls)),
-            "step_up": lambda: self.step_up(self.latest(self.told)),
+            "wake": self.wake,
             "open": lambda: self.open(worker, message),
             "read": lambda: self.read(letter),
             "kill_worker": lambda: self.kill(worker),
@@ -108,9 +104,12 @@ class Walk:
         task = TaskRef(task_id, "app.work", 1, time_to_run_ms=number % 2 * LOOK_MS)
         how["state"] = self.choice.choice([State.QUEUED, State.PARKED])
         how["due_in_ms"] = 0 if how["state"] is State.PARKED else LOOK_MS
-        if not attempt and "heir" not in how and self.choice.random() < 0.1:
-            seen = self.scene.client.get(self.ledger.keys.lock("object")) or b""
-            how["unique"], how["seen"] = "object", self.choice.choice(("", seen.decode()))
+        chance = 1.0 if attempt or "heir" in how else self.choice.random()
+        if chance < 0.1:
+            how["unique"], how["is_waited"] = "object", chance < 0.05
+        elif chance < 0.2:
+            how["room"], how["state"] = self.room(), State.QUEUED
+            how["queue"] = self.choice.choice(("", "celery"))
 
         def record() -> object:
             return self.scene.record(task, epoch, **how)
@@ -118,7 +117,7 @@ class Walk:
         answer = self.again(record)
         self.ledger.senders.answered(epoch)
         self.calls.append(record)
-        if isinstance(answer, answers.Recorded):
+        if isinstance(answer, answers.Recorded | answers.Standing):
             self.messages.append(Published(task, epoch, self.ledger.generation))
         return answer
 
@@ -150,9 +149,6 @@ class Walk:
             return
         record = self.ledger.find(claim.task_id)
         is_current = record is not None and record.token == claim.token
-        if not is_current:
-            # Who stands first in the line is looked at all the same.
-            claim = replace(claim, has_line=False)
         due_in_ms = self.choice.choice([0, LOOK_MS])
         ends: dict[str, Callable[[], object]] = {
             "settle": lambda: self.ledger.settle(claim),
@@ -172,36 +168,25 @@ class Walk:
     def handle(self, claim: Claim, how: str) -> None:
         """An attempt takes its object, or a place, or leaves it."""
         if how == "free":
-            self.scene.locks.free("object", replace(claim, object_key="object", has_line=True))
+            self.scene.locks.free("object", claim)
             return
-        places, at = self.choice.choice((1, 2, 2)), self.claims.index(claim)
         queue = self.choice.choice(("", "celery"))
-        answer = self.ledger.take_place(
-            "object", places, claim, due_in_ms=LOOK_MS, stands=True, queue=queue
-        )
-        if isinstance(answer, Placed):
-            next_up = NextUp(places, "celery", LOOK_MS) if queue else None
-            self.claims[at] = replace(
-                claim, object_key=answer.object_key, has_line=True, next_up=next_up
-            )
+        self.ledger.take_place(self.room(), claim, due_in_ms=LOOK_MS, stands=True, queue=queue)
 
-    def step_up(self, task_id: str) -> None:
-        """Somebody was told that a place is free."""
-        record, places = self.ledger.find(task_id), self.choice.choice((1, 2, 2))
-        epoch = record.epoch if record is not None else "none"
-        self.ledger.step_up("object", places, task_id, epoch, due_in_ms=LOOK_MS)
+    def room(self) -> Room:
+        """The object, with places of which there are more and less."""
+        return Room("object", self.choice.choice((1, 2, 2)))
 
     def open(self, worker: str, message: Published) -> None:
         """A worker opens a message that came back, and may die of it."""
         about = (worker, f"tag {next(self.numbers)}", message.task.id, message.epoch)
-        opening = self.again(
-            lambda: self.scene.workers.open(*about, max_losses=1, patience_seconds=1)
-        )
+        note = partial(self.scene.workers.open, *about, max_losses=1, patience_seconds=1)
+        opening = self.again(note)
         chance = self.choice.random()
         if isinstance(opening, answers.Opening) and chance < 0.3:
             self.kill(worker)
         elif chance < 0.6:
-            self.scene.workers.opened(*about[:2], patience_seconds=1)
+            note(is_over=True)
 
     def read(self, task_id: str) -> None:
         """Somebody reads a letter, and may die of it, or discards it."""
@@ -214,7 +199,7 @@ class Walk:
                 self.ledger.discard(task_id)
 
     def replaced(self, claim: Claim, due_in_ms: int) -> object:
-        self.ledger.bequeath(claim, heir=claim.token)
+        self.ledger.touch(claim, heir=claim.token)
         return self.ledger.replace(claim, due_in_ms=due_in_ms)
 
     def replay(self, task_id: str, epoch: str) -> None:
@@ -234,17 +219,20 @@ class Walk:
             if record.state is State.DEAD:
                 self.ledger.announced(due.task_id, self.scene.letter(due.task_id).buried_ms)
             elif record.is_called_off:
-                worker = record.stopping_on
-                if not worker or self.ledger.is_outlived(due.task_id, worker):
-                    self.ledger.let_go(due.task_id)
-                else:
+                if isinstance(self.ledger.let_go(due.task_id), answers.Gone):
                     self.ledger.postpone(due, due_in_ms=LOOK_MS)
             else:
-                self.ledger.resend(due, due_in_ms=LOOK_MS)
+                how = {"places": self.room().places} if record.in_line_of else {}
+                self.ledger.resend(due, due_in_ms=LOOK_MS, **how)
                 seen = self.scene.seen_due(due.task_id)
                 self.choice.choice((self.ledger.resend, self.ledger.postpone))(
                     seen, due_in_ms=LOOK_MS
                 )
+
+    def wake(self) -> None:
+        """Let out what may go, and leave the rest to a sweep."""
+        self.ledger.moments.wake("waker", lease_ms=LOOK_MS, limit=9, due_in_ms=LOOK_MS)
+        self.scene.client.delete(self.ledger.keys.waker)
 
     def kill(self, worker: str) -> None:
         """A worker is declared dead, what it ran is lost, and another takes its place."""
@@ -263,7 +251,9 @@ class Walk:
     def again(self, call: Callable[[], T]) -> T:
         """Call, and perhaps call again: the answers must be the same."""
         first = call()
-        assert self.choice.random() < 0.7 or call() == first
+        # Of what stands in a line a repeated call is told that it is recorded.
+        said = (first, answers.Recorded()) if isinstance(first, answers.Standing) else (first,)
+        assert self.choice.random() < 0.7 or call() in said
         return first
 
     def changes_nothing(self, call: Callable[[], object]) -> None:

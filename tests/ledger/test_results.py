@@ -76,13 +76,14 @@ def test_it_is_stored_and_told_in_whichever_database(
 def test_what_comes_after_it_in_one_step_finds_the_ledgers_database(scene: Scene) -> None:
     claim, record = scene.claim(scene.publish()), scene.ledger.keys.record("task")
     both = inside(
-        script("store"), "both", "store(KEYS, ARGV)\nreturn redis.call('EXISTS', KEYS[1])"
+        script("store"), "both", "store(KEYS, ARGV)\nreturn redis.call('EXISTS', KEYS[2])"
     )
+    keys = [scene.ledger.keys.begin, record, KEY]
     args = [claim.attempt, claim.token, RESULT.value, RESULT.final, 60]
 
     for db in (0, 3):
         assert isinstance(scene.ledger.store(claim, replace(RESULT, db=db)), Stored)
-        assert scene.client.eval(both.text, 2, record, KEY, *args, db or "", 0) == 1
+        assert scene.client.eval(both.text, 3, *keys, *args, db or "", 0) == 1
 
     for db in (0, 3):
         with kept(scene, db) as client:

@@ -10,18 +10,10 @@ import pytest
 import redis
 
 from celery_reliable.exceptions import LedgerForbidden
-from celery_reliable.ledger import (
-    FOREVER,
-    Ledger,
-    connect,
-    denied,
-    ledger_commands,
-    scripts,
-    self_test,
-)
+from celery_reliable.ledger import FOREVER, Ledger, connect, denied, ledger_commands, self_test
 from celery_reliable.ledger.answers import Settled
 from tests.ledger.scene import Scene
-from tests.ledger.test_contracts import KEYLESS_COMMANDS, Contract
+from tests.ledger.test_contracts import KEYLESS_COMMANDS, Contract, sources
 from tests.support.acl import granted, least_rule
 
 #: Short, as who waits for ever waits no longer than this for a right.
@@ -30,7 +22,7 @@ PATIENCE_SECONDS = 0.5
 #: What scripts ask for on keys that others have patterns for, or may go without.
 ELSEWHERE = {"LPUSH", "PUBLISH", "RPUSH"}
 ASKED = sorted(
-    {command for name in scripts.names() for command, _ in Contract.read(name).commands()}
+    {command for text in sources("ledger").values() for command, _ in Contract.commands(text)}
     - KEYLESS_COMMANDS
     - ELSEWHERE
 )

@@ -32,8 +32,10 @@ def test_each_transition_on_each_state(scene: Scene, step: str, stage: str) -> N
 
 IN_ONE_STEP = {
     "running": ("settle", "bury", "lose_beyond"),
-    "locked_running": ("settle_with", "settle_and_keep", "bury_with", "lose_with"),
-    "queued": ("cancel", "withdraw", "bury_message", "blame"),
+    "awaited": ("settle", "settle_and_keep", "bury", "lose_beyond", "free"),
+    "awaited_dead": ("acknowledge", "discard"),
+    "locked": ("cancel", "withdraw", "bury_message", "blame_beyond"),
+    "locked_letter": ("discard",),
 }
 
 

@@ -10,9 +10,9 @@ from dataclasses import replace
 from typing import Any
 
 from celery_reliable.leases import Verdict, WorkerLease
-from celery_reliable.ledger import answers
+from celery_reliable.ledger import answers, slots
 from celery_reliable.ledger.answers import NotCurrent, Placed, Standing
-from celery_reliable.model import Cause, Claim, ClaimRequest, Due, Reason, State, TaskRef
+from celery_reliable.model import Cause, Claim, ClaimRequest, Due, Reason, Room, State, TaskRef
 from proof.model import Task
 from tests.proof.worlds import Child, Explorer, Message, Process, Violated, World
 
@@ -73,16 +73,16 @@ def _record(
     return world, answer, (task_id, epoch, _generation(world))
 
 
-def publish(x: Explorer, world: World) -> Told:
+def publish(x: Explorer, world: World) -> Told:  # noqa: C901
     """Somebody publishes an id; again, as often as there are acts left."""
     for task_id in x.scope.ids:
         is_first = _count(world.begun, task_id) == 0
         if not is_first and world.acts == 0:
             continue
         before = _task(world, task_id)
-        for told, how in _unique(x, world).items():
+        for told, how in _unique(x).items():
             after, answer, message = _record(x, world, task_id, **how)
-            is_recorded = isinstance(answer, answers.Recorded)
+            is_recorded = isinstance(answer, answers.Recorded | Standing)
             if not is_first or not is_recorded:
                 if world.acts == 0:
                     continue
@@ -92,7 +92,8 @@ def publish(x: Explorer, world: World) -> Told:
                     after = after._replace(begun=_counted(after.begun, task_id))
                     if before is not None and before.state == "dead":
                         after = after._replace(ended=_counted(after.ended, task_id))
-                after = _unsent(after, message)
+                if not isinstance(answer, Standing):
+                    after = _unsent(after, message)
             yield f"{task_id}{told}", after
             if world.faults and "delay" in x.scope.does:
                 # A copy of the call is still under way, over a connection that was given up.
@@ -103,15 +104,14 @@ def publish(x: Explorer, world: World) -> Told:
                 )
 
 
-def _unique(x: Explorer, world: World) -> dict[str, dict[str, str]]:
-    """Return how a task is published: also as a unique one, by a call that has seen who had its
-    object, however long ago.
-    """
+def _unique(x: Explorer) -> dict[str, dict[str, Any]]:
+    """Return how a task is published: also as a unique one, or so that it takes its place then."""
+    if "early" in x.scope.does:
+        return {"": {}, ", early": {"room": Room(x.scope.object, x.scope.places)}}
     if "lock" not in x.scope.does:
         return {"": {}}
-    named, lock = x.scope.object, dict(world.ledger).get(f"lock:{x.scope.object}")
-    asked = {"": {}, ", unique": {"unique": named}}
-    return asked if lock is None else {**asked, ", seen": {"unique": named, "seen": lock.value}}
+    room = Room(x.scope.object, 1)
+    return {"": {}, ", unique": {"room": room, "unique": "1"}}
 
 
 def send(x: Explorer, world: World) -> Told:
@@ -249,7 +249,7 @@ def _unlocked(x: Explorer, world: World, claim: Claim, child: Child, answer: Any
     """An attempt whose task goes on frees what is its own."""
     if not child.has or isinstance(answer, answers.Settled | answers.Buried):
         return world
-    for lock in _locks(x):
+    for lock in slots(x.scope.object, x.scope.places):
         before = dict(world.ledger).get(f"lock:{lock}")
         x.at(world)
         if x.locks.free(lock, claim) and before.value != f"{child.attempt}:{child.id}":
@@ -287,7 +287,7 @@ def become(x: Explorer, world: World) -> Told:
         if world.acts:
             claim = _claim(process.name, child)
             ledger = x.at(left)
-            ledger.bequeath(claim, heir="heir")
+            ledger.touch(claim, heir="heir")
             before = _task(x.world, child.id)
             answer = ledger.replace(claim, due_in_ms=0)
             after = x.world
@@ -317,7 +317,7 @@ def release(x: Explorer, world: World) -> Told:
             answer = ledger.release(claim, due_in_ms=0, is_unsent=True)
             after = x.world
             if before is not None and before.state != "queued":
-                _is_over(world, child, answer, answers.Released)
+                _is_over(world, child, answer, answers.Queued)
             yield f"{child.id} {child.attempt}", after
 
 
@@ -400,8 +400,8 @@ def beat(x: Explorer, world: World) -> Told:
         if process.is_up and world.acts:
             name = process.name
             keys = (
-                f"worker:{name}", "workers", f"taken:{name}", "minutes", "orders", f"stops:{name}",
-                f"claims:{name}", "meta",
+                "", f"worker:{name}", "workers", f"taken:{name}", "minutes", "orders",
+                f"stops:{name}", f"claims:{name}", "meta",
             )  # fmt: skip
             left = world._replace(acts=world.acts - 1)
             yield name, x.asked(left, "heartbeat", keys, name, 1000, 0, 2, "")[0]
@@ -470,8 +470,8 @@ def stop(x: Explorer, world: World) -> Told:
                 left = tuple(one for one in process.children if one.token != claim.token)
                 x.at(_with(world, process._replace(children=left))).workers.acknowledge(claim)
                 yield task_id, x.world
-            x.at(world).is_outlived(task_id, process.name)
-            yield f"{task_id}, or not", x.world
+            if isinstance(x.at(world).let_go(task_id), answers.Cancelled):
+                yield f"{task_id} is let go", x.world
             if process.is_up and world.faults:
                 # It says so of a claim that it has mistaken.
                 ledger = x.at(world._replace(faults=world.faults - 1))
@@ -488,11 +488,13 @@ def resend(x: Explorer, world: World) -> Told:
         message = (task_id, task.epoch, _generation(world))
         if any(one[:2] == message[:2] for one in (*world.queue, *world.unsent)):
             continue
-        if task.state == "parked" and task.waiting_for.startswith(("order", "object")):
+        if task.state == "parked" and task.waiting_for.startswith("order"):
             continue
         answer = x.at(world).resend(Due(task_id, str(task.due)), due_in_ms=0)
         if isinstance(answer, answers.Send):
             yield task_id, _queued(x.world, message)
+        elif isinstance(answer, Standing):
+            yield f"{task_id} in line", x.world
 
 
 def replay(x: Explorer, world: World) -> Told:
@@ -517,10 +519,6 @@ def cancel(x: Explorer, world: World) -> Told:
         for epoch in sorted({task.epoch, first}):
             answer = x.at(world._replace(acts=world.acts - 1)).cancel(task_id, epoch=epoch)
             after = x.world
-            lock = f"lock:{task.object}"
-            there = dict(world.ledger).get(lock)
-            if there is not None and lock not in dict(after.ledger) and there.value[2:] != task_id:
-                raise Violated("changed by who is over")
             if isinstance(answer, answers.Cancelled):
                 if epoch != task.epoch or (task.state == "waiting" and epoch == first):
                     raise Violated("lost")
@@ -556,10 +554,6 @@ def restart(x: Explorer, world: World) -> Told:
         )  # fmt: skip
 
 
-def _locks(x: Explorer) -> list[str]:
-    return [x.scope.object, *(f"{x.scope.object}#{n}" for n in range(2, x.scope.places + 1))]
-
-
 def lock(x: Explorer, world: World) -> Told:
     """An attempt takes the object, or that of a task that is over."""
     for process, child, left in _each(world):
@@ -582,26 +576,28 @@ def _having(world: World, process: Process, child: Child) -> World:
 
 def place(x: Explorer, world: World) -> Told:
     """An attempt takes a place of its object, or stands in the line; who is due asks again."""
-    named, places = x.scope.object, x.scope.places
+    room = Room(x.scope.object, x.scope.places)
     for process, child, left in _each(world):
         if not child.has:
             claim = _claim(process.name, child)
-            answer = x.at(world).take_place(named, places, claim, due_in_ms=0, stands=True)
+            answer = x.at(world).take_place(room, claim, due_in_ms=0, stands=True)
             if isinstance(answer, Placed):
+                _check_turn(
+                    world, x.world, task_id=child.id, line=f"waiting:object {x.scope.object}"
+                )
                 yield f"{child} has it", _having(x.world, process, child)
             elif isinstance(answer, Standing | NotCurrent):
                 yield f"{child} stands, or is over", left._replace(ledger=x.world.ledger)
-    line = dict(world.ledger).get(f"waiting:{named}", ())
-    first = [one for one in line if _task(world, one[1])]
-    for task_id in x.scope.ids:
-        task = _task(world, task_id)
-        if task is not None and task.state == "parked":
-            answer = x.at(world).step_up(named, places, task_id, task.epoch, due_in_ms=0)
-            if isinstance(answer, answers.Send):
-                if first and first[0][1] != task_id and places == 1:
-                    raise Violated("out of turn")
-                message = (task_id, task.epoch, _generation(world))
-                yield f"{task_id} has it", _queued(x.world, message)
+
+
+def _check_turn(before: World, after: World, *, task_id: str, line: str) -> None:
+    """Nobody who stands in a line is overtaken by who has just come."""
+    had = {lock.value.partition(":")[2] for name, lock in before.ledger if name[:5] == "lock:"}
+    task = _task(after, task_id)
+    assert task is not None
+    turn = int(task.epoch.rpartition("-")[2]) / 4096
+    if task_id not in had and any(one[0] < turn for one in dict(after.ledger).get(line, ())):
+        raise Violated("out of turn")
 
 
 def strike(x: Explorer, world: World) -> Told:
@@ -609,7 +605,7 @@ def strike(x: Explorer, world: World) -> Told:
     orders = dict(dict(world.ledger).get("orders", ()))
     if world.acts and not orders:
         args = ("strike", "strike", "name", "", "", "", "me", "", 0, "0")
-        after, _ = x.asked(world._replace(acts=world.acts - 1), "order", ("orders",), *args)
+        after, _ = x.asked(world._replace(acts=world.acts - 1), "order", ("", "orders"), *args)
         yield "", after
     if "strike" in orders:
         x.at(world).orders.resume("strike", by="me")

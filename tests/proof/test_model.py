@@ -27,57 +27,45 @@ SCOPES: Mapping[str, Scope] = {
     ),
     "late": Scope(faults=2, does=_BASE | {"worker dies", "lose late", "delay", "late"}),
     "retries": Scope(
-        faults=1,
-        acts=2,
-        does=_BASE
-        | {"worker dies", "retry", "release", "duplicate", "become", "inherit", "delay", "late"},
+        faults=1, acts=2,
+        does=_BASE | {"worker dies", "retry", "release", "duplicate", "become", "inherit"}
+        | {"delay", "late"},
     ),
     "letters": Scope(
-        faults=1,
-        acts=2,
-        does=_BASE
-        | {"fail", "replay", "publish", "withdraw", "cancel", "duplicate", "worker dies"},
+        faults=1, acts=2,
+        does=_BASE | {"fail", "replay", "withdraw", "cancel", "duplicate", "worker dies"},
     ),
     "poison": Scope(poison="a", faults=0, does=_BASE | {"child dies", "worker dies", "start"}),
     "bystander": Scope(
-        ids=("a", "b"),
-        workers=("v",),
-        slots=2,
-        poison="a",
-        faults=0,
-        max_losses=1,
+        ids=("a", "b"), workers=("v",), slots=2, poison="a", faults=0, max_losses=1,
         does=_BASE | {"worker dies", "start"},
     ),
     "stuck": Scope(
-        faults=2, time_to_run_ms=1, does=_BASE | {"stuck", "stop", "worker dies", "duplicate"}
+        faults=2, time_to_run_ms=1, does=_BASE | {"stuck", "stop", "worker dies", "duplicate"},
     ),
     "objects": Scope(ids=("a", "b"), faults=1, object="o", does=_BASE | {"lock", "worker dies"}),
     "unique": Scope(
-        ids=("a", "b"),
-        faults=1,
-        acts=1,
-        max_losses=0,
-        object="o",
-        time_to_run_ms=1,
+        ids=("a", "b"), faults=1, acts=1, max_losses=0, object="o", time_to_run_ms=1,
         does=_BASE | {"lock", "stuck", "stop", "delay", "late"},
     ),
-    "places": Scope(
-        ids=("a", "b", "c"),
-        workers=("v", "w"),
-        faults=0,
-        object="o",
-        places=1,
-        does=_BASE | {"place"},
+    "places": Scope(ids=("a", "b", "c"), faults=0, object="o", does=_BASE | {"place", "early"}),
+    "overtaking": Scope(
+        ids=("a", "b", "c"), faults=2, max_losses=0, object="o", time_to_run_ms=1,
+        does=frozenset({"publish", "send", "deliver", "place", "stuck", "declare"}),
+    ),
+    "let go": Scope(
+        ids=("a", "b"), faults=2, acts=1, object="o", time_to_run_ms=1,
+        does=_BASE - {"settle", "resend"} | {"place", "stuck", "stop", "cancel"},
     ),
     "called off": Scope(
-        ids=("a", "b"), faults=0, acts=1, object="o", places=1, does=_BASE | {"place", "cancel"}
+        ids=("a", "b"), faults=0, acts=1, object="o", does=_BASE | {"place", "early", "cancel"},
     ),
     "canvas": Scope(faults=0, acts=2, does=_BASE | {"become", "inherit", "cancel"}),
     "leases": Scope(faults=1, acts=2, does=_BASE | {"beat", "worker dies"}),
     "runs": Scope(ids=("a", "b", "c"), workers=("v", "w", "x"), does=frozenset({"assign"})),
     "restart": Scope(faults=2, does=_BASE | {"restart", "duplicate"}),
     "strike": Scope(faults=1, acts=1, does=_BASE | {"strike", "worker dies"}),
-}
+}  # fmt: skip
 
 
 def without(rule: str, scope: str) -> Scope:
@@ -95,12 +83,13 @@ ABLATIONS: Mapping[str, tuple[str, str]] = {
     "only what nobody has claimed is taken back": ("letters", "called off as it ran"),
     "only a dead letter is replayed": ("letters", "twice at once"),
     "who ends a task frees its object": ("objects", "left"),
-    "only the holder frees an object": ("called off", "changed by who is over"),
-    "an object that another has is not taken": ("objects", "overlap"),
+    "only the holder frees an object": ("let go", "changed by who is over"),
+    "who frees a place lets in who stands first": ("places", "idle"),
+    "an object that another has is not taken": ("objects", "changed by who is over"),
     "what is to be stopped has its object": ("unique", "overlap"),
     "an attempt frees what is its own": ("objects", "changed by who is over"),
-    "an object has so many places": ("places", "overlap"),
-    "who came first has the place": ("places", "out of turn"),
+    "an object has so many places": ("places", "changed by who is over"),
+    "who came first has the place": ("overtaking", "out of turn"),
     "a restart begins a generation": ("restart", "lost"),
     "what was here and is absent has ended": ("recovery", "run after its end"),
     "a repeated claim is the same": ("recovery", "orphan"),

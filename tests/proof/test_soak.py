@@ -229,7 +229,7 @@ def test_a_plan_comes_from_its_seed_alone_and_has_every_fault() -> None:
 
 REGISTER = [f"HSET {LEDGER}worker:me state alive", f"ZADD {LEDGER}workers 5000 me"]
 CLAIM = [
-    f"HSET {LEDGER}task:a state running attempt 1 owner me token t pid 7",
+    f"HSET {LEDGER}task:a state running attempt 1 claim 7=1=me\nt",
     f"HSET {LEDGER}claims:me a 1=7=t",
 ]
 SETTLE = [f"DEL {LEDGER}task:a", f"HDEL {LEDGER}claims:me a"]
@@ -274,7 +274,7 @@ def test_nothing_is_wrong_with_a_life_of_a_task_wherever_it_is_broken_off() -> N
         ((REGISTER, CLAIM, FORGET[1:]), "me: no pass looks at it"),
         ((REGISTER[:1], CLAIM), "me: no pass looks at it"),
         ((REGISTER, CLAIM, [f"HSET {LEDGER}task:a state queued"]), "a: claimed by me"),
-        ((REGISTER, CLAIM, [f"HSET {LEDGER}task:a owner other"]), "a: claimed by me"),
+        ((REGISTER, CLAIM, [f"HSET {LEDGER}task:a claim 7=1=other\nt"]), "a: claimed by me"),
         ((REGISTER, CLAIM, [f"HINCRBY {LEDGER}task:a attempt 1"]), "a: claimed by me"),
         ((REGISTER, CLAIM[1:]), "a: claimed by me"),
     ],

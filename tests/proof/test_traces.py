@@ -90,7 +90,7 @@ def later(trace: list[Entry], at: int) -> list[Entry]:
 
 DONE = {
     "record": "recorded", "claim": "claimed", "settle": "settled", "lose": "queued",
-    "bury": "buried", "replay": "replayed", "resend": "send", "release": "released",
+    "bury": "buried", "replay": "replayed", "resend": "send",
     "cancel": "cancelled", "withdraw": "withdrawn", "discard": "discarded", "place": "placed",
     "replace": "waiting", "declare": "declared", "acknowledge": "acknowledged",
 }  # fmt: skip
@@ -102,7 +102,7 @@ CHANGES: list[tuple[Change, str]] = [
         for name in ("settle", "cancel", "withdraw", "discard", "resend", "acknowledge")
     ),
     *((answered_otherwise, name) for name in ("record", "claim", "settle", "lose", "bury")),
-    *((of_another_attempt, name) for name in ("settle", "lose", "bury", "release", "replace")),
+    *((of_another_attempt, name) for name in ("settle", "lose", "bury", "replace")),
     *((without_writes, name) for name in DONE),
     *((later, name) for name in ("claim", "record", "lose")),
 ]

@@ -11,6 +11,7 @@ checks in each step what is promised:
 * *settled twice*, *run after its end*, *called off as it ran*;
 * *circle*: a task that kills whoever runs it is buried, and a task beside it is never charged;
 * *overlap*: an object is never with more tasks than it has places; *left*: nor with one that ended;
+* *idle*: a place is never free while somebody stands in the line;
 * *changed by who is over*: an attempt that is not the current one ends and frees nothing;
 * *struck*: what an operator has struck does not begin.
 """
@@ -22,7 +23,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from celery_reliable.ledger import Ledger, connect
+from celery_reliable.ledger import Ledger, connect, slots
 from proof.model import ANY, Call, Reply, Task, answers, short
 from tests.ledger.scene import Locks
 
@@ -163,6 +164,7 @@ class Explorer:
         """Make this call."""
         state = dict(world.ledger)
         outcome = answers(state, call, without=self.scope.without)[0]
+        _check_change(state, outcome.changes, call, f"waiting:object {self.scope.object}")
         for key, value in outcome.changes.items():
             if value is None:
                 state.pop(key, None)
@@ -185,7 +187,7 @@ class Explorer:
 
     def registered(self, world: World, worker: str) -> World:
         """Return the world after a worker has registered."""
-        keys = (f"worker:{worker}", "workers", "meta", "direct")
+        keys = ("", f"worker:{worker}", "workers", "meta", "direct")
         return self.asked(world, "register", keys, worker, 0, 0, "{}", 1, 1, "")[0]
 
     def following(self, world: World) -> Iterator[tuple[str, World]]:
@@ -252,6 +254,9 @@ class Explorer:
                 task: Task | None = state.get(f"task:{holder}")
                 if task is None and not lock.value.startswith("kept:"):
                     raise Violated("left")
+        places = [f"lock:{one}" for one in slots(self.scope.object, self.scope.places)]
+        if state.get(f"waiting:object {self.scope.object}") and not state.keys() >= {*places}:
+            raise Violated("idle")
 
     def _check_circles(self, state: dict[str, Any]) -> None:
         for task_id in self.scope.ids:
@@ -265,6 +270,24 @@ class Explorer:
                 raise Violated("circle")
             if self.scope.poison not in ("", task_id) and task.losses > 0:
                 raise Violated("circle")
+
+
+def _check_change(state: dict[str, Any], changes: dict[str, Any], call: Call, line: str) -> None:
+    """Who has a place loses it to nobody, and who stands in a line has one in turn."""
+    for name, after in changes.items():
+        before = state.get(name)
+        if name.startswith("lock:") and before is not None:
+            holder = before.value.partition(":")[2]
+            task: Task | None = state.get(f"task:{holder}")
+            lives = task is not None and task.state != "dead" and not task.called_off
+            is_freed = after is None or after.value.partition(":")[2] != holder
+            if is_freed and lives and holder != call.args[0]:
+                raise Violated("changed by who is over")
+    left = [one[1] for one in changes.get(line, ()) or ()]
+    placed = [one.value[2:] for name, one in changes.items() if name.startswith("lock:") and one]
+    stood = [one[1] for one in state.get(line, ()) if one[1] in left or one[1] in placed]
+    if any(one in placed for one in stood[len(placed) :]):
+        raise Violated("out of turn")
 
 
 def _beside(world: World, state: dict[str, Any]) -> Iterator[list[Child]]:

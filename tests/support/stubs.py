@@ -14,7 +14,7 @@ from tests.support.processes import REPOSITORY
 FOLDER = REPOSITORY / "celery_reliable" / "ledger"
 _TYPES = {"text": "str", "bytes": "str | bytes", "int": "int", "flag": "bool"}
 #: Only who frees an object hears of these, and calls again.
-_CALLED_AGAIN = frozenset({"other_object", "troubled"})
+_CALLED_AGAIN = frozenset({"troubled"})
 
 _ANSWERS = '''\
 """What scripts answer, by their headers.  Written by ``python -m tests.support.stubs``."""

@@ -12,8 +12,10 @@ from celery_reliable import clock
 from celery_reliable.context import WorkerProcess
 from celery_reliable.exceptions import LedgerUnavailable
 from celery_reliable.ledger.answers import (
+    Answer,
     BeatOfDead,
     Forgotten,
+    Opened,
     Opening,
     Registered,
     Renewed,
@@ -164,12 +166,15 @@ def test_without_its_connection_no_lease_is_sure(
 def test_it_is_told_until_it_is_heard() -> None:
     told: list[str] = []
 
-    def opened(_: str, delivery: str, **__: Any) -> None:
+    def opened(_: str, delivery: str, *__: str, is_over: bool, **___: Any) -> Answer:
+        if not is_over:
+            return Opening()
         told.append(delivery)
         if len(told) == 1:
             raise LedgerUnavailable("no answer")
+        return Opened()
 
-    workers = SimpleNamespace(open=lambda *_, **__: Opening(), opened=opened)
+    workers = SimpleNamespace(open=opened)
     reliable: Any = SimpleNamespace(
         ledger=SimpleNamespace(workers=workers), config=SimpleNamespace(max_losses=3)
     )

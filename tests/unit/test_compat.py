@@ -27,7 +27,7 @@ from celery.worker.request import Request
 import celery_reliable
 from celery_reliable import ConfigurationError, ConfigurationWarning, ReliableTask, compat
 from celery_reliable.compat import relied
-from celery_reliable.compat.backend import MarkingBackend, result_meta, under_class
+from celery_reliable.compat.backend import MarkingBackend, result_meta
 from celery_reliable.compat.relied import (
     HOOKS,
     Behaviour,
@@ -37,9 +37,28 @@ from celery_reliable.compat.relied import (
     Part,
     Used,
 )
+from celery_reliable.results.fenced import under_class
 
-#: What belongs to another function of its module, and types.
-_BESIDE = {"ProcessLife", "SUCCESS_BEGINS", "Traced", "Tracer", "kept_connection", "noted"}
+#: What belongs to another function of its module, or needs no private name; and types.
+_BESIDE = {
+    "ProcessLife",
+    "SUCCESS_BEGINS",
+    "Traced",
+    "Tracer",
+    "ask",
+    "counts_chords",
+    "has_job",
+    "has_something_to_read",
+    "keep_connection",
+    "kept_connection",
+    "looks_alike",
+    "note",
+    "noted",
+    "priority_of",
+    "reply",
+    "task_ids_of",
+    "turn_into",
+}
 
 #: All of them, so that each hook is declared before a test puts others in their place.
 MODULES = [
@@ -142,11 +161,11 @@ def test_a_worker_is_refused_that_would_run_again_what_is_revoked(
 def test_of_what_no_promise_needs_a_producer_is_warned(
     monkeypatch: pytest.MonkeyPatch, app: Celery
 ) -> None:
-    (hook,) = [one for one in HOOKS if one.function.__name__ == "fixups_of"]
-    renamed = Kept("celery.app.base:Celery._fixups_of_another_release")
+    (hook,) = [one for one in HOOKS if one.function.__name__ == "forget_servers"]
+    renamed = Kept("celery.app.base:Celery._local_of_another_release")
     monkeypatch.setattr(relied, "HOOKS", [replace(hook, relied=(renamed,))])
     _declare(app)
-    with pytest.warns(ConfigurationWarning, match="Celery._fixups_of_another.*delay_on_commit"):
+    with pytest.warns(ConfigurationWarning, match="Celery._local_of_another.*a test publishes"):
         app.finalize()
 
 

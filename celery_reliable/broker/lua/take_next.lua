@@ -7,18 +7,16 @@ cluster.
 
 KEYS.unacked     HASH tag: "<ms> <queue>\n<message as it was in its queue>"
 KEYS.listed      SET names of the unacked hashes in which something may be
-KEYS.due         ZSET this and the next four as in claim
+KEYS.ledger      what all keys of the ledger begin with
+KEYS.due         ZSET this and the next three as in claim
 KEYS.meta        HASH
 KEYS.worker      HASH
 KEYS.claims      HASH
-KEYS.clock       HASH
 KEYS.lists...    LIST the first to be popped first; those of one priority side by side, one a queue
 ARGV.tag         of the message that is popped, and token of its claim
 ARGV.done        tag of a message that is done with; "" for none
 ARGV.time        in ms, by the worker's clock
 ARGV.name        of the unacked hash, on the list of them
-ARGV.records     what the keys of records begin with
-ARGV.locks       what the keys of locks begin with
 ARGV.worker      id
 ARGV.pid         of this process
 ARGV.alone_ms    as in claim
@@ -116,7 +114,7 @@ if not generation or #generation > 20 or digest ~= string.sub(redis.sha1hex(id),
     or string.find(ARGV.cold, '\n' .. task .. '\n', 1, true) then
   return told('cold', queue)
 end
-local answer = claim({ARGV.records .. id, KEYS.due, KEYS.meta, KEYS.worker, KEYS.claims, KEYS.clock, ARGV.locks},
+local answer = claim({KEYS.ledger, KEYS.ledger .. 'task:' .. id, KEYS.due, KEYS.meta, KEYS.worker, KEYS.claims},
   {id, epoch, generation, ARGV.worker, tag, ARGV.pid, '0', task, '', '', ARGV.alone_ms})
 for i = 1, #answer do
   -- How numbers are encoded, and how deep, is a setting that all scripts of a server share.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from celery import Celery, current_app
 
-from celery_reliable.compat.app import real_app
+from celery_reliable.app import real_app
 
 __all__ = ["project_app", "remember_app"]
 

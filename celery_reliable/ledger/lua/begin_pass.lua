@@ -7,7 +7,6 @@ which no lease counts as lapsed. Its end is stored once and not extended while i
 
 KEYS.pass                   pass   STRING with a TTL: who runs the pass
 KEYS.meta                   meta   HASH
-KEYS.clock                  clock  HASH
 ARGV.nonce                  of this pass
 ARGV.interval_ms: int       not before so long after the last pass finished
 ARGV.ttl_ms: int            of the pass key
@@ -34,21 +33,17 @@ local now_ms = keep_clock()
 local generation = meta[1] and tonumber(meta[1]) <= now_ms + 86400000 and meta[1]
 local passed_ms = tonumber(meta[3] or 0)
 local grace_ms = tonumber(meta[4] or 0)
-local info = redis.pcall('INFO', 'server')
-local run_id = type(info) == 'string' and string.match(info, 'run_id:(%w+)') or ''
+local run_id = run_id()
 local is_other_server = meta[2] ~= false and run_id ~= meta[2]
 if now_ms - passed_ms < tonumber(ARGV.interval_ms) and not is_other_server then
   return {'not_due', passed_ms + ARGV.interval_ms - now_ms, now_ms}
 end
--- The removal comes first, as in claim.
-redis.call('HDEL', KEYS.meta, '')
-if not redis.call('SET', KEYS.pass, ARGV.nonce, 'NX', 'PX', ARGV.ttl_ms) then
-  -- A pass never has more time left than at its beginning, unless the server's clock was set back, by which it expires.
-  if redis.call('PTTL', KEYS.pass) <= tonumber(ARGV.ttl_ms) then
-    return {'busy'}
-  end
-  redis.call('SET', KEYS.pass, ARGV.nonce, 'PX', ARGV.ttl_ms)
+-- A pass never has more time left than at its beginning, unless the server's clock was set back, by which it expires.
+if redis.call('EXISTS', KEYS.pass) == 1 and redis.call('PTTL', KEYS.pass) <= tonumber(ARGV.ttl_ms) then
+  return {'busy'}
 end
+redis.call('HDEL', KEYS.meta, 'seen')
+redis.call('SET', KEYS.pass, ARGV.nonce, 'PX', ARGV.ttl_ms)
 if is_other_server or not generation then
   -- The generation is a time.  A count would come to the same number again on a server that returns twice
   -- to the same old data.
@@ -65,6 +60,5 @@ if is_other_server or now_ms - passed_ms > tonumber(ARGV.interruption_ms) then
     redis.call('HSET', KEYS.meta, 'stepped_ms', meta[7], 'stepped_by_ms', meta[8])
   end
 end
-redis.call('HDEL', KEYS.meta, 'seen')
 redis.call('HSET', KEYS.meta, 'passed_ms', now_ms, 'passed_by', ARGV.nonce, 'grace_ms', grace_ms)
 return {'begun', grace_ms, meta[5] or '', meta[6] or '', now_ms, meta[7] or '', meta[8] or '', meta[10] or ''}

@@ -3,13 +3,13 @@ begin_run: note a run before its members are published.
 
 KEYS.run              run:<id>   HASH
 KEYS.runs             runs       ZSET
-KEYS.clock            clock      HASH
 ARGV.id
 ARGV.name             of the task
 ARGV.only             patterns of the workers, as JSON
 ARGV.due_in_ms: int   when to look whether it is over
 ARGV.members...       ids of its members
 Returns   {"begun_run"}
+Full      refused: what is published for it would be
 Cost      O(members)
 ]]
 redis.call('HSET', KEYS.run, ':name', ARGV.name, ':only', ARGV.only, ':begun_ms', now_ms)

@@ -12,10 +12,7 @@ Moves     queued -> queued   (losses + 1 <= max_losses)
           held by this task -> free
 KEYS.record             task:<id>         HASH
 KEYS.due                due               ZSET
-KEYS.dead               dead              ZSET
 KEYS.worker             worker:<worker>   HASH whose note is taken away
-KEYS.lock               lock:<object>     STRING of the object
-KEYS.clock              clock             HASH
 ARGV.id
 ARGV.epoch              of the message
 ARGV.worker             id; it dies once
@@ -23,10 +20,7 @@ ARGV.max_losses: int    when the task names none
 ARGV.due_in_ms: int     when somebody must look that it is back in its queue
 ARGV.cause              for people
 ARGV.is_counted: flag   "": the death is charged to nobody
-ARGV.object?            whose lock is given; "" for none
 Returns   {"queued", losses: int} | {"spent", losses: int} | {"fenced", state} | {"gone"}
-          | {"other_object", object_key}
-          "other_object": it would be buried, its record notes another one than was given, and nothing was changed
 Cost      O(log N) in records that are due some time
 ]]
 local found = redis.call('HMGET', KEYS.record, 'state', 'epoch', 'losses', 'max_losses', 'history', 'attempt',
@@ -47,33 +41,16 @@ if ARGV.is_counted ~= '' then
   losses, openings = losses + openings, 0
 end
 local is_buried = losses > tonumber(found[4] or ARGV.max_losses)
-local is_freed = is_buried and not found[12]
-if is_freed and found[11] and found[11] ~= ARGV.object then
-  return {'other_object', found[11]}
-end
-local history = cjson.decode(found[5] or '[]')
-history[#history + 1] = {at_ms = now_ms, what = ARGV.is_counted == '' and 'spared' or 'lost',
-  attempt = tonumber(found[6] or 0),
-  cause = ARGV.cause, owner = ARGV.worker}
-while #history > 20 do table.remove(history, 1) end
--- The removal comes first, as in claim.
+local history = longer(found[5], ARGV.is_counted == '' and 'spared' or 'lost', found[6], ARGV.cause, nil, ARGV.worker)
 redis.call('HDEL', KEYS.worker, 'opening', 'opening_id', 'opening_epoch', 'opening_alone')
-redis.call('HSET', KEYS.record, 'losses', losses, 'cause', ARGV.cause, 'blamed', ARGV.worker,
-  'suspect', found[8] or 'opened', 'openings', openings, 'history', cjson.encode(history))
+redis.call('HSET', KEYS.record, 'losses', losses, 'blamed', ARGV.worker,
+  'suspect', found[8] or 'opened', 'openings', openings, 'history', history)
 if is_buried then
   -- Whoever reads its message again may die of it too.
-  redis.call('HSET', KEYS.record, 'state', 'dead', 'reason', 'lost', 'buried_ms', now_ms, 'owed', '1',
-    'sealed', '1')
-  redis.call('ZADD', KEYS.dead, now_ms, ARGV.id)
-  redis.call('ZADD', KEYS.due, now_ms, ARGV.id)
-  if is_freed and ARGV.object ~= '' then
-    redis.call('HDEL', KEYS.record, 'object')
-    if string.match(redis.call('GET', KEYS.lock) or '', '^%d+:(.*)$') == ARGV.id then
-      redis.call('DEL', KEYS.lock)
-    end
-  end
+  make_letter(KEYS.record, ARGV.id, true, not still_stopping(KEYS.record, found[12]) and found[11], 'reason', 'lost',
+    'exception', ARGV.cause, 'sealed', '1')
   return {'spent', losses}
 end
-redis.call('HSET', KEYS.record, 'sent_ms', now_ms)
+redis.call('HSET', KEYS.record, 'since_ms', now_ms)
 redis.call('ZADD', KEYS.due, now_ms + ARGV.due_in_ms, ARGV.id)
 return {'queued', losses}

@@ -11,10 +11,7 @@ KEYS.due                   due               ZSET
 KEYS.meta                  meta              HASH
 KEYS.worker                worker:<worker>   HASH
 KEYS.claims                claims:<worker>   HASH of that worker
-KEYS.clock                 clock             HASH
-KEYS.locks                 lock:             what the keys of locks begin with: the object is in the record
 KEYS.orders+               orders            HASH given only by a worker that knows of a strike on the task
-KEYS.ordered+              ordered           ZSET likewise
 ARGV.id
 ARGV.epoch                 of the message; "" when it carries none
 ARGV.generation            of the message; "" when it carries none
@@ -39,17 +36,18 @@ Returns   {"claimed", attempt: int, losses: int, place} | {"held", owner} | {"st
           task has since it was published, or its turn came, is the attempt's from now on; "" for none
 Cost      O(log N) in records that are due some time, O(strikes on the task)
 ]]
-local found = redis.call('HMGET', KEYS.record, 'state', 'epoch', 'attempt', 'token', 'owner', 'losses',
-  'stopping_on', 'suspect', 'called_off', 'revoked', 'spent', 'spared', 'resends', 'unsent', 'stored', 'waiting_for',
+local found = redis.call('HMGET', KEYS.record, 'state', 'epoch', 'attempt', 'claim', 'losses',
+  'stopping', 'suspect', 'called_off', 'revoked', 'spent', 'spared', 'resends', 'unsent', 'stored', 'waiting_for',
   'object')
-local state, called_off = found[1], found[9]
+local state, called_off = found[1], found[8]
 if state == 'running' then
-  if found[4] == ARGV.token then
-    local place = found[17] or ''
-    local is_his = place ~= '' and redis.call('GET', KEYS.locks .. place) == found[3] .. ':' .. ARGV.id
-    return {'claimed', tonumber(found[3]), tonumber(found[6] or 0), is_his and place or ''}
+  local token, _, _, owner = parts_of(found[4])
+  if token == ARGV.token then
+    local place = found[16] or ''
+    local is_his = place ~= '' and redis.call('GET', KEYS.ledger .. 'lock:' .. place) == found[3] .. ':' .. ARGV.id
+    return {'claimed', tonumber(found[3]), tonumber(found[5] or 0), is_his and place or ''}
   end
-  return {'held', found[5]}
+  return {'held', owner}
 end
 if state == 'dead' then
   return {'dead'}
@@ -62,14 +60,12 @@ if not state or called_off then
   local latest_ms = now_ms + 86400000
   -- A generation that lies in the future proves nothing, and the next one is not counted on from it.
   if ARGV.generation ~= '' and tonumber(ARGV.generation) <= latest_ms then
-    local info = redis.pcall('INFO', 'server')
-    local run_id = type(info) == 'string' and string.match(info, 'run_id:(%w+)') or ''
+    local run_id = run_id()
     local meta = redis.call('HMGET', KEYS.meta, 'generation', 'run_id')
     local generation = meta[1] and tonumber(meta[1]) <= latest_ms and meta[1]
     if not generation or run_id == '' or run_id ~= meta[2] then
       -- The generation is a time, as in begin_pass.
       generation = string.format('%.0f', math.max(now_ms, tonumber(generation or 0) + 1, tonumber(ARGV.generation) + 1))
-      redis.call('HDEL', KEYS.meta, '')
       redis.call('HSET', KEYS.meta, 'generation', generation, 'run_id', run_id)
     end
     if generation == ARGV.generation then
@@ -81,46 +77,39 @@ if not state or called_off then
   end
   redis.call('HDEL', KEYS.record, 'max_losses')
   redis.call('HSET', KEYS.record, 'epoch', ARGV.epoch, 'message', ARGV.message, 'name', ARGV.name,
-    'published_ms', now_ms, 'used', '1')
+    'published_ms', now_ms, 'since_ms', now_ms, 'used', '1')
   if ARGV.max_losses ~= '' then
     redis.call('HSET', KEYS.record, 'max_losses', ARGV.max_losses)
   end
   if called_off then
     redis.call('HDEL', KEYS.record, 'called_off', 'published_as')
-    if found[7] then
+    if still_stopping(KEYS.record, found[6]) then
       -- The id's former task was called off, and what ran of it is still to be stopped.
       redis.call('HSET', KEYS.record, 'state', 'queued')
       redis.call('ZADD', KEYS.due, now_ms, ARGV.id)
-      return {'held', found[7]}
+      return {'held', still_stopping(KEYS.record, found[6])}
     end
   end
 elseif found[2] ~= ARGV.epoch or state == 'waiting'
-    or (found[11] and string.find(found[11], ' ' .. ARGV.token .. ' ', 1, true)) then
+    or is_spent(found[10]) then
   -- The last condition is a late copy of a call: nobody would run what it claims.
   return {'stale'}
 elseif state == 'parked' then
   return {'parked'}
-elseif found[7] then
-  redis.call('HDEL', KEYS.record, '')
+elseif still_stopping(KEYS.record, found[6]) then
   redis.call('ZADD', KEYS.due, 'XX', 'LT', now_ms, ARGV.id)
-  return {'held', found[7]}
-elseif found[10] then
-  redis.call('HDEL', KEYS.record, '')
+  return {'held', still_stopping(KEYS.record, found[6])}
+elseif found[9] then
   redis.call('ZADD', KEYS.due, 'XX', 'LT', now_ms, ARGV.id)
   return {'stale'}
-elseif found[8] == 'ran' and ARGV.alone_ms ~= '' then
+elseif found[7] == 'ran' and ARGV.alone_ms ~= '' then
   local other = redis.call('HMGET', KEYS.worker, 'suspect', 'suspect_claim')
   local is_running = other[1] and redis.call('HGET', KEYS.claims, other[1]) == other[2]
   if is_running or (worker[2] and worker[2] ~= ARGV.id) then
     if redis.call('HGET', KEYS.record, 'alone') == ARGV.token then
       return {'alone'}
     end
-    redis.call('HDEL', KEYS.record, 'resends')
-    local times = redis.call('HINCRBY', KEYS.record, 'waits', 1)
-    -- At random, so that not all suspects come back at the same time: only one of them can begin.
-    local wait_ms = math.floor(ARGV.alone_ms * math.min(2 ^ (times - 1), 16) * (0.5 + now_us % 1000 / 2000))
-    redis.call('HSET', KEYS.record, 'unsent', '1', 'alone', ARGV.token)
-    redis.call('ZADD', KEYS.due, now_ms + wait_ms, ARGV.id)
+    put_off(ARGV.token)
     return {'alone'}
   end
 end
@@ -130,39 +119,33 @@ for i = FIRST.strikes, #ARGV do
   if is_read and type(order) == 'table' and not order.ended_ms
       and ((order.until_ms or 0) == 0 or now_ms < order.until_ms) then
     local published_ms = redis.call('HGET', KEYS.record, 'published_ms') or now_ms
-    redis.call('HDEL', KEYS.record, 'resends', 'unsent', 'list')
-    redis.call('HSET', KEYS.record, 'state', 'parked', 'waiting_for', 'order ' .. ARGV[i])
-    if ARGV.list ~= '' then redis.call('HSET', KEYS.record, 'list', ARGV.list) end
+    stand(ARGV.id, KEYS.record, 'order ' .. ARGV[i], turn_of(published_ms, ARGV.epoch), ARGV.list)
     -- Whoever ends the order lets it go before that. This is for an order that is lost.
     redis.call('ZADD', KEYS.due, now_ms + 3600000, ARGV.id)
-    redis.call('ZADD', KEYS.ordered, 0, string.format('%s %015.0f.%012.0f %s', ARGV[i], published_ms,
-      tonumber(string.match(ARGV.epoch, '%-(%d+)$') or 0), ARGV.id))
     return {'struck', ARGV[i]}
   end
 end
 local attempt = tonumber(found[3] or 0) + 1
--- A removal comes first: a full Redis runs the rest of a script that has removed something.  Otherwise no worker
--- could work a full Redis off.
 redis.call('ZREM', KEYS.due, ARGV.id)
-if found[13] or found[14] or found[15] or found[16] then
+if found[12] or found[13] or found[14] or found[15] then
   redis.call('HDEL', KEYS.record, 'resends', 'unsent', 'stored', 'waiting_for')
 end
-redis.call('HSET', KEYS.record, 'state', 'running', 'attempt', attempt, 'owner', ARGV.worker,
-  'token', ARGV.token, 'pid', ARGV.pid, 'claimed_ms', now_ms)
+redis.call('HSET', KEYS.record, 'state', 'running', 'attempt', attempt, 'since_ms', now_ms,
+  'claim', string.format('%s %.0f %s\n%s', ARGV.pid, now_ms, ARGV.worker, ARGV.token))
 local claim = attempt .. ' ' .. ARGV.pid .. ' ' .. ARGV.token
 redis.call('HSET', KEYS.claims, ARGV.id, claim)
 if worker[2] == ARGV.id then
   redis.call('HDEL', KEYS.worker, 'opening', 'opening_id', 'opening_epoch', 'opening_alone')
 end
-if found[8] == 'ran' then
+if found[7] == 'ran' then
   redis.call('HDEL', KEYS.record, 'waits', 'alone', 'openings')
   if ARGV.alone_ms ~= '' then
     redis.call('HSET', KEYS.worker, 'suspect', ARGV.id, 'suspect_claim', claim, 'suspect_ms', now_ms)
   end
-elseif found[8] then
+elseif found[7] then
   redis.call('HDEL', KEYS.record, 'waits', 'alone', 'suspect', 'openings')
 end
-local was_in_death = tonumber(found[12] or 0) > 0
+local was_in_death = tonumber(found[11] or 0) > 0
 if was_in_death or worker[3] then
   -- It may be what killed a worker, so that a death beside it is not clear.
   local running = {}
@@ -181,13 +164,13 @@ end
 if tonumber(ARGV.time_to_run_ms) > 0 then
   redis.call('ZADD', KEYS.due, now_ms + ARGV.time_to_run_ms, ARGV.id)
 end
-local place = found[17] or ''
+local place = found[16] or ''
 if place ~= '' then
   -- What is noted may be another's by now: the lock decides. No late attempt of a former life of the id can free it then.
-  if redis.call('GET', KEYS.locks .. place) == '0:' .. ARGV.id then
-    redis.call('SET', KEYS.locks .. place, attempt .. ':' .. ARGV.id)
+  if redis.call('GET', KEYS.ledger .. 'lock:' .. place) == '0:' .. ARGV.id then
+    redis.call('SET', KEYS.ledger .. 'lock:' .. place, attempt .. ':' .. ARGV.id)
   else
     place = ''
   end
 end
-return {'claimed', attempt, tonumber(found[6] or 0), place}
+return {'claimed', attempt, tonumber(found[5] or 0), place}

@@ -10,7 +10,6 @@ KEYS.worker              worker:<worker>   HASH
 KEYS.workers             workers           ZSET
 KEYS.meta                meta              HASH
 KEYS.claims              claims:<worker>   HASH of the worker
-KEYS.clock               clock             HASH
 ARGV.worker              id
 ARGV.cause               "lapsed": its lease ran out; "connection": its connection is gone from the server
 ARGV.renewals            that were seen
@@ -34,16 +33,13 @@ if found[2] ~= ARGV.renewals or found[3] ~= ARGV.client_id then
 end
 local until_ms = tonumber(redis.call('ZSCORE', KEYS.workers, ARGV.worker) or 0)
 local lease_ms = tonumber(found[7])
--- The removal comes first, as in claim.
-redis.call('HDEL', KEYS.worker, '')
 local meta = redis.call('HMGET', KEYS.meta, 'grace_ms', 'interrupted_ms', 'passed_ms')
 -- The clock was set forward since the pass began, so it proves nothing.  The next pass deals with that.
 if ARGV.expected_ms ~= '' and now_ms - ARGV.expected_ms > lease_ms / 4 then
   return {'grace', now_ms + lease_ms}
 end
 if ARGV.cause == 'connection' then
-  local info = redis.pcall('INFO', 'server')
-  local run_id = type(info) == 'string' and string.match(info, 'run_id:(%w+)') or ''
+  local run_id = run_id()
   if run_id == '' or run_id ~= found[4] then
     return {'alive'}
   end

@@ -4,7 +4,6 @@ due: return the next records that are due, a bounded number of them; but for tho
 KEYS.due          due   ZSET
 KEYS.later        later ZSET
 KEYS.waker        waker STRING
-KEYS.clock        clock HASH
 ARGV.limit: int
 Returns   {"batch", now_ms: int, ids_and_times...}
 Cost      O(log N + limit)

@@ -5,7 +5,6 @@ counted more than a day ago.
 KEYS.pass             pass      STRING
 KEYS.meta             meta      HASH
 KEYS.minutes          minutes   HASH
-KEYS.clock            clock     HASH
 ARGV.nonce            of this pass
 ARGV.report           JSON
 ARGV.ahead_count      as it was when the pass began, if all was looked at that was asked for; else ""
@@ -14,15 +13,15 @@ ARGV.seen             which workers the pass has seen alive all the time, as tex
 Returns   {"ended"} | {"overtaken"}
 Cost      O(1), with the first of an hour O(counts)
 ]]
--- The removal comes first, as in claim.
-redis.call('HDEL', KEYS.meta, '')
 -- By the time that the sweeper reckons, the next pass notices that the clock was set forward during this one. One that
 -- began meanwhile has said when that was: it would not be seen any more.
 local by = redis.call('HGET', KEYS.meta, 'passed_by')
 if not by or by == ARGV.nonce then
   redis.call('HSET', KEYS.meta, 'passed_ms', ARGV.ended_ms ~= '' and math.min(now_ms, ARGV.ended_ms) or now_ms)
 end
-redis.call('HSET', KEYS.meta, 'report', ARGV.report)
+-- What two passes have seen at once nobody knows.
+local is_alone = redis.call('GET', KEYS.pass) == ARGV.nonce
+redis.call('HSET', KEYS.meta, 'report', ARGV.report, 'seen', is_alone and ARGV.seen or '')
 if ARGV.ahead_count ~= '' and redis.call('HGET', KEYS.meta, 'ahead_count') == ARGV.ahead_count then
   redis.call('HDEL', KEYS.meta, 'ahead_ms', 'ahead_count')
 end
@@ -40,13 +39,8 @@ if tonumber(redis.pcall('HGET', KEYS.minutes, 'trimmed in') or -1) ~= hour then
   redis.pcall('HSET', KEYS.minutes, 'trimmed in', string.format('%.0f', hour))
   redis.pcall('PEXPIRE', KEYS.minutes, 86400000)
 end
-if redis.call('GET', KEYS.pass) ~= ARGV.nonce then
-  -- What two passes have seen at once nobody knows.
-  redis.call('HDEL', KEYS.meta, 'seen')
+if not is_alone then
   return {'overtaken'}
 end
 redis.call('DEL', KEYS.pass)
-if ARGV.seen ~= '' then
-  redis.call('HSET', KEYS.meta, 'seen', ARGV.seen)
-end
 return {'ended'}

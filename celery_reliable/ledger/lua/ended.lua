@@ -21,8 +21,7 @@ if ARGV.number ~= '' then
     return {'ended'}
   end
 end
-local info = redis.pcall('INFO', 'server')
-local run_id = type(info) == 'string' and string.match(info, 'run_id:(%w+)') or ''
+local run_id = run_id()
 local meta = redis.call('HMGET', KEYS.meta, 'generation', 'run_id')
 if run_id ~= '' and run_id == meta[2] and meta[1] == ARGV.generation then
   return {'ended'}

@@ -13,8 +13,6 @@ ARGV.letters...   two for each letter: its member of the index, and what its gro
 Returns   {"grouped", added: int, removed: int}
 Cost      O(log N) in dead letters for each that is named
 ]]
--- The removal comes first, as in claim.
-redis.call('HDEL', KEYS.groups, '')
 local added, removed, told, left = 0, 0, {}, {}
 for i = FIRST.letters, #ARGV, 2 do
   local member, about = ARGV[i], ARGV[i + 1]

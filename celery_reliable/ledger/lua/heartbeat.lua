@@ -9,7 +9,6 @@ KEYS.minutes         minutes           HASH
 KEYS.orders          orders            HASH
 KEYS.stops           stops:<worker>    HASH id -> "<attempt> <how> <token>"
 KEYS.claims          claims:<worker>   HASH of the worker
-KEYS.clock           clock             HASH
 ARGV.worker          id
 ARGV.lease_ms: int
 ARGV.client_id: int  of the connection that renews it; 0 where there is no witness
@@ -27,15 +26,12 @@ Cost      O(log N) in workers, O(claims taken)
 local now_ms = keep_clock()
 local found = redis.call('HMGET', KEYS.worker, 'state', 'renewals')
 local state, is_late = found[1], tonumber(found[2] or 0) >= tonumber(ARGV.number)
-local reply = {'renewed', redis.call('HGET', KEYS.orders, 'version') or '0', now_ms, 0}
-if state and is_late then
-  reply[1] = state == 'alive' and 'renewed' or 'beat_of_dead'
-elseif state == 'alive' then
-  local info = redis.pcall('INFO', 'server')
-  -- The removal comes first, as in claim: a worker must not lose its lease because Redis is full.
+local word = state == 'alive' and 'renewed' or state and 'beat_of_dead' or 'forgotten'
+local reply = {word, redis.call('HGET', KEYS.orders, 'version') or '0', now_ms, 0}
+if state == 'alive' and not is_late then
   redis.call('HDEL', KEYS.worker, 'missing_ms', 'missing_renewals')
   redis.call('HSET', KEYS.worker, 'renewals', ARGV.number, 'client_id', ARGV.client_id, 'lease_ms', ARGV.lease_ms,
-    'run_id', type(info) == 'string' and string.match(info, 'run_id:(%w+)') or '', 'doing', ARGV.doing, 'beat_ms', now_ms)
+    'run_id', run_id(), 'doing', ARGV.doing, 'beat_ms', now_ms)
   redis.call('ZADD', KEYS.workers, now_ms + ARGV.lease_ms, ARGV.worker)
   -- Totals, of which the last are kept: however many beats were lost, each is counted once.  It is for people only,
   -- so nothing that goes wrong with it may keep the lease from being renewed.
@@ -46,13 +42,9 @@ elseif state == 'alive' then
       redis.pcall('HSET', KEYS.worker, 'counted ' .. ARGV[i], ARGV[i + 1])
     end
   end
-elseif state == 'dead' then
-  redis.call('HDEL', KEYS.worker, '')
+elseif state == 'dead' and not is_late then
   -- It lives after all: what the sweeper may not move it can keep.
   redis.call('HSET', KEYS.worker, 'thawed', '1')
-  reply[1] = 'beat_of_dead'
-else
-  reply[1] = 'forgotten'
 end
 local stops = redis.call('HGETALL', KEYS.stops)
 for i = 1, #stops, 2 do

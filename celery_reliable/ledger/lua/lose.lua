@@ -2,19 +2,17 @@
 lose: an attempt is over without an outcome. If the task is buried for that, its object is freed, unless the attempt
 has still to be stopped.
 
-Moves     running(attempt) -> queued   (losses + 1 <= max_losses)
+Moves     running(attempt) -> queued   (losses + 1 <= max_losses; or its worker was stopped on purpose)
           running(attempt) -> dead     (the budget is spent)
           held by this task -> free
 KEYS.record             task:<id>         HASH
 KEYS.due                due               ZSET
 KEYS.claims             claims:<worker>   HASH of the attempt's worker
 KEYS.taken              taken:<worker>    HASH of the attempt's worker
-KEYS.dead               dead              ZSET
-KEYS.lock               lock:<object>     STRING of the object
-KEYS.clock              clock             HASH
 ARGV.id
 ARGV.attempt: int
-ARGV.cause              "child_lost", "worker_lost", "stuck", ...
+ARGV.cause?             "child_lost", "worker_lost", "stuck", ...; "": its worker was stopped on purpose, so no loss is
+                        counted, and none is told
 ARGV.max_losses: int    when the task names none
 ARGV.due_in_ms: int     when somebody must look that it is back in its queue
 ARGV.token              of the claim
@@ -28,60 +26,42 @@ ARGV.is_death?          "1": it ran in a worker that died. The first such death 
                         is charged then is charged with all but the first. "2": a suspect ran there too, and is
                         charged; whoever was beside it is a suspect at once, as it may be wronged
 ARGV.detail?            of the cause, for people; "" for none
-ARGV.object?            whose lock is given; "" for none
 Returns   {"queued", losses: int} | {"spent", losses: int} | {"fenced", state} | {"gone"} | {"changed"}
-          | {"other_object", object_key}
-          a task that was revoked as it ran is queued, not to run but to be called off; "other_object": it would be
-          buried, its record notes another one than was given, and nothing was changed
+          a task that was revoked as it ran is queued, not to run but to be called off
 Cost      O(log N) in records that are due some time
 ]]
-local found = redis.call('HMGET', KEYS.record, 'state', 'attempt', 'ended', 'losses', 'max_losses',
-  'history', 'owner', 'token', 'revoked', 'spent', 'spared', 'object', 'pid', 'claimed_ms',
-  'next_epoch')
-if found[1] ~= 'running' or found[2] ~= ARGV.attempt or found[8] ~= ARGV.token then
-  -- The attempt ended another way; its claim must not keep its worker from being forgotten.
-  local claim = redis.call('HGET', KEYS.claims, ARGV.id)
-  if claim and string.match(claim, '^(%d+) ') == ARGV.attempt and string.match(claim, ' (%S+)$') == ARGV.token then
-    redis.call('HDEL', KEYS.claims, ARGV.id)
-  end
-  if not found[1] then
-    return {'gone'}
-  end
-  if found[3] == ARGV.attempt and found[2] == ARGV.attempt then
+local found = redis.call('HMGET', KEYS.record, 'state', 'attempt', 'claim', 'losses', 'max_losses',
+  'history', 'revoked', 'spent', 'spared', 'object', 'moved')
+local refused = refusal(unpack(found, 1, 3))
+if refused then
+  drop_claim()
+  if found[2] == ARGV.attempt and is_spent(found[8]) then
     if found[1] == 'dead' then return {'spent', tonumber(found[4] or 0)} end
     if found[1] == 'queued' then return {'queued', tonumber(found[4] or 0)} end
   end
-  return {'fenced', found[1]}
+  return refused
 end
 if ARGV.due_ms ~= '' and redis.call('ZSCORE', KEYS.due, ARGV.id) ~= ARGV.due_ms then
   return {'changed'}
 end
 local cause = ARGV.detail == '' and ARGV.cause or ARGV.cause .. ': ' .. ARGV.detail
-local is_death, spared = ARGV.is_death ~= '', tonumber(found[11] or 0)
+local is_death, spared = ARGV.is_death ~= '', tonumber(found[9] or 0)
 local losses, max_losses = tonumber(found[4] or 0), tonumber(found[5] or ARGV.max_losses)
 if ARGV.is_counted ~= '' then
   losses = losses + (is_death and math.max(1, spared) or 1)
 end
-local is_buried = ARGV.is_counted ~= '' and not found[9] and losses > max_losses
+local is_buried = ARGV.is_counted ~= '' and not found[7] and losses > max_losses
 local is_stopping = ARGV.is_taken == '1' and ARGV.cause == 'stuck'
-local is_freed = is_buried and not is_stopping
-if is_freed and found[12] and found[12] ~= ARGV.object then
-  return {'other_object', found[12]}
+close(found[8], 'heir')
+if ARGV.cause ~= '' then
+  redis.call('HSET', KEYS.record, 'losses', losses, 'history',
+    longer(found[6], ARGV.is_counted == '' and 'spared' or 'lost', ARGV.attempt, cause, found[3]))
 end
-local history = cjson.decode(found[6] or '[]')
-history[#history + 1] = {at_ms = now_ms, what = ARGV.is_counted == '' and 'spared' or 'lost',
-  attempt = tonumber(ARGV.attempt), cause = cause, owner = found[7], pid = tonumber(found[13]),
-  claimed_ms = tonumber(found[14])}
-while #history > 20 do table.remove(history, 1) end
--- The removal comes first, as in claim.
-redis.call('HDEL', KEYS.record, 'owner', 'token', 'pid', 'claimed_ms', 'heir')
-redis.call('HDEL', KEYS.claims, ARGV.id)
-redis.call('HSET', KEYS.record, 'losses', losses, 'ended', ARGV.attempt, 'cause', cause,
-  'history', cjson.encode(history), 'spent', string.sub((found[10] or ' ') .. ARGV.token .. ' ', -200))
 if ARGV.is_taken == '1' then
   redis.call('HSET', KEYS.taken, ARGV.id, ARGV.attempt .. ' ' .. ARGV.token)
   if is_stopping then
-    redis.call('HSET', KEYS.record, 'stopping', ARGV.attempt .. ' ' .. ARGV.token, 'stopping_on', found[7])
+    local _, _, _, owner = parts_of(found[3])
+    redis.call('HSET', KEYS.record, 'stopping', ARGV.attempt .. ' ' .. owner .. '\n' .. ARGV.token)
   end
 end
 if is_death then
@@ -97,26 +77,15 @@ if is_death then
   end
 end
 if is_buried then
-  redis.call('HSET', KEYS.record, 'state', 'dead', 'reason', 'lost', 'buried_ms', now_ms, 'owed', '1')
-  redis.call('ZADD', KEYS.dead, now_ms, ARGV.id)
-  redis.call('ZADD', KEYS.due, now_ms, ARGV.id)
-  if is_freed and ARGV.object ~= '' then
-    redis.call('HDEL', KEYS.record, 'object')
-    if string.match(redis.call('GET', KEYS.lock) or '', '^%d+:(.*)$') == ARGV.id then
-      redis.call('DEL', KEYS.lock)
-    end
-  end
+  make_letter(KEYS.record, ARGV.id, true, not is_stopping and found[10], 'reason', 'lost', 'exception', cause)
   return {'spent', losses}
 end
-redis.call('HSET', KEYS.record, 'state', 'queued', 'sent_ms', now_ms)
-if found[15] then
-  -- An operator has named other workers: the message that comes back is stale, and the record's is sent.
-  redis.call('HDEL', KEYS.record, 'moved', 'next_epoch')
-  redis.call('HSET', KEYS.record, 'epoch', found[15])
-end
-if ARGV.is_unsent == '1' or found[15] then
+redis.call('HSET', KEYS.record, 'state', 'queued', 'since_ms', now_ms)
+if found[11] then
+  apply_move(found[11])
+elseif ARGV.is_unsent == '1' then
   redis.call('HSET', KEYS.record, 'unsent', '1')
 end
 -- What was revoked is called off by the next look.
-redis.call('ZADD', KEYS.due, now_ms + ((found[9] or found[15]) and ARGV.cause ~= 'stuck' and 0 or ARGV.due_in_ms), ARGV.id)
+redis.call('ZADD', KEYS.due, now_ms + ((found[7] or found[11]) and ARGV.cause ~= 'stuck' and 0 or ARGV.due_in_ms), ARGV.id)
 return {'queued', losses}

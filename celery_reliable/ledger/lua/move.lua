@@ -12,7 +12,6 @@ KEYS.record             task:<id>         HASH
 KEYS.due                due               ZSET
 KEYS.claims             claims:<worker>   HASH of the attempt's worker; "none" where none ran that was to be stopped
 KEYS.taken              taken:<worker>    HASH likewise
-KEYS.clock              clock             HASH
 ARGV.id
 ARGV.seen               epoch of the publication that was seen, or of the one that follows its attempt
 ARGV.epoch              names the new publication
@@ -27,42 +26,35 @@ Returns   {"moved"} | {"changed"} | {"absent"}
           "changed": it went on meanwhile, or it is neither queued, parked nor running
 Cost      O(log N) in records that are due some time
 ]]
-local found = redis.call('HMGET', KEYS.record, 'state', 'epoch', 'attempt', 'token', 'waiting_for', 'history', 'owner',
-  'spent', 'pid', 'claimed_ms', 'next_epoch', 'called_off')
-local state = found[1]
+local found = redis.call('HMGET', KEYS.record, 'state', 'epoch', 'attempt', 'claim', 'waiting_for', 'history', 'spent', 'moved')
+local state, next_epoch = found[1], string.match(found[8] or '', '^%S+')
+local token, _, _, owner = parts_of(found[4])
 if not state then
   return {'absent'}
 end
-if found[2] == ARGV.epoch or found[11] == ARGV.epoch then
+if found[2] == ARGV.epoch or next_epoch == ARGV.epoch then
   return {'moved'}
 end
-if (found[11] or found[2]) ~= ARGV.seen or (state == 'running') ~= (ARGV.attempt ~= '')
+if (next_epoch or found[2]) ~= ARGV.seen or (state == 'running') ~= (ARGV.attempt ~= '')
     or (state ~= 'running' and state ~= 'queued' and state ~= 'parked') then
   return {'changed'}
 end
-if state == 'running' and (found[3] ~= ARGV.attempt or found[4] ~= ARGV.token) then
+if state == 'running' and (found[3] ~= ARGV.attempt or token ~= ARGV.token) then
   return {'changed'}
 end
-local history = cjson.decode(found[6] or '[]')
-history[#history + 1] = {at_ms = now_ms, what = 'moved', attempt = tonumber(found[3] or 0), cause = ARGV.named,
-  owner = ARGV.by}
-while #history > 20 do table.remove(history, 1) end
--- The removal comes first, as in claim.
-redis.call('HDEL', KEYS.record, '')
-redis.call('HSET', KEYS.record, 'message', ARGV.message, 'history', cjson.encode(history))
+redis.call('HSET', KEYS.record, 'message', ARGV.message, 'history',
+  longer(found[6], 'moved', found[3], ARGV.named, nil, ARGV.by))
 if state == 'running' and ARGV.is_stopped == '' then
-  redis.call('HSET', KEYS.record, 'moved', ARGV.named, 'next_epoch', ARGV.epoch)
+  redis.call('HSET', KEYS.record, 'moved', ARGV.epoch .. ' ' .. ARGV.named)
   return {'moved'}
 end
-redis.call('HDEL', KEYS.record, 'resends', 'moved', 'next_epoch', 'list')
+redis.call('HDEL', KEYS.record, 'resends', 'moved', 'list')
 redis.call('HSET', KEYS.record, 'epoch', ARGV.epoch)
 if state == 'running' then
-  local claim = ARGV.attempt .. ' ' .. ARGV.token
-  redis.call('HDEL', KEYS.record, 'owner', 'token', 'pid', 'claimed_ms', 'heir')
-  redis.call('HDEL', KEYS.claims, ARGV.id)
-  redis.call('HSET', KEYS.record, 'state', 'queued', 'sent_ms', now_ms, 'unsent', '1', 'ended', ARGV.attempt,
-    'spent', string.sub((found[8] or ' ') .. ARGV.token .. ' ', -200), 'stopping', claim, 'stopping_on', found[7])
-  redis.call('HSET', KEYS.taken, ARGV.id, claim)
+  close(found[7], 'heir')
+  redis.call('HSET', KEYS.record, 'state', 'queued', 'since_ms', now_ms, 'unsent', '1', 'stopping',
+    ARGV.attempt .. ' ' .. owner .. '\n' .. ARGV.token)
+  redis.call('HSET', KEYS.taken, ARGV.id, ARGV.attempt .. ' ' .. ARGV.token)
   redis.call('ZADD', KEYS.due, now_ms + ARGV.due_in_ms, ARGV.id)
 elseif state == 'queued' then
   redis.call('HSET', KEYS.record, 'unsent', '1')

@@ -5,7 +5,6 @@ out all others.
 
 KEYS.happened       happened   STREAM
 KEYS.minutes        minutes    HASH
-KEYS.clock          clock      HASH
 ARGV.kind           name of the event
 ARGV.about          JSON
 ARGV.most: int      so many are kept, or a few more
@@ -17,8 +16,6 @@ Returns   {"noted"}
 Cost      O(1)
 ]]
 local minute = string.format('%.0f', math.floor(now_ms / 60000))
--- The removal comes first, as in claim.
-redis.call('HDEL', KEYS.minutes, '')
 if ARGV.kind == 'task_lost' then
   redis.call('HINCRBY', KEYS.minutes, minute .. ' lost', 1)
 end

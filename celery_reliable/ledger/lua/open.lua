@@ -5,21 +5,29 @@ The worker notes whose its death would be. There are two cases in which that wou
 a suspect has just begun in the worker, and may be about to kill it; or a worker died when it opened the message
 before, and something runs here that ran in a worker that died.
 
+When the worker has survived, it has the note removed. It may not know whether there is one.
+
 KEYS.record            task:<id>         HASH
 KEYS.due               due               ZSET
 KEYS.worker            worker:<worker>   HASH
 KEYS.claims            claims:<worker>   HASH of that worker
-KEYS.clock             clock             HASH
 ARGV.id                of the task; "" for a message that tells none
 ARGV.epoch             of the message; "" when it carries none
 ARGV.delivery          names this delivery of the message
 ARGV.begun_ms: int     so long ago a suspect has just begun
 ARGV.alone_ms: int     when a message that waits is sent again, at first
 ARGV.max_losses: int   when the task names none; where no loss is allowed, the first death has to be clear
-Returns   {"opening"} | {"alone"} | {"dead"} | {"no_lease"}
+ARGV.is_over: flag     the message was opened, and the worker lives
+Returns   {"opening"} | {"alone"} | {"dead"} | {"no_lease"} | {"opened"}
           "alone": it is not to be opened, as it is sent again from its record; "no_lease": nothing was noted
 Cost      O(log N) in records that are due some time
 ]]
+if ARGV.is_over == '1' then
+  if redis.call('HGET', KEYS.worker, 'opening') == ARGV.delivery then
+    redis.call('HDEL', KEYS.worker, 'opening', 'opening_id', 'opening_epoch', 'opening_alone')
+  end
+  return {'opened'}
+end
 local found = redis.call('HMGET', KEYS.record, 'state', 'epoch', 'suspect', 'alone', 'openings', 'max_losses')
 if found[1] == 'dead' then
   return {'dead'}
@@ -42,13 +50,8 @@ if runs_suspect or runs_spared then
   local has_just_begun = runs_suspect and age_ms >= 0 and age_ms < tonumber(ARGV.begun_ms)
   if is_queued and (has_just_begun or has_to_be_clear or found[3] == 'ran') then
     if found[4] ~= ARGV.delivery then
-      -- The removal comes first, as in claim.
-      redis.call('HDEL', KEYS.record, 'resends')
-      local times = redis.call('HINCRBY', KEYS.record, 'waits', 1)
-      -- At random, as in claim.
-      local wait_ms = math.floor(ARGV.alone_ms * math.min(2 ^ (times - 1), 16) * (0.5 + now_us % 1000 / 2000))
-      redis.call('HSET', KEYS.record, 'unsent', '1', 'alone', ARGV.delivery, 'suspect', found[3] or 'opened')
-      redis.call('ZADD', KEYS.due, now_ms + wait_ms, ARGV.id)
+      redis.call('HSET', KEYS.record, 'suspect', found[3] or 'opened')
+      put_off(ARGV.delivery)
     end
     return {'alone'}
   end
@@ -57,7 +60,6 @@ if runs_suspect or runs_spared then
     return {'opening'}
   end
 end
-redis.call('HDEL', KEYS.worker, '')
 redis.call('HSET', KEYS.worker, 'opening', ARGV.delivery, 'opening_id', ARGV.id, 'opening_epoch', ARGV.epoch,
   'opening_alone', has_to_be_clear and '1' or '')
 return {'opening'}

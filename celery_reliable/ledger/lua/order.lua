@@ -2,7 +2,6 @@
 order: an operator gives an order, which holds until it is resumed or its time is over.
 
 KEYS.orders             orders   HASH
-KEYS.clock              clock    HASH
 ARGV.id                 of the order
 ARGV.kind               "pause", "strike" or "drain"
 ARGV.target             the queue, task or worker
@@ -27,8 +26,6 @@ end
 -- A time, so that a server that forgets its orders does not come to the same version again.
 local version = math.max(now_ms, (tonumber(found[1] or '') or 0) + 1)
 local for_ms = tonumber(ARGV.for_ms)
--- The removal comes first, as in claim: what a full Redis does, has to be stopped, too.
-redis.call('HDEL', KEYS.orders, '')
 redis.call('HSET', KEYS.orders, 'version', string.format('%.0f', version), ARGV.id, cjson.encode({
   kind = ARGV.kind, target = ARGV.target, object = ARGV.has_object == '1' and ARGV.object or nil,
   is_stop = ARGV.is_stop == '1',

@@ -3,7 +3,6 @@ postpone: a pass has looked at a record, and there is nothing to do yet.
 
 KEYS.record            task:<id>   HASH
 KEYS.due               due         ZSET
-KEYS.clock             clock       HASH
 ARGV.id
 ARGV.due_ms            that was seen
 ARGV.due_in_ms: int    when to look again
@@ -19,8 +18,6 @@ if redis.call('EXISTS', KEYS.record) == 0 then
   redis.call('ZREM', KEYS.due, ARGV.id)
   return {'gone'}
 end
--- The removal comes first, as in claim.
-redis.call('HDEL', KEYS.record, '')
 if ARGV.is_unsent == '1' then
   redis.call('HSET', KEYS.record, 'unsent', '1')
   if redis.call('HINCRBY', KEYS.record, 'resends', -1) <= 0 then

@@ -6,8 +6,7 @@ Moves     absent -> queued | parked
           running(attempt) -> queued | parked   (the last member of the canvas that the attempt left its id to)
           waiting -> queued | parked            (the same, when the attempt has ended; or anybody, of what was called off)
           dead -> queued | parked               (somebody publishes the id of a dead letter anew, as the same task)
-          free -> held   (by a unique task, as attempt 0)
-          held by the value that was seen and whose record is gone -> held
+          free | held by what has ended -> held   (by a unique task, or one that takes its place early; as attempt 0)
 KEYS.record             task:<id>         HASH
 KEYS.due                due               ZSET
 KEYS.meta               meta              HASH
@@ -16,11 +15,6 @@ KEYS.dead               dead              ZSET
 KEYS.queue              <queue>           LIST that the message is put into, as it is recorded; "none" when it is sent
                                           otherwise
 KEYS.sent               sent:<sender>     STRING what the sender, who does one after the other, has published last
-KEYS.later              later             ZSET
-KEYS.bell               bell              LIST
-KEYS.clock              clock             HASH
-KEYS.lock+              lock:<object>     STRING of a unique task's object
-KEYS.holder+            task:<holder>     HASH the record of the id in the value that was seen
 ARGV.id
 ARGV.epoch              names this publication: "<attempt>-<nonce>", or "<attempt>-<nonce>-<sender>-<number>"
 ARGV.generation         that the message is stamped with
@@ -40,18 +34,24 @@ ARGV.is_sent: flag      "1": put it into its queue, at its moment if it waits fo
 ARGV.moved?             which workers an operator has named meanwhile, as the attempt was told; "" for none
 ARGV.if_exists?         "": the id of a dead letter is published anew; "replay_dead": likewise, and its history says
                         that it is replayed; "keep" or "refuse": a dead letter stays
-ARGV.object+            of a unique task, which takes it as attempt 0
-ARGV.seen+              value of its lock that an earlier call was answered with; "" for none
+ARGV.object+            of which it takes a place, as attempt 0
+ARGV.places+: int       how many there are
+ARGV.is_own+: flag      "1": the call says so itself, for its task alone; else ""
+ARGV.unique+            "1": where another task has the place, nothing is recorded; "2": likewise, and it has been waited
+                        for one whose outcome is being stored; "": without a place it stands in the line of the object
 Returns   {"recorded"} | {"not_current"} | {"in_use", state, since_ms: int} | {"anothers", state, since_ms: int, name}
-          | {"other_generation", current, format} | {"unknown"} | {"names_others", named} | {"locked_by", value}
-          | {"kept_for", task_id} | {"still_stopping", task_id, worker}
+          | {"other_generation", current, format} | {"unknown"} | {"names_others", named} | {"standing", before}
+          | {"locked_by", task_id} | {"kept_for", task_id} | {"concluding"} | {"still_stopping", task_id}
           "in_use" with the state, and since when the task is in it; "anothers": so is a task of that name, by which the
           id was published, whatever has replaced it since; "names_others": an operator has named other workers while
           the attempt ran, and the message has to say so; "other_generation" with the format of the namespace, 0 if
           nobody has told it: by this publishers learn of a newer one; "unknown": the sender's publication before this
           one is not here, so it has to begin anew under another name; or this is a late copy, and the sender has gone
-          on. Nothing is recorded of a unique task whose object another has: "locked_by" the value that was seen means
-          that its record lives; "still_stopping": that is over, but what that worker still runs of it has the object
+          on. Nothing is recorded of a unique task whose object another has: "locked_by" a task that is not withdrawn any
+          more, as the call is answered with it; "concluding": its outcome may be known already, and its object is about to
+          be free; "still_stopping": it is over, but a worker has still to stop what runs of it. "standing": it is recorded,
+          and is not to be sent
+Full      refused, but to an attempt
 Cost      O(log N) in records that are due some time
 ]]
 local now_ms = clock()
@@ -69,20 +69,12 @@ if ARGV.number ~= '' then
     end
   end
 end
-local generation = redis.call('HGET', KEYS.meta, 'generation')
-if not generation or tonumber(generation) > now_ms + 86400000 then
-  -- Not from 1: where everything was lost, the messages of before must not pass for today's. Nor from
-  -- what cannot be: a message told it.
-  generation = string.format('%.0f', now_ms)
-  local info = redis.pcall('INFO', 'server')
-  redis.call('HSET', KEYS.meta, 'generation', generation,
-    'run_id', type(info) == 'string' and string.match(info, 'run_id:(%w+)') or '')
-end
+local generation = current_generation(now_ms)
 if generation ~= ARGV.generation then
   return {'other_generation', generation, redis.call('HGET', KEYS.meta, 'format') or '0'}
 end
-local found = redis.call('HMGET', KEYS.record, 'state', 'epoch', 'attempt', 'token', 'heir', 'history',
-  'owner', 'called_off', 'name', 'published_as', 'pid', 'claimed_ms')
+local found = redis.call('HMGET', KEYS.record, 'state', 'epoch', 'attempt', 'claim', 'heir', 'history',
+  'since_ms', 'called_off', 'name', 'published_as')
 local state, called_off = found[1], found[8]
 -- The id of a task that was replaced is that task's, and also of what replaced it: its host may publish that twice.
 local name = found[10] or found[9]
@@ -98,58 +90,50 @@ local function refused(reply)
 end
 local is_anew = not state or called_off
   or (state == 'dead' and is_same and ARGV.if_exists ~= 'keep' and ARGV.if_exists ~= 'refuse')
+local place, before
 if ARGV.object and is_anew then
-  local value = redis.call('GET', KEYS.lock)
-  local attempt, holder = string.match(value or '', '^(%w+):(.*)$')
-  if attempt == 'kept' then
+  place, before = place_for(ARGV.id, ARGV.object, ARGV.places, turn_of(now_ms, ARGV.epoch), ARGV.is_own)
+  if before and ARGV.unique ~= '' then
+    local kept_for = string.match(redis.call('GET', KEYS.ledger .. 'lock:' .. ARGV.object) or '', '^kept:(.*)$')
     -- Also by the same id: published again, it is another task than the one that succeeded.
-    return refused({'kept_for', holder})
-  elseif value and holder ~= ARGV.id then
-    local theirs = redis.call('HMGET', KEYS.holder, 'state', 'called_off', 'stopping_on')
-    if value ~= ARGV.seen or (theirs[1] and theirs[1] ~= 'dead' and not theirs[2]) then
-      return refused({'locked_by', value})
-    elseif theirs[3] then
-      return refused({'still_stopping', holder, theirs[3]})
+    if kept_for then return refused({'kept_for', kept_for}) end
+    local record = KEYS.ledger .. 'task:' .. before
+    local theirs = redis.call('HMGET', record, 'state', 'called_off', 'concluding')
+    if not theirs[1] or theirs[1] == 'dead' or theirs[2] then
+      return refused({'still_stopping', before})
+    elseif theirs[1] == 'running' and theirs[3] and ARGV.unique == '1' then
+      return refused({'concluding'})
     end
+    redis.call('HSET', record, 'relied', '1')
+    return refused({'locked_by', before})
   end
 end
 if ARGV.attempt ~= '' then
-  -- The removal comes first, as in claim: what runs can be retried on a full server.
-  redis.call('HDEL', KEYS.claims, '')
-  if state ~= 'running' or found[3] ~= ARGV.attempt or found[4] ~= ARGV.token then
+  -- What runs can be retried on a full server, which runs the rest of a script that has removed something.
+  redis.call('HDEL', KEYS.ledger, '')
+  if state ~= 'running' or found[3] ~= ARGV.attempt or parts_of(found[4]) ~= ARGV.token then
     return refused({'not_current'})
   end
-  local moved = redis.call('HGET', KEYS.record, 'moved') or ''
+  local moved = string.match(redis.call('HGET', KEYS.record, 'moved') or '', '^%S+ (.*)$') or ''
   if moved ~= ARGV.moved then
     return {'names_others', moved}
   end
-  local history = cjson.decode(found[6] or '[]')
-  local entry = {what = 'retried', cause = ''}
+  local history, cause = cjson.decode(found[6] or '[]'), ''
   if #history > 0 and history[#history].what == 'retried' then
     -- Retries must not drive losses out of the history.
-    entry = table.remove(history)
-    entry.cause = (tonumber(string.match(entry.cause, '^%d+')) or 1) + 1 .. ' times'
+    cause = (tonumber(string.match(table.remove(history).cause, '^%d+')) or 1) + 1 .. ' times'
   end
-  entry.at_ms, entry.attempt, entry.owner = now_ms, tonumber(ARGV.attempt), found[7]
-  entry.pid, entry.claimed_ms = tonumber(found[11]), tonumber(found[12])
-  history[#history + 1] = entry
-  while #history > 20 do table.remove(history, 1) end
-  redis.call('HSET', KEYS.record, 'history', cjson.encode(history))
+  redis.call('HSET', KEYS.record, 'history', longer(cjson.encode(history), 'retried', ARGV.attempt, cause, found[4]))
   redis.call('HDEL', KEYS.claims, ARGV.id)
-  redis.call('HDEL', KEYS.record, 'owner', 'token', 'pid', 'claimed_ms', 'heir', 'stored')
+  redis.call('HDEL', KEYS.record, 'claim', 'heir', 'concluding', 'stored')
 elseif state == 'running' and found[5] == ARGV.heir then
   -- The claim stays in its worker's hash until the attempt ends, as that key is not known here.  The record forgets
   -- the object: whoever has the id from now on must not free it.
-  redis.call('HDEL', KEYS.record, 'owner', 'token', 'pid', 'claimed_ms', 'heir', 'stored', 'object')
+  redis.call('HDEL', KEYS.record, 'claim', 'heir', 'concluding', 'stored', 'object')
 elseif state == 'dead' and is_same and ARGV.if_exists ~= 'keep' and ARGV.if_exists ~= 'refuse' then
-  local history = cjson.decode(found[6] or '[]')
-  local what = ARGV.if_exists == 'replay_dead' and 'replayed' or 'published'
-  history[#history + 1] = {at_ms = now_ms, what = what, attempt = tonumber(found[3] or 0),
-    cause = '', owner = ''}
-  while #history > 20 do table.remove(history, 1) end
-  redis.call('HSET', KEYS.record, 'losses', 0, 'history', cjson.encode(history), 'used', '1')
-  redis.call('HDEL', KEYS.record, 'reason', 'exception', 'traceback', 'buried_ms', 'cause', 'owed', 'resends',
-    'unsent', 'stored', 'revoked')
+  redis.call('HSET', KEYS.record, 'losses', 0, 'used', '1', 'history',
+    longer(found[6], ARGV.if_exists == 'replay_dead' and 'replayed' or 'published', found[3], ''))
+  redis.call('HDEL', KEYS.record, 'reason', 'exception', 'traceback', 'owed', 'resends', 'unsent', 'stored', 'revoked')
   redis.call('ZREM', KEYS.dead, ARGV.id)
 elseif called_off then
   redis.call('HDEL', KEYS.record, 'called_off', 'published_as')
@@ -157,22 +141,16 @@ elseif called_off then
 elseif state == 'waiting' and found[5] == ARGV.heir then
   redis.call('HDEL', KEYS.record, 'heir', 'stored', 'members')
 elseif state then
-  local at = redis.call('HMGET', KEYS.record, 'buried_ms', 'claimed_ms', 'waiting_ms', 'published_ms', 'sent_ms')
-  local since_ms = ({dead = at[1], running = at[2], waiting = at[3]})[state] or at[4] or '0'
-  if (state == 'queued' or state == 'parked') and tonumber(at[5] or 0) > tonumber(since_ms) then
-    since_ms = at[5]
-  end
-  return refused(is_same and {'in_use', state, since_ms} or {'anothers', state, since_ms, name})
+  return refused(is_same and {'in_use', state, found[7]} or {'anothers', state, found[7], name})
 end
-local when = 'published_ms'
 if state then
   redis.call('HDEL', KEYS.record, 'suspect', 'spared', 'openings', 'waits', 'alone', 'sealed', 'read_by', 'max_losses',
-    'moved', 'next_epoch', 'list', 'waiting_for')
-  -- A retry or a replacement does not change when the task was published.
-  when = (state == 'dead' or called_off) and when or 'sent_ms'
+    'moved', 'list', 'waiting_for')
 end
+-- A retry or a replacement does not change when the task was published.
+local published = (not state or state == 'dead' or called_off) and {'published_ms', now_ms} or {}
 redis.call('HSET', KEYS.record, 'state', ARGV.state, 'epoch', ARGV.epoch, 'message', ARGV.message,
-  'name', ARGV.name, when, now_ms)
+  'name', ARGV.name, 'since_ms', now_ms, unpack(published))
 if state and name ~= ARGV.name then
   redis.call('HSET', KEYS.record, 'published_as', name)
 end
@@ -188,14 +166,19 @@ if ARGV.is_timed == '1' then
 else
   redis.call('ZADD', KEYS.due, now_ms + ARGV.due_in_ms, ARGV.id)
 end
-if ARGV.object then
-  redis.call('HSET', KEYS.record, 'object', ARGV.object)
-  redis.call('SET', KEYS.lock, '0:' .. ARGV.id)
+if place then
+  redis.call('HSET', KEYS.record, 'object', place)
+  redis.call('SET', KEYS.ledger .. 'lock:' .. place, '0:' .. ARGV.id)
 end
 if ARGV.number ~= '' then
   redis.call('SET', KEYS.sent, ARGV.epoch, 'PX', ARGV.remember_ms)
 end
-if ARGV.is_sent == '1' and ARGV.is_timed == '' then
+if ARGV.object and is_anew and not place then
+  stand_for(ARGV.id, KEYS.record, ARGV.object, ARGV.places, turn_of(now_ms, ARGV.epoch), ARGV.is_own,
+    ARGV.is_sent == '1' and KEYS.queue or '', ARGV.due_in_ms)
+  -- A repeated call hears that it is recorded, and sends it: two messages do no harm.
+  return {'standing', before or ''}
+elseif ARGV.is_sent == '1' and ARGV.is_timed == '' then
   redis.call('LPUSH', KEYS.queue, ARGV.message)
 end
 return {'recorded'}

@@ -6,7 +6,6 @@ KEYS.worker          worker:<worker>   HASH
 KEYS.workers         workers           ZSET
 KEYS.meta            meta              HASH
 KEYS.direct          direct            ZSET
-KEYS.clock           clock             HASH
 ARGV.worker          id
 ARGV.lease_ms: int
 ARGV.client_id: int  of the connection that will renew it; 0 where there is no witness
@@ -30,12 +29,9 @@ if found[1] and tonumber(found[2] or 0) >= tonumber(ARGV.number) then
   return {'registered'}
 end
 local now_ms = keep_clock()
-local info = redis.pcall('INFO', 'server')
--- The removal comes first, as in claim.
-redis.call('HDEL', KEYS.worker, '')
 redis.call('HSET', KEYS.worker, 'state', 'alive', 'facts', ARGV.facts, 'client_id', ARGV.client_id,
   'renewals', ARGV.number,
-  'run_id', type(info) == 'string' and string.match(info, 'run_id:(%w+)') or '', 'registered_ms', now_ms,
+  'run_id', run_id(), 'registered_ms', now_ms,
   'lease_ms', ARGV.lease_ms)
 redis.call('ZADD', KEYS.workers, now_ms + ARGV.lease_ms, ARGV.worker)
 if ARGV.queue ~= '' then

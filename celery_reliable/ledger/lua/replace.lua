@@ -8,7 +8,6 @@ Moves     running(attempt) -> waiting
 KEYS.record           task:<id>         HASH
 KEYS.due              due               ZSET
 KEYS.claims           claims:<worker>   HASH of the worker that runs the attempt
-KEYS.clock            clock             HASH
 ARGV.id
 ARGV.attempt: int
 ARGV.due_in_ms: int   when to look whether the canvas ended without publishing the id
@@ -19,26 +18,19 @@ Returns   {"waiting"} | {"fenced", state} | {"gone"}
 Repeated  gone -> waiting
 Cost      O(log N) in records that are due some time
 ]]
-local found = redis.call('HMGET', KEYS.record, 'state', 'attempt', 'ended', 'token')
-if found[1] == 'waiting' and found[3] == ARGV.attempt then
+local found = redis.call('HMGET', KEYS.record, 'state', 'attempt', 'claim', 'spent')
+if found[1] == 'waiting' and found[2] == ARGV.attempt and is_spent(found[4]) then
   return {'waiting'}
 end
-if found[1] ~= 'running' or found[2] ~= ARGV.attempt or found[4] ~= ARGV.token then
+local refused = refusal(unpack(found, 1, 3))
+if refused then
   -- The canvas was quicker: the id was published, and is somebody else's.
-  local claim = redis.call('HGET', KEYS.claims, ARGV.id)
-  if claim and string.match(claim, '^(%d+) ') == ARGV.attempt and string.match(claim, ' (%S+)$') == ARGV.token then
-    redis.call('HDEL', KEYS.claims, ARGV.id)
-  end
-  if not found[1] then
-    return {'gone'}
-  end
-  return {'fenced', found[1]}
+  drop_claim()
+  return refused
 end
--- The removal comes first, as in claim.
-redis.call('HDEL', KEYS.record, 'owner', 'token', 'pid', 'claimed_ms', 'suspect', 'spared', 'openings', 'waits', 'alone')
-redis.call('HSET', KEYS.record, 'state', 'waiting', 'ended', ARGV.attempt, 'epoch', ARGV.attempt .. '-replaced',
-  'waiting_ms', now_ms, 'members', ARGV.members)
-redis.call('HDEL', KEYS.claims, ARGV.id)
+close(found[4], 'suspect', 'spared', 'openings', 'waits', 'alone')
+redis.call('HSET', KEYS.record, 'state', 'waiting', 'epoch', ARGV.attempt .. '-replaced',
+  'since_ms', now_ms, 'members', ARGV.members)
 if ARGV.stored ~= '' then
   redis.call('HSET', KEYS.record, 'stored', ARGV.stored)
 end

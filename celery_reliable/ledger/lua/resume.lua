@@ -5,12 +5,6 @@ moment has come.
 The order is over with the first call; it is forgotten with the last one, when nothing is left that waits for it.
 
 KEYS.orders       orders    HASH
-KEYS.due          due       ZSET
-KEYS.ordered      ordered   ZSET
-KEYS.records      task:     what the keys of records begin with
-KEYS.later        later     ZSET
-KEYS.bell         bell      LIST
-KEYS.clock        clock     HASH
 ARGV.id           of the order
 ARGV.by           who ends it; "": only if its time is over, or somebody has ended it
 ARGV.limit: int   so many tasks are due by this call
@@ -30,25 +24,20 @@ if not order.ended_ms then
     return {'in_force'}
   end
   order.ended_ms, order.ended_by, order.released = now_ms, ARGV.by, 0
-  -- The removal comes first, as in claim.
-  redis.call('HDEL', KEYS.orders, '')
   redis.call('HSET', KEYS.orders, 'version',
     string.format('%.0f', math.max(now_ms, (tonumber(found[2] or '') or 0) + 1)))
 end
-redis.call('ZREM', KEYS.ordered, '')
-local ids, released = {}, order.released or 0
-for _, member in ipairs(redis.call('ZRANGE', KEYS.ordered, '[' .. ARGV.id .. ' ', '(' .. ARGV.id .. '!', 'BYLEX',
-    'LIMIT', 0, ARGV.limit)) do
+local line, released = KEYS.ledger .. 'waiting:order ' .. ARGV.id, order.released or 0
+local ids = redis.call('ZRANGE', line, 0, ARGV.limit - 1)
+for _, id in ipairs(ids) do
   -- They are sent by their times, so each has one of its own, 1024 in a ms, and all of them are past.
   released = released + 1
-  local id = string.match(member, '^%S+ %S+ (.*)$')
-  local record = KEYS.records .. id
-  redis.call('ZREM', KEYS.ordered, member)
+  local record = KEYS.ledger .. 'task:' .. id
+  redis.call('ZREM', line, id)
   if redis.call('HGET', record, 'waiting_for') == 'order ' .. ARGV.id then
     redis.call('HDEL', record, 'waiting_for')
     wait_until(id, string.format('%.4f', order.ended_ms - 1000 + released / 1024))
   end
-  ids[#ids + 1] = id
 end
 if #ids < tonumber(ARGV.limit) then
   redis.call('HDEL', KEYS.orders, ARGV.id)

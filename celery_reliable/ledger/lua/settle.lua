@@ -9,11 +9,6 @@ KEYS.due                     due               ZSET
 KEYS.claims                  claims:<worker>   HASH of the worker that runs the attempt
 KEYS.result                  <result>          STRING published as well, on a channel of this name; "none" when
                                                nothing is to be stored
-KEYS.lock                    lock:<object>     STRING of the object
-KEYS.clock                   clock             HASH
-KEYS.ended+                  ended             HASH where the task is to be kept; not given for what nothing happened
-                                               to
-KEYS.ended_at+               ended_at          ZSET when each of these ended; likewise
 ARGV.id
 ARGV.attempt: int
 ARGV.token                   of the claim: an id that is published again after it ended begins at 1 again
@@ -23,33 +18,26 @@ ARGV.expires_seconds: int    of the result; 0: never
 ARGV.db?: int                of the result; "" when it is the ledger's
 ARGV.own_db: int             the ledger's
 ARGV.keep_ms: int            for how long the object stays locked after this success; 0: it is freed
-ARGV.object?                 whose lock is given; "" for none
-ARGV.outcome+                with KEYS.ended: a state of Celery's
-ARGV.by+                     with KEYS.ended: who ended it; "" for the attempt itself
-ARGV.most+: int              with KEYS.ended: how many are kept there
-Returns   {"settled"} | {"fenced", state} | {"gone"} | {"elsewhere"} | {"other_object", object_key} | {"troubled"}
+ARGV.places?: int            how many the object has; "": as those say who wait for one
+ARGV.outcome+                a state of Celery's; not given for what nothing happened to, which is not kept
+ARGV.by+                     who ended it; "" for the attempt itself
+ARGV.most+: int              how many are kept
+Returns   {"settled"} | {"fenced", state} | {"gone"} | {"elsewhere"} | {"troubled"}
           "gone" to a repeated call means that the first one settled; "elsewhere": that database cannot be reached from
-          here; "other_object": the record notes another one than was given; "troubled": it has a history, and
-          KEYS.ended was not given; nothing was changed by any of the three
+          here; "troubled": it has a history, and is to be kept; nothing was changed by either
 Repeated  gone -> settled
+Full      done, but for a result that takes more room than the record
 Cost      O(log N) in records that are due some time, O(size of the result)
 ]]
-local found = redis.call('HMGET', KEYS.record, 'state', 'attempt', 'token', 'object', 'history')
-if not found[1] then
-  return {'gone'}
-end
-if found[1] ~= 'running' or found[2] ~= ARGV.attempt or found[3] ~= ARGV.token then
-  return {'fenced', found[1]}
-end
-if found[4] and found[4] ~= ARGV.object then
-  return {'other_object', found[4]}
-end
-if found[5] and not KEYS.ended then
+local found = redis.call('HMGET', KEYS.record, 'state', 'attempt', 'claim', 'object', 'history')
+local refused = refusal(unpack(found, 1, 3))
+if refused then return refused end
+if found[5] and not ARGV.outcome then
   return {'troubled'}
 end
 if ARGV.value ~= '' then
   if #ARGV.value <= 700 then
-    -- A removal comes first, as in claim.  It removes nothing: the result takes no more room than the record.
+    -- A full server runs the rest of a script that has removed something.
     redis.call('HDEL', KEYS.record, '')
   end
   if ARGV.db ~= '' and redis.pcall('SELECT', ARGV.db)['err'] then
@@ -69,29 +57,14 @@ if ARGV.value ~= '' then
     redis.call('SELECT', ARGV.own_db)
   end
 end
-local known = KEYS.ended and redis.call('HMGET', KEYS.record, 'name', 'published_ms', 'losses', 'owner', 'pid', 'claimed_ms')
+local known = ARGV.outcome and redis.call('HMGET', KEYS.record, 'name', 'published_ms', 'losses')
 redis.call('DEL', KEYS.record)
 redis.call('ZREM', KEYS.due, ARGV.id)
 redis.call('HDEL', KEYS.claims, ARGV.id)
-if ARGV.object ~= '' and string.match(redis.call('GET', KEYS.lock) or '', '^%d+:(.*)$') == ARGV.id then
-  if ARGV.keep_ms == '0' then
-    redis.call('DEL', KEYS.lock)
-  else
-    redis.call('SET', KEYS.lock, 'kept:' .. ARGV.id, 'PX', ARGV.keep_ms)
-  end
-end
+free(ARGV.id, found[4], ARGV.keep_ms, ARGV.places ~= '' and ARGV.places or nil)
 if known then
-  local now_ms = clock()
-  redis.call('HSET', KEYS.ended, ARGV.id, cjson.encode({outcome = ARGV.outcome, by = ARGV.by, ended_ms = now_ms,
-    attempt = ARGV.attempt, name = known[1], published_ms = known[2], losses = known[3], owner = known[4],
-    pid = known[5], claimed_ms = known[6], history = found[5]}))
-  redis.call('ZADD', KEYS.ended_at, now_ms, ARGV.id)
-  local spare = redis.call('HLEN', KEYS.ended) - ARGV.most
-  if spare > 0 then
-    for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS.ended_at, '-inf', '+inf', 'LIMIT', 0, math.min(spare, 10))) do
-      redis.call('HDEL', KEYS.ended, id)
-      redis.call('ZREM', KEYS.ended_at, id)
-    end
-  end
+  local _, pid, claimed_ms, owner = parts_of(found[3])
+  keep_ended({attempt = ARGV.attempt, name = known[1], published_ms = known[2], losses = known[3], owner = owner,
+    pid = pid, claimed_ms = claimed_ms, history = found[5]})
 end
 return {'settled'}

@@ -9,10 +9,11 @@ ARGV.how      "stop": its process is asked to; "kill": it is killed
 Returns   {"told", owner} | {"changed"}
 Cost      O(1)
 ]]
-local found = redis.call('HMGET', KEYS.record, 'state', 'owner', 'attempt', 'token', 'revoked')
-if found[1] ~= 'running' or found[2] ~= ARGV.owner or not found[5] then
+local found = redis.call('HMGET', KEYS.record, 'state', 'claim', 'attempt', 'revoked')
+local token, _, _, owner = parts_of(found[2])
+if found[1] ~= 'running' or owner ~= ARGV.owner or not found[4] then
   return {'changed'}
 end
 redis.call('HDEL', KEYS.stops, ARGV.id)
-redis.call('HSET', KEYS.stops, ARGV.id, found[3] .. ' ' .. ARGV.how .. ' ' .. found[4])
-return {'told', found[2]}
+redis.call('HSET', KEYS.stops, ARGV.id, found[3] .. ' ' .. ARGV.how .. ' ' .. token)
+return {'told', owner}

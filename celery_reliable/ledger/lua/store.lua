@@ -19,13 +19,14 @@ ARGV.after                  "": the attempt runs; "retry": it has published itse
 Returns   {"stored"} | {"fenced", state} | {"gone"} | {"elsewhere"}
           "gone": there is no record, as the task ended, or the server lost it; "elsewhere": that database cannot be
           reached from here; nothing was changed by either
+Full      a result that takes more room than a record is refused
 Cost      O(size of the result)
 ]]
-local found = redis.call('HMGET', KEYS.record, 'state', 'attempt', 'token', 'buried_ms')
+local found = redis.call('HMGET', KEYS.record, 'state', 'attempt', 'claim', 'since_ms')
 if not found[1] then
   return {'gone'}
 end
-local attempt, is_current = found[2], found[1] == 'running' and found[3] == ARGV.token
+local attempt, is_current = found[2], found[1] == 'running' and parts_of(found[3]) == ARGV.token
 if ARGV.after == 'retry' then
   is_current = found[1] == 'queued' or found[1] == 'parked'
 elseif ARGV.after == 'burial' then

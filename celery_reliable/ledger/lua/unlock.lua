@@ -2,7 +2,6 @@
 unlock: an attempt whose body is over frees its object, while its record goes on.
 
 Moves     held by this attempt -> free
-KEYS.lock           lock:<object>   STRING "<attempt>:<id>"
 KEYS.record         task:<id>       HASH of the id: one that was published anew has the same numbers, and its own
                                     object
 ARGV.id
@@ -11,17 +10,17 @@ ARGV.token          of the claim
 ARGV.object         which the record notes no longer
 Returns   {"unlocked"} | {"not_held"}
 Repeated  not_held -> unlocked
-Cost      O(1)
+Cost      O(places); O(places * log N) in records that are due some time for each task that is let in
 ]]
-if redis.call('GET', KEYS.lock) ~= ARGV.attempt .. ':' .. ARGV.id then
+if redis.call('GET', KEYS.ledger .. 'lock:' .. ARGV.object) ~= ARGV.attempt .. ':' .. ARGV.id then
   return {'not_held'}
 end
-local found = redis.call('HMGET', KEYS.record, 'state', 'token', 'attempt', 'object')
-if (found[2] and found[2] ~= ARGV.token) or (found[1] and tonumber(found[3] or 0) < tonumber(ARGV.attempt)) then
+local found = redis.call('HMGET', KEYS.record, 'state', 'claim', 'attempt', 'object')
+if (found[2] and parts_of(found[2]) ~= ARGV.token) or (found[1] and tonumber(found[3] or 0) < tonumber(ARGV.attempt)) then
   return {'not_held'}
 end
-redis.call('DEL', KEYS.lock)
 if found[4] == ARGV.object then
   redis.call('HDEL', KEYS.record, 'object')
 end
+free(ARGV.id, ARGV.object)
 return {'unlocked'}

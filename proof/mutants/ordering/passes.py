@@ -71,13 +71,4 @@ TABLE: Table = {
             ),
         ],
     },
-    "ledger/transition_group.py": {
-        "run_freeing": [
-            (
-                "nobody is told who is next",
-                drop("if isinstance(called.answer, Next):"),
-                ("tests/ledger/test_places.py",),
-            ),
-        ],
-    },
 }

@@ -7,22 +7,21 @@ import signal
 import time
 from typing import Any
 
-from celery.signals import task_received, worker_process_init, worker_ready
+from celery.signals import task_received, worker_ready
 
 from celery_reliable.signals import pass_finished
 from tests.support.waiting import wait_for
 
-__all__ = ["HANG", "KILL_WHILE_LOCKED", "hinder"]
+__all__ = ["KILL_WHILE_LOCKED", "hinder"]
 
 #: The keys by which a test says so; the value is a process id where a process is to be killed.
-HANG = "moment:hang"
 KILL_WHILE_LOCKED = "moment:kill_while_locked"
 
 #: Less than a fork waits for the thread of the passes.
 LOCKED_SECONDS = 1.2
 
 
-def hinder(app: Any, how: str) -> None:  # noqa: C901 - one small way after another
+def hinder(app: Any, how: str) -> None:
     """Hinder the processes of this app so, if this is one of the ways."""
 
     def ask_no_more(sender: Any, **_: Any) -> None:
@@ -42,11 +41,6 @@ def hinder(app: Any, how: str) -> None:  # noqa: C901 - one small way after anot
         """Take a while before each task begins."""
         time.sleep(0.45)
 
-    def hang_as_it_starts(**_: Any) -> None:
-        """Keep a process of the pool from coming up, if a test says so."""
-        while app.effects.client.exists(HANG):
-            signal.pause()
-
     def kill_while_locked(**_: Any) -> None:
         """Kill a process while this one has one of the result backend's locks."""
         pid = app.effects.client.getdel(KILL_WHILE_LOCKED)
@@ -65,7 +59,6 @@ def hinder(app: Any, how: str) -> None:  # noqa: C901 - one small way after anot
         "asks no more": (worker_ready, ask_no_more),
         "stands": (worker_ready, stand),
         "receives slowly": (task_received, receive_slowly),
-        "hangs": (worker_process_init, hang_as_it_starts),
         "kills": (pass_finished, kill_while_locked),
     }
     if how in moments:

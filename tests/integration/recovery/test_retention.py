@@ -65,7 +65,7 @@ def test_what_was_trimmed_says_so_and_is_counted(
 ) -> None:
     ledger = bury(project, 110)
     client = project.redis.client()
-    client.hset(ledger.keys.record("letter-0000"), "buried_ms", 1000)
+    client.hset(ledger.keys.record("letter-0000"), "since_ms", 1000)
     client.zadd(ledger.keys.dead, {"letter-0000": 1000})
 
     trim(sweeper)

@@ -26,8 +26,8 @@ BEGIN_MS = 1_767_225_600_000
 
 SECONDS, MICROS, RUN_ID = "driver:s", "driver:us", "driver:run_id"
 
-_EXPIRY = re.compile(r"('(?:PX|PEXPIRE)', (?:KEYS\[\d+\], )?)([^()\s,]+)\)")
-_LEFT = re.compile(r"(redis\.call\('PTTL', KEYS\[\w+\]\))")
+_EXPIRY = re.compile(r"('(?:PX|PEXPIRE)', (?:KEYS\[\d+\], |\w+, )?)([^()\s,]+)\)")
+_LEFT = re.compile(r"(redis\.call\('PTTL', KEYS\[\w+\][^()]*\))")
 #: Lets time pass on the server.
 PASS = f"""
 for _, key in ipairs(redis.call('KEYS', '*')) do

@@ -10,6 +10,7 @@ import redis
 from celery_reliable.ledger.keys import Keys
 from tests.ledger.driver import clock
 from tests.ledger.driver.tasks import NAMESPACE, OWN, QUEUE
+from tests.support.records import fields_of
 
 #: Keys that stay when nobody has anything to do.
 _KEPT = (
@@ -20,33 +21,36 @@ _KEPT = (
 LOOK = r"""
 local prefix, found, states, workers, losses = ARGV[1], {}, {}, {}, {}
 local function wrong(text) found[#found + 1] = text end
-local due, records = {}, {}
+local due, records, waits = {}, {}, {}
 for _, id in ipairs(redis.call('ZRANGE', prefix .. 'due', 0, -1)) do due[id] = true end
 for _, key in ipairs(redis.call('KEYS', prefix .. 'task:*')) do
   local id = string.sub(key, #prefix + 6)
-  local row = redis.call('HMGET', key, 'state', 'attempt', 'pid', 'token', 'owner', 'owed',
-    'buried_ms', 'stopped', 'losses', 'called_off', 'waiting_for')
+  local row = redis.call('HMGET', key, 'state', 'attempt', 'claim', 'owed',
+    'since_ms', 'losses', 'called_off', 'waiting_for')
   local state = row[1]
   records[id] = state or 'none'
   states[#states + 1] = id
   -- What is called off has ended, though something of it still runs.
-  local object = state == 'parked' and string.match(row[11] or '', '^object (.*)$')
-  states[#states + 1] = row[10] and 'over' or (object and 'in line of ' .. object) or records[id]
-  if (row[9] or '0') ~= '0' then
+  local reason = row[8] == 'workers' and row[8] or string.match(row[8] or '', '^o%l+ .*$')
+  waits[id] = state == 'parked' and reason or nil
+  local object = state == 'parked' and string.match(row[8] or '', '^object (.*)$')
+  states[#states + 1] = row[7] and 'over' or (object and 'in line of ' .. object) or records[id]
+  if (row[6] or '0') ~= '0' then
     losses[#losses + 1] = id
-    losses[#losses + 1] = row[9]
+    losses[#losses + 1] = row[6]
   end
   local buried = redis.call('ZSCORE', prefix .. 'dead', id)
   if not state then
     wrong(id .. ': a record without a state')
   elseif state == 'running' then
-    local claim = redis.call('HGET', prefix .. 'claims:' .. (row[5] or ''), id)
-    local meant = (row[2] or '') .. ' ' .. (row[3] or '') .. ' ' .. (row[4] or '')
+    local pid, owner, token = string.match(row[3] or '', '^(%d+) %d+ ([^\n]*)\n(.*)$')
+    local claim = redis.call('HGET', prefix .. 'claims:' .. (owner or ''), id)
+    local meant = (row[2] or '') .. ' ' .. (pid or '') .. ' ' .. (token or '')
     if claim ~= meant then wrong(id .. ': runs, but its claim is ' .. tostring(claim)) end
   elseif state == 'dead' then
-    if buried ~= row[7] then wrong(id .. ': dead, but not in its index') end
-    if row[6] and not due[id] then wrong(id .. ': owed, but not due') end
-    if due[id] and not (row[6] or row[8]) then wrong(id .. ': due, but dead and not owed') end
+    if buried ~= row[5] then wrong(id .. ': dead, but not in its index') end
+    if row[4] and not due[id] then wrong(id .. ': owed, but not due') end
+    if due[id] and not row[4] then wrong(id .. ': due, but dead and not owed') end
   elseif not due[id] then
     wrong(id .. ': ' .. state .. ', but not due')
   end
@@ -61,6 +65,15 @@ end
 for _, id in ipairs(redis.call('ZRANGE', prefix .. 'later', 0, -1)) do
   if records[id] ~= 'parked' then wrong(id .. ': has a moment, and is not parked') end
 end
+for _, key in ipairs(redis.call('KEYS', prefix .. 'waiting:*')) do
+  local line = string.sub(key, #prefix + 9)
+  local stands = line == 'workers' and redis.call('HKEYS', key) or redis.call('ZRANGE', key, 0, -1)
+  for _, id in ipairs(stands) do
+    if waits[id] ~= line then wrong(id .. ': in the line of ' .. line .. ', and does not wait') end
+    waits[id] = nil
+  end
+end
+for id, line in pairs(waits) do wrong(id .. ': waits for ' .. line .. ', and not in its line') end
 for _, name in ipairs(redis.call('ZRANGE', prefix .. 'workers', 0, -1)) do
   local row = redis.call('HMGET', prefix .. 'worker:' .. name, 'state', 'missing_renewals',
     'renewals')
@@ -122,12 +135,11 @@ class Indexes:
 
     def record(self, task_id: str) -> dict[str, str]:
         """Return a record's fields; none for what has ended."""
-        raw = self._client.hgetall(self.keys.record(task_id))
-        return {name.decode(): value.decode() for name, value in raw.items()}
+        return fields_of(self._client.hgetall(self.keys.record(task_id)))
 
     def line(self, object_key: str) -> list[bytes]:
-        """Return who stands in the line of an object, in order; some may have ended."""
-        return list(self._client.zrange(self.keys.waiting(object_key), 0, -1))
+        """Return who stands in the line of an object, in order."""
+        return list(self._client.zrange(self.keys.waiting(f"object {object_key}"), 0, -1))
 
     def is_declared_dead(self, worker: str) -> bool:
         """Whether a worker is dead to the ledger, or forgotten."""
@@ -192,9 +204,7 @@ class Indexes:
         """Whether a key may stay when nobody has anything to do with it."""
         if kind == "orders":
             return bool(self._client.hkeys(key) == [b"version"])
-        if kind == "lock":
-            return self._is_free(key, has_lost)
-        return kind == "waiting" and self._is_of_the_past(key)
+        return kind == "lock" and self._is_free(key, has_lost)
 
     def _is_free(self, lock: bytes, has_lost: bool) -> bool:
         """Whether who wants the object takes it."""
@@ -202,14 +212,6 @@ class Indexes:
         # Its worker died before it said that it has stopped it; or the server forgot that the
         # object was freed.
         return "stopping_on" in holder or (has_lost and not holder)
-
-    def _is_of_the_past(self, line: bytes) -> bool:
-        """Whether a line names nobody but who has ended: was called off, or went on when a clock
-        was set back.  It is taken out when the moment comes that it was given, or its turn.
-        """
-        return not any(
-            self.record(task_id.decode()) for task_id in self._client.zrange(line, 0, -1)
-        )
 
     def _workers(self) -> set[str]:
         return {name.decode() for name in self._client.zrange(self.keys.workers, 0, -1)}

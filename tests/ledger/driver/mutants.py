@@ -96,12 +96,8 @@ MUTANTS = {
         "was accepted, and has never ended",
         ("skew", "kill_worker"),
         {
-            "ids": ("a", "b"),
-            "tasks": ("work",),
-            "outcomes": ("ok", "long"),
-            "n_steps": 400,
-            "n_hosts": 2,
-            "chances": {"publish": 0.1, "act": 0.0, "kill_worker": 0.03},
+            "ids": ("a", "b"), "tasks": ("work",), "outcomes": ("ok", "long"), "n_steps": 400,
+            "n_hosts": 2, "chances": {"publish": 0.1, "act": 0.0, "kill_worker": 0.03},
         },
         tried_first=5,
     ),
@@ -118,23 +114,17 @@ MUTANTS = {
         "and is innocent|losses, and 0 deaths",
         ("poison",),
         {
-            "tasks": ("work",),
-            "outcomes": ("ok", "long"),
-            "n_slots": 3,
-            "n_hosts": 2,
+            "tasks": ("work",), "outcomes": ("ok", "long"), "n_slots": 3, "n_hosts": 2,
             "chances": {"act": 0.0, "publish": 0.2},
         },
         tried_first=4,
     ),
     "clock_back": Mutant(
         "after a step back nobody sweeps for as long as the step",
-        [
-            (
-                "redis_io/scripts.py",
-                "math.max(server_us + (kept[1] or 0) * 1000, (kept[2] or 0) * 1000)",
-                "server_us",
-            )
-        ],
+        [(
+            "ledger/lua/functions.lua",
+            "math.max(server_us + (kept[1] or 0) * 1000, (kept[2] or 0) * 1000)", "server_us",
+        )],
         "does not come to rest",
         ("clock", "kill_worker"),
         is_alone=False,
@@ -142,59 +132,44 @@ MUTANTS = {
     ),
     "stuck_lock": Mutant(
         "an attempt that is taken as stuck loses its object while it runs",
-        [("ledger/lua/place.lua", "if is_over and holder[3] then", "if false then")],
+        [("ledger/lua/functions.lua", " and not still_stopping(record, found[3])\n", "\n")],
         "two live bodies of object",
         (),
         {
-            "tasks": ("placed_brief",),
-            "outcomes": ("ok", "long", "long"),
-            "pool_names": ("threads",),
-            "n_slots": 3,
-            "n_steps": 240,
-            "chances": {"publish": 0.1},
+            "tasks": ("placed_brief",), "outcomes": ("ok", "long", "long"),
+            "pool_names": ("threads",), "n_slots": 3, "n_steps": 240, "chances": {"publish": 0.1},
         },
         tried_first=3,
     ),
     "taken_by_a_call": Mutant(
         "a call takes an object that another task has",
-        [("ledger/lua/record.lua", "      return refused({'locked_by', value})\n", "")],
+        [("ledger/lua/record.lua", "return refused({'locked_by', before})", "place = ARGV.object")],
         "two live bodies of object",
         (),
         {
-            "tasks": ("unique",),
-            "outcomes": ("ok", "ok", "long"),
-            "n_hosts": 2,
+            "tasks": ("unique",), "outcomes": ("ok", "ok", "long"), "n_hosts": 2,
             "chances": {"act": 0.0, "publish": 0.1},
         },
     ),
     "stuck_note": Mutant(
         "what is called off or discarded takes the note along that something of it still runs",
-        [
-            ("ledger/lua/cancel.lua", "if not found[4] then\n  redis", "if true then\n  redis"),
-            ("ledger/lua/discard.lua", "if not found[3] then\n  redis", "if true then\n  redis"),
-        ],
+        [("ledger/lua/functions.lua", "  if is_stopping then\n", "  if false then\n")],
         "two live bodies of id",
         (),
         {
-            "ids": ("a",),
-            "tasks": ("brief",),
-            "outcomes": ("long",),
-            "pool_names": ("threads",),
-            "n_slots": 3,
-            "n_hosts": 2,
-            "n_steps": 240,
-            "idleness": 0.3,
+            "ids": ("a",), "tasks": ("brief",), "outcomes": ("long",), "pool_names": ("threads",),
+            "n_slots": 3, "n_hosts": 2, "n_steps": 240, "idleness": 0.3,
             "chances": {"publish": 0.1, "act": 0.08},
         },
         n_worlds=80,
-        tried_first=13,
+        tried_first=49,
     ),
     "waiting_since": Mutant(
         "the day that a canvas has counts from the publication of its host",
         [
             (
                 "recovery/overdue.py",
-                "now_ms - record.waiting_ms >",
+                "now_ms - record.since_ms >",
                 "now_ms - record.published_ms >",
             ),
             ("recovery/overdue.py", " and not self._lives(record)\n", "\n"),
@@ -202,10 +177,7 @@ MUTANTS = {
         "is called off under its canvas",
         ("long", "freeze", "sweepers"),
         {
-            "tasks": ("work",),
-            "outcomes": ("replace",),
-            "n_hosts": 1,
-            "n_steps": 240,
+            "tasks": ("work",), "outcomes": ("replace",), "n_hosts": 1, "n_steps": 240,
             "chances": {"act": 0.0, "long": 0.02, "freeze": 0.06, "sweepers": 0.1},
         },
         tried_first=7,
@@ -221,20 +193,15 @@ MUTANTS = {
     ),
     "suspended": Mutant(
         "a lease is measured by a clock that stands still while the machine is suspended",
-        [
-            (
-                "clock.py",
-                "return time.monotonic() if _CLOCK is None else time.clock_gettime(_CLOCK)",
-                "return time.monotonic()",
-            )
-        ],
+        [(
+            "clock.py",
+            "return time.monotonic() if _CLOCK is None else time.clock_gettime(_CLOCK)",
+            "return time.monotonic()",
+        )],
         "is dead, and surely holds its lease",
         ("suspend",),
         {
-            "n_hosts": 3,
-            "n_steps": 240,
-            "idleness": 0.3,
-            "longest_pause_ms": 3000,
+            "n_hosts": 3, "n_steps": 240, "idleness": 0.3, "longest_pause_ms": 3000,
             "chances": {"suspend": 0.02, "publish": 0.02},
         },
         tried_first=2,
@@ -260,13 +227,10 @@ MUTANTS = {
     ),
     "anybodys": Mutant(
         "a worker begins what its message says is for others",
-        [
-            (
-                "attempt/claiming.py",
-                "if named is not None and not named.may_run(worker.nodename):",
-                "if False:",
-            )
-        ],
+        [(
+            "attempt/claiming.py", "if named is not None and not named.may_run(worker.nodename):",
+            "if False:",
+        )],
         "it is for",
         ("named", "copies"),
         {**_NAMED, "chances": {"act": 0.0, "publish": 0.2, "named": 0.02, "copies": 0.1}},
@@ -297,69 +261,50 @@ MUTANTS = {
     ),
     "forgotten_with_claims": Mutant(
         "a worker is forgotten whose claims nobody has ended",
-        [
-            (
-                "ledger/lua/deregister.lua",
-                "if claims > 0 or tonumber(ARGV.in_unacked) > 0 then",
-                "if tonumber(ARGV.in_unacked) > 0 then",
-            )
-        ],
+        [(
+            "ledger/lua/deregister.lua", "if claims > 0 or tonumber(ARGV.in_unacked) > 0 then",
+            "if tonumber(ARGV.in_unacked) > 0 then",
+        )],
         "claims of nobody",
         # A release deregisters workers whose lease has run out while they begin something.
         ("kill_worker", "long", "sweepers"),
         {
-            "tasks": ("work",),
-            "outcomes": ("ok", "long"),
-            "n_hosts": 2,
-            "n_slots": 2,
+            "tasks": ("work",), "outcomes": ("ok", "long"), "n_hosts": 2, "n_slots": 2,
             "chances": {"act": 0.1, "publish": 0.2, "kill_worker": 0.01, "long": 0.02},
         },
         tried_first=7,
     ),
     "out_of_line": Mutant(
-        "whoever comes takes a free place, whoever stands in the line",
-        [
-            (
-                "ledger/lua/place.lua",
-                "local at = mine or (ahead < #free and free[1])",
-                "local at = mine or free[1]",
-            )
-        ],
+        "who stands in a line last has the first place that is free",
+        [(
+            "ledger/lua/functions.lua", "local id = redis.call('ZRANGE', line, 0, 0)[1]",
+            "local id = redis.call('ZRANGE', line, -1, -1)[1]",
+        )],
         "which waits",
         (),
         _IN_LINE,
-        tried_first=3,
     ),
     "nobody_next": Mutant(
-        "who frees a place lets nobody through, and tells nobody",
-        [
-            ("ledger/transition_group.py", "if next_up is not None:", "if False:"),
-            (
-                "ledger/lua/call_up.lua",
-                "'LT', now_ms, first)\nreturn {'next', first}",
-                "'GT', now_ms, first)\nreturn {'nobody'}",
-            ),
-        ],
+        "who frees a place lets nobody in",
+        [("ledger/lua/functions.lua", "    let_in(string.match(place, '^[^#]*'))\n", "")],
         "waits for a place of .* is free",
         (),
         {**_IN_LINE, "tasks": ("single",)},
     ),
     "place_given_twice": Mutant(
         "who frees a place gives away the first, whoever has that",
-        [
-            (
-                "ledger/lua/place.lua",
-                "  if not value or is_over then\n",
-                "  if not value or is_over or (ARGV.token == '' and not is_new) then\n",
-            )
-        ],
+        [(
+            "ledger/lua/functions.lua",
+            "free_place(object, tonumber(found[3] or 1), id), found[4]",
+            "free_place(object, tonumber(found[3] or 1), id) or object, found[4]",
+        )],
         "has no place of|, which waits",
         (),
         {**_IN_LINE, "tasks": ("lined",)},
     ),
     "given_and_unsent": Mutant(
         "whoever is given a place that was freed is put into no queue",
-        [("ledger/lua/place.lua", "    redis.call('LPUSH', KEYS.queue, record[7])\n", "")],
+        [("ledger/lua/functions.lua", "    redis.call('LPUSH', told[1], told[2])\n", "")],
         "was given a place, and waits in no queue",
         (),
         {**_IN_LINE, "tasks": ("single", "lined")},
@@ -374,13 +319,10 @@ MUTANTS = {
     ),
     "not_paused": Mutant(
         "a worker heeds no pause, and does not know that it is drained",
-        [
-            (
-                "context.py",
-                "return orders.of_queue(queue, self.nodename, self.ledger_ms)",
-                "return None",
-            )
-        ],
+        [(
+            "context.py", "return orders.of_queue(queue, self.nodename, self.ledger_ms)",
+            "return None",
+        )],
         "against a (pause|drain)",
         ("orders",),
         _ORDERED,
@@ -391,9 +333,7 @@ MUTANTS = {
         "begins before its ETA",
         ("clock",),
         {
-            "tasks": ("work",),
-            "outcomes": ("ok",),
-            "n_steps": 240,
+            "tasks": ("work",), "outcomes": ("ok",), "n_steps": 240,
             "chances": {"act": 0.0, "publish": 0.3, "clock": 0.1},
         },
         tried_first=5,
@@ -404,9 +344,7 @@ MUTANTS = {
         "begins before its ETA",
         ("rollback",),
         {
-            "tasks": ("work",),
-            "outcomes": ("ok", "retry"),
-            "n_steps": 240,
+            "tasks": ("work",), "outcomes": ("ok", "retry"), "n_steps": 240,
             "chances": {"act": 0.0, "publish": 0.1, "rollback": 0.05},
         },
         n_worlds=80,
@@ -418,13 +356,12 @@ MUTANTS = {
         "it was stopped at",
         ("orders", "kill_worker"),
         {
-            **_ORDERED,
-            "outcomes": ("long",),
+            **_ORDERED, "outcomes": ("long",),
             "chances": {"act": 0.0, "publish": 0.1, "orders": 0.2, "kill_worker": 0.05},
         },
         tried_first=2,
     ),
-}
+}  # fmt: skip
 
 #: Scripts that compare less than they must, by the pair of which some order has to show it.
 LOOSENED = {
@@ -435,16 +372,14 @@ LOOSENED = {
     ),
     "slow sweeper": Mutant(
         "an attempt is lost twice",
-        [
-            (
-                "ledger/lua/lose.lua",
-                "found[1] ~= 'running' or found[2] ~= ARGV.attempt or found[8] ~= ARGV.token then",
-                "not found[1] then",
-            )
-        ],
+        [(
+            "ledger/lua/lose.lua",
+            "local refused = refusal(unpack(found, 1, 3))",
+            "local refused = not found[1] and {'gone'}",
+        )],
         "a has 2 losses, and 1 deaths",
     ),
-}
+}  # fmt: skip
 
 #: The one that is put back into this process.
 chosen: Mutant | None = None

@@ -85,9 +85,14 @@ class Stage:
 
     def _put_scripts_on_a_clock(self) -> None:
         found = {}
+
+        def source(name: str) -> str:
+            return mutants.applied(f"ledger/lua/{name}.lua", scripts.source(name))
+
+        functions = source(scripts.FUNCTIONS)
         for name in scripts.names():
-            text = mutants.applied(f"ledger/lua/{name}.lua", scripts.source(name))
-            found[name] = Script.of(name, clock.on_a_clock(by_position(text)))
+            text = scripts.composed(source(name), functions)
+            found[name] = Script.of(name, clock.on_a_clock(text))
         for module in (transitions, attempts):
             module.script = found.__getitem__  # type: ignore[attr-defined]
         unacked._script = lambda name: clock.on_a_clock(
@@ -98,15 +103,8 @@ class Stage:
         #: What tells a heartbeat.
         self.heartbeat = found["heartbeat"].sha.encode()
         bury = found["bury"]
-        #: What tells a burial: EVALSHA's word, alone or with that of whose turn is next, which may
-        #: be sent then, or how the text of EVAL begins.
-        passing_on = scripts.together(bury, found["place"])
-        self.burials = (
-            bury.sha.encode(),
-            scripts.together(bury, found["call_up"]).sha.encode(),
-            scripts.together(passing_on, found["call_up"]).sha.encode(),
-            bury.text[:60].encode(),
-        )
+        #: What tells a burial: EVALSHA's word, or how the text of EVAL begins.
+        self.burials = (bury.sha.encode(), bury.text[:60].encode())
         self._texts = [Lock.LUA_RELEASE_SCRIPT, *(one.text for one in found.values())]
         for path in resources.files(broker).joinpath("lua").iterdir():
             name = path.name.removesuffix(".lua")

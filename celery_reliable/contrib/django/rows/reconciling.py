@@ -169,7 +169,7 @@ def _verdict(app: Celery, row: TaskRow, look: Look | None) -> tuple[str, dict[st
     losses = {"task_losses": look.record.losses}
     if state is State.DEAD:
         status = TaskStatus.FAILED if look.reason == Reason.FAILED.value else TaskStatus.DEAD
-        return "ended", ended(status, error=look.exception or look.record.cause) | losses
+        return "ended", ended(status, error=look.exception) | losses
     if row.task_published_ms is None:
         of_row = all_rows(type(row)).filter(pk=row.pk)
         note_published(of_row, row.task_id, look.record.published_ms)

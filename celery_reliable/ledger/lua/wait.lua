@@ -1,6 +1,6 @@
 --[[
-reserve: a task that may not begin yet asks for its moment: that of its ETA, or the next one of its rate. If that lies
-ahead, the task is parked until then. A late copy of an ETA's call has it wait once more.
+wait: park a task that may not begin yet: until its ETA, until the next moment of its rate, or until a worker that may run it
+is alive. A late copy of a call with an ETA parks it once more.
 
 The moment of a rate is one interval after the one before it, or now. The last one is noted with the time at which it
 was given: where the rate was raised since, what is given already takes as long as by the new one.
@@ -10,38 +10,44 @@ lapsed: else all whose moments pass while something holds them would begin at on
 may lie back twice as far, so that nobody whose queue is slow asks for ever.
 
 Moves     queued -> parked
+          parked -> parked   (for want of a worker)
 KEYS.record             task:<id>     HASH
 KEYS.due                due           ZSET
 KEYS.rate               rate:<key>    STRING "<when it was given> <the next moment> <interval>", in microseconds
-KEYS.later              later         ZSET
-KEYS.bell               bell          LIST
-KEYS.clock              clock         HASH
 ARGV.id
-ARGV.epoch              of the message
-ARGV.in_ms?: int        until the ETA; "" for the moment of a rate
+ARGV.epoch?             of the message; with named: the due_ms that was seen
+ARGV.in_ms?: int        until the ETA; with named: until somebody looks for a worker; "" for the moment of a rate
 ARGV.interval_us?: int  between two moments of the rate
 ARGV.key?               whose rate it is, for people
 ARGV.list?              the key of the list that its message goes into as it is; "" where it is sent otherwise
-Returns   {"free"} | {"parked_until", due_ms: int}
+ARGV.named?             which workers may run it, as JSON, if it waits for one; "" otherwise
+Returns   {"free"} | {"parked_until", due_ms: int} | {"changed"}
           "free": it may ask for a claim now, or has no record in which to note a moment, or the claim has to say why it
           may not begin
 Cost      O(log N) in records that are due some time
 ]]
-local found = redis.call('HMGET', KEYS.record, 'state', 'epoch', 'reserved', 'stopping_on', 'revoked', 'waiting_for')
-local waits_for = ARGV.in_ms == '' and 'rate ' .. ARGV.key or false
-if found[1] == 'parked' and found[2] == ARGV.epoch then
-  -- Asked again, or a second message of it.
-  local due_ms = redis.call('ZSCORE', KEYS.due, ARGV.id)
-  if due_ms and found[6] == waits_for then
-    return {'parked_until', string.format('%.0f', due_ms)}
+local found = redis.call('HMGET', KEYS.record, 'state', 'epoch', 'reserved', 'stopping', 'revoked', 'waiting_for')
+local due_ms = redis.call('ZSCORE', KEYS.due, ARGV.id)
+if ARGV.named ~= '' then
+  if (found[1] ~= 'queued' and found[1] ~= 'parked') or due_ms ~= ARGV.epoch then
+    return {'changed'}
   end
+  leave(ARGV.id, found[6])
+  stand(ARGV.id, KEYS.record, 'workers', ARGV.named, '')
+  redis.call('ZADD', KEYS.due, now_ms + ARGV.in_ms, ARGV.id)
+  return {'parked_until', string.format('%.0f', now_ms + ARGV.in_ms)}
 end
-if found[1] ~= 'queued' or found[2] ~= ARGV.epoch or found[4] or found[5] then
+local waits_for = ARGV.in_ms == '' and 'rate ' .. ARGV.key or false
+if found[1] == 'parked' and found[2] == ARGV.epoch and due_ms and found[6] == waits_for then
+  -- Asked again, or a second message of it.
+  return {'parked_until', string.format('%.0f', due_ms)}
+end
+if found[1] ~= 'queued' or found[2] ~= ARGV.epoch or still_stopping(KEYS.record, found[4]) or found[5] then
   return {'free'}
 end
 local function parked(due_ms)
   redis.call('HDEL', KEYS.record, 'resends', 'unsent', 'list', 'waiting_for')
-  redis.call('HSET', KEYS.record, 'state', 'parked')
+  redis.call('HSET', KEYS.record, 'state', 'parked', 'since_ms', now_ms)
   if waits_for then redis.call('HSET', KEYS.record, 'waiting_for', waits_for) end
   if ARGV.list ~= '' then redis.call('HSET', KEYS.record, 'list', ARGV.list) end
   wait_until(ARGV.id, due_ms)
@@ -72,8 +78,7 @@ end
 moment = math.max(moment, now_us)
 local following = moment + ARGV.interval_us
 local keep_ms = math.ceil((following - now_us) / 1000) + 1000
-local due_ms = string.format('%.0f', math.ceil(moment / 1000))
--- The removal comes first, as in claim.
+due_ms = string.format('%.0f', math.ceil(moment / 1000))
 redis.call('HDEL', KEYS.record, 'reserved')
 redis.call('HSET', KEYS.record, 'reserved', string.format('%s %s %d', ARGV.epoch, due_ms, lapses))
 redis.call('SET', KEYS.rate, string.format('%.0f %.0f %s', now_us, following, ARGV.interval_us), 'PX', keep_ms)

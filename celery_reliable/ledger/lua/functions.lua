@@ -1,0 +1,326 @@
+--[[
+functions: code that several scripts share. Each script is loaded with the functions that it calls.
+
+They build keys from what they read. All keys of a namespace begin with `KEYS.ledger`, and so share one slot.
+]]
+
+-- Return the ledger's time in ms and in us, and the server's in ms. The ledger's clock never goes back behind the time that
+-- was last kept.
+local function clock()
+  local time = redis.call('TIME')
+  local server_us = time[1] * 1000000 + time[2]
+  local kept = redis.call('HMGET', KEYS.ledger .. 'clock', 'offset_ms', 'latest_ms')
+  local now_us = math.max(server_us + (kept[1] or 0) * 1000, (kept[2] or 0) * 1000)
+  return math.floor(now_us / 1000), now_us, math.floor(server_us / 1000)
+end
+
+-- Keep the ledger's time, and return it. If the server's clock is set back, the ledger's goes on from this time.
+local function keep_clock()
+  local now_ms, _, server_ms = clock()
+  redis.call('HSET', KEYS.ledger .. 'clock', 'offset_ms', string.format('%.0f', now_ms - server_ms),
+    'latest_ms', string.format('%.0f', now_ms))
+  return now_ms
+end
+
+-- Return the id of the server's process; '' if the server does not tell it.
+local function run_id()
+  local info = redis.pcall('INFO', 'server')
+  return type(info) == 'string' and string.match(info, 'run_id:(%w+)') or ''
+end
+
+-- Return the generation that messages are stamped with. A new one is a time and not a count: on a server that lost all it
+-- had, old messages must not look like new ones. One that lies a day ahead was forged by a message, and is replaced.
+local function current_generation(now_ms)
+  local meta = KEYS.ledger .. 'meta'
+  local generation = redis.call('HGET', meta, 'generation')
+  if not generation or tonumber(generation) > now_ms + 86400000 then
+    generation = string.format('%.0f', now_ms)
+    redis.call('HSET', meta, 'generation', generation, 'run_id', run_id())
+  end
+  return generation
+end
+
+-- Return the token, the pid, the time in ms and the worker of a claim.
+local function parts_of(claim)
+  local pid, claimed_ms, worker, token = string.match(claim or '', '^(%d+) (%d+) ([^\n]*)\n(.*)$')
+  return token, pid, claimed_ms, worker
+end
+
+-- Return what to answer to an attempt that is not the current one; nil for the current one.
+local function refusal(state, attempt, claim)
+  if not state then return {'gone'} end
+  if state ~= 'running' or attempt ~= ARGV.attempt or string.match(claim, '\n(.*)$') ~= ARGV.token then
+    return {'fenced', state}
+  end
+end
+
+-- Return whether the attempt with this token is over.
+local function is_spent(spent)
+  return string.find(spent or '', ' ' .. ARGV.token .. ' ', 1, true) and ARGV.token ~= ''
+end
+
+-- End the attempt. Its token is kept, so that a late copy of its claim begins nothing.
+local function close(spent, ...)
+  redis.call('HDEL', KEYS.record, 'claim', 'concluding', ...)
+  redis.call('HDEL', KEYS.claims, ARGV.id)
+  redis.call('HSET', KEYS.record, 'spent', string.sub((spent or ' ') .. ARGV.token .. ' ', -200))
+end
+
+-- Apply what an operator said about the workers while the attempt ran: the message that comes back is stale from now on,
+-- and the one in the record is sent.
+local function apply_move(moved)
+  redis.call('HDEL', KEYS.record, 'moved')
+  redis.call('HSET', KEYS.record, 'epoch', string.match(moved, '^%S+'), 'unsent', '1')
+end
+
+-- Remove the claim of an attempt that has ended in another way. Otherwise its worker would never be forgotten.
+local function drop_claim()
+  local attempt, token = string.match(redis.call('HGET', KEYS.claims, ARGV.id) or '', '^(%d+) %d+ (.*)$')
+  if attempt == ARGV.attempt and token == ARGV.token then redis.call('HDEL', KEYS.claims, ARGV.id) end
+end
+
+-- Return a history with one more entry, as JSON, without the oldest. *claim*: that of the attempt which ended.
+local function longer(history, what, attempt, cause, claim, owner)
+  local entries, _, pid, claimed_ms, worker = cjson.decode(history or '[]'), parts_of(claim)
+  entries[#entries + 1] = {at_ms = clock(), what = what, attempt = tonumber(attempt or 0), cause = cause,
+    owner = owner or worker or '', pid = tonumber(pid or 0), claimed_ms = tonumber(claimed_ms or 0)}
+  while #entries > 20 do table.remove(entries, 1) end
+  return cjson.encode(entries)
+end
+
+-- Keep what happened to a task that has ended, for people, and remove the oldest of what is kept.
+local function keep_ended(about)
+  local ended, ended_at = KEYS.ledger .. 'ended', KEYS.ledger .. 'ended_at'
+  about.outcome, about.by, about.ended_ms = ARGV.outcome, ARGV.by, clock()
+  redis.call('HSET', ended, ARGV.id, cjson.encode(about))
+  redis.call('ZADD', ended_at, about.ended_ms, ARGV.id)
+  local spare = redis.call('HLEN', ended) - ARGV.most
+  if spare > 0 then
+    for _, id in ipairs(redis.call('ZRANGE', ended_at, 0, math.min(spare, 10) - 1)) do
+      redis.call('HDEL', ended, id)
+      redis.call('ZREM', ended_at, id)
+    end
+  end
+end
+
+-- Return the worker that has yet to stop an attempt of the task; nil if there is none, or if it is dead or forgotten.
+-- *stopping*: number, worker and token of that attempt, as the record has it.
+local function still_stopping(record, stopping)
+  local worker = string.match(stopping or '', '^%d+ ([^\n]*)\n')
+  if worker and redis.call('HGET', KEYS.ledger .. 'worker:' .. worker, 'state') ~= 'alive' then
+    redis.call('HDEL', record, 'stopping')
+    worker = nil
+  end
+  return worker
+end
+
+-- Have a suspect sent again later, as it may not run beside another one. The delay is random: if all came back at once,
+-- only one could begin.
+local function put_off(delivery)
+  local now_ms, now_us = clock()
+  redis.call('HDEL', KEYS.record, 'resends')
+  local times = redis.call('HINCRBY', KEYS.record, 'waits', 1)
+  local wait_ms = math.floor(ARGV.alone_ms * math.min(2 ^ (times - 1), 16) * (0.5 + now_us % 1000 / 2000))
+  redis.call('HSET', KEYS.record, 'unsent', '1', 'alone', delivery)
+  redis.call('ZADD', KEYS.due, now_ms + wait_ms, ARGV.id)
+end
+
+-- Let the task wait until a moment. If it is the first to go on, ring for the waker.
+local function wait_until(id, due_ms)
+  local later, bell = KEYS.ledger .. 'later', KEYS.ledger .. 'bell'
+  -- Otherwise it would wait too long if the server's clock were set back before anybody kept the time.
+  keep_clock()
+  redis.call('ZADD', KEYS.ledger .. 'due', due_ms, id)
+  redis.call('ZADD', later, due_ms, id)
+  if redis.call('ZRANGE', later, 0, 0)[1] == id and redis.call('EXISTS', bell) == 0 then
+    redis.call('LPUSH', bell, '')
+    redis.call('PEXPIRE', bell, 10000)
+  end
+end
+
+-- Return the score of a task in a line: the time of its publication, and within a millisecond its number at its sender.
+local function turn_of(published_ms, epoch)
+  return published_ms + (tonumber(string.match(epoch or '', '%-(%d+)$')) or 0) % 4096 / 4096
+end
+
+-- Put the message of a task that waits no more into its list. Return false if it has to be sent in another way: it goes
+-- elsewhere, or it comes back from a dead worker and has to say so. *is_first*: put it before what is in the list.
+local function let_out(id, record, due_in_ms, is_first)
+  local told = redis.call('HMGET', record, 'list', 'message', 'suspect', 'stopping')
+  if not told[1] or told[3] or still_stopping(record, told[4]) then return false end
+  redis.call('HDEL', record, 'waiting_for', 'list', 'unsent', 'resends')
+  local now_ms = clock()
+  redis.call('HSET', record, 'state', 'queued', 'since_ms', now_ms)
+  redis.call('ZADD', KEYS.ledger .. 'due', now_ms + due_in_ms, id)
+  local pushed
+  if is_first then
+    pushed = redis.pcall('RPUSH', told[1], told[2])
+  else
+    pushed = redis.pcall('LPUSH', told[1], told[2])
+  end
+  if type(pushed) ~= 'number' then
+    -- Nobody else has to pay for a list that is none, or that this user may not write: a pass sends it.
+    redis.call('HSET', record, 'unsent', '1')
+    redis.call('ZADD', KEYS.ledger .. 'due', now_ms, id)
+  end
+  return true
+end
+
+-- Return whether the task that has a lock has ended, so that others may take it.
+local function is_over(holder)
+  local record = KEYS.ledger .. 'task:' .. holder
+  local found = redis.call('HMGET', record, 'state', 'called_off', 'stopping')
+  return (not found[1] or found[1] == 'dead' or found[2]) and not still_stopping(record, found[3])
+end
+
+-- Return a free place of an object, or the one that the task has already; else nil, and what the locks say.
+local function free_place(object, places, id)
+  local free, values = nil, {}
+  for n = 1, places do
+    local place = n == 1 and object or object .. '#' .. n
+    local value = redis.call('GET', KEYS.ledger .. 'lock:' .. place)
+    local holder = string.match(value or '', '^%d+:(.*)$')
+    if holder == id then return place end
+    if not free and (not value or (holder and is_over(holder))) then free = place end
+    values[n] = value
+  end
+  return free, values
+end
+
+-- Give the free places of an object to the tasks that stand in its line, up to the task *before*. Return the first task
+-- that still stands there. *places*: how many there are by now, as far as the caller knows. Else the record of the first
+-- says it, and those behind it hear it, but for a task whose call says how many.
+local function let_in(object, before, places)
+  local line, due = KEYS.ledger .. 'waiting:object ' .. object, KEYS.ledger .. 'due'
+  for _ = 1, 1000 do
+    local id = redis.call('ZRANGE', line, 0, 0)[1]
+    if not id or id == before then return id end
+    local record = KEYS.ledger .. 'task:' .. id
+    local found = redis.call('HMGET', record, 'state', 'waiting_for', 'places', 'look_ms', 'revoked', 'epoch', 'reserved',
+      'own_places')
+    local stands = found[1] == 'parked' and found[2] == 'object ' .. object
+    if stands and not found[5] then
+      local known = not found[8] and places or found[3] or '1'
+      if not found[8] then places = known end
+      if known ~= found[3] then redis.call('HSET', record, 'places', known) end
+      local place, due_in_ms = free_place(object, tonumber(known), id), found[4] or 60000
+      if not place then
+        -- The first is looked at soon. A place that is kept after a success is free by itself.
+        local left_ms = redis.call('PTTL', KEYS.ledger .. 'lock:' .. object)
+        redis.call('ZADD', due, 'XX', 'LT', clock() + (left_ms > 0 and math.min(left_ms, due_in_ms) or due_in_ms), id)
+        return id
+      end
+      redis.call('SET', KEYS.ledger .. 'lock:' .. place, '0:' .. id)
+      redis.call('HSET', record, 'object', place)
+      local epoch, lapses = string.match(found[7] or '', '^(%S*) %d+ (%d+)$')
+      if epoch == found[6] then
+        -- It has had its moment of a limited rate, and is not to wait for another one while it has the place.
+        redis.call('HSET', record, 'reserved', string.format('%s %.0f %s', epoch, clock(), lapses))
+      end
+      redis.call('HDEL', record, 'waiting_for', 'places', 'look_ms', 'own_places')
+      if not let_out(id, record, due_in_ms) then wait_until(id, clock()) end
+    elseif stands then
+      -- It was revoked: a pass calls it off.
+      redis.call('ZADD', due, 'XX', 'LT', clock(), id)
+    end
+    redis.call('ZREM', line, id)
+  end
+  return redis.call('ZRANGE', line, 0, 0)[1]
+end
+
+-- Take a task out of the line that its record names. Others may have waited behind it, so they are let in.
+local function leave(id, reason)
+  redis.call('ZREM', KEYS.ledger .. 'later', id)
+  if reason == 'workers' then
+    redis.call('HDEL', KEYS.ledger .. 'waiting:workers', id)
+  elseif reason and redis.call('ZREM', KEYS.ledger .. 'waiting:' .. reason, id) == 1 then
+    local object = string.match(reason, '^object (.*)$')
+    if object then let_in(object) end
+  end
+end
+
+-- Return a place that a task may take: its own, or a free one if nobody stands before it. Else nil, and who is in its way.
+local function place_for(id, object, places, turn, is_own)
+  local line = KEYS.ledger .. 'waiting:object ' .. object
+  local place, values = free_place(object, tonumber(places), id)
+  -- Its own comes alone.
+  if values and redis.call('EXISTS', line) == 1 then
+    redis.call('ZADD', line, turn, id)
+    local first = let_in(object, id, is_own == '' and places or nil)
+    redis.call('ZREM', line, id)
+    if first ~= id then return nil, first end
+    place, values = free_place(object, tonumber(places), id)
+  end
+  return place, not place and string.match(values[1] or '', '^%w+:(.*)$') or nil
+end
+
+-- Put a task into the line of what it waits for. *turn*: its score; for "workers", which ones may run it. *list*: where its
+-- message goes after that; "" if it has to be sent in another way.
+local function stand(id, record, reason, turn, list)
+  redis.call('HDEL', record, 'list', 'resends', 'unsent')
+  redis.call('HSET', record, 'state', 'parked', 'since_ms', (clock()), 'waiting_for', reason)
+  if list ~= '' then redis.call('HSET', record, 'list', list) end
+  if reason == 'workers' then
+    redis.call('HSET', KEYS.ledger .. 'waiting:workers', id, turn)
+  else
+    redis.call('ZADD', KEYS.ledger .. 'waiting:' .. reason, turn, id)
+  end
+end
+
+-- Put a task into the line of an object.
+local function stand_for(id, record, object, places, turn, is_own, list, due_in_ms)
+  stand(id, record, 'object ' .. object, turn, list)
+  redis.call('HDEL', record, 'object')
+  redis.call('HSET', record, 'places', places, 'look_ms', due_in_ms)
+  if is_own == '1' then redis.call('HSET', record, 'own_places', '1') end
+  -- Only the first is looked at often.
+  local is_first = redis.call('ZRANGE', KEYS.ledger .. 'waiting:object ' .. object, 0, 0)[1] == id
+  local wait_ms, left_ms = due_in_ms * (is_first and 1 or 64), redis.call('PTTL', KEYS.ledger .. 'lock:' .. object)
+  redis.call('ZADD', KEYS.ledger .. 'due', clock() + (left_ms > 0 and math.min(wait_ms, left_ms) or wait_ms), id)
+end
+
+-- Free the place that a task has, or keep it locked for some ms after a success. Then let in who stands in the line.
+local function free(id, place, keep_ms, places)
+  local lock = KEYS.ledger .. 'lock:' .. (place or '')
+  if place and string.match(redis.call('GET', lock) or '', '^%d+:(.*)$') == id then
+    if keep_ms and keep_ms ~= '0' then
+      redis.call('SET', lock, 'kept:' .. id, 'PX', keep_ms)
+    else
+      redis.call('DEL', lock)
+    end
+    let_in(string.match(place, '^[^#]*'), nil, places)
+  end
+end
+
+-- Make the task a dead letter, and free its *place* if one is given.
+local function make_letter(record, id, is_owed, place, ...)
+  local now_ms, due = clock(), KEYS.ledger .. 'due'
+  redis.call('HSET', record, 'state', 'dead', 'since_ms', now_ms, ...)
+  redis.call('ZADD', KEYS.ledger .. 'dead', now_ms, id)
+  if is_owed then
+    redis.call('HSET', record, 'owed', '1')
+    redis.call('ZADD', due, now_ms, id)
+  else
+    redis.call('ZREM', due, id)
+  end
+  if place then
+    redis.call('HDEL', record, 'object')
+    free(id, place)
+  end
+end
+
+-- End a task that nobody runs. If an attempt has yet to be stopped, its number and place stay reserved, and the next task
+-- of this id waits for that.
+local function call_off(is_stopping, place, due_in_ms)
+  local due = KEYS.ledger .. 'due'
+  redis.call('ZREM', due, ARGV.id)
+  if is_stopping then
+    redis.call('HDEL', KEYS.record, 'epoch', 'losses', 'history', 'resends', 'unsent', 'stored', 'relied', 'suspect', 'spared',
+      'openings', 'waits', 'alone', 'revoked', 'reason', 'exception', 'traceback', 'owed', 'sealed', 'read_by', 'waiting_for')
+    redis.call('HSET', KEYS.record, 'state', 'waiting', 'called_off', '1', 'since_ms', (clock()))
+    redis.call('ZADD', due, clock() + due_in_ms, ARGV.id)
+  else
+    redis.call('DEL', KEYS.record)
+    free(ARGV.id, place)
+  end
+end
