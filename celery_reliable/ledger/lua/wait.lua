@@ -79,7 +79,6 @@ moment = math.max(moment, now_us)
 local following = moment + ARGV.interval_us
 local keep_ms = math.ceil((following - now_us) / 1000) + 1000
 due_ms = string.format('%.0f', math.ceil(moment / 1000))
-redis.call('HDEL', KEYS.record, 'reserved')
 redis.call('HSET', KEYS.record, 'reserved', string.format('%s %s %d', ARGV.epoch, due_ms, lapses))
 redis.call('SET', KEYS.rate, string.format('%.0f %.0f %s', now_us, following, ARGV.interval_us), 'PX', keep_ms)
 if moment == now_us then
