@@ -401,6 +401,7 @@ def test_a_list_that_is_none_costs_nobody_else(line: Line) -> None:
 
     assert line.holders() == ["first"]
     assert line.scene.overdue_ids() == ["first"]
+    assert line.scene.record_of("first").is_unsent
 
 
 @pytest.mark.parametrize("is_claimed", [True, False])
