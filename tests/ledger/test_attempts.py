@@ -73,6 +73,12 @@ def test_what_nobody_recorded_has_the_limit_of_its_task(scene: Scene) -> None:
 
     assert scene.record_of().max_losses == 7
 
+    # And not that of a task which had the id before, and of which something is still to be stopped.
+    scene.take(scene.claim(scene.publish("other", max_losses=7)))
+    scene.ledger.revoke("other")
+    scene.ask(scene.foreign("other"), content="as delivered")
+    assert scene.record_of("other").max_losses is None
+
 
 def stay(scene: Scene) -> None:
     """Its next publication waits for a worker."""

@@ -32,17 +32,13 @@ def far(proxy: RedisProxy, redis_server: RedisServer) -> Iterator[Scene]:
     client.close()
 
 
-def sha(name: str) -> str:
-    return script(name).sha
-
-
 @pytest.mark.parametrize("what", ["request", "reply"])
 def test_a_claim_is_had_once_whatever_is_lost(far: Scene, proxy: RedisProxy, what: str) -> None:
     """And its message is sent once before, and its settlement counts once."""
     generation = far.publish("another").generation
     task, epoch = TaskRef("task", "app.work"), far.ledger.senders.new_epoch(0)
     drop = proxy.drop_request if what == "request" else proxy.drop_reply
-    rules = [drop(script=sha(name), times=2) for name in ("record", "claim", "settle")]
+    rules = [drop(script=script(name).sha, times=2) for name in ("record", "claim", "settle")]
 
     assert isinstance(far.record(task, epoch, queue="celery"), Recorded)
     assert far.client.lrange("celery", 0, -1) == [far.record_of().message.encode()]
@@ -66,7 +62,7 @@ def test_what_is_asked_for_many_is_done_for_each_whatever_is_lost(
         far.client.script_flush()
     elif what != "nothing":
         drop = proxy.drop_request if what == "request" else proxy.drop_reply
-        rule = drop(script=sha("postpone"), containing="task 2")
+        rule = drop(script=script("postpone").sha, containing="task 2")
 
     far.ledger.postpone_all([(due, (n + 1) * LOOK_MS) for n, due in enumerate(dues)])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from celery_reliable.ledger.answers import Answer, Postponed, Send
+from celery_reliable.ledger.answers import Answer, Postponed, Send, Stale
 from tests.ledger.scene import LOOK_MS, Scene
 from tests.support.waiting import wait_for
 
@@ -41,6 +41,19 @@ def test_a_postponed_record_is_found_again(scene: Scene) -> None:
     assert scene.state() == "queued"
 
     wait_for(lambda: scene.overdue_ids() == ["task"], 5, "the record to be due again")
+
+
+def test_what_was_revoked_is_looked_at_as_soon_as_its_message_comes_back(scene: Scene) -> None:
+    message = scene.publish()
+    claim = scene.claim(message, "other")
+    scene.ledger.revoke("task", is_noted=True)
+    scene.take(claim)
+    scene.kill_worker("other")
+    assert scene.overdue_ids() == []
+
+    assert scene.ask(message) == Stale()
+
+    assert scene.overdue_ids() == ["task"]
 
 
 @pytest.mark.parametrize("how", ["replay", "publish", "retry", "claim"])

@@ -43,11 +43,6 @@ def recover(scene: Scene, lease: WorkerLease) -> None:
     assert scene.workers.deregister(lease.worker, in_unacked=0)
 
 
-def send_again(scene: Scene, task_id: str) -> Published:
-    scene.ledger.resend(scene.seen_due(task_id), due_in_ms=LOOK_MS)
-    return message_of(scene, task_id)
-
-
 def test_who_dies_while_it_opens_one_charges_that_one_alone(scene: Scene) -> None:
     suspicious = scene.publish("suspicious")
     scene.client.hset(scene.ledger.keys.record("suspicious"), "since_ms", 1)
@@ -101,8 +96,8 @@ def test_a_late_blame_of_one_death_counts_once(scene: Scene) -> None:
 
 def test_no_death_can_be_that_of_a_message_and_of_a_suspect_that_just_began(scene: Scene) -> None:
     run_together(scene, "a", "b")
-    scene.publish("fetched")
-    fetched = send_again(scene, "fetched")
+    fetched = scene.publish("fetched")
+    scene.ledger.resend(scene.seen_due("fetched"), due_in_ms=LOOK_MS)
     scene.claim(message_of(scene, "a"), "me")
 
     assert opens(scene, fetched) is answers.Alone

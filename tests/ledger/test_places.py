@@ -94,12 +94,6 @@ def line(scene: Scene) -> Line:
     return Line(scene)
 
 
-def placed(answer: Answer) -> str:
-    """The place that an attempt has."""
-    assert isinstance(answer, Placed)
-    return answer.object_key
-
-
 @promise("one-object")
 def test_many_at_the_same_moment_take_no_more_than_there_are(scene: Scene) -> None:
     line = Line(scene, 3)
@@ -258,7 +252,7 @@ def test_the_line_is_in_the_order_of_publication(line: Line) -> None:
         order += line.in_queue()
         scene.client.delete(QUEUE)
         holder = scene.claim(messages[names.index(order[-1])])
-        assert placed(line.take(holder)) == LINE
+        assert line.take(holder) == Placed(LINE)
 
     assert order == names
 
@@ -295,7 +289,7 @@ def test_a_place_of_ones_own_is_taken_whoever_waits_for_it(line: Line) -> None:
     scene.record(TaskRef("host", "app.work"), epoch, heir="heir")
     member = scene.claim(Published(TaskRef("host", "app.work"), epoch, scene.ledger.generation))
 
-    assert placed(line.take(member)) == LINE
+    assert line.take(member) == Placed(LINE)
 
     scene.ledger.settle(member)
     assert line.holders() == ["first"]
@@ -312,12 +306,13 @@ def test_who_has_a_place_keeps_it_when_there_is_one_and_nobody_waits(
     message = scene.publish("task")
     last = scene.claim(message)
     for claim in (*others, last):
-        place = placed(line.take(claim))
+        answer = line.take(claim)
+        assert isinstance(answer, Placed)
     scene.lose(last)
     for claim in others if not is_full else ():
         scene.ledger.settle(claim)
     if is_free:
-        scene.client.delete(scene.ledger.keys.lock(place))
+        scene.client.delete(scene.ledger.keys.lock(answer.object_key))
     again = scene.claim(message)
 
     held_by = scene.locks.take(LINE, again)

@@ -14,6 +14,5 @@ local token, _, _, owner = parts_of(found[2])
 if found[1] ~= 'running' or owner ~= ARGV.owner or not found[4] then
   return {'changed'}
 end
-redis.call('HDEL', KEYS.stops, ARGV.id)
 redis.call('HSET', KEYS.stops, ARGV.id, found[3] .. ' ' .. ARGV.how .. ' ' .. token)
 return {'told', owner}
