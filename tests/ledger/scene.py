@@ -141,7 +141,7 @@ class Scene:
     ) -> Published:
         """Record a publication; learn the generation as the publisher does."""
         task = TaskRef(task_id, "app.work", max_losses, time_to_run_ms)
-        while True:
+        for _ in range(9):
             epoch = self.ledger.senders.new_epoch(claim.attempt if claim else 0)
             how: dict[str, Any] = {"state": state, "due_in_ms": due_in_ms, "claim": claim}
             answer = self.record(task, epoch, queue=queue, unique=unique, **how)
