@@ -8,16 +8,7 @@ from typing import Any
 
 from celery_reliable.leases import Verdict
 from celery_reliable.ledger.answers import Answer, Standing
-from celery_reliable.model import (
-    Claim,
-    DeadLetter,
-    Rate,
-    Reason,
-    Record,
-    Room,
-    State,
-    StoredResult,
-)
+from celery_reliable.model import Claim, DeadLetter, Rate, Reason, Record, Room, State, StoredResult
 from tests.ledger.scene import LOOK_MS, MAX_LOSSES, Published, Scene, attempt_zero
 
 RESEND_MS = 2 * LOOK_MS

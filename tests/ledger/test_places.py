@@ -358,9 +358,8 @@ def test_who_waits_hears_how_many_places_there_are_by_now(line: Line) -> None:
     assert line.holders() == ["first", "second", "third"]
     # The places beyond those that there are go to nobody, whoever frees them.
     for task_id in ("first", "second"):
-        epoch = scene.record_of(task_id).epoch
-        sent = Published(TaskRef(task_id, "app.work"), epoch, scene.ledger.generation)
-        scene.ledger.settle(scene.claim(sent))
+        message = scene.record_of(task_id).epoch, scene.ledger.generation
+        scene.ledger.settle(scene.claim(Published(TaskRef(task_id, "app.work"), *message)))
     assert line.holders() == ["third"]
 
 
@@ -381,9 +380,7 @@ def test_who_is_not_in_its_line_any_more_is_put_back_when_it_is_looked_at(line: 
     (holder, *_) = line.enter("holder", "first")
     line.scene.client.delete(line.scene.ledger.keys.waiting(f"object {LINE}"))
     line.scene.ledger.settle(holder)
-
     line.look("first")
-
     assert (line.holders(), line.in_queue()) == (["first"], ["first"])
 
 
@@ -391,11 +388,9 @@ def test_who_is_not_in_its_line_any_more_is_put_back_when_it_is_looked_at(line: 
 def test_a_list_that_is_none_costs_nobody_else(line: Line) -> None:
     (holder, *_) = line.enter("holder", "first")
     line.scene.client.set(QUEUE, "somebody's own")
-
     assert isinstance(line.scene.ledger.settle(holder), Settled)
 
-    assert line.holders() == ["first"]
-    assert line.scene.overdue_ids() == ["first"]
+    assert (line.holders(), line.scene.overdue_ids()) == (["first"], ["first"])
     assert line.scene.record_of("first").is_unsent
 
 

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-__all__ = ["fields_of"]
-
 
 def fields_of(raw: Mapping[bytes, bytes]) -> dict[str, str]:
-    """Return a record's fields as text, with `owner`, `pid`, `claimed_ms` and `token` of its claim,
-    and with `stopping_on`: the worker that is to stop an attempt.
-    """
+    """Return a record's fields as text, and `owner`, `pid`, `token`, `stopping_on` of claims."""
     found = {name.decode(): value.decode("utf-8", "replace") for name, value in raw.items()}
     if "claim" in found:
         claim, _, found["token"] = found["claim"].partition("\n")
-        found["pid"], found["claimed_ms"], found["owner"] = claim.split(" ", 2)
+        found["pid"], _, found["owner"] = claim.split(" ", 2)
     if "stopping" in found:
         found["stopping_on"] = found["stopping"].partition("\n")[0].partition(" ")[2]
     return found

@@ -41,24 +41,10 @@ from celery_reliable.results.fenced import under_class
 
 #: What belongs to another function of its module, or needs no private name; and types.
 _BESIDE = {
-    "ProcessLife",
-    "SUCCESS_BEGINS",
-    "Traced",
-    "Tracer",
-    "ask",
-    "counts_chords",
-    "has_job",
-    "has_something_to_read",
-    "keep_connection",
-    "kept_connection",
-    "looks_alike",
-    "note",
-    "noted",
-    "priority_of",
-    "reply",
-    "task_ids_of",
-    "turn_into",
-}
+    "ProcessLife", "SUCCESS_BEGINS", "Traced", "Tracer", "ask", "counts_chords", "has_job",
+    "has_something_to_read", "keep_connection", "kept_connection", "looks_alike", "note",
+    "noted", "priority_of", "reply", "task_ids_of", "turn_into",
+}  # fmt: skip
 
 #: All of them, so that each hook is declared before a test puts others in their place.
 MODULES = [
