@@ -350,7 +350,6 @@ def test_who_waits_hears_how_many_places_there_are_by_now(line: Line) -> None:
 
     assert line.look("first", places=2) == Standing("second")
     assert line.holders() == ["first", "holder"]
-    # An attempt that comes later hears how many there are, and says so.
     line.places = 3
     assert line.take(line.start("late")) == Standing("third")
     assert line.holders() == ["first", "holder", "second"]
