@@ -230,6 +230,10 @@ class _Consumer(Consumer):  # type: ignore[misc]
         self.controller.soon.append(lambda: function(*args, **kwargs))
         return function
 
+    def apply_eta_task(self, request: Any) -> None:
+        self.controller.prefetch.value -= 1
+        self.controller.accept(request)
+
 
 class _Prefetch:
     """Celery's prefetch count, which grows by what waits for its ETA."""

@@ -286,7 +286,7 @@ MUTANTS = {
     ),
     "nobody_next": Mutant(
         "who frees a place lets nobody in",
-        [("ledger/lua/functions.lua", "    let_in(string.match(place, '^[^#]*'))\n", "")],
+        [("ledger/lua/functions.lua", "    let_in(string.match(place, '^[^#]*'), nil, places)\n", "")],
         "waits for a place of .* is free",
         (),
         {**_IN_LINE, "tasks": ("single",)},
@@ -295,8 +295,8 @@ MUTANTS = {
         "who frees a place gives away the first, whoever has that",
         [(
             "ledger/lua/functions.lua",
-            "free_place(object, tonumber(found[3] or 1), id), found[4]",
-            "free_place(object, tonumber(found[3] or 1), id) or object, found[4]",
+            "free_place(object, tonumber(known), id), found[4]",
+            "free_place(object, tonumber(known), id) or object, found[4]",
         )],
         "has no place of|, which waits",
         (),
@@ -304,7 +304,7 @@ MUTANTS = {
     ),
     "given_and_unsent": Mutant(
         "whoever is given a place that was freed is put into no queue",
-        [("ledger/lua/functions.lua", "    redis.call('LPUSH', told[1], told[2])\n", "")],
+        [("ledger/lua/functions.lua", "    pushed = redis.pcall('LPUSH', told[1], told[2])\n", "    pushed = 1\n")],
         "was given a place, and waits in no queue",
         (),
         {**_IN_LINE, "tasks": ("single", "lined")},
