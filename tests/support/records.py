@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 
 def fields_of(raw: Mapping[bytes, bytes]) -> dict[str, str]:
-    """Return a record's fields as text, and `owner`, `pid`, `token`, `stopping_on` of claims."""
+    """Return a record's fields as text, and `owner`, `pid`, `claimed_ms`, `token`, `stopping_on`."""
     found = {name.decode(): value.decode("utf-8", "replace") for name, value in raw.items()}
     if "claim" in found:
         claim, _, found["token"] = found["claim"].partition("\n")
-        found["pid"], _, found["owner"] = claim.split(" ", 2)
+        found["pid"], found["claimed_ms"], found["owner"] = claim.split(" ", 2)
     if "stopping" in found:
         found["stopping_on"] = found["stopping"].partition("\n")[0].partition(" ")[2]
     return found

@@ -235,7 +235,9 @@ class Observer:
                     f"{body} begins after attempt {self._attempts[body.task_id]} of {body.task_id}"
                 )
             self._attempts[body.task_id] = body.attempt
-        deaths = sum(one.is_suicide for one in call.bodies)
+        # What an operator has released counts as no loss.
+        ran = (one for one in call.bodies if one.began_ms > self.released_ms)
+        deaths = sum(one.is_suicide for one in ran)
         is_counted = not self._losses and self._is_known(call)
         if deaths > (tasks.MAX_LOSSES + 2) * (1 + call.replays) and is_counted:
             raise Fault(f"{call} runs again, after it has killed {deaths} processes")
