@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 
 def fields_of(raw: Mapping[bytes, bytes]) -> dict[str, str]:
-    """Return a record's fields as text, and `owner`, `pid`, `claimed_ms`, `token`, `stopping_on`."""
+    """Return a record's fields as text, with those that stand in `claim` and in `stopping`."""
     found = {name.decode(): value.decode("utf-8", "replace") for name, value in raw.items()}
     if "claim" in found:
         claim, _, found["token"] = found["claim"].partition("\n")

@@ -45,6 +45,7 @@ class Mutant:
         return text
 
 
+_SHARED = "ledger/lua/functions.lua"
 #: Many workers fetch more than they can begin soon, and nothing else happens.
 _BUSY: Mapping[str, Any] = {
     "ids": tuple("abcdefgijklm"), "tasks": ("plain", "work"), "outcomes": ("ok", "long"),
@@ -122,7 +123,7 @@ MUTANTS = {
     "clock_back": Mutant(
         "after a step back nobody sweeps for as long as the step",
         [(
-            "ledger/lua/functions.lua",
+            _SHARED,
             "math.max(server_us + (kept[1] or 0) * 1000, (kept[2] or 0) * 1000)", "server_us",
         )],
         "does not come to rest",
@@ -132,7 +133,7 @@ MUTANTS = {
     ),
     "stuck_lock": Mutant(
         "an attempt that is taken as stuck loses its object while it runs",
-        [("ledger/lua/functions.lua", " and not still_stopping(record, found[3])\n", "\n")],
+        [(_SHARED, " and not still_stopping(record, found[3])\n", "\n")],
         "two live bodies of object",
         (),
         {
@@ -153,7 +154,7 @@ MUTANTS = {
     ),
     "stuck_note": Mutant(
         "what is called off or discarded takes the note along that something of it still runs",
-        [("ledger/lua/functions.lua", "  if is_stopping then\n", "  if false then\n")],
+        [(_SHARED, "  if is_stopping then\n", "  if false then\n")],
         "two live bodies of id",
         (),
         {
@@ -277,7 +278,7 @@ MUTANTS = {
     "out_of_line": Mutant(
         "who stands in a line last has the first place that is free",
         [(
-            "ledger/lua/functions.lua", "local id = redis.call('ZRANGE', line, 0, 0)[1]",
+            _SHARED, "local id = redis.call('ZRANGE', line, 0, 0)[1]",
             "local id = redis.call('ZRANGE', line, -1, -1)[1]",
         )],
         "which waits",
@@ -286,25 +287,21 @@ MUTANTS = {
     ),
     "nobody_next": Mutant(
         "who frees a place lets nobody in",
-        [("ledger/lua/functions.lua", "    let_in(string.match(place, '^[^#]*'), nil, places)\n", "")],
+        [(_SHARED, "    let_in(string.match(place, '^[^#]*'), nil, places)\n", "")],
         "waits for a place of .* is free",
         (),
         {**_IN_LINE, "tasks": ("single",)},
     ),
     "place_given_twice": Mutant(
         "who frees a place gives away the first, whoever has that",
-        [(
-            "ledger/lua/functions.lua",
-            "free_place(object, tonumber(known), id), found[4]",
-            "free_place(object, tonumber(known), id) or object, found[4]",
-        )],
+        [(_SHARED, "tonumber(known), id), found[4]", "tonumber(known), id) or object, found[4]")],
         "has no place of|, which waits",
         (),
         {**_IN_LINE, "tasks": ("lined",)},
     ),
     "given_and_unsent": Mutant(
         "whoever is given a place that was freed is put into no queue",
-        [("ledger/lua/functions.lua", "    pushed = redis.pcall('LPUSH', told[1], told[2])\n", "    pushed = 1\n")],
+        [(_SHARED, "    pushed = redis.pcall('LPUSH', told[1], told[2])\n", "    pushed = 1\n")],
         "was given a place, and waits in no queue",
         (),
         {**_IN_LINE, "tasks": ("single", "lined")},
@@ -372,11 +369,7 @@ LOOSENED = {
     ),
     "slow sweeper": Mutant(
         "an attempt is lost twice",
-        [(
-            "ledger/lua/lose.lua",
-            "local refused = refusal(unpack(found, 1, 3))",
-            "local refused = not found[1] and {'gone'}",
-        )],
+        [("ledger/lua/lose.lua", "refusal(unpack(found, 1, 3))", "not found[1] and {'gone'}")],
         "a has 2 losses, and 1 deaths",
     ),
 }  # fmt: skip
