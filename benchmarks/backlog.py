@@ -89,7 +89,8 @@ class Backlog:
                 )
                 pipe.evalsha(*step.call)
                 if age_ms:
-                    pipe.hincrby(self.ledger.keys.record(task_id), "published_ms", -age_ms)
+                    for time in ("published_ms", "since_ms"):
+                        pipe.hincrby(self.ledger.keys.record(task_id), time, -age_ms)
             pipe.execute()
         return fresh
 
@@ -110,7 +111,7 @@ class Backlog:
             copy = self._row(copy_id)
             self._taken(copy_id, queue)
             different = {name for name in real.keys() | copy.keys() if real.get(name) != copy[name]}
-            if different - {b"message", b"epoch", b"published_ms"}:
+            if different - {b"message", b"epoch", b"published_ms", b"since_ms"}:
                 raise AssertionError(f"a copied record is not what publishing makes: {different}")
         return self._templates[queue]
 

@@ -163,7 +163,7 @@ def _paced(desk: Desk, client: Any, rate: float, count: int) -> Paced:
     pipe = client.pipeline(transaction=False)
     for task_id in ids:
         if task_id not in before:
-            pipe.hget(desk.ledger.keys.record(task_id), "sent_ms")
+            pipe.hget(desk.ledger.keys.record(task_id), "since_ms")
     times = sorted(int(one) for one in pipe.execute())
     # By the server's clock.
     real = (len(times) - 1) * 1000 / (times[-1] - times[0])
