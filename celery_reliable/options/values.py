@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from celery_reliable.model import Rate, Room, TaskRef
-from celery_reliable.options.calls import in_force, may_have_more_places
+from celery_reliable.options.calls import call_of, in_force, may_have_more_places
 from celery_reliable.options.definition import ALWAYS, TaskObject
 from celery_reliable.options.object_id import (
     interval_us,
@@ -87,10 +87,9 @@ def room_of(
 
     A call may say of how many places it takes one, where its task says so (`at_most`).
     """
-    places = own = getattr(type(task), "at_most", None) or 1
-    if may_have_more_places(task):
-        places = in_force(task, "at_most", headers)
-    return None if object_key is None else Room(object_key, places, is_own=places != own)
+    own = call_of(headers).get("at_most") if may_have_more_places(task) else None
+    places = own or getattr(type(task), "at_most", None) or 1
+    return None if object_key is None else Room(object_key, places, is_own=own is not None)
 
 
 def stands_in_line(task: Any) -> bool:

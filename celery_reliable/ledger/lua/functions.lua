@@ -56,7 +56,7 @@ end
 
 -- Return whether the attempt with this token is over.
 local function is_spent(spent)
-  return string.find(spent or '', ' ' .. ARGV.token .. ' ', 1, true) and ARGV.token ~= ''
+  return ARGV.token ~= '' and string.find(spent or '', ' ' .. ARGV.token .. ' ', 1, true)
 end
 
 -- End the attempt. Its token is kept, so that a late copy of its claim begins nothing.
