@@ -243,8 +243,6 @@ class Runs(Part):
         return [(text_of(name), f"{score:.0f}") for name, score in found]
 
 
-#: For so long what was read is believed.
-_BELIEVED_SECONDS = 1.0
 _FIELDS = (*rows.LEASE_FIELDS, "doing")
 
 
@@ -272,8 +270,8 @@ class LivingWorker:
 
 
 class LivingWorkers:
-    """Reads the workers that live and consume a queue of their own when it is asked, at the most
-    once in a second.  Any thread may ask.
+    """Reads the workers that live and consume a queue of their own when it is asked, unless it has
+    just done so.  Any thread may ask.
 
     What is read may have changed by the time it is used: claims decide, and what was sent to a
     worker that is gone is sent to another.
@@ -299,9 +297,9 @@ class LivingWorkers:
         """Forget what was read."""
         self._read_at = float("-inf")
 
-    def now(self, *, patience_seconds: float | None = None) -> list[LivingWorker]:
-        """Return them, as they were within the last second.  Raises what the ledger raises."""
-        if time.monotonic() - self._read_at >= _BELIEVED_SECONDS:
+    def now(self, *, within: float, patience_seconds: float | None = None) -> list[LivingWorker]:
+        """Return them, as they were *within* so many seconds.  Raises what the ledger raises."""
+        if time.monotonic() - self._read_at >= within:
             found = self.read(patience_seconds=patience_seconds)
             with self._lock:
                 self._found, self._read_at = found, time.monotonic()

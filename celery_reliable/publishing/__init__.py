@@ -5,7 +5,7 @@ from __future__ import annotations
 from celery_reliable.publishing.amqp import install, install_everywhere
 from celery_reliable.publishing.carriers import CARRIERS, TWINS, add_twins
 from celery_reliable.publishing.errors import NotPublished, PublishUnknown
-from celery_reliable.publishing.placement import at_home, placed, placed_member
+from celery_reliable.publishing.placement import LOOKS_SECONDS, at_home, placed, placed_member
 from celery_reliable.publishing.publication import (
     calling,
     instead_of,
@@ -21,6 +21,7 @@ from celery_reliable.publishing.runs import run_on
 
 __all__ = [
     "CARRIERS",
+    "LOOKS_SECONDS",
     "TWINS",
     "NotPublished",
     "PublishUnknown",

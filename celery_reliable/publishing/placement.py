@@ -15,6 +15,7 @@ from celery_reliable.options import NAMING, in_force, names_workers, patterns_of
 from celery_reliable.publishing.errors import not_sent
 
 __all__ = [
+    "LOOKS_SECONDS",
     "Placement",
     "address_of",
     "at_home",
@@ -25,6 +26,11 @@ __all__ = [
     "refuse_unreachable",
     "rename",
 ]
+
+
+#: A worker is chosen among those of the last second.  Before a task is let wait for one, newer ones
+#: are looked for: nobody else would see that it waits before the next pass.
+LOOKS_SECONDS = (1.0, 0.1)
 
 
 @dataclass(frozen=True)
@@ -141,13 +147,16 @@ def place(
     if not any(named.home):
         named = replace(named, home=address_of(options))
     try:
-        living = reliable.living.now(patience_seconds=patience_seconds)
-        if named.run:
-            found = placed_member(
-                reliable.ledger.runs, ref.id, named, living, patience_seconds=patience_seconds
-            )
-        else:
-            found = placed(named, living)
+        for within in LOOKS_SECONDS:
+            living = reliable.living.now(within=within, patience_seconds=patience_seconds)
+            if named.run:
+                found = placed_member(
+                    reliable.ledger.runs, ref.id, named, living, patience_seconds=patience_seconds
+                )
+            else:
+                found = placed(named, living)
+            if found is not None:
+                break
         if found is None and NAMED not in headers and not living:
             refuse_unreachable(reliable, task, "A call", patience_seconds=patience_seconds)
     except LedgerUnavailable as exc:

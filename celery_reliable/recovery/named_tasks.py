@@ -30,6 +30,7 @@ from celery_reliable.message import Envelope, NamedWorkers, Stamp, is_named, sec
 from celery_reliable.model import Due, Record, State, SweepReport
 from celery_reliable.options import room_of
 from celery_reliable.publishing import (
+    LOOKS_SECONDS,
     at_home,
     placed,
     placed_member,
@@ -136,7 +137,7 @@ class Sending(Job):
         self._living.close()
         if self.broker.is_redis:
             self._empty_orphans(leases, report)
-        living = self._last_look = self._living.now()
+        living = self._last_look = self._living.now(within=1.0)
         others = {one.worker for one in leases if self._is_of_another(one)}
         self._seen = {one.worker for one in living} | (self._before & others)
         new = [one for one in living if one.worker not in self._before]
@@ -146,8 +147,11 @@ class Sending(Job):
 
     @property
     def living(self) -> list[LivingWorker]:
-        """The workers that can be sent a task, as they were a moment ago."""
-        found = self._living.now()
+        """The workers that can be sent a task, as they were a second ago."""
+        return self._living_within(1.0)
+
+    def _living_within(self, seconds: float) -> list[LivingWorker]:
+        found = self._living.now(within=seconds)
         if found is not self._last_look:
             # For who went meanwhile something may be let wait.
             gone = {one.worker for one in self._last_look} - {one.worker for one in found}
@@ -187,10 +191,14 @@ class Sending(Job):
         named = NamedWorkers.of(envelope.headers)
         if named is None:
             return AS_IT_IS
-        if named.run:
-            place = placed_member(self.ledger.runs, record.task_id, named, self.living)
-        else:
-            place = placed(named, self.living)
+        for within in LOOKS_SECONDS:
+            living = self._living_within(within)
+            if named.run:
+                place = placed_member(self.ledger.runs, record.task_id, named, living)
+            else:
+                place = placed(named, living)
+            if place is not None:
+                break
         if place is None:
             return None
         sent, epoch = place.readdressed(envelope), record.epoch
