@@ -131,10 +131,6 @@ class Deregistered(Answer): ...
 
 @final
 @dataclass
-class Discarded(Answer): ...
-
-@final
-@dataclass
 class Diverted(Answer): ...
 
 @final
@@ -240,8 +236,7 @@ class NotCurrent(Answer): ...
 
 @final
 @dataclass
-class NotDead(Answer):
-    state: str
+class NotDead(Answer): ...
 
 @final
 @dataclass
@@ -252,11 +247,6 @@ class NotDue(Answer):
 @final
 @dataclass
 class NotHeld(Answer): ...
-
-@final
-@dataclass
-class NotWithdrawn(Answer):
-    state: str
 
 @final
 @dataclass
@@ -327,10 +317,6 @@ class Renewed(Answer):
     now_ms: int
     n_stops: int
     ids_and_claims: tuple[str, ...]
-
-@final
-@dataclass
-class Replayed(Answer): ...
 
 @final
 @dataclass
@@ -430,10 +416,6 @@ class Waits(Answer): ...
 
 @final
 @dataclass
-class Withdrawn(Answer): ...
-
-@final
-@dataclass
 class Woken(Answer):
     wait_ms: int
     ids_and_times: tuple[str, ...]
@@ -450,7 +432,6 @@ CancelAnswer: TypeAlias = Cancelled | Running | Dead | Stale | Gone
 ClaimAnswer: TypeAlias = Claimed | Held | Stale | Parked | Ended | Dead | NoLease | Unrecorded | Alone | Struck
 DeclareAnswer: TypeAlias = Declared | Alive | Grace | Suspected | Already | Gone
 DeregisterAnswer: TypeAlias = Deregistered | Refused
-DiscardAnswer: TypeAlias = Discarded | Absent | NotDead
 DivertAnswer: TypeAlias = Diverted | Changed | Absent
 DueAnswer: TypeAlias = Batch
 EndPassAnswer: TypeAlias = Ended | Overtaken
@@ -466,10 +447,9 @@ OpenAnswer: TypeAlias = Opening | Alone | Dead | NoLease | Opened
 OrderAnswer: TypeAlias = Ordered | Changed
 PlaceAnswer: TypeAlias = Placed | Full | Standing | NotCurrent
 PostponeAnswer: TypeAlias = Postponed | Changed | Gone
-RecordAnswer: TypeAlias = Recorded | NotCurrent | InUse | Anothers | OtherGeneration | Unknown | NamesOthers | Standing | LockedBy | KeptFor | Concluding | StillStopping
+RecordAnswer: TypeAlias = Recorded | NotCurrent | InUse | Anothers | OtherGeneration | Unknown | NamesOthers | Standing | NotDead | LockedBy | KeptFor | Concluding | StillStopping
 RegisterAnswer: TypeAlias = Registered | DeclaredDead | Newer
 ReplaceAnswer: TypeAlias = Waiting | Fenced | Gone
-ReplayAnswer: TypeAlias = Replayed | Absent | NotDead | OtherGeneration
 ResendAnswer: TypeAlias = Send | Held | Changed | Standing
 ResumeAnswer: TypeAlias = Resumed | InForce | Gone
 SettleAnswer: TypeAlias = Settled | Fenced | Gone | Elsewhere
@@ -480,4 +460,3 @@ UnlistAnswer: TypeAlias = Unlisted | Changed
 UnlockAnswer: TypeAlias = Unlocked | NotHeld
 WaitAnswer: TypeAlias = Free | ParkedUntil | Changed
 WakeAnswer: TypeAlias = Woken | Another
-WithdrawAnswer: TypeAlias = Withdrawn | NotWithdrawn | Gone

@@ -10,13 +10,9 @@ from celery_reliable.ledger.answers import (
     BlameAnswer,
     BuryAnswer,
     CancelAnswer,
-    DiscardAnswer,
     Gone,
-    OtherGeneration,
-    ReplayAnswer,
     Stale,
 )
-from celery_reliable.ledger.caller import refuse_newer
 from celery_reliable.ledger.transition_group import (
     STOPPING_LOOK_MS,
     TransitionGroup,
@@ -125,34 +121,6 @@ class Burials(TransitionGroup):
             )
         )
 
-    def replay(
-        self,
-        task_id: str,
-        *,
-        epoch: str,
-        message: str,
-        due_in_ms: int,
-        by: str = "",
-        buried_ms: int | None = None,
-    ) -> ReplayAnswer:
-        """Queue a dead letter again, with this *message*.  Its losses and retries begin at zero.
-
-        *by*: the operator, for its history.  *buried_ms*: only if it was buried at this time.
-        """
-        step = self.calls.replay(
-            id=task_id,
-            epoch=epoch,
-            generation=self.generation,
-            message=message,
-            due_in_ms=due_in_ms,
-            by=by,
-            buried_ms=buried_ms,
-        )
-        answer = self._caller.run(step)
-        if isinstance(answer, OtherGeneration):
-            refuse_newer(answer.format, self._caller.shown, self.keys.meta, "replay")
-        return answer
-
     def announced(self, task_id: str, buried_ms: int) -> AnnounceAnswer:
         """Note that Celery has been told of the burial."""
         return self._caller.run(self.calls.announce(id=task_id, buried_ms=buried_ms))
@@ -186,7 +154,7 @@ class Cancellations(TransitionGroup):
         make = partial(
             self.calls.cancel,
             id=task_id,
-            epoch=epoch,
+            seen=epoch,
             due_in_ms=STOPPING_LOOK_MS,
             is_revoked=is_revoked,
         )
@@ -235,6 +203,15 @@ class Cancellations(TransitionGroup):
         """
         return self.cancel(task_id, epoch=_CALLED_OFF)
 
+    def withdraw(
+        self, task_id: str, epoch: str, *, patience_seconds: float | None = None
+    ) -> CancelAnswer:
+        """Take back a publication whose message could not be sent, unless somebody has claimed it,
+        or a call was answered with it.
+        """
+        step = self.calls.cancel(id=task_id, seen=epoch, is_unsent=True, due_in_ms=STOPPING_LOOK_MS)
+        return self._caller.run(step, patience_seconds)
+
     def discard(
         self,
         task_id: str,
@@ -243,17 +220,18 @@ class Cancellations(TransitionGroup):
         by: str = "",
         outcome: str = "DISCARDED",
         is_surplus: bool = False,
-    ) -> DiscardAnswer:
+    ) -> CancelAnswer:
         """Remove a dead letter for good.  *buried_ms*: only if it was buried at this time.
 
         *by*: the operator, or the reason, for those who ask later.  *is_surplus*: there are too
         many letters; `passes.meta` counts those that went for that.
         """
-        step = self.calls.discard(
+        step = self.calls.cancel(
             id=task_id,
-            buried_ms=buried_ms,
-            due_in_ms=STOPPING_LOOK_MS,
+            seen="" if buried_ms is None else str(buried_ms),
+            is_letter=True,
             is_surplus=is_surplus,
+            due_in_ms=STOPPING_LOOK_MS,
             outcome=outcome,
             by=by,
             most=self.keep_ended,

@@ -91,9 +91,12 @@ class Calls:
         self,
         *,
         id: str,
-        epoch: str,
-        due_in_ms: int,
+        seen: str,
+        is_letter: bool = False,
+        is_unsent: bool = False,
         is_revoked: bool = False,
+        is_surplus: bool = False,
+        due_in_ms: int,
         outcome: str | None = None,
         by: str | None = None,
         most: int | None = None,
@@ -132,17 +135,6 @@ class Calls:
         in_unacked: int,
         taken_ms: int,
     ) -> Step[answers.DeregisterAnswer]: ...
-    def discard(
-        self,
-        *,
-        id: str,
-        buried_ms: int | None = None,
-        due_in_ms: int,
-        is_surplus: bool = False,
-        outcome: str,
-        by: str,
-        most: int,
-    ) -> Step[answers.DiscardAnswer]: ...
     def divert(
         self,
         *,
@@ -315,6 +307,8 @@ class Calls:
         is_sent: bool = False,
         moved: str = "",
         if_exists: str = "",
+        buried_ms: int | None = None,
+        by: str = "",
         object: str | None = None,
         places: int | None = None,
         is_own: bool = False,
@@ -345,17 +339,6 @@ class Calls:
         members: str,
         worker: str,
     ) -> Step[answers.ReplaceAnswer]: ...
-    def replay(
-        self,
-        *,
-        id: str,
-        epoch: str,
-        generation: str,
-        message: str,
-        due_in_ms: int,
-        by: str = "",
-        buried_ms: int | None = None,
-    ) -> Step[answers.ReplayAnswer]: ...
     def resend(
         self,
         *,
@@ -459,9 +442,3 @@ class Calls:
         limit: int,
         due_in_ms: int,
     ) -> Step[answers.WakeAnswer]: ...
-    def withdraw(
-        self,
-        *,
-        id: str,
-        epoch: str,
-    ) -> Step[answers.WithdrawAnswer]: ...

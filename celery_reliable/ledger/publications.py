@@ -14,7 +14,6 @@ from celery_reliable.ledger.answers import (
     PostponeAnswer,
     RecordAnswer,
     ResendAnswer,
-    WithdrawAnswer,
 )
 from celery_reliable.ledger.caller import refuse_newer
 from celery_reliable.ledger.places import Places
@@ -160,16 +159,51 @@ class Publications(Places):
             is_own=room is not None and room.is_own,
             unique=unique,
         )
+        return self._recorded(step, patience_seconds, undone_patience_seconds)
+
+    def replay(
+        self,
+        task: TaskRef,
+        *,
+        epoch: str,
+        message: str,
+        due_in_ms: int,
+        by: str = "",
+        buried_ms: int | None = None,
+    ) -> RecordAnswer:
+        """Queue a dead letter again, with this *message*.  Its losses and retries begin at zero.
+
+        *by*: the operator, for its history.  *buried_ms*: only if it was buried at this time.
+        """
+        return self._recorded(
+            self.calls.record(
+                id=task.id,
+                name=task.name,
+                epoch=epoch,
+                generation=self.generation,
+                state=State.QUEUED.value,
+                due_in_ms=due_in_ms,
+                message=message,
+                worker="",
+                sender="",
+                heir="",
+                queue="",
+                if_exists="replay",
+                buried_ms=buried_ms,
+                by=by,
+            )
+        )
+
+    def _recorded(
+        self,
+        step: Step[RecordAnswer],
+        patience_seconds: float | None = None,
+        undone_patience_seconds: float | None = None,
+    ) -> RecordAnswer:
         answer = self._caller.run(step, patience_seconds, undone_patience_seconds)
         if isinstance(answer, OtherGeneration):
-            refuse_newer(answer.format, self._caller.shown, self.keys.meta, "record")
+            refuse_newer(answer.format, self._caller.shown, self.keys.meta, step.code.name)
         return answer
-
-    def withdraw(
-        self, task_id: str, epoch: str, *, patience_seconds: float | None = None
-    ) -> WithdrawAnswer:
-        """Take back a publication whose message could not be sent, and free its object."""
-        return self._caller.run(self.calls.withdraw(id=task_id, epoch=epoch), patience_seconds)
 
 
 @dataclass(frozen=True)

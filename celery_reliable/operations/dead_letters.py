@@ -19,7 +19,7 @@ from celery_reliable.exceptions import ObjectIdError, ReliableError, UnknownDead
 from celery_reliable.ledger import Ledger, answers
 from celery_reliable.log import logger
 from celery_reliable.message import HEADER, RETURNS, Envelope, Stamp, new_epoch, seconds_until
-from celery_reliable.model import DeadLetter
+from celery_reliable.model import DeadLetter, TaskRef
 from celery_reliable.operations.audit import noted
 from celery_reliable.operations.messages import ORIGIN, arguments_of, envelope_of
 from celery_reliable.operations.operation import BadParameter, Param
@@ -159,7 +159,7 @@ class DeadLetters:
         while True:
             stamped = envelope.stamped(Stamp(ledger.generation, epoch), retries=0, eta=None)
             answer = ledger.replay(
-                task_id,
+                TaskRef(task_id, letter.name),
                 epoch=epoch,
                 message=stamped.to_text(),
                 due_in_ms=reliable_of(self.app).config.queued_ms,
@@ -169,8 +169,8 @@ class DeadLetters:
             if not isinstance(answer, answers.OtherGeneration):
                 break
             ledger.generation = answer.current
-        if not isinstance(answer, answers.Replayed):
-            raise _unknown(task_id, getattr(answer, "state", ""))
+        if not isinstance(answer, answers.Recorded):
+            raise _unknown(task_id)
         problem = ""
         try:
             resend(self.app, stamped)
@@ -219,8 +219,8 @@ class DeadLetters:
         Whoever calls tells the groups.
         """
         answer = self._ledger.discard(letter.task_id, buried_ms=letter.buried_ms, by=by)
-        if not isinstance(answer, answers.Discarded):
-            raise _unknown(letter.task_id, getattr(answer, "state", ""))
+        if not isinstance(answer, answers.Cancelled):
+            raise _unknown(letter.task_id)
         events.dead_letter_discarded(app=self.app, name=letter.name, task_id=letter.task_id, by=by)
 
     def replay_edited(

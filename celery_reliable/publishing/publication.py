@@ -429,7 +429,7 @@ class Publication:
                 task_id=task_id,
             ) from (why if isinstance(why, Exception) else unavailable)
         # Otherwise the message has arrived and is claimed, or another call relies on it.
-        return isinstance(answer, answers.Withdrawn)
+        return isinstance(answer, answers.Cancelled)
 
     def _is_left(self) -> bool:
         """Whether the attempt that runs has published this id before, and that is to stay.

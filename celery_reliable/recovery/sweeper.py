@@ -134,7 +134,7 @@ class Retention:
             for task_id, buried_ms in entries
         ]
         self._ledger.groups.look_at(members)
-        return sum(isinstance(answer, answers.Discarded) for answer in found)
+        return sum(isinstance(answer, answers.Cancelled) for answer in found)
 
 
 def _level(groups: Sequence[GroupOfLetters], count: int) -> int:

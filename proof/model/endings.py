@@ -28,36 +28,38 @@ def _call_off(v: View, due_in_ms: float) -> None:
     v.put(v.key("record"), left)
 
 
-def _cancel(v: View) -> Reply:
-    task = v.task()
-    if task is None or (task.called_off and v.still_stopping(v.key("record"))):
+def _cancel(v: View) -> Reply:  # noqa: C901
+    task, is_letter = v.task(), v.arg("is_letter") == "1"
+    if task is None or (task.called_off and (is_letter or v.still_stopping(v.key("record")))):
         return ("gone",)
-    if task.state == "dead":
+    if task.state == "dead" and not is_letter:
         return ("dead",)
-    named = "called_off" if task.called_off else task.epoch
-    if named != v.arg("epoch") and v.holds("who calls off names the publication"):
-        return ("stale",)
+    if is_letter:
+        if task.state != "dead" or v.arg("seen") not in ("", task.buried_ms):
+            return ("stale",)
+    else:
+        named = "called_off" if task.called_off else task.epoch
+        if named != v.arg("seen") and v.holds("who calls off names the publication"):
+            return ("stale",)
+        is_claimed = task.attempt is not None or task.relied
+        if (
+            v.arg("is_unsent") == "1"
+            and is_claimed
+            and v.holds("only what nobody has claimed is taken back")
+        ):
+            return ("stale",)
     if task.state == "running" and v.holds("what runs is not called off"):
         if v.arg("is_revoked") == "1":
             v.put(v.key("record"), task._replace(revoked=True))
         return ("running", task.owner)
     if task.has_history and not v.args("outcome"):
         return ("troubled",)
-    leave(v, v.arg("id"), task.waiting_for)
-    _call_off(v, v.number("due_in_ms"))
-    return ("cancelled",)
-
-
-def _discard(v: View) -> Reply:
-    task = v.task()
-    if task is None or task.called_off:
-        return ("absent",)
-    if task.state != "dead" or v.arg("buried_ms") not in ("", task.buried_ms):
-        return ("not_dead", task.state)
     if v.arg("is_surplus") == "1":
         v.note_meta(trimmed=v.meta().get("trimmed", 0) + 1, trimmed_ms=v.now)
+    if not is_letter:
+        leave(v, v.arg("id"), task.waiting_for)
     _call_off(v, v.number("due_in_ms"))
-    return ("discarded",)
+    return ("cancelled",)
 
 
 def _announce(v: View) -> Reply:
@@ -98,4 +100,4 @@ def _ended(v: View) -> Reply:
 
 def ending_rules() -> dict[str, object]:
     """Return the rules of this module, by script."""
-    return {"cancel": _cancel, "discard": _discard, "announce": _announce, "ended": _ended}
+    return {"cancel": _cancel, "announce": _announce, "ended": _ended}

@@ -1,10 +1,10 @@
-"""Rules of what is published: recorded, taken back, replayed."""
+"""Rules of what is published."""
 
 from __future__ import annotations
 
 import json
 
-from proof.model.objects import free, leave, place_for, stand_for, turn_of
+from proof.model.objects import place_for, stand_for, turn_of
 from proof.model.state import ANY, Lock, Reply, Task, View
 
 __all__ = ["publication_rules"]
@@ -50,9 +50,13 @@ def _record(v: View) -> Reply:  # noqa: C901
         return said
     if (generation := known_generation(v)) != v.arg("generation"):
         return ("other_generation", generation, ANY)
-    task = v.task()
+    task, is_replay = v.task(), v.arg("if_exists") == "replay"
     if task is not None and task.epoch == epoch:
         return ("recorded",)
+    if is_replay and v.holds("only a dead letter is replayed"):
+        is_seen = task is not None and v.arg("buried_ms") in ("", task.buried_ms)
+        if task is None or task.state != "dead" or not is_seen:
+            return ("not_dead",)
 
     def refused(*reply: object) -> Reply:
         if v.arg("number"):
@@ -112,7 +116,9 @@ def _record(v: View) -> Reply:  # noqa: C901
         return refused("anothers", task.state, ANY, name)
     is_new = task is None or task.state == "dead" or task.called_off
     if task is not None:
-        fresh = fresh.told_anew()._replace(max_losses=None, list="", waiting_for="")
+        fresh = fresh.told_anew()._replace(list="", waiting_for="")
+        if not is_replay:
+            fresh = fresh._replace(max_losses=None)
     due = v.now + v.number("due_in_ms")
     if is_timed := v.arg("is_timed") == "1":
         v.wait_until(v.arg("id"), due)
@@ -128,7 +134,7 @@ def _record(v: View) -> Reply:  # noqa: C901
             used=fresh.used or v.arg("used") == "1",
             due=due if v.holds("what is queued is looked at") else None,
             list=v.key("queue") if is_timed and v.arg("is_sent") == "1" else fresh.list,
-            published_ms=v.now if is_new else fresh.published_ms,
+            published_ms=v.now if is_new and not is_replay else fresh.published_ms,
             object=place or fresh.object,
         ),
     )
@@ -160,44 +166,6 @@ def _had(v: View, before: str) -> Reply:
     return ("locked_by", before)
 
 
-def _withdraw(v: View) -> Reply:
-    task = v.task()
-    if task is None:
-        return ("gone",)
-    is_untouched = task.epoch == v.arg("epoch") and task.attempt is None and not task.relied
-    if (not is_untouched or task.state not in ("queued", "parked")) and v.holds(
-        "only what nobody has claimed is taken back"
-    ):
-        return ("not_withdrawn", task.state)
-    leave(v, v.arg("id"), task.waiting_for)
-    v.put(v.key("record"), None)
-    free(v, v.arg("id"), task.object)
-    return ("withdrawn",)
-
-
-def _replay(v: View) -> Reply:
-    task = v.task()
-    if task is None:
-        return ("absent",)
-    if task.epoch == v.arg("epoch"):
-        return ("replayed",)
-    is_seen = task.state == "dead" and v.arg("buried_ms") in ("", task.buried_ms)
-    if not is_seen and v.holds("only a dead letter is replayed"):
-        return ("not_dead", task.state)
-    if (generation := known_generation(v)) != v.arg("generation"):
-        return ("other_generation", generation, ANY)
-    v.put(
-        v.key("record"),
-        task.told_anew()._replace(
-            state="queued", epoch=v.arg("epoch"), message=v.arg("message"), losses=0,
-            has_history=True,
-            used=True, buried_ms="", resends=0, unsent=False, waiting_for="", revoked=False,
-            due=v.now + v.number("due_in_ms"),
-        ),
-    )  # fmt: skip
-    return ("replayed",)
-
-
 def publication_rules() -> dict[str, object]:
     """Return the rules of this module, by script."""
-    return {"record": _record, "withdraw": _withdraw, "replay": _replay}
+    return {"record": _record}

@@ -195,6 +195,14 @@ class Scene:
             self.ledger.generation = answer.current
         raise AssertionError("each time of another generation")
 
+    def replay(
+        self, task_id: str = "task", epoch: str = "1-replay", *, due_in_ms: int = LOOK_MS
+    ) -> Answer:
+        """Queue a dead letter again."""
+        return self.ledger.replay(
+            TaskRef(task_id, "app.work"), epoch=epoch, message="replayed", due_in_ms=due_in_ms
+        )
+
     def foreign(self, task_id: str = "task") -> Published:
         """A message from somebody without the package."""
         return Published(TaskRef(task_id, "app.work"), epoch="", generation="")

@@ -414,9 +414,7 @@ STEPS: dict[str, Callable[[Steps], Answer]] = {
     "revoke": lambda it: it.ledger.revoke("task", is_noted=True),
     # The first message is found to have expired.
     "cancel_first": lambda it: it.ledger.cancel("task", epoch=it.message.epoch),
-    "replay": lambda it: it.ledger.replay(
-        "task", epoch="1-replay", message="replayed", due_in_ms=LOOK_MS
-    ),
+    "replay": lambda it: it.scene.replay(),
     "discard": lambda it: it.ledger.discard("task", buried_ms=it.buried_ms),
     # As `discard`, by who keeps so many of them.
     "discard_surplus": lambda it: it.ledger.discard("task", is_surplus=True),

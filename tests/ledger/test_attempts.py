@@ -56,7 +56,7 @@ def test_it_is_known_of_an_id_whether_it_may_have_left_a_result(scene: Scene) ->
         claim = scene.claim(Published(task, "0-1", scene.ledger.generation))
         assert scene.ledger.touch(claim, heir="x") == answers.Touched(is_used)
         scene.bury(claim)
-        scene.ledger.replay(task.id, epoch="1-replay", message="", due_in_ms=0)
+        scene.replay(task.id, due_in_ms=0)
         assert scene.record_of(task.id).is_used
     scene.claim(scene.foreign("adopted"))
     assert scene.record_of("adopted").is_used

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from celery_reliable.ledger import answers
-from celery_reliable.ledger.answers import Cancelled, Discarded
+from celery_reliable.ledger.answers import Cancelled
 from celery_reliable.model import Claim, EndedTask, Reason, State
-from tests.ledger.scene import LOOK_MS, MAX_LOSSES, Published, Scene
+from tests.ledger.scene import MAX_LOSSES, Published, Scene
 from tests.support.promises import promise
 
 
@@ -20,11 +20,11 @@ def spend(scene: Scene, message: Published) -> int:
 
 
 def replay(scene: Scene, task_id: str = "task", epoch: str = "0-replay") -> Published:
-    answer = scene.ledger.replay(task_id, epoch=epoch, message="replayed", due_in_ms=LOOK_MS)
+    answer = scene.replay(task_id, epoch)
     if isinstance(answer, answers.OtherGeneration):
         scene.ledger.generation = answer.current
         return replay(scene, task_id, epoch)
-    assert isinstance(answer, answers.Replayed)
+    assert isinstance(answer, answers.Recorded)
     return Published(scene.foreign(task_id).task, epoch, scene.ledger.generation)
 
 
@@ -70,7 +70,7 @@ def test_an_entry_without_a_record_is_removed_by_discarding(scene: Scene) -> Non
     scene.bury(scene.claim(scene.publish()))
     scene.client.delete(scene.ledger.keys.record("task"))
 
-    assert isinstance(scene.ledger.discard("task"), answers.Absent)
+    assert isinstance(scene.ledger.discard("task"), answers.Gone)
     assert scene.ledger.count_dead() == 0
 
 
@@ -111,7 +111,7 @@ def test_a_task_that_is_called_off_says_by_whom(scene: Scene) -> None:
 def test_a_dead_letter_that_is_discarded_says_by_whom(scene: Scene) -> None:
     scene.bury(scene.claim(scene.publish()))
 
-    assert isinstance(scene.ledger.discard("task", by="ada"), Discarded)
+    assert isinstance(scene.ledger.discard("task", by="ada"), Cancelled)
 
     found = ended(scene)
     (entry,) = found.history

@@ -66,7 +66,7 @@ def test_which_result_was_there_is_noted_of_one_publication(scene: Scene, how: s
     if how in ("replay", "publish"):
         scene.bury_message(message.epoch)
     if how == "replay":
-        scene.ledger.replay("task", epoch="1-replay", message="again", due_in_ms=LOOK_MS)
+        scene.replay()
     elif how == "publish":
         scene.publish()
     else:

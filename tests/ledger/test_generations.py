@@ -10,7 +10,7 @@ import pytest
 
 from celery_reliable.exceptions import LedgerRefused
 from celery_reliable.ledger import FORMAT, Ledger
-from celery_reliable.ledger.answers import OtherGeneration, Replayed, Unrecorded, Withdrawn
+from celery_reliable.ledger.answers import Cancelled, OtherGeneration, Recorded, Unrecorded
 from celery_reliable.ledger.publications import Senders, sender_of
 from tests.conftest import StartRedis
 from tests.ledger.scene import LEASE_MS, Published, RestartableScene, Scene, open_ledger
@@ -66,14 +66,14 @@ def test_a_replay_where_no_generation_is_known_begins_one_as_a_record_does(scene
     scene.client.delete(scene.ledger.keys.meta)
     scene.ledger.generation = "1"
 
-    answer = scene.ledger.replay("task", epoch="1-replay", message="", due_in_ms=0)
+    answer = scene.replay(due_in_ms=0)
 
     assert isinstance(answer, OtherGeneration)
     assert int(answer.current) == generation(scene) >= before
     assert scene.state() == "dead"
     scene.ledger.generation = answer.current
-    again = scene.ledger.replay("task", epoch="1-replay", message="", due_in_ms=0)
-    assert isinstance(again, Replayed)
+    again = scene.replay(due_in_ms=0)
+    assert isinstance(again, Recorded)
 
 
 def end_in_all_ways(scene: Scene) -> list[Published]:
@@ -83,7 +83,7 @@ def end_in_all_ways(scene: Scene) -> list[Published]:
     scene.ledger.revoke("revoked")
     scene.bury(scene.claim(discarded))
     scene.ledger.discard("discarded")
-    assert isinstance(scene.ledger.withdraw("withdrawn", withdrawn.epoch), Withdrawn)
+    assert isinstance(scene.ledger.withdraw("withdrawn", withdrawn.epoch), Cancelled)
     return messages
 
 
@@ -159,7 +159,7 @@ def register(scene: Scene) -> object:
 
 
 def replay(scene: Scene) -> object:
-    return scene.ledger.replay("dead", epoch="1-replay", message="", due_in_ms=0)
+    return scene.replay("dead", due_in_ms=0)
 
 
 def operate(scene: Scene) -> object:

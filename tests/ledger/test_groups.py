@@ -87,7 +87,7 @@ def test_deaths_of_one_kind_are_one_group_whatever_the_process(scene: Scene) -> 
 def replay(scene: Scene, task_id: str) -> Published:
     ledger, epoch = scene.ledger, f"0-{task_id}"
     ledger.generation = scene.client.hget(ledger.keys.meta, "generation").decode()
-    ledger.replay(task_id, epoch=epoch, message="", due_in_ms=LOOK_MS)
+    ledger.replay(TaskRef(task_id, "app.work"), epoch=epoch, message="", due_in_ms=LOOK_MS)
     return Published(TaskRef(task_id, "app.work"), epoch, ledger.generation)
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from celery_reliable.ledger.answers import (
     Answer,
+    Cancelled,
     Full,
     InUse,
     NotCurrent,
@@ -18,7 +19,6 @@ from celery_reliable.ledger.answers import (
     Send,
     Settled,
     Standing,
-    Withdrawn,
 )
 from celery_reliable.model import Claim, ClaimRequest, Room, TaskRef
 from tests.ledger.scene import ABSENT, LOOK_MS, Published, Scene
@@ -200,7 +200,7 @@ def test_a_place_that_was_given_and_not_taken_goes_on_to_the_next(line: Line) ->
     assert line.publish("holder") == Recorded()
     names = ("first", "second", "third")
     assert [line.publish(name) for name in names] == [Standing("holder"), *[Standing("first")] * 2]
-    assert scene.ledger.withdraw("holder", scene.record_of("holder").epoch) == Withdrawn()
+    assert scene.ledger.withdraw("holder", scene.record_of("holder").epoch) == Cancelled()
 
     scene.ledger.revoke("first")
 

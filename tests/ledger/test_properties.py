@@ -205,9 +205,11 @@ class Walk:
     def replay(self, task_id: str, epoch: str) -> None:
         """Return a dead letter, whose new message may come."""
         answer = self.again(
-            lambda: self.ledger.replay(task_id, epoch=epoch, message="replayed", due_in_ms=0)
+            lambda: self.ledger.replay(
+                TaskRef(task_id, "app.work"), epoch=epoch, message="replayed", due_in_ms=0
+            )
         )
-        if isinstance(answer, answers.Replayed):
+        if isinstance(answer, answers.Recorded):
             task = TaskRef(task_id, "app.work", 1)
             self.messages.append(Published(task, epoch, self.ledger.generation))
 

@@ -135,7 +135,7 @@ def withdraw(x: Explorer, world: World) -> Told:
         before = _task(world, task_id)
         answer = x.at(left).withdraw(task_id, epoch)
         after = x.world
-        if isinstance(answer, answers.Withdrawn):
+        if isinstance(answer, answers.Cancelled):
             if before is None or before.attempt is not None:
                 raise Violated("called off as it ran")
             after = after._replace(ended=_counted(after.ended, task_id))
@@ -500,12 +500,14 @@ def resend(x: Explorer, world: World) -> Told:
 def replay(x: Explorer, world: World) -> Told:
     """An operator returns a dead letter; or what he takes for one."""
     for task_id in x.scope.ids:
-        if _task(world, task_id) is None or not world.acts:
+        if not world.acts:
             continue
         epoch = f"0-r-s-{world.epochs}r"
         ledger = x.at(world._replace(acts=world.acts - 1))
-        answer = ledger.replay(task_id, epoch=epoch, message=f"message {epoch}", due_in_ms=0)
-        if isinstance(answer, answers.Replayed):
+        answer = ledger.replay(
+            TaskRef(task_id, "name"), epoch=epoch, message=f"message {epoch}", due_in_ms=0
+        )
+        if isinstance(answer, answers.Recorded):
             yield task_id, _queued(x.world, (task_id, epoch, _generation(world)))
 
 

@@ -29,7 +29,7 @@ SCOPES: Mapping[str, Scope] = {
     "retries": Scope(
         faults=1, acts=2,
         does=_BASE | {"worker dies", "retry", "release", "duplicate", "become", "inherit"}
-        | {"delay", "late"},
+        | {"delay", "late", "withdraw"},
     ),
     "letters": Scope(
         faults=1, acts=2,
@@ -80,8 +80,8 @@ ABLATIONS: Mapping[str, tuple[str, str]] = {
     "only the canvas's last member has the id": ("retries", "lost"),
     "an id that is there is not published again": ("letters", "twice at once"),
     "what is queued is looked at": ("recovery", "lost"),
-    "only what nobody has claimed is taken back": ("letters", "called off as it ran"),
-    "only a dead letter is replayed": ("letters", "twice at once"),
+    "only what nobody has claimed is taken back": ("retries", "called off as it ran"),
+    "only a dead letter is replayed": ("letters", "run after its end"),
     "who ends a task frees its object": ("objects", "left"),
     "only the holder frees an object": ("let go", "changed by who is over"),
     "who frees a place lets in who stands first": ("places", "idle"),

@@ -90,17 +90,14 @@ def later(trace: list[Entry], at: int) -> list[Entry]:
 
 DONE = {
     "record": "recorded", "claim": "claimed", "settle": "settled", "lose": "queued",
-    "bury": "buried", "replay": "replayed", "resend": "send",
-    "cancel": "cancelled", "withdraw": "withdrawn", "discard": "discarded", "place": "placed",
+    "bury": "buried", "resend": "send",
+    "cancel": "cancelled", "place": "placed",
     "replace": "waiting", "declare": "declared", "acknowledge": "acknowledged",
 }  # fmt: skip
 
 CHANGES: list[tuple[Change, str]] = [
-    *((dropped, name) for name in ("record", "claim", "lose", "bury", "replay", "resend", "place")),
-    *(
-        (doubled, name)
-        for name in ("settle", "cancel", "withdraw", "discard", "resend", "acknowledge")
-    ),
+    *((dropped, name) for name in ("record", "claim", "lose", "bury", "resend", "place")),
+    *((doubled, name) for name in ("settle", "cancel", "resend", "acknowledge")),
     *((answered_otherwise, name) for name in ("record", "claim", "settle", "lose", "bury")),
     *((of_another_attempt, name) for name in ("settle", "lose", "bury", "replace")),
     *((without_writes, name) for name in DONE),

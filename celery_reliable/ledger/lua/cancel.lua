@@ -1,34 +1,46 @@
 --[[
-cancel: end a task that nobody runs: it was revoked, has expired, or was purged. Its object is freed.
+cancel: end a task that nobody runs: it was revoked, has expired, or was purged; or its sending raised; or an operator or
+retention removes a dead letter for good. Its object is freed.
 
-Moves     queued | parked | waiting -> absent
-          queued | parked -> waiting   (an attempt that was taken from it has not been stopped yet)
+Moves     queued | parked | waiting | dead -> absent
+          queued | parked | dead -> waiting   (an attempt that was taken from it has not been stopped yet)
           held by this task -> free
 KEYS.record             task:<id>       HASH
+KEYS.dead               dead            ZSET
+KEYS.meta               meta            HASH where trimmed letters are counted
 ARGV.id
-ARGV.epoch              of the publication that is called off; "called_off": what was called off is let go
-ARGV.due_in_ms: int     when to look whether the attempt has been stopped
+ARGV.seen               epoch of the publication that is called off; of a dead letter when it was buried, in ms, "" for
+                        whichever is there; "called_off": what was called off is let go
+ARGV.is_letter: flag    "1": it is a dead letter; "": it is none
+ARGV.is_unsent: flag    "1": only if it was never claimed, and no call was answered with it
 ARGV.is_revoked: flag   "1": what runs is not run again, should its attempt end without an outcome
-ARGV.outcome+           a state of Celery's; not given for what nothing happened to, which is not kept
+ARGV.is_surplus: flag   "1": it goes because there are too many letters, which is counted
+ARGV.due_in_ms: int     when to look whether the attempt has been stopped
+ARGV.outcome+           a state of Celery's, or a word; not given for what nothing happened to, which is not kept
 ARGV.by+                who ended it, and why
 ARGV.most+: int         how many are kept
 Returns   {"cancelled"} | {"running", owner} | {"dead"} | {"stale"} | {"gone"} | {"troubled"}
-          "stale": another publication has the id; "gone" also of what was called off before, while the attempt still
-          runs; "troubled": it has a history, and is to be kept; nothing was changed
-Cost      O(log N) in records that are due some time
+          "stale": it is another publication, or no longer what was seen; "gone" also of what was called off before, while
+          the attempt still runs; "troubled": it has a history, and is to be kept; nothing was changed
+Repeated  gone -> cancelled
+Cost      O(log N) in dead letters, and in records that are due some time
 ]]
 local found = redis.call('HMGET', KEYS.record, 'state', 'epoch', 'claim', 'stopping', 'called_off', 'object', 'history',
-  'waiting_for')
-if not found[1] or (found[5] and still_stopping(KEYS.record, found[4])) then
+  'waiting_for', 'since_ms', 'attempt', 'relied')
+local state, is_letter = found[1], ARGV.is_letter == '1'
+if not state or (found[5] and (is_letter or still_stopping(KEYS.record, found[4]))) then
+  if is_letter then redis.call('ZREM', KEYS.dead, ARGV.id) end
   return {'gone'}
 end
-if found[1] == 'dead' then
+if state == 'dead' and not is_letter then
   return {'dead'}
 end
-if (found[5] and 'called_off' or found[2] or '') ~= ARGV.epoch then
+local seen = is_letter and found[9] or found[5] and 'called_off' or found[2] or ''
+if (is_letter and state ~= 'dead') or (ARGV.seen ~= seen and not (is_letter and ARGV.seen == ''))
+    or (ARGV.is_unsent == '1' and (found[10] or found[11])) then
   return {'stale'}
 end
-if found[1] == 'running' then
+if state == 'running' then
   if ARGV.is_revoked == '1' then
     redis.call('HSET', KEYS.record, 'revoked', '1')
   end
@@ -37,10 +49,18 @@ end
 if found[7] and not ARGV.outcome then
   return {'troubled'}
 end
-local known = ARGV.outcome and redis.call('HMGET', KEYS.record, 'name', 'published_ms', 'losses', 'attempt')
-leave(ARGV.id, found[8])
+local known = ARGV.outcome and redis.call('HMGET', KEYS.record, 'name', 'published_ms', 'losses')
+if is_letter then
+  redis.call('ZREM', KEYS.dead, ARGV.id)
+  if ARGV.is_surplus == '1' then
+    redis.call('HINCRBY', KEYS.meta, 'trimmed', 1)
+    redis.call('HSET', KEYS.meta, 'trimmed_ms', string.format('%.0f', now_ms))
+  end
+else
+  leave(ARGV.id, found[8])
+end
 call_off(still_stopping(KEYS.record, found[4]), found[6], ARGV.due_in_ms)
 if known then
-  keep_ended({attempt = known[4], name = known[1], published_ms = known[2], losses = known[3], history = found[7]})
+  keep_ended({attempt = found[10], name = known[1], published_ms = known[2], losses = known[3], history = found[7]})
 end
 return {'cancelled'}

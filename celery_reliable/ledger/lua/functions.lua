@@ -103,6 +103,26 @@ local function keep_ended(about)
   end
 end
 
+-- Store the result that was given and tell who waits for it, unless one is there that is kept; *keeps_any*: where it is not
+-- known how that begins, any is. Return false if its database cannot be reached from here.
+local function store_result(keeps_any)
+  if #ARGV.value <= 700 then
+    -- A full server runs the rest of a script that has removed something.
+    redis.call('HDEL', KEYS.record, '')
+  end
+  if ARGV.db ~= '' and redis.pcall('SELECT', ARGV.db)['err'] then return false end
+  local how = ARGV.expires_seconds == '0' and {} or {'EX', ARGV.expires_seconds}
+  -- Mostly there is none. One that is longer a full Redis refuses, also where one is there that is kept.
+  local is_new = #ARGV.value <= 700 and redis.call('SET', KEYS.result, ARGV.value, 'NX', unpack(how))
+  local before = not is_new and redis.call('GET', KEYS.result)
+  if not before or (ARGV.final == '' and not keeps_any) or string.sub(before, 1, #ARGV.final) ~= ARGV.final then
+    if not is_new then redis.call('SET', KEYS.result, ARGV.value, unpack(how)) end
+    redis.call('PUBLISH', KEYS.result, ARGV.value)
+  end
+  if ARGV.db ~= '' then redis.call('SELECT', ARGV.own_db) end
+  return true
+end
+
 -- Return the worker that has yet to stop an attempt of the task; nil if there is none, or if it is dead or forgotten.
 -- *stopping*: number, worker and token of that attempt, as the record has it.
 local function still_stopping(record, stopping)

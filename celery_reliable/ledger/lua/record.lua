@@ -5,7 +5,8 @@ Moves     absent -> queued | parked
           running(attempt) -> queued | parked   (the attempt itself publishes its id again: it is closed)
           running(attempt) -> queued | parked   (the last member of the canvas that the attempt left its id to)
           waiting -> queued | parked            (the same, when the attempt has ended; or anybody, of what was called off)
-          dead -> queued | parked               (somebody publishes the id of a dead letter anew, as the same task)
+          dead -> queued | parked               (somebody publishes the id of a dead letter anew, as the same task; or
+                                                an operator replays it: its counters begin anew, its attempts go on)
           free | held by what has ended -> held   (by a unique task, or one that takes its place early; as attempt 0)
 KEYS.record             task:<id>         HASH
 KEYS.due                due               ZSET
@@ -33,7 +34,9 @@ ARGV.number?: int       of this publication among its sender's; "" without a sen
 ARGV.is_sent: flag      "1": put it into its queue, at its moment if it waits for one; else ""
 ARGV.moved?             which workers an operator has named meanwhile, as the attempt was told; "" for none
 ARGV.if_exists?         "": the id of a dead letter is published anew; "replay_dead": likewise, and its history says
-                        that it is replayed; "keep" or "refuse": a dead letter stays
+                        that it is replayed; "replay": only that is done; "keep" or "refuse": a dead letter stays
+ARGV.buried_ms?: int    with "replay": when the letter was buried that was seen; "" for whichever is there
+ARGV.by?                with "replay": who replays it
 ARGV.object+            of which it takes a place, as attempt 0
 ARGV.places+: int       how many there are
 ARGV.is_own+: flag      "1": the call says so itself, for its task alone; else ""
@@ -41,7 +44,7 @@ ARGV.unique+            "1": where another task has the place, nothing is record
                         for one whose outcome is being stored; "": without a place it stands in the line of the object
 Returns   {"recorded"} | {"not_current"} | {"in_use", state, since_ms: int} | {"anothers", state, since_ms: int, name}
           | {"other_generation", current, format} | {"unknown"} | {"names_others", named} | {"standing", before}
-          | {"locked_by", task_id} | {"kept_for", task_id} | {"concluding"} | {"still_stopping", task_id}
+          | {"not_dead"} | {"locked_by", task_id} | {"kept_for", task_id} | {"concluding"} | {"still_stopping", task_id}
           "in_use" with the state, and since when the task is in it; "anothers": so is a task of that name, by which the
           id was published, whatever has replaced it since; "names_others": an operator has named other workers while
           the attempt ran, and the message has to say so; "other_generation" with the format of the namespace, 0 if
@@ -50,7 +53,7 @@ Returns   {"recorded"} | {"not_current"} | {"in_use", state, since_ms: int} | {"
           on. Nothing is recorded of a unique task whose object another has: "locked_by" a task that is not withdrawn any
           more, as the call is answered with it; "concluding": its outcome may be known already, and its object is about to
           be free; "still_stopping": it is over, but a worker has still to stop what runs of it. "standing": it is recorded,
-          and is not to be sent
+          and is not to be sent; "not_dead": that dead letter is none any more
 Full      refused, but to an attempt
 Cost      O(log N) in records that are due some time
 ]]
@@ -75,12 +78,15 @@ if generation ~= ARGV.generation then
 end
 local found = redis.call('HMGET', KEYS.record, 'state', 'epoch', 'attempt', 'claim', 'heir', 'history',
   'since_ms', 'called_off', 'name', 'published_as')
-local state, called_off = found[1], found[8]
+local state, called_off, is_replay = found[1], found[8], ARGV.if_exists == 'replay'
 -- The id of a task that was replaced is that task's, and also of what replaced it: its host may publish that twice.
 local name = found[10] or found[9]
 local is_same = name == ARGV.name or found[9] == ARGV.name
 if state and found[2] == ARGV.epoch then
   return {'recorded'}
+end
+if is_replay and (state ~= 'dead' or (ARGV.buried_ms ~= '' and found[7] ~= ARGV.buried_ms)) then
+  return {'not_dead'}
 end
 local function refused(reply)
   if ARGV.number ~= '' then
@@ -132,7 +138,7 @@ elseif state == 'running' and found[5] == ARGV.heir then
   redis.call('HDEL', KEYS.record, 'claim', 'heir', 'concluding', 'stored', 'object')
 elseif state == 'dead' and is_same and ARGV.if_exists ~= 'keep' and ARGV.if_exists ~= 'refuse' then
   redis.call('HSET', KEYS.record, 'losses', 0, 'used', '1', 'history',
-    longer(found[6], ARGV.if_exists == 'replay_dead' and 'replayed' or 'published', found[3], ''))
+    longer(found[6], string.sub(ARGV.if_exists, 1, 6) == 'replay' and 'replayed' or 'published', found[3], '', nil, ARGV.by))
   redis.call('HDEL', KEYS.record, 'reason', 'exception', 'traceback', 'owed', 'resends', 'unsent', 'stored', 'revoked')
   redis.call('ZREM', KEYS.dead, ARGV.id)
 elseif called_off then
@@ -144,11 +150,12 @@ elseif state then
   return refused(is_same and {'in_use', state, found[7]} or {'anothers', state, found[7], name})
 end
 if state then
-  redis.call('HDEL', KEYS.record, 'suspect', 'spared', 'openings', 'waits', 'alone', 'sealed', 'read_by', 'max_losses',
-    'moved', 'list', 'waiting_for')
+  redis.call('HDEL', KEYS.record, 'suspect', 'spared', 'openings', 'waits', 'alone', 'sealed', 'read_by', 'moved', 'list',
+    'waiting_for')
+  if not is_replay then redis.call('HDEL', KEYS.record, 'max_losses') end
 end
--- A retry or a replacement does not change when the task was published.
-local published = (not state or state == 'dead' or called_off) and {'published_ms', now_ms} or {}
+-- A retry, a replacement or a replay does not change when the task was published.
+local published = is_anew and not is_replay and {'published_ms', now_ms} or {}
 redis.call('HSET', KEYS.record, 'state', ARGV.state, 'epoch', ARGV.epoch, 'message', ARGV.message,
   'name', ARGV.name, 'since_ms', now_ms, unpack(published))
 if state and name ~= ARGV.name then

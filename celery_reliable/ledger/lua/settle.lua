@@ -35,27 +35,8 @@ if refused then return refused end
 if found[5] and not ARGV.outcome then
   return {'troubled'}
 end
-if ARGV.value ~= '' then
-  if #ARGV.value <= 700 then
-    -- A full server runs the rest of a script that has removed something.
-    redis.call('HDEL', KEYS.record, '')
-  end
-  if ARGV.db ~= '' and redis.pcall('SELECT', ARGV.db)['err'] then
-    return {'elsewhere'}
-  end
-  local how = ARGV.expires_seconds == '0' and {} or {'EX', ARGV.expires_seconds}
-  -- Mostly there is none. One that is longer a full Redis refuses, also where one is there that is kept.
-  local is_new = #ARGV.value <= 700 and redis.call('SET', KEYS.result, ARGV.value, 'NX', unpack(how))
-  local before = not is_new and redis.call('GET', KEYS.result)
-  if not before or string.sub(before, 1, #ARGV.final) ~= ARGV.final then
-    if not is_new then
-      redis.call('SET', KEYS.result, ARGV.value, unpack(how))
-    end
-    redis.call('PUBLISH', KEYS.result, ARGV.value)
-  end
-  if ARGV.db ~= '' then
-    redis.call('SELECT', ARGV.own_db)
-  end
+if ARGV.value ~= '' and not store_result(true) then
+  return {'elsewhere'}
 end
 local known = ARGV.outcome and redis.call('HMGET', KEYS.record, 'name', 'published_ms', 'losses')
 redis.call('DEL', KEYS.record)

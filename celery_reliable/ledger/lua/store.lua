@@ -36,23 +36,7 @@ end
 if not is_current or attempt ~= ARGV.attempt then
   return {'fenced', found[1]}
 end
-if #ARGV.value <= 700 then
-  -- As in settle.
-  redis.call('HDEL', KEYS.record, '')
-end
-if ARGV.db ~= '' and redis.pcall('SELECT', ARGV.db)['err'] then
+if not store_result() then
   return {'elsewhere'}
-end
-local before = ARGV.final ~= '' and redis.call('GET', KEYS.result)
-if not before or string.sub(before, 1, #ARGV.final) ~= ARGV.final then
-  if ARGV.expires_seconds == '0' then
-    redis.call('SET', KEYS.result, ARGV.value)
-  else
-    redis.call('SET', KEYS.result, ARGV.value, 'EX', ARGV.expires_seconds)
-  end
-  redis.call('PUBLISH', KEYS.result, ARGV.value)
-end
-if ARGV.db ~= '' then
-  redis.call('SELECT', ARGV.own_db)
 end
 return {'stored'}
