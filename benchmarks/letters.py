@@ -2,7 +2,7 @@
 
 `python -m benchmarks.letters [--letters N] [--replays N] [--rate N ...]` starts a Redis of its own,
 fills it with so many dead letters of a few groups, by the ledger's own script, and times pages,
-groups, filters and counts, how long it takes until the group of each is known, and replays: as fast
+groups, filters and counts, and replays: as fast
 as it goes, and at a rate, which the server counts, second by second.
 """
 
@@ -90,7 +90,7 @@ def _measure(
         started = time.perf_counter()
         fill(desk, client, letters)
         print(f"{letters} dead letters made in {time.perf_counter() - started:.1f} s")
-        timed = _looks(desk, client)
+        timed = _looks(desk)
         paced = [_paced(desk, client, rate, replays) for rate in rates]
         timed.append(_replayed(desk, replays))
     client.close()
@@ -99,15 +99,9 @@ def _measure(
     return timed, paced
 
 
-def _looks(desk: Desk, client: Any) -> list[Timed]:
-    memory = client.info("memory")["used_memory"]
+def _looks(desk: Desk) -> list[Timed]:
     pages, groups = partial(desk.tasks.page, state=Kind.DEAD), desk.letter_groups.all
-    found = [_told("first reader of groups", 1, lambda _: groups())]
-    calls = [_clocked(lambda: groups()) for _ in range(200) if not groups().is_complete]
-    indexed = client.info("memory")["used_memory"] - memory
-    note = f"the index has {indexed / 1e6:.1f} MB"
-    if calls:
-        found.append(Timed("a reader meanwhile", statistics.median(calls), max(calls), note))
+    found = []
     group = groups().groups[0].group
     cursors = [""]
 
@@ -213,6 +207,7 @@ def fill(
                 worker="",
                 reason="failed",
                 exception=exception,
+                kind=exception.partition(":")[0],
                 traceback="Traceback ...\n" * 20,
                 message=envelope.to_text(),
                 name=name,

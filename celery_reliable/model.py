@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from dataclasses import asdict, dataclass
 from enum import Enum
 
 __all__ = [
     "MOST_PLACES",
-    "CaughtUp",
+    "NO_GROUP",
     "Cause",
     "Claim",
     "ClaimRequest",
@@ -272,6 +271,33 @@ class Due:
 
 
 @dataclass(frozen=True)
+class Group:
+    """What some dead letters have in common."""
+
+    #: As in `Reason`, or of a later version.
+    reason: str = ""
+    #: What the last loss was put down to: "child_lost, SIGKILL"; empty where it was none.
+    cause: str = ""
+    #: The type's name; empty where nothing was raised.
+    exception: str = ""
+    task: str = ""
+
+    @property
+    def id(self) -> str:
+        """A short name, the same wherever it is asked for; the scripts that bury make it, too."""
+        text = "\n".join((self.reason, self.cause, self.exception, self.task))
+        return hashlib.sha1(text.encode("utf-8", "backslashreplace")).hexdigest()[:12]
+
+    @classmethod
+    def of(cls, text: str) -> Group:
+        """Return the group that the ledger has stored."""
+        return cls(*text.split("\n", 3))
+
+
+NO_GROUP = Group()
+
+
+@dataclass(frozen=True)
 class DeadLetter:
     """One entry of the dead letters."""
 
@@ -287,28 +313,8 @@ class DeadLetter:
     message: str
     history: tuple[HistoryEntry, ...] = ()
     is_owed: bool = False
-
-
-@dataclass(frozen=True)
-class Group:
-    """What some dead letters have in common."""
-
-    #: As in `Reason`, or of a later version; empty where a record is damaged.
-    reason: str = ""
-    #: What the last loss was put down to: "child_lost, SIGKILL"; empty where it was none.
-    cause: str = ""
-    #: The type's name; empty where nothing was raised.
-    exception: str = ""
-    task: str = ""
-
-    @property
-    def id(self) -> str:
-        """A short name, the same wherever it is asked for."""
-        return hashlib.sha256(self.to_text().encode()).hexdigest()[:12]
-
-    def to_text(self) -> str:
-        """Return the JSON text that the ledger stores."""
-        return json.dumps([self.reason, self.cause, self.exception, self.task])
+    #: Those that died of the same.
+    group: Group = NO_GROUP
 
 
 @dataclass(frozen=True)
@@ -323,16 +329,6 @@ class GroupOfLetters:
     example_id: str
     #: How many were buried at a time that was asked for, or since.
     recent: int = 0
-
-
-@dataclass(frozen=True)
-class CaughtUp:
-    """How far the index of groups agrees with the dead letters."""
-
-    letters: int
-    grouped: int
-    #: The index has each dead letter, and nothing else.
-    is_complete: bool
 
 
 @dataclass

@@ -6,7 +6,7 @@ from celery_reliable.ledger import answers
 from celery_reliable.ledger.attempts import LONGEST, NextStep, NextSteps, NextTask
 from celery_reliable.ledger.caller import FOREVER, FORMAT
 from celery_reliable.ledger.connector import Connector, behind_sentinels, connect, server_of
-from celery_reliable.ledger.groups import Death, death_of, group_of, last_death
+from celery_reliable.ledger.groups import Death, death_of
 from celery_reliable.ledger.happenings import NotedRow
 from celery_reliable.ledger.indexes import Held, ObjectLook, Place, WorkerLook
 from celery_reliable.ledger.moments import Bell
@@ -51,8 +51,6 @@ __all__ = [
     "death_of",
     "denied",
     "dues_of",
-    "group_of",
-    "last_death",
     "ledger_commands",
     "line_of",
     "on_key",

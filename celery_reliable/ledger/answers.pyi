@@ -179,12 +179,6 @@ class Grace(Answer):
 
 @final
 @dataclass
-class Grouped(Answer):
-    added: int
-    removed: int
-
-@final
-@dataclass
 class Held(Answer):
     owner: str
 
@@ -437,7 +431,6 @@ DueAnswer: TypeAlias = Batch
 EndPassAnswer: TypeAlias = Ended | Overtaken
 EndRunAnswer: TypeAlias = Postponed | Ended | Changed
 EndedAnswer: TypeAlias = Ended | Exists | Unrecorded
-GroupAnswer: TypeAlias = Grouped
 HeartbeatAnswer: TypeAlias = Renewed | BeatOfDead | Forgotten
 LookAheadAnswer: TypeAlias = Asked | Known
 LoseAnswer: TypeAlias = Queued | Spent | Fenced | Gone | Changed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 
 from celery_reliable.leases import WorkerLease
@@ -13,6 +14,7 @@ from celery_reliable.ledger.answers import (
     Gone,
     Stale,
 )
+from celery_reliable.ledger.groups import Death
 from celery_reliable.ledger.transition_group import (
     STOPPING_LOOK_MS,
     TransitionGroup,
@@ -24,6 +26,15 @@ __all__ = [
     "Burials",
     "Cancellations",
 ]
+
+
+_KIND = re.compile(r"[\w.]{1,200}")
+
+
+def _kind_of(exception: str) -> str:
+    """Return the name of an exception's type, from its one line; empty where that has none."""
+    found = _KIND.fullmatch(exception.partition(":")[0])
+    return found[0] if found else ""
 
 
 class Burials(TransitionGroup):
@@ -50,6 +61,7 @@ class Burials(TransitionGroup):
             worker=claim.worker,
             reason=reason.value,
             exception=exception,
+            kind=_kind_of(exception),
             traceback=traceback,
             owed=is_owed,
         )
@@ -78,6 +90,7 @@ class Burials(TransitionGroup):
             worker="",
             reason=reason.value,
             exception=exception,
+            kind=_kind_of(exception),
             traceback=traceback,
             message=message,
             name=name,
@@ -106,6 +119,7 @@ class Burials(TransitionGroup):
             max_losses=max_losses,
             due_in_ms=due_in_ms,
             cause=cause,
+            death=str(Death.of(cause)),
             is_counted=lease.verdict.is_opening,
         )
         return self._caller.run(step)

@@ -69,6 +69,7 @@ class Calls:
         max_losses: int,
         due_in_ms: int,
         cause: str,
+        death: str,
         is_counted: bool = False,
     ) -> Step[answers.BlameAnswer]: ...
     def bury(
@@ -78,6 +79,7 @@ class Calls:
         attempt: int | None = None,
         reason: str,
         exception: str,
+        kind: str,
         traceback: str,
         message: str = "",
         name: str = "",
@@ -172,13 +174,6 @@ class Calls:
         id: str,
         sender: str,
     ) -> Step[answers.EndedAnswer]: ...
-    def group(
-        self,
-        *,
-        added: str | bytes,
-        checked: str | bytes,
-        letters: Sequence[Argument] = (),
-    ) -> Step[answers.GroupAnswer]: ...
     def heartbeat(
         self,
         *,
@@ -210,6 +205,7 @@ class Calls:
         is_counted: bool = False,
         is_death: str = "",
         detail: str = "",
+        death: str = "",
         worker: str,
     ) -> Step[answers.LoseAnswer]: ...
     def move(

@@ -14,6 +14,7 @@ from celery_reliable.ledger.answers import (
     SettleAnswer,
     StoreAnswer,
 )
+from celery_reliable.ledger.groups import Death
 from celery_reliable.ledger.transition_group import TransitionGroup
 from celery_reliable.ledger.transitions import Step
 from celery_reliable.model import Cause, Claim, DeadLetter, StoredResult
@@ -129,6 +130,7 @@ class Outcomes(TransitionGroup):
             worker=claim.worker,
             cause=cause.value,
             detail=detail,
+            death=str(Death.of(f"{cause.value}: {detail}")),
             max_losses=max_losses,
             due_in_ms=due_in_ms,
             due_ms=due_ms,

@@ -13,7 +13,16 @@ from celery_reliable.ledger import rows
 from celery_reliable.ledger.caller import clock_of, ms_of
 from celery_reliable.ledger.transition_group import TransitionGroup
 from celery_reliable.ledger.transitions import encoded
-from celery_reliable.model import DeadLetter, EndedTask, HistoryEntry, Reason, Record, State
+from celery_reliable.model import (
+    NO_GROUP,
+    DeadLetter,
+    EndedTask,
+    Group,
+    HistoryEntry,
+    Reason,
+    Record,
+    State,
+)
 
 __all__ = ["Found", "Look", "Records"]
 
@@ -29,6 +38,7 @@ _LOOK_FIELDS = (
     "reason",
     "exception",
     "traceback",
+    "group",
 )
 _LIGHT_LOOK_FIELDS = tuple(one for one in _LOOK_FIELDS if one not in ("message", "traceback"))
 
@@ -79,6 +89,7 @@ class Look:
     reason: str = ""
     exception: str = ""
     traceback: str = ""
+    group: Group = NO_GROUP
 
     @property
     def letter(self) -> DeadLetter | None:
@@ -99,6 +110,7 @@ class Look:
             message=record.message,
             history=self.history,
             is_owed=record.is_owed,
+            group=self.group,
         )
 
     @property
@@ -271,4 +283,5 @@ def _look(task_id: str, got: dict[str, str], due_ms: float | None) -> Look | Non
         reason=got.get("reason", ""),
         exception=got.get("exception", ""),
         traceback=got.get("traceback", ""),
+        group=Group.of(got.get("group", "")),
     )

@@ -6,7 +6,6 @@ import math
 import secrets
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -14,7 +13,7 @@ from typing import Annotated, Any
 
 from celery import Celery
 
-from celery_reliable.exceptions import ReliableError, UnknownDeadLetter
+from celery_reliable.exceptions import UnknownDeadLetter
 from celery_reliable.ledger import Ledger, Look
 from celery_reliable.model import DeadLetter
 from celery_reliable.operations.audit import noted
@@ -36,8 +35,6 @@ _DEFAULT_RATE = 100.0
 #: Letters after which the groups are told.
 _AT_ONCE = 50
 #: An index of groups that lags behind is waited for.
-_CAUGHT_UP_AT_ONCE = 2_000
-_CAUGHT_UP_SECONDS = 10.0
 
 #: Ids that are given as examples.
 _MOST_EXAMPLES = 5
@@ -230,17 +227,13 @@ class Bulk:
             progress,
         )
 
-    def _begun(self, chosen: _Chosen, seconds: float | None) -> Done:
+    def _begun(self, chosen: _Chosen) -> Done:
         """Return an act that has done nothing yet, when all that it needs is there."""
-        problem = ""
         Position.of(chosen.cursor)
         if chosen.group:
-            problem = _caught_up(
-                self._ledger, _CAUGHT_UP_SECONDS if seconds is None else seconds / 2
-            )
             self._groups.get(chosen.group)
         before = utc(int(min(chosen.before_ms, self._ledger.workers.time_ms())))
-        return Done(secrets.token_hex(4), before, problem=problem, is_whole=not problem)
+        return Done(secrets.token_hex(4), before)
 
     def _act(
         self,
@@ -253,7 +246,7 @@ class Bulk:
         progress: Progress | None,
     ) -> Done:
         pace = _Pace(None if dry_run else how.get("rate"), how["limit"], how["seconds"])
-        done = self._begun(chosen, how["seconds"])
+        done = self._begun(chosen)
         if dry_run:
             whole = replace(done, is_dry_run=True)
             return self._run(chosen, whole, lambda letter: None, pace, lambda now: None)
@@ -295,36 +288,27 @@ class Bulk:
                 most=None,
                 deadline=pace.deadline,
             )
-        # What comes to a group later may belong before it.
-        has_place = walk is not None and not done.problem
-        over: list[DeadLetter] = []
         progress(done)
-        try:
-            for look in walk or _with(self._ledger, chosen.ids, chosen.before_ms):
-                letter = None if look is None else look.letter
-                if letter is None:
-                    done = replace(done, gone=done.gone + 1)
-                    continue
-                is_enough = pace.most is not None and done.done >= pace.most
-                if is_enough or pace.is_over():
-                    if not is_enough:
-                        pace.rest()
-                    before = walk.before if walk is not None and has_place else None
-                    return replace(done, is_whole=False, cursor=before.cursor if before else "")
-                pace.wait()
-                done = _after(letter, done, act)
-                progress(done)
-                over.append(letter)
-                if len(over) >= _AT_ONCE:
-                    _tell(self._ledger, over, done)
-                if done.unsent:
-                    break
-        finally:
-            _tell(self._ledger, over, done)
+        for look in walk or _with(self._ledger, chosen.ids, chosen.before_ms):
+            letter = None if look is None else look.letter
+            if letter is None:
+                done = replace(done, gone=done.gone + 1)
+                continue
+            is_enough = pace.most is not None and done.done >= pace.most
+            if is_enough or pace.is_over():
+                if not is_enough:
+                    pace.rest()
+                before = walk.before if walk is not None else None
+                return replace(done, is_whole=False, cursor=before.cursor if before else "")
+            pace.wait()
+            done = _after(letter, done, act)
+            progress(done)
+            if done.unsent:
+                break
         if walk is None:
             return replace(done, is_whole=not done.unsent)
         if not walk.is_over:
-            return replace(done, is_whole=False, cursor=walk.cursor if has_place else "")
+            return replace(done, is_whole=False, cursor=walk.cursor)
         return done
 
 
@@ -333,27 +317,6 @@ def _with(ledger: Ledger, given: tuple[str, ...], before_ms: float) -> Iterator[
     for look in ledger.looks_in_groups(list(dict.fromkeys(given)), most_bytes=MOST_BYTES):
         if look is None or look.record.since_ms < before_ms:
             yield look
-
-
-def _tell(ledger: Ledger, over: list[DeadLetter], done: Done) -> None:
-    """Tell the groups."""
-    if not done.is_dry_run:
-        # Where that fails, the groups are caught up later.
-        with suppress(ReliableError):
-            ledger.groups.left(over)
-    over.clear()
-
-
-def _caught_up(ledger: Ledger, seconds: float) -> str:
-    """Return why a group may lack some of its letters; empty when it does not."""
-    until = time.monotonic() + min(seconds, _CAUGHT_UP_SECONDS)
-    while not (state := ledger.groups.catch_up(_CAUGHT_UP_AT_ONCE)).is_complete:
-        if time.monotonic() > until:
-            return (
-                f"The group is known of {state.grouped} of {state.letters} letters so far; "
-                "passes go on with the others. Repeat this then."
-            )
-    return ""
 
 
 def _after(letter: DeadLetter, done: Done, act: Callable[[DeadLetter], str | None]) -> Done:

@@ -111,9 +111,7 @@ class DeadLetters:
                 base, which nobody would send later, and the broker is away.
         """
         letter = self.get(task_id)
-        problem = self.replay_seen(letter, to_queue=to_queue, by=by)
-        self._ledger.groups.left([letter])
-        return problem
+        return self.replay_seen(letter, to_queue=to_queue, by=by)
 
     def _to_send(self, letter: DeadLetter, to_queue: str = "") -> Envelope:
         """Return the message that a replay sends: the letter's, without what has passed.
@@ -145,9 +143,7 @@ class DeadLetters:
         return replace(envelope, exchange=queue.exchange.name, routing_key=queue.routing_key)
 
     def replay_seen(self, letter: DeadLetter, *, to_queue: str = "", by: str = "") -> str:
-        """Do the same for a letter that was read; one that was buried again since is not meant.
-        Whoever calls tells the groups.
-        """
+        """Do the same for a letter that was read; one that was buried again since is not meant."""
         task_id = letter.task_id
         envelope = self._to_send(letter, to_queue)
         # Who runs the task will claim it; the task itself may not be known here.
@@ -212,12 +208,9 @@ class DeadLetters:
         """Remove a dead letter for good.  Raises UnknownDeadLetter."""
         letter = self.get(task_id)
         self.discard_seen(letter, by=by)
-        self._ledger.groups.left([letter])
 
     def discard_seen(self, letter: DeadLetter, *, by: str = "") -> None:
-        """Do the same for a letter that was read; one that was buried again since is not meant.
-        Whoever calls tells the groups.
-        """
+        """Do the same for a letter that was read; one that was buried again since is not meant."""
         answer = self._ledger.discard(letter.task_id, buried_ms=letter.buried_ms, by=by)
         if not isinstance(answer, answers.Cancelled):
             raise _unknown(letter.task_id)

@@ -13,10 +13,6 @@ __all__ = ["LetterGroups", "UnknownGroup"]
 
 #: So many groups are walked at once; among more, all letters are looked at.
 _MOST_GROUPS = 50
-#: A name of a task that is as long may have been cut.
-_LONGEST_WHOLE = 100
-#: New letters whose group one reader finds out at most.
-_CAUGHT_UP_AT_ONCE = 500
 
 
 class UnknownGroup(ReliableError, LookupError):
@@ -30,21 +26,15 @@ class LetterGroups:
         self._ledger = ledger
 
     def fitting(self, wanted: Filter) -> list[str] | None:
-        """Return groups outside of which no letter fits; None where the index does not tell, or
-        there are too many.
-        """
+        """Return groups outside of which no letter fits; None where there are too many."""
         if wanted.given.keys().isdisjoint(OF_GROUPS):
             return None
-        state = self._ledger.groups.catch_up(_CAUGHT_UP_AT_ONCE)
         counts = self._ledger.groups.counts()
-        if sum(one.count for one in counts) != state.letters:
-            return None
         found = [one.group.id for one in counts if _may_have(one.group, wanted)]
         return found if len(found) <= _MOST_GROUPS else None
 
     def get(self, group_id: str) -> Group:
         """Return what the letters of a group have in common.  Raises UnknownGroup."""
-        self._ledger.groups.catch_up(_CAUGHT_UP_AT_ONCE)
         found = self._ledger.groups.find(group_id)
         if found is None:
             raise UnknownGroup(
@@ -55,7 +45,6 @@ class LetterGroups:
 
     def all(self, filter_: Filter = EVERYTHING) -> views.Groups:
         """Group dead letters by task, reason, cause and exception, the largest group first."""
-        state = self._ledger.groups.catch_up(_CAUGHT_UP_AT_ONCE)
         found = [
             views.Group(
                 group=one.group.id,
@@ -71,15 +60,13 @@ class LetterGroups:
             for one in self._ledger.groups.counts()
             if filter_.fits_group(one.group)
         ]
-        return views.Groups(tuple(found), state.letters, min(state.grouped, state.letters))
+        return views.Groups(tuple(found), self._ledger.count_dead())
 
 
 def _may_have(group: Group, wanted: Filter) -> bool:
-    """Whether a group may have letters that fit.  Its exception is a type's name, or nothing; the
-    name of its task may be cut.
-    """
+    """Whether a group may have letters that fit.  Its exception is a type's name, or nothing."""
     return Filter(
-        task=wanted.task if len(group.task) < _LONGEST_WHOLE else None,
+        task=wanted.task,
         reason=wanted.reason,
         exception=wanted.exception if group.exception else None,
     ).fits_group(group)

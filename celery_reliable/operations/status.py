@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from typing import Literal
@@ -13,12 +12,11 @@ from typing import Literal
 from celery import Celery
 
 from celery_reliable.app import reliable_of
-from celery_reliable.exceptions import LedgerRefused, ReliableError
+from celery_reliable.exceptions import ReliableError
 from celery_reliable.findings import Limits, ServerFacts, check
 from celery_reliable.ledger import Ledger
 from celery_reliable.log import as_shown
 from celery_reliable.message import NamedWorkers
-from celery_reliable.model import GroupOfLetters
 from celery_reliable.operations.queues import Queues, broker_errors
 from celery_reliable.operations.stop_button import obeyed_by
 from celery_reliable.operations.views import (
@@ -37,7 +35,6 @@ from celery_reliable.recovery import BrokerView
 __all__ = ["RATES", "Throughputs", "look_at_status"]
 
 #: New letters whose group is found out at most.
-_CAUGHT_UP_AT_ONCE = 2_000
 #: Of those that wait for workers so many are looked at, and so many kinds of them are reported.
 _LOOKED_AT = 1_000
 _MOST_KINDS = 20
@@ -68,7 +65,8 @@ def look_at_status(
     looked_at = Queues(app, ledger, broker)
     states, is_exact = looked_at.states()
     queues, problem = _queues(app, looked_at, workers)
-    groups = _groups(ledger, now_ms - int(1000 * limits.recent_seconds))
+    since_ms = now_ms - int(1000 * limits.recent_seconds)
+    groups = tuple(ledger.groups.counts(since_ms=since_ms))
     by_reason: Counter[str] = Counter()
     for one in groups:
         by_reason[one.group.reason] += one.count
@@ -142,15 +140,6 @@ def _deaths(meta: Mapping[str, str]) -> tuple[WorkerDeath, ...]:
         WorkerDeath(one["worker"], one["cause"], moment(one["at_ms"]), one["claims"])
         for one in found
     )
-
-
-def _groups(ledger: Ledger, since_ms: int) -> tuple[GroupOfLetters, ...]:
-    # Where the ledger is full nobody can bring the index up to date.
-    with suppress(LedgerRefused):
-        ledger.groups.catch_up(_CAUGHT_UP_AT_ONCE)
-    with suppress(LedgerRefused):
-        return tuple(ledger.groups.counts(since_ms=since_ms))
-    return ()
 
 
 def _nobody_alive(ledger: Ledger, workers: Sequence[Worker]) -> tuple[NobodyAlive, ...]:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from celery import Celery
 
-from celery_reliable.ledger import Ledger, Look, death_of, group_of
+from celery_reliable.ledger import Ledger, Look, death_of
 from celery_reliable.message import Envelope, NamedWorkers
 from celery_reliable.model import HistoryEntry, State
 from celery_reliable.operations.filters import EVERYTHING, Filter
@@ -320,6 +320,6 @@ def _facts(look: Look, seen: Seen, now_ms: int) -> dict[str, Any]:
         "published_at": moment(record.published_ms),
         "reason": letter.reason.value if letter else "",
         "exception": letter.exception if letter else "",
-        "group": group_of(letter).id if letter else "",
+        "group": letter.group.id if letter else "",
         **told_by(look.record),
     }

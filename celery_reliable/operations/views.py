@@ -265,13 +265,6 @@ class Groups:
     groups: tuple[Group, ...]
     #: How many dead letters there are, in whatever group.
     letters: int
-    #: Of how many the group is known; each pass looks at 1 000 more.
-    grouped: int
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether the group of each letter is known."""
-        return self.grouped == self.letters
 
 
 #: What became of tasks and letters, by the fields of `Done`, `Moved` and `Revoked`.

@@ -10,7 +10,7 @@ from typing import Any
 
 from celery import Celery
 
-from celery_reliable.ledger import Ledger, Look, group_of
+from celery_reliable.ledger import Ledger, Look
 from celery_reliable.model import State
 from celery_reliable.operations.filters import EVERYTHING, Filter, Subject
 from celery_reliable.operations.messages import envelope_of, object_of, queue_of
@@ -46,8 +46,7 @@ class Walk:
     letters by the time of their burial.  Few are in memory at a time.
 
     After each, ``place`` is where the walk goes on, whatever comes and goes meanwhile, and
-    ``before`` is where one goes on that is to yield it again.  What the index of groups has too
-    much of is put right on the way.
+    ``before`` is where one goes on that is to yield it again.
 
     Args:
         app: whose tasks say which object a message is about.
@@ -159,23 +158,15 @@ class Walk:
     def _fitting(self, entries: Sequence[tuple[str, int]]) -> list[Look | None]:
         """Return what fits as far as records tell without their messages; None of the others."""
         found: list[Look | None] = []
-        lost = []
         for entry, look in zip(
             entries, self._ledger.look_all([task_id for task_id, _ in entries]), strict=True
         ):
             if look is None or not self._is_meant(look, entry[1]):
                 found.append(None)
-                lost.append(f"{entry[1]:015d} {entry[0]}")
             elif self._light_wanted.matches(self._subject(look), self._now_ms):
                 found.append(look)
             else:
                 found.append(None)
-        # Of several groups nobody knows here in which one it stood; a pass looks.
-        if lost and len(self._groups) == 1:
-            members = [f"{self._groups[0]} {one}" for one in lost]
-            self._ledger.groups.look_at(
-                [one.encode("utf-8", "backslashreplace") for one in members]
-            )
         return found
 
     def _is_meant(self, look: Look, ms: int) -> bool:
@@ -185,7 +176,7 @@ class Walk:
             letter = look.letter
             if letter is None or letter.buried_ms != ms:
                 return False
-            return not self._groups or group_of(letter).id in self._groups
+            return not self._groups or letter.group.id in self._groups
         if (state is State.RUNNING) != (ms == _RUNNING_MS):
             # What runs with a limit came before.
             return False

@@ -63,24 +63,19 @@ def end_orders(app: Celery, ledger: Ledger, report: SweepReport) -> None:
             report.is_full = True
 
 
-#: New letters whose group is noted by one pass.
-_GROUPED_AT_ONCE = 1_000
-
 #: A letter: its id, and when it was buried in ms.
 _Entry = tuple[str, int]
 
 
 class Retention:
-    """Discards dead letters, a batch in each pass, and keeps the index of their groups up to date.
+    """Discards dead letters, a batch in each pass.
 
-    For one thread.  What a pass reads of letters is a batch, however many there are.
+    What a pass reads of letters is a batch, however many there are.
     """
 
     def __init__(self, config: ReliableConfig, ledger: Ledger) -> None:
         self._config = config
         self._ledger = ledger
-        #: Whether the index of groups may have entries.
-        self._may_be_grouped = True
 
     def trim(self, report: SweepReport) -> None:
         """Discard at most a batch of those that are too old, then of those that are too many: the
@@ -95,25 +90,20 @@ class Retention:
             old = list(takewhile(lambda entry: entry[1] <= before_ms, oldest))
             trimmed += self._discard(old, "older than DEAD_LETTER_SECONDS")
             report.is_full = report.is_full or len(old) == batch
-        if oldest or self._may_be_grouped:
-            known = self._ledger.groups.catch_up(_GROUPED_AT_ONCE)
-            self._may_be_grouped = known.letters > 0
-            over = known.letters - self._config.dead_letter_max
-            # Sizes of groups count only where nearly all letters are in one.  An index that lags
-            # behind is waited for, until there are twice as many letters as there may be.
-            is_known = known.letters - known.grouped <= _GROUPED_AT_ONCE
-            if over > 0 and (is_known or over > self._config.dead_letter_max):
-                surplus = self._trim_surplus(min(over, batch - len(old)), is_known)
+        if oldest:
+            over = self._ledger.count_dead() - self._config.dead_letter_max
+            if over > 0:
+                surplus = self._trim_surplus(min(over, batch - len(old)))
                 over, trimmed = over - surplus, trimmed + surplus
             report.is_full = report.is_full or over > 0
         report.trimmed += trimmed
         if trimmed:
             logger.warning("dead_letters_trimmed count=%s", trimmed)
 
-    def _trim_surplus(self, count: int, is_known: bool) -> int:
+    def _trim_surplus(self, count: int) -> int:
         """Discard up to *count* letters of the largest groups; return how many."""
         entries: list[_Entry] = []
-        groups = self._ledger.groups.counts() if is_known else []
+        groups = self._ledger.groups.counts()
         level = _level(groups, count)
         for one in groups:
             # The largest group comes first.  The last one may reach below the level.
@@ -121,19 +111,15 @@ class Retention:
             if surplus <= 0:
                 break
             entries += self._ledger.groups.letters_of(one.group.id, None, surplus)
-        if not is_known and count > 0:
-            entries = self._ledger.letters_after(None, count)
         return self._discard(entries, "more than DEAD_LETTER_MAX", is_surplus=True)
 
     def _discard(self, entries: Sequence[_Entry], why: str, *, is_surplus: bool = False) -> int:
-        members = self._ledger.groups.members_of(entries)
         found = [
             self._ledger.discard(
                 task_id, buried_ms=buried_ms, by=why, outcome="TRIMMED", is_surplus=is_surplus
             )
             for task_id, buried_ms in entries
         ]
-        self._ledger.groups.look_at(members)
         return sum(isinstance(answer, answers.Cancelled) for answer in found)
 
 

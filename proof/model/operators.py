@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from proof.model.attempts import in_force
-from proof.model.state import ANY, Reply, Task, View
+from proof.model.state import Reply, Task, View
 
 __all__ = ["operator_rules"]
 
@@ -99,5 +99,4 @@ def operator_rules() -> dict[str, object]:
         "end_run": _end_run,
         # What is for people decides nothing.
         "note": lambda v: ("noted",), "audit": lambda v: ("audited",),
-        "group": lambda v: ("grouped", ANY, ANY),
     }  # fmt: skip

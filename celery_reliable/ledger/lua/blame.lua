@@ -19,6 +19,7 @@ ARGV.worker             id; it dies once
 ARGV.max_losses: int    when the task names none
 ARGV.due_in_ms: int     when somebody must look that it is back in its queue
 ARGV.cause              for people
+ARGV.death              what of that deaths of one kind have in common
 ARGV.is_counted: flag   "": the death is charged to nobody
 Returns   {"queued", losses: int} | {"spent", losses: int} | {"fenced", state} | {"gone"}
 Cost      O(log N) in records that are due some time
@@ -47,8 +48,8 @@ redis.call('HSET', KEYS.record, 'losses', losses, 'blamed', ARGV.worker,
   'suspect', found[8] or 'opened', 'openings', openings, 'history', history)
 if is_buried then
   -- Whoever reads its message again may die of it too.
-  make_letter(KEYS.record, ARGV.id, true, not still_stopping(KEYS.record, found[12]) and found[11], 'reason', 'lost',
-    'exception', ARGV.cause, 'sealed', '1')
+  make_letter(KEYS.record, ARGV.id, true, not still_stopping(KEYS.record, found[12]) and found[11], ARGV.death, '',
+    'lost', ARGV.cause, 'sealed', '1')
   return {'spent', losses}
 end
 redis.call('HSET', KEYS.record, 'since_ms', now_ms)

@@ -10,6 +10,7 @@ ARGV.id
 ARGV.attempt?: int    "" when none ran
 ARGV.reason           "failed", "lost", "time_limit", "rejected", "unprocessable"
 ARGV.exception        one line
+ARGV.kind             name of the exception's type; "" where it has none
 ARGV.traceback
 ARGV.message?         kept when no record exists; else the record's own is kept
 ARGV.name?            of the task, likewise
@@ -46,6 +47,6 @@ if not state then
   redis.call('HDEL', KEYS.record, 'called_off', 'published_as')
 end
 make_letter(KEYS.record, ARGV.id, ARGV.owed == '1', not still_stopping(KEYS.record, found[9]) and found[8],
-  'reason', ARGV.reason, 'exception', ARGV.exception, 'traceback', ARGV.traceback,
+  '', ARGV.kind, ARGV.reason, ARGV.exception, 'traceback', ARGV.traceback,
   'history', longer(found[4], ARGV.reason, ARGV.attempt ~= '' and ARGV.attempt or 0, ARGV.exception, found[3]))
 return {'buried'}

@@ -6,7 +6,6 @@ Moves     queued | parked | waiting | dead -> absent
           queued | parked | dead -> waiting   (an attempt that was taken from it has not been stopped yet)
           held by this task -> free
 KEYS.record             task:<id>       HASH
-KEYS.dead               dead            ZSET
 KEYS.meta               meta            HASH where trimmed letters are counted
 ARGV.id
 ARGV.seen               epoch of the publication that is called off; of a dead letter when it was buried, in ms, "" for
@@ -29,7 +28,6 @@ local found = redis.call('HMGET', KEYS.record, 'state', 'epoch', 'claim', 'stopp
   'waiting_for', 'since_ms', 'attempt', 'relied')
 local state, is_letter = found[1], ARGV.is_letter == '1'
 if not state or (found[5] and (is_letter or still_stopping(KEYS.record, found[4]))) then
-  if is_letter then redis.call('ZREM', KEYS.dead, ARGV.id) end
   return {'gone'}
 end
 if state == 'dead' and not is_letter then
@@ -51,7 +49,7 @@ if found[7] and not ARGV.outcome then
 end
 local known = ARGV.outcome and redis.call('HMGET', KEYS.record, 'name', 'published_ms', 'losses')
 if is_letter then
-  redis.call('ZREM', KEYS.dead, ARGV.id)
+  take_out(KEYS.record, ARGV.id)
   if ARGV.is_surplus == '1' then
     redis.call('HINCRBY', KEYS.meta, 'trimmed', 1)
     redis.call('HSET', KEYS.meta, 'trimmed_ms', string.format('%.0f', now_ms))

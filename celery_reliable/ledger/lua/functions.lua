@@ -312,11 +312,22 @@ local function free(id, place, keep_ms, places)
   end
 end
 
--- Make the task a dead letter, and free its *place* if one is given.
-local function make_letter(record, id, is_owed, place, ...)
+-- Return the name of a group of dead letters, and what stands in the index of groups for one of them.
+local function in_group(group, buried_ms, id)
+  local name = string.sub(redis.sha1hex(group), 1, 12)
+  return name, string.format('%s %015.0f %s', name, buried_ms, id)
+end
+
+-- Make the task a dead letter, in the group of those that died of the same, and free its *place* if one is given. *cause*:
+-- of the last loss, without what differs from one to the next; or *kind*: that of what was raised.
+local function make_letter(record, id, is_owed, place, cause, kind, reason, exception, ...)
   local now_ms, due = clock(), KEYS.ledger .. 'due'
-  redis.call('HSET', record, 'state', 'dead', 'since_ms', now_ms, ...)
+  local group = table.concat({reason, cause, kind, redis.call('HGET', record, 'name') or ''}, '\n')
+  local name, member = in_group(group, now_ms, id)
+  redis.call('HSET', record, 'state', 'dead', 'since_ms', now_ms, 'group', group, 'reason', reason, 'exception', exception, ...)
   redis.call('ZADD', KEYS.ledger .. 'dead', now_ms, id)
+  redis.call('ZADD', KEYS.ledger .. 'grouped', 0, member)
+  redis.call('HSET', KEYS.ledger .. 'groups', name, group)
   if is_owed then
     redis.call('HSET', record, 'owed', '1')
     redis.call('ZADD', due, now_ms, id)
@@ -329,6 +340,18 @@ local function make_letter(record, id, is_owed, place, ...)
   end
 end
 
+-- Take a dead letter out of the dead letters, and out of its group.
+local function take_out(record, id)
+  local found, grouped = redis.call('HMGET', record, 'group', 'since_ms'), KEYS.ledger .. 'grouped'
+  local name, member = in_group(found[1] or '', found[2], id)
+  redis.call('ZREM', KEYS.ledger .. 'dead', id)
+  redis.call('ZREM', grouped, member)
+  if redis.call('ZLEXCOUNT', grouped, '[' .. name .. ' ', '(' .. name .. '!') == 0 then
+    redis.call('HDEL', KEYS.ledger .. 'groups', name)
+  end
+  redis.call('HDEL', record, 'group', 'reason', 'exception', 'traceback', 'owed', 'sealed', 'read_by')
+end
+
 -- End a task that nobody runs. If an attempt has yet to be stopped, its number and place stay reserved, and the next task
 -- of this id waits for that.
 local function call_off(is_stopping, place, due_in_ms)
@@ -336,7 +359,7 @@ local function call_off(is_stopping, place, due_in_ms)
   redis.call('ZREM', due, ARGV.id)
   if is_stopping then
     redis.call('HDEL', KEYS.record, 'epoch', 'losses', 'history', 'resends', 'unsent', 'stored', 'relied', 'suspect', 'spared',
-      'openings', 'waits', 'alone', 'revoked', 'reason', 'exception', 'traceback', 'owed', 'sealed', 'read_by', 'waiting_for')
+      'openings', 'waits', 'alone', 'revoked', 'waiting_for')
     redis.call('HSET', KEYS.record, 'state', 'waiting', 'called_off', '1', 'since_ms', (clock()))
     redis.call('ZADD', due, clock() + due_in_ms, ARGV.id)
   else

@@ -26,6 +26,7 @@ ARGV.is_death?          "1": it ran in a worker that died. The first such death 
                         is charged then is charged with all but the first. "2": a suspect ran there too, and is
                         charged; whoever was beside it is a suspect at once, as it may be wronged
 ARGV.detail?            of the cause, for people; "" for none
+ARGV.death?             the cause and what of its detail deaths of one kind have in common
 Returns   {"queued", losses: int} | {"spent", losses: int} | {"fenced", state} | {"gone"} | {"changed"}
           a task that was revoked as it ran is queued, not to run but to be called off
 Cost      O(log N) in records that are due some time
@@ -77,7 +78,7 @@ if is_death then
   end
 end
 if is_buried then
-  make_letter(KEYS.record, ARGV.id, true, not is_stopping and found[10], 'reason', 'lost', 'exception', cause)
+  make_letter(KEYS.record, ARGV.id, true, not is_stopping and found[10], ARGV.death, '', 'lost', cause)
   return {'spent', losses}
 end
 redis.call('HSET', KEYS.record, 'state', 'queued', 'since_ms', now_ms)

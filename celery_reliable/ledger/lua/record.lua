@@ -12,7 +12,6 @@ KEYS.record             task:<id>         HASH
 KEYS.due                due               ZSET
 KEYS.meta               meta              HASH
 KEYS.claims             claims:<worker>   HASH of the worker that runs the publishing attempt
-KEYS.dead               dead              ZSET
 KEYS.queue              <queue>           LIST that the message is put into, as it is recorded; "none" when it is sent
                                           otherwise
 KEYS.sent               sent:<sender>     STRING what the sender, who does one after the other, has published last
@@ -139,8 +138,8 @@ elseif state == 'running' and found[5] == ARGV.heir then
 elseif state == 'dead' and is_same and ARGV.if_exists ~= 'keep' and ARGV.if_exists ~= 'refuse' then
   redis.call('HSET', KEYS.record, 'losses', 0, 'used', '1', 'history',
     longer(found[6], string.sub(ARGV.if_exists, 1, 6) == 'replay' and 'replayed' or 'published', found[3], '', nil, ARGV.by))
-  redis.call('HDEL', KEYS.record, 'reason', 'exception', 'traceback', 'owed', 'resends', 'unsent', 'stored', 'revoked')
-  redis.call('ZREM', KEYS.dead, ARGV.id)
+  redis.call('HDEL', KEYS.record, 'resends', 'unsent', 'stored', 'revoked')
+  take_out(KEYS.record, ARGV.id)
 elseif called_off then
   redis.call('HDEL', KEYS.record, 'called_off', 'published_as')
   name = ARGV.name
@@ -150,8 +149,7 @@ elseif state then
   return refused(is_same and {'in_use', state, found[7]} or {'anothers', state, found[7], name})
 end
 if state then
-  redis.call('HDEL', KEYS.record, 'suspect', 'spared', 'openings', 'waits', 'alone', 'sealed', 'read_by', 'moved', 'list',
-    'waiting_for')
+  redis.call('HDEL', KEYS.record, 'suspect', 'spared', 'openings', 'waits', 'alone', 'moved', 'list', 'waiting_for')
   if not is_replay then redis.call('HDEL', KEYS.record, 'max_losses') end
 end
 -- A retry, a replacement or a replay does not change when the task was published.

@@ -192,8 +192,6 @@ def _run(found: Run, call: Call) -> None:
 def _groups(found: Groups, call: Call) -> None:
     print_items(call, found.groups)
     click.echo(f"{counted(len(found.groups), 'group')} of {counted(found.letters, 'dead letter')}")
-    if not found.is_complete:
-        click.echo(f"The group is known of {found.grouped} so far; ask again.", err=True)
 
 
 def _acted(found: Done | Moved | Revoked, call: Call) -> None:

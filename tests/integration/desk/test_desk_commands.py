@@ -220,7 +220,6 @@ def test_what_waits_is_estimated_and_what_is_dead_is_grouped(project: Project, d
     assert status.tasks["dead"] == 3_000
     # Nobody has grouped them yet: the status does so with 2 000 at once.
     assert sum(status.dead_by_reason.values()) == 2_000
-    desk.ledger.groups.catch_up(10_000)
     assert desk.status().dead_by_reason == {"failed": 1_000, "lost": 2_000}
 
 

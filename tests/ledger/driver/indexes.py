@@ -21,12 +21,12 @@ _KEPT = (
 LOOK = r"""
 local prefix, found, states, workers, losses = ARGV[1], {}, {}, {}, {}
 local function wrong(text) found[#found + 1] = text end
-local due, records, waits = {}, {}, {}
+local due, records, waits, grouped, members = {}, {}, {}, {}, {}
 for _, id in ipairs(redis.call('ZRANGE', prefix .. 'due', 0, -1)) do due[id] = true end
 for _, key in ipairs(redis.call('KEYS', prefix .. 'task:*')) do
   local id = string.sub(key, #prefix + 6)
   local row = redis.call('HMGET', key, 'state', 'attempt', 'claim', 'owed',
-    'since_ms', 'losses', 'called_off', 'waiting_for')
+    'since_ms', 'losses', 'called_off', 'waiting_for', 'group')
   local state = row[1]
   records[id] = state or 'none'
   states[#states + 1] = id
@@ -49,6 +49,11 @@ for _, key in ipairs(redis.call('KEYS', prefix .. 'task:*')) do
     if claim ~= meant then wrong(id .. ': runs, but its claim is ' .. tostring(claim)) end
   elseif state == 'dead' then
     if buried ~= row[5] then wrong(id .. ': dead, but not in its index') end
+    local name = string.sub(redis.sha1hex(row[9]), 1, 12)
+    local listed = redis.call('HGET', prefix .. 'groups', name)
+    if listed ~= row[9] then wrong(id .. ': its group is not listed') end
+    grouped[name] = true
+    members[string.format('%s %015.0f %s', name, row[5], id)] = true
     if row[4] and not due[id] then wrong(id .. ': owed, but not due') end
     if due[id] and not row[4] then wrong(id .. ': due, but dead and not owed') end
   elseif not due[id] then
@@ -61,6 +66,14 @@ for id in pairs(due) do
 end
 for _, id in ipairs(redis.call('ZRANGE', prefix .. 'dead', 0, -1)) do
   if not records[id] then wrong(id .. ': dead without a record') end
+end
+for _, member in ipairs(redis.call('ZRANGE', prefix .. 'grouped', 0, -1)) do
+  if not members[member] then wrong(member .. ': in a group, and not dead') end
+  members[member] = nil
+end
+for member in pairs(members) do wrong(member .. ': dead, and in no group') end
+for _, name in ipairs(redis.call('HKEYS', prefix .. 'groups')) do
+  if not grouped[name] then wrong('group ' .. name .. ': listed, and has no letter') end
 end
 for _, id in ipairs(redis.call('ZRANGE', prefix .. 'later', 0, -1)) do
   if records[id] ~= 'parked' then wrong(id .. ': has a moment, and is not parked') end
