@@ -20,7 +20,7 @@ BLUR_MS = 100
 NOT_JUDGED = frozenset({"begin_pass", "end_pass", "due", "wake", "resume", "wait"})
 #: Arguments that may hold what users wrote, by script.
 SECRET = {
-    "record": (7,), "claim": (10,), "bury": (4, 5, 6), "move": (4,),
+    "record": (7,), "claim": (10,), "bury": (4, 6, 7), "move": (4,),
     "resend": (5,), "settle": (4,), "store": (3,), "lose": (12,), "blame": (6,), "note": (2,),
     "audit": (2,), "heartbeat": (5,), "register": (4,), "order": (8,), "group": (),
     "end_pass": (2,),

@@ -6,6 +6,7 @@ Moves     queued | parked | waiting | dead -> absent
           queued | parked | dead -> waiting   (an attempt that was taken from it has not been stopped yet)
           held by this task -> free
 KEYS.record             task:<id>       HASH
+KEYS.dead               dead            ZSET
 KEYS.meta               meta            HASH where trimmed letters are counted
 ARGV.id
 ARGV.seen               epoch of the publication that is called off; of a dead letter when it was buried, in ms, "" for
@@ -28,6 +29,7 @@ local found = redis.call('HMGET', KEYS.record, 'state', 'epoch', 'claim', 'stopp
   'waiting_for', 'since_ms', 'attempt', 'relied')
 local state, is_letter = found[1], ARGV.is_letter == '1'
 if not state or (found[5] and (is_letter or still_stopping(KEYS.record, found[4]))) then
+  if is_letter then redis.call('ZREM', KEYS.dead, ARGV.id) end
   return {'gone'}
 end
 if state == 'dead' and not is_letter then

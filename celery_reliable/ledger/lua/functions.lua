@@ -342,11 +342,11 @@ end
 
 -- Take a dead letter out of the dead letters, and out of its group.
 local function take_out(record, id)
-  local found, grouped = redis.call('HMGET', record, 'group', 'since_ms'), KEYS.ledger .. 'grouped'
+  local found = redis.call('HMGET', record, 'group', 'since_ms')
   local name, member = in_group(found[1] or '', found[2], id)
   redis.call('ZREM', KEYS.ledger .. 'dead', id)
-  redis.call('ZREM', grouped, member)
-  if redis.call('ZLEXCOUNT', grouped, '[' .. name .. ' ', '(' .. name .. '!') == 0 then
+  redis.call('ZREM', KEYS.ledger .. 'grouped', member)
+  if redis.call('ZLEXCOUNT', KEYS.ledger .. 'grouped', '[' .. name .. ' ', '(' .. name .. '!') == 0 then
     redis.call('HDEL', KEYS.ledger .. 'groups', name)
   end
   redis.call('HDEL', record, 'group', 'reason', 'exception', 'traceback', 'owed', 'sealed', 'read_by')

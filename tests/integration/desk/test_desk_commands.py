@@ -15,10 +15,11 @@ from pathlib import Path
 import pytest
 
 from celery_reliable.app import reliable_of
+from celery_reliable.model import Reason
 from celery_reliable.operations import Desk
 from tests.integration.commands import APP, Run, start_reliable
 from tests.integration.conftest import ONE_EACH, Project
-from tests.integration.figures import DEAD, DUE, LEDGER
+from tests.integration.figures import DUE, LEDGER
 from tests.integration.letters import put
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
@@ -197,9 +198,6 @@ def _put(redis_server: RedisServer, state: str, count: int, key: str, at_ms: int
         for number in range(count):
             task_id = f"{state}-{number}"
             row = {"state": state, "name": "project.work", "epoch": "0-1", "published_ms": at_ms}
-            if state == "dead":
-                reason = "lost" if number % 3 else "failed"
-                row.update(reason=reason, buried_ms=at_ms + number)
             pipe.hset(f"{LEDGER}task:{task_id}", mapping=row)
             pipe.zadd(key, {task_id: at_ms + number})
         pipe.execute()
@@ -210,17 +208,18 @@ def test_what_waits_is_estimated_and_what_is_dead_is_grouped(project: Project, d
     # Parked ones are due last.
     _put(project.redis, "queued", 3_000, DUE, now_ms)
     _put(project.redis, "parked", 1_000, DUE, now_ms + 3_600_000)
-    _put(project.redis, "dead", 3_000, DEAD, now_ms - 3_600_000)
+    ledger = reliable_of(project.app).ledger
+    for number, reason in enumerate((Reason.FAILED, Reason.FAILED, Reason.UNPROCESSABLE)):
+        how = {"exception": "", "traceback": "", "message": "", "name": ""}
+        ledger.bury_message(f"dead-{number}", reason, **how)
 
     status = desk.status()
 
     assert not status.is_exact
     assert abs(status.tasks["queued"] - 3_000) <= 20
     assert abs(status.tasks["parked"] - 1_000) <= 20
-    assert status.tasks["dead"] == 3_000
-    # Nobody has grouped them yet: the status does so with 2 000 at once.
-    assert sum(status.dead_by_reason.values()) == 2_000
-    assert desk.status().dead_by_reason == {"failed": 1_000, "lost": 2_000}
+    assert status.tasks["dead"] == 3
+    assert status.dead_by_reason == {"failed": 2, "unprocessable": 1}
 
 
 def test_status_reads_so_much_at_the_most(project: Project, desk: Desk) -> None:

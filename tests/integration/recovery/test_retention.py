@@ -65,8 +65,13 @@ def test_what_was_trimmed_says_so_and_is_counted(
 ) -> None:
     ledger = bury(project, 110)
     client = project.redis.client()
-    client.hset(ledger.keys.record("letter-0000"), "since_ms", 1000)
-    client.zadd(ledger.keys.dead, {"letter-0000": 1000})
+    key, dead = ledger.keys.record("letter-0000"), ledger.keys.dead
+    client.hset(key, "since_ms", 1000)
+    (group,) = ledger.groups.counts()
+    member = f"{group.group.id} %015d letter-0000"
+    client.zrem(ledger.keys.grouped, member % client.zscore(dead, "letter-0000"))
+    client.zadd(ledger.keys.grouped, {member % 1000: 0})
+    client.zadd(dead, {"letter-0000": 1000})
 
     trim(sweeper)
 

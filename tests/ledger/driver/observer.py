@@ -129,7 +129,7 @@ class Observer:
         """Somebody sends a burial: note for which message."""
         words = words_of(data)
         keys = int(words[2])
-        task_id, attempt, epoch = (words[3 + keys + n].decode() for n in (0, 1, 9))
+        task_id, attempt, epoch = (words[3 + keys + n].decode() for n in (0, 1, 10))
         if not attempt:
             self._buried_by[task_id].add(epoch)
 

@@ -178,7 +178,7 @@ _TOGETHER = {
     "retry / claim": _pair(
         lambda it: _claim_of_a_copy(it, " record "), "copies", outcomes=("retry",)
     ),
-    "claim / claim": _pair(lambda it: _claim_of_a_copy(it, *_CLAIMS), "copies"),
+    "claim / claim": _pair(lambda it: _claim_of_a_copy(it, *_CLAIMS), "copies", outcomes=("long",)),
     "settle / claim": _pair(lambda it: _claim_of_a_copy(it, " settle "), "copies"),
     "take-over / settle": _pair(take_over_and_settle, "freeze"),
     "heartbeat / declare": _pair(heartbeat_and_declare, "freeze", outcomes=("long",)),
