@@ -78,7 +78,6 @@ class Backlog:
                     name=self.task.name,
                     epoch=epoch,
                     generation=generation,
-                    state="queued",
                     due_in_ms=due_in_ms,
                     message=message,
                     used=True,

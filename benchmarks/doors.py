@@ -67,7 +67,7 @@ _PAGES = (
     "?group=GROUP",
     "groups/",
     "tasks/",
-    "tasks/?state=parked",
+    "tasks/?state=waiting",
     "tasks/?state=dead",
     "tasks/?task=no.such",
     "tasks/task/TASK/",

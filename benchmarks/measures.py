@@ -195,7 +195,7 @@ def count_bytes(rig: Rig, contender: Contender, scale: Scale) -> dict[str, float
             _run_and_end(rig, producer, count, scale.bodies[0])
             for size in scale.bodies:
                 figures.update(_run_and_end(rig, producer, count, size))
-        for state, countdown in (("queued", None), ("parked", _PARKED_SECONDS)):
+        for state, countdown in (("queued", None), ("waiting", _PARKED_SECONDS)):
             figures.update(_wait_in_redis(rig, producer, scale, state, countdown))
     return figures
 

@@ -15,7 +15,7 @@ from benchmarks.loads import Load
 
 __all__ = ["draw", "draw_loads"]
 
-_STATES = ("queued", "running", "parked", "settled", "result")
+_STATES = ("queued", "running", "waiting", "settled", "result")
 
 #: File, title, unit, and the figures that stand side by side.
 _BARS = (

@@ -182,7 +182,7 @@ class TaskExists(ReliableError):
 
     Attributes:
         task_id: the id, which is that other task's.
-        state: where that stands: "parked", "queued", "running", "waiting" or "dead".
+        state: where that stands: "waiting", "queued", "running", "waiting" or "dead".
         since: since when, by the clock of the ledger's Redis.
     """
 

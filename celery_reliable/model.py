@@ -32,12 +32,9 @@ __all__ = [
 class State(str, Enum):
     """Where a task's record stands.  A record that is gone has ended."""
 
-    PARKED = "parked"
+    WAITING = "waiting"
     QUEUED = "queued"
     RUNNING = "running"
-    #: The id belongs to the last member of a canvas that replaced the task; or the task was called
-    #: off, and a worker is still to stop an attempt of it.
-    WAITING = "waiting"
     DEAD = "dead"
 
 
@@ -229,16 +226,15 @@ class Record:
     #: An earlier task with this id may have left a result: the id was not made by Celery, or its
     #: task was a dead letter.
     is_used: bool = False
-    #: It was called off, and stays for an attempt that is still to be stopped.
-    is_called_off: bool = False
     #: The worker that is to stop an attempt of it; empty when none is.
     stopping_on: str = ""
     #: Ids of the canvas that replaced it, but for its own; not all of a large one.
     members: tuple[str, ...] = ()
     #: The result that was there when it was last sent again, or replaced (`stored.seen`).
     stored: str = ""
-    #: What it waits for, parked: "object <key>", "rate <key>", "order <id>" or "workers"; empty for
-    #: its time.
+    #: What it waits for: its "time", "object <key>", "rate <key>", "order <id>", "workers"; to be
+    #: "alone" in its worker; the last member of its "canvas"; or that a worker "stop"s an attempt,
+    #: as it was called off.  Empty for what does not wait.
     waiting_for: str = ""
     #: How many places that object had when it began to wait.
     places: int = 0
@@ -249,12 +245,27 @@ class Record:
     def in_line_of(self) -> str:
         """The object in whose line it stands; empty for none."""
         kind, _, key = self.waiting_for.partition(" ")
-        return key if kind == "object" and self.state is State.PARKED else ""
+        return key if kind == "object" else ""
 
     @property
     def is_limited(self) -> bool:
         """Whether it waits for the moment that its rate has given it."""
-        return self.state is State.PARKED and self.waiting_for.startswith("rate ")
+        return self.waiting_for.startswith("rate ")
+
+    @property
+    def is_called_off(self) -> bool:
+        """Whether it has ended, but for an attempt that is still to be stopped."""
+        return self.waiting_for == "stop"
+
+    @property
+    def is_replaced(self) -> bool:
+        """Whether the id belongs to the last member of a canvas that replaced the task."""
+        return self.waiting_for == "canvas"
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it waits to be run."""
+        return self.state is State.WAITING and not self.is_called_off and not self.is_replaced
 
     @property
     def claim(self) -> Claim:

@@ -169,9 +169,9 @@ def _claim(delivery: Delivery, worker: WorkerProcess) -> RunningAttempt | _Answe
                 # Only a record can wait for its moment: it is sent with a stamp, and then it asks.
                 # The server may have lost the one that it had.
                 adopt(ledger, delivery.ref, message, "", is_used=True)
-                return answers.ParkedUntil(0)
+                return answers.WaitsUntil(0)
             answer = ledger.claim(request, message=message, patience_seconds=patience_seconds)
-        if moment is not None and isinstance(moment.answer, answers.ParkedUntil):
+        if moment is not None and isinstance(moment.answer, answers.WaitsUntil):
             return moment.answer
         if isinstance(answer, answers.Claimed):
             claim = request.claim(answer.attempt, answer.losses)
@@ -252,7 +252,7 @@ def _unprotected(delivery: Delivery, exc: LedgerUnavailable) -> Traced:
 
 def _without_attempt(delivery: Delivery, answer: _Answer) -> Traced:
     """End a delivery that may not run.  Its message can be dropped: the record outlives it."""
-    if isinstance(answer, answers.ParkedUntil):
+    if isinstance(answer, answers.WaitsUntil):
         logger.debug(
             "task_too_early name=%s id=%s until=%s",
             delivery.task.name,

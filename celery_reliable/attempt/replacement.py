@@ -60,7 +60,7 @@ def adopt(ledger: Ledger, ref: TaskRef, message: str, heir: str, *, is_used: boo
         answer = ledger.record(
             ref,
             epoch=epoch,
-            state=State.PARKED,
+            state=State.WAITING,
             due_in_ms=0,
             message=sent.stamped(Stamp(ledger.generation, epoch)).to_text(),
             heir=heir,

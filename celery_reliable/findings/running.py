@@ -65,7 +65,7 @@ def _behind(run: Running) -> Seen:
 
 def _no_worker(run: Running) -> Seen:
     status = run.status
-    waits = (status.waiting or status.tasks["queued"]) + status.tasks["parked"]
+    waits = (status.waiting or status.tasks["queued"]) + status.tasks["waiting"]
     seen = {"severity": "error" if waits else "info", "waits": f"{counted(waits, 'task')} waiting"}
     return None if run.alive else seen
 

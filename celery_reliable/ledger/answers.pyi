@@ -270,15 +270,6 @@ class Overtaken(Answer): ...
 
 @final
 @dataclass
-class Parked(Answer): ...
-
-@final
-@dataclass
-class ParkedUntil(Answer):
-    due_ms: int
-
-@final
-@dataclass
 class Placed(Answer):
     object_key: str
 
@@ -410,6 +401,11 @@ class Waits(Answer): ...
 
 @final
 @dataclass
+class WaitsUntil(Answer):
+    due_ms: int
+
+@final
+@dataclass
 class Woken(Answer):
     wait_ms: int
     ids_and_times: tuple[str, ...]
@@ -423,7 +419,7 @@ BeginRunAnswer: TypeAlias = BegunRun
 BlameAnswer: TypeAlias = Queued | Spent | Fenced | Gone
 BuryAnswer: TypeAlias = Buried | Fenced | Gone | Stale | Unrecorded
 CancelAnswer: TypeAlias = Cancelled | Running | Dead | Stale | Gone
-ClaimAnswer: TypeAlias = Claimed | Held | Stale | Parked | Ended | Dead | NoLease | Unrecorded | Alone | Struck
+ClaimAnswer: TypeAlias = Claimed | Held | Stale | Waits | Ended | Dead | NoLease | Unrecorded | Alone | Struck
 DeclareAnswer: TypeAlias = Declared | Alive | Grace | Suspected | Already | Gone
 DeregisterAnswer: TypeAlias = Deregistered | Refused
 DivertAnswer: TypeAlias = Diverted | Changed | Absent
@@ -451,5 +447,5 @@ StoreAnswer: TypeAlias = Stored | Fenced | Gone | Elsewhere
 TouchAnswer: TypeAlias = Touched | Fenced | Gone
 UnlistAnswer: TypeAlias = Unlisted | Changed
 UnlockAnswer: TypeAlias = Unlocked | NotHeld
-WaitAnswer: TypeAlias = Free | ParkedUntil | Changed
+WaitAnswer: TypeAlias = Free | WaitsUntil | Changed
 WakeAnswer: TypeAlias = Woken | Another

@@ -141,7 +141,7 @@ class Burials(TransitionGroup):
 
 
 #: In the place of an epoch: what was called off has none.
-_CALLED_OFF = "called_off"
+_CALLED_OFF = "stop"
 
 
 class Cancellations(TransitionGroup):
@@ -194,10 +194,10 @@ class Cancellations(TransitionGroup):
         """
         key = encoded(self.keys.record(task_id))
         while True:
-            ((epoch, is_called_off),) = self._caller.read_all(
-                "find", [("HMGET", key, "epoch", "called_off")], patience_seconds
+            ((epoch, waiting_for),) = self._caller.read_all(
+                "find", [("HMGET", key, "epoch", "waiting_for")], patience_seconds
             )
-            if is_called_off:
+            if waiting_for == _CALLED_OFF.encode():
                 return Gone()
             answer = self.cancel(
                 task_id,

@@ -288,7 +288,6 @@ class Calls:
         id: str,
         epoch: str,
         generation: str,
-        state: str,
         due_in_ms: int,
         is_timed: bool = False,
         message: str,

@@ -31,7 +31,7 @@ class OrderBook(Part):
         """Return how many tasks each order has parked."""
         wanted = list(order_ids)
         lines = [self._keys.waiting(f"order {one}") for one in wanted]
-        counts = self._caller.read_all("parked", [("ZCARD", line) for line in lines])
+        counts = self._caller.read_all("waiting", [("ZCARD", line) for line in lines])
         return dict(zip(wanted, counts, strict=True))
 
     def give(

@@ -119,7 +119,7 @@ class Publications(Places):
         *epoch*: its name, from `senders`, which must be told once it is answered.  By it a late
         copy of this call is known, and after a restart of the server it proves that the publication
         was recorded.  *due_in_ms*: when somebody looks whether a worker has claimed it; of one that
-        is parked, its moment.
+        waits for its time, that.
 
         *claim*: the running attempt that publishes its own id.  *queue*: a list on this server, to
         which the message is pushed in the same step, or at its moment.  *is_used*: an earlier task
@@ -138,9 +138,8 @@ class Publications(Places):
             max_losses=task.max_losses,
             epoch=epoch,
             generation=self.generation,
-            state=state.value,
             due_in_ms=due_in_ms,
-            is_timed=state is State.PARKED,
+            is_timed=state is State.WAITING,
             message=message,
             worker=claim.worker if claim else "",
             attempt=claim.attempt if claim else None,
@@ -181,7 +180,6 @@ class Publications(Places):
                 name=task.name,
                 epoch=epoch,
                 generation=self.generation,
-                state=State.QUEUED.value,
                 due_in_ms=due_in_ms,
                 message=message,
                 worker="",

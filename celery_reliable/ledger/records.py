@@ -33,7 +33,6 @@ _LOOK_FIELDS = (
     *rows.RECORD_FIELDS,
     "object",
     "suspect",
-    "alone",
     "history",
     "reason",
     "exception",
@@ -77,14 +76,12 @@ class Look:
         due_ms: when somebody must look at it; None: never, as what runs without a limit.
         object_key: the object that it notes as locked; empty for none.
         is_suspect: it ran in a worker that died, and runs beside no other such task.
-        has_to_wait: a worker could not run it, as it had to do with another suspect.
     """
 
     record: Record
     due_ms: int | None
     object_key: str = ""
     is_suspect: bool = False
-    has_to_wait: bool = False
     history: tuple[HistoryEntry, ...] = ()
     reason: str = ""
     exception: str = ""
@@ -278,7 +275,6 @@ def _look(task_id: str, got: dict[str, str], due_ms: float | None) -> Look | Non
         due_ms=None if due_ms is None else int(due_ms),
         object_key=got.get("object", ""),
         is_suspect=got.get("suspect") == "ran",
-        has_to_wait="alone" in got and record.is_unsent,
         history=rows.history(got.get("history", "")),
         reason=got.get("reason", ""),
         exception=got.get("exception", ""),

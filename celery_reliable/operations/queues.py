@@ -77,11 +77,11 @@ class Queues:
         ]
 
     def states(self) -> tuple[dict[str, int], bool]:
-        """Return how many records are "queued", "parked", "waiting" and "owed", and whether all
+        """Return how many records are "queued", "waiting" and "owed", and whether all
         were looked at; else these are estimates, by a sample evenly over all times.
         """
         scale, looks = self._sample
-        counts = dict.fromkeys(("queued", "parked", "waiting", "owed"), 0)
+        counts = dict.fromkeys(("queued", "waiting", "owed"), 0)
         for look in looks:
             kind = "owed" if look.record.state is State.DEAD else look.record.state.value
             # What runs is counted by its claim.

@@ -63,7 +63,7 @@ class Runs:
         states = dict(sorted(Counter(one.state for one in members).items()))
         said = f"{found.name} on {len(members)} workers: "
         said += ", ".join(f"{count} {state}" for state, count in states.items()) + "."
-        missing = sum(one.state == "parked" and not one.worker for one in members)
+        missing = sum(one.state == "waiting" and not one.worker for one in members)
         if missing:
             meant = ", ".join(map(repr, found.only)) or "any name"
             said += f" {missing} wait for a worker ({meant}) that no other member has or had."

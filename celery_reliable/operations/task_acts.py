@@ -20,7 +20,7 @@ from celery_reliable.operations.messages import envelope_of
 from celery_reliable.operations.operation import BadParameter, Param, Progress
 from celery_reliable.operations.views import IfRunning, Moved, Revoked
 from celery_reliable.options import NAMING
-from celery_reliable.recovery import REVOCABLE, call_off_task, stored_end
+from celery_reliable.recovery import call_off_task, stored_end
 from celery_reliable.settings import misfits
 
 __all__ = ["Moves", "Revocations"]
@@ -31,7 +31,7 @@ _GIVEN_AS = {"only_workers": "workers", "prefer_workers": "prefer"}
 #: How often a task may change its worker while it is looked at.
 _MOST_OWNERS = 5
 #: What becomes of a task that is to be revoked, by its state; of any other: it ends.
-_FATES = {State.RUNNING: "running", State.DEAD: "dead", State.WAITING: "replaced"}
+_FATES = {State.RUNNING: "running", State.DEAD: "dead"}
 
 
 TaskIds = Annotated[
@@ -134,7 +134,9 @@ class Revocations(_Acts):
         record = self._ledger.find(task_id)
         if record is None:
             return "gone"
-        if dry_run or record.state not in REVOCABLE:
+        if record.is_replaced:
+            return "replaced"
+        if dry_run or record.state is State.DEAD or record.is_called_off:
             # Of what was called off before, an attempt is still to be stopped.
             return "running" if record.is_called_off else _FATES.get(record.state, "ended")
         answer = call_off_task(self._app, self._ledger, record, by=f"by {by}")
@@ -212,7 +214,7 @@ class Moves(_Acts):
             return "gone"
         if record.state is State.RUNNING:
             return "stays" if meant.means(nodename_of(record.owner)) else "stopped"
-        if record.state in (State.QUEUED, State.PARKED) and envelope_of(record) is not None:
+        if (record.state is State.QUEUED or record.is_held) and envelope_of(record) is not None:
             return "sent"
         return "refused"
 

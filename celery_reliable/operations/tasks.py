@@ -224,7 +224,7 @@ class Tasks:
         record = look.record
         if record.state is State.RUNNING:
             return replace(seen, worker=self._workers.get(record.owner))
-        if record.state not in (State.QUEUED, State.PARKED):
+        if record.state is not State.QUEUED and not record.is_held:
             return seen
         if waits_for_worker(look, seen):
             return replace(seen, workers=tuple(self._workers.all()))

@@ -123,7 +123,7 @@ class _Release:
                 self._send(due, record)
 
     def _send(self, due: Due, record: Record) -> None:
-        is_parked = record.state is State.PARKED
+        is_parked = record.is_held
         if not is_parked and record.state is not State.QUEUED:
             return
         message = _message_at_home(self.ledger, record)

@@ -173,7 +173,7 @@ class Task:
 
     task_id: str
     name: str = ""
-    #: "parked", "queued", "running", "waiting" or "dead", as the ledger's README has them; "ended"
+    #: "waiting", "queued", "running", "waiting" or "dead", as the ledger's README has them; "ended"
     #: if its end was kept, "absent" if nobody knows it.
     state: str
     why: WaitsFor
@@ -697,7 +697,7 @@ class RunMember:
     task_id: str
     #: The name of the worker that it has, or had; empty while it waits for one.
     worker: str
-    #: Of its task: "parked" while it waits for a worker, "queued", "running", "dead"; "ended" when
+    #: Of its task: "waiting" while it waits for a worker, "queued", "running", "dead"; "ended" when
     #: the ledger has no record of it any more.
     state: str
     #: Celery's state of its result, of one that has ended; empty where none is kept.
@@ -799,7 +799,7 @@ class Status:
     last_pass: LastPass
     #: In force, or over while what waits for them is sent.
     orders: tuple[Order, ...]
-    #: How many are "queued", "parked", "running", "waiting", "owed", "dead".
+    #: How many are "queued", "waiting", "running", "waiting", "owed", "dead".
     tasks: Mapping[str, int]
     #: Whether those are counted; else what waits is estimated by a sample.
     is_exact: bool

@@ -71,7 +71,6 @@ def why(look: Look, seen: Seen, now_ms: int) -> WaitsFor:
         State.RUNNING: task.running,
         State.DEAD: task.dead,
         State.WAITING: task.waiting,
-        State.PARKED: task.parked,
         State.QUEUED: task.queued,
     }
     return by_state[look.record.state]()
@@ -90,10 +89,8 @@ def held_by(look: Look) -> Wait | None:
 
 def waits_for_worker(look: Look, seen: Seen) -> bool:
     """Whether a task waits in the ledger for a worker that may run it."""
-    if look.record.state is not State.PARKED:
-        return False
     # No pass may have looked at it yet.
-    is_new = not look.record.waiting_for and bool(seen.named.only) and not seen.eta_ms
+    is_new = look.record.waiting_for == "time" and bool(seen.named.only) and not seen.eta_ms
     return is_new or look.record.waiting_for == _WORKERS
 
 
@@ -164,7 +161,7 @@ class _Task:
         kind = Wait.OWED if record.is_owed else Wait.DEAD
         return WaitsFor(kind, said, since=moment(record.since_ms), worker=record.stopping_on)
 
-    def waiting(self) -> WaitsFor:
+    def _for_end(self) -> WaitsFor:
         """Say for which end it waits: that of a canvas, or of what still runs of it."""
         record = self._record
         if record.is_called_off:
@@ -183,9 +180,18 @@ class _Task:
             since=moment(record.since_ms),
         )
 
-    def parked(self) -> WaitsFor:
+    def waiting(self) -> WaitsFor:
         """Say for what it waits in the ledger, with no message on its way."""
         look, seen = self._look, self._seen
+        if self._record.is_called_off or self._record.is_replaced:
+            return self._for_end()
+        if self._record.waiting_for == "alone":
+            return self._say(
+                Wait.ALONE,
+                "It ran in workers that died, with others, and nobody knows which of them it was: "
+                "it waits to be run by a worker that runs no other such task, and is sent to one "
+                f"at {self._until(look.due_ms)}.",
+            )
         if waits_for_worker(look, seen):
             return self._for_worker()
         held = held_by(look)
@@ -285,13 +291,6 @@ class _Task:
                 Wait.CALLED_OFF,
                 "It was revoked as it ran, and its attempt had no outcome: the next pass of the "
                 "sweeper ends it.",
-            )
-        if look.has_to_wait:
-            return self._say(
-                Wait.ALONE,
-                "It ran in workers that died, with others, and nobody knows which of them it was: "
-                "it waits to be run by a worker that runs no other such task, and is sent to one "
-                f"at {self._until(look.due_ms)}.",
             )
         again, lost = "", "It"
         if look.cause:

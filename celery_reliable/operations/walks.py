@@ -33,7 +33,6 @@ class Kind(str, Enum):
     """What a list of tasks is of."""
 
     QUEUED = "queued"
-    PARKED = "parked"
     RUNNING = "running"
     WAITING = "waiting"
     #: Dead letters of which Celery has not been told yet.

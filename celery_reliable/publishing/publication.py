@@ -208,7 +208,7 @@ class Publication:
             body, options = prepared(self._producer, body, options)
         envelope = as_published(body, options)
         is_recorded = self.record(envelope.to_text, state, look_seconds)
-        if not is_recorded or self.is_standing or state is State.PARKED:
+        if not is_recorded or self.is_standing or state is State.WAITING:
             return None
         if self.attempt is not None:
             # Sent when the attempt has ended; another worker would run it beside this attempt.
@@ -297,7 +297,7 @@ class Publication:
         # An attempt has to end before its own task goes on.  Of one that no living worker may run
         # a pass knows better who is alive.
         if self.attempt is None and (wait_seconds or not is_placed):
-            return State.PARKED, wait_seconds
+            return State.WAITING, wait_seconds
         return State.QUEUED, wait_seconds + self.reliable.config.queued_seconds
 
     def record(

@@ -114,4 +114,4 @@ def wait_for_eta(
         queue=list_of(reliable, envelope.headers, told),
         patience_seconds=patience_seconds,
     )
-    return isinstance(answer, answers.ParkedUntil)
+    return isinstance(answer, answers.WaitsUntil)

@@ -13,7 +13,6 @@ from celery_reliable.recovery.losses import Losses
 from celery_reliable.recovery.lost_messages import MOST_BYTES, is_over
 from celery_reliable.recovery.named_tasks import empty_own_queue
 from celery_reliable.recovery.revocations import (
-    REVOCABLE,
     RecordingControl,
     call_off,
     call_off_task,
@@ -23,7 +22,6 @@ from celery_reliable.recovery.sweeper import MOST_PASSES_IN_A_ROW, Sweeper, end_
 __all__ = [
     "MOST_BYTES",
     "MOST_PASSES_IN_A_ROW",
-    "REVOCABLE",
     "BrokerView",
     "Losses",
     "RecordingControl",

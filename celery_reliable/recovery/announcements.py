@@ -19,7 +19,7 @@ from celery_reliable.exceptions import one_line
 from celery_reliable.ledger import Ledger, answers
 from celery_reliable.log import logger
 from celery_reliable.message import context_of
-from celery_reliable.model import DeadLetter, Due, EndedTask, Reason, Record, State
+from celery_reliable.model import DeadLetter, Due, EndedTask, Reason, Record
 from celery_reliable.results import (
     NOTHING,
     fail_again,
@@ -166,7 +166,7 @@ def has_ended_elsewhere(record: Record, stored: str) -> bool:
     """
     if stored in ("", NOTHING, record.stored):
         return False
-    if record.stored or record.state is State.WAITING:
+    if record.stored or record.is_replaced:
         return True
     return not record.attempt and not may_have_lived_before(record)
 
@@ -213,7 +213,7 @@ def _ignores_result(task: Any, context: Context) -> bool:
 def _stored_of(app: Celery, record: Record) -> dict[str, Any] | None:
     """Return the result that is stored for a task; None when the backend does not tell."""
     task = app.tasks.get(record.name)
-    if record.state is not State.WAITING and (task is None or task.ignore_result):
+    if not record.is_replaced and (task is None or task.ignore_result):
         return None
     try:
         return dict(app.backend.get_task_meta(record.task_id, cache=False))

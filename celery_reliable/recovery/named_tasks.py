@@ -264,7 +264,7 @@ class Sending(Job):
     def _confirm(self, task_id: str) -> None:
         """Let a member have no other worker than the one that it was sent to."""
         record = self.ledger.find(task_id)
-        if record is not None and record.state is not State.PARKED:
+        if record is not None and record.state is not State.WAITING:
             self._sent(record, record.message)
 
     @property

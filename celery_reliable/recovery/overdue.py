@@ -51,7 +51,6 @@ def _left_ms(task: Any, record: Record, now_ms: int, begun: answers.Begun | None
 
 #: How long a replaced task's id waits for a canvas of which no member is known to live.
 _LONGEST_WAITING_MS = 24 * 60 * 60 * 1000
-_UNCLAIMED = (State.QUEUED, State.PARKED)
 
 
 class Overdue(Job):
@@ -138,7 +137,7 @@ class Overdue(Job):
             announce(self.app, self.ledger, due.task_id, due.due_ms)
         elif record.is_called_off:
             self._let_go(due, record)
-        elif record.state is State.WAITING:
+        elif record.is_replaced:
             self._look_at_canvas(due, record, now_ms)
         else:
             self._look_at_unclaimed(due, record, now_ms, presence, report)
@@ -161,9 +160,9 @@ class Overdue(Job):
             self.ledger.cancel(record.task_id, epoch=record.epoch)
         elif record.is_unsent or record.in_line_of:
             self._sending.send(due, record, report)
-        elif record.state in _UNCLAIMED and presence.is_held(due.task_id):
-            # Parked too: on a server that lost records, it may have been sent and run.  Mostly that
-            # is the message with which it was parked, and which its worker is about to remove.
+        elif presence.is_held(due.task_id):
+            # Also one that waits: on a server that lost records, it may have been sent and run.
+            # Mostly that is the message of before, which its worker is about to remove.
             is_queued = record.state is State.QUEUED
             self._later.append((due, self.config.queued_ms if is_queued else self.config.sweep_ms))
         elif record.state is State.QUEUED:

@@ -23,10 +23,9 @@ from celery_reliable.message import id_as_text
 from celery_reliable.model import Record, State
 from celery_reliable.recovery.announcements import try_to_store_revoked
 
-__all__ = ["REVOCABLE", "RecordingControl", "call_off", "call_off_task"]
+__all__ = ["RecordingControl", "call_off", "call_off_task"]
 
 #: The states of tasks that can be revoked.
-REVOCABLE = (State.PARKED, State.QUEUED, State.RUNNING)
 
 #: For how long the ledger is asked, for each task, or each group of them: a caller waits.
 _PATIENCE_SECONDS = 1.0
@@ -65,7 +64,7 @@ def _call_off_found(app: Celery, ledger: Ledger, found: Found) -> None:
     record = None
     try:
         record = found.record
-        if record is not None and record.state in REVOCABLE:
+        if record is not None and (record.is_held or record.state in (State.QUEUED, State.RUNNING)):
             call_off_task(app, ledger, record, patience_seconds=_PATIENCE_SECONDS)
     except LedgerUnavailable:
         raise
@@ -82,7 +81,7 @@ def call_off_task(
     by: str = "",
     patience_seconds: float | None = None,
 ) -> answers.CancelAnswer:
-    """Record the revocation of one task that was seen in a state of `REVOCABLE`.
+    """Record the revocation of one task that was seen to run, or to wait for that.
 
     *by*: who revokes it; then what happened to it is kept.  Raises LedgerUnavailable and
     LedgerRefused.

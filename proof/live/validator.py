@@ -20,7 +20,7 @@ BLUR_MS = 100
 NOT_JUDGED = frozenset({"begin_pass", "end_pass", "due", "wake", "resume", "wait"})
 #: Arguments that may hold what users wrote, by script.
 SECRET = {
-    "record": (7,), "claim": (10,), "bury": (4, 6, 7), "move": (4,),
+    "record": (6,), "claim": (10,), "bury": (4, 6, 7), "move": (4,),
     "resend": (5,), "settle": (4,), "store": (3,), "lose": (12,), "blame": (6,), "note": (2,),
     "audit": (2,), "heartbeat": (5,), "register": (4,), "order": (8,), "group": (),
     "end_pass": (2,),
@@ -238,7 +238,7 @@ def _unlike(expected: Any, found: Any) -> str:
     if not isinstance(expected, (Task, Worker)) or not isinstance(found, (Task, Worker)):
         return "" if expected == found else f"the model has {expected!r}, the server {found!r}"
     # How long a suspect waits is at random.
-    is_random = isinstance(expected, Task) and expected.alone != ""
+    is_random = isinstance(expected, Task) and expected.waiting_for == "alone"
     for field in expected._fields:
         ours, theirs = getattr(expected, field), getattr(found, field)
         if field in ("spared_claims", "run_id") or ours == theirs:

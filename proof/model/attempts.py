@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from typing import Any
 
 from proof.model.objects import free, is_spent, let_in, spend, turn_of
@@ -13,15 +12,16 @@ from proof.model.state import Lock, Reply, Task, View, Worker
 __all__ = ["attempt_rules", "drop_claim", "in_force", "is_current", "wait_alone"]
 
 
-def wait_alone(v: View, task: Task, token: str, alone_ms: float) -> Task:
+def wait_alone(v: View, task: Task, alone_ms: float) -> None:
     """The task is sent again later, as its worker may not have it beside another one."""
-    if task.alone == token:
-        return task
-    waits = task.waits + 1
-    # At random between half and all of it, by the microseconds of the clock.
-    wait = alone_ms * min(2 ** (waits - 1), 16) * (0.5 + v.now_us % 1000 / 2000)
-    return task._replace(
-        alone=token, waits=waits, resends=0, unsent=True, due=v.now + math.floor(wait)
+    # At random, by the microseconds of the clock.
+    due = float(f"{v.now + alone_ms * (0.5 + v.now_us % 1000 / 1000):.0f}")
+    v.wait_until(v.arg("id"), due)
+    v.put(
+        v.key("record"),
+        task._replace(
+            state="waiting", waiting_for="alone", resends=0, unsent=False, list="", due=due
+        ),
     )
 
 
@@ -65,7 +65,7 @@ def _held_up(v: View, worker: Worker) -> Reply | None:
         runs = v.pairs(v.key("claims"))
         is_running = worker.suspect and runs.get(worker.suspect) == worker.suspect_claim
         if is_running or (worker.opening and worker.opening_id != task_id):
-            v.put(name, wait_alone(v, task, v.arg("token"), v.number("alone_ms")))
+            wait_alone(v, task, v.number("alone_ms"))
             return ("alone",)
     return None
 
@@ -90,7 +90,7 @@ def _claim(v: View) -> Reply:  # noqa: C901
             return ("unrecorded",)
         stopping_on = v.still_stopping(v.key("record"))
         task = (v.task() or Task("queued"))._replace(
-            epoch=epoch, message=v.arg("message"), published_ms=v.now, used=True, called_off=False,
+            epoch=epoch, message=v.arg("message"), published_ms=v.now, used=True, waiting_for="",
             name=v.arg("name"), published_as="",
             max_losses=int(v.arg("max_losses")) if v.arg("max_losses") else None,
         )  # fmt: skip
@@ -98,22 +98,22 @@ def _claim(v: View) -> Reply:  # noqa: C901
             v.put(v.key("record"), task._replace(state="queued", due=v.now))
             return ("held", stopping_on)
     elif (task.epoch != epoch and v.holds("a message of another publication is stale")) or (
-        task.state == "waiting" or f" {token} " in task.spent
+        f" {token} " in task.spent
     ):
         return ("stale",)
-    elif task.state == "parked":
-        return ("parked",)
+    elif task.state == "waiting":
+        return ("alone" if task.waiting_for == "alone" else "waits",)
     elif (said := _held_up(v, worker)) is not None:
         return said
     else:
         task = v.get(v.key("record"))
     for order_id in v.args("strikes"):
         order = v.pairs("orders").get(order_id)
-        if order and in_force(json.loads(order), v.now) and v.holds("what is struck is parked"):
+        if order and in_force(json.loads(order), v.now) and v.holds("what is struck waits"):
             v.put(
                 v.key("record"),
                 task._replace(
-                    state="parked", waiting_for=f"order {order_id}", resends=0, unsent=False,
+                    state="waiting", waiting_for=f"order {order_id}", resends=0, unsent=False,
                     due=v.now + 3_600_000, list=v.arg("list"),
                 ),
             )  # fmt: skip
@@ -142,9 +142,7 @@ def _claim(v: View) -> Reply:  # noqa: C901
             state="running", attempt=attempt, owner=v.arg("worker"), token=token,
             suspect=task.suspect if task.suspect == "ran" else "",
             openings=None if task.suspect else task.openings,
-            alone="" if task.suspect else task.alone,
-            waits=0 if task.suspect else task.waits,
-            waiting_for="", resends=0, unsent=False,
+            resends=0, unsent=False,
             due=v.now + v.number("time_to_run_ms") if v.number("time_to_run_ms") > 0 else None,
         ),
     )  # fmt: skip
@@ -204,7 +202,7 @@ def _store(v: View) -> Reply:
             v.arg("token"),
         )
     elif v.arg("after"):
-        may = task.state in ("queued", "parked") and str(task.attempt) == v.arg("attempt")
+        may = task.state in ("queued", "waiting") and str(task.attempt) == v.arg("attempt")
     else:
         may = is_current(task, v.arg("attempt"), v.arg("token"))
     if not may:
@@ -246,7 +244,7 @@ def _replace(v: View) -> Reply:
         v.key("record"),
         task._replace(
             state="waiting", token="", owner="", concluding="", spent=spend(task, token),
-            suspect="", spared=0, openings=None, alone="", waits=0,
+            suspect="", spared=0, openings=None, waiting_for="canvas",
             epoch=f"{attempt}-replaced" if v.holds("a replacement is another publication")
             else task.epoch, due=v.now + v.number("due_in_ms"),
         ),

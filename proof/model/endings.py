@@ -20,7 +20,7 @@ def _call_off(v: View, due_in_ms: float) -> None:
         "waiting", message=task.message, name=task.name, published_as=task.published_as,
         attempt=task.attempt, max_losses=task.max_losses,
         due=v.now + due_in_ms, spent=task.spent, stopping=task.stopping,
-        stopping_on=task.stopping_on, called_off=True, object=task.object, heir=task.heir,
+        stopping_on=task.stopping_on, waiting_for="stop", object=task.object, heir=task.heir,
         blamed=task.blamed, reserved=task.reserved, used=task.used,
         published_ms=task.published_ms, places=task.places, look_ms=task.look_ms, list=task.list,
         moved=task.moved, next_epoch=task.next_epoch, concluding=task.concluding,
@@ -38,7 +38,7 @@ def _cancel(v: View) -> Reply:  # noqa: C901
         if task.state != "dead" or v.arg("seen") not in ("", task.buried_ms):
             return ("stale",)
     else:
-        named = "called_off" if task.called_off else task.epoch
+        named = "stop" if task.called_off else task.epoch
         if named != v.arg("seen") and v.holds("who calls off names the publication"):
             return ("stale",)
         is_claimed = task.attempt is not None or task.relied

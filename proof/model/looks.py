@@ -1,4 +1,4 @@
-"""Rules of the sweeper's looks: what is due, sent again, put off, parked, moved; and of moments."""
+"""Rules of the sweeper's looks: what is due, sent again, put off, moved; and of moments."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _due(v: View) -> Reply:
 
 def _resend(v: View) -> Reply:
     task = v.task()
-    if task is None or task.state not in ("queued", "parked"):
+    if task is None or task.state not in ("queued", "waiting") or task.is_bound:
         return ("changed",)
     if not _is_seen(v, task.due):
         return ("changed",)
@@ -82,7 +82,7 @@ def _postpone(v: View) -> Reply:
 def _divert(v: View) -> Reply:
     task = v.task()
     if v.arg("is_waiting") == "1":
-        if task is None or task.state != "parked" or task.waiting_for != "workers":
+        if task is None or task.waiting_for != "workers":
             v.drop_pair("waiting:workers", v.arg("id"))
             return ("changed",)
         due = float(v.now) if task.due is None else min(task.due, v.now)
@@ -107,7 +107,7 @@ def _move(v: View) -> Reply:
     is_running = task.state == "running"
     if (task.next_epoch or task.epoch) != v.arg("seen") or is_running != (v.arg("attempt") != ""):
         return ("changed",)
-    if task.state not in ("running", "queued", "parked"):
+    if task.state == "dead" or task.is_bound:
         return ("changed",)
     if is_running and (str(task.attempt), task.token) != (v.arg("attempt"), v.arg("token")):
         return ("changed",)
@@ -142,7 +142,9 @@ def _unlist(v: View) -> Reply:
 
 
 def _wait_for_worker(v: View, task: Task | None) -> Reply:
-    if task is None or task.state not in ("queued", "parked") or task.due is None:
+    if task is None or task.state not in ("queued", "waiting") or task.is_bound:
+        return ("changed",)
+    if task.due is None:
         return ("changed",)
     if task.due != float(v.arg("epoch")):
         return ("changed",)
@@ -151,26 +153,26 @@ def _wait_for_worker(v: View, task: Task | None) -> Reply:
     v.put_pairs("waiting:workers", waiting)
     due = v.now + v.number("in_ms")
     task = v.get(v.key("record"))._replace(
-        state="parked", waiting_for="workers", resends=0, unsent=False, list="", due=due
+        state="waiting", waiting_for="workers", resends=0, unsent=False, list="", due=due
     )
     v.put(v.key("record"), task)
-    return ("parked_until", due)
+    return ("waits_until", due)
 
 
 def _wait(v: View) -> Reply:  # noqa: C901
     task = v.task()
     if v.arg("named"):
         return _wait_for_worker(v, task)
-    waits_for = f"rate {v.arg('key')}" if v.arg("in_ms") == "" else ""
+    waits_for = f"rate {v.arg('key')}" if v.arg("in_ms") == "" else "time"
     if task is None or task.epoch != v.arg("epoch"):
         return ("free",)
-    if task.state == "parked" and task.due is not None and task.waiting_for == waits_for:
-        return ("parked_until", task.due)
+    if task.due is not None and task.waiting_for == waits_for:
+        return ("waits_until", task.due)
     if task.state != "queued" or v.still_stopping(v.key("record")) or task.revoked:
         return ("free",)
     task = v.get(v.key("record"))
-    if not waits_for:
-        return _parked(v, task, "", v.now + v.number("in_ms"))
+    if v.arg("in_ms"):
+        return _waits(v, task, waits_for, v.now + v.number("in_ms"))
     epoch, reserved_ms, lapses = (task.reserved or "  ").rsplit(" ", 2)
     each = int(v.number("interval_us"))
     lapsed = 0
@@ -193,19 +195,19 @@ def _wait(v: View) -> Reply:  # noqa: C901
     if moment == v.now_us:
         v.put(v.key("record"), task)
         return ("free",)
-    return _parked(v, task, waits_for, due)
+    return _waits(v, task, waits_for, due)
 
 
-def _parked(v: View, task: Task, waits_for: str, due: float) -> Reply:
+def _waits(v: View, task: Task, waits_for: str, due: float) -> Reply:
     v.put(
         v.key("record"),
         task._replace(
-            state="parked", waiting_for=waits_for, resends=0, unsent=False, due=due,
+            state="waiting", waiting_for=waits_for, resends=0, unsent=False, due=due,
             list=v.arg("list"),
         ),
     )  # fmt: skip
     v.wait_until(v.arg("id"), due)
-    return ("parked_until", due)
+    return ("waits_until", due)
 
 
 def _wake(v: View) -> Reply:
@@ -219,10 +221,10 @@ def _wake(v: View) -> Reply:
     for due, task_id in found:
         v.leave("later", task_id)
         task: Task | None = v.get(f"task:{task_id}")
-        if task is None or task.state != "parked" or task.due != due:
+        if task is None or task.due != due:
             continue
-        waits = task.waiting_for and not task.waiting_for.startswith("rate ")
-        if waits or task.revoked:
+        has_moment = task.waiting_for in ("time", "alone") or task.waiting_for.startswith("rate ")
+        if not has_moment or task.revoked:
             continue
         if not let_out(v, task_id, v.number("due_in_ms")):
             told += [task_id, due]

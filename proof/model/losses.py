@@ -155,7 +155,7 @@ def _bury(v: View) -> Reply:  # noqa: C901
             message=v.arg("message"),
             epoch=v.arg("epoch"),
             published_ms=v.now,
-            called_off=False,
+            waiting_for="",
             name=v.arg("name"),
             published_as="",
         )
@@ -177,6 +177,8 @@ def _open(v: View) -> Reply:
         return ("dead",)
     if worker is None or worker.state != "alive":
         return ("no_lease",)
+    if task is not None and task.epoch == epoch and task.waiting_for == "alone":
+        return ("alone",)
     runs = v.pairs(v.key("claims"))
     is_queued = task is not None and task.state == "queued" and task.epoch == epoch
     has_to_be_clear = False
@@ -194,9 +196,8 @@ def _open(v: View) -> Reply:
             task is not None and is_queued
             and (has_just_begun or has_to_be_clear or task.suspect == "ran")
         ):  # fmt: skip
-            if task.alone != delivery:
-                waits = wait_alone(v, task, delivery, v.number("alone_ms"))
-                v.put(v.key("record"), waits._replace(suspect=task.suspect or "opened"))
+            task = task._replace(suspect=task.suspect or "opened")
+            wait_alone(v, task, v.number("alone_ms"))
             return ("alone",)
         if has_just_begun:
             return ("opening",)

@@ -105,7 +105,7 @@ def let_in(v: View, object_key: str, before: str = "", places: str = "") -> str:
     while (task_id := v.first(line)) and task_id != before:
         name = f"task:{task_id}"
         task: Task | None = v.get(name)
-        if task is not None and task.state == "parked" and task.waiting_for == line[8:]:
+        if task is not None and task.waiting_for == line[8:]:
             if task.revoked:
                 v.look_by(name, v.now)
             else:
@@ -134,7 +134,7 @@ def _is_let_in(v: View, object_key: str, task_id: str, task: Task) -> bool:
     v.put(name, task)
     if not let_out(v, task_id, due_in_ms):
         v.wait_until(task_id, v.now)
-        v.put(name, v.get(name)._replace(due=float(v.now)))
+        v.put(name, v.get(name)._replace(due=float(v.now), waiting_for="time"))
     return True
 
 
@@ -176,7 +176,7 @@ def stand_for(
     v.put(
         name,
         task._replace(
-            state="parked", waiting_for=f"object {object_key}", places=places, list=queue,
+            state="waiting", waiting_for=f"object {object_key}", places=places, list=queue,
             look_ms=f"{due_in_ms:.0f}", object="", unsent=False, resends=0,
             due=v.now + (wait if kept is None else min(wait, kept)),
         ),
@@ -226,7 +226,7 @@ def _place(v: View) -> Reply:
         "running", attempt, token,
     )  # fmt: skip
     if task is None or not is_his:
-        stands = task is not None and task.state == "parked"
+        stands = task is not None
         stands = stands and task.waiting_for == f"object {object_key}"  # type: ignore[union-attr]
         if stands and f" {token} " in task.spent:  # type: ignore[union-attr]
             return ("standing", "")

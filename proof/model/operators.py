@@ -42,7 +42,7 @@ def _resume(v: View) -> Reply:
         task: Task | None = v.get(name)
         if task is not None and task.waiting_for == line[8:]:
             due = round(order["ended_ms"] - 1000 + order["released"] / 1024, 4)
-            v.put(name, task._replace(due=due, waiting_for=""))
+            v.put(name, task._replace(due=due, waiting_for="time"))
             v.wait_until(task_id, due)
     count = len(ids)
     if count < limit:

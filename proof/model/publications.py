@@ -64,7 +64,7 @@ def _record(v: View) -> Reply:  # noqa: C901
             v.put(v.key("sent"), Lock(said, v.server_ms + v.number("remember_ms")))
         return reply
 
-    fresh = Task(v.arg("state"))
+    fresh = Task("queued")
     name = v.arg("name") if task is None else task.published_as or task.name
     is_same = task is None or v.arg("name") in (name, task.name)
     is_anew = (
@@ -104,7 +104,7 @@ def _record(v: View) -> Reply:  # noqa: C901
             revoked=False,
         )  # fmt: skip
     elif task.called_off:
-        fresh, name = task._replace(called_off=False, published_as=""), v.arg("name")
+        fresh, name = task._replace(published_as=""), v.arg("name")
     elif task.state == "waiting" and (
         (task.heir and task.heir == v.arg("heir"))
         or not v.holds("only the canvas's last member has the id")
@@ -125,7 +125,8 @@ def _record(v: View) -> Reply:  # noqa: C901
     v.put(
         v.key("record"),
         fresh._replace(
-            state=v.arg("state"),
+            state="waiting" if is_timed else "queued",
+            waiting_for="time" if is_timed else "",
             epoch=epoch,
             message=v.arg("message"),
             name=v.arg("name"),

@@ -57,7 +57,6 @@ class Task(NamedTuple):
     #: The claim that its worker has still to stop, and that worker.
     stopping: str = ""
     stopping_on: str = ""
-    called_off: bool = False
     revoked: bool = False
     relied: bool = False
     has_history: bool = False
@@ -73,8 +72,6 @@ class Task(NamedTuple):
     #: How often a worker died as it opened its message; None: never.
     openings: int | None = None
     blamed: str = ""
-    alone: str = ""
-    waits: int = 0
     object: str = ""
     waiting_for: str = ""
     places: str = ""
@@ -89,6 +86,16 @@ class Task(NamedTuple):
     used: bool = False
     published_ms: float | None = None
 
+    @property
+    def called_off(self) -> bool:
+        """Whether it has ended, but for an attempt that is still to be stopped."""
+        return self.waiting_for == "stop"
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether it waits, and not to be run itself."""
+        return self.waiting_for in ("stop", "canvas")
+
     def unowned(self) -> Task:
         """The same, with no attempt of its own."""
         return self._replace(token="", owner="", heir="", concluding="")
@@ -96,7 +103,7 @@ class Task(NamedTuple):
     def told_anew(self) -> Task:
         """The same as another publication: guilt and what was said of the one before are gone."""
         return self._replace(
-            suspect="", spared=0, openings=None, alone="", waits=0, sealed=False, read_by="",
+            suspect="", spared=0, openings=None, sealed=False, read_by="",
             moved="", next_epoch="",
         )  # fmt: skip
 

@@ -135,7 +135,7 @@ def _acknowledge(v: View) -> Reply:
             v.put(v.key("record"), task._replace(object=""))
             free(v, task_id, place)
         else:
-            due = task.due if task.state == "parked" else v.now
+            due = task.due if task.waiting_for not in ("", "stop") else v.now
             v.put(v.key("record"), task._replace(due=due))
     return ("acknowledged",)
 

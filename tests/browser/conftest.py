@@ -220,7 +220,7 @@ def night(shop: Celery, shop_worker: Worker, desk: Desk) -> Night:
 
 
 def _is_quiet(desk: Desk) -> bool:
-    parked = [one.task_id for one in desk.tasks.page(state=Kind.PARKED).items]
+    parked = [one.task_id for one in desk.tasks.page(state=Kind.WAITING).items]
     if parked:
         desk.revocations.revoke(parked, by="the test", if_running=IfRunning.FINISH)
     tasks = desk.status().tasks

@@ -54,7 +54,7 @@ class Hostile:
             facts={"nodename": self.worker, "hostname": self.worker, "queues": [self.queue]},
         )
         self._publish(self.queued, State.QUEUED)
-        self._publish(self.parked, State.PARKED)
+        self._publish(self.parked, State.WAITING)
         for task_id, body in ((self.dead, None), (self.unread, b"\xff\x00<script>")):
             ledger.bury_message(
                 task_id,

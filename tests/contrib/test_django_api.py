@@ -114,7 +114,7 @@ def test_every_read_answers_as_the_document_says(
     group = get(client, "dead-letters/groups").json()["groups"][0]["group"]
     queries: dict[str, list[dict[str, object]]] = {
         "status": [{}, {"oldest_seconds": "0.5", "recent_seconds": 1}],
-        "tasks": [{}, {"state": "parked"}, {"state": "dead", "task": "shop.*", "limit": 1}],
+        "tasks": [{}, {"state": "waiting"}, {"state": "dead", "task": "shop.*", "limit": 1}],
         "task": [{"id": "live"}, {"id": "one"}, {"id": "nobody"}, {"id": "one", "arguments": 1}],
         "objects": [{}],
         "object": [{"key": "x"}, {"task": "shop.bill", "object_id": "7"}],

@@ -136,7 +136,7 @@ def test_the_desk_shows_what_waits_and_what_is_wrong(
     shown = page(client.get(f"{LIST}desk/"))
 
     counts = dict(re.findall(r'<div data-state="(\w+)" data-count="(\d+)"', shown))
-    assert counts == {"queued": "1", "parked": "1", "dead": "1"}
+    assert counts == {"queued": "1", "waiting": "1", "dead": "1"}
     assert 'data-finding="no_worker"' in shown
     assert 'data-queue="celery"' in shown
     assert shown.count("data-group=") == 1
@@ -177,7 +177,7 @@ def test_tasks_are_listed_by_state_and_filter(publish: Callable[..., str], log_i
 
     assert found("") == {queued, parked}
     assert found("?state=queued") == {queued}
-    assert found("?state=parked") == {parked}
+    assert found("?state=waiting") == {parked}
     assert found("?state=running") == set()
     assert found("?task=shop.m*") == {parked}
     assert found("?queue=nowhere") == set()

@@ -266,7 +266,7 @@ def long_and_later(shop: Shop) -> None:
     later, show, long, workers = commands("guides/long-and-later")
     parked = shop.call(later)
     assert parked in shop.type(show)
-    assert shop.shown(parked)["state"] == "parked"
+    assert shop.shown(parked)["state"] == "waiting"
     shop.hold("year-2026")
     shop.call(long)
     shop.wait_for_runs("year-2026")

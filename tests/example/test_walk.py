@@ -139,7 +139,9 @@ def stopped(example: Example) -> None:
     assert example.calls() == []
     # A message that is still acknowledged keeps its task from being sent, until the next pass.
     # Those that had places, and the one of acme.
-    wait_for(lambda: example.listed("orders")["items"][0]["parked"] == 2 + 1, 30, "they are parked")
+    wait_for(
+        lambda: example.listed("orders")["items"][0]["waiting"] == 2 + 1, 30, "they are parked"
+    )
     client = example.server.client()
     wait_for(lambda: not client.keys("unacked:*"), 30, "what was parked to be acknowledged")
 

@@ -87,7 +87,7 @@ def test_it_waits_for_a_worker_that_it_names_and_no_other_runs_it(fleet: Project
     wait_for(lambda: ledger.named.waiting() == 1, SOON_SECONDS, "one that waits")
     record = ledger.find(waits.id)
     assert record is not None
-    assert record.state is State.PARKED
+    assert record.state is State.WAITING
     broker = fleet.redis.client()
     # Somebody moves what waits for another worker into a queue that this one consumes.
     broker.rpush("celery", record.message)

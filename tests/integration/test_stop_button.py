@@ -48,7 +48,7 @@ def wait_until_parked(project: Project, ids: Sequence[str], order: Order) -> Non
     def are_parked() -> bool:
         found = [record_of(project.redis, one) for one in ids]
         parked = [one.get("waiting_for") == f"order {order.id}" for one in found]
-        return all(parked) and {one["state"] for one in found} == {"parked"}
+        return all(parked) and {one["state"] for one in found} == {"waiting"}
 
     wait_for(are_parked, 30, "all are parked")
 
@@ -244,7 +244,7 @@ def test_what_an_operator_revokes_never_runs_or_stops_and_never_comes_back(
     tried = json.loads(invoke(hasty.app, "revoke", *ids, "--dry-run", "--json").output)
     assert (tried["done"], tried["ended"]) == (3, [queued.id, parked.id])
     with Desk(hasty.app) as desk:
-        assert {desk.tasks.get(one).state for one in ids} == {"running", "queued", "parked"}
+        assert {desk.tasks.get(one).state for one in ids} == {"running", "queued", "waiting"}
         done = json.loads(invoke(hasty.app, "revoke", *ids, "--yes", "--json").output)
         assert (done["ended"], done["running"]) == ([queued.id, parked.id], [stopped.id])
         kill = desk.revocations.revoke([killed.id], by="me", if_running=IfRunning.KILL)

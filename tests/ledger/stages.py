@@ -44,12 +44,12 @@ def queued(scene: Scene) -> Stage:
 
 
 def parked(scene: Scene) -> Stage:
-    return Stage(scene.publish(state=State.PARKED), attempt_zero())
+    return Stage(scene.publish(state=State.WAITING), attempt_zero())
 
 
 def due(scene: Scene) -> Stage:
     """Its moment has come, and its message goes into a list."""
-    return Stage(scene.publish(state=State.PARKED, due_in_ms=0, queue="celery"), attempt_zero())
+    return Stage(scene.publish(state=State.WAITING, due_in_ms=0, queue="celery"), attempt_zero())
 
 
 def struck(scene: Scene) -> Stage:

@@ -61,7 +61,7 @@ def test_where_the_servers_clock_is_set_back_the_ledgers_goes_on(scene: Scene) -
     let_pass(scene)
     scene.start_worker("me")
     shown_ms = set_back(scene)
-    scene.publish("waits", state=State.PARKED, due_in_ms=60_000)
+    scene.publish("waits", state=State.WAITING, due_in_ms=60_000)
     assert scene.workers.time_ms() >= shown_ms
 
     scene.beat("me")

@@ -174,7 +174,7 @@ def test_a_record_of_a_later_version_is_passed_over(scene: Scene) -> None:
 def test_lists_have_each_task_once(scene: Scene) -> None:
     for name in ("q1", "q2", "q3"):
         scene.publish(name)
-    scene.publish("p1", state=State.PARKED)
+    scene.publish("p1", state=State.WAITING)
     # What runs with a limit is due as well.
     for name in ("r1", "r2"):
         scene.claim(scene.publish(name, time_to_run_ms=1000), "other")
@@ -183,7 +183,7 @@ def test_lists_have_each_task_once(scene: Scene) -> None:
     scene.lose(scene.claim(scene.publish("o1")), max_losses=0)
 
     assert ids(scene, Kind.QUEUED) == ["q1", "q2", "q3"]
-    assert ids(scene, Kind.PARKED) == ["p1"]
+    assert ids(scene, Kind.WAITING) == ["p1"]
     assert ids(scene, Kind.RUNNING) == ["r1", "r2", "r3"]
     assert ids(scene, Kind.OWED) == ["o1"]
     assert ids(scene, Kind.DEAD) == ["d1", "o1"]

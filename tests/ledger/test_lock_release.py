@@ -23,7 +23,7 @@ def start(scene: Scene, task_id: str) -> Claim:
 GOES_ON: dict[str, Callable[[Scene, Claim], object]] = {
     "runs": lambda scene, claim: None,
     "is queued again": lambda scene, claim: scene.lose(claim),
-    "is parked": lambda scene, claim: scene.publish("holder", claim=claim, state=State.PARKED),
+    "is parked": lambda scene, claim: scene.publish("holder", claim=claim, state=State.WAITING),
     "is replaced": lambda scene, claim: scene.ledger.replace(claim, due_in_ms=LOOK_MS),
 }
 

@@ -64,14 +64,14 @@ def test_the_first_may_begin_and_the_others_wait_an_interval_each(scene: Scene) 
     assert isinstance(reserve(scene, first), answers.Free)
     given = [reserve(scene, one) for one in others]
 
-    assert all(isinstance(one, answers.ParkedUntil) for one in given)
+    assert all(isinstance(one, answers.WaitsUntil) for one in given)
     moments = [one.due_ms for one in given]
     assert 0 <= moments[0] - before_ms - 10_000 < 2_000
     assert [b - a for a, b in pairwise(moments)] == [10_000] * 3
     for one, moment in zip(others, moments, strict=True):
-        assert scene.state(one.task.id) == "parked"
+        assert scene.state(one.task.id) == "waiting"
         assert scene.seen_due(one.task.id) == Due(one.task.id, str(moment))
-        assert isinstance(scene.ask(one), answers.Parked)
+        assert isinstance(scene.ask(one), answers.Waits)
     assert isinstance(scene.ask(first), answers.Claimed)
     assert scene.index_faults() == []
 
@@ -110,8 +110,8 @@ def test_what_goes_into_a_list_is_put_there_once_in_the_step_that_lets_it_out(sc
     first, second = limited(scene, "first", "second", queue=QUEUE)
     for name, ago in (("b", 20), ("c", 10), ("a", 30)):
         reserve(scene, scene.publish(name), -ago, QUEUE)
-    scene.publish("e", state=State.PARKED, due_in_ms=60_000, queue=QUEUE)
-    scene.publish("d", state=State.PARKED, due_in_ms=0, queue=QUEUE)
+    scene.publish("e", state=State.WAITING, due_in_ms=60_000, queue=QUEUE)
+    scene.publish("d", state=State.WAITING, due_in_ms=0, queue=QUEUE)
 
     assert wake(scene) == answers.Woken(WAKER_MS // 2, ())
 
@@ -136,7 +136,7 @@ def test_what_the_ledger_cannot_put_into_a_queue_is_returned_once(scene: Scene, 
         STAGES["stopping"](scene)
         STEPS["park"](Steps(scene, STAGES["absent"](scene)))
         scene.ledger.revoke("task")
-        scene.publish(state=State.PARKED, due_in_ms=0, queue=queue)
+        scene.publish(state=State.WAITING, due_in_ms=0, queue=queue)
     else:
         message = STAGES["suspected" if why == "a death" else "queued"](scene).message
         reserve(scene, message, 0, queue)
@@ -146,7 +146,7 @@ def test_what_the_ledger_cannot_put_into_a_queue_is_returned_once(scene: Scene, 
 
     assert list(dues_of(wake(scene).ids_and_times)) == [due]
 
-    assert (in_queue(scene), waiting(scene), scene.state()) == ([], [], "parked")
+    assert (in_queue(scene), waiting(scene), scene.state()) == ([], [], "waiting")
     assert woken(scene) == []
     again = scene.ledger.resend(due, due_in_ms=LOOK_MS)
     assert again.word == ("held" if why == "held" else "send")
@@ -158,7 +158,7 @@ def test_what_waits_for_something_else_is_passed_over(scene: Scene, why: str) ->
         # As it ran, and then it was retried.
         claim = scene.claim(scene.publish())
         scene.ledger.revoke("task", is_noted=True)
-        scene.publish(state=State.PARKED, due_in_ms=0, claim=claim, queue=QUEUE)
+        scene.publish(state=State.WAITING, due_in_ms=0, claim=claim, queue=QUEUE)
     elif why in ("workers", "postponed"):
         reserve(scene, scene.publish(), 0, QUEUE)
         STEPS["park" if why == "workers" else "postpone"](Steps(scene, STAGES["absent"](scene)))
@@ -234,7 +234,7 @@ def test_what_is_parked_for_its_moment_was_not_sent_in_vain(scene: Scene) -> Non
     record = scene.record_of("second")
     assert (record.resends, record.is_unsent) == (1, True)
 
-    assert isinstance(reserve(scene, message), answers.ParkedUntil)
+    assert isinstance(reserve(scene, message), answers.WaitsUntil)
 
     record = scene.record_of("second")
     assert (record.resends, record.is_unsent) == (0, False)

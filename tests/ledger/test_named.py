@@ -22,14 +22,14 @@ def test_what_waits_for_a_worker_is_known_and_due_as_soon_as_one_is_there(scene:
 
     assert isinstance(scene.ledger.resend(scene.seen_due(), due_in_ms=9), answers.Send)
     assert scene.record_of().resends == 1
-    assert isinstance(park(scene), answers.ParkedUntil)
+    assert isinstance(park(scene), answers.WaitsUntil)
 
-    assert scene.state() == "parked"
+    assert scene.state() == "waiting"
     # It has no message that was sent in vain.
     assert scene.record_of().resends == 0
     assert scene.ledger.due(9)[1] == []
     assert (named.waiting(), list(named.each_waiting())) == (1, [[("task", '{"only": ["gpu"]}')]])
-    assert isinstance(park(scene), answers.ParkedUntil)
+    assert isinstance(park(scene), answers.WaitsUntil)
     assert scene.ledger.due(9)[1] == []
     assert named.unpark_all(["task"]) == [answers.Diverted()]
     _, (due,) = scene.ledger.due(9)
@@ -54,7 +54,7 @@ def test_what_waits_for_a_worker_is_known_and_due_as_soon_as_one_is_there(scene:
 
 def test_what_was_called_off_while_it_waited_waits_no_more(scene: Scene) -> None:
     named = scene.ledger.named
-    message = scene.publish(state=State.PARKED)
+    message = scene.publish(state=State.WAITING)
     park(scene)
     scene.ledger.cancel("task", epoch=message.epoch)
 

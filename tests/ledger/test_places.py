@@ -160,7 +160,7 @@ def test_whatever_frees_a_place_lets_in_the_first_of_the_line_in_the_same_step(
         assert isinstance(line.look("first"), Send)
     assert scene.record_of("first").waiting_for == ""
     # Who is the first from then on is looked at soon.
-    assert scene.state("second") == "parked"
+    assert scene.state("second") == "waiting"
     assert line.looked_at_in_ms("second") <= LOOK_MS
     assert scene.index_faults() == []
 
@@ -434,7 +434,7 @@ def test_who_may_not_be_sent_as_it_is_has_the_place_and_is_sent_by_the_waker(
     scene.ledger.settle(holder)
 
     assert (line.in_queue(), line.holders()) == ([], ["first"])
-    assert scene.state("first") == "parked"
+    assert scene.state("first") == "waiting"
     assert "first" in scene.overdue_ids()
     assert isinstance(line.look("first"), Send)
 
@@ -494,7 +494,7 @@ def test_who_stands_there_and_waits_for_something_else_keeps_nobody_waiting(line
     assert scene.client.zrange(waiting, 0, -1) == [b"first", b"second"]
     scene.client.zadd(waiting, ghosts)
     scene.ledger.settle(holder)
-    assert [scene.state(name) for name in ("first", "second")] == ["queued", "parked"]
+    assert [scene.state(name) for name in ("first", "second")] == ["queued", "waiting"]
     assert line.in_queue() == ["first"]
     assert [scene.seen_due(one) for one in ghosts] == before
 

@@ -102,8 +102,8 @@ class Walk:
         """Record a publication, and keep its message."""
         number, epoch = next(self.numbers), self.ledger.senders.new_epoch(attempt)
         task = TaskRef(task_id, "app.work", 1, time_to_run_ms=number % 2 * LOOK_MS)
-        how["state"] = self.choice.choice([State.QUEUED, State.PARKED])
-        how["due_in_ms"] = 0 if how["state"] is State.PARKED else LOOK_MS
+        how["state"] = self.choice.choice([State.QUEUED, State.WAITING])
+        how["due_in_ms"] = 0 if how["state"] is State.WAITING else LOOK_MS
         chance = 1.0 if attempt or "heir" in how else self.choice.random()
         if chance < 0.1:
             how["unique"], how["is_waited"] = "object", chance < 0.05

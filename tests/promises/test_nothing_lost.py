@@ -119,7 +119,7 @@ def test_what_the_broker_lost_is_sent_again_at_once(
     assert apart.effects.now() - started_at < 15  # QUEUED_SECONDS is 60
     with ledger_server.client() as client:
         # What has its time waits for it.
-        assert client.hget(f"{{reliable:0}}:task:{parked}", "state") == b"parked"
+        assert client.hget(f"{{reliable:0}}:task:{parked}", "state") == b"waiting"
     apart.app.control.revoke(parked)
     wait_until_settled(ledger_server, 20)
     assert_each_ran_once(apart.effects, [*gates, *queued])

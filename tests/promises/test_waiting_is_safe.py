@@ -35,7 +35,7 @@ def test_what_waits_and_what_runs_for_long_runs_once_and_an_eta_is_in_time(
     sent_at, eta = hasty.effects.now(), datetime.now(timezone.utc) + timedelta(seconds=9)
     far, near = hasty.send("work", 0.01, eta=eta), hasty.send("work", 0.01, countdown=2)
     record = record_of(hasty.redis, far.id)
-    assert record["state"] == "parked"
+    assert record["state"] == "waiting"
     client.lpush("celery", record["message"])
     # It costs no worker memory and no place in a queue.
     wait_for(lambda: not client.llen("celery") and not client.keys("unacked:*"), 2, "it waits")

@@ -291,7 +291,7 @@ def become(x: Explorer, world: World) -> Told:
             before = _task(x.world, child.id)
             answer = ledger.replace(claim, due_in_ms=0)
             after = x.world
-            if before is None or before.state != "waiting":
+            if before is None or before.waiting_for != "canvas":
                 _is_over(world, child, answer, answers.Waiting)
             yield f"{child.id} {child.attempt}", after._replace(acts=world.acts - 1)
 
@@ -300,7 +300,7 @@ def inherit(x: Explorer, world: World) -> Told:
     """The canvas's last member has the id, or another canvas's wants it."""
     for task_id in x.scope.ids:
         task = _task(world, task_id)
-        if task is not None and task.state == "waiting" and not task.called_off:
+        if task is not None and task.waiting_for == "canvas":
             after, answer, message = _record(x, world, task_id, heir="heir")
             if isinstance(answer, answers.Recorded):
                 yield task_id, _unsent(after, message)
@@ -483,12 +483,12 @@ def resend(x: Explorer, world: World) -> Told:
     """The sweeper sends what is due and in no queue."""
     for task_id in x.scope.ids:
         task = _task(world, task_id)
-        if task is None or task.state not in ("queued", "parked") or task.due is None:
+        if task is None or task.state not in ("queued", "waiting") or task.due is None:
             continue
         message = (task_id, task.epoch, _generation(world))
         if any(one[:2] == message[:2] for one in (*world.queue, *world.unsent)):
             continue
-        if task.state == "parked" and task.waiting_for.startswith("order"):
+        if task.waiting_for.startswith("order"):
             continue
         answer = x.at(world).resend(Due(task_id, str(task.due)), due_in_ms=0)
         if isinstance(answer, answers.Send):
@@ -522,7 +522,7 @@ def cancel(x: Explorer, world: World) -> Told:
             answer = x.at(world._replace(acts=world.acts - 1)).cancel(task_id, epoch=epoch)
             after = x.world
             if isinstance(answer, answers.Cancelled):
-                if epoch != task.epoch or (task.state == "waiting" and epoch == first):
+                if epoch != task.epoch or (task.waiting_for == "canvas" and epoch == first):
                     raise Violated("lost")
                 if task.state == "running":
                     raise Violated("called off as it ran")

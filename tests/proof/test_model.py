@@ -98,7 +98,7 @@ ABLATIONS: Mapping[str, tuple[str, str]] = {
     "a message of another publication is stale": ("retries", "run by another's message"),
     "what is to be stopped still runs": ("stuck", "twice at once"),
     "a worker runs one suspect at a time": ("bystander", "circle"),
-    "what is struck is parked": ("strike", "struck"),
+    "what is struck waits": ("strike", "struck"),
     "a claim is noted at its worker": ("recovery", "lost"),
     "only the current attempt settles": ("recovery", "changed by who is over"),
     "only the current attempt is replaced": ("retries", "changed by who is over"),

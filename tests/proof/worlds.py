@@ -171,9 +171,7 @@ class Explorer:
             else:
                 if isinstance(value, Task):
                     # They make times longer, and there is no time here; nor do two waits differ.
-                    value = value._replace(
-                        resends=0, waits=min(value.waits, 1), spent=value.spent[-12:]
-                    )
+                    value = value._replace(resends=0, spent=value.spent[-12:])
                 state[key] = value
         return world._replace(ledger=frozenset(state.items())), outcome.reply
 

@@ -270,7 +270,7 @@ MESSAGE = (
 )
 
 
-@pytest.mark.parametrize("seen", [State.QUEUED, State.PARKED])
+@pytest.mark.parametrize("seen", [State.QUEUED, State.WAITING])
 def test_it_is_revoked_to_its_caller_before_its_record_goes(seen: State) -> None:
     """Whoever dies in between leaves a record, by which somebody finds it again."""
     app = Celery("shop", broker="memory://", backend="cache+memory://", set_as_current=False)

@@ -16,7 +16,7 @@ Cost      O(log N) in records that are due some time
 if redis.call('HGET', KEYS.taken, ARGV.id) ~= ARGV.claim then
   return {'changed'}
 end
-local found = redis.call('HMGET', KEYS.record, 'state', 'stopping', 'object')
+local found = redis.call('HMGET', KEYS.record, 'state', 'stopping', 'object', 'waiting_for')
 redis.call('HDEL', KEYS.taken, ARGV.id)
 local attempt, token = string.match(found[2] or '', '^(%d+) [^\n]*\n(.*)$')
 if attempt and attempt .. ' ' .. token == ARGV.claim then
@@ -24,7 +24,7 @@ if attempt and attempt .. ' ' .. token == ARGV.claim then
   if found[1] == 'dead' then
     redis.call('HDEL', KEYS.record, 'object')
     free(ARGV.id, found[3])
-  elseif found[1] ~= 'parked' then
+  elseif not found[4] or found[4] == 'stop' then
     redis.call('ZADD', KEYS.due, now_ms, ARGV.id)
   end
 end

@@ -24,9 +24,9 @@ Repeated  gone -> buried
 Cost      O(log N) in records that are due some time
 ]]
 local found = redis.call('HMGET', KEYS.record, 'state', 'attempt', 'claim', 'history', 'spent', 'epoch',
-  'called_off', 'object', 'stopping')
+  'waiting_for', 'object', 'stopping')
 -- What was called off has ended, though something of it may still run.
-local state = not found[7] and found[1]
+local state = found[7] ~= 'stop' and found[1]
 if ARGV.attempt == '' then
   if state and found[6] ~= ARGV.epoch then return {'stale'} end
   if state == 'dead' then return {'buried'} end
@@ -44,7 +44,7 @@ if ARGV.attempt ~= '' then close(found[5], 'heir') end
 if not state then
   redis.call('HSET', KEYS.record, 'message', ARGV.message, 'name', ARGV.name, 'epoch', ARGV.epoch,
     'published_ms', now_ms)
-  redis.call('HDEL', KEYS.record, 'called_off', 'published_as')
+  redis.call('HDEL', KEYS.record, 'waiting_for', 'published_as')
 end
 make_letter(KEYS.record, ARGV.id, ARGV.owed == '1', not still_stopping(KEYS.record, found[9]) and found[8],
   '', ARGV.kind, ARGV.reason, ARGV.exception, 'traceback', ARGV.traceback,

@@ -2,15 +2,15 @@
 cancel: end a task that nobody runs: it was revoked, has expired, or was purged; or its sending raised; or an operator or
 retention removes a dead letter for good. Its object is freed.
 
-Moves     queued | parked | waiting | dead -> absent
-          queued | parked | dead -> waiting   (an attempt that was taken from it has not been stopped yet)
+Moves     queued | waiting | dead -> absent
+          queued | waiting | dead -> waiting   (an attempt that was taken from it has not been stopped yet)
           held by this task -> free
 KEYS.record             task:<id>       HASH
 KEYS.dead               dead            ZSET
 KEYS.meta               meta            HASH where trimmed letters are counted
 ARGV.id
 ARGV.seen               epoch of the publication that is called off; of a dead letter when it was buried, in ms, "" for
-                        whichever is there; "called_off": what was called off is let go
+                        whichever is there; "stop": what was called off is let go
 ARGV.is_letter: flag    "1": it is a dead letter; "": it is none
 ARGV.is_unsent: flag    "1": only if it was never claimed, and no call was answered with it
 ARGV.is_revoked: flag   "1": what runs is not run again, should its attempt end without an outcome
@@ -25,19 +25,19 @@ Returns   {"cancelled"} | {"running", owner} | {"dead"} | {"stale"} | {"gone"} |
 Repeated  gone -> cancelled
 Cost      O(log N) in dead letters, and in records that are due some time
 ]]
-local found = redis.call('HMGET', KEYS.record, 'state', 'epoch', 'claim', 'stopping', 'called_off', 'object', 'history',
-  'waiting_for', 'since_ms', 'attempt', 'relied')
-local state, is_letter = found[1], ARGV.is_letter == '1'
-if not state or (found[5] and (is_letter or still_stopping(KEYS.record, found[4]))) then
+local found = redis.call('HMGET', KEYS.record, 'state', 'epoch', 'claim', 'stopping', 'waiting_for', 'object', 'history',
+  'since_ms', 'attempt', 'relied')
+local state, is_letter, is_off = found[1], ARGV.is_letter == '1', found[5] == 'stop'
+if not state or (is_off and (is_letter or still_stopping(KEYS.record, found[4]))) then
   if is_letter then redis.call('ZREM', KEYS.dead, ARGV.id) end
   return {'gone'}
 end
 if state == 'dead' and not is_letter then
   return {'dead'}
 end
-local seen = is_letter and found[9] or found[5] and 'called_off' or found[2] or ''
+local seen = is_letter and found[8] or is_off and 'stop' or found[2] or ''
 if (is_letter and state ~= 'dead') or (ARGV.seen ~= seen and not (is_letter and ARGV.seen == ''))
-    or (ARGV.is_unsent == '1' and (found[10] or found[11])) then
+    or (ARGV.is_unsent == '1' and (found[9] or found[10])) then
   return {'stale'}
 end
 if state == 'running' then
@@ -57,10 +57,10 @@ if is_letter then
     redis.call('HSET', KEYS.meta, 'trimmed_ms', string.format('%.0f', now_ms))
   end
 else
-  leave(ARGV.id, found[8])
+  leave(ARGV.id, found[5])
 end
 call_off(still_stopping(KEYS.record, found[4]), found[6], ARGV.due_in_ms)
 if known then
-  keep_ended({attempt = found[10], name = known[1], published_ms = known[2], losses = known[3], history = found[7]})
+  keep_ended({attempt = found[9], name = known[1], published_ms = known[2], losses = known[3], history = found[7]})
 end
 return {'cancelled'}

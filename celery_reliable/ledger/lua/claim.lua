@@ -3,9 +3,10 @@ claim: begin an attempt, or say why not.
 
 Moves     queued -> running(attempt + 1)
           absent -> running(1)   (published by somebody without the package, or before records were lost)
-          waiting -> queued   (the same, of an id of which something is still to be stopped)
+          waiting -> queued   (the same, of an id that was called off, and of which something is still to be stopped)
           held by the publication of the same id -> held
-          queued | absent -> parked   (an operator has struck the task, and the worker knows of it)
+          queued | absent -> waiting   (an operator has struck the task, and the worker knows of it; or a suspect has to
+                                     be alone)
 KEYS.record                task:<id>         HASH
 KEYS.due                   due               ZSET
 KEYS.meta                  meta              HASH
@@ -22,28 +23,27 @@ ARGV.time_to_run_ms: int   0: no limit
 ARGV.name                  of the task
 ARGV.max_losses?: int      of the task; "" for the setting
 ARGV.message?              as delivered; "" first, it is asked for when no record exists
-ARGV.alone_ms?: int        when a suspect that its worker may not run now is sent again, at first; "": it is claimed
+ARGV.alone_ms?: int        after about so long a suspect is sent again that its worker may not run now; "": it is claimed
                            in any case, to be lost at once
 ARGV.list+                 the list that the message goes into as it is when a strike ends; "" where it is sent otherwise
 ARGV.strikes...            the ids of those strikes
-Returns   {"claimed", attempt: int, losses: int, place} | {"held", owner} | {"stale"} | {"parked"} | {"ended"}
+Returns   {"claimed", attempt: int, losses: int, place} | {"held", owner} | {"stale"} | {"waits"} | {"ended"}
           | {"dead"} | {"no_lease"} | {"unrecorded"} | {"alone"} | {"struck", order}
           "held" also while a worker that lives has not yet stopped an attempt that was taken from it; then
           the record is due, as this message is dropped; "alone": the task ran in a worker that died, and this
-          one has to do with another such task; it is sent again, the later the oftener this was so
+          one has to do with another such task; it waits a little
           "stale" also of a task that was revoked as it ran: it is due, to be called off
-          "struck" by an order that holds: the record is parked until that ends; the place of its object that a claimed
+          "struck" by an order that holds: the record waits until that ends; the place of its object that a claimed
           task has since it was published, or its turn came, is the attempt's from now on; "" for none
 Cost      O(log N) in records that are due some time, O(strikes on the task)
 ]]
 local found = redis.call('HMGET', KEYS.record, 'state', 'epoch', 'attempt', 'claim', 'losses',
-  'stopping', 'suspect', 'called_off', 'revoked', 'spent', 'spared', 'resends', 'unsent', 'stored', 'waiting_for',
-  'object')
-local state, called_off = found[1], found[8]
+  'stopping', 'suspect', 'waiting_for', 'revoked', 'spent', 'spared', 'resends', 'unsent', 'stored', 'object')
+local state, called_off = found[1], found[8] == 'stop'
 if state == 'running' then
   local token, _, _, owner = parts_of(found[4])
   if token == ARGV.token then
-    local place = found[16] or ''
+    local place = found[15] or ''
     local is_his = place ~= '' and redis.call('GET', KEYS.ledger .. 'lock:' .. place) == found[3] .. ':' .. ARGV.id
     return {'claimed', tonumber(found[3]), tonumber(found[5] or 0), is_his and place or ''}
   end
@@ -82,7 +82,7 @@ if not state or called_off then
     redis.call('HSET', KEYS.record, 'max_losses', ARGV.max_losses)
   end
   if called_off then
-    redis.call('HDEL', KEYS.record, 'called_off', 'published_as')
+    redis.call('HDEL', KEYS.record, 'waiting_for', 'published_as')
     if still_stopping(KEYS.record, found[6]) then
       -- The id's former task was called off, and what ran of it is still to be stopped.
       redis.call('HSET', KEYS.record, 'state', 'queued')
@@ -90,12 +90,11 @@ if not state or called_off then
       return {'held', still_stopping(KEYS.record, found[6])}
     end
   end
-elseif found[2] ~= ARGV.epoch or state == 'waiting'
-    or is_spent(found[10]) then
+elseif found[2] ~= ARGV.epoch or is_spent(found[10]) then
   -- The last condition is a late copy of a call: nobody would run what it claims.
   return {'stale'}
-elseif state == 'parked' then
-  return {'parked'}
+elseif state == 'waiting' then
+  return {found[8] == 'alone' and 'alone' or 'waits'}
 elseif still_stopping(KEYS.record, found[6]) then
   redis.call('ZADD', KEYS.due, 'XX', 'LT', now_ms, ARGV.id)
   return {'held', still_stopping(KEYS.record, found[6])}
@@ -106,10 +105,7 @@ elseif found[7] == 'ran' and ARGV.alone_ms ~= '' then
   local other = redis.call('HMGET', KEYS.worker, 'suspect', 'suspect_claim')
   local is_running = other[1] and redis.call('HGET', KEYS.claims, other[1]) == other[2]
   if is_running or (worker[2] and worker[2] ~= ARGV.id) then
-    if redis.call('HGET', KEYS.record, 'alone') == ARGV.token then
-      return {'alone'}
-    end
-    put_off(ARGV.token)
+    put_off()
     return {'alone'}
   end
 end
@@ -127,8 +123,8 @@ for i = FIRST.strikes, #ARGV do
 end
 local attempt = tonumber(found[3] or 0) + 1
 redis.call('ZREM', KEYS.due, ARGV.id)
-if found[12] or found[13] or found[14] or found[15] then
-  redis.call('HDEL', KEYS.record, 'resends', 'unsent', 'stored', 'waiting_for')
+if found[12] or found[13] or found[14] then
+  redis.call('HDEL', KEYS.record, 'resends', 'unsent', 'stored')
 end
 redis.call('HSET', KEYS.record, 'state', 'running', 'attempt', attempt, 'since_ms', now_ms,
   'claim', string.format('%s %.0f %s\n%s', ARGV.pid, now_ms, ARGV.worker, ARGV.token))
@@ -138,12 +134,12 @@ if worker[2] == ARGV.id then
   redis.call('HDEL', KEYS.worker, 'opening', 'opening_id', 'opening_epoch', 'opening_alone')
 end
 if found[7] == 'ran' then
-  redis.call('HDEL', KEYS.record, 'waits', 'alone', 'openings')
+  redis.call('HDEL', KEYS.record, 'openings')
   if ARGV.alone_ms ~= '' then
     redis.call('HSET', KEYS.worker, 'suspect', ARGV.id, 'suspect_claim', claim, 'suspect_ms', now_ms)
   end
 elseif found[7] then
-  redis.call('HDEL', KEYS.record, 'waits', 'alone', 'suspect', 'openings')
+  redis.call('HDEL', KEYS.record, 'suspect', 'openings')
 end
 local was_in_death = tonumber(found[11] or 0) > 0
 if was_in_death or worker[3] then
@@ -164,7 +160,7 @@ end
 if tonumber(ARGV.time_to_run_ms) > 0 then
   redis.call('ZADD', KEYS.due, now_ms + ARGV.time_to_run_ms, ARGV.id)
 end
-local place = found[16] or ''
+local place = found[15] or ''
 if place ~= '' then
   -- What is noted may be another's by now: the lock decides. No late attempt of a former life of the id can free it then.
   if redis.call('GET', KEYS.ledger .. 'lock:' .. place) == '0:' .. ARGV.id then

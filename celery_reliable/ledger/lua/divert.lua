@@ -14,7 +14,7 @@ Cost      O(log N) in records that are due some time
 ]]
 local found = redis.call('HMGET', KEYS.record, 'state', 'epoch', 'unsent', 'waiting_for')
 if ARGV.is_waiting == '1' then
-  if found[1] ~= 'parked' or found[4] ~= 'workers' then
+  if found[4] ~= 'workers' then
     redis.call('HDEL', KEYS.waiting, ARGV.id)
     return {'changed'}
   end

@@ -10,8 +10,8 @@ Returns   {"ended"} | {"exists", state} | {"unrecorded"}
           "unrecorded": the server may have lost the record, or it is not known any more whether it had it
 Cost      O(1)
 ]]
-local found = redis.call('HMGET', KEYS.record, 'state', 'called_off')
-if found[1] and not found[2] then
+local found = redis.call('HMGET', KEYS.record, 'state', 'waiting_for')
+if found[1] and found[2] ~= 'stop' then
   return {'exists', found[1]}
 end
 if ARGV.number ~= '' then

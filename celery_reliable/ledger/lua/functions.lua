@@ -134,28 +134,27 @@ local function still_stopping(record, stopping)
   return worker
 end
 
--- Have a suspect sent again later, as it may not run beside another one. The delay is random: if all came back at once,
--- only one could begin.
-local function put_off(delivery)
-  local now_ms, now_us = clock()
-  redis.call('HDEL', KEYS.record, 'resends')
-  local times = redis.call('HINCRBY', KEYS.record, 'waits', 1)
-  local wait_ms = math.floor(ARGV.alone_ms * math.min(2 ^ (times - 1), 16) * (0.5 + now_us % 1000 / 2000))
-  redis.call('HSET', KEYS.record, 'unsent', '1', 'alone', delivery)
-  redis.call('ZADD', KEYS.due, now_ms + wait_ms, ARGV.id)
-end
-
--- Let the task wait until a moment. If it is the first to go on, ring for the waker.
-local function wait_until(id, due_ms)
+-- Let the task wait until a moment, which is that of its *reason*. If it is the first to go on, ring for the waker.
+local function wait_until(id, due_ms, reason)
   local later, bell = KEYS.ledger .. 'later', KEYS.ledger .. 'bell'
   -- Otherwise it would wait too long if the server's clock were set back before anybody kept the time.
   keep_clock()
+  redis.call('HSET', KEYS.ledger .. 'task:' .. id, 'state', 'waiting', 'waiting_for', reason)
   redis.call('ZADD', KEYS.ledger .. 'due', due_ms, id)
   redis.call('ZADD', later, due_ms, id)
   if redis.call('ZRANGE', later, 0, 0)[1] == id and redis.call('EXISTS', bell) == 0 then
     redis.call('LPUSH', bell, '')
     redis.call('PEXPIRE', bell, 10000)
   end
+end
+
+-- Have a suspect sent again later, as it may not run beside another one. The delay is random: if all came back at once,
+-- only one could begin.
+local function put_off()
+  local now_ms, now_us = clock()
+  redis.call('HDEL', KEYS.record, 'resends', 'unsent', 'list')
+  redis.call('HSET', KEYS.record, 'since_ms', now_ms)
+  wait_until(ARGV.id, string.format('%.0f', now_ms + ARGV.alone_ms * (0.5 + now_us % 1000 / 1000)), 'alone')
 end
 
 -- Return the score of a task in a line: the time of its publication, and within a millisecond its number at its sender.
@@ -189,8 +188,8 @@ end
 -- Return whether the task that has a lock has ended, so that others may take it.
 local function is_over(holder)
   local record = KEYS.ledger .. 'task:' .. holder
-  local found = redis.call('HMGET', record, 'state', 'called_off', 'stopping')
-  return (not found[1] or found[1] == 'dead' or found[2]) and not still_stopping(record, found[3])
+  local found = redis.call('HMGET', record, 'state', 'waiting_for', 'stopping')
+  return (not found[1] or found[1] == 'dead' or found[2] == 'stop') and not still_stopping(record, found[3])
 end
 
 -- Return a free place of an object, or the one that the task has already; else nil, and what the locks say.
@@ -216,14 +215,13 @@ local function let_in(object, before, places)
     local id = redis.call('ZRANGE', line, 0, 0)[1]
     if not id or id == before then return id end
     local record = KEYS.ledger .. 'task:' .. id
-    local found = redis.call('HMGET', record, 'state', 'waiting_for', 'places', 'look_ms', 'revoked', 'epoch', 'reserved',
-      'own_places')
-    local stands = found[1] == 'parked' and found[2] == 'object ' .. object
-    if stands and not found[5] then
-      local known = not found[8] and places or found[3] or '1'
-      if not found[8] then places = known end
-      if known ~= found[3] then redis.call('HSET', record, 'places', known) end
-      local place, due_in_ms = free_place(object, tonumber(known), id), found[4] or 60000
+    local found = redis.call('HMGET', record, 'waiting_for', 'places', 'look_ms', 'revoked', 'epoch', 'reserved', 'own_places')
+    local stands = found[1] == 'object ' .. object
+    if stands and not found[4] then
+      local known = not found[7] and places or found[2] or '1'
+      if not found[7] then places = known end
+      if known ~= found[2] then redis.call('HSET', record, 'places', known) end
+      local place, due_in_ms = free_place(object, tonumber(known), id), found[3] or 60000
       if not place then
         -- The first is looked at soon. A place that is kept after a success is free by itself.
         local left_ms = redis.call('PTTL', KEYS.ledger .. 'lock:' .. object)
@@ -232,13 +230,13 @@ local function let_in(object, before, places)
       end
       redis.call('SET', KEYS.ledger .. 'lock:' .. place, '0:' .. id)
       redis.call('HSET', record, 'object', place)
-      local epoch, lapses = string.match(found[7] or '', '^(%S*) %d+ (%d+)$')
-      if epoch == found[6] then
+      local epoch, lapses = string.match(found[6] or '', '^(%S*) %d+ (%d+)$')
+      if epoch == found[5] then
         -- It has had its moment of a limited rate, and is not to wait for another one while it has the place.
         redis.call('HSET', record, 'reserved', string.format('%s %.0f %s', epoch, clock(), lapses))
       end
       redis.call('HDEL', record, 'waiting_for', 'places', 'look_ms', 'own_places')
-      if not let_out(id, record, due_in_ms) then wait_until(id, clock()) end
+      if not let_out(id, record, due_in_ms) then wait_until(id, (clock()), 'time') end
     elseif stands then
       -- It was revoked: a pass calls it off.
       redis.call('ZADD', due, 'XX', 'LT', clock(), id)
@@ -278,7 +276,7 @@ end
 -- message goes after that; "" if it has to be sent in another way.
 local function stand(id, record, reason, turn, list)
   redis.call('HDEL', record, 'list', 'resends', 'unsent')
-  redis.call('HSET', record, 'state', 'parked', 'since_ms', (clock()), 'waiting_for', reason)
+  redis.call('HSET', record, 'state', 'waiting', 'since_ms', (clock()), 'waiting_for', reason)
   if list ~= '' then redis.call('HSET', record, 'list', list) end
   if reason == 'workers' then
     redis.call('HSET', KEYS.ledger .. 'waiting:workers', id, turn)
@@ -359,8 +357,8 @@ local function call_off(is_stopping, place, due_in_ms)
   redis.call('ZREM', due, ARGV.id)
   if is_stopping then
     redis.call('HDEL', KEYS.record, 'epoch', 'losses', 'history', 'resends', 'unsent', 'stored', 'relied', 'suspect', 'spared',
-      'openings', 'waits', 'alone', 'revoked', 'waiting_for')
-    redis.call('HSET', KEYS.record, 'state', 'waiting', 'called_off', '1', 'since_ms', (clock()))
+      'openings', 'revoked')
+    redis.call('HSET', KEYS.record, 'state', 'waiting', 'waiting_for', 'stop', 'since_ms', (clock()))
     redis.call('ZADD', due, clock() + due_in_ms, ARGV.id)
   else
     redis.call('DEL', KEYS.record)

@@ -6,7 +6,7 @@ An attempt that runs on a worker which may not run the task is over, and costs n
 on a worker that may goes on, and what is said here counts for the attempts after it.
 
 Moves     queued -> queued             (it is due, to be sent to one of them)
-          parked -> parked             (likewise, if it waited for a worker)
+          waiting -> waiting           (likewise, if it waited for a worker)
           running(attempt) -> queued   (its worker may not run it any more)
 KEYS.record             task:<id>         HASH
 KEYS.due                due               ZSET
@@ -23,7 +23,7 @@ ARGV.is_stopped: flag   "1": its worker may not run it; else ""
 ARGV.due_in_ms: int     when to look whether that has stopped it
 ARGV.by                 who says so
 Returns   {"moved"} | {"changed"} | {"absent"}
-          "changed": it went on meanwhile, or it is neither queued, parked nor running
+          "changed": it went on meanwhile, or it is neither queued nor running, nor waits in the waiting room
 Cost      O(log N) in records that are due some time
 ]]
 local found = redis.call('HMGET', KEYS.record, 'state', 'epoch', 'attempt', 'claim', 'waiting_for', 'history', 'spent', 'moved')
@@ -36,7 +36,7 @@ if found[2] == ARGV.epoch or next_epoch == ARGV.epoch then
   return {'moved'}
 end
 if (next_epoch or found[2]) ~= ARGV.seen or (state == 'running') ~= (ARGV.attempt ~= '')
-    or (state ~= 'running' and state ~= 'queued' and state ~= 'parked') then
+    or state == 'dead' or found[5] == 'canvas' or found[5] == 'stop' then
   return {'changed'}
 end
 if state == 'running' and (found[3] ~= ARGV.attempt or token ~= ARGV.token) then

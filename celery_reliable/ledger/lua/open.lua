@@ -8,14 +8,13 @@ before, and something runs here that ran in a worker that died.
 When the worker has survived, it has the note removed. It may not know whether there is one.
 
 KEYS.record            task:<id>         HASH
-KEYS.due               due               ZSET
 KEYS.worker            worker:<worker>   HASH
 KEYS.claims            claims:<worker>   HASH of that worker
 ARGV.id                of the task; "" for a message that tells none
 ARGV.epoch             of the message; "" when it carries none
 ARGV.delivery          names this delivery of the message
 ARGV.begun_ms: int     so long ago a suspect has just begun
-ARGV.alone_ms: int     when a message that waits is sent again, at first
+ARGV.alone_ms: int     after about so long a message that waits is sent again
 ARGV.max_losses: int   when the task names none; where no loss is allowed, the first death has to be clear
 ARGV.is_over: flag     the message was opened, and the worker lives
 Returns   {"opening"} | {"alone"} | {"dead"} | {"no_lease"} | {"opened"}
@@ -28,9 +27,11 @@ if ARGV.is_over == '1' then
   end
   return {'opened'}
 end
-local found = redis.call('HMGET', KEYS.record, 'state', 'epoch', 'suspect', 'alone', 'openings', 'max_losses')
+local found = redis.call('HMGET', KEYS.record, 'state', 'epoch', 'suspect', 'waiting_for', 'openings', 'max_losses')
 if found[1] == 'dead' then
   return {'dead'}
+elseif found[2] == ARGV.epoch and found[4] == 'alone' then
+  return {'alone'}
 end
 local worker = redis.call('HMGET', KEYS.worker, 'state', 'suspect', 'suspect_claim', 'suspect_ms', 'spared_claims')
 if worker[1] ~= 'alive' then
@@ -49,10 +50,8 @@ if runs_suspect or runs_spared then
   local age_ms = now_ms - (worker[4] or 0)
   local has_just_begun = runs_suspect and age_ms >= 0 and age_ms < tonumber(ARGV.begun_ms)
   if is_queued and (has_just_begun or has_to_be_clear or found[3] == 'ran') then
-    if found[4] ~= ARGV.delivery then
-      redis.call('HSET', KEYS.record, 'suspect', found[3] or 'opened')
-      put_off(ARGV.delivery)
-    end
+    redis.call('HSET', KEYS.record, 'suspect', found[3] or 'opened')
+    put_off()
     return {'alone'}
   end
   if has_just_begun then

@@ -7,8 +7,8 @@ attempt 0 (`let_in`).
 
 Moves     free -> held
           held by an older attempt of the same id, or by what has ended -> held
-          running(attempt) -> parked   (it stands in the line; its body has not begun, so it gives its number back)
-          parked -> queued   (of those before it, and of more where there are more places by now)
+          running(attempt) -> waiting   (it stands in the line; its body has not begun, so it gives its number back)
+          waiting -> queued   (of those before it, and of more where there are more places by now)
 KEYS.record           task:<id>         HASH
 KEYS.claims           claims:<worker>   HASH of the attempt's worker
 ARGV.id
@@ -28,7 +28,7 @@ local found = redis.call('HMGET', KEYS.record, 'state', 'attempt', 'claim', 'wai
   'moved', 'object', 'revoked')
 local attempt = ARGV.attempt == '' and found[2] or ARGV.attempt
 if found[1] ~= 'running' or found[2] ~= attempt or parts_of(found[3]) ~= ARGV.token then
-  if found[1] == 'parked' and found[4] == 'object ' .. ARGV.object and is_spent(found[5]) then
+  if found[4] == 'object ' .. ARGV.object and is_spent(found[5]) then
     -- Repeated.
     return {'standing', ''}
   end

@@ -1,11 +1,11 @@
 --[[
 record: note a publication before its message is sent. Where the queue is on the same server, send the message too.
 
-Moves     absent -> queued | parked
-          running(attempt) -> queued | parked   (the attempt itself publishes its id again: it is closed)
-          running(attempt) -> queued | parked   (the last member of the canvas that the attempt left its id to)
-          waiting -> queued | parked            (the same, when the attempt has ended; or anybody, of what was called off)
-          dead -> queued | parked               (somebody publishes the id of a dead letter anew, as the same task; or
+Moves     absent -> queued | waiting
+          running(attempt) -> queued | waiting   (the attempt itself publishes its id again: it is closed)
+          running(attempt) -> queued | waiting   (the last member of the canvas that the attempt left its id to)
+          waiting -> queued | waiting            (the same, when the attempt has ended; or anybody, of what was called off)
+          dead -> queued | waiting               (somebody publishes the id of a dead letter anew, as the same task; or
                                                 an operator replays it: its counters begin anew, its attempts go on)
           free | held by what has ended -> held   (by a unique task, or one that takes its place early; as attempt 0)
 KEYS.record             task:<id>         HASH
@@ -18,9 +18,8 @@ KEYS.sent               sent:<sender>     STRING what the sender, who does one a
 ARGV.id
 ARGV.epoch              names this publication: "<attempt>-<nonce>", or "<attempt>-<nonce>-<sender>-<number>"
 ARGV.generation         that the message is stamped with
-ARGV.state              "queued" or "parked"
 ARGV.due_in_ms: int     when somebody must look; of what waits for its moment, when that is
-ARGV.is_timed: flag     "1": it is parked until its moment; else ""
+ARGV.is_timed: flag     "1": it waits for its moment; else ""
 ARGV.message
 ARGV.name               of the task; a living task or a dead letter of another name keeps its id
 ARGV.attempt?: int      that publishes its own id; "" for anybody else
@@ -76,8 +75,8 @@ if generation ~= ARGV.generation then
   return {'other_generation', generation, redis.call('HGET', KEYS.meta, 'format') or '0'}
 end
 local found = redis.call('HMGET', KEYS.record, 'state', 'epoch', 'attempt', 'claim', 'heir', 'history',
-  'since_ms', 'called_off', 'name', 'published_as')
-local state, called_off, is_replay = found[1], found[8], ARGV.if_exists == 'replay'
+  'since_ms', 'waiting_for', 'name', 'published_as')
+local state, called_off, is_replay = found[1], found[8] == 'stop', ARGV.if_exists == 'replay'
 -- The id of a task that was replaced is that task's, and also of what replaced it: its host may publish that twice.
 local name = found[10] or found[9]
 local is_same = name == ARGV.name or found[9] == ARGV.name
@@ -103,8 +102,8 @@ if ARGV.object and is_anew then
     -- Also by the same id: published again, it is another task than the one that succeeded.
     if kept_for then return refused({'kept_for', kept_for}) end
     local record = KEYS.ledger .. 'task:' .. before
-    local theirs = redis.call('HMGET', record, 'state', 'called_off', 'concluding')
-    if not theirs[1] or theirs[1] == 'dead' or theirs[2] then
+    local theirs = redis.call('HMGET', record, 'state', 'waiting_for', 'concluding')
+    if not theirs[1] or theirs[1] == 'dead' or theirs[2] == 'stop' then
       return refused({'still_stopping', before})
     elseif theirs[1] == 'running' and theirs[3] and ARGV.unique == '1' then
       return refused({'concluding'})
@@ -141,7 +140,7 @@ elseif state == 'dead' and is_same and ARGV.if_exists ~= 'keep' and ARGV.if_exis
   redis.call('HDEL', KEYS.record, 'resends', 'unsent', 'stored', 'revoked')
   take_out(KEYS.record, ARGV.id)
 elseif called_off then
-  redis.call('HDEL', KEYS.record, 'called_off', 'published_as')
+  redis.call('HDEL', KEYS.record, 'published_as')
   name = ARGV.name
 elseif state == 'waiting' and found[5] == ARGV.heir then
   redis.call('HDEL', KEYS.record, 'heir', 'stored', 'members')
@@ -149,12 +148,12 @@ elseif state then
   return refused(is_same and {'in_use', state, found[7]} or {'anothers', state, found[7], name})
 end
 if state then
-  redis.call('HDEL', KEYS.record, 'suspect', 'spared', 'openings', 'waits', 'alone', 'moved', 'list', 'waiting_for')
+  redis.call('HDEL', KEYS.record, 'suspect', 'spared', 'openings', 'moved', 'list', 'waiting_for')
   if not is_replay then redis.call('HDEL', KEYS.record, 'max_losses') end
 end
 -- A retry, a replacement or a replay does not change when the task was published.
 local published = is_anew and not is_replay and {'published_ms', now_ms} or {}
-redis.call('HSET', KEYS.record, 'state', ARGV.state, 'epoch', ARGV.epoch, 'message', ARGV.message,
+redis.call('HSET', KEYS.record, 'state', 'queued', 'epoch', ARGV.epoch, 'message', ARGV.message,
   'name', ARGV.name, 'since_ms', now_ms, unpack(published))
 if state and name ~= ARGV.name then
   redis.call('HSET', KEYS.record, 'published_as', name)
@@ -167,7 +166,7 @@ if ARGV.used ~= '' then
 end
 if ARGV.is_timed == '1' then
   if ARGV.is_sent == '1' then redis.call('HSET', KEYS.record, 'list', KEYS.queue) end
-  wait_until(ARGV.id, string.format('%.0f', now_ms + ARGV.due_in_ms))
+  wait_until(ARGV.id, string.format('%.0f', now_ms + ARGV.due_in_ms), 'time')
 else
   redis.call('ZADD', KEYS.due, now_ms + ARGV.due_in_ms, ARGV.id)
 end

@@ -28,8 +28,8 @@ if refused then
   drop_claim()
   return refused
 end
-close(found[4], 'suspect', 'spared', 'openings', 'waits', 'alone')
-redis.call('HSET', KEYS.record, 'state', 'waiting', 'epoch', ARGV.attempt .. '-replaced',
+close(found[4], 'suspect', 'spared', 'openings')
+redis.call('HSET', KEYS.record, 'state', 'waiting', 'waiting_for', 'canvas', 'epoch', ARGV.attempt .. '-replaced',
   'since_ms', now_ms, 'members', ARGV.members)
 if ARGV.stored ~= '' then
   redis.call('HSET', KEYS.record, 'stored', ARGV.stored)

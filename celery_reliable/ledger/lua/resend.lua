@@ -1,7 +1,7 @@
 --[[
 resend: take the right to send the message of an overdue task again, and return the message.
 
-Moves     queued | parked -> queued
+Moves     queued | waiting -> queued
 KEYS.record           task:<id>   HASH
 KEYS.due              due         ZSET
 ARGV.id
@@ -21,7 +21,7 @@ Cost      O(log N) in records that are due some time
 ]]
 local found = redis.call('HMGET', KEYS.record, 'state', 'message', 'resends', 'stopping',
   'suspect', 'epoch', 'waiting_for', 'published_ms')
-if found[1] ~= 'queued' and found[1] ~= 'parked' then
+if (found[1] ~= 'queued' and found[1] ~= 'waiting') or found[7] == 'canvas' or found[7] == 'stop' then
   return {'changed'}
 end
 if redis.call('ZSCORE', KEYS.due, ARGV.id) ~= ARGV.due_ms then

@@ -1,5 +1,5 @@
 --[[
-resume: end an order, and let go what was parked by it, a bounded number at a time and in the order of publication: its
+resume: end an order, and let go what waits for it, a bounded number at a time and in the order of publication: its
 moment has come.
 
 The order is over with the first call; it is forgotten with the last one, when nothing is left that waits for it.
@@ -35,8 +35,7 @@ for _, id in ipairs(ids) do
   local record = KEYS.ledger .. 'task:' .. id
   redis.call('ZREM', line, id)
   if redis.call('HGET', record, 'waiting_for') == 'order ' .. ARGV.id then
-    redis.call('HDEL', record, 'waiting_for')
-    wait_until(id, string.format('%.4f', order.ended_ms - 1000 + released / 1024))
+    wait_until(id, string.format('%.4f', order.ended_ms - 1000 + released / 1024), 'time')
   end
 end
 if #ids < tonumber(ARGV.limit) then

@@ -28,7 +28,7 @@ if not found[1] then
 end
 local attempt, is_current = found[2], found[1] == 'running' and parts_of(found[3]) == ARGV.token
 if ARGV.after == 'retry' then
-  is_current = found[1] == 'queued' or found[1] == 'parked'
+  is_current = found[1] == 'queued' or found[1] == 'waiting'
 elseif ARGV.after == 'burial' then
   -- No attempt of a task began whose message nobody could read.
   attempt, is_current = attempt or '0', found[1] == 'dead' and found[4] == ARGV.token

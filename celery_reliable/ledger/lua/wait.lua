@@ -1,6 +1,6 @@
 --[[
-wait: park a task that may not begin yet: until its ETA, until the next moment of its rate, or until a worker that may run it
-is alive. A late copy of a call with an ETA parks it once more.
+wait: let a task wait that may not begin yet: until its ETA, until the next moment of its rate, or until a worker that may run it
+is alive. After a late copy of a call with an ETA it waits once more.
 
 The moment of a rate is one interval after the one before it, or now. The last one is noted with the time at which it
 was given: where the rate was raised since, what is given already takes as long as by the new one.
@@ -9,8 +9,8 @@ A publication that begins soon after its moment, or before it, asks for no other
 lapsed: else all whose moments pass while something holds them would begin at once when it lets them go. Each time it
 may lie back twice as far, so that nobody whose queue is slow asks for ever.
 
-Moves     queued -> parked
-          parked -> parked   (for want of a worker)
+Moves     queued -> waiting
+          waiting -> waiting   (for want of a worker)
 KEYS.record             task:<id>     HASH
 KEYS.due                due           ZSET
 KEYS.rate               rate:<key>    STRING "<when it was given> <the next moment> <interval>", in microseconds
@@ -21,7 +21,7 @@ ARGV.interval_us?: int  between two moments of the rate
 ARGV.key?               whose rate it is, for people
 ARGV.list?              the key of the list that its message goes into as it is; "" where it is sent otherwise
 ARGV.named?             which workers may run it, as JSON, if it waits for one; "" otherwise
-Returns   {"free"} | {"parked_until", due_ms: int} | {"changed"}
+Returns   {"free"} | {"waits_until", due_ms: int} | {"changed"}
           "free": it may ask for a claim now, or has no record in which to note a moment, or the claim has to say why it
           may not begin
 Cost      O(log N) in records that are due some time
@@ -29,32 +29,31 @@ Cost      O(log N) in records that are due some time
 local found = redis.call('HMGET', KEYS.record, 'state', 'epoch', 'reserved', 'stopping', 'revoked', 'waiting_for')
 local due_ms = redis.call('ZSCORE', KEYS.due, ARGV.id)
 if ARGV.named ~= '' then
-  if (found[1] ~= 'queued' and found[1] ~= 'parked') or due_ms ~= ARGV.epoch then
+  if (found[1] ~= 'queued' and found[1] ~= 'waiting') or found[6] == 'canvas' or found[6] == 'stop' or due_ms ~= ARGV.epoch then
     return {'changed'}
   end
   leave(ARGV.id, found[6])
   stand(ARGV.id, KEYS.record, 'workers', ARGV.named, '')
   redis.call('ZADD', KEYS.due, now_ms + ARGV.in_ms, ARGV.id)
-  return {'parked_until', string.format('%.0f', now_ms + ARGV.in_ms)}
+  return {'waits_until', string.format('%.0f', now_ms + ARGV.in_ms)}
 end
-local waits_for = ARGV.in_ms == '' and 'rate ' .. ARGV.key or false
-if found[1] == 'parked' and found[2] == ARGV.epoch and due_ms and found[6] == waits_for then
+local waits_for = ARGV.in_ms == '' and 'rate ' .. ARGV.key or 'time'
+if found[2] == ARGV.epoch and due_ms and found[6] == waits_for then
   -- Asked again, or a second message of it.
-  return {'parked_until', string.format('%.0f', due_ms)}
+  return {'waits_until', string.format('%.0f', due_ms)}
 end
 if found[1] ~= 'queued' or found[2] ~= ARGV.epoch or still_stopping(KEYS.record, found[4]) or found[5] then
   return {'free'}
 end
-local function parked(due_ms)
-  redis.call('HDEL', KEYS.record, 'resends', 'unsent', 'list', 'waiting_for')
-  redis.call('HSET', KEYS.record, 'state', 'parked', 'since_ms', now_ms)
-  if waits_for then redis.call('HSET', KEYS.record, 'waiting_for', waits_for) end
+local function waits_until(due_ms)
+  redis.call('HDEL', KEYS.record, 'resends', 'unsent', 'list')
+  redis.call('HSET', KEYS.record, 'since_ms', now_ms)
   if ARGV.list ~= '' then redis.call('HSET', KEYS.record, 'list', ARGV.list) end
-  wait_until(ARGV.id, due_ms)
-  return {'parked_until', due_ms}
+  wait_until(ARGV.id, due_ms, waits_for)
+  return {'waits_until', due_ms}
 end
-if not waits_for then
-  return parked(string.format('%.0f', now_ms + ARGV.in_ms))
+if ARGV.in_ms ~= '' then
+  return waits_until(string.format('%.0f', now_ms + ARGV.in_ms))
 end
 local epoch, reserved_ms, lapses = string.match(found[3] or '', '^(%S*) (%d+) (%d+)$')
 if epoch == ARGV.epoch then
@@ -84,4 +83,4 @@ redis.call('SET', KEYS.rate, string.format('%.0f %.0f %s', now_us, following, AR
 if moment == now_us then
   return {'free'}
 end
-return parked(due_ms)
+return waits_until(due_ms)

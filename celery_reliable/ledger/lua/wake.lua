@@ -2,10 +2,10 @@
 wake: let out of the waiting room those whose moment has come. Where a message goes into a list of this database, it is
 put there in the same step; what has to be sent otherwise is returned.
 
-One worker of the fleet asks for that, the waker. What it is told and does not send is due like all that is parked, and a
+One worker of the fleet asks for that, the waker. What it is told and does not send is due like all that waits, and a
 pass of the sweeper sends it.
 
-Moves     parked -> queued
+Moves     waiting -> queued
 KEYS.waker              waker    STRING who lets them out, with an expiry; others are told to wait while it is in time
 KEYS.later              later    ZSET
 ARGV.who
@@ -29,11 +29,11 @@ local function wake(i, is_first)
   unsent[i] = not let_out(found[i], KEYS.ledger .. 'task:' .. found[i], ARGV.due_in_ms, is_first)
 end
 for i = 1, #found, 2 do
-  local told = redis.call('HMGET', KEYS.ledger .. 'task:' .. found[i], 'state', 'waiting_for', 'revoked')
-  local is_limited = string.sub(told[2] or '', 1, 5) == 'rate '
+  local told = redis.call('HMGET', KEYS.ledger .. 'task:' .. found[i], 'waiting_for', 'revoked')
+  local is_limited = string.sub(told[1] or '', 1, 5) == 'rate '
   redis.call('ZREM', KEYS.later, found[i])
   -- What waits for something else by now, or is due at another time, does not wait for this moment.
-  if told[1] == 'parked' and (is_limited or not told[2]) and not told[3]
+  if (is_limited or told[1] == 'time' or told[1] == 'alone') and not told[2]
       and redis.call('ZSCORE', KEYS.ledger .. 'due', found[i]) == found[i + 1] then
     if is_limited then
       limited[#limited + 1] = i

@@ -140,7 +140,7 @@ _TABLES: dict[type, Table] = {
             *("no_witness", "suspect", "opening"),
         ),
     ),
-    Order: Table(("id", "kind", "in_force", "parked", "heard"), ("sentence",)),
+    Order: Table(("id", "kind", "in_force", "waiting", "heard"), ("sentence",)),
     Run: Table(("run", "begun_at", "missing"), ("sentence",)),
     RunMember: Table(("task_id", "worker", "state", "result")),
     Happening: Table(("at", "kind", "task_id"), ("name", "sentence")),

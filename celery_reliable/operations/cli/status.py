@@ -128,8 +128,8 @@ def _print(call: Call, found: Status) -> None:
 
 def _pairs(found: Status) -> list[tuple[str, str]]:
     about = "" if found.is_exact else "about "
-    waits = ", ".join(f"{about}{found.tasks[name]} {name}" for name in ("queued", "parked"))
-    more = [f"{found.tasks[name]} {name}" for name in ("waiting", "owed") if found.tasks[name]]
+    waits = ", ".join(f"{about}{found.tasks[name]} {name}" for name in ("queued", "waiting"))
+    more = [f"{found.tasks[name]} {name}" for name in ("owed",) if found.tasks[name]]
     dead = f"{found.tasks['dead']} dead" + _in_brackets(found.dead_by_reason)
     alive = ", ".join(f"{count} {state}" for state, count in found.workers_by_state.items())
     saturation = "" if found.saturation is None else f", saturation {found.saturation:g}"

@@ -41,14 +41,14 @@ def test_from_status_to_the_cause(project: Project, run: Run) -> None:
     status = run("status")
     assert (status.code, status.err) == (0, "")
     assert fits(status.out)
-    assert "1 running, 0 queued, 1 parked, 1 dead (1 failed)" in status.out
+    assert "1 running, 0 queued, 1 waiting, 1 dead (1 failed)" in status.out
     assert re.search(r"one@\S+ +alive +1 +2 ", status.out)
     assert "Nothing is wrong." in status.out
 
     told = run("status", "--json").json
     assert told["tasks"] == {
         "queued": 0,
-        "parked": 1,
+        "waiting": 1,
         "waiting": 0,
         "owed": 0,
         "running": 1,
@@ -65,7 +65,7 @@ def test_from_status_to_the_cause(project: Project, run: Run) -> None:
     assert fits(tasks.out)
     assert tasks.out.index(holder.id) < tasks.out.index(parked.id)
     assert letter.id not in tasks.out
-    listed = run("tasks", "--state", "parked", "--json").json
+    listed = run("tasks", "--state", "waiting", "--json").json
     assert [one["task_id"] for one in listed["items"]] == [parked.id]
     assert listed["items"][0]["why"]["kind"] == "eta"
     assert run("tasks", "--task", "no.such.*", "--json").json["items"] == []
@@ -207,7 +207,7 @@ def test_what_waits_is_estimated_and_what_is_dead_is_grouped(project: Project, d
     now_ms = reliable_of(project.app).ledger.workers.time_ms()
     # Parked ones are due last.
     _put(project.redis, "queued", 3_000, DUE, now_ms)
-    _put(project.redis, "parked", 1_000, DUE, now_ms + 3_600_000)
+    _put(project.redis, "waiting", 1_000, DUE, now_ms + 3_600_000)
     ledger = reliable_of(project.app).ledger
     for number, reason in enumerate((Reason.FAILED, Reason.FAILED, Reason.UNPROCESSABLE)):
         how = {"exception": "", "traceback": "", "message": "", "name": ""}
@@ -217,7 +217,7 @@ def test_what_waits_is_estimated_and_what_is_dead_is_grouped(project: Project, d
 
     assert not status.is_exact
     assert abs(status.tasks["queued"] - 3_000) <= 20
-    assert abs(status.tasks["parked"] - 1_000) <= 20
+    assert abs(status.tasks["waiting"] - 1_000) <= 20
     assert status.tasks["dead"] == 3
     assert status.dead_by_reason == {"failed": 2, "unprocessable": 1}
 

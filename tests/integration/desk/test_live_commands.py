@@ -82,7 +82,7 @@ def test_the_shell_completes_commands_options_and_values(tmp_path: Path) -> None
     assert completed(incomplete="ev") == ["events"]
     assert completed("events", "--kind") == list(KINDS)
     assert completed("tasks", incomplete="--st") == ["--state"]
-    assert "parked" in completed("tasks", "--state")
+    assert "waiting" in completed("tasks", "--state")
     assert completed("dead-letters", "list", "--reason", incomplete="l") == ["lost"]
 
     # As the shell asks: without importing the app, whose module is not there.
@@ -105,7 +105,7 @@ def test_the_shell_completes_commands_options_and_values(tmp_path: Path) -> None
         check=True,
         timeout=60,
     )
-    assert done.stdout == "plain,parked\n"
+    assert done.stdout == "plain,waiting\n"
 
 
 def test_an_order_holds_for_as_long_as_is_said(desk: Desk, run: Run) -> None:

@@ -96,7 +96,7 @@ def test_a_real_worker_is_scraped(soon: Project, tmp_path: Path) -> None:
         assert found["reliable_task_skipped_total{task=project.locked_gate}"] == 1
         assert found["reliable_up"] == 1
         assert found["reliable_tasks{state=running}"] == 1
-        assert found["reliable_tasks{state=parked}"] == 1
+        assert found["reliable_tasks{state=waiting}"] == 1
         assert found["reliable_tasks{state=queued}"] == 1
         assert found["reliable_tasks{state=dead}"] == 1
         assert found["reliable_dead_letters{reason=failed}"] == 1

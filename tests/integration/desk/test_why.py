@@ -48,7 +48,7 @@ def test_the_sentence_of_each_task(project: Project, desk: Desk) -> None:
     assert holder.id not in listed.why.sentence
 
     until = desk.tasks.get(parked.id)
-    assert (until.state, until.why.kind, until.why.queue) == ("parked", Wait.ETA, "celery")
+    assert (until.state, until.why.kind, until.why.queue) == ("waiting", Wait.ETA, "celery")
     assert until.why.until is not None
     assert 3500 < until.why.until.timestamp() - desk.ledger.workers.time_ms() / 1000 <= 3600
     assert "until" in until.why.sentence
@@ -117,7 +117,7 @@ def test_lists_by_filter(project: Project, desk: Desk) -> None:
 
     assert ids(Filter(queue="slow")) == {one.id for one in slow}
     assert ids(Filter(task="project.w*")) == {one.id for one in [*slow, parked]}
-    assert ids(kind=Kind.PARKED) == {parked.id}
+    assert ids(kind=Kind.WAITING) == {parked.id}
     assert ids(Filter(older_than_seconds=3600)) == set()
     assert len(ids()) == 5
     about = project.send("locked_gate", "contract 7", "door")
@@ -283,7 +283,7 @@ def test_the_readmes_user_of_redis_can_look(project: Project) -> None:
     queued = narrow.send("work", 0, queue="celery-slow")
     with Desk(narrow.app) as desk:
         status = desk.status()
-        assert (status.tasks["running"], status.tasks["parked"], status.tasks["queued"]) == (
+        assert (status.tasks["running"], status.tasks["waiting"], status.tasks["queued"]) == (
             1,
             1,
             1,

@@ -177,7 +177,7 @@ def test_who_comes_again_keeps_its_object(shared: Project) -> None:
 
         def waits_for_its_second_turn(key: str = RECORD + first.id) -> bool:
             return client.hmget(key, "state", "attempt") in (
-                [b"parked", b"1"],
+                [b"waiting", b"1"],
                 [b"queued", b"1"],
             )
 

@@ -40,23 +40,23 @@ def test_what_is_sent_from_its_record_keeps_its_priority(
 ) -> None:
     """At its ETA, and by a replay."""
     client = project.redis.client()
-    send(project, "work", "parked", 0, countdown=3600)
-    client.zadd(DUE, {"parked": 1})
+    send(project, "work", "waiting", 0, countdown=3600)
+    client.zadd(DUE, {"waiting": 1})
 
     sweeper.run_if_due()
 
-    assert ids_in(project.redis, LOW) == ["parked"]
-    record = record_of(project.redis, "parked")
+    assert ids_in(project.redis, LOW) == ["waiting"]
+    record = record_of(project.redis, "waiting")
     told = {"exception": "a test's", "traceback": "", "message": record["message"]}
     name, epoch = record["name"], record["epoch"]
     reliable_of(project.app).ledger.bury_message(
-        "parked", Reason.REJECTED, **told, name=name, epoch=epoch
+        "waiting", Reason.REJECTED, **told, name=name, epoch=epoch
     )
     client.delete(LOW)
 
-    assert DeadLetters(project.app).replay("parked") == ""
+    assert DeadLetters(project.app).replay("waiting") == ""
 
-    assert ids_in(project.redis, LOW) == ["parked"]
+    assert ids_in(project.redis, LOW) == ["waiting"]
     assert not client.exists("celery")
 
 
@@ -94,7 +94,7 @@ def test_what_comes_back_keeps_its_priority_and_what_was_lost_goes_first_once(
     # From its record, after a retry.
     client = project.redis.client()
     send(project, "flaky", "retried", 1, 90.0)
-    wait_for(lambda: record_of(project.redis, "retried").get("state") == "parked", 20, "a retry")
+    wait_for(lambda: record_of(project.redis, "retried").get("state") == "waiting", 20, "a retry")
     again.end()
     client.zadd(DUE, {"retried": 1})
     wait_for(lambda: "retried" in ids_in(project.redis, LOW), 20, "the retry is sent")

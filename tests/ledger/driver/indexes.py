@@ -26,15 +26,16 @@ for _, id in ipairs(redis.call('ZRANGE', prefix .. 'due', 0, -1)) do due[id] = t
 for _, key in ipairs(redis.call('KEYS', prefix .. 'task:*')) do
   local id = string.sub(key, #prefix + 6)
   local row = redis.call('HMGET', key, 'state', 'attempt', 'claim', 'owed',
-    'since_ms', 'losses', 'called_off', 'waiting_for', 'group')
+    'since_ms', 'losses', 'waiting_for', 'group')
   local state = row[1]
   records[id] = state or 'none'
   states[#states + 1] = id
   -- What is called off has ended, though something of it still runs.
-  local reason = row[8] == 'workers' and row[8] or string.match(row[8] or '', '^o%l+ .*$')
-  waits[id] = state == 'parked' and reason or nil
-  local object = state == 'parked' and string.match(row[8] or '', '^object (.*)$')
-  states[#states + 1] = row[7] and 'over' or (object and 'in line of ' .. object) or records[id]
+  local reason = row[7] == 'workers' and row[7] or string.match(row[7] or '', '^o%l+ .*$')
+  waits[id] = reason or nil
+  local object = string.match(row[7] or '', '^object (.*)$')
+  local bound = row[7] == 'stop' and 'over' or row[7] == 'canvas' and 'replaced'
+  states[#states + 1] = bound or (object and 'in line of ' .. object) or records[id]
   if (row[6] or '0') ~= '0' then
     losses[#losses + 1] = id
     losses[#losses + 1] = row[6]
@@ -49,9 +50,9 @@ for _, key in ipairs(redis.call('KEYS', prefix .. 'task:*')) do
     if claim ~= meant then wrong(id .. ': runs, but its claim is ' .. tostring(claim)) end
   elseif state == 'dead' then
     if buried ~= row[5] then wrong(id .. ': dead, but not in its index') end
-    local name = string.sub(redis.sha1hex(row[9]), 1, 12)
+    local name = string.sub(redis.sha1hex(row[8]), 1, 12)
     local listed = redis.call('HGET', prefix .. 'groups', name)
-    if listed ~= row[9] then wrong(id .. ': its group is not listed') end
+    if listed ~= row[8] then wrong(id .. ': its group is not listed') end
     grouped[name] = true
     members[string.format('%s %015.0f %s', name, row[5], id)] = true
     if row[4] and not due[id] then wrong(id .. ': owed, but not due') end
@@ -76,7 +77,7 @@ for _, name in ipairs(redis.call('HKEYS', prefix .. 'groups')) do
   if not grouped[name] then wrong('group ' .. name .. ': listed, and has no letter') end
 end
 for _, id in ipairs(redis.call('ZRANGE', prefix .. 'later', 0, -1)) do
-  if records[id] ~= 'parked' then wrong(id .. ': has a moment, and is not parked') end
+  if records[id] ~= 'waiting' then wrong(id .. ': has a moment, and does not wait') end
 end
 for _, key in ipairs(redis.call('KEYS', prefix .. 'waiting:*')) do
   local line = string.sub(key, #prefix + 9)

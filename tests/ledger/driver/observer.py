@@ -364,7 +364,7 @@ class Observer:
         states = self._sight.states
         for task_id in self._waiting_since.keys() - states.keys():
             self._check_canvas(task_id)
-        waiting = [task_id for task_id, state in states.items() if state == "waiting"]
+        waiting = [task_id for task_id, state in states.items() if state == "replaced"]
         since = self._waiting_since
         self._waiting_since = {one: since.get(one, self.now_ms) for one in waiting}
         dead = {task_id for task_id, state in states.items() if state == "dead"}
@@ -429,7 +429,7 @@ class Observer:
         """
         record = self.indexes.record(task_id)
         members = json.loads(record.get("members") or "[]")
-        return record.get("state") == "waiting" and not dead.isdisjoint(members)
+        return record.get("waiting_for") == "canvas" and not dead.isdisjoint(members)
 
     # What is promised in the end.
 

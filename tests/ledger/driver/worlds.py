@@ -195,7 +195,7 @@ class World:
                 n = 0
             indexes = self.observer.indexes
             is_far = indexes.last_due_ms() - indexes.now_ms() > 3_600_000
-            if n == _LOOKS // 4 and (is_far or "waiting" in indexes.sight.states.values()):
+            if n == _LOOKS // 4 and (is_far or "replaced" in indexes.sight.states.values()):
                 # A canvas whose members were purged is waited for for so long; and while a task
                 # with an ETA has its object, another one asks for that again and again.
                 self.note("a day goes by")
