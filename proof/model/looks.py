@@ -60,7 +60,7 @@ def _in_line(v: View, task: Task, object_key: str) -> Reply:
         v.stand(line, task_id, turn_of(published_ms, task.epoch))
     first = let_in(v, object_key, "", v.arg("places"))
     task = v.get(name)
-    if task.waiting_for:
+    if task.waiting_for == line[8:]:
         times = 1 if first == task_id else 64
         v.put(name, task._replace(due=v.now + v.number("due_in_ms") * times))
     return ("standing", first if first != task_id else "")

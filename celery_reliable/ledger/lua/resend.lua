@@ -36,7 +36,7 @@ if object and ARGV.is_expired == '' then
   -- Its line may have lost it.
   redis.call('ZADD', KEYS.ledger .. 'waiting:' .. found[7], 'NX', turn_of(found[8] or now_ms, found[6]), ARGV.id)
   local first = let_in(object, nil, ARGV.places ~= '' and ARGV.places or nil)
-  if redis.call('HGET', KEYS.record, 'waiting_for') then
+  if redis.call('HGET', KEYS.record, 'waiting_for') == found[7] then
     redis.call('ZADD', KEYS.due, now_ms + ARGV.due_in_ms * (first == ARGV.id and 1 or 64), ARGV.id)
   end
   return {'standing', first ~= ARGV.id and first or ''}
