@@ -328,7 +328,6 @@ def _type(schema: Any) -> str:
 #: What a reader calls each state.
 NAMES = {
     "new": "not published",
-    "parked": "parked",
     "queued": "queued",
     "running": "running",
     "waiting": "waiting",
@@ -396,9 +395,9 @@ def states() -> str:
 
 PICTURE = """\
 .. image:: states.svg
-   :alt: From not published by record to parked or queued; by claim to running; by settle to ended.
+   :alt: From not published by record to waiting or queued; by claim to running; by settle to ended.
          A running task is queued again by lose, or dead; a dead letter is queued by
-         replay, or ended by discard.
+         record, as it is replayed, or ended by cancel.
    :width: 100%
 """
 

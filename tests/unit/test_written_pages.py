@@ -67,7 +67,7 @@ def test_every_state_is_a_word_that_is_explained() -> None:
     concepts = (FOLDER.parent / "concepts.rst").read_text("utf-8")
 
     assert {state.value for state in State} <= {*NAMES, "absent"}
-    for word in ("attempt", "token", "lease", "pass", "loss", "fence", "waiting", "waiting"):
+    for word in ("attempt", "token", "lease", "pass", "loss", "fence", "waiting", "waker"):
         assert f"\n{word}\n   " in concepts
 
 
