@@ -41,7 +41,7 @@ class Order:
         why: the reason that was given.
         given_ms: when.
         until_ms: when it is over by itself.
-        ended_ms: when it ended; what was parked by it is being let go.
+        ended_ms: when it ended; what waits for it is being let go.
     """
 
     id: str

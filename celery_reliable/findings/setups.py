@@ -289,7 +289,7 @@ SETUP: Final[tuple[Entry[Setup], ...]] = (
         f"All pools are of greenlets ({{names}}), and the beat schedule has no {_SWEEP}.",
         f'Add {{{{"task": "{_SWEEP}", "schedule": 30.0}}}} to beat_schedule, and a small prefork '
         "worker to run it.",
-        "While the loop of each worker is busy with a computation, lost and parked tasks wait.",
+        "While the loop of each worker is busy with a computation, what was lost comes back late, and so does what waits.",
         _unswept),
     Entry("W028", "sweep_misnamed", "warning",
         "The beat schedule names tasks of the package that do not exist: {names}.",

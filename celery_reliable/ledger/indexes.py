@@ -57,7 +57,7 @@ class Numbers:
     """How many records there are, at a time of the ledger's clock."""
 
     now_ms: int
-    #: At which somebody must look: queued, parked, waiting, owed, and what runs with a limit.
+    #: At which somebody must look: queued, waiting, owed, and what runs with a limit.
     due: int
     dead: int
 

@@ -48,7 +48,7 @@ class Keys:
         self.workers = f"{prefix}workers"
         #: ZSET: the own queue of a worker -> when a worker registered for it, in ms.
         self.direct = f"{prefix}direct"
-        #: ZSET: task id -> the moment for which it is parked, in ms.
+        #: ZSET: task id -> the moment for which it waits, in ms.
         self.later = f"{prefix}later"
         #: LIST with a TTL: not empty when the first of those moments has changed.
         self.bell = f"{prefix}bell"

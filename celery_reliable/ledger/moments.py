@@ -73,7 +73,7 @@ class Moments(Part):
         queue: str = "",
         patience_seconds: float | None = None,
     ) -> WaitAnswer:
-        """Ask for the moment of a publication: it is now, or the task is parked until then.
+        """Ask for the moment of a publication: it is now, or the task waits until then.
 
         *wait*: its rate, or the seconds until its ETA.  *queue*: the list on this server that its
         message goes into at its moment, as it is; without it `wake` returns the task.

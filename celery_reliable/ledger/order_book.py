@@ -27,8 +27,8 @@ class OrderBook(Part):
         texts = {text_of(name): text_of(value) for name, value in found.items()}
         return Orders.of(texts, ms_of(*time))
 
-    def parked(self, order_ids: Iterable[str]) -> dict[str, int]:
-        """Return how many tasks each order has parked."""
+    def waiting(self, order_ids: Iterable[str]) -> dict[str, int]:
+        """Return how many tasks wait for the end of each order."""
         wanted = list(order_ids)
         lines = [self._keys.waiting(f"order {one}") for one in wanted]
         counts = self._caller.read_all("waiting", [("ZCARD", line) for line in lines])
@@ -68,7 +68,7 @@ class OrderBook(Part):
         return given or Order(order_id, kind, target, object_id, is_stop, by, why)
 
     def resume(self, order_id: str, *, by: str = "", limit: int = _AT_ONCE) -> ResumeAnswer:
-        """End an order, and make what it has parked due, at most *limit* tasks, the first published
+        """End an order, and make what waits for it due, at most *limit* tasks, the first published
         first.  Without *by* only one whose time is over, or that was ended before.
         """
         return self._caller.run(self._calls.resume(id=order_id, by=by, limit=limit))

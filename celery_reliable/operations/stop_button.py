@@ -33,7 +33,7 @@ def obeyed_by(ledger: Ledger, found: Orders) -> list[Order]:
     """Return the orders with what is known of the workers that have received them."""
     if not found.all:
         return []
-    parked = ledger.orders.parked([one.id for one in found.all if one.kind is OrderKind.STRIKE])
+    parked = ledger.orders.waiting([one.id for one in found.all if one.kind is OrderKind.STRIKE])
     looks = [one for one in ledger.worker_looks() if not one.lease.is_dead]
     heard = sum(one.doing.get("orders") == found.version for one in looks)
     return [

@@ -1,4 +1,4 @@
-"""Records that are due for a look: parked, queued too long, stuck, waiting, buried and owed."""
+"""Records that are due for a look: queued too long, waiting, stuck, buried and owed."""
 
 from __future__ import annotations
 

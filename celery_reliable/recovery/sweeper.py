@@ -36,12 +36,12 @@ __all__ = [
     "end_orders",
 ]
 
-#: How often a pass lets go some of what an order has parked.
+#: How often a pass lets go some of what waits for an order.
 _MOST_LET_GO = 50
 
 
 def end_orders(app: Celery, ledger: Ledger, report: SweepReport) -> None:
-    """Let go what was parked by orders that are over, or that somebody has ended."""
+    """Let go what waits for orders that are over, or that somebody has ended."""
     orders = ledger.orders.read()
     for order in orders.all:
         if order.is_in_force(orders.now_ms):

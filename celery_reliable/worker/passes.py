@@ -102,7 +102,7 @@ class Passes(NativeThread):
         self._do(lambda sweeper: sweeper.sending.send_woken(dues))
 
     def end_orders(self) -> None:
-        """Have tasks let go that were parked by orders which are over; by any thread."""
+        """Have tasks let go that wait for orders which are over; by any thread."""
         self._do(lambda sweeper: end_orders(self._host.app, sweeper.ledger, SweepReport()))
 
     def _do(self, job: Callable[[Sweeper], None]) -> None:
