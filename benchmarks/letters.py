@@ -103,7 +103,9 @@ def _looks(desk: Desk, client: Any) -> list[Timed]:
     memory = client.info("memory")["used_memory"]
     pages, groups = partial(desk.tasks.page, state=Kind.DEAD), desk.letter_groups.all
     found = [_told("first reader of groups", 1, lambda _: groups())]
-    calls = [_clocked(lambda: groups()) for _ in range(200) if not groups().is_complete]
+    calls = [
+        _clocked(lambda: groups()) for _ in range(200) if (one := groups()).grouped < one.letters
+    ]
     indexed = client.info("memory")["used_memory"] - memory
     note = f"the index has {indexed / 1e6:.1f} MB"
     if calls:

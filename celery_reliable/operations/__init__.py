@@ -55,7 +55,7 @@ from celery_reliable.operations.views import (
     as_json,
 )
 from celery_reliable.operations.walks import Kind
-from celery_reliable.operations.words import counted, parse_age, printable, utc
+from celery_reliable.operations.words import counted, parse_age, parse_json, printable, utc
 from celery_reliable.orders import OrderKind
 
 __all__ = [
@@ -117,6 +117,7 @@ __all__ = [
     "counted",
     "editable_arguments",
     "parse_age",
+    "parse_json",
     "printable",
     "purge",
     "registry_of",

@@ -6,23 +6,22 @@ import math
 import secrets
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from typing import Annotated, Any
 
-from celery import Celery
-
 from celery_reliable.exceptions import ReliableError, UnknownDeadLetter
 from celery_reliable.ledger import Ledger, Look
 from celery_reliable.model import DeadLetter
-from celery_reliable.operations.audit import noted
+from celery_reliable.operations.audit import Outcome, noted
 from celery_reliable.operations.dead_letters import CannotReplay, DeadLetters, ToQueue
 from celery_reliable.operations.filters import EVERYTHING, Filter
 from celery_reliable.operations.letter_groups import LetterGroups
 from celery_reliable.operations.operation import BadParameter, Param, Progress
 from celery_reliable.operations.pages import Position
+from celery_reliable.operations.part import Part
 from celery_reliable.operations.task_acts import DryRun
 from celery_reliable.operations.views import Done, as_json
 from celery_reliable.operations.walks import Kind, Walk
@@ -90,11 +89,6 @@ class _Chosen:
         if self.ids and self.cursor:
             raise BadParameter("", "A cursor does not go with ids: give the same ids again.")
 
-    @property
-    def before_ms(self) -> float:
-        """That time in ms."""
-        return round(self.before.timestamp() * 1000) if self.before else math.inf
-
     def as_dict(self) -> dict[str, Any]:
         """The same for the audit, without what is not asked for."""
         found: dict[str, Any] = {"filter": self.wanted.given} if self.wanted.given else {}
@@ -143,7 +137,7 @@ class _Pace:
             time.sleep(left)
 
 
-class Bulk:
+class Bulk(Part):
     """Acts on dead letters, one after the other, over one connection, with few of them in memory.
 
     An act may be killed at any point and begun again: what was done to a letter stays done, and it
@@ -151,12 +145,6 @@ class Bulk:
     the ledger raises, and UnknownGroup; what was done until then is in the audit, if that can be
     written.
     """
-
-    def __init__(self, app: Celery, ledger: Ledger, letters: DeadLetters) -> None:
-        self._app = app
-        self._ledger = ledger
-        self._letters = letters
-        self._groups = LetterGroups(ledger)
 
     def replay(
         self,
@@ -186,15 +174,16 @@ class Bulk:
         message that cannot be sent, as the broker is away: the sweeper would send all of them at
         once.
         """
+        letters = DeadLetters(self._app, ledger=self._ledger)
         if to_queue:
-            self._letters.check_queue(to_queue)
+            letters.check_queue(to_queue)
         how = {"rate": rate, "limit": limit, "seconds": seconds, "to_queue": to_queue}
         return self._act(
             "replay",
             by,
             _Chosen(ids, all_, group, filter_, before, cursor),
             how,
-            partial(self._letters.replay_seen, to_queue=to_queue, by=by),
+            partial(letters.replay_seen, to_queue=to_queue, by=by),
             dry_run,
             progress,
         )
@@ -225,22 +214,10 @@ class Bulk:
             by,
             _Chosen(ids, all_, group, filter_, before, cursor),
             {"limit": limit, "seconds": seconds},
-            partial(self._letters.discard_seen, by=by),
+            partial(DeadLetters(self._app, ledger=self._ledger).discard_seen, by=by),
             dry_run,
             progress,
         )
-
-    def _begun(self, chosen: _Chosen, seconds: float | None) -> Done:
-        """Return an act that has done nothing yet, when all that it needs is there."""
-        problem = ""
-        Position.of(chosen.cursor)
-        if chosen.group:
-            problem = _caught_up(
-                self._ledger, _CAUGHT_UP_SECONDS if seconds is None else seconds / 2
-            )
-            self._groups.get(chosen.group)
-        before = utc(int(min(chosen.before_ms, self._ledger.workers.time_ms())))
-        return Done(secrets.token_hex(4), before, problem=problem, is_whole=not problem)
 
     def _act(
         self,
@@ -252,55 +229,68 @@ class Bulk:
         dry_run: bool,
         progress: Progress | None,
     ) -> Done:
-        pace = _Pace(None if dry_run else how.get("rate"), how["limit"], how["seconds"])
-        done = self._begun(chosen, how["seconds"])
-        if dry_run:
-            whole = replace(done, is_dry_run=True)
-            return self._run(chosen, whole, lambda letter: None, pace, lambda now: None)
-        about = {**chosen.as_dict(), **how, "before": as_json(done.before)}
-        with noted(self._ledger, name, by, about, done.run) as outcome:
-
-            def told(now: Done) -> None:
-                outcome.done, outcome.failed, outcome.problem = now.done, now.failed, now.problem
-                if progress is not None:
-                    # `before` leads on, and takes nothing twice.
-                    rest: dict[str, Any] = {"before": now.before}
-                    if pace.most is not None:
-                        rest["limit"] = max(1, pace.most - now.done)
-                    progress(now.done + now.gone + now.failed, rest)
-
-            return self._run(chosen, done, act, pace, told)
-
-    def _run(
-        self,
-        chosen: _Chosen,
-        done: Done,
-        act: Callable[[DeadLetter], str | None],
-        pace: _Pace,
-        progress: Callable[[Done], None],
-    ) -> Done:
-        """Do it to each letter that is meant."""
+        seconds, place, problem = how["seconds"], Position.of(chosen.cursor), ""
+        pace = _Pace(None if dry_run else how.get("rate"), how["limit"], seconds)
+        if chosen.group:
+            wait_seconds = _CAUGHT_UP_SECONDS if seconds is None else seconds / 2
+            problem = _caught_up(self._ledger, wait_seconds)
+            LetterGroups(self._app, self._ledger).get(chosen.group)
+        before_ms = self._ledger.workers.time_ms()
+        if chosen.before:
+            before_ms = min(before_ms, round(chosen.before.timestamp() * 1000))
         walk = None
         if not chosen.ids:
             walk = Walk(
                 self._app,
                 self._ledger,
                 chosen.wanted,
-                done.before_ms,
+                before_ms,
                 kind=Kind.DEAD,
                 groups=[chosen.group] if chosen.group else (),
-                place=Position.of(chosen.cursor),
+                place=place,
                 # Who is buried in this very millisecond may have been replayed in it.
-                until_ms=done.before_ms - 1,
+                until_ms=before_ms - 1,
                 most=None,
                 deadline=pace.deadline,
             )
+        begun = Done(
+            secrets.token_hex(4),
+            utc(before_ms),
+            is_dry_run=dry_run,
+            is_whole=not problem,
+            problem=problem,
+        )
+        about = {**chosen.as_dict(), **how, "before": as_json(begun.before)}
+        note = noted(self._ledger, name, by, about, begun.run)
+        with nullcontext(Outcome()) if dry_run else note as outcome:
+
+            def told(now: Done) -> None:
+                outcome.done, outcome.failed, outcome.problem = now.done, now.failed, now.problem
+                if progress is not None and not dry_run:
+                    # `before` leads on, and takes nothing twice.
+                    rest: dict[str, Any] = {"before": now.before}
+                    if pace.most is not None:
+                        rest["limit"] = max(1, pace.most - now.done)
+                    progress(now.done + now.gone + now.failed, rest)
+
+            return self._run(chosen, walk, begun, act, pace, told)
+
+    def _run(
+        self,
+        chosen: _Chosen,
+        walk: Walk | None,
+        done: Done,
+        act: Callable[[DeadLetter], str | None],
+        pace: _Pace,
+        progress: Callable[[Done], None],
+    ) -> Done:
+        """Do it to each letter that is meant: of the *walk*, or without one with the ids."""
         # What comes to a group later may belong before it.
         has_place = walk is not None and not done.problem
         over: list[DeadLetter] = []
         progress(done)
         try:
-            for look in walk or _with(self._ledger, chosen.ids, chosen.before_ms):
+            for look in walk or self._with_ids(chosen):
                 letter = None if look is None else look.letter
                 if letter is None:
                     done = replace(done, gone=done.gone + 1)
@@ -327,12 +317,12 @@ class Bulk:
             return replace(done, is_whole=False, cursor=walk.cursor if has_place else "")
         return done
 
-
-def _with(ledger: Ledger, given: tuple[str, ...], before_ms: float) -> Iterator[Look | None]:
-    """Give the tasks with these ids that are meant; None for each that is gone."""
-    for look in ledger.looks_in_groups(list(dict.fromkeys(given)), most_bytes=MOST_BYTES):
-        if look is None or look.record.since_ms < before_ms:
-            yield look
+    def _with_ids(self, chosen: _Chosen) -> Iterator[Look | None]:
+        """Give the tasks with these ids that are meant; None for each that is gone."""
+        before_ms = chosen.before.timestamp() * 1000 if chosen.before else math.inf
+        ids = list(dict.fromkeys(chosen.ids))
+        looks = self._ledger.looks_in_groups(ids, most_bytes=MOST_BYTES)
+        return (look for look in looks if look is None or look.record.since_ms < before_ms)
 
 
 def _tell(ledger: Ledger, over: list[DeadLetter], done: Done) -> None:
@@ -346,7 +336,7 @@ def _tell(ledger: Ledger, over: list[DeadLetter], done: Done) -> None:
 
 def _caught_up(ledger: Ledger, seconds: float) -> str:
     """Return why a group may lack some of its letters; empty when it does not."""
-    until = time.monotonic() + min(seconds, _CAUGHT_UP_SECONDS)
+    until = time.monotonic() + seconds
     while not (state := ledger.groups.catch_up(_CAUGHT_UP_AT_ONCE)).is_complete:
         if time.monotonic() > until:
             return (
@@ -359,18 +349,15 @@ def _caught_up(ledger: Ledger, seconds: float) -> str:
 def _after(letter: DeadLetter, done: Done, act: Callable[[DeadLetter], str | None]) -> Done:
     """Do it to one letter, and return what has been done then."""
     try:
-        problem = act(letter)
+        problem = None if done.is_dry_run else act(letter)
     except UnknownDeadLetter:
         return replace(done, gone=done.gone + 1)
     except CannotReplay as exc:
         return replace(done, failed=done.failed + 1, problem=str(exc))
-    examples = done.examples
-    if len(examples) < _MOST_EXAMPLES:
-        examples += (letter.task_id,)
     return replace(
         done,
         done=done.done + 1,
         unsent=done.unsent + bool(problem),
         problem=problem or done.problem,
-        examples=examples,
+        examples=(*done.examples, letter.task_id)[:_MOST_EXAMPLES],
     )

@@ -153,8 +153,8 @@ def _revoke(desk: Desk, given: Mapping[str, Any], meant: Revoked) -> str:
     return f"Revoke {counted(meant.done, 'task')}{running} for good?"
 
 
-def _purge(app: Celery, given: Mapping[str, Any], meant: None) -> str:
-    return f"Remove all messages of {', '.join(named_queues(app, given.get('queues')))}?"
+def _purge(desk: Desk, given: Mapping[str, Any], meant: None) -> str:
+    return f"Remove all messages of {', '.join(named_queues(desk.app, given.get('queues')))}?"
 
 
 _AT_A_TERMINAL = {"seconds": None, "cursor": ""}
@@ -287,8 +287,11 @@ ACTS = (
         purge,
         (Right.OPERATE,),
         commands=(Command("purge"),),
+        of="app",
         is_act=True,
         asks=_purge,
     ),
-    Operation("release", release, (Right.OPERATE,), commands=(Command("release"),), is_act=True),
+    Operation(
+        "release", release, (Right.OPERATE,), commands=(Command("release"),), of="app", is_act=True
+    ),
 )

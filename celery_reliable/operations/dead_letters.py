@@ -40,6 +40,9 @@ ToQueue = Annotated[
 ]
 
 
+#: What an operator does about a letter that cannot be replayed.
+_INSTEAD = "publish what was meant by it, and `discard` it."
+
 #: In the class `list` is one of its methods.
 _Args = Annotated[list[Any] | None, Param("Run the task with these arguments instead (a list).")]
 
@@ -120,14 +123,7 @@ class DeadLetters:
 
         Raises CannotReplay.
         """
-        envelope = envelope_of(letter)
-        if envelope is None or not envelope.task_name:
-            raise CannotReplay(
-                f"The dead letter {letter.task_id!r} is a message that no worker can read "
-                f"({letter.exception}): it would come back at once. Look at it with "
-                "`show --with-arguments`, publish what was meant by it, and "
-                "`discard` it."
-            )
+        envelope = _readable(letter)
         headers = dict(envelope.headers)
         with suppress(ValueError):
             if headers.get("expires") and seconds_until(headers["expires"]) == 0:
@@ -265,17 +261,15 @@ class DeadLetters:
         if task is None:
             raise CannotReplay(
                 f"The task {letter.name!r} of the dead letter {letter.task_id!r} is not known to "
-                "this app: publish what was meant by it, and discard it."
+                f"this app: {_INSTEAD}"
             )
-        envelope, old_args, old_kwargs, embed = _read(letter)
+        old_args, old_kwargs, embed = _arguments(letter)
+        envelope = self._to_send(letter, to_queue)
         # What the call said in place of its task's options.
         call = call_of(envelope.headers)
         new_args = [*(old_args if args is None else args)]
         new_kwargs = dict(old_kwargs if kwargs is None else kwargs)
-        if to_queue:
-            self.check_queue(to_queue)
-            place = {"queue": to_queue}
-        elif envelope.exchange:
+        if envelope.exchange:
             place = {"exchange": envelope.exchange, "routing_key": envelope.routing_key}
         else:
             place = {"queue": envelope.routing_key} if envelope.routing_key else {}
@@ -311,31 +305,37 @@ def editable_arguments(letter: DeadLetter) -> tuple[list[Any], dict[str, Any]]:
 
     Raises CannotReplay when they would not be (dates, bytes), or when nobody can read them.
     """
-    _, args, kwargs, _ = _read(letter)
+    args, kwargs, _ = _arguments(letter)
     found: tuple[list[Any], dict[str, Any]] = (list(args), dict(kwargs))
     with suppress(TypeError, ValueError, RecursionError):
         if json.loads(json.dumps(found)) == [*found]:
             return found
     raise CannotReplay(
-        f"The arguments of {letter.task_id!r} hold what JSON has not (such as dates): publish "
-        "what was meant by it, and discard it."
+        f"The arguments of {letter.task_id!r} hold what JSON has not (such as dates): {_INSTEAD}"
     )
 
 
-def _read(letter: DeadLetter) -> tuple[Envelope, Any, Any, Any]:
-    """Return a letter's message, and args, kwargs and embedded signatures in it."""
+def _readable(letter: DeadLetter) -> Envelope:
+    """Return a letter's message.  Raises CannotReplay if it is no task's."""
     envelope = envelope_of(letter)
-    if envelope is None:
+    if envelope is None or not envelope.task_name:
         raise CannotReplay(
-            f"The message of the dead letter {letter.task_id!r} cannot be read: publish what was "
-            "meant by it, and discard it."
+            f"The dead letter {letter.task_id!r} is a message that no worker can read "
+            f"({letter.exception}): it would come back at once. Look at it with "
+            f"`show --with-arguments`, {_INSTEAD}"
         )
+    return envelope
+
+
+def _arguments(letter: DeadLetter) -> tuple[Any, Any, Any]:
+    """Return args, kwargs and embedded signatures of a letter's message."""
+    envelope = _readable(letter)
     try:
-        return (envelope, *arguments_of(envelope))
+        return arguments_of(envelope)
     except Exception as exc:
         raise CannotReplay(
             f"The message of {letter.task_id!r} is not one that can be read without running what "
-            f"is in it ({type(exc).__name__}): publish what was meant by it, and discard it."
+            f"is in it ({type(exc).__name__}): {_INSTEAD}"
         ) from exc
 
 

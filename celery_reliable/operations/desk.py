@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from celery import Celery
 
@@ -28,9 +28,6 @@ from celery_reliable.operations.views import Audited, Status
 from celery_reliable.operations.workers import Workers
 from celery_reliable.recovery import MOST_PASSES_IN_A_ROW, BrokerView, Sweeper
 
-if TYPE_CHECKING:
-    from typing_extensions import Self
-
 __all__ = ["Desk", "Swept"]
 
 
@@ -42,7 +39,7 @@ class Swept:
     report: SweepReport | None
 
 
-class Desk:
+class Desk(AbstractContextManager["Desk"]):
     """The operator's view of one app and one ledger, by connections of its own.
 
     Every part raises LedgerUnavailable, LedgerRefused and ConfigurationError.  Everything may be
@@ -75,34 +72,31 @@ class Desk:
             is_for_operators=True,
         )
         #: Connects when it is asked.
-        self._broker = broker = BrokerView(app)
+        self.broker = broker = BrokerView(app)
         self.letters = DeadLetters(app, ledger=ledger)
-        self.letter_groups = LetterGroups(ledger)
-        self.bulk = Bulk(app, ledger, self.letters)
+        self.letter_groups = LetterGroups(app, ledger)
+        self.bulk = Bulk(app, ledger)
         self.tasks = Tasks(app, ledger, broker, sees_arguments=sees_arguments)
         self.revocations = Revocations(app, ledger)
         self.moves = Moves(app, ledger)
-        self.workers = Workers(ledger, broker)
+        self.workers = Workers(app, ledger, broker)
         self.runs = Runs(app, ledger)
         self.orders = StopButton(app, ledger)
         self.objects = Objects(app, ledger, sees_arguments=sees_arguments)
         self.happenings = Happenings(ledger)
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
         """Close the connections."""
-        self._broker.close()
+        self.broker.close()
         self.ledger.close()
 
     @property
     def queues(self) -> Queues:
         """The queues, as they are looked at now."""
-        return Queues(self.app, self.ledger, self._broker)
+        return Queues(self.app, self.ledger, self.broker)
 
     def status(
         self,
@@ -141,7 +135,7 @@ class Desk:
         limits = Limits(
             oldest_seconds=oldest_seconds, recent_seconds=recent_seconds, run_seconds=run_seconds
         )
-        return look_at_status(self.app, self.ledger, self._broker, limits)
+        return look_at_status(self.app, self.ledger, self.broker, limits)
 
     def audit(
         self,

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from celery_reliable.exceptions import ReliableError
-from celery_reliable.ledger import Ledger
 from celery_reliable.model import Group
 from celery_reliable.operations import views
 from celery_reliable.operations.filters import EVERYTHING, OF_GROUPS, Filter
+from celery_reliable.operations.part import Part
 from celery_reliable.operations.words import moment
 
 __all__ = ["LetterGroups", "UnknownGroup"]
@@ -23,11 +23,8 @@ class UnknownGroup(ReliableError, LookupError):
     """There is no group of dead letters with this id."""
 
 
-class LetterGroups:
+class LetterGroups(Part):
     """What dead letters died of.  Raises what the ledger raises; each read is bounded."""
-
-    def __init__(self, ledger: Ledger) -> None:
-        self._ledger = ledger
 
     def fitting(self, wanted: Filter) -> list[str] | None:
         """Return groups outside of which no letter fits; None where the index does not tell, or

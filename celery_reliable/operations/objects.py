@@ -5,14 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Annotated
 
-from celery import Celery
-
 from celery_reliable.exceptions import ObjectIdError
-from celery_reliable.ledger import Held, Ledger, Look, line_of
+from celery_reliable.ledger import Held, Look, line_of
 from celery_reliable.model import MOST_PLACES
-from celery_reliable.operations.messages import object_name
 from celery_reliable.operations.operation import BadParameter, Cursor, Limit, Param
 from celery_reliable.operations.pages import Page, Position
+from celery_reliable.operations.part import Part
 from celery_reliable.operations.views import Holder, Object
 from celery_reliable.operations.walks import Walk
 from celery_reliable.operations.words import moment
@@ -25,13 +23,8 @@ __all__ = ["Objects", "since_ms"]
 _MOST_WAITERS = 100
 
 
-class Objects:
+class Objects(Part):
     """The objects of a ledger's namespace.  Raises what the ledger raises."""
-
-    def __init__(self, app: Celery, ledger: Ledger, *, sees_arguments: bool = False) -> None:
-        self._app = app
-        self._ledger = ledger
-        self._sees_arguments = sees_arguments
 
     def key_of(self, task_name: str, object_id: object = None) -> str:
         """Return the key of one object of one task; without an id, that of a task of this app of
@@ -90,15 +83,14 @@ class Objects:
         except ObjectIdError as exc:
             raise BadParameter("object_id", str(exc)) from exc
         view, line, _ = self._look_at(key, MOST_PLACES)
-        if view.is_free and not line:
+        if not (view.holders or line):
             view = replace(view, places=self._places_of(task or ""))
         if task is not None:
             name = task if object_id is None else f"{task} {object_id!r}"
         else:
             ids = [*line, *(one.task_id for one in view.holders)][:1]
-            name = self._name(
-                next(self._ledger.looks_in_groups(ids, most_bytes=MOST_BYTES), None), key
-            )
+            look = next(self._ledger.looks_in_groups(ids, most_bytes=MOST_BYTES), None)
+            name = key if look is None else self._name(look.record, key)
         return replace(view, object_name=name, waiters=line, has_more=view.in_line > len(line))
 
     def page(
@@ -126,16 +118,10 @@ class Objects:
                 view, _, first = self._look_at(key, places, look)
                 seen[key] = view, first
             if seen[key][1] == look.record.task_id:
-                found.append(replace(seen[key][0], object_name=self._name(look, key)))
+                found.append(replace(seen[key][0], object_name=self._name(look.record, key)))
             if len(found) >= limit or walk.is_full:
                 break
         return Page(tuple(found), walk.cursor, walk.looked_at)
-
-    def _name(self, look: Look | None, key: str) -> str:
-        """Return what people call an object, by a task that has it or waits for it."""
-        if look is None:
-            return key
-        return object_name(self._app, look.record, key, sees_arguments=self._sees_arguments)
 
     def _look_at(
         self, key: str, places: int, listed: Look | None = None

@@ -13,17 +13,18 @@ from celery import Celery
 from kombu.exceptions import OperationalError
 
 from celery_reliable.app import reliable_of
-from celery_reliable.ledger import Ledger, Look, answers
+from celery_reliable.ledger import Look, answers
 from celery_reliable.log import logger
 from celery_reliable.message import Stamp
 from celery_reliable.model import State
 from celery_reliable.operations.messages import envelope_of
 from celery_reliable.operations.operation import Param
+from celery_reliable.operations.part import Part
 from celery_reliable.operations.views import Queue, Worker
 from celery_reliable.operations.waits import held_by
 from celery_reliable.operations.words import moment
 from celery_reliable.operations.workers import Workers
-from celery_reliable.recovery import MOST_BYTES, BrokerView
+from celery_reliable.recovery import MOST_BYTES
 
 __all__ = ["Purged", "Queues", "broker_errors", "named_queues", "purge"]
 
@@ -35,13 +36,8 @@ _SAMPLED = 500
 _MESSAGES = 100
 
 
-class Queues:
+class Queues(Part):
     """The queues of an app, looked at once.  Raises what the ledger raises, and kombu's errors."""
-
-    def __init__(self, app: Celery, ledger: Ledger, broker: BrokerView) -> None:
-        self._app = app
-        self._ledger = ledger
-        self._broker = broker
 
     def all(self) -> list[Queue]:
         """List queues: how much waits, how long the oldest already, and who consumes them.
@@ -49,7 +45,7 @@ class Queues:
         Raises kombu's errors.  These are those that the app declares, that workers consume, or that
         recorded tasks wait for (of 500 that were looked at), by name.
         """
-        return self.of(Workers(self._ledger, self._broker).all())
+        return self.of(Workers(self._app, self._ledger, self._broker).all())
 
     def of(self, workers: Sequence[Worker]) -> list[Queue]:
         """Return the same; *workers* were looked at before."""
@@ -81,13 +77,11 @@ class Queues:
         were looked at; else these are estimates, by a sample evenly over all times.
         """
         scale, looks = self._sample
-        counts = dict.fromkeys(("queued", "parked", "waiting", "owed"), 0)
-        for look in looks:
-            kind = "owed" if look.record.state is State.DEAD else look.record.state.value
-            # What runs is counted by its claim.
-            if kind in counts:
-                counts[kind] += 1
-        return {kind: round(count * (scale or 1)) for kind, count in counts.items()}, not scale
+        states = Counter(look.record.state for look in looks)
+        # What runs is counted by its claim.
+        named = {one.value: one for one in (State.QUEUED, State.PARKED, State.WAITING)}
+        named["owed"] = State.DEAD
+        return {kind: round(states[one] * (scale or 1)) for kind, one in named.items()}, not scale
 
     def held_back(self) -> dict[str, dict[str, int]]:
         """Return how many tasks the ledger holds back, by what they wait for and by their names: of

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from celery import Celery
-
 from celery_reliable.exceptions import ReliableError
-from celery_reliable.ledger import Ledger
 from celery_reliable.operations.operation import Id
+from celery_reliable.operations.part import Part
 from celery_reliable.operations.views import Run, RunMember
 from celery_reliable.operations.words import moment, utc
 
@@ -21,12 +19,8 @@ class UnknownRun(ReliableError, LookupError):
     """There is no such run, or none any more."""
 
 
-class Runs:
+class Runs(Part):
     """The runs of a ledger's namespace.  Raises what the ledger raises."""
-
-    def __init__(self, app: Celery, ledger: Ledger) -> None:
-        self._app = app
-        self._ledger = ledger
 
     def get(self, id_: Id) -> Run:
         """Show a run (`task.run_on`): its members, which worker each has, and what is missing.
@@ -44,7 +38,8 @@ class Runs:
         most.
         """
         views = (self._view(run) for run in self._ledger.runs.known(_MOST_RUNS))
-        found = [one for one in views if one is not None and not one.is_over]
+        # What has ended or is a dead letter does not run any more, unless it is replayed.
+        found = [one for one in views if one and not one.states.keys() <= {"ended", "dead"}]
         found.sort(key=lambda one: one.run)
         return sorted(found, key=lambda one: one.begun_at or utc(0), reverse=True)
 

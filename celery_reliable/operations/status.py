@@ -49,21 +49,18 @@ _MINUTE_MS = 60_000
 _DAY_MINUTES = 24 * 60
 
 
-def look_at_status(
-    app: Celery, ledger: Ledger, broker: BrokerView, limits: Limits | None = None
-) -> FullStatus:
+def look_at_status(app: Celery, ledger: Ledger, broker: BrokerView, limits: Limits) -> FullStatus:
     """Look at everything once, and at what is wrong by *limits*.  Raises what the ledger raises; a
     broker that is away is part of the answer.
 
     What is read is bounded, however many records and dead letters there are.
     """
-    limits = limits or Limits()
     reliable = reliable_of(app)
     config = reliable.config
     numbers = ledger.numbers()
     now_ms = numbers.now_ms
     meta = ledger.passes.meta()
-    workers = tuple(Workers(ledger, broker).all())
+    workers = tuple(Workers(app, ledger, broker).all())
     alive = [one for one in workers if one.state == "alive"]
     looked_at = Queues(app, ledger, broker)
     states, is_exact = looked_at.states()

@@ -6,13 +6,12 @@ import math
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-from celery import Celery
-
 from celery_reliable import events
 from celery_reliable.exceptions import ReliableError
 from celery_reliable.ledger import Ledger, answers
 from celery_reliable.operations.audit import noted
 from celery_reliable.operations.operation import BadParameter, Param
+from celery_reliable.operations.part import Part
 from celery_reliable.operations.views import NOUNS, Order
 from celery_reliable.options import is_reliable, object_of
 from celery_reliable.orders import Order as Given
@@ -47,17 +46,13 @@ def obeyed_by(ledger: Ledger, found: Orders) -> list[Order]:
     ]
 
 
-class StopButton:
+class StopButton(Part):
     """Gives orders and ends them.  Raises what the ledger raises, and BadParameter.
 
     Every worker obeys within three seconds, and workers that are started later do from the
     beginning.  Nothing is lost by an order: what is struck is parked, what is paused stays in its
     queue, what a drained worker had not begun goes back.
     """
-
-    def __init__(self, app: Celery, ledger: Ledger) -> None:
-        self._app = app
-        self._ledger = ledger
 
     def all(self) -> list[Order]:
         """List what is paused, struck and drained: by whom, why, until when, and who obeys."""
@@ -206,7 +201,11 @@ class StopButton:
                 f"{target} is no ReliableTask: nobody would ask the ledger whether it may run. "
                 "Pause its queue.",
             )
-        if object_id is not None and tasks and not any(map(_has_object, tasks)):
+        if (
+            object_id is not None
+            and tasks
+            and not any(is_reliable(one) and object_of(type(one)) for one in tasks)
+        ):
             raise BadParameter(
                 "object_id",
                 f"{target} has no object_id, so none of its calls is about an object. Strike the "
@@ -237,7 +236,3 @@ class StopButton:
             return []
         self._app.loader.import_default_modules()
         return [one for name, one in self._app.tasks.items() if order.names(name)]
-
-
-def _has_object(task: Any) -> bool:
-    return is_reliable(task) and bool(object_of(type(task)))

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar
 
-from celery import Celery
-
 from celery_reliable.app import reliable_of
 from celery_reliable.leases import nodename_of
-from celery_reliable.ledger import Ledger, answers
+from celery_reliable.ledger import answers
 from celery_reliable.message import NAMED, Envelope, NamedWorkers
 from celery_reliable.model import Record, State
 from celery_reliable.operations.audit import Outcome, noted
 from celery_reliable.operations.messages import envelope_of
 from celery_reliable.operations.operation import BadParameter, Param, Progress
+from celery_reliable.operations.part import Part
 from celery_reliable.operations.views import IfRunning, Moved, Revoked
 from celery_reliable.options import NAMING
 from celery_reliable.recovery import REVOCABLE, call_off_task, stored_end
@@ -41,7 +40,7 @@ TaskIds = Annotated[
 DryRun = Annotated[bool, Param("Count what would be done, and change nothing.")]
 
 
-class _Acts:
+class _Acts(Part):
     """Acts on tasks one after the other, and sorts them by what became of each: a field of the
     class that is returned.  Raises what the ledger raises; may be interrupted and repeated.
     """
@@ -52,10 +51,6 @@ class _Acts:
     done: ClassVar[tuple[str, ...]]
     failed: ClassVar[tuple[str, ...]]
 
-    def __init__(self, app: Celery, ledger: Ledger) -> None:
-        self._app = app
-        self._ledger = ledger
-
     def _act(
         self,
         task_ids: Iterable[str],
@@ -65,12 +60,8 @@ class _Acts:
         about: Mapping[str, Any],
         dry_run: bool,
         progress: Progress | None,
-        finish: Callable[[Sequence[str]], None] | None = None,
     ) -> dict[str, Any]:
-        """Return the fields of the result that each act has.
-
-        *finish* is called with the ids of what runs, as a part of the act.
-        """
+        """Return the fields of the result that each act has."""
         ids, run = list(dict.fromkeys(task_ids)), secrets.token_hex(4)
         found: dict[str, list[str]] = {one: [] for one in (*self.done, *self.failed, "gone")}
 
@@ -85,8 +76,6 @@ class _Acts:
                 if progress is not None:
                     # The same ids again lead on.
                     progress(number, {})
-            if finish is not None:
-                finish(found["running"])
         fates = {name: tuple(ids) for name, ids in found.items()}
         return {"run": run, "done": outcome.done, "is_dry_run": dry_run, **fates}
 
@@ -118,19 +107,17 @@ class Revocations(_Acts):
 
         Their result is REVOKED.  Dead letters stay: discard them.
         """
-        is_told = not dry_run and if_running is not IfRunning.FINISH
         found = self._act(
             ids,
-            lambda task_id: self._fate(task_id, by, dry_run=dry_run),
+            lambda task_id: self._fate(task_id, by, if_running, dry_run=dry_run),
             by=by,
             about={"if_running": if_running.value},
             dry_run=dry_run,
             progress=progress,
-            finish=(lambda running: self._tell(running, if_running)) if is_told else None,
         )
         return Revoked(if_running=if_running, **found)
 
-    def _fate(self, task_id: str, by: str, *, dry_run: bool) -> str:
+    def _fate(self, task_id: str, by: str, if_running: IfRunning, *, dry_run: bool) -> str:
         record = self._ledger.find(task_id)
         if record is None:
             return "gone"
@@ -140,19 +127,21 @@ class Revocations(_Acts):
         answer = call_off_task(self._app, self._ledger, record, by=f"by {by}")
         # It may have gone on meanwhile.
         fates = {answers.Cancelled: "ended", answers.Running: "running", answers.Dead: "dead"}
-        return fates.get(type(answer), "gone")
+        fate = fates.get(type(answer), "gone")
+        if fate == "running" and if_running is not IfRunning.FINISH:
+            self._stop(task_id, if_running)
+        return fate
 
-    def _tell(self, task_ids: Iterable[str], if_running: IfRunning) -> None:
-        """Tell the workers that run these tasks to stop them."""
-        for task_id in task_ids:
-            # It may be lost and begin elsewhere meanwhile; then that worker is told.
-            for _ in range(_MOST_OWNERS):
-                record = self._ledger.find(task_id)
-                if record is None or record.state is not State.RUNNING:
-                    break
-                answer = self._ledger.orders.stop(task_id, record.owner, if_running.value)
-                if isinstance(answer, answers.Told):
-                    break
+    def _stop(self, task_id: str, if_running: IfRunning) -> None:
+        """Tell the worker that runs a task to stop it."""
+        # It may be lost and begin elsewhere meanwhile; then that worker is told.
+        for _ in range(_MOST_OWNERS):
+            record = self._ledger.find(task_id)
+            if record is None or record.state is not State.RUNNING:
+                return
+            answer = self._ledger.orders.stop(task_id, record.owner, if_running.value)
+            if isinstance(answer, answers.Told):
+                return
 
 
 class Moves(_Acts):

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from functools import partial
 from typing import Annotated, Any
 
-from celery import Celery
-
-from celery_reliable.ledger import Ledger, Look, death_of, group_of
+from celery_reliable.ledger import Look, death_of, group_of
 from celery_reliable.message import Envelope, NamedWorkers
 from celery_reliable.model import HistoryEntry, State
 from celery_reliable.operations.filters import EVERYTHING, Filter
@@ -19,19 +16,19 @@ from celery_reliable.operations.messages import (
     envelope_of,
     eta_ms,
     message_view,
-    object_name,
     queue_of,
     told_by,
 )
 from celery_reliable.operations.objects import since_ms
 from celery_reliable.operations.operation import Cursor, Id, Limit, Param, Right
 from celery_reliable.operations.pages import Page, Position
+from celery_reliable.operations.part import Part
 from celery_reliable.operations.views import Entry, Order, Task, TaskInFull, Wait
 from celery_reliable.operations.waits import Seen, absent, ended, held_by, waits_for_worker, why
 from celery_reliable.operations.walks import Kind, Walk
 from celery_reliable.operations.words import moment, utc
 from celery_reliable.operations.workers import Workers
-from celery_reliable.recovery import BrokerView, stored_task
+from celery_reliable.recovery import stored_task
 
 __all__ = ["Tasks"]
 
@@ -44,18 +41,8 @@ _LOOKED_AT = 50
 _MOST_DELIVERED = 2_000
 
 
-class Tasks:
+class Tasks(Part):
     """The tasks of a ledger's namespace.  Raises what the ledger raises."""
-
-    def __init__(
-        self, app: Celery, ledger: Ledger, broker: BrokerView, *, sees_arguments: bool = False
-    ) -> None:
-        self._app = app
-        self._name_of = partial(object_name, app, sees_arguments=sees_arguments)
-        self._ledger = ledger
-        self._broker = broker
-        self._workers = Workers(ledger, broker)
-        self._groups = LetterGroups(ledger)
 
     def get(
         self,
@@ -84,13 +71,7 @@ class Tasks:
             kinds=tuple(_REFUSALS), task=id_, limit=_MOST_REFUSALS
         )
         refused = [
-            Entry(
-                at=one.at,
-                what=_REFUSALS[one.kind],
-                attempt=int(one.about.get("attempt") or 0),
-                cause=one.sentence,
-                worker="",
-            )
+            Entry(one.at, _REFUSALS[one.kind], int(one.about.get("attempt") or 0), one.sentence)
             for one in found
             if one.task_id == id_
         ]
@@ -111,9 +92,8 @@ class Tasks:
         record = again.record
         history = _history(record.published_ms, again.history)
         if record.state is State.RUNNING:
-            history.append(
-                _entry("started", record.claimed_ms, record.attempt, record.owner, record.pid)
-            )
+            begun_at = moment(record.claimed_ms)
+            history.append(Entry(begun_at, "started", record.attempt, "", record.owner, record.pid))
         more: dict[str, Any] = message_view(record, with_arguments=with_arguments)
         if (letter := again.letter) is not None:
             death = death_of(letter)
@@ -126,14 +106,13 @@ class Tasks:
         kept = self._ledger.ended_task(task_id) or stored_task(self._app, task_id)
         if kept is None:
             return TaskInFull(task_id=task_id, state="absent", why=absent(task_id))
-        history, of = (
-            _history(kept.published_ms, kept.history),
-            (kept.attempts, kept.owner, kept.pid),
-        )
-        if kept.claimed_ms:
-            history.append(_entry("started", kept.claimed_ms, *of))
-        if kept.ended_ms:
-            history.append(_entry("ended", kept.ended_ms, *of, cause=kept.outcome or kept.by))
+        history = _history(kept.published_ms, kept.history)
+        for what, ms, cause in (
+            ("started", kept.claimed_ms, ""),
+            ("ended", kept.ended_ms, kept.outcome or kept.by),
+        ):
+            if ms:
+                history.append(Entry(moment(ms), what, kept.attempts, cause, kept.owner, kept.pid))
         return TaskInFull(
             task_id=task_id,
             name=kept.name,
@@ -176,10 +155,10 @@ class Tasks:
         Raises UnknownGroup, and BadParameter for a cursor that is none.  Where messages are, who
         has an object and which workers live is not looked at.
         """
-        groups = [group] if group else []
+        groups, known = [group] if group else [], LetterGroups(self._app, self._ledger)
         if group:
-            self._groups.get(group)
-        elif state is Kind.DEAD and (fitting := self._groups.fitting(filter_)) is not None:
+            known.get(group)
+        elif state is Kind.DEAD and (fitting := known.fitting(filter_)) is not None:
             if not fitting:
                 return Page((), "", 0)
             groups = fitting
@@ -214,20 +193,20 @@ class Tasks:
         return Seen(
             orders=orders,
             queue=queue_of(envelope),
-            object_name=self._name_of(look.record, look.object_key or look.record.in_line_of),
+            object_name=self._name(look.record, look.object_key or look.record.in_line_of),
             eta_ms=eta_ms(envelope, now_ms),
             named=NamedWorkers.of(envelope.headers) or NamedWorkers(),
         )
 
     def _seen(self, look: Look, now_ms: int) -> Seen:
         seen = self._told(look, self._orders(now_ms), now_ms)
-        record = look.record
+        record, workers = look.record, Workers(self._app, self._ledger, self._broker)
         if record.state is State.RUNNING:
-            return replace(seen, worker=self._workers.get(record.owner))
+            return replace(seen, worker=workers.get(record.owner))
         if record.state not in (State.QUEUED, State.PARKED):
             return seen
         if waits_for_worker(look, seen):
-            return replace(seen, workers=tuple(self._workers.all()))
+            return replace(seen, workers=tuple(workers.all()))
         held = held_by(look)
         if held is Wait.ORDER:
             return seen
@@ -274,8 +253,7 @@ class Tasks:
             since = since_ms(holders[0], other)
         return replace(
             seen,
-            object_key=key,
-            object_name=self._name_of(record, key),
+            object_name=self._name(record, key),
             holders=holders,
             holder_since_ms=since,
             before=before,
@@ -284,19 +262,13 @@ class Tasks:
 
 def _history(published_ms: int, noted: Iterable[HistoryEntry]) -> list[Entry]:
     """Return what happened to a task, with the beginning of each attempt of which that is known."""
-    found = [_entry("published", published_ms)] if published_ms else []
+    found = [Entry(moment(published_ms), "published")] if published_ms else []
     for one in noted:
-        of = (one.attempt, one.owner, one.pid)
+        end = Entry(moment(one.at_ms), one.what, one.attempt, one.cause, one.owner, one.pid)
         if one.claimed_ms:
-            found.append(_entry("started", one.claimed_ms, *of))
-        found.append(_entry(one.what, one.at_ms, *of, cause=one.cause))
+            found.append(replace(end, at=moment(one.claimed_ms), what="started", cause=""))
+        found.append(end)
     return found
-
-
-def _entry(
-    what: str, at_ms: int, attempt: int = 0, worker: str = "", pid: int = 0, cause: str = ""
-) -> Entry:
-    return Entry(moment(at_ms), what, attempt, cause, worker, pid)
 
 
 def _facts(look: Look, seen: Seen, now_ms: int) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from datetime import datetime
 from enum import Enum
-from typing import Any, ClassVar
+from typing import Any
 
 from celery_reliable import orders
 from celery_reliable.clock import span
@@ -71,7 +71,7 @@ def as_json(value: Any) -> Any:
         return [as_json(one) for one in value]
     if not is_dataclass(value):
         return value
-    is_sparse = getattr(value, "is_sparse", False)
+    is_sparse = isinstance(value, WaitsFor)
     return {
         one.name: as_json(found)
         for one in fields(value)
@@ -126,8 +126,6 @@ class Wait(str, Enum):
 class WaitsFor:
     """Why a task waits, or what becomes of it.  The JSON leaves out what does not apply."""
 
-    is_sparse: ClassVar[bool] = True
-
     kind: Wait
     #: The same in words, with names and times.
     sentence: str
@@ -160,9 +158,9 @@ class Entry:
 
     at: datetime | None
     what: str
-    attempt: int
-    cause: str
-    worker: str
+    attempt: int = 0
+    cause: str = ""
+    worker: str = ""
     #: The process that had the attempt; 0: it is not known.
     pid: int = 0
 
@@ -268,11 +266,6 @@ class Groups:
     #: Of how many the group is known; each pass looks at 1 000 more.
     grouped: int
 
-    @property
-    def is_complete(self) -> bool:
-        """Whether the group of each letter is known."""
-        return self.grouped == self.letters
-
 
 #: What became of tasks and letters, by the fields of `Done`, `Moved` and `Revoked`.
 FATES = {
@@ -315,11 +308,6 @@ class Done:
     problem: str = ""
     #: Some of their ids.
     examples: tuple[str, ...] = ()
-
-    @property
-    def before_ms(self) -> int:
-        """The time before which letters were meant, in ms, as a form of the admin keeps it."""
-        return round(self.before.timestamp() * 1000)
 
 
 @dataclass(frozen=True)
@@ -488,11 +476,6 @@ class Object:
     waiters: tuple[str, ...]
     #: There may be more that wait.
     has_more: bool
-
-    @property
-    def is_free(self) -> bool:
-        """Whether no task has it."""
-        return not self.holders
 
     @property
     def taken(self) -> str:
@@ -727,11 +710,6 @@ class Run:
     #: How it stands, in words.
     sentence: str
     members: tuple[RunMember, ...]
-
-    @property
-    def is_over(self) -> bool:
-        """Whether no member is going to run any more, unless a dead letter is replayed."""
-        return all(one.state in ("ended", "dead") for one in self.members)
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,6 @@ class Seen:
     Attributes:
         queue: that its message was sent to; empty where it cannot be told.
         eta_ms: of its message, if that lies in the future; 0 for none.
-        object_key: the object that it waits for, if that can be told.
         object_name: what people call the object that it has or waits for; empty where it has none.
         holders: those that have that, or a place of it.
         holder_since_ms: since when the first of them.
@@ -50,7 +49,6 @@ class Seen:
 
     queue: str = ""
     eta_ms: int = 0
-    object_key: str = ""
     object_name: str = ""
     holders: tuple[Held, ...] = ()
     holder_since_ms: int = 0
@@ -106,7 +104,6 @@ class _Task:
         self._seen = seen
         self._now_ms = now_ms
         self._due = moment(look.due_ms)
-        self._sent = moment(look.record.since_ms)
         self._queue = f"the queue {seen.queue!r}" if seen.queue else "its queue"
 
     def _ago(self, since_ms: int) -> str:
@@ -120,8 +117,8 @@ class _Task:
 
     def _say(self, kind: Wait, sentence: str, **more: Any) -> WaitsFor:
         """Say it of a task that waits: since it was sent, until somebody looks at it again."""
-        told = {"since": self._sent, "until": self._due, "queue": self._seen.queue, **more}
-        return WaitsFor(kind, sentence, **told)
+        told = {"until": self._due, "queue": self._seen.queue, **more}
+        return WaitsFor(kind, sentence, moment(self._record.since_ms), **told)
 
     def running(self) -> WaitsFor:
         """Say who runs it."""

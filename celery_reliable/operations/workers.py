@@ -6,13 +6,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
-from typing import Annotated
 
-from celery_reliable.ledger import Ledger, Look, WorkerLook
-from celery_reliable.operations.operation import Param
+from celery_reliable.ledger import Look, WorkerLook
+from celery_reliable.operations.part import Part
 from celery_reliable.operations.views import Running, Worker
 from celery_reliable.operations.words import moment
-from celery_reliable.recovery import BrokerView
 
 __all__ = ["Workers"]
 
@@ -20,21 +18,19 @@ __all__ = ["Workers"]
 _MOST_NAMED = 1000
 
 
-class Workers:
+class Workers(Part):
     """The workers of a ledger's namespace.  Raises what the ledger raises."""
-
-    def __init__(self, ledger: Ledger, broker: BrokerView) -> None:
-        self._ledger = ledger
-        self._broker = broker
 
     def all(
         self,
         *,
-        unacked: Annotated[
-            bool, Param("Ask the broker, too, how many messages each was delivered.")
-        ] = False,
+        unacked: bool = False,
     ) -> list[Worker]:
-        """List the workers that have a lease, what each runs, and since when."""
+        """List the workers that have a lease, what each runs, and since when.
+
+        Args:
+            unacked: ask the broker, too, how many messages each was delivered.
+        """
         looks = self._ledger.worker_looks()
         now_ms = self._ledger.workers.time_ms()
         ids = [task_id for look in looks for task_id in list(look.claims)[:_MOST_NAMED]]

@@ -68,10 +68,9 @@ def errors_told(ctx: click.Context) -> Iterator[None]:
 @contextmanager
 def desk_of(ctx: click.Context) -> Iterator[Desk]:
     """Open the desk of the command's app; errors are told as by `errors_told`."""
-    app = app_of(ctx)
     # Whoever has a shell of the project may read its messages.
     with (
         errors_told(ctx),
-        Desk(app, patience_seconds=_PATIENCE_SECONDS, sees_arguments=True) as desk,
+        Desk(app_of(ctx), patience_seconds=_PATIENCE_SECONDS, sees_arguments=True) as desk,
     ):
         yield desk

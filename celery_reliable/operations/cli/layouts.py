@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from celery_reliable.operations.cli.calling import desk_of
 from celery_reliable.operations.cli.command import Call
 from celery_reliable.operations.cli.printing import (
     WIDEST,
@@ -192,7 +193,7 @@ def _run(found: Run, call: Call) -> None:
 def _groups(found: Groups, call: Call) -> None:
     print_items(call, found.groups)
     click.echo(f"{counted(len(found.groups), 'group')} of {counted(found.letters, 'dead letter')}")
-    if not found.is_complete:
+    if found.grouped < found.letters:
         click.echo(f"The group is known of {found.grouped} so far; ask again.", err=True)
 
 
@@ -206,7 +207,7 @@ def _acted(found: Done | Moved | Revoked, call: Call) -> None:
             ids = ", ".join(value) if isinstance(value, tuple) else value
             click.echo(printable(f"{words}: {ids}"))
     if not isinstance(found, Done):
-        with call.opened() as desk:
+        with desk_of(call.ctx) as desk:
             for task_id in found.gone:
                 click.echo(printable(desk.tasks.get(task_id).why.sentence))
     else:

@@ -15,7 +15,7 @@ import click
 from celery_reliable.clock import span
 from celery_reliable.exceptions import ReliableError
 from celery_reliable.findings import Finding
-from celery_reliable.operations.cli.calling import errors_told
+from celery_reliable.operations.cli.calling import desk_of, errors_told
 from celery_reliable.operations.cli.command import Call
 from celery_reliable.operations.cli.layouts import Table, print_items
 from celery_reliable.operations.cli.printing import console_of, print_json, print_pairs
@@ -98,7 +98,7 @@ def _print_findings(call: Call, findings: Sequence[Finding]) -> None:
 
 def _watch(call: Call) -> None:
     try:
-        with call.opened() as desk:
+        with desk_of(call.ctx) as desk:
             while True:
                 with redirect_stdout(io.StringIO()) as drawn:
                     try:
