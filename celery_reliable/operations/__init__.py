@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from celery_reliable.clock import span
-from celery_reliable.findings import Limits, check
+from celery_reliable.findings import Limits, check, counted
 from celery_reliable.operations.audit import somebody
 from celery_reliable.operations.bulk import Bulk
 from celery_reliable.operations.catalog import ACTS, QUERIES
@@ -55,7 +55,7 @@ from celery_reliable.operations.views import (
     as_json,
 )
 from celery_reliable.operations.walks import Kind
-from celery_reliable.operations.words import counted, parse_age, parse_json, printable, utc
+from celery_reliable.operations.words import parse_age, parse_json, printable, utc
 from celery_reliable.orders import OrderKind
 
 __all__ = [

@@ -9,6 +9,7 @@ import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from celery_reliable.exceptions import ReliableError, one_line
@@ -26,6 +27,8 @@ _UNKNOWN: dict[str, Any] = {"run": "", "phase": "", "act": "", "by": ""}
 class Outcome:
     """What is known of an act so far."""
 
+    #: Names the act.
+    run: str = field(default_factory=partial(secrets.token_hex, 4))
     done: int = 0
     failed: int = 0
     problem: str = ""
@@ -34,16 +37,14 @@ class Outcome:
 
 
 @contextmanager
-def noted(
-    ledger: Ledger, act: str, by: str, about: Mapping[str, Any], run: str = ""
-) -> Iterator[Outcome]:
+def noted(ledger: Ledger, act: str, by: str, about: Mapping[str, Any]) -> Iterator[Outcome]:
     """Note an act when it begins and when it ends, however it does; raises what the ledger raises
     when the beginning cannot be noted.
     """
     given = {name: value for name, value in about.items() if value not in (None, "")}
-    entry = Audited(run or secrets.token_hex(4), "begin", act, by, given)
-    ledger.audits.note(as_json(entry))
     outcome = Outcome(about=given)
+    entry = Audited(outcome.run, "begin", act, by, given)
+    ledger.audits.note(as_json(entry))
     try:
         yield outcome
     except BaseException as exc:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import secrets
 import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext, suppress
@@ -165,16 +164,18 @@ class Bulk(Part):
         to_queue: ToQueue = "",
         progress: Progress | None = None,
     ) -> Done:
-        """Return many dead letters to the back of their queues, the oldest first.
+        """Return dead letters to the back of their queues, the oldest first: by id, a group, those
+        that fit, or all.
 
-        They keep their ids, and their budgets of losses and retries are fresh.  What is not whole
-        is continued by the same call with before and cursor of the answer.
+        The tasks keep their ids and get fresh budgets of losses and retries.  The act may be
+        interrupted and repeated: what was replayed is no dead letter any more.  What is not whole
+        is continued by the same call with before (and cursor, if any) of the answer.
 
         Raises BadParameter, and CannotReplay where there is no such queue.  It ends at the first
         message that cannot be sent, as the broker is away: the sweeper would send all of them at
         once.
         """
-        letters = DeadLetters(self._app, ledger=self._ledger)
+        letters = DeadLetters(self.app, ledger=self.ledger)
         if to_queue:
             letters.check_queue(to_queue)
         how = {"rate": rate, "limit": limit, "seconds": seconds, "to_queue": to_queue}
@@ -203,9 +204,10 @@ class Bulk(Part):
         cursor: Cursor = "",
         progress: Progress | None = None,
     ) -> Done:
-        """Remove many dead letters for good, the oldest first.
+        """Remove dead letters for good, the oldest first: by id, a group, those that fit, or all.
 
-        What is not whole is continued by the same call with before and cursor of the answer.
+        What is not whole is continued by the same call with before (and cursor, if any) of the
+        answer.
 
         Raises BadParameter.
         """
@@ -214,7 +216,7 @@ class Bulk(Part):
             by,
             _Chosen(ids, all_, group, filter_, before, cursor),
             {"limit": limit, "seconds": seconds},
-            partial(DeadLetters(self._app, ledger=self._ledger).discard_seen, by=by),
+            partial(DeadLetters(self.app, ledger=self.ledger).discard_seen, by=by),
             dry_run,
             progress,
         )
@@ -233,16 +235,16 @@ class Bulk(Part):
         pace = _Pace(None if dry_run else how.get("rate"), how["limit"], seconds)
         if chosen.group:
             wait_seconds = _CAUGHT_UP_SECONDS if seconds is None else seconds / 2
-            problem = _caught_up(self._ledger, wait_seconds)
-            LetterGroups(self._app, self._ledger).get(chosen.group)
-        before_ms = self._ledger.workers.time_ms()
+            problem = _caught_up(self.ledger, wait_seconds)
+            LetterGroups(self.app, self.ledger).get(chosen.group)
+        before_ms = self.ledger.workers.time_ms()
         if chosen.before:
             before_ms = min(before_ms, round(chosen.before.timestamp() * 1000))
         walk = None
         if not chosen.ids:
             walk = Walk(
-                self._app,
-                self._ledger,
+                self.app,
+                self.ledger,
                 chosen.wanted,
                 before_ms,
                 kind=Kind.DEAD,
@@ -253,15 +255,8 @@ class Bulk(Part):
                 most=None,
                 deadline=pace.deadline,
             )
-        begun = Done(
-            secrets.token_hex(4),
-            utc(before_ms),
-            is_dry_run=dry_run,
-            is_whole=not problem,
-            problem=problem,
-        )
-        about = {**chosen.as_dict(), **how, "before": as_json(begun.before)}
-        note = noted(self._ledger, name, by, about, begun.run)
+        before = utc(before_ms)
+        note = noted(self.ledger, name, by, {**chosen.as_dict(), **how, "before": as_json(before)})
         with nullcontext(Outcome()) if dry_run else note as outcome:
 
             def told(now: Done) -> None:
@@ -273,6 +268,9 @@ class Bulk(Part):
                         rest["limit"] = max(1, pace.most - now.done)
                     progress(now.done + now.gone + now.failed, rest)
 
+            begun = Done(
+                outcome.run, before, is_dry_run=dry_run, is_whole=not problem, problem=problem
+            )
             return self._run(chosen, walk, begun, act, pace, told)
 
     def _run(
@@ -306,11 +304,11 @@ class Bulk(Part):
                 progress(done)
                 over.append(letter)
                 if len(over) >= _AT_ONCE:
-                    _tell(self._ledger, over, done)
+                    _tell(self.ledger, over, done)
                 if done.unsent:
                     break
         finally:
-            _tell(self._ledger, over, done)
+            _tell(self.ledger, over, done)
         if walk is None:
             return replace(done, is_whole=not done.unsent)
         if not walk.is_over:
@@ -321,7 +319,7 @@ class Bulk(Part):
         """Give the tasks with these ids that are meant; None for each that is gone."""
         before_ms = chosen.before.timestamp() * 1000 if chosen.before else math.inf
         ids = list(dict.fromkeys(chosen.ids))
-        looks = self._ledger.looks_in_groups(ids, most_bytes=MOST_BYTES)
+        looks = self.ledger.looks_in_groups(ids, most_bytes=MOST_BYTES)
         return (look for look in looks if look is None or look.record.since_ms < before_ms)
 
 

@@ -67,7 +67,6 @@ class Desk(AbstractContextManager["Desk"]):
     ) -> None:
         self.app = app
         self.ledger = ledger = reliable_of(app).own_ledger(
-            reply_timeout_seconds=5.0,
             patience_seconds=patience_seconds,
             is_for_operators=True,
         )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 from celery_reliable.exceptions import ReliableError
 from celery_reliable.model import Group
 from celery_reliable.operations import views
@@ -32,8 +34,8 @@ class LetterGroups(Part):
         """
         if wanted.given.keys().isdisjoint(OF_GROUPS):
             return None
-        state = self._ledger.groups.catch_up(_CAUGHT_UP_AT_ONCE)
-        counts = self._ledger.groups.counts()
+        state = self.ledger.groups.catch_up(_CAUGHT_UP_AT_ONCE)
+        counts = self.ledger.groups.counts()
         if sum(one.count for one in counts) != state.letters:
             return None
         found = [one.group.id for one in counts if _may_have(one.group, wanted)]
@@ -41,8 +43,8 @@ class LetterGroups(Part):
 
     def get(self, group_id: str) -> Group:
         """Return what the letters of a group have in common.  Raises UnknownGroup."""
-        self._ledger.groups.catch_up(_CAUGHT_UP_AT_ONCE)
-        found = self._ledger.groups.find(group_id)
+        self.ledger.groups.catch_up(_CAUGHT_UP_AT_ONCE)
+        found = self.ledger.groups.find(group_id)
         if found is None:
             raise UnknownGroup(
                 f"There is no group {group_id[:50]!r} of dead letters (any more). "
@@ -52,20 +54,17 @@ class LetterGroups(Part):
 
     def all(self, filter_: Filter = EVERYTHING) -> views.Groups:
         """Group dead letters by task, reason, cause and exception, the largest group first."""
-        state = self._ledger.groups.catch_up(_CAUGHT_UP_AT_ONCE)
+        state = self.ledger.groups.catch_up(_CAUGHT_UP_AT_ONCE)
         found = [
             views.Group(
                 group=one.group.id,
                 count=one.count,
-                task=one.group.task,
-                reason=one.group.reason,
-                cause=one.group.cause,
-                exception=one.group.exception,
+                **asdict(one.group),
                 first_at=moment(one.first_ms),
                 last_at=moment(one.last_ms),
                 example=one.example_id,
             )
-            for one in self._ledger.groups.counts()
+            for one in self.ledger.groups.counts()
             if filter_.fits_group(one.group)
         ]
         return views.Groups(tuple(found), state.letters, min(state.grouped, state.letters))

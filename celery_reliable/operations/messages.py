@@ -18,7 +18,7 @@ __all__ = [
     "REDACTED",
     "arguments_of",
     "envelope_of",
-    "eta_ms",
+    "has_eta",
     "message_view",
     "object_of",
     "queue_of",
@@ -101,13 +101,12 @@ def arguments_of(envelope: Envelope) -> tuple[Any, Any, Any]:
     return args, kwargs, embed
 
 
-def eta_ms(envelope: Envelope, now_ms: int) -> int:
-    """Return the ETA of a message if that lies in the future; else 0."""
+def has_eta(envelope: Envelope | None) -> bool:
+    """Whether the ETA of a message lies in the future."""
     try:
-        seconds = seconds_until(envelope.headers.get("eta"))
+        return envelope is not None and bool(seconds_until(envelope.headers.get("eta")))
     except (ValueError, OverflowError):
-        return 0
-    return now_ms + int(seconds * 1000) if seconds else 0
+        return False
 
 
 def told_by(stored: Record) -> dict[str, Any]:

@@ -34,7 +34,7 @@ class Objects(Part):
         """
         if object_id is not None:
             return object_key(task_name, object_id)
-        task = self._app.tasks.get(task_name)
+        task = self.app.tasks.get(task_name)
         key = None
         if is_reliable(task) and type(task).object_id is None:
             key = key_of(task, (), {})
@@ -89,8 +89,8 @@ class Objects(Part):
             name = task if object_id is None else f"{task} {object_id!r}"
         else:
             ids = [*line, *(one.task_id for one in view.holders)][:1]
-            look = next(self._ledger.looks_in_groups(ids, most_bytes=MOST_BYTES), None)
-            name = key if look is None else self._name(look.record, key)
+            look = next(self.ledger.looks_in_groups(ids, most_bytes=MOST_BYTES), None)
+            name = key if look is None else self.object_name(look.record, key)
         return replace(view, object_name=name, waiters=line, has_more=view.in_line > len(line))
 
     def page(
@@ -103,25 +103,25 @@ class Objects(Part):
         task, and is in no list; `get` tells of it, too.
         """
         place = Position.of(cursor)
-        walk = Walk(self._app, self._ledger, place=place, look_seconds=look_seconds)
-        found: list[Object] = []
+        walk = Walk(self.app, self.ledger, place=place, look_seconds=look_seconds)
         #: Many may stand in one line.
         seen: dict[str, tuple[Object, str]] = {}
-        for look in walk:
+
+        def view(look: Look) -> Object | None:
             if not look.object_key:
-                continue
+                return None
             key = line_of(look.object_key)
             if key not in seen:
-                task = self._app.tasks.get(look.record.name)
+                task = self.app.tasks.get(look.record.name)
                 is_one = task is not None and not getattr(type(task), "at_most", None)
                 places = 1 if is_one and key == look.object_key else MOST_PLACES
-                view, _, first = self._look_at(key, places, look)
-                seen[key] = view, first
-            if seen[key][1] == look.record.task_id:
-                found.append(replace(seen[key][0], object_name=self._name(look.record, key)))
-            if len(found) >= limit or walk.is_full:
-                break
-        return Page(tuple(found), walk.cursor, walk.looked_at)
+                found, _, first = self._look_at(key, places, look)
+                seen[key] = found, first
+            if seen[key][1] != look.record.task_id:
+                return None
+            return replace(seen[key][0], object_name=self.object_name(look.record, key))
+
+        return walk.page(limit, view)
 
     def _look_at(
         self, key: str, places: int, listed: Look | None = None
@@ -131,11 +131,11 @@ class Objects(Part):
 
         *listed*: a task that has it or waits for it, if one was read already.
         """
-        found = self._ledger.object_look(key, places=places, most_in_line=_MOST_WAITERS)
+        found = self.ledger.object_look(key, places=places, most_in_line=_MOST_WAITERS)
         ids = [*(held.task_id for _, held in found.held), *found.line]
         looks: list[Look | None] = [listed]
         if listed is None or ids != [listed.record.task_id]:
-            looks = self._ledger.look_all(ids)
+            looks = self.ledger.look_all(ids)
         owners = looks[: len(found.held)]
         # Those in the line that have ended are removed as their turn comes.
         line = [one for one in looks[len(owners) :] if one and one.record.in_line_of == key]
@@ -165,7 +165,7 @@ class Objects(Part):
         return view, tuple(one.record.task_id for one in line), whose
 
     def _places_of(self, name: str) -> int:
-        task = self._app.tasks.get(name)
+        task = self.app.tasks.get(name)
         return getattr(type(task), "at_most", None) or 1
 
 

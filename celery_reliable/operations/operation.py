@@ -225,12 +225,12 @@ class Operation:
                 found.append(_parameter(name.rstrip("_"), hints[name], one.default))
         return tuple(found)
 
-    @property
-    def reports_progress(self) -> bool:
-        """Whether it is a bulk act: it acts on one thing after the other, reports each, counts with
-        ``dry_run``, and may be interrupted and repeated.
+    def takes(self, name: str) -> bool:
+        """Whether the function has this parameter.  If it has ``progress``, it is a bulk act: it
+        acts on one thing after the other, reports each, counts with ``dry_run``, and may be
+        interrupted and repeated.
         """
-        return "progress" in inspect.signature(self.call).parameters
+        return name in inspect.signature(self.call).parameters
 
     def run(
         self,
@@ -245,9 +245,9 @@ class Operation:
 
         Args:
             opened: the desk; or the app, of a function that the desk does not have.
-            given: its `parameters` by their names.
+            given: its `parameters` by their names; what it does not take is left out.
             by: who does it.
-            progress: is told of each thing; see `reports_progress`.
+            progress: is told of each thing; see `takes`.
             look_seconds: of a list of what fits: so long somebody waits for what is rare.
         """
         doors = {"by": by, "progress": progress, "look_seconds": look_seconds}

@@ -34,11 +34,11 @@ class Part:
         *,
         sees_arguments: bool = False,
     ) -> None:
-        self._app, self._ledger = app, ledger
-        self._broker = broker or BrokerView(app)
-        self._sees_arguments = sees_arguments
+        self.app, self.ledger = app, ledger
+        self.broker = broker or BrokerView(app)
+        self.sees_arguments = sees_arguments
 
-    def _name(self, record: Record, key: str) -> str:
+    def object_name(self, record: Record, key: str) -> str:
         """Return what people call an object: its task and its id (``accounts.sync 'acme'``).
 
         For those who may not see arguments the object's key stands in place of the id, and also
@@ -52,16 +52,16 @@ class Part:
             # A task that waits for its moment or for an order notes that in two words.
             return ""
         key = line_of(key)
-        task = self._app.tasks.get(record.name)
+        task = self.app.tasks.get(record.name)
         envelope = envelope_of(record)
         try:
             if task is not None and type(task).object_id is None and key_of(task, (), {}) == key:
                 # The task itself is limited, and has no ids.
                 return record.name
             if (
-                self._sees_arguments
+                self.sees_arguments
                 and envelope is not None
-                and object_of(self._app, envelope) == key
+                and object_of(self.app, envelope) == key
             ):
                 args, kwargs, _ = arguments_of(envelope)
                 shown = repr(id_of(task, args, kwargs))

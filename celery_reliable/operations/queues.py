@@ -45,24 +45,24 @@ class Queues(Part):
         Raises kombu's errors.  These are those that the app declares, that workers consume, or that
         recorded tasks wait for (of 500 that were looked at), by name.
         """
-        return self.of(Workers(self._app, self._ledger, self._broker).all())
+        return self.of(Workers(self.app, self.ledger, self.broker).all())
 
     def of(self, workers: Sequence[Worker]) -> list[Queue]:
         """Return the same; *workers* were looked at before."""
         alive = [one for one in workers if one.state == "alive"]
         _, looks = self._sample
-        names = {*self._app.amqp.queues, *self._queues_of(looks)}
+        names = {*self.app.amqp.queues, *self._queues_of(looks)}
         names.update(queue for one in alive for queue in one.queues)
-        now_ms = self._ledger.numbers().now_ms
-        if self._broker.is_redis:
+        now_ms = self.ledger.numbers().now_ms
+        if self.broker.is_redis:
             views = [self._view(name, now_ms) for name in sorted(names)]
         else:
             views = [
                 Queue(name=name, depth=depth, consumers=consumers)
-                for name, declared in self._broker.declared_all(sorted(names)).items()
+                for name, declared in self.broker.declared_all(sorted(names)).items()
                 for depth, consumers in [declared or (None, None)]
             ]
-        orders = self._ledger.orders.read()
+        orders = self.ledger.orders.read()
         return [
             replace(
                 one,
@@ -97,8 +97,8 @@ class Queues(Part):
     @cached_property
     def _sample(self) -> tuple[float, list[Look]]:
         """Records, looked at once, and how many stand for each of them; 0: these are all."""
-        total, ids = self._ledger.sample_due(_SAMPLED)
-        looks = [look for look in self._ledger.look_all(ids) if look is not None]
+        total, ids = self.ledger.sample_due(_SAMPLED)
+        looks = [look for look in self.ledger.look_all(ids) if look is not None]
         return total / max(1, len(looks)) if total > _SAMPLED else 0, looks
 
     def _queues_of(self, looks: Sequence[Look]) -> Iterator[str]:
@@ -107,7 +107,7 @@ class Queues(Part):
         found: set[tuple[str, str]] = set()
         n_bytes = 0
         for look in filter(
-            None, self._ledger.looks_in_groups(waiting[::step], most_bytes=MOST_BYTES)
+            None, self.ledger.looks_in_groups(waiting[::step], most_bytes=MOST_BYTES)
         ):
             envelope = envelope_of(look.record)
             if envelope is not None and envelope.routing_key:
@@ -116,14 +116,14 @@ class Queues(Part):
             if n_bytes > MOST_BYTES:
                 break
         for where in found:
-            yield from self._broker.reached(*where)
+            yield from self.broker.reached(*where)
 
     def _view(self, name: str, now_ms: int) -> Queue:
-        steps = self._broker.steps(name, _LOOKED_AT)
+        steps = self.broker.steps(name, _LOOKED_AT)
         heads = [task_id for step in steps for task_id in step.head if task_id]
         since = [
             look.record.since_ms
-            for look in self._ledger.look_all(heads)
+            for look in self.ledger.look_all(heads)
             if look is not None and look.record.state is State.QUEUED
         ]
         oldest_ms = min(since, default=0)
@@ -168,9 +168,7 @@ def purge(
     may be killed and repeated at any point.
     """
     done = Purged()
-    own_ledger = reliable_of(app).own_ledger(
-        reply_timeout_seconds=5.0, patience_seconds=5.0, is_for_operators=True
-    )
+    own_ledger = reliable_of(app).own_ledger(patience_seconds=5.0, is_for_operators=True)
     with (
         closing(own_ledger) as ledger,
         app.connection_for_read() as connection,

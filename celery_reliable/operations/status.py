@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain, islice
-from typing import Literal
 
 from celery import Celery
 
@@ -44,7 +43,7 @@ _MOST_KINDS = 20
 #: So many of a kind are asked since when they wait.
 _MOST_EXAMPLES = 20
 
-RATES: tuple[Literal["processed", "failed", "lost"], ...] = ("processed", "failed", "lost")
+RATES = ("processed", "failed", "lost")
 _MINUTE_MS = 60_000
 _DAY_MINUTES = 24 * 60
 
@@ -56,7 +55,6 @@ def look_at_status(app: Celery, ledger: Ledger, broker: BrokerView, limits: Limi
     What is read is bounded, however many records and dead letters there are.
     """
     reliable = reliable_of(app)
-    config = reliable.config
     numbers = ledger.numbers()
     now_ms = numbers.now_ms
     meta = ledger.passes.meta()
@@ -99,17 +97,15 @@ def look_at_status(app: Celery, ledger: Ledger, broker: BrokerView, limits: Limi
         throughput=throughputs.lately(),
         totals=throughputs.totals,
         groups=groups,
-        recent_seconds=limits.recent_seconds,
-        sweep_seconds=config.sweep_seconds,
-        lease_seconds=config.lease_seconds,
-        dead_letter_max=config.dead_letter_max,
+        config=reliable.config,
+        limits=limits,
         trimmed=int(meta.get("trimmed") or 0),
         trimmed_at=moment(int(meta.get("trimmed_ms") or 0)),
     )
     if status.slots:
         busy = sum(one.busy for one in alive) + status.waiting
         status = replace(status, saturation=round(busy / status.slots, 3))
-    return replace(status, findings=tuple(check(status, limits)))
+    return replace(status, findings=tuple(check(status)))
 
 
 def _queues(

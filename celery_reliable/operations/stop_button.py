@@ -56,7 +56,7 @@ class StopButton(Part):
 
     def all(self) -> list[Order]:
         """List what is paused, struck and drained: by whom, why, until when, and who obeys."""
-        return obeyed_by(self._ledger, self._ledger.orders.read())
+        return obeyed_by(self.ledger, self.ledger.orders.read())
 
     def give(
         self,
@@ -117,8 +117,8 @@ class StopButton(Part):
             "stop": stop or None,
             "why": why,
         }
-        with noted(self._ledger, kind.value, by, about) as outcome:
-            order = self._ledger.orders.give(
+        with noted(self.ledger, kind.value, by, about) as outcome:
+            order = self.ledger.orders.give(
                 kind,
                 target,
                 object_id=object_id,
@@ -129,7 +129,7 @@ class StopButton(Part):
             )
             outcome.done = 1
         events.order_given(
-            app=self._app,
+            app=self.app,
             kind=kind.value,
             target=target,
             object_id=object_id,
@@ -161,7 +161,7 @@ class StopButton(Part):
         Raises UnknownOrder for those that there are not, when the others are ended: so this may be
         interrupted and repeated.
         """
-        found = self._ledger.orders.read().all
+        found = self.ledger.orders.read().all
         meant = [one for one in found if {one.id, one.target} & {*orders} and not one.ended_ms]
         if meant:
             self._end(meant, by)
@@ -174,15 +174,15 @@ class StopButton(Part):
         return [Order.of(one, in_force=False) for one in meant]
 
     def _end(self, meant: Sequence[Given], by: str) -> None:
-        with noted(self._ledger, "resume", by, {"orders": [one.id for one in meant]}) as outcome:
+        with noted(self.ledger, "resume", by, {"orders": [one.id for one in meant]}) as outcome:
             for order in meant:
                 while True:
-                    answer = self._ledger.orders.resume(order.id, by=by)
+                    answer = self.ledger.orders.resume(order.id, by=by)
                     if not (isinstance(answer, answers.Resumed) and answer.is_more):
                         break
                 outcome.done += 1
                 events.order_ended(
-                    app=self._app,
+                    app=self.app,
                     kind=order.kind.value,
                     target=order.target,
                     by=by,
@@ -223,16 +223,16 @@ class StopButton(Part):
     def _known(self, kind: OrderKind) -> set[str]:
         """Return the names that an order of a kind may mean."""
         if kind is OrderKind.STRIKE:
-            return {*self._app.tasks}
-        looks = [one for one in self._ledger.worker_looks() if not one.lease.is_dead]
+            return {*self.app.tasks}
+        looks = [one for one in self.ledger.worker_looks() if not one.lease.is_dead]
         if kind is OrderKind.DRAIN:
             return {one.lease.nodename for one in looks}
         consumed = {str(queue) for one in looks for queue in one.doing.get("queues") or ()}
-        return consumed | {*self._app.amqp.queues}
+        return consumed | {*self.app.amqp.queues}
 
     def _tasks(self, order: Given) -> list[Any]:
         """Return this app's tasks that a strike names."""
         if order.kind is not OrderKind.STRIKE:
             return []
-        self._app.loader.import_default_modules()
-        return [one for name, one in self._app.tasks.items() if order.names(name)]
+        self.app.loader.import_default_modules()
+        return [one for name, one in self.app.tasks.items() if order.names(name)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
@@ -62,11 +61,11 @@ class _Acts(Part):
         progress: Progress | None,
     ) -> dict[str, Any]:
         """Return the fields of the result that each act has."""
-        ids, run = list(dict.fromkeys(task_ids)), secrets.token_hex(4)
+        ids = list(dict.fromkeys(task_ids))
         found: dict[str, list[str]] = {one: [] for one in (*self.done, *self.failed, "gone")}
 
         given = {"ids": ids[:_MOST_EXAMPLES], "ids_given": len(ids), **about}
-        note = noted(self._ledger, self.name, by, given, run)
+        note = noted(self.ledger, self.name, by, given)
         with nullcontext(Outcome()) if dry_run else note as outcome:
             for number, task_id in enumerate(ids, 1):
                 fate = fate_of(task_id)
@@ -77,7 +76,7 @@ class _Acts(Part):
                     # The same ids again lead on.
                     progress(number, {})
         fates = {name: tuple(ids) for name, ids in found.items()}
-        return {"run": run, "done": outcome.done, "is_dry_run": dry_run, **fates}
+        return {"run": outcome.run, "done": outcome.done, "is_dry_run": dry_run, **fates}
 
 
 class Revocations(_Acts):
@@ -118,13 +117,13 @@ class Revocations(_Acts):
         return Revoked(if_running=if_running, **found)
 
     def _fate(self, task_id: str, by: str, if_running: IfRunning, *, dry_run: bool) -> str:
-        record = self._ledger.find(task_id)
+        record = self.ledger.find(task_id)
         if record is None:
             return "gone"
         if dry_run or record.state not in REVOCABLE:
             # Of what was called off before, an attempt is still to be stopped.
             return "running" if record.is_called_off else _FATES.get(record.state, "ended")
-        answer = call_off_task(self._app, self._ledger, record, by=f"by {by}")
+        answer = call_off_task(self.app, self.ledger, record, by=f"by {by}")
         # It may have gone on meanwhile.
         fates = {answers.Cancelled: "ended", answers.Running: "running", answers.Dead: "dead"}
         fate = fates.get(type(answer), "gone")
@@ -136,10 +135,10 @@ class Revocations(_Acts):
         """Tell the worker that runs a task to stop it."""
         # It may be lost and begin elsewhere meanwhile; then that worker is told.
         for _ in range(_MOST_OWNERS):
-            record = self._ledger.find(task_id)
+            record = self.ledger.find(task_id)
             if record is None or record.state is not State.RUNNING:
                 return
-            answer = self._ledger.orders.stop(task_id, record.owner, if_running.value)
+            answer = self.ledger.orders.stop(task_id, record.owner, if_running.value)
             if isinstance(answer, answers.Told):
                 return
 
@@ -207,22 +206,22 @@ class Moves(_Acts):
 
     def _moved(self, task_id: str, meant: NamedWorkers, by: str, *, dry_run: bool) -> str:
         while True:
-            record = self._ledger.find(task_id)
+            record = self.ledger.find(task_id)
             fate = self._fate(record, meant)
             envelope = None if record is None else envelope_of(record)
             if dry_run or fate in ("gone", "refused") or record is None or envelope is None:
                 return fate
-            if fate == "stopped" and stored_end(self._app, record):
+            if fate == "stopped" and stored_end(self.app, record):
                 # It has ended but for its settlement.
                 return "gone"
             message, epoch = self._again(envelope, record, meant)
-            answer = self._ledger.named.move(
+            answer = self.ledger.named.move(
                 record,
                 epoch=epoch,
                 message=message.to_text(),
                 named=meant.to_text() if meant.is_any_named else "{}",
                 is_stopped=fate == "stopped",
-                due_in_ms=reliable_of(self._app).config.lease_ms,
+                due_in_ms=reliable_of(self.app).config.lease_ms,
                 by=by,
             )
             if isinstance(answer, answers.Moved):
@@ -238,7 +237,7 @@ class Moves(_Acts):
         home = (envelope.exchange, envelope.routing_key)
         if before is not None and any(before.home):
             home = before.home
-        again, epoch = envelope.published_anew(record.epoch, self._ledger.generation)
+        again, epoch = envelope.published_anew(record.epoch, self.ledger.generation)
         headers = {name: value for name, value in again.headers.items() if name != NAMED}
         # A member of a run stays one: no other member's worker runs it.
         meant = replace(meant, home=home, run=before.run if before is not None else "")

@@ -16,12 +16,13 @@ from typing import Any
 
 from celery_reliable import orders
 from celery_reliable.clock import span
-from celery_reliable.findings import Finding, ServerFacts
+from celery_reliable.findings import Finding, Limits, ServerFacts
 from celery_reliable.leases import nodename_of
 from celery_reliable.ledger import Death
 from celery_reliable.model import GroupOfLetters
 from celery_reliable.operations.words import at, moment
 from celery_reliable.orders import OrderKind
+from celery_reliable.settings import ReliableConfig
 
 __all__ = [
     "FATES",
@@ -828,16 +829,14 @@ class FullStatus(Status):
     """A status with what findings and metrics look at besides, which is no part of the JSON."""
 
     #: The dead letters by what they died of, as far as that is known, with how many of each are
-    #: recent: buried at most *recent_seconds* ago.
+    #: recent: buried at most ``limits.recent_seconds`` ago.
     groups: tuple[GroupOfLetters, ...] = field(metadata=_HIDDEN)
     #: How many events there were, by kind, name of the task, cause and reason.
     totals: Mapping[tuple[str, ...], int] = field(metadata=_HIDDEN)
-    recent_seconds: float = field(metadata=_HIDDEN)
-    #: How often passes run, and how long leases are.
-    sweep_seconds: float = field(metadata=_HIDDEN)
-    lease_seconds: float = field(metadata=_HIDDEN)
-    #: How many dead letters are kept, how many were deleted since there were more, and when the
-    #: last of those was; None: none ever was.
-    dead_letter_max: int = field(metadata=_HIDDEN)
+    config: ReliableConfig = field(metadata=_HIDDEN)
+    #: From when on something is wrong.
+    limits: Limits = field(metadata=_HIDDEN)
+    #: How many dead letters were deleted since there were more than are kept, and when the last of
+    #: those was; None: none ever was.
     trimmed: int = field(metadata=_HIDDEN)
     trimmed_at: datetime | None = field(metadata=_HIDDEN)

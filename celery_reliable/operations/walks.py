@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from enum import Enum
-from typing import Any
+from typing import Any, TypeVar
 
 from celery import Celery
 
@@ -14,10 +14,12 @@ from celery_reliable.ledger import Ledger, Look, group_of
 from celery_reliable.model import State
 from celery_reliable.operations.filters import EVERYTHING, Filter, Subject
 from celery_reliable.operations.messages import envelope_of, object_of, queue_of
-from celery_reliable.operations.pages import Position
+from celery_reliable.operations.pages import Page, Position
 from celery_reliable.recovery import MOST_BYTES
 
 __all__ = ["Kind", "Walk"]
+
+T = TypeVar("T")
 
 #: Records looked at for one page: a tenth of a second or two.
 _MOST = 1_000
@@ -121,10 +123,15 @@ class Walk:
         """Leads to what follows; empty when nothing does."""
         return "" if self.is_over or self.place is None else self.place.cursor
 
-    @property
-    def is_full(self) -> bool:
-        """Whether so much was read that a page has to end."""
-        return self._n_bytes > _MOST_BYTES_OF_A_PAGE
+    def page(self, limit: int, view: Callable[[Look], T | None]) -> Page[T]:
+        """Return at most *limit* views; those that are None are left out."""
+        found: list[T] = []
+        for look in self:
+            if (one := view(look)) is not None:
+                found.append(one)
+            if len(found) >= limit or self._n_bytes > _MOST_BYTES_OF_A_PAGE:
+                break
+        return Page(tuple(found), self.cursor, self.looked_at)
 
     def _may_read(self) -> bool:
         if self._deadline is not None and self.looked_at and time.monotonic() > self._deadline:
@@ -160,16 +167,14 @@ class Walk:
         """Return what fits as far as records tell without their messages; None of the others."""
         found: list[Look | None] = []
         lost = []
-        for entry, look in zip(
-            entries, self._ledger.look_all([task_id for task_id, _ in entries]), strict=True
-        ):
-            if look is None or not self._is_meant(look, entry[1]):
-                found.append(None)
-                lost.append(f"{entry[1]:015d} {entry[0]}")
-            elif self._light_wanted.matches(self._subject(look), self._now_ms):
-                found.append(look)
-            else:
-                found.append(None)
+        looks = self._ledger.look_all([task_id for task_id, _ in entries])
+        for (task_id, ms), look in zip(entries, looks, strict=True):
+            meant = look if look is not None and self._is_meant(look, ms) else None
+            if meant is None:
+                lost.append(f"{ms:015d} {task_id}")
+            elif not self._light_wanted.matches(self._subject(meant), self._now_ms):
+                meant = None
+            found.append(meant)
         # Of several groups nobody knows here in which one it stood; a pass looks.
         if lost and len(self._groups) == 1:
             members = [f"{self._groups[0]} {one}" for one in lost]

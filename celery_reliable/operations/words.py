@@ -8,7 +8,7 @@ from contextlib import suppress
 from datetime import datetime, timezone
 from typing import Any
 
-__all__ = ["at", "counted", "moment", "parse_age", "parse_json", "printable", "utc"]
+__all__ = ["at", "moment", "parse_age", "parse_json", "printable", "utc"]
 
 _ASKED = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 _AGE = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)([smhd]?)")
@@ -28,13 +28,6 @@ def at(when: datetime | int | None) -> str:
     """Return a time, or one in ms, to the second for a sentence: 2026-11-22 16:40:05 UTC."""
     found = when if isinstance(when, datetime) else utc(when or 0)
     return f"{found:%Y-%m-%d %H:%M:%S} UTC"
-
-
-def counted(number: int, noun: str) -> str:
-    """Return "1 letter", "2 letters", "2 entries"."""
-    if number == 1:
-        return f"1 {noun}"
-    return f"{number} {noun[:-1]}ies" if noun == "entry" else f"{number} {noun}s"
 
 
 def parse_age(text: str, least: float = 0.0, most: float | None = None) -> float:

@@ -31,27 +31,23 @@ class Workers(Part):
         Args:
             unacked: ask the broker, too, how many messages each was delivered.
         """
-        looks = self._ledger.worker_looks()
-        now_ms = self._ledger.workers.time_ms()
+        looks = self.ledger.worker_looks()
+        now_ms = self.ledger.workers.time_ms()
         ids = [task_id for look in looks for task_id in list(look.claims)[:_MOST_NAMED]]
-        records = dict(zip(ids, self._ledger.look_all(ids), strict=True))
-        orders = self._ledger.orders.read()
+        records = dict(zip(ids, self.ledger.look_all(ids), strict=True))
+        orders = self.ledger.orders.read()
         counts = self._unacked(looks) if unacked else {}
         views = [_view(look, now_ms, records, counts.get(look.lease.worker)) for look in looks]
         return [replace(one, drained=orders.is_drained(one.nodename, now_ms)) for one in views]
-
-    def get(self, worker: str) -> Worker | None:
-        """Return one worker, by its id, or None; the broker is not asked."""
-        return next((one for one in self.all() if one.worker == worker), None)
 
     def _unacked(self, looks: Sequence[WorkerLook]) -> dict[str, int]:
         """Count what each worker, by its id, was delivered and has not acknowledged."""
         found: dict[str, int] = {}
         # The ledger knows the rest, also while the broker is away.
         with suppress(Exception):
-            for lease in (one.lease for one in looks if self._broker.is_redis):
+            for lease in (one.lease for one in looks if self.broker.is_redis):
                 if lease.unacked:
-                    found[lease.worker] = len(self._broker.unacked(lease.unacked))
+                    found[lease.worker] = len(self.broker.unacked(lease.unacked))
         return found
 
 
@@ -89,22 +85,17 @@ def _view(
         opening=lease.opening_id or lease.opening,
         witness=lease.has_witness,
         no_witness=lease.no_witness,
-        pid=_number(facts.get("pid")) or 0,
+        pid=int(str(facts.get("pid") or 0)),
         pool=str(facts.get("pool") or ""),
         queues=tuple(map(str, doing.get("queues") or ())),
         own_queue=lease.direct_queue,
-        slots=_number(doing.get("slots")),
-        running=_number(doing.get("running")),
+        slots=doing.get("slots"),
+        running=doing.get("running"),
         turned_at=_ago(look.beat_ms, doing.get("turned")),
         begun_at=_ago(look.beat_ms, doing.get("moved")),
         leaving=bool(doing.get("leaving")),
     )
 
 
-def _number(told: object) -> int | None:
-    """Return a count that a worker told; a later version may tell something else."""
-    return told if isinstance(told, int) else None
-
-
-def _ago(beat_ms: int, seconds: object) -> datetime | None:
-    return moment(beat_ms - int(seconds * 1000)) if isinstance(seconds, (int, float)) else None
+def _ago(beat_ms: int, seconds: float | None) -> datetime | None:
+    return None if seconds is None else moment(beat_ms - int(seconds * 1000))

@@ -15,7 +15,7 @@ from celery.bin.base import handle_preload_options
 
 from celery_reliable.operations.catalog import ACTS, QUERIES
 from celery_reliable.operations.cli.command import ANYWHERE, Anywhere, command_of
-from celery_reliable.operations.cli.layouts import tell
+from celery_reliable.operations.cli.layouts import carry_out
 from celery_reliable.operations.cli.metrics import metrics
 from celery_reliable.operations.cli.status import CHECK, EXIT_CODES, FAIL_LEVEL, doctor, status
 
@@ -50,5 +50,5 @@ _operations = [*QUERIES, *ACTS]
 for _name in dict.fromkeys(command.name for one in _operations for command in one.commands):
     _called = [one for one in _operations if any(command.name == _name for command in one.commands)]
     _group = dead_letters if _name.startswith("dead-letters ") else reliable
-    _group.add_command(command_of(_name, _called, tell, **_MORE.get(_name, {})))
+    _group.add_command(command_of(_name, _called, **_MORE.get(_name, {"carry_out": carry_out})))
 reliable.add_command(metrics)

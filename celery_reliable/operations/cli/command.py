@@ -17,11 +17,9 @@ from click.core import ParameterSource
 
 from celery_reliable.operations.audit import somebody
 from celery_reliable.operations.cli.calling import desk_of
-from celery_reliable.operations.cli.printing import print_json
 from celery_reliable.operations.cli.progress import interruptible
 from celery_reliable.operations.desk import Desk
 from celery_reliable.operations.operation import Command, Operation, Parameter, Progress
-from celery_reliable.operations.views import Done, Moved, Revoked
 from celery_reliable.operations.words import parse_age, parse_json, printable
 
 __all__ = ["ANYWHERE", "Anywhere", "Call", "command_of"]
@@ -39,12 +37,6 @@ ANYWHERE = (
 )
 #: The shortest time that Redis can tell.
 _LEAST_SECONDS = 0.001
-#: What makes an act exit with 1, though it has ended: it could not do all, or had nothing to do.
-_IS_WRONG: Mapping[type, Callable[[Any], object]] = {
-    Done: lambda found: found.failed or found.unsent or (found.gone and not found.done),
-    Revoked: lambda found: found.failed or not found.done,
-    Moved: lambda found: found.refused or not found.done,
-}
 
 
 class Anywhere(click.Group):
@@ -98,7 +90,7 @@ class Call:
     def run(self) -> Any:
         """Run the operation, after a question where it asks one, and return its result."""
         with desk_of(self.ctx) as desk:
-            if self.operation.reports_progress:
+            if self.operation.takes("progress"):
                 return self._act_on_many(desk)
             self._ask(desk, None)
             return self._do(desk, {})
@@ -144,10 +136,8 @@ class Call:
 
     def _counted(self, desk: Desk, n_ids: int | None) -> Any:
         """Return what a dry run counts while a person waits."""
-        can_be_long = any(one.name == "seconds" for one in self.operation.parameters)
-        more = {"seconds": _COUNT_SECONDS} if can_be_long else {}
         with interruptible("looked at", n_ids) as progress:
-            found = self._do(desk, {**more, "dry_run": True}, progress)
+            found = self._do(desk, {"seconds": _COUNT_SECONDS, "dry_run": True}, progress)
         # All that is meant by a limit was found.
         return replace(found, is_whole=True) if found.done == self.given.get("limit") else found
 
@@ -155,9 +145,8 @@ class Call:
 def command_of(
     name: str,
     operations: Iterable[Operation],
-    tell: Callable[[Any, Call], None],
     *,
-    carry_out: Callable[[Call], None] | None = None,
+    carry_out: Callable[[Call], None],
     options: Sequence[click.Option] = (),
     epilog: str = "",
 ) -> click.Command:
@@ -166,8 +155,7 @@ def command_of(
     Args:
         name: as the list of operations has it.
         operations: that it calls: of these the first that takes all that is given.
-        tell: prints a result for people.
-        carry_out: runs the call and prints, where that is more.
+        carry_out: runs the call and prints its result.
         options: that are no parameters of an operation.
         epilog: of its help.
     """
@@ -197,28 +185,17 @@ def command_of(
                 if one.name in given
             )
             raise click.UsageError(f"These do not go together: {', '.join(said)}.")
-        (carry_out or partial(_carry_out, tell))(call)
+        carry_out(call)
 
     made: click.Command = CeleryCommand(
         name.rpartition(" ")[2],
         callback=click.pass_context(callback),
         params=[*parameters, *options],
-        help=next((one.help for _, one in known if one.help), known[-1][0].about),
+        help=next((one.help for _, one in known if one.help), known[0][0].about),
         epilog=epilog,
         options_metavar="[OPTIONS] [--json]" + " [--yes]" * any(one.asks for one, _ in known),
     )
     return made
-
-
-def _carry_out(tell: Callable[[Any, Call], None], call: Call) -> None:
-    """Run the operation, and print its result."""
-    found = call.run()
-    if call.is_json:
-        print_json(found)
-    else:
-        tell(found, call)
-    if _IS_WRONG.get(type(found), lambda one: False)(found):
-        call.ctx.exit(1)
 
 
 def _offered(known: Sequence[tuple[Operation, Command]]) -> list[click.Parameter]:

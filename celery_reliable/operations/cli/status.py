@@ -14,13 +14,13 @@ import click
 
 from celery_reliable.clock import span
 from celery_reliable.exceptions import ReliableError
-from celery_reliable.findings import Finding
+from celery_reliable.findings import Finding, counted
 from celery_reliable.operations.cli.calling import desk_of, errors_told
 from celery_reliable.operations.cli.command import Call
 from celery_reliable.operations.cli.layouts import Table, print_items
 from celery_reliable.operations.cli.printing import console_of, print_json, print_pairs
 from celery_reliable.operations.views import Status
-from celery_reliable.operations.words import at, counted, printable
+from celery_reliable.operations.words import at, printable
 
 __all__ = ["CHECK", "EXIT_CODES", "FAIL_LEVEL", "doctor", "status"]
 
@@ -142,22 +142,17 @@ def _pairs(found: Status) -> list[tuple[str, str]]:
         ("last pass", "never" if last is None else f"{span(last)} ago"),
         ("ledger", f"{found.ledger.url} (Redis {found.ledger.version or 'of some release'})"),
     ]
-    pairs[3:3] = _waits(found)
-    if found.broker_problem:
-        pairs.append(("broker", found.broker_problem))
-    return pairs
-
-
-def _waits(found: Status) -> list[tuple[str, str]]:
-    """What waits in the ledger and in no queue."""
-    about = "" if found.is_exact else "about "
-    pairs = [
+    # What waits in the ledger and in no queue.
+    held = [
         ("held back", f"{about}{sum(tasks.values())} by {kind}{_in_brackets(tasks)}")
         for kind, tasks in found.held_back.items()
     ]
     if found.waiting_for_worker:
         named = "; ".join(one.sentence for one in found.nobody_alive)
-        pairs.append(("named", f"{found.waiting_for_worker} waiting for workers: {named}"))
+        held.append(("named", f"{found.waiting_for_worker} waiting for workers: {named}"))
+    pairs[3:3] = held
+    if found.broker_problem:
+        pairs.append(("broker", found.broker_problem))
     return pairs
 
 

@@ -52,13 +52,13 @@ def act_page(visit: Visit, page: Any, path: Mapping[str, str]) -> HttpResponse:
     form = OperationForm(operation, visit.request.POST if is_posted else visit.request.GET)
     shows: dict[str, Any] = {}
     try:
-        if form.takes("args") and not is_posted and form.is_valid():
+        if operation.takes("args") and not is_posted and form.is_valid():
             args, kwargs = editable_arguments(visit.desk.letters.get(form.cleaned_data["id"]))
             form.put(args=json.dumps(args, indent=2), kwargs=json.dumps(kwargs, indent=2))
         if form.is_valid():
             if is_posted and "confirmed" in form.data:
                 return _do(visit, operation, form)
-            if form.takes("dry_run") and not form.data.get("done"):
+            if operation.takes("dry_run") and not form.data.get("done"):
                 shows["meant"] = _run(visit, form, _COUNT_SECONDS, dry_run=True)
         # What nobody has typed yet is not wrong.
         elif is_posted or any(form.data.get(name) for name in form.errors):
@@ -69,9 +69,8 @@ def act_page(visit: Visit, page: Any, path: Mapping[str, str]) -> HttpResponse:
 
 
 def _run(visit: Visit, form: OperationForm, seconds: float, **more: Any) -> Any:
-    most = {"seconds": seconds} if form.takes("seconds") else {}
     who = f"django:{visit.request.user.get_username()}"
-    return form.operation.run(visit.desk, {**form.given, **most, **more}, by=who)
+    return form.operation.run(visit.desk, {**form.given, "seconds": seconds, **more}, by=who)
 
 
 def _do(visit: Visit, operation: Operation, form: OperationForm) -> HttpResponse:

@@ -77,10 +77,6 @@ class OperationForm(forms.Form):
             hidden = forms.HiddenInput()
             self.fields[name] = forms.IntegerField(min_value=0, required=False, widget=hidden)
 
-    def takes(self, name: str) -> bool:
-        """Whether the operation has this parameter."""
-        return any(one.name == name for one in self.operation.parameters)
-
     @property
     def given(self) -> dict[str, Any]:
         """What was given, as `Operation.run` takes it."""
