@@ -19,7 +19,7 @@ from celery_reliable.operations.letter_groups import LetterGroups, UnknownGroup
 from celery_reliable.operations.metrics import FleetCollector, registry_of
 from celery_reliable.operations.operation import BadParameter, Operation, Param, Parameter, Right
 from celery_reliable.operations.pages import Page
-from celery_reliable.operations.queues import broker_errors, purge
+from celery_reliable.operations.queues import BrokerUnavailable, broker_asked, purge
 from celery_reliable.operations.runs import UnknownRun
 from celery_reliable.operations.status import Throughputs
 from celery_reliable.operations.stop_button import UnknownOrder
@@ -65,6 +65,7 @@ __all__ = [
     "QUERIES",
     "Audited",
     "BadParameter",
+    "BrokerUnavailable",
     "Bulk",
     "CannotReplay",
     "DeadLetters",
@@ -112,7 +113,7 @@ __all__ = [
     "Worker",
     "WorkerDeath",
     "as_json",
-    "broker_errors",
+    "broker_asked",
     "check",
     "counted",
     "editable_arguments",

@@ -11,6 +11,8 @@ from datetime import datetime
 from functools import partial
 from typing import Annotated, Any
 
+from kombu.utils.limits import TokenBucket
+
 from celery_reliable.exceptions import ReliableError, UnknownDeadLetter
 from celery_reliable.ledger import Ledger, Look
 from celery_reliable.model import DeadLetter
@@ -39,8 +41,8 @@ _CAUGHT_UP_SECONDS = 10.0
 
 #: Ids that are given as examples.
 _MOST_EXAMPLES = 5
-#: The rate is late by more than this: begin anew, rather than to make up for it all at once.
-_MOST_BEHIND_SECONDS = 1.0
+#: A second, where nobody says how many: more than anything could do.
+_NO_RATE = 1e9
 #: A rate is kept to from one act to the next that goes on with it, unless it is slower than this.
 _LONGEST_REST_SECONDS = 5.0
 
@@ -109,30 +111,25 @@ class _Pace:
         self.most = most
         #: By `time.monotonic`.
         self.deadline = None if seconds is None else time.monotonic() + seconds
-        self._gap = 1 / rate if rate else 0.0
-        #: When the next may pass; None before the first has passed.
-        self._next: float | None = None
+        self._bucket = TokenBucket(rate or _NO_RATE)
+        self._is_begun = False
 
     def is_over(self) -> bool:
         """Whether the next could only pass when the time is over."""
-        if self.deadline is None or self._next is None:
-            return False
-        return max(self._next, time.monotonic()) > self.deadline
+        passes_at = time.monotonic() + self._bucket.expected_time()
+        return self.deadline is not None and self._is_begun and passes_at > self.deadline
 
     def wait(self) -> None:
         """Return when the next may pass."""
-        now = time.monotonic()
-        if self._next is None or now - self._next > _MOST_BEHIND_SECONDS:
-            self._next = now
-        time.sleep(max(0.0, self._next - now))
-        self._next += self._gap
+        self._is_begun = True
+        while not self._bucket.can_consume():
+            time.sleep(self._bucket.expected_time())
 
     def rest(self) -> None:
         """Return when the next may pass, as the first of another act, which knows no pace; at once
         when nobody would wait for so long.
         """
-        left = (self._next or 0.0) - time.monotonic()
-        if 0 < left <= _LONGEST_REST_SECONDS:
+        if (left := self._bucket.expected_time()) <= _LONGEST_REST_SECONDS:
             time.sleep(left)
 
 
@@ -269,7 +266,12 @@ class Bulk(Part):
                     progress(now.done + now.gone + now.failed, rest)
 
             begun = Done(
-                outcome.run, before, is_dry_run=dry_run, is_whole=not problem, problem=problem
+                run=outcome.run,
+                before=before,
+                done=0,
+                is_dry_run=dry_run,
+                is_whole=not problem,
+                problem=problem,
             )
             return self._run(chosen, walk, begun, act, pace, told)
 

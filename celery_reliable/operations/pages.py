@@ -32,10 +32,8 @@ class Position:
         """Return the place that a cursor is of; None for an empty one.  Raises BadParameter."""
         if not cursor:
             return None
-        ms, colon, id_ = cursor.partition(":")
         try:
-            if not colon:
-                raise ValueError("no colon")
+            ms, id_ = cursor.split(":", 1)
             return cls(int(ms), unquote(id_, errors="surrogatepass"))
         except ValueError as exc:
             raise BadParameter(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Annotated
@@ -13,8 +13,9 @@ from celery import Celery
 from kombu.exceptions import OperationalError
 
 from celery_reliable.app import reliable_of
+from celery_reliable.exceptions import ReliableError
 from celery_reliable.ledger import Look, answers
-from celery_reliable.log import logger
+from celery_reliable.log import as_shown, logger
 from celery_reliable.message import Stamp
 from celery_reliable.model import State
 from celery_reliable.operations.messages import envelope_of
@@ -26,7 +27,7 @@ from celery_reliable.operations.words import moment
 from celery_reliable.operations.workers import Workers
 from celery_reliable.recovery import MOST_BYTES
 
-__all__ = ["Purged", "Queues", "broker_errors", "named_queues", "purge"]
+__all__ = ["BrokerUnavailable", "Purged", "Queues", "broker_asked", "named_queues", "purge"]
 
 #: Messages looked at of those that are popped next, of each priority.
 _LOOKED_AT = 5
@@ -195,7 +196,21 @@ def purge(
     return done
 
 
-def broker_errors(app: Celery) -> tuple[type[Exception], ...]:
-    """Return the errors by which a broker that is away shows."""
-    connection = app.connection_for_read()
-    return (OperationalError, *connection.connection_errors, *connection.channel_errors)
+class BrokerUnavailable(ReliableError):
+    """The broker could not be reached."""
+
+
+@contextmanager
+def broker_asked(app: Celery) -> Iterator[None]:
+    """Raise BrokerUnavailable for the errors by which a broker that is away shows."""
+    try:
+        yield
+    except Exception as exc:
+        broker = app.connection_for_read()
+        of_broker = (OperationalError, *broker.connection_errors, *broker.channel_errors)
+        if isinstance(exc, ReliableError) or not isinstance(exc, of_broker):
+            raise
+        raise BrokerUnavailable(
+            f"The broker could not be reached: {as_shown(exc)}. Check that it is up and that the "
+            "app's broker_url names it."
+        ) from exc

@@ -12,13 +12,13 @@ from itertools import chain, islice
 from celery import Celery
 
 from celery_reliable.app import reliable_of
-from celery_reliable.exceptions import LedgerRefused, ReliableError
+from celery_reliable.exceptions import LedgerRefused
 from celery_reliable.findings import Limits, ServerFacts, check
 from celery_reliable.ledger import Ledger
 from celery_reliable.log import as_shown
 from celery_reliable.message import NamedWorkers
 from celery_reliable.model import GroupOfLetters
-from celery_reliable.operations.queues import Queues, broker_errors
+from celery_reliable.operations.queues import BrokerUnavailable, Queues, broker_asked
 from celery_reliable.operations.stop_button import obeyed_by
 from celery_reliable.operations.views import (
     FullStatus,
@@ -112,12 +112,11 @@ def _queues(
     app: Celery, queues: Queues, workers: tuple[Worker, ...]
 ) -> tuple[tuple[Queue, ...], str]:
     try:
-        return tuple(queues.of(workers)), ""
-    except ReliableError:
-        raise
-    except broker_errors(app) as exc:
+        with broker_asked(app):
+            return tuple(queues.of(workers)), ""
+    except BrokerUnavailable as exc:
         # Without the password that may be in what it says.
-        return (), as_shown(exc)
+        return (), as_shown(exc.__cause__)
 
 
 def _last_pass(meta: Mapping[str, str], now_ms: int) -> LastPass:

@@ -12,7 +12,7 @@ from celery import Celery
 
 from celery_reliable.app import reliable_of
 from celery_reliable.exceptions import ReliableError
-from celery_reliable.ledger import AS_IT_IS, Ledger, Resent, answers
+from celery_reliable.ledger import AS_IT_IS, Resent, answers
 from celery_reliable.message import Envelope, is_named
 from celery_reliable.model import Due, Record, State
 from celery_reliable.operations.desk import Desk
@@ -120,31 +120,25 @@ class _Release:
 
     def _send(self, due: Due, record: Record) -> None:
         is_parked = record.state is State.PARKED
-        message = _message_at_home(self.desk.ledger, record)
+        message, ledger = AS_IT_IS, self.desk.ledger
+        # What was sent to a worker by its name, or waits for one, goes to its ordinary queue.
+        home = at_home(Envelope.from_text(record.message)) if is_named(record.message) else None
+        if home is not None:
+            # What the worker before may still be delivered is stale, should one with the package
+            # start.
+            sent, epoch = home.published_anew(record.epoch, ledger.generation)
+            message = Resent(sent.to_text(), record.epoch, epoch)
         may_wait = not (is_parked or record.is_unsent) and message is AS_IT_IS
         if may_wait and any(self.desk.broker.heads(Envelope.from_text(record.message))):
             return
-        answer = self.desk.ledger.resend(due, due_in_ms=self.queued_ms, message=message)
+        answer = ledger.resend(due, due_in_ms=self.queued_ms, message=message)
         if isinstance(answer, answers.Send):
             try:
                 resend(self.desk.app, Envelope.from_text(answer.message))
             except Exception:
                 # It is sent when this is repeated, or by a pass.
                 later = Due(due.task_id, answer.due_ms)
-                self.desk.ledger.postpone(later, due_in_ms=0, is_unsent=True)
+                ledger.postpone(later, due_in_ms=0, is_unsent=True)
                 raise
             self.done.parked += is_parked
             self.done.sent += not is_parked
-
-
-def _message_at_home(ledger: Ledger, record: Record) -> Resent:
-    """Return the message of a task that was sent to a worker by its name, or waits for one, as it
-    goes to the queue that it would have without that; `AS_IT_IS` for any other.
-    """
-    is_any = is_named(record.message)
-    home = at_home(Envelope.from_text(record.message)) if is_any else None
-    if home is None:
-        return AS_IT_IS
-    # What the worker before may still be delivered is stale, should one with the package start.
-    sent, epoch = home.published_anew(record.epoch, ledger.generation)
-    return Resent(sent.to_text(), record.epoch, epoch)

@@ -27,6 +27,7 @@ from celery_reliable.settings import ReliableConfig
 __all__ = [
     "FATES",
     "NOUNS",
+    "Acted",
     "Audited",
     "Done",
     "Entry",
@@ -284,23 +285,29 @@ FATES = {
 }
 
 
-@dataclass(frozen=True)
-class Done:
-    """What was done to many dead letters, or with a dry run would be."""
+@dataclass(frozen=True, kw_only=True)
+class Acted:
+    """What was done to many things, or with a dry run would be."""
 
     #: Names the act in the audit.
     run: str
+    #: To how many it was done; with a dry run, those that fit.
+    done: int
+    is_dry_run: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Done(Acted):
+    """What was done to many dead letters: they were replayed or discarded."""
+
     #: Only letters that were buried before it were meant.
     before: datetime
-    #: Letters that were replayed or discarded; with a dry run, those that fit.
-    done: int = 0
     #: Those that could not be: nobody can read them.
     failed: int = 0
     #: Those that somebody else replayed or discarded first, or that never were any.
     gone: int = 0
     #: Replayed letters whose message could not be sent; the sweeper sends it.
     unsent: int = 0
-    is_dry_run: bool = False
     #: All that were meant were reached: neither a limit nor a problem ended it.
     is_whole: bool = True
     #: Where to go on, with the same *before*; empty: at the beginning, or nowhere.
@@ -311,16 +318,12 @@ class Done:
     examples: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Moved:
+@dataclass(frozen=True, kw_only=True)
+class Moved(Acted):
     """What became of tasks that were to run elsewhere, or with a dry run would; by their ids."""
 
-    #: Names the act in the audit.
-    run: str
     #: The patterns of the workers that may run them; none: any worker may.
     workers: tuple[str, ...]
-    #: How many were moved.
-    done: int
     #: Nobody ran them: they go to one of these workers, or wait for one.
     sent: tuple[str, ...]
     #: They ran on a worker that may not run them any more.  It stops them, which is no loss, and
@@ -333,7 +336,6 @@ class Moved:
     refused: tuple[str, ...]
     #: The ledger knows no such task, or it went on in this moment.
     gone: tuple[str, ...]
-    is_dry_run: bool
 
 
 class IfRunning(str, Enum):
@@ -347,16 +349,12 @@ class IfRunning(str, Enum):
     FINISH = "finish"
 
 
-@dataclass(frozen=True)
-class Revoked:
+@dataclass(frozen=True, kw_only=True)
+class Revoked(Acted):
     """What became of tasks that were to be revoked, or with a dry run would; by their ids."""
 
-    #: Names the act in the audit.
-    run: str
     #: What was to become of those that run.
     if_running: IfRunning
-    #: How many were revoked.
-    done: int
     #: Nobody ran them, and nobody will.
     ended: tuple[str, ...]
     #: They run, and never will again; their workers receive with the next beat which of them to
@@ -368,7 +366,6 @@ class Revoked:
     replaced: tuple[str, ...]
     #: The ledger knows no such task.
     gone: tuple[str, ...]
-    is_dry_run: bool
 
     @property
     def failed(self) -> int:

@@ -48,8 +48,7 @@ class Walk:
     letters by the time of their burial.  Few are in memory at a time.
 
     After each, ``place`` is where the walk goes on, whatever comes and goes meanwhile, and
-    ``before`` is where one goes on that is to yield it again.  What the index of groups has too
-    much of is put right on the way.
+    ``before`` is where one goes on that is to yield it again.
 
     Args:
         app: whose tasks say which object a message is about.
@@ -165,23 +164,15 @@ class Walk:
 
     def _fitting(self, entries: Sequence[tuple[str, int]]) -> list[Look | None]:
         """Return what fits as far as records tell without their messages; None of the others."""
-        found: list[Look | None] = []
-        lost = []
         looks = self._ledger.look_all([task_id for task_id, _ in entries])
-        for (task_id, ms), look in zip(entries, looks, strict=True):
-            meant = look if look is not None and self._is_meant(look, ms) else None
-            if meant is None:
-                lost.append(f"{ms:015d} {task_id}")
-            elif not self._light_wanted.matches(self._subject(meant), self._now_ms):
-                meant = None
-            found.append(meant)
-        # Of several groups nobody knows here in which one it stood; a pass looks.
-        if lost and len(self._groups) == 1:
-            members = [f"{self._groups[0]} {one}" for one in lost]
-            self._ledger.groups.look_at(
-                [one.encode("utf-8", "backslashreplace") for one in members]
-            )
-        return found
+        return [
+            look
+            if look is not None
+            and self._is_meant(look, ms)
+            and self._light_wanted.matches(self._subject(look), self._now_ms)
+            else None
+            for (_, ms), look in zip(entries, looks, strict=True)
+        ]
 
     def _is_meant(self, look: Look, ms: int) -> bool:
         """Whether it is of the kind, and of one of the groups."""

@@ -25,6 +25,7 @@ from celery_reliable.operations.operation import Items
 from celery_reliable.operations.pages import Page
 from celery_reliable.operations.views import (
     FATES,
+    Acted,
     Audited,
     Done,
     Entry,
@@ -210,7 +211,7 @@ def _groups(found: Groups, call: Call) -> None:
         click.echo(f"The group is known of {found.grouped} so far; ask again.", err=True)
 
 
-def _acted(found: Done | Moved | Revoked, call: Call) -> None:
+def _acted(found: Acted, call: Call) -> None:
     """Say to how many something was done, and what became of the others."""
     would = "would be " if found.is_dry_run else ""
     at_least = "at least " if found.is_dry_run and not getattr(found, "is_whole", True) else ""
@@ -221,7 +222,7 @@ def _acted(found: Done | Moved | Revoked, call: Call) -> None:
             click.echo(printable(f"{words}: {ids}"))
     if not isinstance(found, Done):
         with desk_of(call.ctx) as desk:
-            for task_id in found.gone:
+            for task_id in getattr(found, "gone", ()):
                 click.echo(printable(desk.tasks.get(task_id).why.sentence))
     else:
         if found.problem:

@@ -25,7 +25,7 @@ from celery_reliable.contrib.django.api.requests import (
     ProblemDetails,
     response,
 )
-from celery_reliable.contrib.django.opening import BrokerUnavailable, opened_desk
+from celery_reliable.contrib.django.opening import opened_desk
 from celery_reliable.exceptions import (
     LedgerRefused,
     LedgerUnavailable,
@@ -39,6 +39,7 @@ from celery_reliable.operations import (
     ACTS,
     QUERIES,
     BadParameter,
+    BrokerUnavailable,
     CannotReplay,
     Desk,
     Operation,
