@@ -15,12 +15,8 @@ from typing import Any
 from celery_reliable.exceptions import ReliableError, one_line
 from celery_reliable.ledger import Ledger
 from celery_reliable.operations.views import Audited, as_json
-from celery_reliable.operations.words import moment
 
-__all__ = ["Outcome", "noted", "read_audit", "somebody"]
-
-
-_UNKNOWN: dict[str, Any] = {"run": "", "phase": "", "act": "", "by": ""}
+__all__ = ["Outcome", "noted", "somebody"]
 
 
 @dataclass
@@ -54,16 +50,6 @@ def noted(ledger: Ledger, act: str, by: str, about: Mapping[str, Any]) -> Iterat
         # Where the ledger is away, the act has no end in the audit.
         with suppress(ReliableError):
             ledger.audits.note(as_json(replace(entry, phase="end", **asdict(outcome))))
-
-
-def read_audit(ledger: Ledger, limit: int) -> list[Audited]:
-    """Return the latest *limit* entries, the latest first; of a later version what is known."""
-    names = set(Audited.__dataclass_fields__) - {"at"}
-    found = []
-    for at_ms, about in ledger.audits.latest(limit):
-        known = {name: value for name, value in about.items() if name in names}
-        found.append(Audited(**{**_UNKNOWN, **known}, at=moment(at_ms)))
-    return found
 
 
 def somebody() -> str:

@@ -245,7 +245,7 @@ class Bulk(Part):
                 chosen.wanted,
                 before_ms,
                 kind=Kind.DEAD,
-                groups=[chosen.group] if chosen.group else (),
+                groups=[chosen.group] if chosen.group else None,
                 place=place,
                 # Who is buried in this very millisecond may have been replayed in it.
                 until_ms=before_ms - 1,

@@ -11,7 +11,7 @@ from celery import Celery
 from celery_reliable.app import reliable_of
 from celery_reliable.findings import Limits
 from celery_reliable.model import SweepReport
-from celery_reliable.operations.audit import noted, read_audit
+from celery_reliable.operations.audit import noted
 from celery_reliable.operations.bulk import Bulk
 from celery_reliable.operations.dead_letters import DeadLetters
 from celery_reliable.operations.happenings import Happenings
@@ -25,6 +25,7 @@ from celery_reliable.operations.stop_button import StopButton
 from celery_reliable.operations.task_acts import Moves, Revocations
 from celery_reliable.operations.tasks import Tasks
 from celery_reliable.operations.views import Audited, Status
+from celery_reliable.operations.words import moment
 from celery_reliable.operations.workers import Workers
 from celery_reliable.recovery import MOST_PASSES_IN_A_ROW, BrokerView, Sweeper
 
@@ -146,7 +147,15 @@ class Desk(AbstractContextManager["Desk"]):
 
         An act without an end was killed, or still runs.
         """
-        return read_audit(self.ledger, limit)
+        # Of a later version what is known.
+        names = Audited.__dataclass_fields__.keys() - {"at"}
+        unknown = dict.fromkeys(("run", "phase", "act", "by"), "")
+        return [
+            Audited(
+                at=moment(at_ms), **(unknown | {one: about[one] for one in about.keys() & names})
+            )
+            for at_ms, about in self.ledger.audits.latest(limit)
+        ]
 
     def sweep(
         self,

@@ -96,7 +96,12 @@ class Filter:
             and self.reason in (None, subject.reason)
             and self.object_id in (None, subject.object_id)
             and (
-                self.worker is None or any(_is_worker(one, self.worker) for one in subject.workers)
+                self.worker is None
+                # By its name, or by the whole id that tells one start of it from another.
+                or any(
+                    matches(self.worker, nodename_of(one)) or fnmatchcase(one, self.worker)
+                    for one in subject.workers
+                )
             )
             and (self.older_than_seconds is None or age_seconds >= self.older_than_seconds)
             and (self.newer_than_seconds is None or age_seconds <= self.newer_than_seconds)
@@ -117,16 +122,6 @@ class Filter:
             if (value := getattr(self, one.name)) is not None
         }
 
-    @property
-    def needs_message(self) -> bool:
-        """Whether it looks at what only the message tells."""
-        return self.queue is not None or self.object_id is not None
-
 
 #: The filter of nothing.
 EVERYTHING = Filter()
-
-
-def _is_worker(found: str, wanted: str) -> bool:
-    # By its name, or by the whole id that tells one start of it from another.
-    return matches(wanted, nodename_of(found)) or fnmatchcase(found, wanted)

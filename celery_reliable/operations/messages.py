@@ -109,11 +109,8 @@ def has_eta(envelope: Envelope | None) -> bool:
         return False
 
 
-def told_by(stored: Record) -> dict[str, Any]:
-    """Return what a task's message says of its publication; nothing where nobody can read it."""
-    envelope = envelope_of(stored)
-    if envelope is None:
-        return {}
+def told_by(envelope: Envelope) -> dict[str, Any]:
+    """Return what a task's message says of its publication."""
     publisher, letter = str(envelope.headers.get("origin") or ""), envelope.headers.get(ORIGIN)
     priority = envelope.properties.get("priority")
     # An operator may have named other workers than the call since.

@@ -82,16 +82,16 @@ class Objects(Part):
             key = line_of(key or self.key_of(task or "", object_id))
         except ObjectIdError as exc:
             raise BadParameter("object_id", str(exc)) from exc
-        view, line, _ = self._look_at(key, MOST_PLACES)
-        if not (view.holders or line):
+        view = self._look_at(key, MOST_PLACES)
+        if not (view.holders or view.waiters):
             view = replace(view, places=self._places_of(task or ""))
         if task is not None:
             name = task if object_id is None else f"{task} {object_id!r}"
         else:
-            ids = [*line, *(one.task_id for one in view.holders)][:1]
+            ids = [*view.waiters, *(one.task_id for one in view.holders)][:1]
             look = next(self.ledger.looks_in_groups(ids, most_bytes=MOST_BYTES), None)
             name = key if look is None else self.object_name(look.record, key)
-        return replace(view, object_name=name, waiters=line, has_more=view.in_line > len(line))
+        return replace(view, object_name=name)
 
     def page(
         self, *, limit: Limit = 50, cursor: Cursor = "", look_seconds: float = 0.0
@@ -105,7 +105,7 @@ class Objects(Part):
         place = Position.of(cursor)
         walk = Walk(self.app, self.ledger, place=place, look_seconds=look_seconds)
         #: Many may stand in one line.
-        seen: dict[str, tuple[Object, str]] = {}
+        seen: dict[str, Object] = {}
 
         def view(look: Look) -> Object | None:
             if not look.object_key:
@@ -115,19 +115,17 @@ class Objects(Part):
                 task = self.app.tasks.get(look.record.name)
                 is_one = task is not None and not getattr(type(task), "at_most", None)
                 places = 1 if is_one and key == look.object_key else MOST_PLACES
-                found, _, first = self._look_at(key, places, look)
-                seen[key] = found, first
-            if seen[key][1] != look.record.task_id:
+                seen[key] = self._look_at(key, places, look)
+            holders = [one.task_id for one in seen[key].holders if one.state]
+            if [*holders, *seen[key].waiters][:1] != [look.record.task_id]:
                 return None
-            return replace(seen[key][0], object_name=self.object_name(look.record, key))
+            name = self.object_name(look.record, key)
+            return replace(seen[key], object_name=name, waiters=(), has_more=False)
 
         return walk.page(limit, view)
 
-    def _look_at(
-        self, key: str, places: int, listed: Look | None = None
-    ) -> tuple[Object, tuple[str, ...], str]:
-        """Return an object without its name and those that wait for it; the ids of those that stand
-        in its line first; and the id of the first of all its tasks, by which lists have it.
+    def _look_at(self, key: str, places: int, listed: Look | None = None) -> Object:
+        """Return an object without its name.
 
         *listed*: a task that has it or waits for it, if one was read already.
         """
@@ -151,18 +149,17 @@ class Objects(Part):
         )
         if kept is not None:
             told, holders = 1, (Holder(1, kept.task_id),)
-        view = Object(
+        in_line = found.in_line - len(found.line) + len(line)
+        return Object(
             object_key=key,
             object_name="",
             kept_seconds=(kept.kept_ms or 0) / 1000 if kept is not None else None,
             places=max([told, *(one.place for one in holders)]),
             holders=holders,
-            in_line=found.in_line - len(found.line) + len(line),
-            waiters=(),
-            has_more=False,
+            in_line=in_line,
+            waiters=tuple(one.record.task_id for one in line),
+            has_more=in_line > len(line),
         )
-        whose = next((one.record.task_id for one in looks if one is not None), "")
-        return view, tuple(one.record.task_id for one in line), whose
 
     def _places_of(self, name: str) -> int:
         task = self.app.tasks.get(name)

@@ -101,6 +101,11 @@ class Param:
     metavar: str = ""
     needs: Right | None = None
 
+    @property
+    def least(self) -> float | None:
+        """The least number; where it has to be more than nothing, a millisecond."""
+        return self.ge if self.gt is None else 0.001
+
 
 Id = Annotated[str, Param("Its id.", min_length=1, max_length=1000, is_argument=True, metavar="ID")]
 Cursor = Annotated[

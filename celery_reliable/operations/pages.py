@@ -58,7 +58,4 @@ class Page(Generic[T]):
     #: How many entries were looked at.
     looked_at: int
     #: Whether nothing follows: there is no cursor.
-    is_last: bool = True
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "is_last", not self.cursor)
+    is_last: bool

@@ -90,7 +90,10 @@ def look_at_status(app: Celery, ledger: Ledger, broker: BrokerView, limits: Limi
         workers=workers,
         slots=sum(one.slots or 0 for one in alive),
         saturation=None,
-        deaths=_deaths(meta),
+        deaths=tuple(
+            WorkerDeath(one["worker"], one["cause"], moment(one["at_ms"]), one["claims"])
+            for one in json.loads(meta.get("deaths") or "[]")
+        ),
         queues=queues,
         held_back=looked_at.held_back(),
         broker_problem=problem,
@@ -128,21 +131,11 @@ def _last_pass(meta: Mapping[str, str], now_ms: int) -> LastPass:
     return LastPass(moment(ended_ms), age_seconds, json.loads(meta.get("report") or "{}"))
 
 
-def _deaths(meta: Mapping[str, str]) -> tuple[WorkerDeath, ...]:
-    found = json.loads(meta.get("deaths") or "[]")
-    return tuple(
-        WorkerDeath(one["worker"], one["cause"], moment(one["at_ms"]), one["claims"])
-        for one in found
-    )
-
-
 def _groups(ledger: Ledger, since_ms: int) -> tuple[GroupOfLetters, ...]:
     # Where the ledger is full nobody can bring the index up to date.
     with suppress(LedgerRefused):
         ledger.groups.catch_up(_CAUGHT_UP_AT_ONCE)
-    with suppress(LedgerRefused):
-        return tuple(ledger.groups.counts(since_ms=since_ms))
-    return ()
+    return tuple(ledger.groups.counts(since_ms=since_ms))
 
 
 def _nobody_alive(ledger: Ledger, workers: Sequence[Worker]) -> tuple[NobodyAlive, ...]:

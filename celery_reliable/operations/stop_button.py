@@ -20,9 +20,6 @@ from celery_reliable.settings import did_you_mean
 
 __all__ = ["StopButton", "UnknownOrder", "obeyed_by"]
 
-#: A year; who means longer gives no time at all.
-_LONGEST_SECONDS = 366 * 24 * 3600.0
-
 
 class UnknownOrder(ReliableError, LookupError):
     """There is no such order (any more)."""
@@ -105,10 +102,6 @@ class StopButton(Part):
 
         Raises BadParameter.
         """
-        if for_seconds is not None and not 0 < for_seconds <= _LONGEST_SECONDS:
-            raise BadParameter(
-                "for_seconds", "An order holds for more than 0 seconds, and for a year at the most."
-            )
         self._check(Given("", kind, target), object_id, later=later)
         about = {
             "target": target,

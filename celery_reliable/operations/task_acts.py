@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 from celery_reliable.app import reliable_of
 from celery_reliable.leases import nodename_of
@@ -44,14 +44,10 @@ class _Acts(Part):
     class that is returned.  Raises what the ledger raises; may be interrupted and repeated.
     """
 
-    name: ClassVar[str]
-    #: What became of tasks to which it was done, and of those to which it could not be; "gone":
-    #: there is none.
-    done: ClassVar[tuple[str, ...]]
-    failed: ClassVar[tuple[str, ...]]
-
     def _act(
         self,
+        name: str,
+        fates: Mapping[str, bool],
         task_ids: Iterable[str],
         fate_of: Callable[[str], str],
         *,
@@ -60,23 +56,26 @@ class _Acts(Part):
         dry_run: bool,
         progress: Progress | None,
     ) -> dict[str, Any]:
-        """Return the fields of the result that each act has."""
-        ids = list(dict.fromkeys(task_ids))
-        found: dict[str, list[str]] = {one: [] for one in (*self.done, *self.failed, "gone")}
+        """Return the fields of the result that each act has.
 
+        *fates*: what can become of a task, and whether that is what was to be done; "gone", for
+        which there is no task, is none of them.
+        """
+        ids = list(dict.fromkeys(task_ids))
+        found: dict[str, list[str]] = {one: [] for one in (*fates, "gone")}
         given = {"ids": ids[:_MOST_EXAMPLES], "ids_given": len(ids), **about}
-        note = noted(self.ledger, self.name, by, given)
+        note = noted(self.ledger, name, by, given)
         with nullcontext(Outcome()) if dry_run else note as outcome:
             for number, task_id in enumerate(ids, 1):
                 fate = fate_of(task_id)
                 found[fate].append(task_id)
-                outcome.done += fate in self.done
-                outcome.failed += fate in self.failed
+                outcome.done += fates.get(fate) is True
+                outcome.failed += fates.get(fate) is False
                 if progress is not None:
                     # The same ids again lead on.
                     progress(number, {})
-        fates = {name: tuple(ids) for name, ids in found.items()}
-        return {"run": outcome.run, "done": outcome.done, "is_dry_run": dry_run, **fates}
+        sorted_ids = {fate: tuple(ids) for fate, ids in found.items()}
+        return {"run": outcome.run, "done": outcome.done, "is_dry_run": dry_run, **sorted_ids}
 
 
 class Revocations(_Acts):
@@ -86,10 +85,6 @@ class Revocations(_Acts):
     to know, or there is an error; the worker that runs a task hears of it with its next beat, and
     stops it unless it is to finish; and each task's fate is told.  May be interrupted and repeated.
     """
-
-    name = "revoke"
-    done = ("ended", "running")
-    failed = ("dead", "replaced")
 
     def revoke(
         self,
@@ -107,6 +102,8 @@ class Revocations(_Acts):
         Their result is REVOKED.  Dead letters stay: discard them.
         """
         found = self._act(
+            "revoke",
+            {"ended": True, "running": True, "dead": False, "replaced": False},
             ids,
             lambda task_id: self._fate(task_id, by, if_running, dry_run=dry_run),
             by=by,
@@ -149,10 +146,6 @@ class Moves(_Acts):
     May be interrupted and repeated.
     """
 
-    name = "move"
-    done = ("sent", "stopped", "stays")
-    failed = ("refused",)
-
     def move(
         self,
         ids: TaskIds,
@@ -186,6 +179,8 @@ class Moves(_Acts):
             raise BadParameter(_GIVEN_AS[name], f"{name}={named[name]!r} is not {expected}.")
         meant = NamedWorkers(tuple(workers), tuple(prefer))
         found = self._act(
+            "move",
+            {"sent": True, "stopped": True, "stays": True, "refused": False},
             ids,
             lambda task_id: self._moved(task_id, meant, by, dry_run=dry_run),
             by=by,

@@ -142,13 +142,11 @@ class Tasks(Part):
         Raises UnknownGroup, and BadParameter for a cursor that is none.  Where messages are, who
         has an object and which workers live is not looked at.
         """
-        groups, known = [group] if group else [], LetterGroups(self.app, self.ledger)
+        groups, known = [group] if group else None, LetterGroups(self.app, self.ledger)
         if group:
             known.get(group)
-        elif state is Kind.DEAD and (fitting := known.fitting(filter_)) is not None:
-            if not fitting:
-                return Page((), "", 0)
-            groups = fitting
+        elif state is Kind.DEAD:
+            groups = known.fitting(filter_)
         now_ms = self.ledger.numbers().now_ms
         orders = self._orders(now_ms)
         walk = Walk(

@@ -104,7 +104,7 @@ class Situation:
             "reason": letter.reason.value if letter else "",
             "exception": letter.exception if letter else "",
             "group": group_of(letter).id if letter else "",
-            **told_by(record),
+            **({} if self._message is None else told_by(self._message)),
         }
 
     @property

@@ -56,7 +56,7 @@ class Walk:
         wanted: those that fit.
         now_ms: the ledger's time, from which ages are reckoned.
         kind: only these; None: all but dead letters.
-        groups: of dead letters only those of these groups, by their ids; empty: of all.
+        groups: of dead letters only those of these groups, by their ids; None: of all.
         is_latest_first: of dead letters; else the oldest.
         until_ms: no letter that was buried later.
         place: where to begin.
@@ -73,7 +73,7 @@ class Walk:
         now_ms: int = 0,
         *,
         kind: Kind | None = None,
-        groups: Sequence[str] = (),
+        groups: Sequence[str] | None = None,
         is_latest_first: bool = False,
         until_ms: int | None = None,
         place: Position | None = None,
@@ -130,7 +130,7 @@ class Walk:
                 found.append(one)
             if len(found) >= limit or self._n_bytes > _MOST_BYTES_OF_A_PAGE:
                 break
-        return Page(tuple(found), self.cursor, self.looked_at)
+        return Page(tuple(found), self.cursor, self.looked_at, not self.cursor)
 
     def _may_read(self) -> bool:
         if self._deadline is not None and self.looked_at and time.monotonic() > self._deadline:
@@ -143,7 +143,7 @@ class Walk:
         if self.place is not None:
             place = self.place.ms, self.place.id
         if self._kind is Kind.DEAD:
-            if not self._groups:
+            if self._groups is None:
                 return ledger.letters_after(place, limit, **self._order)
             of = ledger.groups.letters_of
             several = [
@@ -181,7 +181,7 @@ class Walk:
             letter = look.letter
             if letter is None or letter.buried_ms != ms:
                 return False
-            return not self._groups or group_of(letter).id in self._groups
+            return self._groups is None or group_of(letter).id in self._groups
         if (state is State.RUNNING) != (ms == _RUNNING_MS):
             # What runs with a limit came before.
             return False
@@ -194,7 +194,7 @@ class Walk:
         if look is None or (self._kind is Kind.DEAD and not self._is_meant(look, ms)):
             return None
         self._n_bytes += len(look.record.message)
-        if not self._wanted.needs_message:
+        if self._wanted == self._light_wanted:
             return look
         return look if self._wanted.matches(self._subject(look), self._now_ms) else None
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
 from datetime import datetime
 
 from celery_reliable.ledger import Look, WorkerLook
 from celery_reliable.operations.part import Part
 from celery_reliable.operations.views import Running, Worker
 from celery_reliable.operations.words import moment
+from celery_reliable.orders import Orders
 
 __all__ = ["Workers"]
 
@@ -37,8 +37,9 @@ class Workers(Part):
         records = dict(zip(ids, self.ledger.look_all(ids), strict=True))
         orders = self.ledger.orders.read()
         counts = self._unacked(looks) if unacked else {}
-        views = [_view(look, now_ms, records, counts.get(look.lease.worker)) for look in looks]
-        return [replace(one, drained=orders.is_drained(one.nodename, now_ms)) for one in views]
+        return [
+            _view(look, now_ms, records, orders, counts.get(look.lease.worker)) for look in looks
+        ]
 
     def _unacked(self, looks: Sequence[WorkerLook]) -> dict[str, int]:
         """Count what each worker, by its id, was delivered and has not acknowledged."""
@@ -52,7 +53,11 @@ class Workers(Part):
 
 
 def _view(
-    look: WorkerLook, now_ms: int, records: dict[str, Look | None], unacked: int | None
+    look: WorkerLook,
+    now_ms: int,
+    records: dict[str, Look | None],
+    orders: Orders,
+    unacked: int | None,
 ) -> Worker:
     lease = look.lease
     left_seconds = round((lease.until_ms - now_ms) / 1000, 3)
@@ -94,6 +99,7 @@ def _view(
         turned_at=_ago(look.beat_ms, doing.get("turned")),
         begun_at=_ago(look.beat_ms, doing.get("moved")),
         leaving=bool(doing.get("leaving")),
+        drained=orders.is_drained(lease.nodename, now_ms),
     )
 
 

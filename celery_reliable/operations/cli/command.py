@@ -4,7 +4,7 @@ first, the progress, and what it exits with.  What it prints for people is in `l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import EnumMeta
@@ -35,8 +35,6 @@ ANYWHERE = (
     click.Option(["--json", "as_json"], is_flag=True, help="Print JSON, for programs."),
     click.Option(["--yes"], is_flag=True, help="Do not ask for confirmation."),
 )
-#: The shortest time that Redis can tell.
-_LEAST_SECONDS = 0.001
 
 
 class Anywhere(click.Group):
@@ -144,7 +142,7 @@ class Call:
 
 def command_of(
     name: str,
-    operations: Iterable[Operation],
+    known: Sequence[tuple[Operation, Command]],
     *,
     carry_out: Callable[[Call], None],
     options: Sequence[click.Option] = (),
@@ -154,17 +152,12 @@ def command_of(
 
     Args:
         name: as the list of operations has it.
-        operations: that it calls: of these the first that takes all that is given.
+        known: the operations that it calls, with its part in each: of these the first that takes
+            all that is given.
         carry_out: runs the call and prints its result.
         options: that are no parameters of an operation.
         epilog: of its help.
     """
-    known = [
-        (operation, command)
-        for operation in operations
-        for command in operation.commands
-        if command.name == name
-    ]
     parameters = _offered(known)
 
     def callback(ctx: click.Context, /, **values: Any) -> None:
@@ -236,8 +229,7 @@ def _option(one: Parameter, is_required: bool) -> click.Parameter:
 
 
 def _type(one: Parameter) -> Any:
-    param = one.param
-    least = param.ge if param.gt is None else _LEAST_SECONDS
+    param, least = one.param, one.param.least
     if one.choices:
         return click.Choice(one.choices)
     if param.is_duration:

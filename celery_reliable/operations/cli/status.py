@@ -9,6 +9,7 @@ import shutil
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout
+from typing import Any
 
 import click
 
@@ -22,7 +23,7 @@ from celery_reliable.operations.cli.printing import console_of, print_json, prin
 from celery_reliable.operations.views import Status
 from celery_reliable.operations.words import at, printable
 
-__all__ = ["CHECK", "EXIT_CODES", "FAIL_LEVEL", "doctor", "status"]
+__all__ = ["MORE", "doctor", "status"]
 
 _FOUND, _AWAY = 1, 3
 #: From one look to the next.
@@ -39,25 +40,6 @@ _TABLES = {
     Table(("name", "waiting", "oldest", "consumed_by")): "queues",
     Table(("nodename", "condition", "busy", "slots", "begun_at")): "workers",
     Table(("minutes", "processed", "failed", "lost")): "throughput",
-}
-CHECK = (
-    click.Option(["--check"], is_flag=True, help="Print only what is wrong; for probes."),
-    click.Option(["--watch"], is_flag=True, help="Refresh every two seconds, until Ctrl-C."),
-)
-FAIL_LEVEL = (
-    click.Option(
-        ["--fail-level"],
-        type=click.Choice(list(_FAILING)),
-        default="warning",
-        show_default=True,
-        help="The exit code is 1 for findings of this level, or worse.",
-    ),
-)
-EXIT_CODES = {
-    "status": "Exit codes: 0, done, or with --check: nothing is wrong; 1, with --check: something "
-    "is wrong; 2, wrong usage; 3, the ledger cannot be reached.",
-    "doctor": "Exit codes: 0, nothing is wrong; 1, something is wrong (see --fail-level) or could "
-    "not be checked; 2, wrong usage; 3, the ledger cannot be reached.",
 }
 
 
@@ -170,3 +152,33 @@ def doctor(call: Call) -> None:
     if found.is_ledger_away and failing:
         call.ctx.exit(_AWAY)
     call.ctx.exit(_FOUND if any(one.severity in failing for one in found.findings) else 0)
+
+
+#: What these two commands are besides their operations.
+MORE: dict[str, dict[str, Any]] = {
+    "status": {
+        "carry_out": status,
+        "options": (
+            click.Option(["--check"], is_flag=True, help="Print only what is wrong; for probes."),
+            click.Option(
+                ["--watch"], is_flag=True, help="Refresh every two seconds, until Ctrl-C."
+            ),
+        ),
+        "epilog": "Exit codes: 0, done, or with --check: nothing is wrong; 1, with --check: "
+        "something is wrong; 2, wrong usage; 3, the ledger cannot be reached.",
+    },
+    "doctor": {
+        "carry_out": doctor,
+        "options": (
+            click.Option(
+                ["--fail-level"],
+                type=click.Choice(list(_FAILING)),
+                default="warning",
+                show_default=True,
+                help="The exit code is 1 for findings of this level, or worse.",
+            ),
+        ),
+        "epilog": "Exit codes: 0, nothing is wrong; 1, something is wrong (see --fail-level) or "
+        "could not be checked; 2, wrong usage; 3, the ledger cannot be reached.",
+    },
+}

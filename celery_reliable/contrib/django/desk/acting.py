@@ -19,11 +19,10 @@ from django.template.loader import render_to_string
 from django.utils.html import strip_tags
 
 from celery_reliable.contrib.django.desk.forms import OperationForm
-from celery_reliable.contrib.django.desk.visits import ACT_PAGES, Visit, shown
+from celery_reliable.contrib.django.desk.visits import ACT_PAGES, OF_ADMIN, Visit, shown
 from celery_reliable.contrib.django.models import DeadLetter
 from celery_reliable.exceptions import ReliableError
 from celery_reliable.operations import (
-    ACTS,
     FATES,
     Done,
     Operation,
@@ -34,7 +33,6 @@ from celery_reliable.operations import (
 
 __all__ = ["act_page"]
 
-_ACTS = {one.name: one for one in ACTS if one.name in ACT_PAGES}
 #: A browser and a thread of the web server wait for a portion.
 _STEP_SECONDS = 2.0
 #: For so long things are counted before somebody is asked.
@@ -44,7 +42,7 @@ _LONGEST = 300
 
 def act_page(visit: Visit, page: Any, path: Mapping[str, str]) -> HttpResponse:
     """Ask whether an act is meant; when somebody has said so, do it, or a portion of it."""
-    operation = _ACTS.get(path["name"])
+    operation = OF_ADMIN.get(path["name"])
     if operation is None:
         raise Http404(f"There is no act {path['name']!r}.")
     visit.require(*operation.needs)

@@ -149,7 +149,9 @@ def _field(one: Parameter) -> forms.Field:
         return _Field(partial(parse_json, origin), widget=forms.Textarea, **how)
     if param.is_duration:
         words = forms.TextInput({"placeholder": "90, 15m, 2h, 3d", "maxlength": 20})
-        return _Field(partial(parse_age, most=param.le), widget=words, **how)
+        return _Field(
+            partial(parse_age, least=param.least or 0, most=param.le), widget=words, **how
+        )
     if kind in _PLAIN:
         bounds = {"min_value": param.ge, "max_value": param.le} if kind in (int, float) else {}
         return _PLAIN[kind](**bounds, **how)
