@@ -22,7 +22,7 @@ from celery_reliable.message import HEADER, RETURNS, Envelope, Stamp, new_epoch,
 from celery_reliable.model import DeadLetter
 from celery_reliable.operations.audit import noted
 from celery_reliable.operations.messages import ORIGIN, arguments_of, envelope_of
-from celery_reliable.operations.operation import BadParameter, Param
+from celery_reliable.operations.operation import BadParameter, Id, Param
 from celery_reliable.options import CALL, call_of, is_reliable
 from celery_reliable.publishing import resend
 from celery_reliable.recovery import MOST_BYTES
@@ -221,7 +221,7 @@ class DeadLetters:
 
     def replay_edited(
         self,
-        id_: Annotated[str, Param("Its id.", min_length=1, max_length=1000)],
+        id_: Id,
         *,
         by: str,
         to_queue: ToQueue = "",

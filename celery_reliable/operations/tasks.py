@@ -17,7 +17,7 @@ from celery_reliable.operations.messages import (
 from celery_reliable.operations.operation import Cursor, Id, Limit, Param, Right
 from celery_reliable.operations.pages import Page, Position
 from celery_reliable.operations.part import Part
-from celery_reliable.operations.views import Entry, Order, Task, TaskInFull
+from celery_reliable.operations.views import Entry, Task, TaskInFull
 from celery_reliable.operations.waits import Situation, absent, ended
 from celery_reliable.operations.walks import Kind, Walk
 from celery_reliable.operations.words import moment, utc
@@ -148,7 +148,7 @@ class Tasks(Part):
         elif state is Kind.DEAD:
             groups = known.fitting(filter_)
         now_ms = self.ledger.numbers().now_ms
-        orders = self._orders(now_ms)
+        orders = self.ledger.orders.read()
         walk = Walk(
             self.app,
             self.ledger,
@@ -168,10 +168,8 @@ class Tasks(Part):
 
     def _facts(self, look: Look, now_ms: int) -> dict[str, Any]:
         """Return what a list has of a task, with more to say of why it waits."""
-        return Situation(self, look, self._orders(now_ms), now_ms, is_alone=True).facts()
-
-    def _orders(self, now_ms: int) -> tuple[Order, ...]:
-        return tuple(map(Order.of, self.ledger.orders.read().in_force(now_ms)))
+        orders = self.ledger.orders.read()
+        return Situation(self, look, orders, now_ms, is_alone=True).facts()
 
 
 def _history(published_ms: int, noted: Iterable[HistoryEntry]) -> list[Entry]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from celery_reliable.clock import span
 from celery_reliable.leases import nodename_of
 from celery_reliable.ledger import Held, Look, death_of, group_of
-from celery_reliable.message import Envelope, NamedWorkers, Stamp
+from celery_reliable.message import NamedWorkers, Stamp
 from celery_reliable.model import EndedTask, State
 from celery_reliable.operations.messages import envelope_of, has_eta, queue_of, told_by
 from celery_reliable.operations.objects import since_ms
@@ -16,7 +15,7 @@ from celery_reliable.operations.part import Part
 from celery_reliable.operations.views import Order, Wait, WaitsFor, Worker
 from celery_reliable.operations.words import at, moment
 from celery_reliable.operations.workers import Workers
-from celery_reliable.orders import OrderKind
+from celery_reliable.orders import Orders
 
 __all__ = ["Situation", "absent", "ended", "held_by"]
 
@@ -49,14 +48,14 @@ class Situation:
     Args:
         part: of the desk; by its connections is asked what the record does not tell.
         look: the task.
-        orders: those in force.
+        orders: as they were read.
         now_ms: the ledger's time.
         is_alone: it is the only task that is asked for.  Of a task in a list nobody looks for its
             message, for the holders of its object and for workers.
     """
 
     def __init__(
-        self, part: Part, look: Look, orders: Sequence[Order], now_ms: int, *, is_alone: bool
+        self, part: Part, look: Look, orders: Orders, now_ms: int, *, is_alone: bool
     ) -> None:
         self._part, self._look, self._record = part, look, look.record
         self._orders, self._now_ms, self._is_alone = orders, now_ms, is_alone
@@ -66,14 +65,6 @@ class Situation:
         headers = {} if self._message is None else self._message.headers
         self._named = NamedWorkers.of(headers) or NamedWorkers()
         self._queue_name = queue_of(self._message)
-        #: How many messages are popped before its own; None: it was not among the first.
-        self._before: int | None = None
-        #: Of its queue; None: nobody looked.
-        self._depth: int | None = None
-        #: The worker that was delivered its message.
-        self._fetched_by = ""
-        #: Whether its message was seen in its queue, or may be there.
-        self._is_in_queue = True
 
     def facts(self) -> dict[str, Any]:
         """Return what a list has of it: fields of `Task`."""
@@ -240,7 +231,8 @@ class Situation:
 
     def _for_end_of_order(self) -> WaitsFor:
         order_id = self._record.waiting_for.removeprefix(_ORDER)
-        order = next((one for one in self._orders if one.id == order_id), None)
+        in_force = self._orders.in_force(self._now_ms)
+        order = next((Order.of(one) for one in in_force if one.id == order_id), None)
         # Lists do not look who has given it; or it has ended, and a pass is about to send it.
         by = f" (order {order_id})" if order is None else f": {order.sentence}"
         return self._say(
@@ -312,43 +304,41 @@ class Situation:
         if look.cause:
             again = f" Its last attempt was lost ({look.cause})."
             lost = f"It was lost ({look.cause}), and"
-        if record.is_unsent:
-            only = self._named.only
-            where = f"a worker of {', '.join(map(repr, only))}" if only else self._queue
-            said = f"{lost} waits to be sent to {where} at {self._until(look.due_ms)}."
-        else:
-            if self._is_alone and self._message is not None:
-                self._look_for_message(self._message)
-            if self._fetched_by or self._is_in_queue:
-                return self._sent_already(again)
-            said = (
-                f"Its message is neither in {self._queue} nor with a worker: a pass of the sweeper "
-                f"looks at it at {self._until(look.due_ms)}, and sends it again.{again}"
-            )
+        if not record.is_unsent:
+            return self._sent_already(again)
+        only = self._named.only
+        where = f"a worker of {', '.join(map(repr, only))}" if only else self._queue
+        said = f"{lost} waits to be sent to {where} at {self._until(look.due_ms)}."
         return self._say(Wait.RESEND, said)
 
     def _sent_already(self, again: str) -> WaitsFor:
         """Say where its message is; *again*: how its last attempt was lost."""
-        name = self._queue_name
-        more: dict[str, Any] = {"before": self._before, "depth": self._depth}
-        paused = [one for one in self._orders if one.kind is OrderKind.PAUSE]
-        order = next((one for one in paused if name and one.names(name)), None)
-        if self._fetched_by:
-            kind, more = Wait.FETCHED, {"worker": self._fetched_by}
+        before, depth, fetched_by, is_in_queue = self._whereabouts()
+        more: dict[str, Any] = {"before": before, "depth": depth}
+        paused = self._orders.of_queue(self._queue_name, "", self._now_ms)
+        if fetched_by:
+            kind, more = Wait.FETCHED, {"worker": fetched_by}
             said = (
-                f"{nodename_of(self._fetched_by)} has fetched it and not begun it: it waits for a "
-                "free process there, unless it goes back to its queue before (GIVE_BACK_SECONDS)."
+                f"{nodename_of(fetched_by)} has fetched it and not begun it: it waits for a free "
+                "process there, unless it goes back to its queue before (GIVE_BACK_SECONDS)."
             )
-        elif order is not None:
+        elif not is_in_queue:
+            return self._say(
+                Wait.RESEND,
+                f"Its message is neither in {self._queue} nor with a worker: a pass of the sweeper "
+                f"looks at it at {self._until(self._look.due_ms)}, and sends it again.{again}",
+            )
+        elif paused is not None:
+            order = Order.of(paused)
             kind, more = Wait.ORDER, {"until": order.until}
             said = f"It waits in {self._queue}, from which nobody takes: {order.sentence}."
         else:
             kind, since = Wait.QUEUE, self._record.since_ms
             said = f"It waits in {self._queue} since {at(since)} ({self._ago(since)})"
-            if self._before is not None:
-                said += f", with {self._before} before it"
-            elif self._depth is not None:
-                said += f", among {self._depth} that wait there"
+            if before is not None:
+                said += f", with {before} before it"
+            elif depth is not None:
+                said += f", among {depth} that wait there"
             said += "."
         return self._say(kind, said + again, **{"until": None, **more})
 
@@ -357,21 +347,26 @@ class Situation:
         part = self._part
         return Workers(part.app, part.ledger, part.broker).all() if self._is_alone else []
 
-    def _look_for_message(self, message: Envelope) -> None:
-        """Note where its message is, as far as the broker tells."""
-        broker, task_id = self._part.broker, self._record.task_id
+    def _whereabouts(self) -> tuple[int | None, int | None, str, bool]:
+        """Look for its message, as far as the broker tells.
+
+        Returns how many messages are popped before it (None: it was not among the first), how many
+        wait in its queue (None: nobody looked), the worker that was delivered it, and whether it
+        was seen in its queue, or may be there.
+        """
+        broker, task_id, message = self._part.broker, self._record.task_id, self._message
+        if message is None or not self._is_alone:
+            return None, None, "", True
         self._queue_name = queue = broker.reached(message.exchange, message.routing_key)[0]
         if not broker.is_redis:
-            self._depth, _ = broker.declared_all([queue])[queue] or (None, None)
-            return
+            declared = broker.declared_all([queue])[queue]
+            return None, declared[0] if declared else None, "", True
         # First the queue: who fetches it meanwhile has it when workers are looked at.
         steps = broker.steps(queue, _LOOKED_AT)
-        self._depth = sum(step.depth for step in steps)
-        before = 0
+        before, depth = 0, sum(step.depth for step in steps)
         for step in steps:
             if task_id in step.head:
-                self._before = before + step.head.index(task_id)
-                return
+                return before + step.head.index(task_id), depth, "", True
             before += step.depth
         left = _MOST_DELIVERED
         for lease in self._part.ledger.workers.leases():
@@ -379,10 +374,10 @@ class Situation:
                 entries = broker.unacked(lease.unacked).heads(left)
                 left -= len(entries)
                 if any(entry.task_id == task_id for entry in entries):
-                    self._fetched_by = lease.worker
-                    return
+                    return None, depth, lease.worker, False
         # As far as all was looked at, absence is known; what was not looked at may have it.
-        self._is_in_queue = left <= 0 or any(step.depth > _LOOKED_AT for step in steps)
+        may_be = left <= 0 or any(step.depth > _LOOKED_AT for step in steps)
+        return None, depth, "", may_be
 
 
 def ended(kept: EndedTask) -> WaitsFor:
