@@ -111,8 +111,7 @@ def examine(
     except ConfigurationError as exc:
         wrong = [SETTINGS_WRONG.found(problem=problem) for problem in exc.problems]
         return Examination(worst_first([*found, *wrong]))
-    is_eager = bool(app.conf.task_always_eager)
-    setup = replace(setup, **_results(reliable), is_eager=is_eager)
+    setup = replace(setup, **_results(reliable), is_eager=bool(app.conf.task_always_eager))
     is_asked = servers and not reliable.is_unprotected
     try:
         reliable.connector()
@@ -136,8 +135,7 @@ def _ask(
     """
     found, is_away = [], False
     try:
-        own = reliable.own_ledger(reply_timeout_seconds=5.0, patience_seconds=patience_seconds)
-        with closing(own) as ledger:
+        with closing(reliable.own_ledger(patience_seconds=patience_seconds)) as ledger:
             of_ledger = ask_ledger(reliable, ledger)
             found += of_ledger
             if not _has_error(of_ledger):
@@ -195,11 +193,8 @@ def ask_ledger(reliable: Reliable, ledger: Ledger) -> list[Finding]:
     if _has_error(found):
         return found
     # This reads the format of the namespace first, so the right to read it was checked before.
-    careful = reliable.own_ledger(
-        reply_timeout_seconds=5.0, patience_seconds=3.0, is_for_operators=True
-    )
     entry = NAMESPACE_TOO_NEW
-    with closing(careful):
+    with closing(reliable.own_ledger(patience_seconds=3.0, is_for_operators=True)) as careful:
         try:
             leases = careful.workers.leases()
             entry = REDIS_UNFIT

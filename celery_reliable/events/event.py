@@ -185,8 +185,8 @@ class Event(Generic[P]):
         self.of_celery_event = [name for name in self.fields if name not in ("name", "task_id")]
         # No text that may have an argument of a task.
         self.of_note = [name for name in self.fields if name != "exception"]
-        given = set(self.of_signal)
-        self.signal: Any = Signal(name=self.name, providing_args=given) if sender else None
+        signal = Signal(name=self.name, providing_args=set(self.of_signal))
+        self.signal: Any = signal if sender else None
         DECLARED[self.name] = self
         self._defaults = {
             name: one.default for name, one in arguments.items() if one.default is not one.empty

@@ -11,6 +11,7 @@ from celery_reliable.exceptions import refuse
 from celery_reliable.log import logger
 
 __all__ = [
+    "NO_START",
     "Entry",
     "Finding",
     "Seen",
@@ -27,6 +28,7 @@ F = TypeVar("F")
 #: What a predicate returns: nothing, True, or the values of the texts, once for each finding.  A
 #: value ``severity`` takes the place of the entry's.
 Seen = bool | None | Mapping[str, Any] | Iterable[Mapping[str, Any]]
+NO_START = "No worker starts, and publishing a task raises."
 _LEVELS = ("error", "warning", "info")
 
 
@@ -109,8 +111,10 @@ def listed(names: Sequence[str], at_most: int = 5) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """Return "1 task", "2 tasks"."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+    """Return "1 task", "2 tasks", "2 entries"."""
+    if number == 1:
+        return f"1 {noun}"
+    return f"{number} {noun[:-1]}ies" if noun.endswith("y") else f"{number} {noun}s"
 
 
 def log_finding(finding: Finding) -> None:

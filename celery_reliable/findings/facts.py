@@ -233,8 +233,8 @@ class Limits:
         recent_seconds: so long ago a death or a burial is still reported.
         fill: so much of the ledger's memory may be used, from 0 to 1.
         run_seconds: for so long an attempt may run.
-        failures: so many tasks that failed for good are many, within `Status.recent_seconds`; ten
-            times as many are an error.
+        failures: so many tasks that failed for good within *recent_seconds* are many; ten times as
+            many are an error.
     """
 
     oldest_seconds: float = 300.0
@@ -254,7 +254,7 @@ class Running:
     @property
     def long_seconds(self) -> float:
         """The seconds without progress after which a component is reported as stalled."""
-        return too_long_seconds(self.status.lease_seconds, self.status.sweep_seconds)
+        return too_long_seconds(self.status.config.lease_seconds, self.status.config.sweep_seconds)
 
     @property
     def alive(self) -> list[Any]:
@@ -264,7 +264,3 @@ class Running:
     def age(self, since: datetime | None) -> float:
         """Return for how many seconds something lasts; 0 where its beginning is not known."""
         return float((self.status.at - since).total_seconds()) if since else 0.0
-
-    def recent(self, *reasons: str) -> list[Any]:
-        """Return the groups of dead letters that got some lately, for these reasons."""
-        return [one for one in self.status.groups if one.recent and one.group.reason in reasons]

@@ -38,7 +38,7 @@ _LOGS: Final = "The logs of living workers say why: not_recovered, not_lost, not
 
 def check(status: Any, limits: Limits | None = None) -> list[Finding]:
     """Return what is wrong by a status (`operations.Status`), errors first."""
-    running = Running(status, limits or Limits())
+    running = Running(status, limits or status.limits)
     return worst_first([*look(RUNNING, running), *look(SERVER, status.ledger)])
 
 
@@ -54,7 +54,7 @@ def _silent(run: Running) -> Seen:
     if not alive:
         do = "None is alive. Start one, or run `celery -A … reliable sweep`."
     since = "has never run" if ago is None else f"ran {span(ago)} ago"
-    return {"since": since, "every": f"{status.sweep_seconds:g}", "do": do}
+    return {"since": since, "every": f"{status.config.sweep_seconds:g}", "do": do}
 
 
 def _behind(run: Running) -> Seen:
@@ -92,8 +92,8 @@ def _stuck(run: Running) -> Iterator[dict[str, Any]]:
 def _is_standing(run: Running, worker: Any) -> bool:
     # With `solo` the main loop runs the task.
     is_busy_alone = worker.pool == "solo" and worker.running
-    is_leaving = bool(worker.leaving)
-    return run.age(worker.turned_at) > run.long_seconds and not (is_busy_alone or is_leaving)
+    is_late = run.age(worker.turned_at) > run.long_seconds
+    return is_late and not (is_busy_alone or worker.leaving)
 
 
 def _takes_nothing(run: Running) -> Iterator[dict[str, Any]]:
@@ -208,16 +208,17 @@ def _drained(run: Running, queue: str) -> str:
 
 
 def _buried(run: Running, noun: str, *reasons: str) -> dict[str, Any] | None:
-    groups, counts = run.recent(*reasons), Counter[str]()
-    for one in groups:
-        counts[one.group.task or "(not readable)"] += one.recent
+    groups = [one for one in run.status.groups if one.recent and one.group.reason in reasons]
     if not groups:
         return None
+    counts = Counter[str]()
+    for one in groups:
+        counts[one.group.task or "(not readable)"] += one.recent
     last = max(groups, key=lambda one: one.last_ms)
     return {
         "count": counts.total(),
         "sum": counted(counts.total(), noun),
-        "lately": f"in the last {span(run.status.recent_seconds)}",
+        "lately": f"in the last {span(run.limits.recent_seconds)}",
         "names": listed([f"{name} {count}" for name, count in counts.most_common()]),
         "id": last.example_id,
         "cause": last.group.cause or last.group.reason,
@@ -235,7 +236,7 @@ def _trimmed(run: Running) -> Seen:
     status, age = run.status, run.age(run.status.trimmed_at)
     if not status.trimmed_at or not 0 <= age <= run.limits.recent_seconds:
         return None
-    return {"most": status.dead_letter_max, "ago": span(age), "trimmed": status.trimmed}
+    return {"most": status.config.dead_letter_max, "ago": span(age), "trimmed": status.trimmed}
 
 
 def _full(run: Running) -> Seen:
@@ -364,6 +365,6 @@ RUNNING: Final[tuple[Entry[Running], ...]] = (
         "Replay or discard them (`reliable dead-letters groups`), or raise DEAD_LETTER_MAX.",
         "From DEAD_LETTER_MAX on the oldest letters of the largest group are deleted.",
         lambda run: not _trimmed(run)
-        and run.status.tasks["dead"] >= _FILLED * run.status.dead_letter_max
-        and {"count": run.status.tasks["dead"], "most": run.status.dead_letter_max}),
+        and run.status.tasks["dead"] >= _FILLED * run.status.config.dead_letter_max
+        and {"count": run.status.tasks["dead"], "most": run.status.config.dead_letter_max}),
 )  # fmt: skip

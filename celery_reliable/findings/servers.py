@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
-from celery_reliable.findings.entries import Entry, Finding, Seen, listed
+from celery_reliable.findings.entries import NO_START, Entry, Finding, Seen, listed
 from celery_reliable.findings.facts import (
     SUPPORTED,
     UNSEEN_SECONDS,
@@ -36,7 +36,6 @@ __all__ = [
 _LEAST_VERSION: Final = (6, 2)
 #: Below it a clock fits: a beat is stored some time after it was made.
 _CLOCK_SECONDS: Final = 5.0
-_NO_START: Final = "No worker starts, and publishing a task raises."
 _OWN_REDIS: Final = "give the ledger a Redis of its own (REDIS_URL in CELERY_RELIABLE)."
 _NO_EVICTION: Final = (
     f"Run `CONFIG SET maxmemory-policy noeviction` and set it in redis.conf too, or {_OWN_REDIS}"
@@ -208,12 +207,12 @@ SERVER: Final[tuple[Entry[ServerFacts], ...]] = (
         "The ledger's Redis is a node of a Redis Cluster, which is not supported: a task's record "
         "and its queue are written in one step, and may be on different nodes.",
         f"Use a single Redis (with replicas behind Sentinel), or {_OWN_REDIS}",
-        _NO_START,
+        NO_START,
         lambda facts: facts.is_cluster),
     Entry("E008", "redis_is_replica", "error",
         "The ledger's Redis is a replica, which takes no writes.",
         "Let the URL name the primary, or the Sentinels (sentinel://) that know it.",
-        _NO_START,
+        NO_START,
         lambda facts: facts.role in ("slave", "replica")),
 )  # fmt: skip
 
@@ -263,7 +262,7 @@ REDIS_UNFIT: Final[Entry[None]] = Entry("E012", "redis_unfit", "error",
 NAMESPACE_TOO_NEW: Final[Entry[None]] = Entry("E014", "namespace_too_new", "error",
     "A later release uses the namespace: {problem}",
     "Upgrade celery-reliable here, or give this app a NAMESPACE of its own.",
-    f"{_NO_START} Workers of a later release write there.")  # fmt: skip
+    f"{NO_START} Workers of a later release write there.")  # fmt: skip
 
 #: Of living workers, and of this process.
 FLEET: Final[tuple[Entry[Setup], ...]] = (

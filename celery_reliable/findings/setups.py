@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
-from celery_reliable.findings.entries import Entry, Seen, listed
+from celery_reliable.findings.entries import NO_START, Entry, Seen, listed
 from celery_reliable.findings.facts import Setup, TaskSetup
 
 __all__ = [
@@ -29,7 +29,6 @@ _WITHOUT_LIMIT: Final = ("thread", "solo")
 _GIVES_BACK: Final = ("prefork", "thread")
 _SWEEP: Final = "celery_reliable.sweep"
 _ROWS: Final = "celery_reliable.rows"
-_NO_START: Final = "No worker starts, and publishing a task raises."
 
 
 def _by(names: Iterable[str], **values: Any) -> Seen:
@@ -159,19 +158,15 @@ def _grace(setup: Setup) -> Iterator[dict[str, Any]]:
         }
 
 
-def _sweeps(setup: Setup) -> list[str]:
-    return sorted(name for name, task in setup.schedule.items() if task == _SWEEP)
-
-
 def _unswept(setup: Setup) -> Seen:
     pools = {one.pool for one in setup.workers}
-    is_needed = pools and pools == {"gevent"} and not _sweeps(setup)
-    return _by(sorted(pools)) if is_needed and not setup.is_schedule_elsewhere else None
+    is_swept = setup.is_schedule_elsewhere or _SWEEP in setup.schedule.values()
+    return _by(pools) if pools == {"gevent"} and not is_swept else None
 
 
 SETTINGS_WRONG: Final[Entry[None]] = Entry("E001", "settings_wrong", "error",
     "CELERY_RELIABLE is wrong: {problem}",
-    "Change CELERY_RELIABLE (app.conf.reliable without Django).", _NO_START)  # fmt: skip
+    "Change CELERY_RELIABLE (app.conf.reliable without Django).", NO_START)  # fmt: skip
 API_SETTINGS_WRONG: Final[Entry[None]] = Entry("E004", "api_settings_wrong", "error",
     "CELERY_RELIABLE_API is wrong: {problem}",
     "Change CELERY_RELIABLE_API.",
@@ -184,7 +179,7 @@ NO_REDIS: Final[Entry[None]] = Entry("E002", "no_redis", "error",
     "The ledger has no Redis: {problem}",
     "Set REDIS_URL in CELERY_RELIABLE (app.conf.reliable without Django), or CACHE to the alias of "
     "a cache whose BACKEND is django_redis.cache.RedisCache.",
-    _NO_START)  # fmt: skip
+    NO_START)  # fmt: skip
 UNPROTECTED: Final[Entry[Setup]] = Entry("W002", "unprotected", "warning",
     "The broker is {scheme}://, which lives in one process: reliable tasks are published and run "
     "by Celery alone.",
@@ -289,7 +284,7 @@ SETUP: Final[tuple[Entry[Setup], ...]] = (
         f"All pools are of greenlets ({{names}}), and the beat schedule has no {_SWEEP}.",
         f'Add {{{{"task": "{_SWEEP}", "schedule": 30.0}}}} to beat_schedule, and a small prefork '
         "worker to run it.",
-        "While the loop of each worker is busy with a computation, what was lost comes back late, and so does what waits.",
+        "While the loop of each worker is busy with a computation, lost tasks come late.",
         _unswept),
     Entry("W028", "sweep_misnamed", "warning",
         "The beat schedule names tasks of the package that do not exist: {names}.",

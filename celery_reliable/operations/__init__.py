@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from celery_reliable.clock import span
-from celery_reliable.findings import Limits, check
+from celery_reliable.findings import Limits, check, counted
 from celery_reliable.operations.audit import somebody
 from celery_reliable.operations.bulk import Bulk
 from celery_reliable.operations.catalog import ACTS, QUERIES
@@ -19,7 +19,7 @@ from celery_reliable.operations.letter_groups import LetterGroups, UnknownGroup
 from celery_reliable.operations.metrics import FleetCollector, registry_of
 from celery_reliable.operations.operation import BadParameter, Operation, Param, Parameter, Right
 from celery_reliable.operations.pages import Page
-from celery_reliable.operations.queues import broker_errors, purge
+from celery_reliable.operations.queues import BrokerUnavailable, broker_asked, purge
 from celery_reliable.operations.runs import UnknownRun
 from celery_reliable.operations.status import Throughputs
 from celery_reliable.operations.stop_button import UnknownOrder
@@ -55,7 +55,7 @@ from celery_reliable.operations.views import (
     as_json,
 )
 from celery_reliable.operations.walks import Kind
-from celery_reliable.operations.words import counted, parse_age, printable, utc
+from celery_reliable.operations.words import parse_age, parse_json, printable, utc
 from celery_reliable.orders import OrderKind
 
 __all__ = [
@@ -65,6 +65,7 @@ __all__ = [
     "QUERIES",
     "Audited",
     "BadParameter",
+    "BrokerUnavailable",
     "Bulk",
     "CannotReplay",
     "DeadLetters",
@@ -112,11 +113,12 @@ __all__ = [
     "Worker",
     "WorkerDeath",
     "as_json",
-    "broker_errors",
+    "broker_asked",
     "check",
     "counted",
     "editable_arguments",
     "parse_age",
+    "parse_json",
     "printable",
     "purge",
     "registry_of",

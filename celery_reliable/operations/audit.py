@@ -9,23 +9,22 @@ import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from celery_reliable.exceptions import ReliableError, one_line
 from celery_reliable.ledger import Ledger
 from celery_reliable.operations.views import Audited, as_json
-from celery_reliable.operations.words import moment
 
-__all__ = ["Outcome", "noted", "read_audit", "somebody"]
-
-
-_UNKNOWN: dict[str, Any] = {"run": "", "phase": "", "act": "", "by": ""}
+__all__ = ["Outcome", "noted", "somebody"]
 
 
 @dataclass
 class Outcome:
     """What is known of an act so far."""
 
+    #: Names the act.
+    run: str = field(default_factory=partial(secrets.token_hex, 4))
     done: int = 0
     failed: int = 0
     problem: str = ""
@@ -34,16 +33,14 @@ class Outcome:
 
 
 @contextmanager
-def noted(
-    ledger: Ledger, act: str, by: str, about: Mapping[str, Any], run: str = ""
-) -> Iterator[Outcome]:
+def noted(ledger: Ledger, act: str, by: str, about: Mapping[str, Any]) -> Iterator[Outcome]:
     """Note an act when it begins and when it ends, however it does; raises what the ledger raises
     when the beginning cannot be noted.
     """
     given = {name: value for name, value in about.items() if value not in (None, "")}
-    entry = Audited(run or secrets.token_hex(4), "begin", act, by, given)
-    ledger.audits.note(as_json(entry))
     outcome = Outcome(about=given)
+    entry = Audited(outcome.run, "begin", act, by, given)
+    ledger.audits.note(as_json(entry))
     try:
         yield outcome
     except BaseException as exc:
@@ -53,16 +50,6 @@ def noted(
         # Where the ledger is away, the act has no end in the audit.
         with suppress(ReliableError):
             ledger.audits.note(as_json(replace(entry, phase="end", **asdict(outcome))))
-
-
-def read_audit(ledger: Ledger, limit: int) -> list[Audited]:
-    """Return the latest *limit* entries, the latest first; of a later version what is known."""
-    names = set(Audited.__dataclass_fields__) - {"at"}
-    found = []
-    for at_ms, about in ledger.audits.latest(limit):
-        known = {name: value for name, value in about.items() if name in names}
-        found.append(Audited(**{**_UNKNOWN, **known}, at=moment(at_ms)))
-    return found
 
 
 def somebody() -> str:

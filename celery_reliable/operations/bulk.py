@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import math
-import secrets
 import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from typing import Annotated, Any
 
-from celery import Celery
+from kombu.utils.limits import TokenBucket
 
 from celery_reliable.exceptions import UnknownDeadLetter
-from celery_reliable.ledger import Ledger, Look
+from celery_reliable.ledger import Look
 from celery_reliable.model import DeadLetter
-from celery_reliable.operations.audit import noted
+from celery_reliable.operations.audit import Outcome, noted
 from celery_reliable.operations.dead_letters import CannotReplay, DeadLetters, ToQueue
 from celery_reliable.operations.filters import EVERYTHING, Filter
 from celery_reliable.operations.letter_groups import LetterGroups
 from celery_reliable.operations.operation import BadParameter, Param, Progress
 from celery_reliable.operations.pages import Position
+from celery_reliable.operations.part import Part
 from celery_reliable.operations.task_acts import DryRun
 from celery_reliable.operations.views import Done, as_json
 from celery_reliable.operations.walks import Kind, Walk
@@ -38,8 +39,8 @@ _AT_ONCE = 50
 
 #: Ids that are given as examples.
 _MOST_EXAMPLES = 5
-#: The rate is late by more than this: begin anew, rather than to make up for it all at once.
-_MOST_BEHIND_SECONDS = 1.0
+#: A second, where nobody says how many: more than anything could do.
+_NO_RATE = 1e9
 #: A rate is kept to from one act to the next that goes on with it, unless it is slower than this.
 _LONGEST_REST_SECONDS = 5.0
 
@@ -87,11 +88,6 @@ class _Chosen:
         if self.ids and self.cursor:
             raise BadParameter("", "A cursor does not go with ids: give the same ids again.")
 
-    @property
-    def before_ms(self) -> float:
-        """That time in ms."""
-        return round(self.before.timestamp() * 1000) if self.before else math.inf
-
     def as_dict(self) -> dict[str, Any]:
         """The same for the audit, without what is not asked for."""
         found: dict[str, Any] = {"filter": self.wanted.given} if self.wanted.given else {}
@@ -113,34 +109,29 @@ class _Pace:
         self.most = most
         #: By `time.monotonic`.
         self.deadline = None if seconds is None else time.monotonic() + seconds
-        self._gap = 1 / rate if rate else 0.0
-        #: When the next may pass; None before the first has passed.
-        self._next: float | None = None
+        self._bucket = TokenBucket(rate or _NO_RATE)
+        self._is_begun = False
 
     def is_over(self) -> bool:
         """Whether the next could only pass when the time is over."""
-        if self.deadline is None or self._next is None:
-            return False
-        return max(self._next, time.monotonic()) > self.deadline
+        passes_at = time.monotonic() + self._bucket.expected_time()
+        return self.deadline is not None and self._is_begun and passes_at > self.deadline
 
     def wait(self) -> None:
         """Return when the next may pass."""
-        now = time.monotonic()
-        if self._next is None or now - self._next > _MOST_BEHIND_SECONDS:
-            self._next = now
-        time.sleep(max(0.0, self._next - now))
-        self._next += self._gap
+        self._is_begun = True
+        while not self._bucket.can_consume():
+            time.sleep(self._bucket.expected_time())
 
     def rest(self) -> None:
         """Return when the next may pass, as the first of another act, which knows no pace; at once
         when nobody would wait for so long.
         """
-        left = (self._next or 0.0) - time.monotonic()
-        if 0 < left <= _LONGEST_REST_SECONDS:
+        if (left := self._bucket.expected_time()) <= _LONGEST_REST_SECONDS:
             time.sleep(left)
 
 
-class Bulk:
+class Bulk(Part):
     """Acts on dead letters, one after the other, over one connection, with few of them in memory.
 
     An act may be killed at any point and begun again: what was done to a letter stays done, and it
@@ -148,12 +139,6 @@ class Bulk:
     the ledger raises, and UnknownGroup; what was done until then is in the audit, if that can be
     written.
     """
-
-    def __init__(self, app: Celery, ledger: Ledger, letters: DeadLetters) -> None:
-        self._app = app
-        self._ledger = ledger
-        self._letters = letters
-        self._groups = LetterGroups(ledger)
 
     def replay(
         self,
@@ -174,24 +159,27 @@ class Bulk:
         to_queue: ToQueue = "",
         progress: Progress | None = None,
     ) -> Done:
-        """Return many dead letters to the back of their queues, the oldest first.
+        """Return dead letters to the back of their queues, the oldest first: by id, a group, those
+        that fit, or all.
 
-        They keep their ids, and their budgets of losses and retries are fresh.  What is not whole
-        is continued by the same call with before and cursor of the answer.
+        The tasks keep their ids and get fresh budgets of losses and retries.  The act may be
+        interrupted and repeated: what was replayed is no dead letter any more.  What is not whole
+        is continued by the same call with before (and cursor, if any) of the answer.
 
         Raises BadParameter, and CannotReplay where there is no such queue.  It ends at the first
         message that cannot be sent, as the broker is away: the sweeper would send all of them at
         once.
         """
+        letters = DeadLetters(self.app, ledger=self.ledger)
         if to_queue:
-            self._letters.check_queue(to_queue)
+            letters.check_queue(to_queue)
         how = {"rate": rate, "limit": limit, "seconds": seconds, "to_queue": to_queue}
         return self._act(
             "replay",
             by,
             _Chosen(ids, all_, group, filter_, before, cursor),
             how,
-            partial(self._letters.replay_seen, to_queue=to_queue, by=by),
+            partial(letters.replay_seen, to_queue=to_queue, by=by),
             dry_run,
             progress,
         )
@@ -211,9 +199,10 @@ class Bulk:
         cursor: Cursor = "",
         progress: Progress | None = None,
     ) -> Done:
-        """Remove many dead letters for good, the oldest first.
+        """Remove dead letters for good, the oldest first: by id, a group, those that fit, or all.
 
-        What is not whole is continued by the same call with before and cursor of the answer.
+        What is not whole is continued by the same call with before (and cursor, if any) of the
+        answer.
 
         Raises BadParameter.
         """
@@ -222,18 +211,10 @@ class Bulk:
             by,
             _Chosen(ids, all_, group, filter_, before, cursor),
             {"limit": limit, "seconds": seconds},
-            partial(self._letters.discard_seen, by=by),
+            partial(DeadLetters(self.app, ledger=self.ledger).discard_seen, by=by),
             dry_run,
             progress,
         )
-
-    def _begun(self, chosen: _Chosen) -> Done:
-        """Return an act that has done nothing yet, when all that it needs is there."""
-        Position.of(chosen.cursor)
-        if chosen.group:
-            self._groups.get(chosen.group)
-        before = utc(int(min(chosen.before_ms, self._ledger.workers.time_ms())))
-        return Done(secrets.token_hex(4), before)
 
     def _act(
         self,
@@ -245,51 +226,61 @@ class Bulk:
         dry_run: bool,
         progress: Progress | None,
     ) -> Done:
-        pace = _Pace(None if dry_run else how.get("rate"), how["limit"], how["seconds"])
-        done = self._begun(chosen)
-        if dry_run:
-            whole = replace(done, is_dry_run=True)
-            return self._run(chosen, whole, lambda letter: None, pace, lambda now: None)
-        about = {**chosen.as_dict(), **how, "before": as_json(done.before)}
-        with noted(self._ledger, name, by, about, done.run) as outcome:
+        seconds, place = how["seconds"], Position.of(chosen.cursor)
+        pace = _Pace(None if dry_run else how.get("rate"), how["limit"], seconds)
+        if chosen.group:
+            LetterGroups(self.app, self.ledger).get(chosen.group)
+        before_ms = self.ledger.workers.time_ms()
+        if chosen.before:
+            before_ms = min(before_ms, round(chosen.before.timestamp() * 1000))
+        walk = None
+        if not chosen.ids:
+            walk = Walk(
+                self.app,
+                self.ledger,
+                chosen.wanted,
+                before_ms,
+                kind=Kind.DEAD,
+                groups=[chosen.group] if chosen.group else None,
+                place=place,
+                # Who is buried in this very millisecond may have been replayed in it.
+                until_ms=before_ms - 1,
+                most=None,
+                deadline=pace.deadline,
+            )
+        before = utc(before_ms)
+        note = noted(self.ledger, name, by, {**chosen.as_dict(), **how, "before": as_json(before)})
+        with nullcontext(Outcome()) if dry_run else note as outcome:
 
             def told(now: Done) -> None:
                 outcome.done, outcome.failed, outcome.problem = now.done, now.failed, now.problem
-                if progress is not None:
+                if progress is not None and not dry_run:
                     # `before` leads on, and takes nothing twice.
                     rest: dict[str, Any] = {"before": now.before}
                     if pace.most is not None:
                         rest["limit"] = max(1, pace.most - now.done)
                     progress(now.done + now.gone + now.failed, rest)
 
-            return self._run(chosen, done, act, pace, told)
+            begun = Done(
+                run=outcome.run,
+                before=before,
+                done=0,
+                is_dry_run=dry_run,
+            )
+            return self._run(chosen, walk, begun, act, pace, told)
 
     def _run(
         self,
         chosen: _Chosen,
+        walk: Walk | None,
         done: Done,
         act: Callable[[DeadLetter], str | None],
         pace: _Pace,
         progress: Callable[[Done], None],
     ) -> Done:
-        """Do it to each letter that is meant."""
-        walk = None
-        if not chosen.ids:
-            walk = Walk(
-                self._app,
-                self._ledger,
-                chosen.wanted,
-                done.before_ms,
-                kind=Kind.DEAD,
-                groups=[chosen.group] if chosen.group else (),
-                place=Position.of(chosen.cursor),
-                # Who is buried in this very millisecond may have been replayed in it.
-                until_ms=done.before_ms - 1,
-                most=None,
-                deadline=pace.deadline,
-            )
+        """Do it to each letter that is meant: of the *walk*, or without one with the ids."""
         progress(done)
-        for look in walk or _with(self._ledger, chosen.ids, chosen.before_ms):
+        for look in walk or self._with_ids(chosen):
             letter = None if look is None else look.letter
             if letter is None:
                 done = replace(done, gone=done.gone + 1)
@@ -311,29 +302,26 @@ class Bulk:
             return replace(done, is_whole=False, cursor=walk.cursor)
         return done
 
-
-def _with(ledger: Ledger, given: tuple[str, ...], before_ms: float) -> Iterator[Look | None]:
-    """Give the tasks with these ids that are meant; None for each that is gone."""
-    for look in ledger.looks_in_groups(list(dict.fromkeys(given)), most_bytes=MOST_BYTES):
-        if look is None or look.record.since_ms < before_ms:
-            yield look
+    def _with_ids(self, chosen: _Chosen) -> Iterator[Look | None]:
+        """Give the tasks with these ids that are meant; None for each that is gone."""
+        before_ms = chosen.before.timestamp() * 1000 if chosen.before else math.inf
+        ids = list(dict.fromkeys(chosen.ids))
+        looks = self.ledger.looks_in_groups(ids, most_bytes=MOST_BYTES)
+        return (look for look in looks if look is None or look.record.since_ms < before_ms)
 
 
 def _after(letter: DeadLetter, done: Done, act: Callable[[DeadLetter], str | None]) -> Done:
     """Do it to one letter, and return what has been done then."""
     try:
-        problem = act(letter)
+        problem = None if done.is_dry_run else act(letter)
     except UnknownDeadLetter:
         return replace(done, gone=done.gone + 1)
     except CannotReplay as exc:
         return replace(done, failed=done.failed + 1, problem=str(exc))
-    examples = done.examples
-    if len(examples) < _MOST_EXAMPLES:
-        examples += (letter.task_id,)
     return replace(
         done,
         done=done.done + 1,
         unsent=done.unsent + bool(problem),
         problem=problem or done.problem,
-        examples=examples,
+        examples=(*done.examples, letter.task_id)[:_MOST_EXAMPLES],
     )

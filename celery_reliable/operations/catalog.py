@@ -11,6 +11,7 @@ from typing import Any
 from celery import Celery
 
 from celery_reliable.doctor import Examination, examine
+from celery_reliable.findings import counted
 from celery_reliable.operations.bulk import Bulk
 from celery_reliable.operations.dead_letters import DeadLetters
 from celery_reliable.operations.desk import Desk
@@ -27,7 +28,6 @@ from celery_reliable.operations.tasks import Tasks
 from celery_reliable.operations.uninstall import release
 from celery_reliable.operations.views import Done, Revoked
 from celery_reliable.operations.walks import Kind
-from celery_reliable.operations.words import counted
 from celery_reliable.operations.workers import Workers
 from celery_reliable.orders import OrderKind
 from celery_reliable.recovery import MOST_PASSES_IN_A_ROW
@@ -153,8 +153,8 @@ def _revoke(desk: Desk, given: Mapping[str, Any], meant: Revoked) -> str:
     return f"Revoke {counted(meant.done, 'task')}{running} for good?"
 
 
-def _purge(app: Celery, given: Mapping[str, Any], meant: None) -> str:
-    return f"Remove all messages of {', '.join(named_queues(app, given.get('queues')))}?"
+def _purge(desk: Desk, given: Mapping[str, Any], meant: None) -> str:
+    return f"Remove all messages of {', '.join(named_queues(desk.app, given.get('queues')))}?"
 
 
 _AT_A_TERMINAL = {"seconds": None, "cursor": ""}
@@ -165,16 +165,7 @@ ACTS = (
         Bulk.replay,
         (Right.REPLAY,),
         "dead-letters/replay",
-        (
-            Command(
-                "dead-letters replay",
-                "Return dead letters to the back of their queues: by ID, a group, those that fit, "
-                "or all.\n\nThe tasks keep their ids and get fresh budgets of losses and retries.  "
-                "The command may be interrupted and repeated: what was replayed is no dead letter "
-                "any more.",
-                _AT_A_TERMINAL,
-            ),
-        ),
+        (Command("dead-letters replay", preset=_AT_A_TERMINAL),),
         "bulk",
         is_act=True,
         asks=_of_letters("Replay {}?"),
@@ -188,13 +179,7 @@ ACTS = (
         Bulk.discard,
         (Right.DISCARD,),
         "dead-letters/discard",
-        (
-            Command(
-                "dead-letters discard",
-                "Remove dead letters for good: by ID, a group, those that fit, or all.",
-                _AT_A_TERMINAL,
-            ),
-        ),
+        (Command("dead-letters discard", preset=_AT_A_TERMINAL),),
         "bulk",
         is_act=True,
         asks=_of_letters("Discard {} for good?"),
@@ -287,8 +272,11 @@ ACTS = (
         purge,
         (Right.OPERATE,),
         commands=(Command("purge"),),
+        of="app",
         is_act=True,
         asks=_purge,
     ),
-    Operation("release", release, (Right.OPERATE,), commands=(Command("release"),), is_act=True),
+    Operation(
+        "release", release, (Right.OPERATE,), commands=(Command("release"),), of="app", is_act=True
+    ),
 )

@@ -22,7 +22,7 @@ from celery_reliable.message import HEADER, RETURNS, Envelope, Stamp, new_epoch,
 from celery_reliable.model import DeadLetter, TaskRef
 from celery_reliable.operations.audit import noted
 from celery_reliable.operations.messages import ORIGIN, arguments_of, envelope_of
-from celery_reliable.operations.operation import BadParameter, Param
+from celery_reliable.operations.operation import BadParameter, Id, Param
 from celery_reliable.options import CALL, call_of, is_reliable
 from celery_reliable.publishing import resend
 from celery_reliable.recovery import MOST_BYTES
@@ -39,6 +39,9 @@ ToQueue = Annotated[
     str, Param("Send the tasks to this queue instead of their own.", max_length=255)
 ]
 
+
+#: What an operator does about a letter that cannot be replayed.
+_INSTEAD = "publish what was meant by it, and `discard` it."
 
 #: In the class `list` is one of its methods.
 _Args = Annotated[list[Any] | None, Param("Run the task with these arguments instead (a list).")]
@@ -118,14 +121,7 @@ class DeadLetters:
 
         Raises CannotReplay.
         """
-        envelope = envelope_of(letter)
-        if envelope is None or not envelope.task_name:
-            raise CannotReplay(
-                f"The dead letter {letter.task_id!r} is a message that no worker can read "
-                f"({letter.exception}): it would come back at once. Look at it with "
-                "`show --with-arguments`, publish what was meant by it, and "
-                "`discard` it."
-            )
+        envelope = _readable(letter)
         headers = dict(envelope.headers)
         with suppress(ValueError):
             if headers.get("expires") and seconds_until(headers["expires"]) == 0:
@@ -218,7 +214,7 @@ class DeadLetters:
 
     def replay_edited(
         self,
-        id_: Annotated[str, Param("Its id.", min_length=1, max_length=1000)],
+        id_: Id,
         *,
         by: str,
         to_queue: ToQueue = "",
@@ -258,17 +254,15 @@ class DeadLetters:
         if task is None:
             raise CannotReplay(
                 f"The task {letter.name!r} of the dead letter {letter.task_id!r} is not known to "
-                "this app: publish what was meant by it, and discard it."
+                f"this app: {_INSTEAD}"
             )
-        envelope, old_args, old_kwargs, embed = _read(letter)
+        old_args, old_kwargs, embed = _arguments(letter)
+        envelope = self._to_send(letter, to_queue)
         # What the call said in place of its task's options.
         call = call_of(envelope.headers)
         new_args = [*(old_args if args is None else args)]
         new_kwargs = dict(old_kwargs if kwargs is None else kwargs)
-        if to_queue:
-            self.check_queue(to_queue)
-            place = {"queue": to_queue}
-        elif envelope.exchange:
+        if envelope.exchange:
             place = {"exchange": envelope.exchange, "routing_key": envelope.routing_key}
         else:
             place = {"queue": envelope.routing_key} if envelope.routing_key else {}
@@ -304,31 +298,37 @@ def editable_arguments(letter: DeadLetter) -> tuple[list[Any], dict[str, Any]]:
 
     Raises CannotReplay when they would not be (dates, bytes), or when nobody can read them.
     """
-    _, args, kwargs, _ = _read(letter)
+    args, kwargs, _ = _arguments(letter)
     found: tuple[list[Any], dict[str, Any]] = (list(args), dict(kwargs))
     with suppress(TypeError, ValueError, RecursionError):
         if json.loads(json.dumps(found)) == [*found]:
             return found
     raise CannotReplay(
-        f"The arguments of {letter.task_id!r} hold what JSON has not (such as dates): publish "
-        "what was meant by it, and discard it."
+        f"The arguments of {letter.task_id!r} hold what JSON has not (such as dates): {_INSTEAD}"
     )
 
 
-def _read(letter: DeadLetter) -> tuple[Envelope, Any, Any, Any]:
-    """Return a letter's message, and args, kwargs and embedded signatures in it."""
+def _readable(letter: DeadLetter) -> Envelope:
+    """Return a letter's message.  Raises CannotReplay if it is no task's."""
     envelope = envelope_of(letter)
-    if envelope is None:
+    if envelope is None or not envelope.task_name:
         raise CannotReplay(
-            f"The message of the dead letter {letter.task_id!r} cannot be read: publish what was "
-            "meant by it, and discard it."
+            f"The dead letter {letter.task_id!r} is a message that no worker can read "
+            f"({letter.exception}): it would come back at once. Look at it with "
+            f"`show --with-arguments`, {_INSTEAD}"
         )
+    return envelope
+
+
+def _arguments(letter: DeadLetter) -> tuple[Any, Any, Any]:
+    """Return args, kwargs and embedded signatures of a letter's message."""
+    envelope = _readable(letter)
     try:
-        return (envelope, *arguments_of(envelope))
+        return arguments_of(envelope)
     except Exception as exc:
         raise CannotReplay(
             f"The message of {letter.task_id!r} is not one that can be read without running what "
-            f"is in it ({type(exc).__name__}): publish what was meant by it, and discard it."
+            f"is in it ({type(exc).__name__}): {_INSTEAD}"
         ) from exc
 
 

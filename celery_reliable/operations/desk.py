@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from celery import Celery
 
 from celery_reliable.app import reliable_of
 from celery_reliable.findings import Limits
 from celery_reliable.model import SweepReport
-from celery_reliable.operations.audit import noted, read_audit
+from celery_reliable.operations.audit import noted
 from celery_reliable.operations.bulk import Bulk
 from celery_reliable.operations.dead_letters import DeadLetters
 from celery_reliable.operations.happenings import Happenings
@@ -25,11 +25,9 @@ from celery_reliable.operations.stop_button import StopButton
 from celery_reliable.operations.task_acts import Moves, Revocations
 from celery_reliable.operations.tasks import Tasks
 from celery_reliable.operations.views import Audited, Status
+from celery_reliable.operations.words import moment
 from celery_reliable.operations.workers import Workers
 from celery_reliable.recovery import MOST_PASSES_IN_A_ROW, BrokerView, Sweeper
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 __all__ = ["Desk", "Swept"]
 
@@ -42,7 +40,7 @@ class Swept:
     report: SweepReport | None
 
 
-class Desk:
+class Desk(AbstractContextManager["Desk"]):
     """The operator's view of one app and one ledger, by connections of its own.
 
     Every part raises LedgerUnavailable, LedgerRefused and ConfigurationError.  Everything may be
@@ -70,39 +68,35 @@ class Desk:
     ) -> None:
         self.app = app
         self.ledger = ledger = reliable_of(app).own_ledger(
-            reply_timeout_seconds=5.0,
             patience_seconds=patience_seconds,
             is_for_operators=True,
         )
         #: Connects when it is asked.
-        self._broker = broker = BrokerView(app)
+        self.broker = broker = BrokerView(app)
         self.letters = DeadLetters(app, ledger=ledger)
-        self.letter_groups = LetterGroups(ledger)
-        self.bulk = Bulk(app, ledger, self.letters)
+        self.letter_groups = LetterGroups(app, ledger)
+        self.bulk = Bulk(app, ledger)
         self.tasks = Tasks(app, ledger, broker, sees_arguments=sees_arguments)
         self.revocations = Revocations(app, ledger)
         self.moves = Moves(app, ledger)
-        self.workers = Workers(ledger, broker)
+        self.workers = Workers(app, ledger, broker)
         self.runs = Runs(app, ledger)
         self.orders = StopButton(app, ledger)
         self.objects = Objects(app, ledger, sees_arguments=sees_arguments)
         self.happenings = Happenings(ledger)
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
         """Close the connections."""
-        self._broker.close()
+        self.broker.close()
         self.ledger.close()
 
     @property
     def queues(self) -> Queues:
         """The queues, as they are looked at now."""
-        return Queues(self.app, self.ledger, self._broker)
+        return Queues(self.app, self.ledger, self.broker)
 
     def status(
         self,
@@ -141,7 +135,7 @@ class Desk:
         limits = Limits(
             oldest_seconds=oldest_seconds, recent_seconds=recent_seconds, run_seconds=run_seconds
         )
-        return look_at_status(self.app, self.ledger, self._broker, limits)
+        return look_at_status(self.app, self.ledger, self.broker, limits)
 
     def audit(
         self,
@@ -153,7 +147,15 @@ class Desk:
 
         An act without an end was killed, or still runs.
         """
-        return read_audit(self.ledger, limit)
+        # Of a later version what is known.
+        names = Audited.__dataclass_fields__.keys() - {"at"}
+        unknown = dict.fromkeys(("run", "phase", "act", "by"), "")
+        return [
+            Audited(
+                at=moment(at_ms), **(unknown | {one: about[one] for one in about.keys() & names})
+            )
+            for at_ms, about in self.ledger.audits.latest(limit)
+        ]
 
     def sweep(
         self,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, fields
 from fnmatch import fnmatchcase
 from typing import Annotated
@@ -35,11 +34,6 @@ class Subject:
     workers: tuple[str, ...] = ()
     #: When it was buried, or published; the server's ms.
     at_ms: int = 0
-
-    @property
-    def exception_type(self) -> str:
-        """The exception's type; empty where none was raised."""
-        return self.exception.partition(":")[0].strip()
 
 
 @dataclass(frozen=True)
@@ -89,14 +83,25 @@ class Filter:
     def matches(self, subject: Subject, now_ms: int) -> bool:
         """Whether *subject* fits, at the ledger's time *now_ms*."""
         age_seconds = (now_ms - subject.at_ms) / 1000
+        exception_type = subject.exception.partition(":")[0].strip()
         return (
-            _fits(self.task, subject.name, fnmatchcase)
-            and _fits(self.queue, subject.queue, fnmatchcase)
-            and _fits(self.reason, subject.reason, str.__eq__)
-            and _fits(self.exception, subject.exception_type, fnmatchcase)
-            and _fits(self.object_id, subject.object_id, str.__eq__)
+            all(
+                wanted is None or fnmatchcase(found, wanted)
+                for wanted, found in (
+                    (self.task, subject.name),
+                    (self.queue, subject.queue),
+                    (self.exception, exception_type),
+                )
+            )
+            and self.reason in (None, subject.reason)
+            and self.object_id in (None, subject.object_id)
             and (
-                self.worker is None or any(_is_worker(one, self.worker) for one in subject.workers)
+                self.worker is None
+                # By its name, or by the whole id that tells one start of it from another.
+                or any(
+                    matches(self.worker, nodename_of(one)) or fnmatchcase(one, self.worker)
+                    for one in subject.workers
+                )
             )
             and (self.older_than_seconds is None or age_seconds >= self.older_than_seconds)
             and (self.newer_than_seconds is None or age_seconds <= self.newer_than_seconds)
@@ -117,20 +122,6 @@ class Filter:
             if (value := getattr(self, one.name)) is not None
         }
 
-    @property
-    def needs_message(self) -> bool:
-        """Whether it looks at what only the message tells."""
-        return self.queue is not None or self.object_id is not None
-
 
 #: The filter of nothing.
 EVERYTHING = Filter()
-
-
-def _fits(wanted: str | None, found: str, how: Callable[[str, str], bool]) -> bool:
-    return wanted is None or how(found, wanted)
-
-
-def _is_worker(found: str, wanted: str) -> bool:
-    # By its name, or by the whole id that tells one start of it from another.
-    return matches(wanted, nodename_of(found)) or fnmatchcase(found, wanted)

@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 from typing import Annotated
 
 from celery_reliable import events
-from celery_reliable.ledger import Ledger, NotedRow
+from celery_reliable.ledger import Ledger
 from celery_reliable.operations.operation import Limit, Param
 from celery_reliable.operations.views import Happening
 from celery_reliable.operations.words import moment
@@ -53,16 +53,12 @@ class Happenings:
         for _ in range(_MOST // _BATCH):
             rows = self._ledger.happenings.latest(_BATCH, before=before)
             for row in rows:
-                before, one = row.id, _happening(row)
+                before, about = row.id, dict(row.about)
+                name, task_id = str(about.pop("name", "")), str(about.pop("id", ""))
+                one = Happening(moment(row.at_ms), row.kind, name, task_id, about, row.is_last)
                 is_meant = one.kind and (not kinds or one.kind in kinds) and row.at_ms >= since_ms
                 if is_meant and (not task or one.task_id == task or fnmatchcase(one.name, task)):
                     found.append(one)
             if len(rows) < _BATCH or len(found) >= limit:
                 break
         return found[:limit][::-1]
-
-
-def _happening(row: NotedRow) -> Happening:
-    about = dict(row.about)
-    name, task_id = str(about.pop("name", "")), str(about.pop("id", ""))
-    return Happening(moment(row.at_ms), row.kind, name, task_id, about, row.is_last)

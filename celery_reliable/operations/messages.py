@@ -8,20 +8,18 @@ from typing import Any
 
 from celery import Celery
 
-from celery_reliable.ledger import line_of
 from celery_reliable.message import Envelope, seconds_until
 from celery_reliable.model import DeadLetter, Record
 from celery_reliable.operations.words import printable
-from celery_reliable.options import NAMING, call_of, id_of, key_of
+from celery_reliable.options import NAMING, call_of, key_of
 
 __all__ = [
     "ORIGIN",
     "REDACTED",
     "arguments_of",
     "envelope_of",
-    "eta_ms",
+    "has_eta",
     "message_view",
-    "object_name",
     "object_of",
     "queue_of",
     "told_by",
@@ -29,9 +27,6 @@ __all__ = [
 
 #: The header that names the dead letter which a task was made of.
 ORIGIN = "reliable_origin"
-
-#: Characters of an object's id, as it is shown.
-_LONGEST_ID = 100
 
 #: Pickle is not among them: whoever reads a pickle runs what its sender put into it.
 _READ_FORMATS = ("json", "msgpack", "yaml")
@@ -106,20 +101,16 @@ def arguments_of(envelope: Envelope) -> tuple[Any, Any, Any]:
     return args, kwargs, embed
 
 
-def eta_ms(envelope: Envelope, now_ms: int) -> int:
-    """Return the ETA of a message if that lies in the future; else 0."""
+def has_eta(envelope: Envelope | None) -> bool:
+    """Whether the ETA of a message lies in the future."""
     try:
-        seconds = seconds_until(envelope.headers.get("eta"))
+        return envelope is not None and bool(seconds_until(envelope.headers.get("eta")))
     except (ValueError, OverflowError):
-        return 0
-    return now_ms + int(seconds * 1000) if seconds else 0
+        return False
 
 
-def told_by(stored: Record) -> dict[str, Any]:
-    """Return what a task's message says of its publication; nothing where nobody can read it."""
-    envelope = envelope_of(stored)
-    if envelope is None:
-        return {}
+def told_by(envelope: Envelope) -> dict[str, Any]:
+    """Return what a task's message says of its publication."""
     publisher, letter = str(envelope.headers.get("origin") or ""), envelope.headers.get(ORIGIN)
     priority = envelope.properties.get("priority")
     # An operator may have named other workers than the call since.
@@ -145,39 +136,6 @@ def object_of(app: Celery, envelope: Envelope) -> str:
     except Exception:
         # Decoding may raise anything, and so may a callable of the project's.
         return ""
-
-
-def object_name(app: Celery, record: Record, key: str, *, sees_arguments: bool) -> str:
-    """Return what people call an object: its task and its id (``accounts.sync 'acme'``).
-
-    Without *sees_arguments* the object's key stands in place of the id, and also where the message
-    does not tell it.  Empty for no object.
-
-    Args:
-        app: the app of the task.
-        record: of a task that has the object, or waits for it.
-        key: of the object, or of a place of it; or whatever else the task waits for.
-        sees_arguments: who asks may see arguments.
-    """
-    if not key or " " in key:
-        # A task that waits for its moment or for an order notes that in two words.
-        return ""
-    key = line_of(key)
-    task = app.tasks.get(record.name)
-    envelope = envelope_of(record)
-    try:
-        if task is not None and type(task).object_id is None and key_of(task, (), {}) == key:
-            # The task itself is limited, and has no ids.
-            return record.name
-        if sees_arguments and envelope is not None and object_of(app, envelope) == key:
-            args, kwargs, _ = arguments_of(envelope)
-            shown = repr(id_of(task, args, kwargs))
-            cut = shown if len(shown) <= _LONGEST_ID else f"{shown[:_LONGEST_ID]}…"
-            return f"{record.name} {cut}"
-    except Exception:
-        # As in `object_of`; and a plain task has no such option.
-        pass
-    return f"{record.name} {key}".lstrip()
 
 
 def message_view(stored: Record, *, with_arguments: bool = False) -> dict[str, Any]:

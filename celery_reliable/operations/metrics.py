@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, cast
 
 from celery import Celery
 
@@ -25,33 +25,31 @@ from celery_reliable.orders import OrderKind
 
 __all__ = ["FLEET", "UP", "FleetCollector", "Metric", "registry_of"]
 
-T = TypeVar("T")
-
 
 @dataclass(frozen=True)
-class Metric(Generic[T]):
+class Metric:
     """A metric, and how its value is read.
 
     Attributes:
         name: without the ``_total`` of a counter.
         text: what it says, for people.
-        read: returns the number, or None where there is none to report; with labels, a number for
-            each value of the label, or for each tuple of values.
+        read: returns the number of a status, or None where there is none to report; with labels, a
+            number for each value of the label, or for each tuple of values.
         labels: names of its labels; empty: it is one number.
         is_counter: it only grows.
     """
 
     name: str
     text: str
-    read: Callable[[T], Any]
+    read: Callable[[Any], Any]
     labels: tuple[str, ...] = ()
     is_counter: bool = False
 
-    def families(self, source: T) -> Iterator[Any]:
+    def families(self, status: FullStatus | None) -> Iterator[Any]:
         """Yield the metric as prometheus_client has it; nothing where there is no number."""
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-        found = self.read(source)
+        found = self.read(status)
         if found is None:
             return
         family_of = CounterMetricFamily if self.is_counter else GaugeMetricFamily
@@ -64,7 +62,7 @@ class Metric(Generic[T]):
         yield family
 
 
-def _total(kind: str, text: str, *labels: str) -> Metric[FullStatus]:
+def _total(kind: str, text: str, *labels: str) -> Metric:
     """Return how often an event happened, by its labels."""
     at = [("kind", "task", "cause", "reason").index(one) for one in labels]
 
@@ -84,12 +82,12 @@ def _orders(status: FullStatus) -> Mapping[str, int]:
 
 
 #: Whether the ledger could be reached; of a status, or None.
-UP: Metric[FullStatus | None] = Metric(
+UP = Metric(
     "reliable_up", "Whether the ledger could be reached.", lambda status: status is not None
 )
 
 #: Of a status.
-FLEET: tuple[Metric[FullStatus], ...] = (
+FLEET = (
     Metric(
         "reliable_tasks",
         "Tasks by state; those that wait are estimated by a sample where there are very many.",
@@ -210,7 +208,5 @@ class FleetCollector:
         # A desk is one thread's, and scrapes come from any.
         with self._mutex, suppress(ReliableError), Desk(self._app, patience_seconds=1.0) as desk:
             status = cast("FullStatus", desk.status(**self._limits))
-        yield from UP.families(status)
-        if status is not None:
-            for one in FLEET:
-                yield from one.families(status)
+        for one in (UP,) if status is None else (UP, *FLEET):
+            yield from one.families(status)

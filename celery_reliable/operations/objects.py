@@ -5,14 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Annotated
 
-from celery import Celery
-
 from celery_reliable.exceptions import ObjectIdError
-from celery_reliable.ledger import Held, Ledger, Look, line_of
+from celery_reliable.ledger import Held, Look, line_of
 from celery_reliable.model import MOST_PLACES
-from celery_reliable.operations.messages import object_name
 from celery_reliable.operations.operation import BadParameter, Cursor, Limit, Param
 from celery_reliable.operations.pages import Page, Position
+from celery_reliable.operations.part import Part
 from celery_reliable.operations.views import Holder, Object
 from celery_reliable.operations.walks import Walk
 from celery_reliable.operations.words import moment
@@ -25,13 +23,8 @@ __all__ = ["Objects", "since_ms"]
 _MOST_WAITERS = 100
 
 
-class Objects:
+class Objects(Part):
     """The objects of a ledger's namespace.  Raises what the ledger raises."""
-
-    def __init__(self, app: Celery, ledger: Ledger, *, sees_arguments: bool = False) -> None:
-        self._app = app
-        self._ledger = ledger
-        self._sees_arguments = sees_arguments
 
     def key_of(self, task_name: str, object_id: object = None) -> str:
         """Return the key of one object of one task; without an id, that of a task of this app of
@@ -41,7 +34,7 @@ class Objects:
         """
         if object_id is not None:
             return object_key(task_name, object_id)
-        task = self._app.tasks.get(task_name)
+        task = self.app.tasks.get(task_name)
         key = None
         if is_reliable(task) and type(task).object_id is None:
             key = key_of(task, (), {})
@@ -89,17 +82,16 @@ class Objects:
             key = line_of(key or self.key_of(task or "", object_id))
         except ObjectIdError as exc:
             raise BadParameter("object_id", str(exc)) from exc
-        view, line, _ = self._look_at(key, MOST_PLACES)
-        if view.is_free and not line:
+        view = self._look_at(key, MOST_PLACES)
+        if not (view.holders or view.waiters):
             view = replace(view, places=self._places_of(task or ""))
         if task is not None:
             name = task if object_id is None else f"{task} {object_id!r}"
         else:
-            ids = [*line, *(one.task_id for one in view.holders)][:1]
-            name = self._name(
-                next(self._ledger.looks_in_groups(ids, most_bytes=MOST_BYTES), None), key
-            )
-        return replace(view, object_name=name, waiters=line, has_more=view.in_line > len(line))
+            ids = [*view.waiters, *(one.task_id for one in view.holders)][:1]
+            look = next(self.ledger.looks_in_groups(ids, most_bytes=MOST_BYTES), None)
+            name = key if look is None else self.object_name(look.record, key)
+        return replace(view, object_name=name)
 
     def page(
         self, *, limit: Limit = 50, cursor: Cursor = "", look_seconds: float = 0.0
@@ -111,45 +103,37 @@ class Objects:
         task, and is in no list; `get` tells of it, too.
         """
         place = Position.of(cursor)
-        walk = Walk(self._app, self._ledger, place=place, look_seconds=look_seconds)
-        found: list[Object] = []
+        walk = Walk(self.app, self.ledger, place=place, look_seconds=look_seconds)
         #: Many may stand in one line.
-        seen: dict[str, tuple[Object, str]] = {}
-        for look in walk:
+        seen: dict[str, Object] = {}
+
+        def view(look: Look) -> Object | None:
             if not look.object_key:
-                continue
+                return None
             key = line_of(look.object_key)
             if key not in seen:
-                task = self._app.tasks.get(look.record.name)
+                task = self.app.tasks.get(look.record.name)
                 is_one = task is not None and not getattr(type(task), "at_most", None)
                 places = 1 if is_one and key == look.object_key else MOST_PLACES
-                view, _, first = self._look_at(key, places, look)
-                seen[key] = view, first
-            if seen[key][1] == look.record.task_id:
-                found.append(replace(seen[key][0], object_name=self._name(look, key)))
-            if len(found) >= limit or walk.is_full:
-                break
-        return Page(tuple(found), walk.cursor, walk.looked_at)
+                seen[key] = self._look_at(key, places, look)
+            holders = [one.task_id for one in seen[key].holders if one.state]
+            if [*holders, *seen[key].waiters][:1] != [look.record.task_id]:
+                return None
+            name = self.object_name(look.record, key)
+            return replace(seen[key], object_name=name, waiters=(), has_more=False)
 
-    def _name(self, look: Look | None, key: str) -> str:
-        """Return what people call an object, by a task that has it or waits for it."""
-        if look is None:
-            return key
-        return object_name(self._app, look.record, key, sees_arguments=self._sees_arguments)
+        return walk.page(limit, view)
 
-    def _look_at(
-        self, key: str, places: int, listed: Look | None = None
-    ) -> tuple[Object, tuple[str, ...], str]:
-        """Return an object without its name and those that wait for it; the ids of those that stand
-        in its line first; and the id of the first of all its tasks, by which lists have it.
+    def _look_at(self, key: str, places: int, listed: Look | None = None) -> Object:
+        """Return an object without its name.
 
         *listed*: a task that has it or waits for it, if one was read already.
         """
-        found = self._ledger.object_look(key, places=places, most_in_line=_MOST_WAITERS)
+        found = self.ledger.object_look(key, places=places, most_in_line=_MOST_WAITERS)
         ids = [*(held.task_id for _, held in found.held), *found.line]
         looks: list[Look | None] = [listed]
         if listed is None or ids != [listed.record.task_id]:
-            looks = self._ledger.look_all(ids)
+            looks = self.ledger.look_all(ids)
         owners = looks[: len(found.held)]
         # Those in the line that have ended are removed as their turn comes.
         line = [one for one in looks[len(owners) :] if one and one.record.in_line_of == key]
@@ -165,21 +149,20 @@ class Objects:
         )
         if kept is not None:
             told, holders = 1, (Holder(1, kept.task_id),)
-        view = Object(
+        in_line = found.in_line - len(found.line) + len(line)
+        return Object(
             object_key=key,
             object_name="",
             kept_seconds=(kept.kept_ms or 0) / 1000 if kept is not None else None,
             places=max([told, *(one.place for one in holders)]),
             holders=holders,
-            in_line=found.in_line - len(found.line) + len(line),
-            waiters=(),
-            has_more=False,
+            in_line=in_line,
+            waiters=tuple(one.record.task_id for one in line),
+            has_more=in_line > len(line),
         )
-        whose = next((one.record.task_id for one in looks if one is not None), "")
-        return view, tuple(one.record.task_id for one in line), whose
 
     def _places_of(self, name: str) -> int:
-        task = self._app.tasks.get(name)
+        task = self.app.tasks.get(name)
         return getattr(type(task), "at_most", None) or 1
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
-from enum import Enum
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
+from enum import Enum, EnumMeta
 from typing import Annotated, Any, Generic, TypeVar, get_args, get_origin, get_type_hints
 
 from celery_reliable.exceptions import ReliableError
@@ -101,6 +101,11 @@ class Param:
     metavar: str = ""
     needs: Right | None = None
 
+    @property
+    def least(self) -> float | None:
+        """The least number; where it has to be more than nothing, a millisecond."""
+        return self.ge if self.gt is None else 0.001
+
 
 Id = Annotated[str, Param("Its id.", min_length=1, max_length=1000, is_argument=True, metavar="ID")]
 Cursor = Annotated[
@@ -111,21 +116,21 @@ Limit = Annotated[int, Param("The largest number to list or to act on.", ge=1, l
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter of an operation, or a field of a parameter that has several.
+    """A parameter of an operation, or a field of one that is a dataclass.
 
     Attributes:
-        name: of the function's parameter.
+        name: of the function's parameter, or of the field.
         type: without None: who gives nothing leaves it out.
         default: `inspect.Parameter.empty` where it has to be given.
         param: the rest of its declaration.
-        only: the fields of a filter that may be given; empty: all.
+        of: the parameter whose field it is; empty: it is no field.
     """
 
     name: str
     type: Any
     default: Any
     param: Param
-    only: tuple[str, ...] = ()
+    of: str = ""
 
     @property
     def is_required(self) -> bool:
@@ -133,16 +138,10 @@ class Parameter:
         return self.default is inspect.Parameter.empty
 
     @property
-    def parts(self) -> tuple[Parameter, ...]:
-        """Its fields, where it is a dataclass: each is an option, or a parameter of a query."""
-        if not hasattr(self.type, "__dataclass_fields__"):
-            return ()
-        hints, only = get_type_hints(self.type, include_extras=True), self.only
-        return tuple(
-            _parameter(one.name, hints[one.name], one.default)
-            for one in fields(self.type)
-            if not only or one.name in only
-        )
+    def choices(self) -> Sequence[str]:
+        """The texts of which it is one; empty: it may be any."""
+        is_enum = isinstance(self.type, EnumMeta)
+        return [one.value for one in self.type] if is_enum else self.param.choices
 
 
 @dataclass(frozen=True)
@@ -167,7 +166,7 @@ class Operation:
     Attributes:
         name: in the HTTP API, and in the admin.
         call: a method of the desk or of a part of it, or a function whose first parameter is
-            ``app``.  An act has ``by``, but for those that take the app, and a bulk act
+            ``app``.  An act has ``by``, but for those functions, and a bulk act
             ``progress``.  All other parameters are what somebody may give; an underscore at the end
             is no part of their names.
         needs: the rights that it needs, all of them.
@@ -217,25 +216,26 @@ class Operation:
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
-        """What may be given, in the order of declaration."""
-        hints = get_type_hints(self.call, include_extras=True)
-        return tuple(
-            replace(_parameter(name.rstrip("_"), hints[name], one.default), only=self.parts)
-            for name, one in inspect.signature(self.call).parameters.items()
-            if name not in _GIVEN and name not in self.preset
-        )
+        """What may be given, in the order of declaration: of a filter each field."""
+        hints, found = get_type_hints(self.call, include_extras=True), list[Parameter]()
+        for name, one in inspect.signature(self.call).parameters.items():
+            if is_dataclass(kind := hints.get(name)):
+                of_fields = get_type_hints(kind, include_extras=True)
+                found += [
+                    _parameter(each.name, of_fields[each.name], each.default, name.rstrip("_"))
+                    for each in fields(kind)
+                    if not self.parts or each.name in self.parts
+                ]
+            elif name not in _GIVEN and name not in self.preset:
+                found.append(_parameter(name.rstrip("_"), hints[name], one.default))
+        return tuple(found)
 
-    @property
-    def takes_app(self) -> bool:
-        """Whether it is run with the app rather than with a desk."""
-        return "app" in inspect.signature(self.call).parameters
-
-    @property
-    def reports_progress(self) -> bool:
-        """Whether it is a bulk act: it acts on one thing after the other, reports each, counts with
-        ``dry_run``, and may be interrupted and repeated.
+    def takes(self, name: str) -> bool:
+        """Whether the function has this parameter.  If it has ``progress``, it is a bulk act: it
+        acts on one thing after the other, reports each, counts with ``dry_run``, and may be
+        interrupted and repeated.
         """
-        return "progress" in inspect.signature(self.call).parameters
+        return name in inspect.signature(self.call).parameters
 
     def run(
         self,
@@ -249,19 +249,22 @@ class Operation:
         """Run it, and return its result.  Raises what its parts raise.
 
         Args:
-            opened: the desk, or the app where it `takes_app`.
-            given: its parameters by their names.
+            opened: the desk; or the app, of a function that the desk does not have.
+            given: its `parameters` by their names; what it does not take is left out.
             by: who does it.
-            progress: is told of each thing; see `reports_progress`.
+            progress: is told of each thing; see `takes`.
             look_seconds: of a list of what fits: so long somebody waits for what is rare.
         """
-        names = inspect.signature(self.call).parameters
         doors = {"by": by, "progress": progress, "look_seconds": look_seconds}
-        more = {**doors, **self.preset}
-        values = {name: value for name, value in more.items() if name in names}
-        for name, value in given.items():
-            values[name if name in names else f"{name}_"] = value
-        found = self.call(getattr(opened, self.of) if self.of else opened, **values)
+        values, hints = {**doors, **self.preset, **given}, get_type_hints(self.call)
+        taken = {}
+        for name in inspect.signature(self.call).parameters:
+            if is_dataclass(kind := hints.get(name)):
+                within = {one.name: values[one.name] for one in fields(kind) if one.name in values}
+                taken[name] = hints[name](**within)
+            elif name.rstrip("_") in values:
+                taken[name] = values[name.rstrip("_")]
+        found = self.call(getattr(opened, self.of) if self.of else opened, **taken)
         return Items(tuple(found)) if isinstance(found, list) else found
 
 
@@ -272,7 +275,7 @@ class Items(Generic[T]):
     items: tuple[T, ...]
 
 
-def _parameter(name: str, hint: Any, default: Any) -> Parameter:
+def _parameter(name: str, hint: Any, default: Any, of: str = "") -> Parameter:
     param = Param()
     if get_origin(hint) is Annotated:
         hint, *more = get_args(hint)
@@ -282,5 +285,5 @@ def _parameter(name: str, hint: Any, default: Any) -> Parameter:
         # What is left out is None, and nothing else is.
         (hint,) = given
         if get_origin(hint) is Annotated:
-            return _parameter(name, hint, default)
-    return Parameter(name, hint, default, param)
+            return _parameter(name, hint, default, of)
+    return Parameter(name, hint, default, param, of)

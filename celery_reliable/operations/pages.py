@@ -32,10 +32,8 @@ class Position:
         """Return the place that a cursor is of; None for an empty one.  Raises BadParameter."""
         if not cursor:
             return None
-        ms, colon, id_ = cursor.partition(":")
         try:
-            if not colon:
-                raise ValueError("no colon")
+            ms, id_ = cursor.split(":", 1)
             return cls(int(ms), unquote(id_, errors="surrogatepass"))
         except ValueError as exc:
             raise BadParameter(
@@ -60,7 +58,4 @@ class Page(Generic[T]):
     #: How many entries were looked at.
     looked_at: int
     #: Whether nothing follows: there is no cursor.
-    is_last: bool = True
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "is_last", not self.cursor)
+    is_last: bool

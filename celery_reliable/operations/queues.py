@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Annotated
@@ -13,19 +13,21 @@ from celery import Celery
 from kombu.exceptions import OperationalError
 
 from celery_reliable.app import reliable_of
-from celery_reliable.ledger import Ledger, Look, answers
-from celery_reliable.log import logger
+from celery_reliable.exceptions import ReliableError
+from celery_reliable.ledger import Look, answers
+from celery_reliable.log import as_shown, logger
 from celery_reliable.message import Stamp
 from celery_reliable.model import State
 from celery_reliable.operations.messages import envelope_of
 from celery_reliable.operations.operation import Param
+from celery_reliable.operations.part import Part
 from celery_reliable.operations.views import Queue, Worker
 from celery_reliable.operations.waits import held_by
 from celery_reliable.operations.words import moment
 from celery_reliable.operations.workers import Workers
-from celery_reliable.recovery import MOST_BYTES, BrokerView
+from celery_reliable.recovery import MOST_BYTES
 
-__all__ = ["Purged", "Queues", "broker_errors", "named_queues", "purge"]
+__all__ = ["BrokerUnavailable", "Purged", "Queues", "broker_asked", "named_queues", "purge"]
 
 #: Messages looked at of those that are popped next, of each priority.
 _LOOKED_AT = 5
@@ -35,13 +37,8 @@ _SAMPLED = 500
 _MESSAGES = 100
 
 
-class Queues:
+class Queues(Part):
     """The queues of an app, looked at once.  Raises what the ledger raises, and kombu's errors."""
-
-    def __init__(self, app: Celery, ledger: Ledger, broker: BrokerView) -> None:
-        self._app = app
-        self._ledger = ledger
-        self._broker = broker
 
     def all(self) -> list[Queue]:
         """List queues: how much waits, how long the oldest already, and who consumes them.
@@ -49,24 +46,24 @@ class Queues:
         Raises kombu's errors.  These are those that the app declares, that workers consume, or that
         recorded tasks wait for (of 500 that were looked at), by name.
         """
-        return self.of(Workers(self._ledger, self._broker).all())
+        return self.of(Workers(self.app, self.ledger, self.broker).all())
 
     def of(self, workers: Sequence[Worker]) -> list[Queue]:
         """Return the same; *workers* were looked at before."""
         alive = [one for one in workers if one.state == "alive"]
         _, looks = self._sample
-        names = {*self._app.amqp.queues, *self._queues_of(looks)}
+        names = {*self.app.amqp.queues, *self._queues_of(looks)}
         names.update(queue for one in alive for queue in one.queues)
-        now_ms = self._ledger.numbers().now_ms
-        if self._broker.is_redis:
+        now_ms = self.ledger.numbers().now_ms
+        if self.broker.is_redis:
             views = [self._view(name, now_ms) for name in sorted(names)]
         else:
             views = [
                 Queue(name=name, depth=depth, consumers=consumers)
-                for name, declared in self._broker.declared_all(sorted(names)).items()
+                for name, declared in self.broker.declared_all(sorted(names)).items()
                 for depth, consumers in [declared or (None, None)]
             ]
-        orders = self._ledger.orders.read()
+        orders = self.ledger.orders.read()
         return [
             replace(
                 one,
@@ -81,13 +78,11 @@ class Queues:
         were looked at; else these are estimates, by a sample evenly over all times.
         """
         scale, looks = self._sample
-        counts = dict.fromkeys(("queued", "waiting", "owed"), 0)
-        for look in looks:
-            kind = "owed" if look.record.state is State.DEAD else look.record.state.value
-            # What runs is counted by its claim.
-            if kind in counts:
-                counts[kind] += 1
-        return {kind: round(count * (scale or 1)) for kind, count in counts.items()}, not scale
+        states = Counter(look.record.state for look in looks)
+        # What runs is counted by its claim.
+        named = {one.value: one for one in (State.QUEUED, State.WAITING)}
+        named["owed"] = State.DEAD
+        return {kind: round(states[one] * (scale or 1)) for kind, one in named.items()}, not scale
 
     def held_back(self) -> dict[str, dict[str, int]]:
         """Return how many tasks the ledger holds back, by what they wait for and by their names: of
@@ -103,8 +98,8 @@ class Queues:
     @cached_property
     def _sample(self) -> tuple[float, list[Look]]:
         """Records, looked at once, and how many stand for each of them; 0: these are all."""
-        total, ids = self._ledger.sample_due(_SAMPLED)
-        looks = [look for look in self._ledger.look_all(ids) if look is not None]
+        total, ids = self.ledger.sample_due(_SAMPLED)
+        looks = [look for look in self.ledger.look_all(ids) if look is not None]
         return total / max(1, len(looks)) if total > _SAMPLED else 0, looks
 
     def _queues_of(self, looks: Sequence[Look]) -> Iterator[str]:
@@ -113,7 +108,7 @@ class Queues:
         found: set[tuple[str, str]] = set()
         n_bytes = 0
         for look in filter(
-            None, self._ledger.looks_in_groups(waiting[::step], most_bytes=MOST_BYTES)
+            None, self.ledger.looks_in_groups(waiting[::step], most_bytes=MOST_BYTES)
         ):
             envelope = envelope_of(look.record)
             if envelope is not None and envelope.routing_key:
@@ -122,14 +117,14 @@ class Queues:
             if n_bytes > MOST_BYTES:
                 break
         for where in found:
-            yield from self._broker.reached(*where)
+            yield from self.broker.reached(*where)
 
     def _view(self, name: str, now_ms: int) -> Queue:
-        steps = self._broker.steps(name, _LOOKED_AT)
+        steps = self.broker.steps(name, _LOOKED_AT)
         heads = [task_id for step in steps for task_id in step.head if task_id]
         since = [
             look.record.since_ms
-            for look in self._ledger.look_all(heads)
+            for look in self.ledger.look_all(heads)
             if look is not None and look.record.state is State.QUEUED
         ]
         oldest_ms = min(since, default=0)
@@ -174,9 +169,7 @@ def purge(
     may be killed and repeated at any point.
     """
     done = Purged()
-    own_ledger = reliable_of(app).own_ledger(
-        reply_timeout_seconds=5.0, patience_seconds=5.0, is_for_operators=True
-    )
+    own_ledger = reliable_of(app).own_ledger(patience_seconds=5.0, is_for_operators=True)
     with (
         closing(own_ledger) as ledger,
         app.connection_for_read() as connection,
@@ -203,7 +196,21 @@ def purge(
     return done
 
 
-def broker_errors(app: Celery) -> tuple[type[Exception], ...]:
-    """Return the errors by which a broker that is away shows."""
-    connection = app.connection_for_read()
-    return (OperationalError, *connection.connection_errors, *connection.channel_errors)
+class BrokerUnavailable(ReliableError):
+    """The broker could not be reached."""
+
+
+@contextmanager
+def broker_asked(app: Celery) -> Iterator[None]:
+    """Raise BrokerUnavailable for the errors by which a broker that is away shows."""
+    try:
+        yield
+    except Exception as exc:
+        broker = app.connection_for_read()
+        of_broker = (OperationalError, *broker.connection_errors, *broker.channel_errors)
+        if isinstance(exc, ReliableError) or not isinstance(exc, of_broker):
+            raise
+        raise BrokerUnavailable(
+            f"The broker could not be reached: {as_shown(exc)}. Check that it is up and that the "
+            "app's broker_url names it."
+        ) from exc

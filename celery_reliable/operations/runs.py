@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 
-from celery import Celery
-
 from celery_reliable.exceptions import ReliableError
-from celery_reliable.ledger import Ledger
+from celery_reliable.ledger import Run as LedgerRun
 from celery_reliable.operations.operation import Id
+from celery_reliable.operations.part import Part
 from celery_reliable.operations.views import Run, RunMember
 from celery_reliable.operations.words import moment, utc
 
@@ -21,12 +20,8 @@ class UnknownRun(ReliableError, LookupError):
     """There is no such run, or none any more."""
 
 
-class Runs:
+class Runs(Part):
     """The runs of a ledger's namespace.  Raises what the ledger raises."""
-
-    def __init__(self, app: Celery, ledger: Ledger) -> None:
-        self._app = app
-        self._ledger = ledger
 
     def get(self, id_: Id) -> Run:
         """Show a run (`task.run_on`): its members, which worker each has, and what is missing.
@@ -34,27 +29,26 @@ class Runs:
         Raises UnknownRun.  A run is kept as long as results are (``result_expires``) once all its
         members have ended.
         """
-        found = self._view(id_)
+        found = self.ledger.runs.find(id_)
         if found is None:
             raise UnknownRun("There is no such run, or none any more.")
-        return found
+        return self._view(id_, found)
 
     def all(self) -> list[Run]:
         """List the runs of one task on several workers that are not over, the latest first; 50 at
         most.
         """
-        views = (self._view(run) for run in self._ledger.runs.known(_MOST_RUNS))
-        found = [one for one in views if one is not None and not one.is_over]
+        known = {run: self.ledger.runs.find(run) for run in self.ledger.runs.known(_MOST_RUNS)}
+        views = [self._view(run, found) for run, found in known.items() if found is not None]
+        # What has ended or is a dead letter does not run any more, unless it is replayed.
+        found = [one for one in views if not one.states.keys() <= {"ended", "dead"}]
         found.sort(key=lambda one: one.run)
         return sorted(found, key=lambda one: one.begun_at or utc(0), reverse=True)
 
-    def _view(self, run: str) -> Run | None:
-        found = self._ledger.runs.find(run)
-        if found is None:
-            return None
+    def _view(self, run: str, found: LedgerRun) -> Run:
         ids = sorted(found.members)
         members = []
-        for task_id, look in zip(ids, self._ledger.look_all(ids), strict=True):
+        for task_id, look in zip(ids, self.ledger.look_all(ids), strict=True):
             worker = next(iter(found.members[task_id]), "")
             if look is None:
                 members.append(RunMember(task_id, worker, "ended", self._result(task_id)))
@@ -72,7 +66,7 @@ class Runs:
 
     def _result(self, task_id: str) -> str:
         try:
-            return str(self._app.AsyncResult(task_id).state)
+            return str(self.app.AsyncResult(task_id).state)
         except Exception:
             # Backends raise what their drivers raise; without one there is nothing to tell.
             return ""

@@ -7,17 +7,15 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
-from typing import Literal
 
 from celery import Celery
 
 from celery_reliable.app import reliable_of
-from celery_reliable.exceptions import ReliableError
 from celery_reliable.findings import Limits, ServerFacts, check
 from celery_reliable.ledger import Ledger
 from celery_reliable.log import as_shown
 from celery_reliable.message import NamedWorkers
-from celery_reliable.operations.queues import Queues, broker_errors
+from celery_reliable.operations.queues import BrokerUnavailable, Queues, broker_asked
 from celery_reliable.operations.stop_button import obeyed_by
 from celery_reliable.operations.views import (
     FullStatus,
@@ -41,26 +39,22 @@ _MOST_KINDS = 20
 #: So many of a kind are asked since when they wait.
 _MOST_EXAMPLES = 20
 
-RATES: tuple[Literal["processed", "failed", "lost"], ...] = ("processed", "failed", "lost")
+RATES = ("processed", "failed", "lost")
 _MINUTE_MS = 60_000
 _DAY_MINUTES = 24 * 60
 
 
-def look_at_status(
-    app: Celery, ledger: Ledger, broker: BrokerView, limits: Limits | None = None
-) -> FullStatus:
+def look_at_status(app: Celery, ledger: Ledger, broker: BrokerView, limits: Limits) -> FullStatus:
     """Look at everything once, and at what is wrong by *limits*.  Raises what the ledger raises; a
     broker that is away is part of the answer.
 
     What is read is bounded, however many records and dead letters there are.
     """
-    limits = limits or Limits()
     reliable = reliable_of(app)
-    config = reliable.config
     numbers = ledger.numbers()
     now_ms = numbers.now_ms
     meta = ledger.passes.meta()
-    workers = tuple(Workers(ledger, broker).all())
+    workers = tuple(Workers(app, ledger, broker).all())
     alive = [one for one in workers if one.state == "alive"]
     looked_at = Queues(app, ledger, broker)
     states, is_exact = looked_at.states()
@@ -93,36 +87,36 @@ def look_at_status(
         workers=workers,
         slots=sum(one.slots or 0 for one in alive),
         saturation=None,
-        deaths=_deaths(meta),
+        deaths=tuple(
+            WorkerDeath(one["worker"], one["cause"], moment(one["at_ms"]), one["claims"])
+            for one in json.loads(meta.get("deaths") or "[]")
+        ),
         queues=queues,
         held_back=looked_at.held_back(),
         broker_problem=problem,
         throughput=throughputs.lately(),
         totals=throughputs.totals,
         groups=groups,
-        recent_seconds=limits.recent_seconds,
-        sweep_seconds=config.sweep_seconds,
-        lease_seconds=config.lease_seconds,
-        dead_letter_max=config.dead_letter_max,
+        config=reliable.config,
+        limits=limits,
         trimmed=int(meta.get("trimmed") or 0),
         trimmed_at=moment(int(meta.get("trimmed_ms") or 0)),
     )
     if status.slots:
         busy = sum(one.busy for one in alive) + status.waiting
         status = replace(status, saturation=round(busy / status.slots, 3))
-    return replace(status, findings=tuple(check(status, limits)))
+    return replace(status, findings=tuple(check(status)))
 
 
 def _queues(
     app: Celery, queues: Queues, workers: tuple[Worker, ...]
 ) -> tuple[tuple[Queue, ...], str]:
     try:
-        return tuple(queues.of(workers)), ""
-    except ReliableError:
-        raise
-    except broker_errors(app) as exc:
+        with broker_asked(app):
+            return tuple(queues.of(workers)), ""
+    except BrokerUnavailable as exc:
         # Without the password that may be in what it says.
-        return (), as_shown(exc)
+        return (), as_shown(exc.__cause__)
 
 
 def _last_pass(meta: Mapping[str, str], now_ms: int) -> LastPass:
@@ -132,14 +126,6 @@ def _last_pass(meta: Mapping[str, str], now_ms: int) -> LastPass:
     # What was noted by a clock that was ahead is no time to come.
     age_seconds = max(0.0, round((now_ms - ended_ms) / 1000, 3))
     return LastPass(moment(ended_ms), age_seconds, json.loads(meta.get("report") or "{}"))
-
-
-def _deaths(meta: Mapping[str, str]) -> tuple[WorkerDeath, ...]:
-    found = json.loads(meta.get("deaths") or "[]")
-    return tuple(
-        WorkerDeath(one["worker"], one["cause"], moment(one["at_ms"]), one["claims"])
-        for one in found
-    )
 
 
 def _nobody_alive(ledger: Ledger, workers: Sequence[Worker]) -> tuple[NobodyAlive, ...]:

@@ -6,13 +6,12 @@ import math
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-from celery import Celery
-
 from celery_reliable import events
 from celery_reliable.exceptions import ReliableError
 from celery_reliable.ledger import Ledger, answers
 from celery_reliable.operations.audit import noted
 from celery_reliable.operations.operation import BadParameter, Param
+from celery_reliable.operations.part import Part
 from celery_reliable.operations.views import NOUNS, Order
 from celery_reliable.options import is_reliable, object_of
 from celery_reliable.orders import Order as Given
@@ -20,9 +19,6 @@ from celery_reliable.orders import OrderKind, Orders
 from celery_reliable.settings import did_you_mean
 
 __all__ = ["StopButton", "UnknownOrder", "obeyed_by"]
-
-#: A year; who means longer gives no time at all.
-_LONGEST_SECONDS = 366 * 24 * 3600.0
 
 
 class UnknownOrder(ReliableError, LookupError):
@@ -47,7 +43,7 @@ def obeyed_by(ledger: Ledger, found: Orders) -> list[Order]:
     ]
 
 
-class StopButton:
+class StopButton(Part):
     """Gives orders and ends them.  Raises what the ledger raises, and BadParameter.
 
     Every worker obeys within three seconds, and workers that are started later do from the
@@ -55,13 +51,9 @@ class StopButton:
     queue, what a drained worker had not begun goes back.
     """
 
-    def __init__(self, app: Celery, ledger: Ledger) -> None:
-        self._app = app
-        self._ledger = ledger
-
     def all(self) -> list[Order]:
         """List what is paused, struck and drained: by whom, why, until when, and who obeys."""
-        return obeyed_by(self._ledger, self._ledger.orders.read())
+        return obeyed_by(self.ledger, self.ledger.orders.read())
 
     def give(
         self,
@@ -110,10 +102,6 @@ class StopButton:
 
         Raises BadParameter.
         """
-        if for_seconds is not None and not 0 < for_seconds <= _LONGEST_SECONDS:
-            raise BadParameter(
-                "for_seconds", "An order holds for more than 0 seconds, and for a year at the most."
-            )
         self._check(Given("", kind, target), object_id, later=later)
         about = {
             "target": target,
@@ -122,8 +110,8 @@ class StopButton:
             "stop": stop or None,
             "why": why,
         }
-        with noted(self._ledger, kind.value, by, about) as outcome:
-            order = self._ledger.orders.give(
+        with noted(self.ledger, kind.value, by, about) as outcome:
+            order = self.ledger.orders.give(
                 kind,
                 target,
                 object_id=object_id,
@@ -134,7 +122,7 @@ class StopButton:
             )
             outcome.done = 1
         events.order_given(
-            app=self._app,
+            app=self.app,
             kind=kind.value,
             target=target,
             object_id=object_id,
@@ -166,7 +154,7 @@ class StopButton:
         Raises UnknownOrder for those that there are not, when the others are ended: so this may be
         interrupted and repeated.
         """
-        found = self._ledger.orders.read().all
+        found = self.ledger.orders.read().all
         meant = [one for one in found if {one.id, one.target} & {*orders} and not one.ended_ms]
         if meant:
             self._end(meant, by)
@@ -179,15 +167,15 @@ class StopButton:
         return [Order.of(one, in_force=False) for one in meant]
 
     def _end(self, meant: Sequence[Given], by: str) -> None:
-        with noted(self._ledger, "resume", by, {"orders": [one.id for one in meant]}) as outcome:
+        with noted(self.ledger, "resume", by, {"orders": [one.id for one in meant]}) as outcome:
             for order in meant:
                 while True:
-                    answer = self._ledger.orders.resume(order.id, by=by)
+                    answer = self.ledger.orders.resume(order.id, by=by)
                     if not (isinstance(answer, answers.Resumed) and answer.is_more):
                         break
                 outcome.done += 1
                 events.order_ended(
-                    app=self._app,
+                    app=self.app,
                     kind=order.kind.value,
                     target=order.target,
                     by=by,
@@ -206,7 +194,11 @@ class StopButton:
                 f"{target} is no ReliableTask: nobody would ask the ledger whether it may run. "
                 "Pause its queue.",
             )
-        if object_id is not None and tasks and not any(map(_has_object, tasks)):
+        if (
+            object_id is not None
+            and tasks
+            and not any(is_reliable(one) and object_of(type(one)) for one in tasks)
+        ):
             raise BadParameter(
                 "object_id",
                 f"{target} has no object_id, so none of its calls is about an object. Strike the "
@@ -224,20 +216,16 @@ class StopButton:
     def _known(self, kind: OrderKind) -> set[str]:
         """Return the names that an order of a kind may mean."""
         if kind is OrderKind.STRIKE:
-            return {*self._app.tasks}
-        looks = [one for one in self._ledger.worker_looks() if not one.lease.is_dead]
+            return {*self.app.tasks}
+        looks = [one for one in self.ledger.worker_looks() if not one.lease.is_dead]
         if kind is OrderKind.DRAIN:
             return {one.lease.nodename for one in looks}
         consumed = {str(queue) for one in looks for queue in one.doing.get("queues") or ()}
-        return consumed | {*self._app.amqp.queues}
+        return consumed | {*self.app.amqp.queues}
 
     def _tasks(self, order: Given) -> list[Any]:
         """Return this app's tasks that a strike names."""
         if order.kind is not OrderKind.STRIKE:
             return []
-        self._app.loader.import_default_modules()
-        return [one for name, one in self._app.tasks.items() if order.names(name)]
-
-
-def _has_object(task: Any) -> bool:
-    return is_reliable(task) and bool(object_of(type(task)))
+        self.app.loader.import_default_modules()
+        return [one for name, one in self.app.tasks.items() if order.names(name)]

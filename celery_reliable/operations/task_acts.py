@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import Annotated, Any, ClassVar
-
-from celery import Celery
+from typing import Annotated, Any
 
 from celery_reliable.app import reliable_of
 from celery_reliable.leases import nodename_of
-from celery_reliable.ledger import Ledger, answers
+from celery_reliable.ledger import answers
 from celery_reliable.message import NAMED, Envelope, NamedWorkers
 from celery_reliable.model import Record, State
 from celery_reliable.operations.audit import Outcome, noted
 from celery_reliable.operations.messages import envelope_of
 from celery_reliable.operations.operation import BadParameter, Param, Progress
+from celery_reliable.operations.part import Part
 from celery_reliable.operations.views import IfRunning, Moved, Revoked
 from celery_reliable.options import NAMING
 from celery_reliable.recovery import call_off_task, stored_end
@@ -41,23 +39,15 @@ TaskIds = Annotated[
 DryRun = Annotated[bool, Param("Count what would be done, and change nothing.")]
 
 
-class _Acts:
+class _Acts(Part):
     """Acts on tasks one after the other, and sorts them by what became of each: a field of the
     class that is returned.  Raises what the ledger raises; may be interrupted and repeated.
     """
 
-    name: ClassVar[str]
-    #: What became of tasks to which it was done, and of those to which it could not be; "gone":
-    #: there is none.
-    done: ClassVar[tuple[str, ...]]
-    failed: ClassVar[tuple[str, ...]]
-
-    def __init__(self, app: Celery, ledger: Ledger) -> None:
-        self._app = app
-        self._ledger = ledger
-
     def _act(
         self,
+        name: str,
+        fates: Mapping[str, bool],
         task_ids: Iterable[str],
         fate_of: Callable[[str], str],
         *,
@@ -65,30 +55,27 @@ class _Acts:
         about: Mapping[str, Any],
         dry_run: bool,
         progress: Progress | None,
-        finish: Callable[[Sequence[str]], None] | None = None,
     ) -> dict[str, Any]:
         """Return the fields of the result that each act has.
 
-        *finish* is called with the ids of what runs, as a part of the act.
+        *fates*: what can become of a task, and whether that is what was to be done; "gone", for
+        which there is no task, is none of them.
         """
-        ids, run = list(dict.fromkeys(task_ids)), secrets.token_hex(4)
-        found: dict[str, list[str]] = {one: [] for one in (*self.done, *self.failed, "gone")}
-
+        ids = list(dict.fromkeys(task_ids))
+        found: dict[str, list[str]] = {one: [] for one in (*fates, "gone")}
         given = {"ids": ids[:_MOST_EXAMPLES], "ids_given": len(ids), **about}
-        note = noted(self._ledger, self.name, by, given, run)
+        note = noted(self.ledger, name, by, given)
         with nullcontext(Outcome()) if dry_run else note as outcome:
             for number, task_id in enumerate(ids, 1):
                 fate = fate_of(task_id)
                 found[fate].append(task_id)
-                outcome.done += fate in self.done
-                outcome.failed += fate in self.failed
+                outcome.done += fates.get(fate) is True
+                outcome.failed += fates.get(fate) is False
                 if progress is not None:
                     # The same ids again lead on.
                     progress(number, {})
-            if finish is not None:
-                finish(found["running"])
-        fates = {name: tuple(ids) for name, ids in found.items()}
-        return {"run": run, "done": outcome.done, "is_dry_run": dry_run, **fates}
+        sorted_ids = {fate: tuple(ids) for fate, ids in found.items()}
+        return {"run": outcome.run, "done": outcome.done, "is_dry_run": dry_run, **sorted_ids}
 
 
 class Revocations(_Acts):
@@ -98,10 +85,6 @@ class Revocations(_Acts):
     to know, or there is an error; the worker that runs a task hears of it with its next beat, and
     stops it unless it is to finish; and each task's fate is told.  May be interrupted and repeated.
     """
-
-    name = "revoke"
-    done = ("ended", "running")
-    failed = ("dead", "replaced")
 
     def revoke(
         self,
@@ -118,20 +101,20 @@ class Revocations(_Acts):
 
         Their result is REVOKED.  Dead letters stay: discard them.
         """
-        is_told = not dry_run and if_running is not IfRunning.FINISH
         found = self._act(
+            "revoke",
+            {"ended": True, "running": True, "dead": False, "replaced": False},
             ids,
-            lambda task_id: self._fate(task_id, by, dry_run=dry_run),
+            lambda task_id: self._fate(task_id, by, if_running, dry_run=dry_run),
             by=by,
             about={"if_running": if_running.value},
             dry_run=dry_run,
             progress=progress,
-            finish=(lambda running: self._tell(running, if_running)) if is_told else None,
         )
         return Revoked(if_running=if_running, **found)
 
-    def _fate(self, task_id: str, by: str, *, dry_run: bool) -> str:
-        record = self._ledger.find(task_id)
+    def _fate(self, task_id: str, by: str, if_running: IfRunning, *, dry_run: bool) -> str:
+        record = self.ledger.find(task_id)
         if record is None:
             return "gone"
         if record.is_replaced:
@@ -139,22 +122,24 @@ class Revocations(_Acts):
         if dry_run or record.state is State.DEAD or record.is_called_off:
             # Of what was called off before, an attempt is still to be stopped.
             return "running" if record.is_called_off else _FATES.get(record.state, "ended")
-        answer = call_off_task(self._app, self._ledger, record, by=f"by {by}")
+        answer = call_off_task(self.app, self.ledger, record, by=f"by {by}")
         # It may have gone on meanwhile.
         fates = {answers.Cancelled: "ended", answers.Running: "running", answers.Dead: "dead"}
-        return fates.get(type(answer), "gone")
+        fate = fates.get(type(answer), "gone")
+        if fate == "running" and if_running is not IfRunning.FINISH:
+            self._stop(task_id, if_running)
+        return fate
 
-    def _tell(self, task_ids: Iterable[str], if_running: IfRunning) -> None:
-        """Tell the workers that run these tasks to stop them."""
-        for task_id in task_ids:
-            # It may be lost and begin elsewhere meanwhile; then that worker is told.
-            for _ in range(_MOST_OWNERS):
-                record = self._ledger.find(task_id)
-                if record is None or record.state is not State.RUNNING:
-                    break
-                answer = self._ledger.orders.stop(task_id, record.owner, if_running.value)
-                if isinstance(answer, answers.Told):
-                    break
+    def _stop(self, task_id: str, if_running: IfRunning) -> None:
+        """Tell the worker that runs a task to stop it."""
+        # It may be lost and begin elsewhere meanwhile; then that worker is told.
+        for _ in range(_MOST_OWNERS):
+            record = self.ledger.find(task_id)
+            if record is None or record.state is not State.RUNNING:
+                return
+            answer = self.ledger.orders.stop(task_id, record.owner, if_running.value)
+            if isinstance(answer, answers.Told):
+                return
 
 
 class Moves(_Acts):
@@ -162,10 +147,6 @@ class Moves(_Acts):
 
     May be interrupted and repeated.
     """
-
-    name = "move"
-    done = ("sent", "stopped", "stays")
-    failed = ("refused",)
 
     def move(
         self,
@@ -200,6 +181,8 @@ class Moves(_Acts):
             raise BadParameter(_GIVEN_AS[name], f"{name}={named[name]!r} is not {expected}.")
         meant = NamedWorkers(tuple(workers), tuple(prefer))
         found = self._act(
+            "move",
+            {"sent": True, "stopped": True, "stays": True, "refused": False},
             ids,
             lambda task_id: self._moved(task_id, meant, by, dry_run=dry_run),
             by=by,
@@ -220,22 +203,22 @@ class Moves(_Acts):
 
     def _moved(self, task_id: str, meant: NamedWorkers, by: str, *, dry_run: bool) -> str:
         while True:
-            record = self._ledger.find(task_id)
+            record = self.ledger.find(task_id)
             fate = self._fate(record, meant)
             envelope = None if record is None else envelope_of(record)
             if dry_run or fate in ("gone", "refused") or record is None or envelope is None:
                 return fate
-            if fate == "stopped" and stored_end(self._app, record):
+            if fate == "stopped" and stored_end(self.app, record):
                 # It has ended but for its settlement.
                 return "gone"
             message, epoch = self._again(envelope, record, meant)
-            answer = self._ledger.named.move(
+            answer = self.ledger.named.move(
                 record,
                 epoch=epoch,
                 message=message.to_text(),
                 named=meant.to_text() if meant.is_any_named else "{}",
                 is_stopped=fate == "stopped",
-                due_in_ms=reliable_of(self._app).config.lease_ms,
+                due_in_ms=reliable_of(self.app).config.lease_ms,
                 by=by,
             )
             if isinstance(answer, answers.Moved):
@@ -251,7 +234,7 @@ class Moves(_Acts):
         home = (envelope.exchange, envelope.routing_key)
         if before is not None and any(before.home):
             home = before.home
-        again, epoch = envelope.published_anew(record.epoch, self._ledger.generation)
+        again, epoch = envelope.published_anew(record.epoch, self.ledger.generation)
         headers = {name: value for name, value in again.headers.items() if name != NAMED}
         # A member of a run stays one: no other member's worker runs it.
         meant = replace(meant, home=home, run=before.run if before is not None else "")

@@ -6,18 +6,18 @@ workers with the package alone.
 
 from __future__ import annotations
 
-from contextlib import closing
 from dataclasses import dataclass
 
 from celery import Celery
 
 from celery_reliable.app import reliable_of
 from celery_reliable.exceptions import ReliableError
-from celery_reliable.ledger import AS_IT_IS, Ledger, Resent, answers
+from celery_reliable.ledger import AS_IT_IS, Resent, answers
 from celery_reliable.message import Envelope, is_named
 from celery_reliable.model import Due, Record, State
+from celery_reliable.operations.desk import Desk
 from celery_reliable.publishing import at_home, resend
-from celery_reliable.recovery import MOST_BYTES, BrokerView, empty_own_queue, is_over
+from celery_reliable.recovery import MOST_BYTES, empty_own_queue, is_over
 
 __all__ = ["Released", "release"]
 
@@ -44,24 +44,19 @@ def release(app: Celery) -> Released:
     Raises ReliableError while a worker with the package is alive: stop it first.  May be repeated.
     Records and dead letters stay, so that workers with the package can take over again.
     """
-    own_ledger = reliable_of(app).own_ledger(
-        reply_timeout_seconds=5.0, patience_seconds=5.0, is_for_operators=True
-    )
-    with closing(own_ledger) as ledger, closing(BrokerView(app)) as broker:
-        return _Release(app, ledger, broker).run()
+    with Desk(app, patience_seconds=5.0) as desk:
+        return _Release(desk).run()
 
 
 class _Release:
-    def __init__(self, app: Celery, ledger: Ledger, broker: BrokerView) -> None:
-        self.app = app
-        self.ledger = ledger
-        self.broker = broker
-        self.queued_ms = reliable_of(app).config.queued_ms
+    def __init__(self, desk: Desk) -> None:
+        self.desk = desk
+        self.queued_ms = reliable_of(desk.app).config.queued_ms
         self.done = Released()
 
     def run(self) -> Released:
-        now_ms = self.ledger.workers.time_ms()
-        leases = self.ledger.workers.leases()
+        now_ms = self.desk.ledger.workers.time_ms()
+        leases = self.desk.ledger.workers.leases()
         alive = [one.worker for one in leases if not one.is_dead and one.until_ms > now_ms]
         if alive:
             raise ReliableError(
@@ -70,92 +65,80 @@ class _Release:
                 "release again."
             )
         for lease in leases:
-            for claim, _ in self.ledger.workers.claims(lease.worker).values():
-                answer = self.ledger.release(
-                    claim, due_in_ms=self.queued_ms, is_unsent=not self.broker.is_redis
+            for claim, _ in self.desk.ledger.workers.claims(lease.worker).values():
+                answer = self.desk.ledger.release(
+                    claim, due_in_ms=self.queued_ms, is_unsent=not self.desk.broker.is_redis
                 )
                 self.done.attempts += isinstance(answer, answers.Queued)
-        if self.broker.is_redis:
+        if self.desk.broker.is_redis:
             self._empty_unacked()
-            self.done.messages += self.broker.bring_back_from_inboxes()
+            self.done.messages += self.desk.broker.bring_back_from_inboxes()
             self._empty_own_queues()
         for lease in leases:
-            self.done.workers += self.ledger.workers.deregister(lease.worker, in_unacked=0)
+            self.done.workers += self.desk.ledger.workers.deregister(lease.worker, in_unacked=0)
         self._send_what_is_in_no_queue()
         return self.done
 
     def _empty_unacked(self) -> None:
-        for name in self.broker.unacked_names():
-            unacked = self.broker.unacked(name)
+        for name in self.desk.broker.unacked_names():
+            unacked = self.desk.broker.unacked(name)
             # The newest first, as each goes in front of the others.
             entries = sorted(unacked.heads(), key=lambda entry: entry.filed_ms, reverse=True)
             ids = [entry.task_id for entry in entries]
-            known = self.ledger.find_in_groups(ids, most_bytes=MOST_BYTES)
+            known = self.desk.ledger.find_in_groups(ids, most_bytes=MOST_BYTES)
             for entry, found in zip(entries, known, strict=True):
-                if is_over(self.ledger, entry, found.record):
+                if is_over(self.desk.ledger, entry, found.record):
                     unacked.discard(entry.tag)
                 else:
                     self.done.messages += unacked.give_back(
-                        self.broker.channel, entry.tag, is_last=False
+                        self.desk.broker.channel, entry.tag, is_last=False
                     )
-            unacked.strike_off(reliable_of(self.app).config.namespace)
-        self.broker.forget()
+            unacked.strike_off(reliable_of(self.desk.app).config.namespace)
+        self.desk.broker.forget()
 
     def _empty_own_queues(self) -> None:
         """Take from the queues of single workers what was sent there by its names: no worker
         without the package consumes them.
         """
-        for queue, _ in self.ledger.named.queues():
-            most = _BATCH
-            done = empty_own_queue(self.app, self.ledger, self.broker, queue, most)
-            while done.looked_at >= most:
+        desk = self.desk
+        for queue, _ in self.desk.ledger.named.queues():
+            most, is_more = _BATCH, True
+            while is_more:
+                done = empty_own_queue(desk.app, desk.ledger, desk.broker, queue, most)
+                is_more = done.looked_at >= most
                 # If all of these are somebody else's, ours may be behind them.
                 most *= 1 if done.taken else 2
-                done = empty_own_queue(self.app, self.ledger, self.broker, queue, most)
 
     def _send_what_is_in_no_queue(self) -> None:
         # All of them first: sending moves them within the index.
-        dues = [Due(id_, str(ms)) for id_, ms in self.ledger.due_after(None, _ALL)]
+        dues = [Due(id_, str(ms)) for id_, ms in self.desk.ledger.due_after(None, _ALL)]
         ids = [due.task_id for due in dues]
-        records = self.ledger.find_in_groups(ids, most_bytes=MOST_BYTES)
+        records = self.desk.ledger.find_in_groups(ids, most_bytes=MOST_BYTES)
         for due, found in zip(dues, records, strict=True):
-            if (record := found.record) is not None:
-                self._send(due, record)
+            if found.record and (found.record.is_held or found.record.state is State.QUEUED):
+                self._send(due, found.record)
 
     def _send(self, due: Due, record: Record) -> None:
         is_parked = record.is_held
-        if not is_parked and record.state is not State.QUEUED:
+        message, ledger = AS_IT_IS, self.desk.ledger
+        # What was sent to a worker by its name, or waits for one, goes to its ordinary queue.
+        home = at_home(Envelope.from_text(record.message)) if is_named(record.message) else None
+        if home is not None:
+            # What the worker before may still be delivered is stale, should one with the package
+            # start.
+            sent, epoch = home.published_anew(record.epoch, ledger.generation)
+            message = Resent(sent.to_text(), record.epoch, epoch)
+        may_wait = not (is_parked or record.is_unsent) and message is AS_IT_IS
+        if may_wait and any(self.desk.broker.heads(Envelope.from_text(record.message))):
             return
-        message = _message_at_home(self.ledger, record)
-        if not is_parked and message is AS_IT_IS and self._may_be_waiting(record):
-            return
-        answer = self.ledger.resend(due, due_in_ms=self.queued_ms, message=message)
+        answer = ledger.resend(due, due_in_ms=self.queued_ms, message=message)
         if isinstance(answer, answers.Send):
             try:
-                resend(self.app, Envelope.from_text(answer.message))
+                resend(self.desk.app, Envelope.from_text(answer.message))
             except Exception:
                 # It is sent when this is repeated, or by a pass.
                 later = Due(due.task_id, answer.due_ms)
-                self.ledger.postpone(later, due_in_ms=0, is_unsent=True)
+                ledger.postpone(later, due_in_ms=0, is_unsent=True)
                 raise
             self.done.parked += is_parked
             self.done.sent += not is_parked
-
-    def _may_be_waiting(self, record: Record) -> bool:
-        if record.is_unsent:
-            return False
-        return any(self.broker.heads(Envelope.from_text(record.message)))
-
-
-def _message_at_home(ledger: Ledger, record: Record) -> Resent:
-    """Return the message of a task that was sent to a worker by its name, or waits for one, as it
-    goes to the queue that it would have without that; `AS_IT_IS` for any other.
-    """
-    if not is_named(record.message):
-        return AS_IT_IS
-    home = at_home(Envelope.from_text(record.message))
-    if home is None:
-        return AS_IT_IS
-    # What the worker before may still be delivered is stale, should one with the package start.
-    sent, epoch = home.published_anew(record.epoch, ledger.generation)
-    return Resent(sent.to_text(), record.epoch, epoch)

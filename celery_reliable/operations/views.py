@@ -12,20 +12,22 @@ from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from datetime import datetime
 from enum import Enum
-from typing import Any, ClassVar
+from typing import Any
 
 from celery_reliable import orders
 from celery_reliable.clock import span
-from celery_reliable.findings import Finding, ServerFacts
+from celery_reliable.findings import Finding, Limits, ServerFacts
 from celery_reliable.leases import nodename_of
 from celery_reliable.ledger import Death
 from celery_reliable.model import GroupOfLetters
 from celery_reliable.operations.words import at, moment
 from celery_reliable.orders import OrderKind
+from celery_reliable.settings import ReliableConfig
 
 __all__ = [
     "FATES",
     "NOUNS",
+    "Acted",
     "Audited",
     "Done",
     "Entry",
@@ -71,7 +73,7 @@ def as_json(value: Any) -> Any:
         return [as_json(one) for one in value]
     if not is_dataclass(value):
         return value
-    is_sparse = getattr(value, "is_sparse", False)
+    is_sparse = isinstance(value, WaitsFor)
     return {
         one.name: as_json(found)
         for one in fields(value)
@@ -126,8 +128,6 @@ class Wait(str, Enum):
 class WaitsFor:
     """Why a task waits, or what becomes of it.  The JSON leaves out what does not apply."""
 
-    is_sparse: ClassVar[bool] = True
-
     kind: Wait
     #: The same in words, with names and times.
     sentence: str
@@ -160,9 +160,9 @@ class Entry:
 
     at: datetime | None
     what: str
-    attempt: int
-    cause: str
-    worker: str
+    attempt: int = 0
+    cause: str = ""
+    worker: str = ""
     #: The process that had the attempt; 0: it is not known.
     pid: int = 0
 
@@ -283,23 +283,29 @@ FATES = {
 }
 
 
-@dataclass(frozen=True)
-class Done:
-    """What was done to many dead letters, or with a dry run would be."""
+@dataclass(frozen=True, kw_only=True)
+class Acted:
+    """What was done to many things, or with a dry run would be."""
 
     #: Names the act in the audit.
     run: str
+    #: To how many it was done; with a dry run, those that fit.
+    done: int
+    is_dry_run: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Done(Acted):
+    """What was done to many dead letters: they were replayed or discarded."""
+
     #: Only letters that were buried before it were meant.
     before: datetime
-    #: Letters that were replayed or discarded; with a dry run, those that fit.
-    done: int = 0
     #: Those that could not be: nobody can read them.
     failed: int = 0
     #: Those that somebody else replayed or discarded first, or that never were any.
     gone: int = 0
     #: Replayed letters whose message could not be sent; the sweeper sends it.
     unsent: int = 0
-    is_dry_run: bool = False
     #: All that were meant were reached: neither a limit nor a problem ended it.
     is_whole: bool = True
     #: Where to go on, with the same *before*; empty: at the beginning, or nowhere.
@@ -309,22 +315,13 @@ class Done:
     #: Some of their ids.
     examples: tuple[str, ...] = ()
 
-    @property
-    def before_ms(self) -> int:
-        """The time before which letters were meant, in ms, as a form of the admin keeps it."""
-        return round(self.before.timestamp() * 1000)
 
-
-@dataclass(frozen=True)
-class Moved:
+@dataclass(frozen=True, kw_only=True)
+class Moved(Acted):
     """What became of tasks that were to run elsewhere, or with a dry run would; by their ids."""
 
-    #: Names the act in the audit.
-    run: str
     #: The patterns of the workers that may run them; none: any worker may.
     workers: tuple[str, ...]
-    #: How many were moved.
-    done: int
     #: Nobody ran them: they go to one of these workers, or wait for one.
     sent: tuple[str, ...]
     #: They ran on a worker that may not run them any more.  It stops them, which is no loss, and
@@ -337,7 +334,6 @@ class Moved:
     refused: tuple[str, ...]
     #: The ledger knows no such task, or it went on in this moment.
     gone: tuple[str, ...]
-    is_dry_run: bool
 
 
 class IfRunning(str, Enum):
@@ -351,16 +347,12 @@ class IfRunning(str, Enum):
     FINISH = "finish"
 
 
-@dataclass(frozen=True)
-class Revoked:
+@dataclass(frozen=True, kw_only=True)
+class Revoked(Acted):
     """What became of tasks that were to be revoked, or with a dry run would; by their ids."""
 
-    #: Names the act in the audit.
-    run: str
     #: What was to become of those that run.
     if_running: IfRunning
-    #: How many were revoked.
-    done: int
     #: Nobody ran them, and nobody will.
     ended: tuple[str, ...]
     #: They run, and never will again; their workers receive with the next beat which of them to
@@ -372,7 +364,6 @@ class Revoked:
     replaced: tuple[str, ...]
     #: The ledger knows no such task.
     gone: tuple[str, ...]
-    is_dry_run: bool
 
     @property
     def failed(self) -> int:
@@ -481,11 +472,6 @@ class Object:
     waiters: tuple[str, ...]
     #: There may be more that wait.
     has_more: bool
-
-    @property
-    def is_free(self) -> bool:
-        """Whether no task has it."""
-        return not self.holders
 
     @property
     def taken(self) -> str:
@@ -721,11 +707,6 @@ class Run:
     sentence: str
     members: tuple[RunMember, ...]
 
-    @property
-    def is_over(self) -> bool:
-        """Whether no member is going to run any more, unless a dead letter is replayed."""
-        return all(one.state in ("ended", "dead") for one in self.members)
-
 
 @dataclass(frozen=True)
 class NobodyAlive:
@@ -843,16 +824,14 @@ class FullStatus(Status):
     """A status with what findings and metrics look at besides, which is no part of the JSON."""
 
     #: The dead letters by what they died of, as far as that is known, with how many of each are
-    #: recent: buried at most *recent_seconds* ago.
+    #: recent: buried at most ``limits.recent_seconds`` ago.
     groups: tuple[GroupOfLetters, ...] = field(metadata=_HIDDEN)
     #: How many events there were, by kind, name of the task, cause and reason.
     totals: Mapping[tuple[str, ...], int] = field(metadata=_HIDDEN)
-    recent_seconds: float = field(metadata=_HIDDEN)
-    #: How often passes run, and how long leases are.
-    sweep_seconds: float = field(metadata=_HIDDEN)
-    lease_seconds: float = field(metadata=_HIDDEN)
-    #: How many dead letters are kept, how many were deleted since there were more, and when the
-    #: last of those was; None: none ever was.
-    dead_letter_max: int = field(metadata=_HIDDEN)
+    config: ReliableConfig = field(metadata=_HIDDEN)
+    #: From when on something is wrong.
+    limits: Limits = field(metadata=_HIDDEN)
+    #: How many dead letters were deleted since there were more than are kept, and when the last of
+    #: those was; None: none ever was.
     trimmed: int = field(metadata=_HIDDEN)
     trimmed_at: datetime | None = field(metadata=_HIDDEN)

@@ -1,23 +1,23 @@
-"""Why a task waits, or what becomes of it just now: one plain sentence, and the same as data.
-
-Pure: it is told what was seen.
-"""
+"""Why a task waits, or what becomes of it just now: one plain sentence, and the same as data."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
 from celery_reliable.clock import span
 from celery_reliable.leases import nodename_of
-from celery_reliable.ledger import Held, Look
+from celery_reliable.ledger import Held, Look, death_of
 from celery_reliable.message import NamedWorkers, Stamp
 from celery_reliable.model import EndedTask, State
+from celery_reliable.operations.messages import envelope_of, has_eta, queue_of, told_by
+from celery_reliable.operations.objects import since_ms
+from celery_reliable.operations.part import Part
 from celery_reliable.operations.views import Order, Wait, WaitsFor, Worker
 from celery_reliable.operations.words import at, moment
-from celery_reliable.orders import OrderKind
+from celery_reliable.operations.workers import Workers
+from celery_reliable.orders import Orders
 
-__all__ = ["Seen", "absent", "ended", "held_by", "waits_for_worker", "why"]
+__all__ = ["Situation", "absent", "ended", "held_by"]
 
 #: What the ledger says that a task waits for which waits for a worker that it names.
 _WORKERS = "workers"
@@ -25,55 +25,10 @@ _WORKERS = "workers"
 _ORDER = "order "
 #: So many workers are named in a sentence.
 _MOST_NAMED = 10
-
-
-@dataclass(frozen=True)
-class Seen:
-    """What was seen of a task beside its record.
-
-    Attributes:
-        queue: that its message was sent to; empty where it cannot be told.
-        eta_ms: of its message, if that lies in the future; 0 for none.
-        object_key: the object that it waits for, if that can be told.
-        object_name: what people call the object that it has or waits for; empty where it has none.
-        holders: those that have that, or a place of it.
-        holder_since_ms: since when the first of them.
-        orders: those by which it may be kept from running, or its queue is.
-        worker: of its attempt, or the one that is to stop one; None: the ledger knows none.
-        before: how many messages are popped before its own; None: it was not among the first.
-        depth: of its queue; None: nobody looked.
-        is_in_queue: whether its message was seen in its queue, or may be there.
-        fetched_by: the worker that was delivered its message.
-        named: which workers may run it, and which get it first.
-        workers: those that there are, of a task that waits for one.
-    """
-
-    queue: str = ""
-    eta_ms: int = 0
-    object_key: str = ""
-    object_name: str = ""
-    holders: tuple[Held, ...] = ()
-    holder_since_ms: int = 0
-    orders: tuple[Order, ...] = ()
-    worker: Worker | None = None
-    before: int | None = None
-    depth: int | None = None
-    is_in_queue: bool = True
-    fetched_by: str = ""
-    named: NamedWorkers = field(default_factory=NamedWorkers)
-    workers: tuple[Worker, ...] = ()
-
-
-def why(look: Look, seen: Seen, now_ms: int) -> WaitsFor:
-    """Return why the task of *look* waits."""
-    task = _Task(look, seen, now_ms)
-    by_state = {
-        State.RUNNING: task.running,
-        State.DEAD: task.dead,
-        State.WAITING: task.waiting,
-        State.QUEUED: task.queued,
-    }
-    return by_state[look.record.state]()
+#: Messages looked at of those that are popped next, of each priority.
+_LOOKED_AT = 50
+#: Messages looked at of those that workers were delivered.
+_MOST_DELIVERED = 2_000
 
 
 def held_by(look: Look) -> Wait | None:
@@ -87,24 +42,70 @@ def held_by(look: Look) -> Wait | None:
     return Wait.OBJECT if look.record.in_line_of else None
 
 
-def waits_for_worker(look: Look, seen: Seen) -> bool:
-    """Whether a task waits in the ledger for a worker that may run it."""
-    # No pass may have looked at it yet.
-    is_new = look.record.waiting_for == "time" and bool(seen.named.only) and not seen.eta_ms
-    return is_new or look.record.waiting_for == _WORKERS
+class Situation:
+    """A task as it is now: what its message tells, why it waits, and what a list has of it.
 
+    Args:
+        part: of the desk; by its connections is asked what the record does not tell.
+        look: the task.
+        orders: as they were read.
+        now_ms: the ledger's time.
+        is_alone: it is the only task that is asked for.  Of a task in a list nobody looks for its
+            message, for the holders of its object and for workers.
+    """
 
-class _Task:
-    """A task, what was seen of it, and what can be said of it in each of its states."""
-
-    def __init__(self, look: Look, seen: Seen, now_ms: int) -> None:
-        self._look = look
-        self._record = look.record
-        self._seen = seen
-        self._now_ms = now_ms
+    def __init__(
+        self, part: Part, look: Look, orders: Orders, now_ms: int, *, is_alone: bool
+    ) -> None:
+        self._part, self._look, self._record = part, look, look.record
+        self._orders, self._now_ms, self._is_alone = orders, now_ms, is_alone
         self._due = moment(look.due_ms)
-        self._sent = moment(look.record.since_ms)
-        self._queue = f"the queue {seen.queue!r}" if seen.queue else "its queue"
+        #: None: nobody can read it.
+        self._message = envelope_of(look.record)
+        headers = {} if self._message is None else self._message.headers
+        self._named = NamedWorkers.of(headers) or NamedWorkers()
+        self._queue_name = queue_of(self._message)
+
+    def facts(self) -> dict[str, Any]:
+        """Return what a list has of it: fields of `Task`."""
+        look, record, letter = self._look, self._record, self._look.letter
+        by_state = {
+            State.RUNNING: self._running,
+            State.DEAD: self._dead,
+            State.WAITING: self._waiting,
+            State.QUEUED: self._queued,
+        }
+        return {
+            "task_id": record.task_id,
+            "name": record.name,
+            "state": record.state.value,
+            "why": by_state[record.state](),
+            "attempts": record.attempt,
+            "losses": record.losses,
+            "cause": str(death_of(letter)) if letter else look.cause,
+            "queue": self._queue_name,
+            "object_key": look.object_key,
+            "object_name": self._object_name,
+            "worker": record.owner,
+            "only_workers": self._named.only,
+            "prefer_workers": self._named.prefer,
+            "run": self._named.run,
+            "published_at": moment(record.published_ms),
+            "reason": letter.reason.value if letter else "",
+            "exception": letter.exception if letter else "",
+            "group": letter.group.id if letter else "",
+            **({} if self._message is None else told_by(self._message)),
+        }
+
+    @property
+    def _object_name(self) -> str:
+        """What people call the object that it has or waits for; empty where it has none."""
+        key = self._look.object_key or self._record.in_line_of
+        return self._part.object_name(self._record, key) if self._message else ""
+
+    @property
+    def _queue(self) -> str:
+        return f"the queue {self._queue_name!r}" if self._queue_name else "its queue"
 
     def _ago(self, since_ms: int) -> str:
         """How long ago something was."""
@@ -117,12 +118,13 @@ class _Task:
 
     def _say(self, kind: Wait, sentence: str, **more: Any) -> WaitsFor:
         """Say it of a task that waits: since it was sent, until somebody looks at it again."""
-        told = {"since": self._sent, "until": self._due, "queue": self._seen.queue, **more}
-        return WaitsFor(kind, sentence, **told)
+        told = {"until": self._due, "queue": self._queue_name, **more}
+        return WaitsFor(kind, sentence, moment(self._record.since_ms), **told)
 
-    def running(self) -> WaitsFor:
+    def _running(self) -> WaitsFor:
         """Say who runs it."""
-        record, worker = self._record, self._seen.worker
+        record = self._record
+        worker = next((one for one in self._workers() if one.worker == record.owner), None)
         # A main process may claim for one of its pool's: which one runs it nobody has noted.
         is_main = worker is not None and worker.pid == record.pid
         where = "" if is_main else f" in process {record.pid}"
@@ -148,7 +150,7 @@ class _Task:
             pid=record.pid,
         )
 
-    def dead(self) -> WaitsFor:
+    def _dead(self) -> WaitsFor:
         """Say why it was put aside."""
         look, record = self._look, self._record
         said = f"It is a dead letter since {at(record.since_ms)}: {look.reason}"
@@ -180,9 +182,9 @@ class _Task:
             since=moment(record.since_ms),
         )
 
-    def waiting(self) -> WaitsFor:
+    def _waiting(self) -> WaitsFor:
         """Say for what it waits in the ledger, with no message on its way."""
-        look, seen = self._look, self._seen
+        look, held = self._look, held_by(self._look)
         if self._record.is_called_off or self._record.is_replaced:
             return self._for_end()
         if self._record.waiting_for == "alone":
@@ -192,9 +194,10 @@ class _Task:
                 "it waits to be run by a worker that runs no other such task, and is sent to one "
                 f"at {self._until(look.due_ms)}.",
             )
-        if waits_for_worker(look, seen):
+        # No pass may have looked at it yet.
+        is_new = self._record.waiting_for == "time" and bool(self._named.only)
+        if held is Wait.WORKER or (is_new and not has_eta(self._message)):
             return self._for_worker()
-        held = held_by(look)
         if held is Wait.ORDER:
             return self._for_end_of_order()
         if held is Wait.OBJECT:
@@ -217,10 +220,10 @@ class _Task:
         return self._say(kind, said)
 
     def _for_worker(self) -> WaitsFor:
-        seen, only = self._seen, self._seen.named.only
+        only = self._named.only
         meant = ", ".join(map(repr, only)) or "that it names"
-        alive = [one for one in seen.workers if one.state == "alive"]
-        may = [one for one in alive if seen.named.means(one.nodename)]
+        alive = [one for one in self._workers() if one.state == "alive"]
+        may = [one for one in alive if self._named.means(one.nodename)]
         said = f"It may run on workers {meant} only (only_workers)"
         said += "." if may else ", and none of them is alive."
         if may:
@@ -236,7 +239,8 @@ class _Task:
 
     def _for_end_of_order(self) -> WaitsFor:
         order_id = self._record.waiting_for.removeprefix(_ORDER)
-        order = next((one for one in self._seen.orders if one.id == order_id), None)
+        in_force = self._orders.in_force(self._now_ms)
+        order = next((Order.of(one) for one in in_force if one.id == order_id), None)
         # Lists do not look who has given it; or it has ended, and a pass is about to send it.
         by = f" (order {order_id})" if order is None else f": {order.sentence}"
         return self._say(
@@ -248,36 +252,41 @@ class _Task:
 
     def _for_object(self) -> WaitsFor:
         """Say who has the object for which a task stands in line."""
-        look, seen, record = self._look, self._seen, self._record
-        held = seen.holders[0] if seen.holders else None
-        said = f"It stands in line for the object {seen.object_name or record.in_line_of}"
-        if seen.before is not None:
-            said += f", with {seen.before} before it"
+        look, record, ledger = self._look, self._record, self._part.ledger
+        holders: tuple[Held, ...] = ()
+        before, since = None, 0
+        if self._is_alone:
+            holders, before = ledger.line_of(record.in_line_of, record.places, record.task_id)
+        held = holders[0] if holders else None
+        said = f"It stands in line for the object {self._object_name or record.in_line_of}"
+        if before is not None:
+            said += f", with {before} before it"
         if held is not None and held.kept_ms is not None:
             said += (
                 f"; that is kept after the success of {held.task_id} (once_for_seconds), for "
                 f"{span(held.kept_ms / 1000)} yet"
             )
         elif held is not None:
-            said += f"; {' and '.join(one.task_id for one in seen.holders)} "
-            said += "has it" if len(seen.holders) == 1 else "have it"
-            said += f" since {at(seen.holder_since_ms)}" if seen.holder_since_ms else ""
+            since = since_ms(held, ledger.look_all([held.task_id])[0])
+            said += f"; {' and '.join(one.task_id for one in holders)} "
+            said += "has it" if len(holders) == 1 else "have it"
+            said += f" since {at(since)}" if since else ""
         return WaitsFor(
             Wait.OBJECT,
             f"{said}. It goes on as soon as there is a place and its turn has come; it is looked "
             f"at again at {self._until(look.due_ms)}, at the latest.",
             since=moment(record.published_ms),
             until=moment(look.due_ms),
-            queue=seen.queue,
-            before=seen.before,
+            queue=self._queue_name,
+            before=before,
             object_key=record.in_line_of,
             holder=held.task_id if held is not None else "",
-            holder_since=moment(seen.holder_since_ms),
+            holder_since=moment(since),
         )
 
-    def queued(self) -> WaitsFor:
+    def _queued(self) -> WaitsFor:
         """Say what a queued task waits for."""
-        look, record, seen = self._look, self._record, self._seen
+        look, record = self._look, self._record
         if record.stopping_on:
             return self._say(
                 Wait.STOPPING,
@@ -296,43 +305,80 @@ class _Task:
         if look.cause:
             again = f" Its last attempt was lost ({look.cause})."
             lost = f"It was lost ({look.cause}), and"
-        if record.is_unsent:
-            only = seen.named.only
-            where = f"a worker of {', '.join(map(repr, only))}" if only else self._queue
-            said = f"{lost} waits to be sent to {where} at {self._until(look.due_ms)}."
-        elif seen.fetched_by or seen.is_in_queue:
+        if not record.is_unsent:
             return self._sent_already(again)
-        else:
-            said = (
-                f"Its message is neither in {self._queue} nor with a worker: a pass of the sweeper "
-                f"looks at it at {self._until(look.due_ms)}, and sends it again.{again}"
-            )
+        only = self._named.only
+        where = f"a worker of {', '.join(map(repr, only))}" if only else self._queue
+        said = f"{lost} waits to be sent to {where} at {self._until(look.due_ms)}."
         return self._say(Wait.RESEND, said)
 
     def _sent_already(self, again: str) -> WaitsFor:
         """Say where its message is; *again*: how its last attempt was lost."""
-        record, seen = self._record, self._seen
-        more: dict[str, Any] = {"before": seen.before, "depth": seen.depth}
-        paused = [one for one in seen.orders if one.kind is OrderKind.PAUSE]
-        order = next((one for one in paused if seen.queue and one.names(seen.queue)), None)
-        if seen.fetched_by:
-            kind, more = Wait.FETCHED, {"worker": seen.fetched_by}
+        before, depth, fetched_by, is_in_queue = self._whereabouts()
+        more: dict[str, Any] = {"before": before, "depth": depth}
+        paused = self._orders.of_queue(self._queue_name, "", self._now_ms)
+        if fetched_by:
+            kind, more = Wait.FETCHED, {"worker": fetched_by}
             said = (
-                f"{nodename_of(seen.fetched_by)} has fetched it and not begun it: it waits for a "
-                "free process there, unless it goes back to its queue before (GIVE_BACK_SECONDS)."
+                f"{nodename_of(fetched_by)} has fetched it and not begun it: it waits for a free "
+                "process there, unless it goes back to its queue before (GIVE_BACK_SECONDS)."
             )
-        elif order is not None:
+        elif not is_in_queue:
+            return self._say(
+                Wait.RESEND,
+                f"Its message is neither in {self._queue} nor with a worker: a pass of the sweeper "
+                f"looks at it at {self._until(self._look.due_ms)}, and sends it again.{again}",
+            )
+        elif paused is not None:
+            order = Order.of(paused)
             kind, more = Wait.ORDER, {"until": order.until}
             said = f"It waits in {self._queue}, from which nobody takes: {order.sentence}."
         else:
-            kind, since_ms = Wait.QUEUE, record.since_ms
-            said = f"It waits in {self._queue} since {at(since_ms)} ({self._ago(since_ms)})"
-            if seen.before is not None:
-                said += f", with {seen.before} before it"
-            elif seen.depth is not None:
-                said += f", among {seen.depth} that wait there"
+            kind, since = Wait.QUEUE, self._record.since_ms
+            said = f"It waits in {self._queue} since {at(since)} ({self._ago(since)})"
+            if before is not None:
+                said += f", with {before} before it"
+            elif depth is not None:
+                said += f", among {depth} that wait there"
             said += "."
         return self._say(kind, said + again, **{"until": None, **more})
+
+    def _workers(self) -> list[Worker]:
+        """Return all workers, of a task that is alone; of another none."""
+        part = self._part
+        return Workers(part.app, part.ledger, part.broker).all() if self._is_alone else []
+
+    def _whereabouts(self) -> tuple[int | None, int | None, str, bool]:
+        """Look for its message, as far as the broker tells.
+
+        Returns how many messages are popped before it (None: it was not among the first), how many
+        wait in its queue (None: nobody looked), the worker that was delivered it, and whether it
+        was seen in its queue, or may be there.
+        """
+        broker, task_id, message = self._part.broker, self._record.task_id, self._message
+        if message is None or not self._is_alone:
+            return None, None, "", True
+        self._queue_name = queue = broker.reached(message.exchange, message.routing_key)[0]
+        if not broker.is_redis:
+            declared = broker.declared_all([queue])[queue]
+            return None, declared[0] if declared else None, "", True
+        # First the queue: who fetches it meanwhile has it when workers are looked at.
+        steps = broker.steps(queue, _LOOKED_AT)
+        before, depth = 0, sum(step.depth for step in steps)
+        for step in steps:
+            if task_id in step.head:
+                return before + step.head.index(task_id), depth, "", True
+            before += step.depth
+        left = _MOST_DELIVERED
+        for lease in self._part.ledger.workers.leases():
+            if lease.unacked and left > 0:
+                entries = broker.unacked(lease.unacked).heads(left)
+                left -= len(entries)
+                if any(entry.task_id == task_id for entry in entries):
+                    return None, depth, lease.worker, False
+        # As far as all was looked at, absence is known; what was not looked at may have it.
+        may_be = left <= 0 or any(step.depth > _LOOKED_AT for step in steps)
+        return None, depth, "", may_be
 
 
 def ended(kept: EndedTask) -> WaitsFor:

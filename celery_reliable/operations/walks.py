@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from enum import Enum
-from typing import Any
+from typing import Any, TypeVar
 
 from celery import Celery
 
@@ -14,10 +14,12 @@ from celery_reliable.ledger import Ledger, Look
 from celery_reliable.model import State
 from celery_reliable.operations.filters import EVERYTHING, Filter, Subject
 from celery_reliable.operations.messages import envelope_of, object_of, queue_of
-from celery_reliable.operations.pages import Position
+from celery_reliable.operations.pages import Page, Position
 from celery_reliable.recovery import MOST_BYTES
 
 __all__ = ["Kind", "Walk"]
+
+T = TypeVar("T")
 
 #: Records looked at for one page: a tenth of a second or two.
 _MOST = 1_000
@@ -53,7 +55,7 @@ class Walk:
         wanted: those that fit.
         now_ms: the ledger's time, from which ages are reckoned.
         kind: only these; None: all but dead letters.
-        groups: of dead letters only those of these groups, by their ids; empty: of all.
+        groups: of dead letters only those of these groups, by their ids; None: of all.
         is_latest_first: of dead letters; else the oldest.
         until_ms: no letter that was buried later.
         place: where to begin.
@@ -70,7 +72,7 @@ class Walk:
         now_ms: int = 0,
         *,
         kind: Kind | None = None,
-        groups: Sequence[str] = (),
+        groups: Sequence[str] | None = None,
         is_latest_first: bool = False,
         until_ms: int | None = None,
         place: Position | None = None,
@@ -119,10 +121,15 @@ class Walk:
         """Leads to what follows; empty when nothing does."""
         return "" if self.is_over or self.place is None else self.place.cursor
 
-    @property
-    def is_full(self) -> bool:
-        """Whether so much was read that a page has to end."""
-        return self._n_bytes > _MOST_BYTES_OF_A_PAGE
+    def page(self, limit: int, view: Callable[[Look], T | None]) -> Page[T]:
+        """Return at most *limit* views; those that are None are left out."""
+        found: list[T] = []
+        for look in self:
+            if (one := view(look)) is not None:
+                found.append(one)
+            if len(found) >= limit or self._n_bytes > _MOST_BYTES_OF_A_PAGE:
+                break
+        return Page(tuple(found), self.cursor, self.looked_at, not self.cursor)
 
     def _may_read(self) -> bool:
         if self._deadline is not None and self.looked_at and time.monotonic() > self._deadline:
@@ -135,7 +142,7 @@ class Walk:
         if self.place is not None:
             place = self.place.ms, self.place.id
         if self._kind is Kind.DEAD:
-            if not self._groups:
+            if self._groups is None:
                 return ledger.letters_after(place, limit, **self._order)
             of = ledger.groups.letters_of
             several = [
@@ -156,17 +163,15 @@ class Walk:
 
     def _fitting(self, entries: Sequence[tuple[str, int]]) -> list[Look | None]:
         """Return what fits as far as records tell without their messages; None of the others."""
-        found: list[Look | None] = []
-        for entry, look in zip(
-            entries, self._ledger.look_all([task_id for task_id, _ in entries]), strict=True
-        ):
-            if look is None or not self._is_meant(look, entry[1]):
-                found.append(None)
-            elif self._light_wanted.matches(self._subject(look), self._now_ms):
-                found.append(look)
-            else:
-                found.append(None)
-        return found
+        looks = self._ledger.look_all([task_id for task_id, _ in entries])
+        return [
+            look
+            if look is not None
+            and self._is_meant(look, ms)
+            and self._light_wanted.matches(self._subject(look), self._now_ms)
+            else None
+            for (_, ms), look in zip(entries, looks, strict=True)
+        ]
 
     def _is_meant(self, look: Look, ms: int) -> bool:
         """Whether it is of the kind, and of one of the groups."""
@@ -175,7 +180,7 @@ class Walk:
             letter = look.letter
             if letter is None or letter.buried_ms != ms:
                 return False
-            return not self._groups or letter.group.id in self._groups
+            return self._groups is None or letter.group.id in self._groups
         if (state is State.RUNNING) != (ms == _RUNNING_MS):
             # What runs with a limit came before.
             return False
@@ -188,7 +193,7 @@ class Walk:
         if look is None or (self._kind is Kind.DEAD and not self._is_meant(look, ms)):
             return None
         self._n_bytes += len(look.record.message)
-        if not self._wanted.needs_message:
+        if self._wanted == self._light_wanted:
             return look
         return look if self._wanted.matches(self._subject(look), self._now_ms) else None
 

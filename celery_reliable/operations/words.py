@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
+from contextlib import suppress
 from datetime import datetime, timezone
+from typing import Any
 
-__all__ = ["at", "counted", "moment", "parse_age", "printable", "utc"]
+__all__ = ["at", "moment", "parse_age", "parse_json", "printable", "utc"]
 
 _ASKED = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 _AGE = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)([smhd]?)")
@@ -27,21 +30,28 @@ def at(when: datetime | int | None) -> str:
     return f"{found:%Y-%m-%d %H:%M:%S} UTC"
 
 
-def counted(number: int, noun: str) -> str:
-    """Return "1 letter", "2 letters", "2 entries"."""
-    if number == 1:
-        return f"1 {noun}"
-    return f"{number} {noun[:-1]}ies" if noun == "entry" else f"{number} {noun}s"
-
-
-def parse_age(text: str) -> float:
-    """Return the seconds of a length of time: 90, 15m, 2h, 3d.  Raises ValueError, which says what
-    one is.
+def parse_age(text: str, least: float = 0.0, most: float | None = None) -> float:
+    """Return the seconds of a length of time: 90, 15m, 2h, 3d; from *least* to *most*.  Raises
+    ValueError, which says what is wrong.
     """
     match = _AGE.fullmatch(text.strip())
     if match is None:
         raise ValueError(f"{text[:50]!r} is no length of time: 90 (seconds), 15m, 2h or 3d.")
-    return float(match[1]) * _ASKED[match[2]]
+    seconds = float(match[1]) * _ASKED[match[2]]
+    if seconds < least or (most is not None and seconds > most):
+        at_most = "" if most is None else f" and at most {most:g}"
+        raise ValueError(f"It is at least {least:g} seconds{at_most}.")
+    return seconds
+
+
+def parse_json(kind: type, text: str) -> Any:
+    """Return a list or an object.  Raises ValueError, which says what is wrong, and not what is
+    there.
+    """
+    with suppress(ValueError, RecursionError):
+        if isinstance(found := json.loads(text), kind):
+            return found
+    raise ValueError(f"This has to be a JSON {'list' if kind is list else 'object'}.")
 
 
 def printable(text: str, *, keeps: str = "") -> str:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
 from datetime import datetime
-from typing import Annotated
 
-from celery_reliable.ledger import Ledger, Look, WorkerLook
-from celery_reliable.operations.operation import Param
+from celery_reliable.ledger import Look, WorkerLook
+from celery_reliable.operations.part import Part
 from celery_reliable.operations.views import Running, Worker
 from celery_reliable.operations.words import moment
-from celery_reliable.recovery import BrokerView
+from celery_reliable.orders import Orders
 
 __all__ = ["Workers"]
 
@@ -20,47 +18,46 @@ __all__ = ["Workers"]
 _MOST_NAMED = 1000
 
 
-class Workers:
+class Workers(Part):
     """The workers of a ledger's namespace.  Raises what the ledger raises."""
-
-    def __init__(self, ledger: Ledger, broker: BrokerView) -> None:
-        self._ledger = ledger
-        self._broker = broker
 
     def all(
         self,
         *,
-        unacked: Annotated[
-            bool, Param("Ask the broker, too, how many messages each was delivered.")
-        ] = False,
+        unacked: bool = False,
     ) -> list[Worker]:
-        """List the workers that have a lease, what each runs, and since when."""
-        looks = self._ledger.worker_looks()
-        now_ms = self._ledger.workers.time_ms()
-        ids = [task_id for look in looks for task_id in list(look.claims)[:_MOST_NAMED]]
-        records = dict(zip(ids, self._ledger.look_all(ids), strict=True))
-        orders = self._ledger.orders.read()
-        counts = self._unacked(looks) if unacked else {}
-        views = [_view(look, now_ms, records, counts.get(look.lease.worker)) for look in looks]
-        return [replace(one, drained=orders.is_drained(one.nodename, now_ms)) for one in views]
+        """List the workers that have a lease, what each runs, and since when.
 
-    def get(self, worker: str) -> Worker | None:
-        """Return one worker, by its id, or None; the broker is not asked."""
-        return next((one for one in self.all() if one.worker == worker), None)
+        Args:
+            unacked: ask the broker, too, how many messages each was delivered.
+        """
+        looks = self.ledger.worker_looks()
+        now_ms = self.ledger.workers.time_ms()
+        ids = [task_id for look in looks for task_id in list(look.claims)[:_MOST_NAMED]]
+        records = dict(zip(ids, self.ledger.look_all(ids), strict=True))
+        orders = self.ledger.orders.read()
+        counts = self._unacked(looks) if unacked else {}
+        return [
+            _view(look, now_ms, records, orders, counts.get(look.lease.worker)) for look in looks
+        ]
 
     def _unacked(self, looks: Sequence[WorkerLook]) -> dict[str, int]:
         """Count what each worker, by its id, was delivered and has not acknowledged."""
         found: dict[str, int] = {}
         # The ledger knows the rest, also while the broker is away.
         with suppress(Exception):
-            for lease in (one.lease for one in looks if self._broker.is_redis):
+            for lease in (one.lease for one in looks if self.broker.is_redis):
                 if lease.unacked:
-                    found[lease.worker] = len(self._broker.unacked(lease.unacked))
+                    found[lease.worker] = len(self.broker.unacked(lease.unacked))
         return found
 
 
 def _view(
-    look: WorkerLook, now_ms: int, records: dict[str, Look | None], unacked: int | None
+    look: WorkerLook,
+    now_ms: int,
+    records: dict[str, Look | None],
+    orders: Orders,
+    unacked: int | None,
 ) -> Worker:
     lease = look.lease
     left_seconds = round((lease.until_ms - now_ms) / 1000, 3)
@@ -93,22 +90,18 @@ def _view(
         opening=lease.opening_id or lease.opening,
         witness=lease.has_witness,
         no_witness=lease.no_witness,
-        pid=_number(facts.get("pid")) or 0,
+        pid=int(str(facts.get("pid") or 0)),
         pool=str(facts.get("pool") or ""),
         queues=tuple(map(str, doing.get("queues") or ())),
         own_queue=lease.direct_queue,
-        slots=_number(doing.get("slots")),
-        running=_number(doing.get("running")),
+        slots=doing.get("slots"),
+        running=doing.get("running"),
         turned_at=_ago(look.beat_ms, doing.get("turned")),
         begun_at=_ago(look.beat_ms, doing.get("moved")),
         leaving=bool(doing.get("leaving")),
+        drained=orders.is_drained(lease.nodename, now_ms),
     )
 
 
-def _number(told: object) -> int | None:
-    """Return a count that a worker told; a later version may tell something else."""
-    return told if isinstance(told, int) else None
-
-
-def _ago(beat_ms: int, seconds: object) -> datetime | None:
-    return moment(beat_ms - int(seconds * 1000)) if isinstance(seconds, (int, float)) else None
+def _ago(beat_ms: int, seconds: float | None) -> datetime | None:
+    return None if seconds is None else moment(beat_ms - int(seconds * 1000))

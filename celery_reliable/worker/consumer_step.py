@@ -47,7 +47,7 @@ def _revoke(
 ) -> Any:
     """Celery's remote command, after which a thread lets the ledger forget what nobody runs.
 
-    The revocation of a task that waits cannot be left to workers' memory: it would not outlive them.
+    The revocation of a task that waits cannot be left to workers' memory, which ends with them.
     """
     if step.shifts is not None:
         step.shifts.show()

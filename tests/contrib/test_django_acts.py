@@ -419,7 +419,7 @@ def test_a_queue_is_paused_and_resumed_by_buttons(log_in: Any, desk: Desk) -> No
     ("given", "said"),
     [
         ({"target": "mail", "for_seconds": "soon"}, "is no length of time"),
-        ({"target": "mail", "for_seconds": "0"}, "more than 0 seconds"),
+        ({"target": "mail", "for_seconds": "0"}, "at least 0.001 seconds"),
         ({"target": "mail", "for_seconds": "nan"}, "is no length of time"),
         ({"target": ""}, "Target: This field is required"),
         ({"target": "mail", "object_id": "7"}, "Only a strike"),

@@ -43,7 +43,7 @@ def queued(scene: Scene) -> Stage:
     return Stage(scene.publish(), attempt_zero())
 
 
-def parked(scene: Scene) -> Stage:
+def timed(scene: Scene) -> Stage:
     return Stage(scene.publish(state=State.WAITING), attempt_zero())
 
 
@@ -147,7 +147,7 @@ def let_out(scene: Scene) -> Stage:
     return stage
 
 
-def waiting(scene: Scene) -> Stage:
+def replaced(scene: Scene) -> Stage:
     stage = running(scene)
     scene.ledger.touch(stage.mine, heir=HEIR)
     scene.ledger.replace(stage.mine, due_in_ms=LOOK_MS)
@@ -293,8 +293,8 @@ def unnoted(scene: Scene) -> Stage:
 STAGES: dict[str, Callable[[Scene], Stage]] = {
     stage.__name__: stage
     for stage in (
-        absent, settled, queued, parked, due, struck, running, held, overtaken, lost, suspected,
-        stopping, called_off, retried, standing, let_in, let_out, waiting, spent, buried, revoked,
+        absent, settled, queued, timed, due, struck, running, held, overtaken, lost, suspected,
+        stopping, called_off, retried, standing, let_in, let_out, replaced, spent, buried, revoked,
         read, sealed, opening, dead_stopping, locked, locked_running, locked_lost, locked_again,
         locked_waiting, locked_dead, locked_letter, awaited, awaited_dead, outlived, outlived_off,
         outlived_dead, unnoted,

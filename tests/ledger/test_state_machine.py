@@ -54,7 +54,7 @@ def test_a_task_ends_in_one_step_with_its_object_or_without(
 
 
 @pytest.mark.parametrize("gone", ["never registered", "declared dead", "forgotten"])
-@pytest.mark.parametrize("stage", ["absent", "queued", "waiting", "lost", "retried", "waiting"])
+@pytest.mark.parametrize("stage", ["absent", "queued", "timed", "lost", "retried", "replaced"])
 def test_a_worker_without_a_lease_claims_nothing(scene: Scene, stage: str, gone: str) -> None:
     message = STAGES[stage](scene).message
     worker = "me" if gone != "never registered" else "stranger"

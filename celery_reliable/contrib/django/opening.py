@@ -9,18 +9,13 @@ from functools import lru_cache
 from celery import Celery
 
 from celery_reliable.contrib.django.project import project_app
-from celery_reliable.exceptions import ConfigurationError, ReliableError
-from celery_reliable.log import as_shown
-from celery_reliable.operations import Desk, broker_errors
+from celery_reliable.exceptions import ConfigurationError
+from celery_reliable.operations import Desk, broker_asked
 
-__all__ = ["BrokerUnavailable", "opened_desk"]
+__all__ = ["opened_desk"]
 
 #: Short, as a thread of the web server, and a browser, wait for the ledger.
 _PATIENCE_SECONDS = 2.0
-
-
-class BrokerUnavailable(ReliableError):
-    """The broker could not be reached."""
 
 
 @contextmanager
@@ -37,13 +32,11 @@ def opened_desk(*, sees_arguments: bool) -> Iterator[Desk]:
             "for Django says: import it in the project's __init__.py."
         )
     _import_tasks(app)
-    with Desk(app, patience_seconds=_PATIENCE_SECONDS, sees_arguments=sees_arguments) as desk:
-        try:
-            yield desk
-        except ReliableError:
-            raise
-        except broker_errors(app) as exc:
-            raise BrokerUnavailable(f"The broker could not be reached: {as_shown(exc)}") from exc
+    with (
+        Desk(app, patience_seconds=_PATIENCE_SECONDS, sees_arguments=sees_arguments) as desk,
+        broker_asked(app),
+    ):
+        yield desk
 
 
 @lru_cache(maxsize=8)

@@ -15,9 +15,10 @@ from celery.bin.base import handle_preload_options
 
 from celery_reliable.operations.catalog import ACTS, QUERIES
 from celery_reliable.operations.cli.command import ANYWHERE, Anywhere, command_of
-from celery_reliable.operations.cli.layouts import tell
+from celery_reliable.operations.cli.layouts import carry_out
 from celery_reliable.operations.cli.metrics import metrics
-from celery_reliable.operations.cli.status import CHECK, EXIT_CODES, FAIL_LEVEL, doctor, status
+from celery_reliable.operations.cli.status import MORE
+from celery_reliable.operations.operation import Command, Operation
 
 __all__ = ["reliable"]
 
@@ -40,15 +41,11 @@ def dead_letters() -> None:
     """Tasks that were put aside: lost too often, failed for good, or not readable."""
 
 
-#: The commands that do more than to run an operation and to print its result.
-_MORE: dict[str, dict[str, Any]] = {
-    "status": {"carry_out": status, "options": CHECK, "epilog": EXIT_CODES["status"]},
-    "doctor": {"carry_out": doctor, "options": FAIL_LEVEL, "epilog": EXIT_CODES["doctor"]},
-}
-
-_operations = [*QUERIES, *ACTS]
-for _name in dict.fromkeys(command.name for one in _operations for command in one.commands):
-    _called = [one for one in _operations if any(command.name == _name for command in one.commands)]
+_known: dict[str, list[tuple[Operation, Command]]] = {}
+for _operation in (*QUERIES, *ACTS):
+    for _command in _operation.commands:
+        _known.setdefault(_command.name, []).append((_operation, _command))
+for _name, _called in _known.items():
     _group = dead_letters if _name.startswith("dead-letters ") else reliable
-    _group.add_command(command_of(_name, _called, tell, **_MORE.get(_name, {})))
+    _group.add_command(command_of(_name, _called, **MORE.get(_name, {"carry_out": carry_out})))
 reliable.add_command(metrics)

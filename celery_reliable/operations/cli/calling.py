@@ -13,7 +13,7 @@ from celery_reliable.exceptions import ConfigurationError, LedgerUnavailable, Re
 from celery_reliable.log import logger
 from celery_reliable.operations.desk import Desk
 from celery_reliable.operations.operation import BadParameter
-from celery_reliable.operations.queues import broker_errors
+from celery_reliable.operations.queues import broker_asked
 from celery_reliable.operations.words import printable
 
 __all__ = ["app_of", "desk_of", "errors_told"]
@@ -56,22 +56,15 @@ def errors_told(ctx: click.Context) -> Iterator[None]:
         # Each problem of a configuration is a line.
         keeps = "\n" if isinstance(exc, ConfigurationError) else ""
         raise click.ClickException(printable(str(exc), keeps=keeps)) from exc
-    except Exception as exc:
-        if not isinstance(exc, broker_errors(ctx.obj.app)):
-            raise
-        raise click.ClickException(
-            f"The broker could not be reached: {printable(str(exc))}. Check that it is up and "
-            "that the app's broker_url names it."
-        ) from exc
 
 
 @contextmanager
 def desk_of(ctx: click.Context) -> Iterator[Desk]:
     """Open the desk of the command's app; errors are told as by `errors_told`."""
-    app = app_of(ctx)
     # Whoever has a shell of the project may read its messages.
     with (
         errors_told(ctx),
-        Desk(app, patience_seconds=_PATIENCE_SECONDS, sees_arguments=True) as desk,
+        Desk(app_of(ctx), patience_seconds=_PATIENCE_SECONDS, sees_arguments=True) as desk,
+        broker_asked(desk.app),
     ):
         yield desk

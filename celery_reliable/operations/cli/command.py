@@ -4,13 +4,10 @@ first, the progress, and what it exits with.  What it prints for people is in `l
 
 from __future__ import annotations
 
-import json
-import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from enum import Enum
+from enum import EnumMeta
 from functools import partial
 from typing import Any, get_origin
 
@@ -19,14 +16,13 @@ from celery.bin.base import CeleryCommand
 from click.core import ParameterSource
 
 from celery_reliable.operations.audit import somebody
-from celery_reliable.operations.cli.calling import app_of, desk_of, errors_told
-from celery_reliable.operations.cli.printing import print_json
+from celery_reliable.operations.cli.calling import desk_of
 from celery_reliable.operations.cli.progress import interruptible
+from celery_reliable.operations.desk import Desk
 from celery_reliable.operations.operation import Command, Operation, Parameter, Progress
-from celery_reliable.operations.views import Done, Moved, Revoked
-from celery_reliable.operations.words import parse_age, printable
+from celery_reliable.operations.words import parse_age, parse_json, printable
 
-__all__ = ["ANYWHERE", "Anywhere", "Call", "Duration", "command_of"]
+__all__ = ["ANYWHERE", "Anywhere", "Call", "command_of"]
 
 #: For so long a person waits for a list of what fits, and for the count of what is meant.
 _LOOK_SECONDS, _COUNT_SECONDS = 2.0, 0.7
@@ -39,14 +35,6 @@ ANYWHERE = (
     click.Option(["--json", "as_json"], is_flag=True, help="Print JSON, for programs."),
     click.Option(["--yes"], is_flag=True, help="Do not ask for confirmation."),
 )
-#: The shortest time that Redis can tell.
-_LEAST_SECONDS = 0.001
-#: What makes an act exit with 1, though it has ended: it could not do all, or had nothing to do.
-_IS_WRONG: Mapping[type, Callable[[Any], object]] = {
-    Done: lambda found: found.failed or found.unsent or (found.gone and not found.done),
-    Revoked: lambda found: found.failed or not found.done,
-    Moved: lambda found: found.refused or not found.done,
-}
 
 
 class Anywhere(click.Group):
@@ -62,44 +50,18 @@ class Anywhere(click.Group):
         return super().parse_args(ctx, [*rest, *args[end:]])
 
 
-class Duration(click.ParamType):  # type: ignore[type-arg]
-    """Seconds, or a number and a unit: 90, 15m, 2h, 3d; from *least* to *most* seconds."""
+class _Read(click.ParamType):  # type: ignore[type-arg]
+    """What a function reads from a text; its ValueError says what is wrong with that."""
 
-    name = "duration"
-
-    def __init__(self, least: float = 0.0, most: float = math.inf) -> None:
-        self._least, self._most = least, most
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> float:
-        """Return seconds."""
-        try:
-            seconds = value if isinstance(value, float) else parse_age(str(value))
-        except ValueError as exc:
-            self.fail(str(exc), param, ctx)
-        if not self._least <= seconds <= self._most:
-            most = "" if math.isinf(self._most) else f" and at most {self._most:g}"
-            self.fail(f"It is at least {self._least:g} seconds{most}.", param, ctx)
-        return seconds
-
-
-class _Json(click.ParamType):  # type: ignore[type-arg]
-    """JSON of one type."""
-
-    def __init__(self, kind: Any) -> None:
-        self._kind = kind
-        self.name = "json list" if kind is list else "json object"
+    def __init__(self, name: str, read: Callable[[str], Any]) -> None:
+        self.name, self._read = name, read
 
     def convert(self, value: Any, param: Any, ctx: Any) -> Any:
-        """Return the value."""
-        if not isinstance(value, str):
-            return value
+        """Return what was read; a default is that already."""
         try:
-            found = json.loads(value)
+            return self._read(value) if isinstance(value, str) else value
         except ValueError as exc:
-            self.fail(f"This is no JSON: {exc}", param, ctx)
-        if not isinstance(found, self._kind):
-            self.fail(f"This has to be a {self.name}.", param, ctx)
-        return found
+            self.fail(str(exc), param, ctx)
 
 
 @dataclass
@@ -123,23 +85,17 @@ class Call:
         """Whether JSON is printed."""
         return "as_json" in self.ctx.meta[_GIVEN_ANYWHERE]
 
-    def opened(self) -> AbstractContextManager[Any]:
-        """Open what the operation is run with; errors are told as by `errors_told`."""
-        if self.operation.takes_app:
-            return nullcontext(app_of(self.ctx))
-        return desk_of(self.ctx)
-
     def run(self) -> Any:
         """Run the operation, after a question where it asks one, and return its result."""
-        with errors_told(self.ctx), self.opened() as opened:
-            if self.operation.reports_progress:
-                return self._act_on_many(opened)
-            self._ask(opened, None)
-            return self._do(opened, {})
+        with desk_of(self.ctx) as desk:
+            if self.operation.takes("progress"):
+                return self._act_on_many(desk)
+            self._ask(desk, None)
+            return self._do(desk, {})
 
-    def _do(self, opened: Any, more: Mapping[str, Any], progress: Progress | None = None) -> Any:
+    def _do(self, desk: Desk, more: Mapping[str, Any], progress: Progress | None = None) -> Any:
         return self.operation.run(
-            opened,
+            desk,
             {**self.given, **more},
             by=somebody(),
             progress=progress,
@@ -153,45 +109,42 @@ class Call:
             return False
         return not operation.asks_with or bool(self.given.get(operation.asks_with))
 
-    def _ask(self, opened: Any, meant: Any) -> None:
+    def _ask(self, desk: Desk, meant: Any) -> None:
         if self._has_to_ask:
             assert self.operation.asks is not None
-            question = self.operation.asks(opened, self.given, meant)
+            question = self.operation.asks(desk, self.given, meant)
             click.confirm(printable(question), abort=True, err=True)
 
-    def _act_on_many(self, opened: Any) -> Any:
+    def _act_on_many(self, desk: Desk) -> Any:
         """Count what is meant, ask, and do it, with progress; it may be interrupted."""
         operation, n_ids = self.operation, len(set(self.given.get("ids", ()))) or None
         is_dry_run = self.given.get("dry_run", False)
         meant = None
         if is_dry_run or self._has_to_ask or not n_ids:
-            meant = self._counted(opened, n_ids)
+            meant = self._counted(desk, n_ids)
             if is_dry_run:
                 return meant
             if self._has_to_ask and not meant.done and getattr(meant, "is_whole", True):
                 # What comes in this moment was not asked about.
                 return replace(meant, is_dry_run=False)
-            self._ask(opened, meant)
+            self._ask(desk, meant)
         total = n_ids or (meant.done if meant and meant.is_whole else None)
         with interruptible(operation.verb, total) as progress:
-            return self._do(opened, {}, progress)
+            return self._do(desk, {}, progress)
 
-    def _counted(self, opened: Any, n_ids: int | None) -> Any:
+    def _counted(self, desk: Desk, n_ids: int | None) -> Any:
         """Return what a dry run counts while a person waits."""
-        can_be_long = any(one.name == "seconds" for one in self.operation.parameters)
-        more = {"seconds": _COUNT_SECONDS} if can_be_long else {}
         with interruptible("looked at", n_ids) as progress:
-            found = self._do(opened, {**more, "dry_run": True}, progress)
+            found = self._do(desk, {"seconds": _COUNT_SECONDS, "dry_run": True}, progress)
         # All that is meant by a limit was found.
         return replace(found, is_whole=True) if found.done == self.given.get("limit") else found
 
 
 def command_of(
     name: str,
-    operations: Iterable[Operation],
-    tell: Callable[[Any, Call], None],
+    known: Sequence[tuple[Operation, Command]],
     *,
-    carry_out: Callable[[Call], None] | None = None,
+    carry_out: Callable[[Call], None],
     options: Sequence[click.Option] = (),
     epilog: str = "",
 ) -> click.Command:
@@ -199,18 +152,12 @@ def command_of(
 
     Args:
         name: as the list of operations has it.
-        operations: that it calls: of these the first that takes all that is given.
-        tell: prints a result for people.
-        carry_out: runs the call and prints, where that is more.
+        known: the operations that it calls, with its part in each: of these the first that takes
+            all that is given.
+        carry_out: runs the call and prints its result.
         options: that are no parameters of an operation.
         epilog: of its help.
     """
-    known = [
-        (operation, command)
-        for operation in operations
-        for command in operation.commands
-        if command.name == name
-    ]
     parameters = _offered(known)
 
     def callback(ctx: click.Context, /, **values: Any) -> None:
@@ -231,28 +178,17 @@ def command_of(
                 if one.name in given
             )
             raise click.UsageError(f"These do not go together: {', '.join(said)}.")
-        (carry_out or partial(_carry_out, tell))(call)
+        carry_out(call)
 
     made: click.Command = CeleryCommand(
         name.rpartition(" ")[2],
         callback=click.pass_context(callback),
         params=[*parameters, *options],
-        help=next((one.help for _, one in known if one.help), known[-1][0].about),
+        help=next((one.help for _, one in known if one.help), known[0][0].about),
         epilog=epilog,
         options_metavar="[OPTIONS] [--json]" + " [--yes]" * any(one.asks for one, _ in known),
     )
     return made
-
-
-def _carry_out(tell: Callable[[Any, Call], None], call: Call) -> None:
-    """Run the operation, and print its result."""
-    found = call.run()
-    if call.is_json:
-        print_json(found)
-    else:
-        tell(found, call)
-    if _IS_WRONG.get(type(found), lambda one: False)(found):
-        call.ctx.exit(1)
 
 
 def _offered(known: Sequence[tuple[Operation, Command]]) -> list[click.Parameter]:
@@ -262,9 +198,8 @@ def _offered(known: Sequence[tuple[Operation, Command]]) -> list[click.Parameter
         for one in operation.parameters:
             if one.name in command.preset or (one.name == "id" and "ids" in offered):
                 continue
-            for part in one.parts or (one,):
-                is_required = part.is_required and len(known) == 1
-                offered.setdefault(part.name, _option(part, is_required))
+            is_required = one.is_required and len(known) == 1
+            offered.setdefault(one.name, _option(one, is_required))
     return list(offered.values())
 
 
@@ -280,14 +215,13 @@ def _option(one: Parameter, is_required: bool) -> click.Parameter:
             type=kind,
         )
     name = one.name.removesuffix("_seconds") if param.is_duration else one.name
-    default = one.default.value if _is_enum(one.type) and one.default else one.default
     has_default = one.default not in (None, False, ()) and not one.is_required
     return click.Option(
         [*(param.option or f"--{name.replace('_', '-')}").split(), one.name],
         type=kind,
         is_flag=one.type is bool,
         multiple=is_several,
-        default=default if has_default else None,
+        default=getattr(one.default, "value", one.default) if has_default else None,
         show_default=has_default and one.default != "",
         required=is_required,
         help=param.help.replace(".", ": 90, 15m, 2h.", 1) if param.is_duration else param.help,
@@ -295,14 +229,11 @@ def _option(one: Parameter, is_required: bool) -> click.Parameter:
 
 
 def _type(one: Parameter) -> Any:
-    param = one.param
-    least = param.ge if param.gt is None else _LEAST_SECONDS
-    if param.choices:
-        return click.Choice(param.choices)
-    if _is_enum(one.type):
-        return click.Choice([each.value for each in one.type])
+    param, least = one.param, one.param.least
+    if one.choices:
+        return click.Choice(one.choices)
     if param.is_duration:
-        return Duration(least or 0, math.inf if param.le is None else param.le)
+        return _Read("duration", partial(parse_age, least=least or 0, most=param.le))
     if one.type is int:
         # As many as somebody wants: a page of the API has a limit, a list at a terminal has many.
         return click.IntRange(min=None if least is None else int(least))
@@ -311,11 +242,10 @@ def _type(one: Parameter) -> Any:
     if one.type is datetime:
         return click.DateTime(_TIMES)
     kind = get_origin(one.type) or one.type
-    return _Json(kind) if kind in (list, dict) else kind if kind is bool else str
-
-
-def _is_enum(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, Enum)
+    if kind in (list, dict):
+        name = "json list" if kind is list else "json object"
+        return _Read(name, partial(parse_json, kind))
+    return kind if kind is bool else str
 
 
 def _taken(
@@ -330,12 +260,9 @@ def _taken(
             continue
         if one.name == "id" and len(left.get("ids", ())) == 1:
             (left["id"],) = left.pop("ids")
-        if one.parts:
-            values = {part.name: left.pop(part.name) for part in one.parts if part.name in left}
-            taken[one.name] = one.type(**values)
-        elif one.name in left:
+        if one.name in left:
             value = left.pop(one.name)
-            taken[one.name] = one.type(value) if _is_enum(one.type) else value
+            taken[one.name] = one.type(value) if isinstance(one.type, EnumMeta) else value
         elif one.is_required:
             return None
     return None if left else taken

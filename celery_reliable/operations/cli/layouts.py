@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from operator import attrgetter
@@ -11,18 +11,21 @@ from typing import Any
 
 import click
 
+from celery_reliable.findings import counted
+from celery_reliable.operations.cli.calling import desk_of
 from celery_reliable.operations.cli.command import Call
 from celery_reliable.operations.cli.printing import (
     WIDEST,
     console_of,
+    print_json,
     print_pairs,
     shown,
-    to_second,
 )
 from celery_reliable.operations.operation import Items
 from celery_reliable.operations.pages import Page
 from celery_reliable.operations.views import (
     FATES,
+    Acted,
     Audited,
     Done,
     Entry,
@@ -40,11 +43,11 @@ from celery_reliable.operations.views import (
     Worker,
     as_json,
 )
-from celery_reliable.operations.words import counted, printable
+from celery_reliable.operations.words import printable
 
 _INDENT = 4
 
-__all__ = ["Table", "print_items", "tell"]
+__all__ = ["Table", "carry_out", "print_items"]
 
 
 @dataclass(frozen=True)
@@ -57,12 +60,6 @@ class Table:
     lines: Sequence[str] = ()
     #: Below that: a line for each, with its name.
     facts: Sequence[str] = ()
-
-    @property
-    def titles(self) -> list[str]:
-        """What stands above the cells."""
-        titles = map(_title, self.row)
-        return [f"{one} (UTC)" if one.split()[-1] in ("at", "since") else one for one in titles]
 
     def about(self, one: Any) -> list[str]:
         """Return what stands below the row of one of them."""
@@ -80,15 +77,29 @@ def _title(name: str) -> str:
 
 def _cell(value: Any) -> str:
     if isinstance(value, datetime):
-        return to_second(value)
+        return f"{value:%Y-%m-%d %H:%M:%S}"
     if isinstance(value, tuple):
         return ", ".join(map(_cell, value))
     return shown(as_json(value))
 
 
-def tell(found: Any, call: Call) -> None:
-    """Print the result of a call for people."""
-    _LAYOUTS.get(type(found), _figures)(found, call)
+#: What makes an act exit with 1, though it has ended: it could not do all, or had nothing to do.
+_IS_WRONG: Mapping[type, Callable[[Any], object]] = {
+    Done: lambda found: found.failed or found.unsent or (found.gone and not found.done),
+    Revoked: lambda found: found.failed or not found.done,
+    Moved: lambda found: found.refused or not found.done,
+}
+
+
+def carry_out(call: Call) -> None:
+    """Run the operation of a call, and print its result."""
+    found = call.run()
+    if call.is_json:
+        print_json(found)
+    else:
+        _LAYOUTS.get(type(found), _figures)(found, call)
+    if _IS_WRONG.get(type(found), lambda one: False)(found):
+        call.ctx.exit(1)
 
 
 def print_items(call: Call, items: Sequence[Any], table: Table | None = None) -> None:
@@ -103,7 +114,11 @@ def print_items(call: Call, items: Sequence[Any], table: Table | None = None) ->
 
     table = table or _TABLES[type(items[0])]
     rows = [[printable(_cell(attrgetter(name)(one))) for name in table.row] for one in items]
-    cells = [table.titles, *rows]
+    titles = map(_title, table.row)
+    cells = [
+        [f"{one} (UTC)" if one.split()[-1] in ("at", "since") else one for one in titles],
+        *rows,
+    ]
     widths = [min(max(map(len, column)), WIDEST) for column in zip(*cells, strict=True)]
     for row, about in zip(cells, [[], *map(table.about, items)], strict=True):
         line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
@@ -194,7 +209,7 @@ def _groups(found: Groups, call: Call) -> None:
     click.echo(f"{counted(len(found.groups), 'group')} of {counted(found.letters, 'dead letter')}")
 
 
-def _acted(found: Done | Moved | Revoked, call: Call) -> None:
+def _acted(found: Acted, call: Call) -> None:
     """Say to how many something was done, and what became of the others."""
     would = "would be " if found.is_dry_run else ""
     at_least = "at least " if found.is_dry_run and not getattr(found, "is_whole", True) else ""
@@ -204,8 +219,8 @@ def _acted(found: Done | Moved | Revoked, call: Call) -> None:
             ids = ", ".join(value) if isinstance(value, tuple) else value
             click.echo(printable(f"{words}: {ids}"))
     if not isinstance(found, Done):
-        with call.opened() as desk:
-            for task_id in found.gone:
+        with desk_of(call.ctx) as desk:
+            for task_id in getattr(found, "gone", ()):
                 click.echo(printable(desk.tasks.get(task_id).why.sentence))
     else:
         if found.problem:

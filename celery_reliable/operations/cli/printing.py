@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Any
 
 import click
@@ -12,7 +11,7 @@ import click
 from celery_reliable.operations.views import as_json
 from celery_reliable.operations.words import printable
 
-__all__ = ["WIDEST", "console_of", "print_json", "print_pairs", "shown", "to_second"]
+__all__ = ["WIDEST", "console_of", "print_json", "print_pairs", "shown"]
 
 #: One cell that is wider does not move the cells of all other rows to the right.
 WIDEST = 40
@@ -33,11 +32,6 @@ def console_of(ctx: click.Context) -> Any:
             'pip install "celery-reliable[cli]", or ask for --json.',
         ) from None
     return Console(no_color=bool(ctx.obj.no_color), highlight=False, markup=False, emoji=False)
-
-
-def to_second(when: datetime | None) -> str:
-    """Return a time as a table has it; empty for none."""
-    return f"{when:%Y-%m-%d %H:%M:%S}" if when else ""
 
 
 def shown(value: object) -> str:

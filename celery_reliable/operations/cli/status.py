@@ -9,20 +9,21 @@ import shutil
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout
+from typing import Any
 
 import click
 
 from celery_reliable.clock import span
 from celery_reliable.exceptions import ReliableError
-from celery_reliable.findings import Finding
-from celery_reliable.operations.cli.calling import errors_told
+from celery_reliable.findings import Finding, counted
+from celery_reliable.operations.cli.calling import desk_of, errors_told
 from celery_reliable.operations.cli.command import Call
 from celery_reliable.operations.cli.layouts import Table, print_items
 from celery_reliable.operations.cli.printing import console_of, print_json, print_pairs
 from celery_reliable.operations.views import Status
-from celery_reliable.operations.words import at, counted, printable
+from celery_reliable.operations.words import at, printable
 
-__all__ = ["CHECK", "EXIT_CODES", "FAIL_LEVEL", "doctor", "status"]
+__all__ = ["MORE", "doctor", "status"]
 
 _FOUND, _AWAY = 1, 3
 #: From one look to the next.
@@ -39,25 +40,6 @@ _TABLES = {
     Table(("name", "waiting", "oldest", "consumed_by")): "queues",
     Table(("nodename", "condition", "busy", "slots", "begun_at")): "workers",
     Table(("minutes", "processed", "failed", "lost")): "throughput",
-}
-CHECK = (
-    click.Option(["--check"], is_flag=True, help="Print only what is wrong; for probes."),
-    click.Option(["--watch"], is_flag=True, help="Refresh every two seconds, until Ctrl-C."),
-)
-FAIL_LEVEL = (
-    click.Option(
-        ["--fail-level"],
-        type=click.Choice(list(_FAILING)),
-        default="warning",
-        show_default=True,
-        help="The exit code is 1 for findings of this level, or worse.",
-    ),
-)
-EXIT_CODES = {
-    "status": "Exit codes: 0, done, or with --check: nothing is wrong; 1, with --check: something "
-    "is wrong; 2, wrong usage; 3, the ledger cannot be reached.",
-    "doctor": "Exit codes: 0, nothing is wrong; 1, something is wrong (see --fail-level) or could "
-    "not be checked; 2, wrong usage; 3, the ledger cannot be reached.",
 }
 
 
@@ -98,7 +80,7 @@ def _print_findings(call: Call, findings: Sequence[Finding]) -> None:
 
 def _watch(call: Call) -> None:
     try:
-        with call.opened() as desk:
+        with desk_of(call.ctx) as desk:
             while True:
                 with redirect_stdout(io.StringIO()) as drawn:
                     try:
@@ -142,22 +124,17 @@ def _pairs(found: Status) -> list[tuple[str, str]]:
         ("last pass", "never" if last is None else f"{span(last)} ago"),
         ("ledger", f"{found.ledger.url} (Redis {found.ledger.version or 'of some release'})"),
     ]
-    pairs[3:3] = _waits(found)
-    if found.broker_problem:
-        pairs.append(("broker", found.broker_problem))
-    return pairs
-
-
-def _waits(found: Status) -> list[tuple[str, str]]:
-    """What waits in the ledger and in no queue."""
-    about = "" if found.is_exact else "about "
-    pairs = [
+    # What waits in the ledger and in no queue.
+    held = [
         ("held back", f"{about}{sum(tasks.values())} by {kind}{_in_brackets(tasks)}")
         for kind, tasks in found.held_back.items()
     ]
     if found.waiting_for_worker:
         named = "; ".join(one.sentence for one in found.nobody_alive)
-        pairs.append(("named", f"{found.waiting_for_worker} waiting for workers: {named}"))
+        held.append(("named", f"{found.waiting_for_worker} waiting for workers: {named}"))
+    pairs[3:3] = held
+    if found.broker_problem:
+        pairs.append(("broker", found.broker_problem))
     return pairs
 
 
@@ -175,3 +152,33 @@ def doctor(call: Call) -> None:
     if found.is_ledger_away and failing:
         call.ctx.exit(_AWAY)
     call.ctx.exit(_FOUND if any(one.severity in failing for one in found.findings) else 0)
+
+
+#: What these two commands are besides their operations.
+MORE: dict[str, dict[str, Any]] = {
+    "status": {
+        "carry_out": status,
+        "options": (
+            click.Option(["--check"], is_flag=True, help="Print only what is wrong; for probes."),
+            click.Option(
+                ["--watch"], is_flag=True, help="Refresh every two seconds, until Ctrl-C."
+            ),
+        ),
+        "epilog": "Exit codes: 0, done, or with --check: nothing is wrong; 1, with --check: "
+        "something is wrong; 2, wrong usage; 3, the ledger cannot be reached.",
+    },
+    "doctor": {
+        "carry_out": doctor,
+        "options": (
+            click.Option(
+                ["--fail-level"],
+                type=click.Choice(list(_FAILING)),
+                default="warning",
+                show_default=True,
+                help="The exit code is 1 for findings of this level, or worse.",
+            ),
+        ),
+        "epilog": "Exit codes: 0, nothing is wrong; 1, something is wrong (see --fail-level) or "
+        "could not be checked; 2, wrong usage; 3, the ledger cannot be reached.",
+    },
+}

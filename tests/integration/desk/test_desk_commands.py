@@ -49,7 +49,6 @@ def test_from_status_to_the_cause(project: Project, run: Run) -> None:
     assert told["tasks"] == {
         "queued": 0,
         "waiting": 1,
-        "waiting": 0,
         "owed": 0,
         "running": 1,
         "dead": 1,

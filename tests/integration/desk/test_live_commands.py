@@ -21,7 +21,6 @@ from click.testing import Result
 
 from celery_reliable.operations import KINDS, Desk, Filter
 from celery_reliable.operations.cli import reliable
-from celery_reliable.operations.cli.command import Duration
 from tests.integration.commands import invoke
 from tests.integration.conftest import Project
 from tests.integration.letters import put
@@ -155,8 +154,8 @@ def words_of(option: click.Option, group: str) -> tuple[str, ...]:
         return (flag,)
     if isinstance(option.type, click.Choice):
         return (flag, option.type.choices[0])
-    if isinstance(option.type, (Duration, click.DateTime)):
-        return (flag, "1h" if isinstance(option.type, Duration) else "2100-01-01T00:00:00Z")
+    if option.type.name in ("duration", "datetime"):
+        return (flag, "1h" if option.type.name == "duration" else "2100-01-01T00:00:00Z")
     if option.type.name.startswith("json"):
         return (flag, "[]" if option.type.name == "json list" else "{}")
     named = {"--group": group, "--to-queue": "celery", "--workers": "w"}

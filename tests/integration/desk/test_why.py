@@ -86,7 +86,7 @@ def test_the_sentence_of_each_task(project: Project, desk: Desk) -> None:
     key = views[holder.id].object_key
     assert key == desk.objects.key_of("project.in_line_gate", "contract 7")
     assert desk.objects.get(key).holders == (has,)
-    assert desk.objects.get(desk.objects.key_of("project.unique", "contract 9")).is_free
+    assert not desk.objects.get(desk.objects.key_of("project.unique", "contract 9")).holders
 
     unknown = desk.tasks.get("4711")
     assert (unknown.state, unknown.why.kind, unknown.is_known) == ("absent", Wait.ABSENT, False)
@@ -96,7 +96,7 @@ def test_the_sentence_of_each_task(project: Project, desk: Desk) -> None:
     project.effects.open_gate("door")
     waiter.get(timeout=30)
     wait_for(lambda: not desk.tasks.get(waiter.id).is_known, 10, "its end")
-    wait_for(lambda: desk.objects.get(key).is_free, 10, "the object is free")
+    wait_for(lambda: not desk.objects.get(key).holders, 10, "the object is free")
 
 
 def test_lists_by_filter(project: Project, desk: Desk) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Annotated, Any, Literal, get_args, get_origin
 
@@ -19,25 +19,28 @@ def model_of(operation: Operation) -> type[BaseModel]:
     In a query the parts of a filter are parameters of their own.
     """
     given = operation.parameters
-    if operation.is_act:
-        return _model(f"{operation.name.title().replace('_', '')}Body", given, is_strict=True)
-    flat = [part for one in given for part in (one.parts or (one,))]
-    return _model(f"{operation.name}_query", flat, is_strict=False)
+    if not operation.is_act:
+        return _model(f"{operation.name}_query", given, is_strict=False)
+    more = {}
+    for of in {one.of for one in given if one.of}:
+        within = _model(of.title(), [one for one in given if one.of == of], is_strict=True)
+        more[of] = (within, Field(default_factory=lambda: None))
+    name = f"{operation.name.title().replace('_', '')}Body"
+    return _model(name, [one for one in given if not one.of], is_strict=True, **more)
 
 
 def values_of(operation: Operation, given: BaseModel | None) -> dict[str, Any]:
     """Return what was given, as the operation takes it."""
     values = {} if given is None else given.model_dump(exclude_unset=True)
-    for one in operation.parameters:
-        if one.parts:
-            flat = {part.name for part in one.parts} & values.keys()
-            within = {name: values.pop(name) for name in flat}
-            values[one.name] = one.type(**within, **values.get(one.name, {}))
+    for of in {one.of for one in operation.parameters}:
+        values |= values.pop(of, {})
     return values
 
 
-def _model(name: str, parameters: Iterable[Parameter], *, is_strict: bool) -> type[BaseModel]:
-    fields: Mapping[str, Any] = {one.name: _declared(one, is_strict) for one in parameters}
+def _model(
+    name: str, parameters: Iterable[Parameter], *, is_strict: bool, **more: Any
+) -> type[BaseModel]:
+    fields = {one.name: _declared(one, is_strict) for one in parameters} | more
     config = ConfigDict(extra="forbid", allow_inf_nan=False)
     return create_model(name, __config__=config, **fields)
 
@@ -45,9 +48,7 @@ def _model(name: str, parameters: Iterable[Parameter], *, is_strict: bool) -> ty
 def _declared(one: Parameter, is_strict: bool) -> tuple[Any, Any]:
     """Return a parameter's type and field, as pydantic takes them."""
     kind, more = one.type, _bounds(one.param)
-    if one.parts:
-        kind = _model(kind.__name__, one.parts, is_strict=is_strict)
-    elif one.param.choices:
+    if one.param.choices:
         kind = Literal[one.param.choices]
     elif kind is datetime:
         kind = AwareDatetime
@@ -58,7 +59,7 @@ def _declared(one: Parameter, is_strict: bool) -> tuple[Any, Any]:
     elif kind in (bool, int, float):
         # JSON has types of its own; all of a query is text.
         more["strict"] = is_strict
-    if one.default is None or one.parts:
+    if one.default is None:
         # Left out is None, and nothing else is.
         more["default_factory"] = lambda: None
     elif not one.is_required:

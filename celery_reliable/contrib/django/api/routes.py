@@ -25,7 +25,7 @@ from celery_reliable.contrib.django.api.requests import (
     ProblemDetails,
     response,
 )
-from celery_reliable.contrib.django.opening import BrokerUnavailable, opened_desk
+from celery_reliable.contrib.django.opening import opened_desk
 from celery_reliable.exceptions import (
     LedgerRefused,
     LedgerUnavailable,
@@ -39,6 +39,7 @@ from celery_reliable.operations import (
     ACTS,
     QUERIES,
     BadParameter,
+    BrokerUnavailable,
     CannotReplay,
     Desk,
     Operation,
@@ -184,9 +185,7 @@ def _add(operation: Operation) -> None:
 def _view_of(operation: Operation, model: Any) -> Callable[..., HttpResponse]:
     def view(request: HttpRequest, given: Any) -> HttpResponse:
         user, may = request.auth
-        values = values_of(operation, given)
-        if any(one.name == "seconds" for one in operation.parameters):
-            values.setdefault("seconds", _LONGEST_SECONDS)
+        values = {"seconds": _LONGEST_SECONDS, **values_of(operation, given)}
         needed = [one.param.needs for one in operation.parameters if values.get(one.name)]
         _require(may, filter(None, needed))
         named = getattr(user, "get_username", user.__str__)

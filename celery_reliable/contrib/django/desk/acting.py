@@ -19,11 +19,10 @@ from django.template.loader import render_to_string
 from django.utils.html import strip_tags
 
 from celery_reliable.contrib.django.desk.forms import OperationForm
-from celery_reliable.contrib.django.desk.visits import ACT_PAGES, Visit, shown
+from celery_reliable.contrib.django.desk.visits import ACT_PAGES, OF_ADMIN, Visit, shown
 from celery_reliable.contrib.django.models import DeadLetter
 from celery_reliable.exceptions import ReliableError
 from celery_reliable.operations import (
-    ACTS,
     FATES,
     Done,
     Operation,
@@ -34,7 +33,6 @@ from celery_reliable.operations import (
 
 __all__ = ["act_page"]
 
-_ACTS = {one.name: one for one in ACTS if one.name in ACT_PAGES}
 #: A browser and a thread of the web server wait for a portion.
 _STEP_SECONDS = 2.0
 #: For so long things are counted before somebody is asked.
@@ -44,7 +42,7 @@ _LONGEST = 300
 
 def act_page(visit: Visit, page: Any, path: Mapping[str, str]) -> HttpResponse:
     """Ask whether an act is meant; when somebody has said so, do it, or a portion of it."""
-    operation = _ACTS.get(path["name"])
+    operation = OF_ADMIN.get(path["name"])
     if operation is None:
         raise Http404(f"There is no act {path['name']!r}.")
     visit.require(*operation.needs)
@@ -52,13 +50,13 @@ def act_page(visit: Visit, page: Any, path: Mapping[str, str]) -> HttpResponse:
     form = OperationForm(operation, visit.request.POST if is_posted else visit.request.GET)
     shows: dict[str, Any] = {}
     try:
-        if form.takes("args") and not is_posted and form.is_valid():
+        if operation.takes("args") and not is_posted and form.is_valid():
             args, kwargs = editable_arguments(visit.desk.letters.get(form.cleaned_data["id"]))
             form.put(args=json.dumps(args, indent=2), kwargs=json.dumps(kwargs, indent=2))
         if form.is_valid():
             if is_posted and "confirmed" in form.data:
                 return _do(visit, operation, form)
-            if form.takes("dry_run") and not form.data.get("done"):
+            if operation.takes("dry_run") and not form.data.get("done"):
                 shows["meant"] = _run(visit, form, _COUNT_SECONDS, dry_run=True)
         # What nobody has typed yet is not wrong.
         elif is_posted or any(form.data.get(name) for name in form.errors):
@@ -69,9 +67,8 @@ def act_page(visit: Visit, page: Any, path: Mapping[str, str]) -> HttpResponse:
 
 
 def _run(visit: Visit, form: OperationForm, seconds: float, **more: Any) -> Any:
-    most = {"seconds": seconds} if form.takes("seconds") else {}
     who = f"django:{visit.request.user.get_username()}"
-    return form.operation.run(visit.desk, {**form.given, **most, **more}, by=who)
+    return form.operation.run(visit.desk, {**form.given, "seconds": seconds, **more}, by=who)
 
 
 def _do(visit: Visit, operation: Operation, form: OperationForm) -> HttpResponse:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from contextlib import suppress
 from datetime import datetime
-from enum import Enum
 from functools import partial
 from typing import Any, get_origin
 from urllib.parse import unquote, urlencode
@@ -14,7 +11,7 @@ from urllib.parse import unquote, urlencode
 from django import forms
 from django.core.validators import MaxLengthValidator
 
-from celery_reliable.operations import Filter, Operation, Parameter, parse_age
+from celery_reliable.operations import Filter, Operation, Parameter, parse_age, parse_json
 
 __all__ = ["TALLY", "OperationForm"]
 
@@ -56,14 +53,6 @@ class _Field(forms.Field):
             raise forms.ValidationError(str(exc)) from exc
 
 
-def _json(kind: type, text: str) -> Any:
-    """Return a list or an object.  An error says what is wrong, and not what is there."""
-    with suppress(ValueError, RecursionError):
-        if isinstance(found := json.loads(text), kind):
-            return found
-    raise ValueError(f"a JSON {'list' if kind is list else 'object'}.")
-
-
 class OperationForm(forms.Form):
     """What somebody gives to an operation.  An id of an object is in no filter: it may be an
     argument, and a filter is in the address.
@@ -78,33 +67,24 @@ class OperationForm(forms.Form):
         self.operation = operation
         left_out = _OURS if operation.is_act else _OF_PAGES
         for one in operation.parameters:
-            for part in one.parts or (one,):
-                if part.name in left_out or (one.parts and part.name == "object_id"):
-                    continue
-                field = self.fields[part.name] = _field(part)
-                is_kept = part.name in _KEPT or (operation.is_act and one.parts)
-                if is_kept and part.name != "ids":
-                    field.widget = forms.HiddenInput()
+            if one.name in left_out or (one.of and one.name == "object_id"):
+                continue
+            field = self.fields[one.name] = _field(one)
+            is_kept = one.name in _KEPT or (operation.is_act and one.of)
+            if is_kept and one.name != "ids":
+                field.widget = forms.HiddenInput()
         for name in TALLY if operation.is_act else ():
             hidden = forms.HiddenInput()
             self.fields[name] = forms.IntegerField(min_value=0, required=False, widget=hidden)
 
-    def takes(self, name: str) -> bool:
-        """Whether the operation has this parameter."""
-        return any(one.name == name for one in self.operation.parameters)
-
     @property
     def given(self) -> dict[str, Any]:
         """What was given, as `Operation.run` takes it."""
-        found: dict[str, Any] = {}
-        for one in self.operation.parameters:
-            values = {
-                each.name: value
-                for each in (one.parts or (one,))
-                if (value := self.cleaned_data.get(each.name)) is not None and value is not False
-            }
-            found |= {one.name: one.type(**values)} if one.parts else values
-        return found
+        return {
+            name: value
+            for name, value in self.cleaned_data.items()
+            if name not in TALLY and value is not None and value is not False
+        }
 
     @property
     def meant(self) -> list[tuple[str, str]]:
@@ -152,7 +132,7 @@ def _field(one: Parameter) -> forms.Field:
         "label": one.name.removesuffix("_seconds").replace("_", " ").capitalize(),
         "help_text": param.help,
     }
-    if param.choices or (origin is None and issubclass(kind, Enum)):
+    if one.choices:
         return _choice(one, how)
     if one.name == "ids":
         most = MaxLengthValidator(param.most, "At most %(limit_value)d at once.")
@@ -166,10 +146,12 @@ def _field(one: Parameter) -> forms.Field:
     if origin is tuple:
         return _Field(lambda text: tuple(text.replace(",", " ").split()), **how)
     if origin is not None:
-        return _Field(partial(_json, origin), widget=forms.Textarea, **how)
+        return _Field(partial(parse_json, origin), widget=forms.Textarea, **how)
     if param.is_duration:
         words = forms.TextInput({"placeholder": "90, 15m, 2h, 3d", "maxlength": 20})
-        return _Field(parse_age, widget=words, **how)
+        return _Field(
+            partial(parse_age, least=param.least or 0, most=param.le), widget=words, **how
+        )
     if kind in _PLAIN:
         bounds = {"min_value": param.ge, "max_value": param.le} if kind in (int, float) else {}
         return _PLAIN[kind](**bounds, **how)
@@ -182,10 +164,9 @@ def _field(one: Parameter) -> forms.Field:
 
 
 def _choice(one: Parameter, how: dict[str, Any]) -> forms.Field:
-    names = one.param.choices or [item.value for item in one.type]
     # A browser gives the first.
     first = getattr(one.default, "value", one.default)
-    options = [(name, name) for name in sorted(names, key=lambda name: name != first)]
-    if first not in names and not one.is_required:
+    options = [(name, name) for name in sorted(one.choices, key=lambda name: name != first)]
+    if first not in one.choices and not one.is_required:
         options.insert(0, ("", "any"))
     return forms.TypedChoiceField(coerce=one.type, choices=options, empty_value=None, **how)

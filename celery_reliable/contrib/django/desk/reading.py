@@ -44,7 +44,7 @@ def _read(visit: Visit, page: Page, path: Mapping[str, str]) -> HttpResponse:
     given = {**asked.given, **page.preset, **path}
     needed = [one.param.needs for one in operation.parameters if given.get(one.name)]
     visit.require(*filter(None, needed))
-    if asked.takes("cursor"):
+    if operation.takes("cursor"):
         given |= {"cursor": visit.request.GET.get("cursor", ""), "limit": _PAGE}
     found = operation.run(visit.desk, given, look_seconds=_LOOK_SECONDS)
     if cursor := getattr(found, "cursor", ""):

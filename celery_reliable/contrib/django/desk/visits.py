@@ -17,7 +17,7 @@ from django.urls import reverse
 from celery_reliable.contrib.django.permissions import may
 from celery_reliable.operations import ACTS, Right, printable
 
-__all__ = ["ACT_PAGES", "NAME", "Visit", "raw", "shown"]
+__all__ = ["ACT_PAGES", "NAME", "OF_ADMIN", "Visit", "raw", "shown"]
 
 #: What the names of the pages' URLs begin with.
 NAME = "celery_reliable_deadletter_"
@@ -38,6 +38,8 @@ ACT_PAGES = {
     "resume": "orders",
     "sweep": "overview",
 }
+#: These acts by their names.
+OF_ADMIN = {one.name: one for one in ACTS if one.name in ACT_PAGES}
 _TABS = (
     ("overview", "Desk"),
     ("tasks", "Tasks"),
@@ -89,9 +91,9 @@ class Visit:
         """The addresses of the acts that whoever asks may do, by the names of the operations."""
         site = self.admin.admin_site.name
         return {
-            one.name: reverse(f"admin:{NAME}act", args=[one.name], current_app=site)
-            for one in ACTS
-            if one.name in ACT_PAGES and all(map(self.may, one.needs))
+            name: reverse(f"admin:{NAME}act", args=[name], current_app=site)
+            for name, one in OF_ADMIN.items()
+            if all(map(self.may, one.needs))
         }
 
     def render(

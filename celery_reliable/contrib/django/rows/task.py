@@ -92,8 +92,11 @@ class RowTask(ReliableTask):
         raises it, and one with ``if_exists="refuse"`` raises TaskExists: within a transaction, as
         that has committed.  Raises the model's DoesNotExist, too.
         """
-        publish = super().apply_async
-        if self.app.conf.task_always_eager or self._is_own(task_id):
+        publish, live = super().apply_async, running.get()
+        # An attempt of this very task publishes itself again.
+        own_ids = (self.request.id, live and live.claim.task_id)
+        is_own = task_id is not None and task_id in own_ids
+        if self.app.conf.task_always_eager or is_own:
             return publish(args, kwargs, task_id, producer, link, link_error, shadow, **options)
         row = self._row_of_call(args or (), kwargs or {})
         asked = task_id or uuid()
@@ -183,13 +186,6 @@ class RowTask(ReliableTask):
                 f"Task {self.name} has a row only while its body runs, in the same thread."
             )
         return attempt
-
-    def _is_own(self, task_id: str | None) -> bool:
-        """Whether an attempt of this very task publishes itself again."""
-        live = running.get()
-        return task_id is not None and (
-            task_id == self.request.id or (live is not None and live.claim.task_id == task_id)
-        )
 
     def _row_of_call(self, args: Any, kwargs: Any) -> Any:
         """Return the row of a call as a query.  Raises ObjectIdError when the call says none."""
