@@ -33,12 +33,9 @@ def span(seconds: float) -> str:
     seconds = max(0.0, seconds)
     if seconds < 10:
         return f"{seconds:.1f} s"
-    left = round(seconds)
-    words: list[str] = []
+    left, words = round(seconds), []
     for name, length in _UNITS:
         count, left = divmod(left, length)
-        if count or words:
-            words.append(f"{count} {name}" if count else "")
-        if len(words) == 2:
-            break
-    return " ".join(filter(None, words))
+        words.append(f"{count} {name}" if count else "")
+    largest = next(place for place, word in enumerate(words) if word)
+    return " ".join(filter(None, words[largest : largest + 2]))

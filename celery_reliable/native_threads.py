@@ -158,16 +158,13 @@ class NativeThread:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self._is_started = False
         self._is_apart = is_patched() and not self.shares_locks
         self._is_to_stop = False
-        # Both are held until the thread is woken, or has ended.  A native lock is the one thing
-        # that a native thread and greenlets can both wait for.
+        # Held until the thread is woken, and from its start until it has ended.  A native lock is
+        # the one thing that a native thread and greenlets can both wait for.
         new_lock = native_lock if self._is_apart else threading.Lock
-        self._wake = new_lock()
+        self._wake, self._end = new_lock(), new_lock()
         self._wake.acquire()
-        self._end = new_lock()
-        self._end.acquire()
 
     def run(self) -> None:
         """Do the thread's work."""
@@ -175,7 +172,7 @@ class NativeThread:
 
     def start(self) -> None:
         """Start the thread.  Once."""
-        self._is_started = True
+        self._end.acquire()
         if self._is_apart:
             _share_locks_of_logging()
             _original("start_new_thread")(self._bootstrap, ())
@@ -204,9 +201,7 @@ class NativeThread:
         return self._is_to_stop
 
     def join(self, timeout_seconds: float) -> bool:
-        """Wait until the thread has ended; False when it has not in time."""
-        if not self._is_started:
-            return True
+        """Wait until the thread has ended, if it was started; False when it has not in time."""
         if not self._end.acquire(True, timeout_seconds):
             return False
         self._end.release()

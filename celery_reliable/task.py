@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Callable
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +27,6 @@ from celery_reliable.options import (
     TaskObject,
     TaskOptions,
     check_call,
-    check_if_exists,
     is_reliable,
     is_unique,
 )
@@ -125,26 +125,18 @@ def _counts_losses(request: Any) -> bool:
     return isinstance(found, type) and issubclass(found, ReliableRequest)
 
 
-class _Shown(property):
+class _Shown:
     """A property that a user may assign to: after `self.attempt = ...` the instance has that value.
 
     All executions in a process share one instance of a task, so the package reads none of these.
     """
 
-    def __set_name__(self, owner: Any, name: str) -> None:
-        self._name = name
+    def __init__(self, read: Callable[[Any], Any]) -> None:
+        self._read = read
+        self.__doc__ = read.__doc__
 
     def __get__(self, task: Any, owner: Any = None) -> Any:
-        if task is not None and self._name in task.__dict__:
-            return task.__dict__[self._name]
-        return super().__get__(task, owner)
-
-    def __set__(self, task: Any, value: Any) -> None:
-        task.__dict__[self._name] = value
-
-    def __delete__(self, task: Any) -> None:
-        # Deleting is no error when nothing was assigned, as an attribute was to be seen.
-        task.__dict__.pop(self._name, None)
+        return self if task is None else self._read(task)
 
 
 if TYPE_CHECKING:
@@ -153,9 +145,32 @@ else:
     shown = _Shown
 
 
-class BoundTask(TaskOptions, CeleryTask):
-    """A task that nobody can publish before its class is bound to an app."""
+class ReliableTask(TaskOptions, CeleryTask):
+    """A task that is never lost, never run twice at once and never runs in circles.
 
+    Set it as the base of a task (``@app.task(base=ReliableTask)``) or of the app.  A task's effects
+    may happen more than once, as a worker may die after an effect and before its attempt is
+    settled.  Compare `attempt` in your own database to keep a late attempt from overwriting what a
+    newer one wrote.
+    """
+
+    abstract = True
+    #: Tells other modules that a task is reliable; they cannot import this module.
+    is_reliable = True
+
+    acks_late = True
+    reject_on_worker_lost = True
+    #: Off, as the ledger counts losses.  Celery's own way spends max_retries on them, and publishes
+    #: from the worker's main process.
+    retry_on_worker_lost = False
+    acks_on_failure = True
+    acks_on_timeout = True
+    Request: Any = _REQUEST
+
+    #: The result backend that was given to this task; None: the app's.
+    _own_backend: Any = None
+    #: `object_id` as it was checked when the task was bound.
+    _reliable_object: TaskObject | None = None
     #: The class that was bound to its end.  Classes derived from it inherit this, and are not.
     _bound_class: Any = None
     #: The app that `__new__` bound the class to.
@@ -200,34 +215,6 @@ class BoundTask(TaskOptions, CeleryTask):
 
     # Celery's own property calls the `bind` that was there when it was made.
     app = class_property(lambda cls: vars(CeleryTask)["app"].__get__(None, cls), bind)
-
-
-class ReliableTask(BoundTask):
-    """A task that is never lost, never run twice at once and never runs in circles.
-
-    Set it as the base of a task (``@app.task(base=ReliableTask)``) or of the app.  A task's effects
-    may happen more than once, as a worker may die after an effect and before its attempt is
-    settled.  Compare `attempt` in your own database to keep a late attempt from overwriting what a
-    newer one wrote.
-    """
-
-    abstract = True
-    #: Tells other modules that a task is reliable; they cannot import this module.
-    is_reliable = True
-
-    acks_late = True
-    reject_on_worker_lost = True
-    #: Off, as the ledger counts losses.  Celery's own way spends max_retries on them, and publishes
-    #: from the worker's main process.
-    retry_on_worker_lost = False
-    acks_on_failure = True
-    acks_on_timeout = True
-    Request: Any = _REQUEST
-
-    #: The result backend that was given to this task; None: the app's.
-    _own_backend: Any = None
-    #: `object_id` as it was checked when the task was bound.
-    _reliable_object: TaskObject | None = None
 
     if TYPE_CHECKING:
 
@@ -276,11 +263,10 @@ class ReliableTask(BoundTask):
             # `register_task` registers a task and then binds it, maybe in another thread just now.
             self.bind(self.app)
         if options:
-            check_call(self, options)
             if is_member(options):
                 # Somebody waits for the very id of a canvas's member.
                 options.pop("if_exists", None)
-            check_if_exists(self, options, has_id=task_id is not None)
+            check_call(self, options, has_id=task_id is not None)
         is_chosen = task_id is not None and not is_member(options)
         task_id = id_as_text(task_id) if task_id else uuid()
         is_alone = is_unique(self) and not link and not is_member(options)

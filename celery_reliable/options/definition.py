@@ -108,14 +108,14 @@ class TaskObject:
     signature: inspect.Signature
     #: The callable is given the task before the arguments.
     takes_task: bool = False
-    #: The callable is given the arguments by name.
-    by_name: bool = False
+    #: By which the callable is given the arguments.
+    given: inspect.Signature | None = None
 
     def id_of(self, task: Any, args: Any, kwargs: Any) -> object:
         """Return the object id that a call of *task* gives.  Raises ObjectIdError."""
         spec = partial(cast(Any, self.spec), task) if self.takes_task else self.spec
         return resolve_object_id(
-            spec, self.signature, task.name, args or (), kwargs or {}, by_name=self.by_name
+            spec, self.signature, task.name, args or (), kwargs or {}, self.given
         )
 
 
@@ -135,8 +135,8 @@ def object_of(cls: Any) -> TaskObject | None:
         takes_task = next(iter(inspect.signature(found).parameters), "") == "self"
     signature = signature_of_run(cls)
     told = partial(spec, None) if takes_task else spec
-    by_name = check_object_id_spec(told, signature, cls.name)
-    return TaskObject(spec, signature, takes_task, by_name)
+    given = check_object_id_spec(told, signature, cls.name)
+    return TaskObject(spec, signature, takes_task, given)
 
 
 def signature_of_run(cls: Any) -> inspect.Signature:
