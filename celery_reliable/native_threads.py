@@ -222,9 +222,10 @@ class SharedLock:
     """
 
     def __init__(self) -> None:
-        self._renew()
+        self._at_fork_reinit()
 
-    def _renew(self) -> None:
+    def _at_fork_reinit(self) -> None:
+        # Logging calls this of its locks in a forked child.
         self._between = native_lock()
         #: The locks that greenlets of one thread take before the one between threads.
         self._within: dict[int, Any] = {}
@@ -250,15 +251,10 @@ class SharedLock:
             self._between.release()
         self._within[_ident()].release()
 
-    def __enter__(self) -> None:
-        self.acquire()
+    __enter__ = acquire
 
     def __exit__(self, *exc_info: object) -> None:
         self.release()
-
-    def _at_fork_reinit(self) -> None:
-        # Logging calls this of its locks in a forked child.
-        self._renew()
 
 
 @cache

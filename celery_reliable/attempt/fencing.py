@@ -102,12 +102,7 @@ def time_to_run(task: Any, attempt: RunningAttempt, seconds: float) -> Iterator[
     attempt.deadline = clock.now() + seconds
     notice = min(seconds / 4, _LONGEST_NOTICE_SECONDS)
     done = threading.Event()
-    context, claim = copy_context(), attempt.claim
-
-    def tell(left: float) -> None:
-        events.task_running_out(
-            task=task, task_id=claim.task_id, attempt=claim.attempt, seconds_left=left
-        )
+    claim = attempt.claim
 
     def watch() -> None:
         warned: float | None = None
@@ -117,12 +112,15 @@ def time_to_run(task: Any, attempt: RunningAttempt, seconds: float) -> Iterator[
             left = deadline - clock.now()
             if left <= notice and warned != deadline:
                 warned = deadline
-                context.run(tell, left)
+                events.task_running_out(
+                    task=task, task_id=claim.task_id, attempt=claim.attempt, seconds_left=left
+                )
             if done.wait(_LOOK_SECONDS if warned == deadline else max(left - notice, 0.01)):
                 return
 
-    watcher = threading.Thread(target=watch, name="celery-reliable-time-to-run", daemon=True)
-    watcher.start()
+    threading.Thread(
+        target=copy_context().run, args=(watch,), name="celery-reliable-time-to-run", daemon=True
+    ).start()
     try:
         yield
     finally:
@@ -148,8 +146,6 @@ def is_touched(app: Celery, attempt: RunningAttempt) -> bool:
 def guarded(body: Any) -> Any:
     """Return a task's ``run`` that ends with Ignore when its attempt no longer counts."""
     function = body.__func__ if isinstance(body, staticmethod) else body
-    if getattr(function, "_is_guarded", False):
-        return body
 
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
@@ -166,7 +162,6 @@ def guarded(body: Any) -> Any:
         _raise_if_taken(None)
         return result
 
-    run._is_guarded = True  # type: ignore[attr-defined]
     return staticmethod(run) if isinstance(body, staticmethod) else run
 
 

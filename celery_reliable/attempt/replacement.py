@@ -12,7 +12,6 @@ from typing import Any
 
 from celery_reliable import results
 from celery_reliable.app import reliable_of
-from celery_reliable.compat.notes import note, noted
 from celery_reliable.context import RunningAttempt, running
 from celery_reliable.ledger import FOREVER, Ledger, answers
 from celery_reliable.log import logger
@@ -29,13 +28,11 @@ _PARTS = ("tasks", "header", "body")
 
 def bequeathing(on_replace: Any) -> Any:
     """Return a task's handler ``on_replace`` before which its id is left to the canvas."""
-    if noted(on_replace, "bequeaths"):
-        return on_replace
 
     @functools.wraps(on_replace)
     def replaced(task: Any, canvas: Any) -> Any:
         attempt = running.get()
-        # Handlers call those of their bases with the same canvas.
+        # Handlers call those of their bases with the same canvas, and each class wraps its handler.
         if (
             attempt is not None
             and attempt.claim.task_id == task.request.id
@@ -45,7 +42,6 @@ def bequeathing(on_replace: Any) -> Any:
             _bequeath(task, attempt, canvas)
         return on_replace(task, canvas)
 
-    note(replaced, "bequeaths", True)
     return replaced
 
 

@@ -8,6 +8,7 @@ import math
 import re
 import secrets
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import Any
@@ -224,15 +225,10 @@ def properties_to_publish(told: Mapping[str, Any]) -> dict[str, Any]:
     found = {
         name: one for name, one in told.items() if name not in _OF_DELIVERY and one is not None
     }
-    # It is stored in milliseconds as text; publishing takes seconds.
-    seconds = _expiration_seconds(found.pop("expiration", None))
-    return found if seconds is None else {**found, "expiration": seconds}
-
-
-def _expiration_seconds(milliseconds: Any) -> float | None:
-    """Convert a message's expiration (ms, as text) to seconds; None if it is not a time."""
-    try:
+    # It is stored in milliseconds as text; publishing takes seconds.  What is no time is left out.
+    milliseconds = found.pop("expiration", None)
+    with suppress(OverflowError, TypeError, ValueError):
         seconds = float(milliseconds) / 1000
-    except (OverflowError, TypeError, ValueError):
-        return None
-    return seconds if math.isfinite(seconds) else None
+        if math.isfinite(seconds):
+            found["expiration"] = seconds
+    return found

@@ -141,15 +141,9 @@ def object_of(cls: Any) -> TaskObject | None:
 
 def signature_of_run(cls: Any) -> inspect.Signature:
     """Return the arguments that callers of a task give."""
-    signature = inspect.signature(cls.run)
-    parameters = list(signature.parameters.values())
-    # A bound task's function, or a method, has the task itself as its first parameter; callers
-    # do not give it.
-    if isinstance(inspect.getattr_static(cls, "run"), staticmethod) or not parameters:
-        return signature
-    if parameters[0].kind is inspect.Parameter.VAR_POSITIONAL:
-        return signature
-    return signature.replace(parameters=parameters[1:])
+    # A bound task's function, or a method, has the task itself as its first parameter; callers do
+    # not give it.
+    return inspect.signature(inspect.getattr_static(cls, "run").__get__(cls, cls))
 
 
 def problems(cls: Any, base: Any) -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from itertools import repeat
 from typing import Any
@@ -26,7 +27,7 @@ from celery_reliable.compat.amqp import (
     keep_chord_headers,
     send_anew,
 )
-from celery_reliable.compat.app import give_part, make_part_by, tasks_so_far
+from celery_reliable.compat.app import give_part, tasks_so_far
 from celery_reliable.compat.result_consumer import subscribe_when_awaited
 from celery_reliable.context import running
 from celery_reliable.exceptions import ConfigurationError, ReliableError
@@ -40,7 +41,6 @@ __all__ = [
     "RecordingAMQP",
     "carry_on",
     "install",
-    "install_everywhere",
 ]
 
 _CARRIED = (NAMED, CALL, HEIR)
@@ -79,7 +79,11 @@ class RecordingAMQP(OpenAMQP):
     @property
     def producer_pool(self) -> Any:
         """The producers of the app."""
-        place = _queues_of(self.app) if self.producers_so_far is None else ""
+        place = ""
+        if self.producers_so_far is None:
+            # The publication of a task of ours raises this; other tasks must go on.
+            with suppress(ReliableError):
+                place = reliable_of(self.app).queues_at
         if place:
             require(Part.REDIS_PRODUCER)
             # kombu keeps a pool for each transport, so this one is used by our producers only.
@@ -108,14 +112,6 @@ def _stay(urls: Sequence[str]) -> Iterator[str]:
     return repeat(urlsplit(urls[0]).hostname or "")
 
 
-def _queues_of(app: Celery) -> str:
-    try:
-        return reliable_of(app).queues_at
-    except ReliableError:
-        # The publication of a task of ours raises this; other tasks must go on.
-        return ""
-
-
 def amqp_of(app: Celery) -> AMQP:
     """Return the AMQP of an app: Celery's own, as long as the app has no task of ours.
 
@@ -133,13 +129,6 @@ def amqp_of(app: Celery) -> AMQP:
 
     ask_before_sending(amqp, prepare)
     return amqp
-
-
-def install_everywhere() -> None:
-    """Let every app of this process that has made none yet have the AMQP that `amqp_of` gives
-    it.
-    """
-    make_part_by("amqp", "celery.app.amqp:AMQP", f"{__name__}:{amqp_of.__name__}")
 
 
 def install(app: Celery) -> None:

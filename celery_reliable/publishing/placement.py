@@ -205,10 +205,6 @@ def _named_workers(task: Any, headers: Mapping[str, Any]) -> NamedWorkers | None
     A retry has the header of the message before it, in which an operator may have named others.
     """
     found = NamedWorkers.of(headers)
-    if found is not None:
-        return found
     only = patterns_of(in_force(task, "only_workers", headers))
     prefer = patterns_of(in_force(task, "prefer_workers", headers))
-    if not only and not prefer:
-        return None
-    return NamedWorkers(only, prefer)
+    return NamedWorkers(only, prefer) if found is None and (only or prefer) else found

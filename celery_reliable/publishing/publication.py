@@ -348,26 +348,23 @@ class Publication:
         while True:
             self.headers[HEADER] = Stamp(ledger.generation, self.epoch).of_task(self.ref.id)
             try:
-                given: dict[str, Any] = {
-                    "epoch": self.epoch,
-                    "due_in_ms": math.ceil(look_seconds * 1000),
-                    "message": to_text(),
-                    "queue": queue,
-                    "is_used": self._is_used and claim is None,
-                    "heir": str(self.headers.get(HEIR) or ""),
-                    "if_exists": self._if_exists,
-                    **patience,
-                }
                 # What is sent later takes its place when it begins.
                 is_placed = self.unique is not None or state is State.QUEUED
                 answer = ledger.record(
                     self.ref,
+                    epoch=self.epoch,
                     state=state,
                     claim=claim,
+                    due_in_ms=math.ceil(look_seconds * 1000),
+                    message=to_text(),
+                    queue=queue,
                     moved=moved,
+                    is_used=self._is_used and claim is None,
+                    heir=str(self.headers.get(HEIR) or ""),
+                    if_exists=self._if_exists,
                     room=self.room if is_placed else None,
                     unique=unique,
-                    **given,
+                    **patience,
                 )
             except LedgerUnavailable as exc:
                 raise not_recorded(self.ref, exc) from exc
