@@ -23,7 +23,7 @@ if _CLOCK is None and sys.platform == "darwin":
 def now() -> float:
     """Return the seconds of this clock; they mean nothing but by their differences.
 
-    Where the platform has no such clock (Windows, BSD) the time of a suspension is not counted.
+    Where the platform has no such clock (BSD) the time of a suspension is not counted.
     """
     return time.monotonic() if _CLOCK is None else time.clock_gettime(_CLOCK)
 

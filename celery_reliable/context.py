@@ -16,7 +16,6 @@ from operator import attrgetter
 from typing import Any
 
 from celery_reliable import clock, events
-from celery_reliable.leases import nodename_of
 from celery_reliable.ledger import FOREVER, Ledger, answers
 from celery_reliable.message import Envelope, Stamp
 from celery_reliable.model import Claim, ClaimRequest, State, StoredResult, TaskRef
@@ -68,6 +67,8 @@ class WorkerProcess:
     """
 
     def __init__(self, nodename: str) -> None:
+        #: The worker's name as Celery has it.
+        self.nodename = nodename
         self.base = f"{nodename}/{secrets.token_hex(4)}"
         self.pid = os.getpid()
         # Anonymous and shared: what the main process writes, the children that it forks see at
@@ -125,11 +126,6 @@ class WorkerProcess:
         return self._ledger_ms + int(1000 * (clock.now() - self._ledger_at))
 
     # -- the lease
-
-    @property
-    def nodename(self) -> str:
-        """The worker's name as Celery has it."""
-        return nodename_of(self.base)
 
     @property
     def id(self) -> str:

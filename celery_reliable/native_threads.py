@@ -95,10 +95,9 @@ class ForkGate:
 
     def __init__(self) -> None:
         self._renew()
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(
-                before=self._shut, after_in_parent=self._open, after_in_child=self._renew
-            )
+        os.register_at_fork(
+            before=self._shut, after_in_parent=self._open, after_in_child=self._renew
+        )
 
     def _renew(self) -> None:
         #: Held by the thread that works, and by a thread that forks.

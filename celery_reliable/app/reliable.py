@@ -234,5 +234,4 @@ def _after_fork() -> None:
     Reliable.mutex = threading.RLock()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+os.register_at_fork(after_in_child=_after_fork)

@@ -34,9 +34,8 @@ __all__ = [
 ]
 
 #: How billiard tells a child that its soft time limit is up.
-_SOFT_LIMIT: int = getattr(signal, "SIGUSR1", 0)
+_SOFT_LIMIT = signal.SIGUSR1
 _MASK = {_SOFT_LIMIT}
-_HAS_MASK = bool(_SOFT_LIMIT) and hasattr(signal, "pthread_sigmask")
 #: The warning comes with a quarter of the time left, and at most so many seconds before the end.
 _LONGEST_NOTICE_SECONDS = 30.0
 #: How often the deadline is read again after a warning, as a touch moves it.
@@ -44,7 +43,7 @@ _LOOK_SECONDS = 0.25
 
 
 def _may_mask() -> bool:
-    return _HAS_MASK and threading.current_thread() is threading.main_thread()
+    return threading.current_thread() is threading.main_thread()
 
 
 # Each task enters both of these, and a class takes a third of the time of a generator.

@@ -209,11 +209,10 @@ def context_of(app: Celery, message: str, *, is_sealed: bool = False) -> Context
         correlation_id=envelope.properties.get("correlation_id"),
         delivery_info={"exchange": envelope.exchange, "routing_key": envelope.routing_key},
     )
-    if is_sealed:
-        return Context(fields, called_directly=False)
-    try:
-        args, kwargs, embed = envelope.decoded(app.conf.accept_content)
-        fields.update(embed or {}, args=args, kwargs=kwargs)
-    except Exception as exc:
-        logger.warning("message_not_readable id=%s error=%s", envelope.task_id, exc)
+    if not is_sealed:
+        try:
+            args, kwargs, embed = envelope.decoded(app.conf.accept_content)
+            fields.update(embed or {}, args=args, kwargs=kwargs)
+        except Exception as exc:
+            logger.warning("message_not_readable id=%s error=%s", envelope.task_id, exc)
     return Context(fields, called_directly=False)

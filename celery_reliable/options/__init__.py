@@ -23,13 +23,12 @@ from celery_reliable.options.definition import (
     problems,
     signature_of_run,
 )
-from celery_reliable.options.object_id import is_per_object, object_key, resolve_object_id
+from celery_reliable.options.object_id import object_key, resolve_object_id
 from celery_reliable.options.values import (
     id_of,
     is_kept_dead,
     is_limited,
     is_of_object,
-    is_placed_early,
     is_reliable,
     is_unique,
     keep_ms,
@@ -56,8 +55,6 @@ __all__ = [
     "is_kept_dead",
     "is_limited",
     "is_of_object",
-    "is_per_object",
-    "is_placed_early",
     "is_reliable",
     "is_unique",
     "keep_ms",

@@ -41,9 +41,7 @@ _LONGEST = 255
 
 def patterns_of(value: Any) -> tuple[str, ...]:
     """Return the patterns of an option that `NAMING` accepts; none of None."""
-    if value is None:
-        return ()
-    return (value,) if isinstance(value, str) else tuple(value)
+    return (value,) if isinstance(value, str) else tuple(value or ())
 
 
 def _are_patterns(value: Any) -> bool:

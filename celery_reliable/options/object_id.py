@@ -20,9 +20,8 @@ __all__ = [
     "RATE",
     "ObjectIdSpec",
     "check_object_id_spec",
-    "interval_us",
-    "is_per_object",
     "object_key",
+    "parsed_rate",
     "resolve_object_id",
 ]
 
@@ -32,25 +31,21 @@ _RATE = re.compile(r"(\d{1,7}(?:\.\d{1,6})?)/([smh])( per object)?")
 _LONGEST_US, _SHORTEST_US = 86_400_000_000, 1
 
 
-def interval_us(rate: str) -> int:
-    """Return the microseconds between two beginnings; 0 for what is no rate."""
-    match = _RATE.fullmatch(rate)
+def parsed_rate(rate: object) -> tuple[int, bool]:
+    """Return the microseconds between two beginnings, 0 for what is no rate; and whether each
+    object has the rate for itself, as otherwise all calls of the task share it.
+    """
+    match = _RATE.fullmatch(rate) if isinstance(rate, str) else None
     count = float(match[1]) if match else 0.0
-    if not match or not count:
-        return 0
-    interval = round(_SECONDS[match[2]] * 1_000_000 / count)
-    return interval if _SHORTEST_US <= interval <= _LONGEST_US else 0
-
-
-def is_per_object(rate: str | None) -> bool:
-    """Whether each object has a rate for itself; otherwise all calls of the task share it."""
-    match = _RATE.fullmatch(rate or "")
-    return match is not None and match[3] is not None
+    if match is None or not count:
+        return 0, False
+    interval_us = round(_SECONDS[match[2]] * 1_000_000 / count)
+    return interval_us if _SHORTEST_US <= interval_us <= _LONGEST_US else 0, match[3] is not None
 
 
 RATE: Rule = or_none(
     that(
-        lambda rate: isinstance(rate, str) and interval_us(rate),
+        lambda rate: parsed_rate(rate)[0],
         "a rate such as '100/m' (a number, and /s, /m or /h: per second, minute or hour; one a day "
         "at least), or such as '100/m per object'",
     )

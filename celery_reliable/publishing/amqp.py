@@ -86,21 +86,19 @@ class RecordingAMQP(OpenAMQP):
                 place = reliable_of(self.app).queues_at
         if place:
             require(Part.REDIS_PRODUCER)
+            scheme = scheme_of(self.app.conf.broker_write_url)
+            connection = self.app.connection_for_write(
+                transport=sending_transport_for(scheme),
+                transport_options={PLACE: place},
+                **({"failover_strategy": _stay} if scheme == "sentinel" else {}),
+            )
             # kombu keeps a pool for each transport, so this one is used by our producers only.
-            pool = pools.producers[_connection_to(self.app, place)]
+            pool = pools.producers[connection]
             pool.limit = self.app.pool.limit
             self.producers_so_far = pool
         return super().producer_pool
 
     publisher_pool = producer_pool
-
-
-def _connection_to(app: Celery, place: str) -> Any:
-    options: dict[str, Any] = {"transport_options": {PLACE: place}}
-    scheme = scheme_of(app.conf.broker_write_url)
-    if scheme == "sentinel":
-        options["failover_strategy"] = _stay
-    return app.connection_for_write(transport=sending_transport_for(scheme), **options)
 
 
 def _stay(urls: Sequence[str]) -> Iterator[str]:

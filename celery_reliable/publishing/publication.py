@@ -30,7 +30,7 @@ from celery_reliable.message import (
     seconds_until,
 )
 from celery_reliable.model import State
-from celery_reliable.options import REFUSE, is_placed_early, room_of, task_ref
+from celery_reliable.options import REFUSE, room_of, task_ref
 from celery_reliable.publishing.errors import (
     PublishUnknown,
     exists,
@@ -140,7 +140,7 @@ class Publication:
         #: The object that it is about, if it is about one.
         self.object_key = object_key
         # What has an ETA takes its place when it begins, and a retry has kept its own.
-        is_early = is_placed_early(task) and not is_own and not headers.get("eta")
+        is_early = type(task).place == "queued" and not is_own and not headers.get("eta")
         #: The object of which it takes a place as it is published.
         self.room = room_of(task, object_key) if is_early or self.unique is not None else None
         #: Whether it stands in the line of that, and is not to be sent.
