@@ -103,10 +103,8 @@ class NamedWorkers:
 
     def rank(self, nodename: str) -> int:
         """Return how much a worker is preferred; 0: the most, and `len(prefer)`: not at all."""
-        for rank, pattern in enumerate(self.prefer):
-            if matches(pattern, nodename):
-                return rank
-        return len(self.prefer)
+        ranks = (rank for rank, one in enumerate(self.prefer) if matches(one, nodename))
+        return next(ranks, len(self.prefer))
 
 
 def _texts(told: object) -> tuple[str, ...]:

@@ -108,8 +108,8 @@ def check_limits(limits: Any) -> None:
     if limits is not None and not (
         isinstance(limits, (list, tuple))
         and len(limits) == 2
-        and all(one is None or isinstance(one, (int, float)) for one in limits)
-        and not any(isinstance(one, bool) for one in limits)
+        # A bool is an int in Python; here it is a mistake.
+        and all(type(one) in (int, float, type(None)) for one in limits)
     ):
         raise ValueError(f"timelimit is {limits!r}: two numbers of seconds, or null for none")
 

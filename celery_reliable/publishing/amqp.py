@@ -90,7 +90,7 @@ class RecordingAMQP(OpenAMQP):
             connection = self.app.connection_for_write(
                 transport=sending_transport_for(scheme),
                 transport_options={PLACE: place},
-                **({"failover_strategy": _stay} if scheme == "sentinel" else {}),
+                failover_strategy=_stay if scheme == "sentinel" else None,
             )
             # kombu keeps a pool for each transport, so this one is used by our producers only.
             pool = pools.producers[connection]

@@ -13,11 +13,11 @@ from typing import Any
 from kombu.exceptions import OperationalError
 
 from celery_reliable import exceptions
-from celery_reliable.exceptions import LedgerUnavailable, TaskExists, said
+from celery_reliable.exceptions import TaskExists, said
 from celery_reliable.ledger import answers
 from celery_reliable.model import State, TaskRef
 
-__all__ = ["exists", "not_recorded", "not_sent", "outages", "retry_seconds"]
+__all__ = ["exists", "not_sent", "outages", "retry_seconds"]
 
 
 class NotPublished(exceptions.NotPublished, OperationalError):
@@ -44,12 +44,6 @@ def exists(ref: TaskRef, found: answers.InUse | answers.Anothers) -> TaskExists:
         state=found.state,
         since=since,
     )
-
-
-def not_recorded(ref: TaskRef, why: LedgerUnavailable) -> NotPublished | PublishUnknown:
-    """Return the error of a publication that the ledger did not answer."""
-    message = f"Task {ref.name}[{ref.id}] could not be recorded: {why}"
-    return (NotPublished if why.is_undone else PublishUnknown)(message, task_id=ref.id)
 
 
 def not_sent(ref: TaskRef, why: Exception) -> NotPublished:

@@ -29,12 +29,12 @@ from celery_reliable.message import (
     prepared,
     seconds_until,
 )
-from celery_reliable.model import State
+from celery_reliable.model import Room, State
 from celery_reliable.options import REFUSE, room_of, task_ref
 from celery_reliable.publishing.errors import (
+    NotPublished,
     PublishUnknown,
     exists,
-    not_recorded,
     not_sent,
     outages,
     retry_seconds,
@@ -137,12 +137,12 @@ class Publication:
         call = _call_of(self.ref.id)
         #: The call of a unique task that is being published, if it is one.
         self.unique = call if call is not None and call.is_unique and not is_own else None
-        #: The object that it is about, if it is about one.
-        self.object_key = object_key
+        self._object_key = object_key
         # What has an ETA takes its place when it begins, and a retry has kept its own.
         is_early = type(task).place == "queued" and not is_own and not headers.get("eta")
+        self._takes_place = is_early or self.unique is not None
         #: The object of which it takes a place as it is published.
-        self.room = room_of(task, object_key) if is_early or self.unique is not None else None
+        self.room: Room | None = None
         #: Whether it stands in the line of that, and is not to be sent.
         self.is_standing = False
         self._is_used = call is None or not call.is_fresh or not looks_used_once(self.ref.id)
@@ -167,7 +167,7 @@ class Publication:
             data, options = prepared(self._producer, body, options)
             # Which task has the object is not known before, and the caller gets a result now.
             if self.unique is not None:
-                self.unique = self.room = None
+                self.unique, self._takes_place = None, False
 
             def publish(is_retried: bool) -> Any:
                 return self._publish(data, options if is_retried else {**options, "retry": False})
@@ -182,8 +182,8 @@ class Publication:
         # As they are sent: its caller and instrumentation may have added some.
         self.headers = options["headers"]
         self.ref = task_ref(self._task, self.ref.id, self.headers)
-        if self.room is not None:
-            self.room = room_of(self._task, self.object_key, self.headers)
+        if self._takes_place:
+            self.room = room_of(self._task, self._object_key, self.headers)
         self.retry_seconds = retry_seconds(options)
         state, look_seconds = self._plan(options)
         # Where a task goes that names workers is known when it is sent.  A queue that expires is
@@ -338,11 +338,7 @@ class Publication:
         claim = self.attempt.claim if self.attempt else None
         number = claim.attempt if claim is not None else 0
         # What an attempt publishes is part of its outcome, which waits for the ledger.
-        patience = (
-            {"patience_seconds": FOREVER, "undone_patience_seconds": None}
-            if running.get() is not None
-            else {"patience_seconds": None, "undone_patience_seconds": self.retry_seconds}
-        )
+        waits = running.get() is not None
         self.epoch, moved = ledger.senders.new_epoch(number), ""
         unique, deadline = "1" if self.unique is not None else "", 0.0
         while True:
@@ -364,10 +360,13 @@ class Publication:
                     if_exists=self._if_exists,
                     room=self.room if is_placed else None,
                     unique=unique,
-                    **patience,
+                    patience_seconds=FOREVER if waits else None,
+                    undone_patience_seconds=None if waits else self.retry_seconds,
                 )
             except LedgerUnavailable as exc:
-                raise not_recorded(self.ref, exc) from exc
+                text = f"Task {self.ref.name}[{self.ref.id}] could not be recorded: {exc}"
+                error = NotPublished if exc.is_undone else PublishUnknown
+                raise error(text, task_id=self.ref.id) from exc
             if isinstance(answer, answers.OtherGeneration):
                 ledger.generation = answer.current
                 continue
