@@ -197,27 +197,17 @@ class Reliable:
             (lambda queue: prefix + queue) if self.queues_at else None,
         )
 
-    def own_ledger(
-        self,
-        *,
-        patience_seconds: float = 10.0,
-        reply_timeout_seconds: float = 5.0,
-        single: bool = False,
-        is_for_operators: bool = False,
-    ) -> Ledger:
+    def own_ledger(self, **how: Any) -> Ledger:
         """Return a new ledger with connections of its own; the caller closes it.
 
-        *is_for_operators*: it looks first whether it knows the format of its namespace.
+        *how*: its patience and the like, as `Ledger` has them.
         """
         return Ledger(
             self.connector(),
             self.config.namespace,
-            patience_seconds=patience_seconds,
-            reply_timeout_seconds=reply_timeout_seconds,
-            single=single,
             keep_ended=self.config.keep_ended,
             sample_one_in=self.config.keep_ended_one_in,
-            is_for_operators=is_for_operators,
+            **how,
         )
 
     def _of_this_process(self, name: str, make: Callable[[], T]) -> T:

@@ -41,12 +41,6 @@ class Placement:
     routing_key: str
     named: NamedWorkers
 
-    def put(self, options: dict[str, Any]) -> None:
-        """Let a message that is to be published with *options* go there."""
-        options["headers"][NAMED] = self.named.as_header()
-        if (self.exchange, self.routing_key) != address_of(options):
-            options.update(exchange=self.exchange, routing_key=self.routing_key, declare=[])
-
     def readdressed(self, envelope: Envelope) -> Envelope:
         """Return a stored message as it is sent there."""
         return replace(
@@ -161,10 +155,11 @@ def place(
             refuse_unreachable(reliable, task, "A call", patience_seconds=patience_seconds)
     except LedgerUnavailable as exc:
         raise not_sent(ref, exc) from exc
+    headers[NAMED] = (named if found is None else found.named).as_header()
     if found is None:
-        headers[NAMED] = named.as_header()
         return False
-    found.put(options)
+    if (found.exchange, found.routing_key) != address_of(options):
+        options.update(exchange=found.exchange, routing_key=found.routing_key, declare=[])
     return True
 
 

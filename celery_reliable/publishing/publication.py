@@ -310,26 +310,24 @@ class Publication:
         """
         answer = self._record(to_text, state, look_seconds, queue)
         self.is_standing = isinstance(answer, answers.Standing)
-        if isinstance(answer, answers.Recorded | answers.Standing):
-            if self.attempt is not None:
-                self.attempt.is_closed = True
-            return True
-        if isinstance(answer, (answers.LockedBy, answers.KeptFor)):
-            return False
-        if isinstance(answer, answers.Anothers):
+        is_recorded = isinstance(answer, answers.Recorded | answers.Standing)
+        if isinstance(answer, answers.Anothers) or (
+            isinstance(answer, answers.InUse) and self._if_exists == REFUSE
+        ):
             raise exists(self.ref, answer)
-        if isinstance(answer, answers.InUse) and self._if_exists:
-            if self._if_exists == REFUSE:
-                raise exists(self.ref, answer)
-            return False
-        # The id belongs to a task that is alive, or the attempt that publishes is no longer current
-        # and must not change what its successor does.
-        logger.info(
-            "publication_refused name=%s id=%s reply=%s", self.ref.name, self.ref.id, answer.word
-        )
-        if isinstance(answer, answers.NotCurrent) and self.attempt is not None:
-            self.attempt.is_closed = True
-        return False
+        if self.attempt is not None:
+            # One that is no longer current must not change what its successor does.
+            self.attempt.is_closed |= is_recorded or isinstance(answer, answers.NotCurrent)
+        is_kept = isinstance(answer, answers.InUse) and self._if_exists
+        if not (is_recorded or is_kept or isinstance(answer, answers.LockedBy | answers.KeptFor)):
+            # The id belongs to a task that is alive, or the attempt is no longer current.
+            logger.info(
+                "publication_refused name=%s id=%s reply=%s",
+                self.ref.name,
+                self.ref.id,
+                answer.word,
+            )
+        return is_recorded
 
     def _record(
         self, to_text: Callable[[], str], state: State, look_seconds: float, queue: str
