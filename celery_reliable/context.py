@@ -116,8 +116,6 @@ class WorkerProcess:
         For the main process.
         """
         orders = self.orders
-        if not orders.all:
-            return None
         return orders.of_queue(queue, self.nodename, self.ledger_ms)
 
     @property

@@ -57,8 +57,7 @@ def socket_owner() -> int:
 
 
 def _ident() -> int:
-    ident: int = _original("get_ident")()
-    return ident
+    return int(_original("get_ident")())
 
 
 def native_lock() -> Any:

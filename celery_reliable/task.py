@@ -16,7 +16,7 @@ from celery.utils import uuid
 from celery.utils.imports import symbol_by_name
 
 from celery_reliable import attempt as attempts
-from celery_reliable import clock, options, publishing, results
+from celery_reliable import clock, options, publishing
 from celery_reliable.app import reliable_of
 from celery_reliable.attempt import bequeathing, guarded
 from celery_reliable.compat.app import give_part, kept_tracer, tasks_so_far
@@ -320,7 +320,12 @@ class ReliableTask(TaskOptions, CeleryTask):
         """The result backend; in a worker one that waits until an outcome can be stored."""
         own = self._own_backend
         backend = super().backend if own is None else own
-        return backend if current_worker() is None else results.PatientBackend(self, backend)
+        if current_worker() is None:
+            return backend
+        # A process that only publishes stores no outcome, and does not load this.
+        from celery_reliable.results import PatientBackend
+
+        return PatientBackend(self, backend)
 
     @backend.setter
     def backend(self, value: Any) -> None:

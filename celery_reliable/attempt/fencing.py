@@ -104,8 +104,8 @@ def time_to_run(task: Any, attempt: RunningAttempt, seconds: float) -> Iterator[
     claim = attempt.claim
 
     def watch() -> None:
-        warned: float | None = None
-        while True:
+        warned, pause = None, 0.0
+        while not done.wait(pause):
             # A touch moves the deadline; the next warning comes before the new one.
             deadline = attempt.deadline or 0.0
             left = deadline - clock.now()
@@ -114,8 +114,7 @@ def time_to_run(task: Any, attempt: RunningAttempt, seconds: float) -> Iterator[
                 events.task_running_out(
                     task=task, task_id=claim.task_id, attempt=claim.attempt, seconds_left=left
                 )
-            if done.wait(_LOOK_SECONDS if warned == deadline else max(left - notice, 0.01)):
-                return
+            pause = _LOOK_SECONDS if warned == deadline else max(left - notice, 0.01)
 
     threading.Thread(
         target=copy_context().run, args=(watch,), name="celery-reliable-time-to-run", daemon=True
@@ -167,10 +166,8 @@ def guarded(body: Any) -> Any:
 def _raise_if_late() -> None:
     """Let no body begin of an attempt that has stood still since it was claimed, and was taken."""
     attempt, worker = running.get(), current_worker()
-    if attempt is None or worker is None:
-        return
     # A worker that was declared dead registers anew, while its old attempts may still run.
-    if not worker.surely_holds(attempt.claim.worker):
+    if attempt and worker and not worker.surely_holds(attempt.claim.worker):
         # If the ledger refuses to say so, the attempt does as if it had not asked.
         with suppress(LedgerRefused):
             _raise_if_taken(None)

@@ -10,7 +10,6 @@ import functools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from celery_reliable import results
 from celery_reliable.app import reliable_of
 from celery_reliable.context import RunningAttempt, running
 from celery_reliable.ledger import FOREVER, Ledger, answers
@@ -88,9 +87,10 @@ def _bequeath(task: Any, attempt: RunningAttempt, canvas: Any) -> None:
         # A result that is there already is of an earlier task, and no sign that the canvas has
         # ended.
         try:
-            attempt.stored = results.seen(
-                task.backend.get_task_meta(attempt.claim.task_id, cache=False)
-            )
+            # A process that only publishes does not load this.
+            from celery_reliable.results import seen
+
+            attempt.stored = seen(task.backend.get_task_meta(attempt.claim.task_id, cache=False))
         except Exception as exc:
             # Backends raise what their drivers raise.
             logger.info("result_not_read id=%s error=%s", attempt.claim.task_id, exc)

@@ -199,18 +199,14 @@ class Envelope:
 
 
 def seconds_until(eta: object) -> float:
-    """Return the seconds from now until *eta*, an ISO 8601 text of a message; 0 when there is none
-    or it has passed.
+    """Return the seconds from now until *eta*, an ISO 8601 text of a message or a datetime; 0 when
+    there is none or it has passed.
 
     An ETA without a zone is UTC, as in Celery's messages.
     """
     if not eta:
         return 0.0
-    moment = (
-        eta
-        if isinstance(eta, datetime)
-        else datetime.fromisoformat(str(eta).replace("Z", "+00:00"))
-    )
+    moment = datetime.fromisoformat(str(eta).replace("Z", "+00:00"))
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=timezone.utc)
     return max(0.0, (moment - datetime.now(timezone.utc)).total_seconds())

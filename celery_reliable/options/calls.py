@@ -199,8 +199,4 @@ def _doubt(option: str) -> str:
 
 def in_force(task: Any, option: str, headers: Mapping[str, Any] | None) -> Any:
     """Return an option of a call: its own, or that of the class of *task*."""
-    if headers and CALL in headers:
-        told = call_of(headers)
-        if option in told:
-            return told[option]
-    return getattr(type(task), option, None)
+    return call_of(headers).get(option, getattr(type(task), option, None))

@@ -137,25 +137,19 @@ def install(app: Celery) -> None:
     """
     require(Part.PRODUCER)
     if not isinstance(app.amqp, RecordingAMQP):
-        _check_sender(app.amqp)
+        # A method of a project's class would send without what `_recording` returns.
+        cls = type(app.amqp)
+        if not isinstance(inspect.getattr_static(cls, "send_task_message"), cached_property):
+            raise ConfigurationError(
+                f"{cls.__module__}.{cls.__qualname__} overrides send_task_message, so its tasks "
+                "would be sent without records. Override _create_task_sender instead, and let it "
+                "return a function that calls what super()._create_task_sender() returns."
+            )
         give_part(app, "amqp", f"{__name__}:{RecordingAMQP.__name__}")
         # The sender and the producers that it made before do not record.
         send_anew(app.amqp)
         subscribe_when_awaited(app)
         keep_chord_headers(chord_header)
-
-
-def _check_sender(amqp: Any) -> None:
-    """Raise ConfigurationError if the class of an app's AMQP has a method ``send_task_message`` in
-    place of what Celery keeps there: that would send without what `_recording` returns.
-    """
-    cls = type(amqp)
-    if not isinstance(inspect.getattr_static(cls, "send_task_message"), cached_property):
-        raise ConfigurationError(
-            f"{cls.__module__}.{cls.__qualname__} overrides send_task_message, so its tasks would "
-            "be sent without records. Override _create_task_sender instead, and let it return a "
-            "function that calls what super()._create_task_sender() returns."
-        )
 
 
 def _give_text_id(message: Any) -> None:

@@ -118,8 +118,7 @@ class Line:
     """
 
     def __init__(self, pool: redis.ConnectionPool) -> None:
-        self._pool = pool
-        self._connection: Any = None
+        self._connection: Any = pool.make_connection()
 
     def ask(self, *commands: Sequence[Any]) -> list[Any]:
         """Return what each command is answered; an error reply is returned as its exception.
@@ -127,8 +126,6 @@ class Line:
         Raises redis-py's errors when the connection fails: then nothing is known of any command,
         unless the error tells that nothing was sent (`is_undone`).
         """
-        if self._connection is None:
-            self._connection = self._pool.make_connection()
         connection = self._connection
         try:
             # What the server has closed meanwhile can be read; nothing else can.
@@ -150,5 +147,4 @@ class Line:
 
     def close(self) -> None:
         """Close the connection; it is made anew when something is asked."""
-        if self._connection is not None:
-            self._connection.disconnect()
+        self._connection.disconnect()

@@ -72,8 +72,7 @@ class _InMs:
         self._setting = setting
 
     def __get__(self, config: ReliableConfig, owner: Any = None) -> int:
-        seconds: float = getattr(config, self._setting)
-        return round(seconds * 1000)
+        return round(1000 * float(getattr(config, self._setting)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
