@@ -6,7 +6,7 @@ import os
 import warnings
 from collections.abc import Callable
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from celery import Celery
 from celery import Task as CeleryTask
@@ -32,6 +32,7 @@ from celery_reliable.options import (
 )
 from celery_reliable.publishing import (
     TWINS,
+    Call,
     add_twins,
     calling,
     instead_of,
@@ -41,11 +42,9 @@ from celery_reliable.publishing import (
 
 __all__ = ["ReliableTask"]
 
+T = TypeVar("T")
+
 _REQUEST = "celery_reliable.request:ReliableRequest"
-_STEPS = {
-    "worker": "celery_reliable.worker:WorkerStep",
-    "consumer": "celery_reliable.worker:ConsumerStep",
-}
 #: The control that tells the ledger what is revoked.
 CONTROL = "celery_reliable.recovery:RecordingControl"
 
@@ -95,8 +94,8 @@ def _make_reliable(cls: Any, app: Celery) -> None:
         publishing.install(app)
         give_part(app, "control", CONTROL)
         # By their paths, as only workers load them.
-        for kind, step in _STEPS.items():
-            app.steps[kind].add(step)
+        app.steps["worker"].add("celery_reliable.worker:WorkerStep")
+        app.steps["consumer"].add("celery_reliable.worker:ConsumerStep")
     add_twins(app, ReliableTask)
 
 
@@ -125,24 +124,18 @@ def _counts_losses(request: Any) -> bool:
     return isinstance(found, type) and issubclass(found, ReliableRequest)
 
 
-class _Shown:
+class shown(Generic[T]):  # noqa: N801 - used as `property` is
     """A property that a user may assign to: after `self.attempt = ...` the instance has that value.
 
     All executions in a process share one instance of a task, so the package reads none of these.
     """
 
-    def __init__(self, read: Callable[[Any], Any]) -> None:
+    def __init__(self, read: Callable[[Any], T]) -> None:
         self._read = read
         self.__doc__ = read.__doc__
 
-    def __get__(self, task: Any, owner: Any = None) -> Any:
-        return self if task is None else self._read(task)
-
-
-if TYPE_CHECKING:
-    shown = property
-else:
-    shown = _Shown
+    def __get__(self, task: Any, owner: Any = None) -> T:
+        return self if task is None else self._read(task)  # type: ignore[return-value]
 
 
 class ReliableTask(TaskOptions, CeleryTask):
@@ -270,7 +263,7 @@ class ReliableTask(TaskOptions, CeleryTask):
         is_chosen = task_id is not None and not is_member(options)
         task_id = id_as_text(task_id) if task_id else uuid()
         is_alone = is_unique(self) and not link and not is_member(options)
-        with calling(task_id, is_fresh=not is_chosen, is_unique=is_alone):
+        with calling(Call(task_id, is_fresh=not is_chosen, is_unique=is_alone)):
             return super().apply_async(
                 args, kwargs, task_id, producer, link, link_error, shadow, **options
             )

@@ -7,6 +7,7 @@ from celery_reliable.publishing.carriers import CARRIERS, TWINS, add_twins
 from celery_reliable.publishing.errors import NotPublished, PublishUnknown
 from celery_reliable.publishing.placement import LOOKS_SECONDS, at_home, placed, placed_member
 from celery_reliable.publishing.publication import (
+    Call,
     calling,
     instead_of,
     is_member,
@@ -22,6 +23,7 @@ __all__ = [
     "CARRIERS",
     "LOOKS_SECONDS",
     "TWINS",
+    "Call",
     "NotPublished",
     "PublishUnknown",
     "add_twins",

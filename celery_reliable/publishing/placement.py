@@ -135,9 +135,13 @@ def place(
     Says so in its *headers*, and where it goes in *options*.  False when none is alive, and it has
     to wait.  Raises NotPublished and LedgerRefused when the ledger does not say which of them live.
     """
-    named = _named_workers(task, headers)
-    if named is None:
+    # A retry has the header of the message before it, in which an operator may have named others.
+    named = NamedWorkers.of(headers)
+    only = patterns_of(in_force(task, "only_workers", headers))
+    prefer = patterns_of(in_force(task, "prefer_workers", headers))
+    if named is None and not (only or prefer):
         return True
+    named = named or NamedWorkers(only, prefer)
     if not any(named.home):
         named = replace(named, home=address_of(options))
     try:
@@ -192,14 +196,3 @@ def rename(headers: dict[str, Any], moved: str) -> None:
         # It may be on its way to the queue of one worker. What names nobody any more still says
         # which queue is its usual one, so that it is found there when that worker has died.
         headers[NAMED] = named.as_header()
-
-
-def _named_workers(task: Any, headers: Mapping[str, Any]) -> NamedWorkers | None:
-    """Return which workers may run a call of *task*; None: any.
-
-    A retry has the header of the message before it, in which an operator may have named others.
-    """
-    found = NamedWorkers.of(headers)
-    only = patterns_of(in_force(task, "only_workers", headers))
-    prefer = patterns_of(in_force(task, "prefer_workers", headers))
-    return NamedWorkers(only, prefer) if found is None and (only or prefer) else found

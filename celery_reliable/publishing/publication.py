@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from kombu.utils.json import dumps
@@ -42,7 +42,7 @@ from celery_reliable.publishing.errors import (
 from celery_reliable.publishing.placement import place, rename
 from celery_reliable.scoped import scoped
 
-__all__ = ["PLACE", "Publication", "calling", "instead_of", "is_member"]
+__all__ = ["PLACE", "Call", "Publication", "calling", "instead_of", "is_member"]
 
 #: The transport option that tells where a producer of ours sends to.
 PLACE = "reliable_queues_at"
@@ -66,6 +66,8 @@ class Call:
 
 #: The call that this thread or greenlet is publishing.
 _calling: ContextVar[Call | None] = ContextVar("celery_reliable_calling", default=None)
+#: Lets what is published inside under its id be a call's.
+calling = partial(scoped, _calling)
 
 
 def is_member(options: Mapping[str, Any]) -> bool:
@@ -74,11 +76,6 @@ def is_member(options: Mapping[str, Any]) -> bool:
     Somebody waits for the very id of such a task, so it is published in any case.
     """
     return any(options.get(name) for name in _MEMBERSHIP)
-
-
-def calling(task_id: str, *, is_fresh: bool, is_unique: bool) -> AbstractContextManager[None]:
-    """Let what is published inside under *task_id* be this call's."""
-    return scoped(_calling, Call(task_id, is_fresh, is_unique))
 
 
 def _call_of(task_id: str) -> Call | None:

@@ -82,9 +82,7 @@ def under_class(backend: Any, ours: type[Any]) -> Any:
     return view
 
 
-@cache
-def _under(own: Any, ours: Any) -> Any:
-    return type(own.__name__, (ours, own), {})
+_under = cache(lambda own, ours: type(own.__name__, (ours, own), {}))
 
 
 class SupersededError(Exception):
