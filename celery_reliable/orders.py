@@ -104,7 +104,8 @@ class Orders:
     def of_queue(self, queue: str, nodename: str, now_ms: int) -> Order | None:
         """Return the order for which a worker takes nothing from a queue; None if there is none.
 
-        Empty: of any queue that is not paused, or of a worker that is not drained.
+        An empty *queue*: whether the worker is drained; an empty *nodename*: whether the queue is
+        paused.
         """
         names = {OrderKind.PAUSE: queue, OrderKind.DRAIN: nodename}
         for order in self.in_force(now_ms):
@@ -116,10 +117,6 @@ class Orders:
     def is_drained(self, nodename: str, now_ms: int) -> bool:
         """Whether a worker takes nothing new."""
         return self.of_queue("", nodename, now_ms) is not None
-
-    def is_paused(self, queue: str, now_ms: int) -> bool:
-        """Whether nobody may take from a queue."""
-        return self.of_queue(queue, "", now_ms) is not None
 
     @property
     def has_strikes(self) -> bool:

@@ -39,7 +39,7 @@ from celery_reliable.publishing.errors import (
     outages,
     retry_seconds,
 )
-from celery_reliable.publishing.placement import place, rename
+from celery_reliable.publishing.placement import address_of, place, rename
 from celery_reliable.scoped import scoped
 
 __all__ = ["PLACE", "Call", "Publication", "calling", "instead_of", "is_member"]
@@ -121,8 +121,6 @@ class Publication:
         self.headers = headers
         #: Whether the ledger has answered.
         self.is_answered = False
-        #: For how many seconds a ledger that is away is asked again.
-        self.retry_seconds = 0.0
         attempt = running.get()
         is_own = (
             attempt is not None and attempt.claim.task_id == self.ref.id and not attempt.is_settled
@@ -140,11 +138,7 @@ class Publication:
         self._takes_place = is_early or self.unique is not None
         #: The object of which it takes a place as it is published.
         self.room: Room | None = None
-        #: Whether it stands in the line of that, and is not to be sent.
-        self.is_standing = False
         self._is_used = call is None or not call.is_fresh or not looks_used_once(self.ref.id)
-        #: Names the publication; given when it is recorded.
-        self.epoch = ""
 
     def is_of(self, headers: Any) -> bool:
         """Whether a message with these headers is this publication's."""
@@ -181,14 +175,10 @@ class Publication:
         self.ref = task_ref(self._task, self.ref.id, self.headers)
         if self._takes_place:
             self.room = room_of(self._task, self._object_key, self.headers)
+        #: For how many seconds a ledger that is away is asked again.
         self.retry_seconds = retry_seconds(options)
         state, look_seconds = self._plan(options)
-        # Where a task goes that names workers is known when it is sent.  A queue that expires is
-        # kept from that by kombu, as kombu puts the message there.
-        is_known = not self._expires(options) and (
-            state is State.QUEUED or NAMED not in self.headers
-        )
-        if self.attempt is None and is_known and self._is_one_step(options):
+        if self._is_one_step(options, state):
             try:
                 return self._publish_in_one_step(body, options, state, look_seconds)
             except ReliableError:
@@ -205,7 +195,7 @@ class Publication:
             body, options = prepared(self._producer, body, options)
         envelope = as_published(body, options)
         is_recorded = self.record(envelope.to_text, state, look_seconds)
-        if not is_recorded or self.is_standing or state is State.PARKED:
+        if not is_recorded or state is State.PARKED:
             return None
         if self.attempt is not None:
             # Sent when the attempt has ended; another worker would run it beside this attempt.
@@ -243,19 +233,21 @@ class Publication:
             task_id=ref.id,
         )
 
-    def _is_one_step(self, options: dict[str, Any]) -> bool:
-        """Whether this goes to a list on the ledger's server, and to that alone."""
-        exchange = options.get("exchange")
-        if getattr(exchange, "name", exchange):
-            return False
+    def _is_one_step(self, options: dict[str, Any], state: State) -> bool:
+        """Whether this goes to a list on the ledger's server, to that alone, and now."""
+        queue = self.reliable.app.amqp.queues.get(options.get("routing_key"))
+        declared = (queue, *(options.get("declare") or ()))
         given = getattr(self._producer.connection, "transport_options", None) or {}
-        # A caller may pass the producer of another app, which sends to another place.
-        return bool(given.get(PLACE)) and given[PLACE] == self.reliable.queues_at
-
-    def _expires(self, options: dict[str, Any]) -> bool:
-        known = self.reliable.app.amqp.queues.get(options.get("routing_key"))
-        return any(
-            getattr(one, "expires", None) for one in (known, *(options.get("declare") or ()))
+        return (
+            self.attempt is None
+            and not address_of(options)[0]
+            # Where a task goes that names workers is known when it is sent.
+            and (state is State.QUEUED or NAMED not in self.headers)
+            # Kombu keeps a queue that expires from that, as kombu puts the message there.
+            and not any(getattr(one, "expires", None) for one in declared)
+            # A caller may pass the producer of another app, which sends to another place.
+            and bool(given.get(PLACE))
+            and given[PLACE] == self.reliable.queues_at
         )
 
     def _publish_in_one_step(
@@ -300,13 +292,13 @@ class Publication:
     def record(
         self, to_text: Callable[[], str], state: State, look_seconds: float, queue: str = ""
     ) -> bool:
-        """Record it; False when the ledger refuses, and nothing is to be sent.
+        """Record it; False when nothing is to be sent: the ledger refuses, or the task stands in
+        the line of its object.
 
         *queue*: the key of the list that the ledger puts the message into.  Raises NotPublished,
         PublishUnknown, LedgerRefused and TaskExists.
         """
         answer = self._record(to_text, state, look_seconds, queue)
-        self.is_standing = isinstance(answer, answers.Standing)
         is_recorded = isinstance(answer, answers.Recorded | answers.Standing)
         if isinstance(answer, answers.Anothers) or (
             isinstance(answer, answers.InUse) and self._if_exists == REFUSE
@@ -324,7 +316,7 @@ class Publication:
                 self.ref.id,
                 answer.word,
             )
-        return is_recorded
+        return isinstance(answer, answers.Recorded)
 
     def _record(
         self, to_text: Callable[[], str], state: State, look_seconds: float, queue: str
@@ -334,6 +326,7 @@ class Publication:
         number = claim.attempt if claim is not None else 0
         # What an attempt publishes is part of its outcome, which waits for the ledger.
         waits = running.get() is not None
+        # It names the publication.
         self.epoch, moved = ledger.senders.new_epoch(number), ""
         unique, deadline = "1" if self.unique is not None else "", 0.0
         while True:
