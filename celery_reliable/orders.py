@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from fnmatch import fnmatchcase
@@ -70,7 +71,7 @@ class Order:
         """Return the order in what the ledger has stored; None for what a later release or somebody
         else has written.
         """
-        try:
+        with suppress(AttributeError, KeyError, TypeError, ValueError):
             told = json.loads(text)
             return cls(
                 id=order_id,
@@ -84,8 +85,7 @@ class Order:
                 until_ms=int(told.get("until_ms") or 0),
                 ended_ms=int(told.get("ended_ms") or 0),
             )
-        except (AttributeError, KeyError, TypeError, ValueError):
-            return None
+        return None
 
 
 @dataclass(frozen=True)

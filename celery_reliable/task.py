@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -117,11 +118,10 @@ def _counts_losses(request: Any) -> bool:
         return True
     from celery_reliable.worker import ReliableRequest
 
-    try:
-        found = symbol_by_name(request)
-    except (ImportError, AttributeError, ValueError):
-        return False
-    return isinstance(found, type) and issubclass(found, ReliableRequest)
+    # A TypeError where it is no class.
+    with suppress(ImportError, AttributeError, TypeError, ValueError):
+        return issubclass(symbol_by_name(request), ReliableRequest)
+    return False
 
 
 class shown(Generic[T]):  # noqa: N801 - used as `property` is

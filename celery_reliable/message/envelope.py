@@ -34,8 +34,9 @@ HEADER = "reliable"
 #: The header of a canvas's members: the replacement that they are part of.
 HEIR = "reliable_heir"
 
-#: A time in ms.  Only its form is checked here; the ledger decides whether to believe it.
-_GENERATION = re.compile(r"[0-9]{1,20}")
+#: The generation is a time in ms.  Only its form is checked here; the ledger decides whether to
+#: believe it.
+_STAMP = re.compile(r"([0-9]{1,20}):(.*):([0-9a-f]{8})", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -51,15 +52,11 @@ class Stamp:
     @classmethod
     def of(cls, headers: Mapping[str, Any] | None) -> Stamp:
         """Read the stamp from a message's headers, which have its task's id, too."""
-        headers = headers or {}
-        value, task_id = headers.get(HEADER), headers.get("id")
-        if not isinstance(value, str) or not isinstance(task_id, str):
+        value, task_id = (headers or {}).get(HEADER), (headers or {}).get("id")
+        found = _STAMP.fullmatch(value) if isinstance(value, str) else None
+        if found is None or not isinstance(task_id, str) or found[3] != _digest(task_id):
             return cls()
-        generation, _, rest = value.partition(":")
-        epoch, is_bound, digest = rest.rpartition(":")
-        if not is_bound or digest != _digest(task_id) or not _GENERATION.fullmatch(generation):
-            return cls()
-        return cls(generation, epoch)
+        return cls(found[1], found[2])
 
     @property
     def attempt(self) -> int:

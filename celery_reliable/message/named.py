@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,11 +66,9 @@ class NamedWorkers:
     @classmethod
     def from_text(cls, text: str) -> NamedWorkers:
         """Read what `to_text` wrote; of anything else, what allows no worker."""
-        try:
-            told = json.loads(text)
-        except ValueError:
-            told = ""
-        return cls.of({NAMED: told}) or cls(only=("",))
+        with suppress(ValueError):
+            return cls.of({NAMED: json.loads(text)}) or cls(only=("",))
+        return cls(only=("",))
 
     def as_header(self) -> dict[str, Any]:
         """Return what `of` reads: what applies, as plain JSON values."""

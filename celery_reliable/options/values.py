@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from celery_reliable.model import Rate, Room, TaskRef
@@ -64,15 +65,14 @@ def is_of_object(task: Any, object_id: str, args: Any, kwargs: Any) -> bool:
     """Whether a call of *task* is about the object whose id is given as text: as it is, or as JSON
     for a list of several values.
     """
-    try:
+    # The task itself fails where its arguments name no object; else the text is no list.
+    with suppress(ValueError):
         key = key_of(task, args, kwargs)
         if key == object_key(task.name, object_id):
             return True
         is_list = key is not None and object_id.startswith("[")
         return is_list and key == object_key(task.name, json.loads(object_id))
-    except ValueError:
-        # The task itself fails where its arguments name no object; else the text is no list.
-        return False
+    return False
 
 
 def room_of(

@@ -8,7 +8,7 @@ A worker may be cut off with the command under way.  When that arrives its succe
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from contextvars import ContextVar
 from functools import cache
 from typing import Any, NamedTuple, cast
@@ -120,11 +120,8 @@ def store_state(task: Any, backend: Any, how: str, *args: Any, **kwargs: Any) ->
     if attempt is None:
         return getattr(backend, how)(*args, **kwargs)
     fenced = under_class(backend, FencedBackend) if is_celerys_redis(backend) else backend
-    try:
-        with stored_by_ledger(task.app, backend, attempt, is_outcome=False):
-            return getattr(fenced, how)(*args, **kwargs)
-    except SupersededError:
-        return None
+    with suppress(SupersededError), stored_by_ledger(task.app, backend, attempt, is_outcome=False):
+        return getattr(fenced, how)(*args, **kwargs)
 
 
 class FencedBackend:
