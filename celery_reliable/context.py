@@ -238,11 +238,7 @@ class PutOff:
         self.result: StoredResult | None = None
         self.outcome = ""
         #: The database in which this process has stored a result and settled in one step.
-        self._proven: int | None = None
-
-    def proves(self, result: StoredResult) -> None:
-        """Note that a result was stored with its settlement."""
-        self._proven = result.db
+        self.proven_db: int | None = None
 
     def takes(
         self, task: Any, claim: Claim, outcome: str, result: StoredResult | None = None
@@ -252,7 +248,7 @@ class PutOff:
             not self.is_on
             or self.claim is not None
             or claim.is_troubled
-            or (result is not None and result.db != self._proven)
+            or (result is not None and result.db != self.proven_db)
             or not self.may_wait(task)
         ):
             return False

@@ -22,6 +22,7 @@ import select
 import socket
 import sys
 import threading
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
@@ -184,11 +185,9 @@ class NativeThread:
 
     def wake(self) -> None:
         """Let the `stop_asked` that waits, or the next one, not wait."""
-        try:
+        # Somebody else may have.
+        with suppress(RuntimeError):
             self._wake.release()
-        except RuntimeError:
-            # Somebody else has.
-            return
 
     def stop_asked(self, wait_seconds: float = 0.0) -> bool:
         """Wait so long to be asked to stop, or to be woken; return whether it was asked to stop.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from typing import Any
 
 from celery import states
@@ -123,11 +123,9 @@ def fetched_requests() -> list[Any]:
 
 def _listed(found: Iterable[Any]) -> list[Any]:
     while True:
-        try:
+        # In a pool of threads each of them adds what it begins.
+        with suppress(RuntimeError):
             return list(found)
-        except RuntimeError:
-            # In a pool of threads each of them adds what it begins.
-            continue
 
 
 def _is_ended_by_worker(task_id: str) -> bool:

@@ -108,8 +108,6 @@ def _mark(signature: Any, heir: str, followers: set[str | None]) -> Iterator[str
         return
     for name in _PARTS:
         parts = (signature.get("kwargs") or {}).get(name)
-        if isinstance(parts, dict):
-            yield from _mark(parts, heir, followers)
-        elif isinstance(parts, Sequence):
-            for part in parts:
+        for part in parts if isinstance(parts, Sequence) else (parts,):
+            if isinstance(part, dict):
                 yield from _mark(part, heir, followers)

@@ -57,11 +57,9 @@ def carry_on(name: str, message: Mapping[str, Any], options: MutableMapping[str,
     request = current_task.request if current_task else None
     if request is None or request.id != message.get("id") or current_task.name != name:
         return
-    if message.get("retries", 0) <= (request.retries or 0):
-        # It is published anew, or replaced.
-        return
     found = {key: request.get(key) for key in _CARRIED if request.get(key) is not None}
-    if found:
+    # Else it is published anew, or replaced.
+    if found and message.get("retries", 0) > (request.retries or 0):
         options["headers"] = {**found, **(options.get("headers") or {})}
 
 

@@ -228,7 +228,7 @@ class PatientBackend:
             return False
         if isinstance(answer, answers.Settled):
             attempt.is_closed = attempt.is_settled = True
-            put_off.proves(stored)
+            put_off.proven_db = stored.db
         elif isinstance(answer, answers.Fenced):
             attempt.fence(self._task, answer.state)
         return attempt.is_closed
