@@ -108,11 +108,8 @@ class Orders:
         paused.
         """
         names = {OrderKind.PAUSE: queue, OrderKind.DRAIN: nodename}
-        for order in self.in_force(now_ms):
-            name = names.get(order.kind)
-            if name and order.names(name):
-                return order
-        return None
+        meant = ((order, names.get(order.kind)) for order in self.in_force(now_ms))
+        return next((order for order, name in meant if name and order.names(name)), None)
 
     def is_drained(self, nodename: str, now_ms: int) -> bool:
         """Whether a worker takes nothing new."""

@@ -56,8 +56,6 @@ class Uninterrupted:
     a finished task running for ever.  One that came too late for the body is dropped.
     """
 
-    __slots__ = ("_has_blocked",)
-
     def __enter__(self) -> None:
         self._has_blocked = _may_mask() and _SOFT_LIMIT not in signal.pthread_sigmask(
             signal.SIG_BLOCK, _MASK
@@ -76,8 +74,6 @@ def _drop_pending() -> None:
 
 class Interruptible:
     """Let the soft time limit through while the body runs."""
-
-    __slots__ = ("_before",)
 
     def __enter__(self) -> None:
         self._before: Iterable[int] | None = None

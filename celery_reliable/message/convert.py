@@ -14,7 +14,7 @@ from kombu.serialization import registry
 from kombu.utils.encoding import str_to_bytes
 
 from celery_reliable.log import logger
-from celery_reliable.message.envelope import Envelope, properties_to_publish
+from celery_reliable.message.envelope import Envelope, address_of, properties_to_publish
 
 __all__ = [
     "as_published",
@@ -66,15 +66,13 @@ _NOT_PROPERTIES = frozenset(
 
 def as_published(body: bytes, options: dict[str, Any]) -> Envelope:
     """Return the message that `Producer.publish` sends of what `prepared` has returned."""
-    exchange = options.get("exchange") or ""
     return Envelope(
-        body=body,
-        content_type=options["content_type"],
-        content_encoding=options["content_encoding"],
-        headers=options["headers"],
-        properties={k: v for k, v in options.items() if k not in _NOT_PROPERTIES and v is not None},
-        exchange=getattr(exchange, "name", exchange),
-        routing_key=options.get("routing_key") or "",
+        body,
+        options["content_type"],
+        options["content_encoding"],
+        options["headers"],
+        {k: v for k, v in options.items() if k not in _NOT_PROPERTIES and v is not None},
+        *address_of(options),
     )
 
 
@@ -137,8 +135,7 @@ def from_request(request: Mapping[str, Any], args: Any, kwargs: Any, serializer:
         encoding,
         headers,
         properties,
-        delivery.get("exchange") or "",
-        delivery.get("routing_key") or "",
+        *address_of(delivery),
     )
 
 
@@ -152,8 +149,7 @@ def as_sent(message: Any) -> Envelope:
         message.content_encoding,
         {k: v for k, v in headers.items() if k != "compression"},
         properties_to_publish(message.properties or {}),
-        delivery.get("exchange") or "",
-        delivery.get("routing_key") or "",
+        *address_of(delivery),
     )
     return envelope if "task" in headers else _of_protocol_2(envelope, message)
 

@@ -23,6 +23,7 @@ __all__ = [
     "HEIR",
     "Envelope",
     "Stamp",
+    "address_of",
     "new_epoch",
     "properties_to_publish",
     "seconds_until",
@@ -92,6 +93,14 @@ def new_epoch(attempt: int, following: str = "") -> str:
     return "-".join((str(attempt), secrets.token_hex(4), *sender))
 
 
+def address_of(told: Mapping[str, Any]) -> tuple[str, str]:
+    """Return exchange and routing key of a message that is published with these options, or was
+    delivered with this `delivery_info`.
+    """
+    exchange = told.get("exchange") or ""
+    return str(getattr(exchange, "name", exchange)), told.get("routing_key") or ""
+
+
 @dataclass(frozen=True)
 class Envelope:
     """One message: what `kombu.Producer.publish` was given, after serializing and compressing."""
@@ -146,15 +155,14 @@ class Envelope:
         body = payload["body"].encode("utf-8")
         if told.get("body_encoding") == "base64":
             body = base64.b64decode(body)
-        delivery = told.get("delivery_info") or {}
+        address = address_of(told.get("delivery_info") or {}) if queue is None else ("", queue)
         return cls(
             body,
             payload.get("content-type") or "application/data",
             payload.get("content-encoding") or "binary",
             headers,
             properties_to_publish(told),
-            (delivery.get("exchange") or "") if queue is None else "",
-            (delivery.get("routing_key") or "") if queue is None else queue,
+            *address,
         )
 
     def stamped(self, stamp: Stamp, **headers: Any) -> Envelope:

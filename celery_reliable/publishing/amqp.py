@@ -68,7 +68,46 @@ class RecordingAMQP(OpenAMQP):
 
     def sender_around(self, send: Callable[..., Any]) -> Callable[..., Any]:
         """Return a function that records each task of ours, and sends it by *send*."""
-        return _recording(self.app, send)
+
+        def send_task_message(producer: Any, name: str, message: Any, **options: Any) -> Any:
+            attempt = running.get()
+            if attempt is not None and (attempt.is_replaced or message.headers.get("retries")):
+                attempt.goes_on = True
+            task = tasks_so_far(self.app).get(name)
+            if (task is None or name in CARRIERS) and (self.app.finalized or self.app.autofinalize):
+                # Makes the tasks, or waits for the thread that is making them.
+                self.app.finalize(auto=True)
+                task = tasks_so_far(self.app).get(name)
+            called = name
+            if name in CARRIERS:
+                task = protected(self.app, name, message, options)
+            elif name in TWINS:
+                # A retry.  Workers without the package know the other name.
+                name = message.headers["task"] = TWINS[name]
+            if task is None or is_reliable(task):
+                if message.headers.get("retries"):
+                    carry_on(called, message.headers, options)
+                named_anew(options)
+                take_call(name, options)
+                # What its worker would refuse is refused here.
+                check_limits(message.headers.get("timelimit"))
+                _give_text_id(message)
+            if_exists = take_if_exists(name, options, is_known=is_reliable(task))
+            # A message of protocol 1 has no headers to stamp; its claim makes its record.
+            if not is_reliable(task) or not message.headers.get("id"):
+                return send(producer, name, message, **options)
+            reliable = reliable_of(self.app)
+            if reliable.is_unprotected:
+                reliable.tell_unprotected()
+                return send(producer, name, message, **options)
+            # Raises ObjectIdError if the call lacks the argument that names the object.
+            key = key_of(task, message.body[0], message.body[1])
+            publication = Publication(producer, reliable, task, message.headers, key, if_exists)
+            sent = send(publication, name, message, **options)
+            publication.raise_unless_seen()
+            return sent
+
+        return send_task_message
 
     def connection_class(self, own: Any) -> Any:
         """Return the class of the app's connections to its broker. *own*: that of the project."""
@@ -135,7 +174,7 @@ def install(app: Celery) -> None:
     """
     require(Part.PRODUCER)
     if not isinstance(app.amqp, RecordingAMQP):
-        # A method of a project's class would send without what `_recording` returns.
+        # A method of a project's class would send without what `sender_around` returns.
         cls = type(app.amqp)
         if not isinstance(inspect.getattr_static(cls, "send_task_message"), cached_property):
             raise ConfigurationError(
@@ -162,45 +201,3 @@ def _give_text_id(message: Any) -> None:
         for name in ("id", "root_id", "correlation_id", "uuid"):
             if fields.get(name) == task_id:
                 fields[name] = text
-
-
-def _recording(app: Celery, send: Callable[..., Any]) -> Callable[..., Any]:
-    def send_task_message(producer: Any, name: str, message: Any, **options: Any) -> Any:
-        attempt = running.get()
-        if attempt is not None and (attempt.is_replaced or message.headers.get("retries")):
-            attempt.goes_on = True
-        task = tasks_so_far(app).get(name)
-        if (task is None or name in CARRIERS) and (app.finalized or app.autofinalize):
-            # Makes the tasks, or waits for the thread that is making them.
-            app.finalize(auto=True)
-            task = tasks_so_far(app).get(name)
-        called = name
-        if name in CARRIERS:
-            task = protected(app, name, message, options)
-        elif name in TWINS:
-            # A retry.  Workers without the package know the other name.
-            name = message.headers["task"] = TWINS[name]
-        if task is None or is_reliable(task):
-            if message.headers.get("retries"):
-                carry_on(called, message.headers, options)
-            named_anew(options)
-            take_call(name, options)
-            # What its worker would refuse is refused here.
-            check_limits(message.headers.get("timelimit"))
-            _give_text_id(message)
-        if_exists = take_if_exists(name, options, is_known=is_reliable(task))
-        # A message of protocol 1 has no headers to stamp; it gets its record when it is claimed.
-        if not is_reliable(task) or not message.headers.get("id"):
-            return send(producer, name, message, **options)
-        reliable = reliable_of(app)
-        if reliable.is_unprotected:
-            reliable.tell_unprotected()
-            return send(producer, name, message, **options)
-        # Raises ObjectIdError if the call lacks the argument that names the object.
-        key = key_of(task, message.body[0], message.body[1])
-        publication = Publication(producer, reliable, task, message.headers, key, if_exists)
-        sent = send(publication, name, message, **options)
-        publication.raise_unless_seen()
-        return sent
-
-    return send_task_message

@@ -71,9 +71,8 @@ def retry_seconds(options: Mapping[str, Any]) -> float:
     if not options.get("retry"):
         return 0.0
     policy = options.get("retry_policy") or {}
-    timeout = policy.get("timeout")
-    most = policy.get("max_retries", 3)
-    limit = math.inf if timeout is None else float(timeout)
+    # Kombu takes no time for no limit, too.
+    limit, most = float(policy.get("timeout") or math.inf), policy.get("max_retries", 3)
     if most is None:
         return limit
     start, step = policy.get("interval_start", 0), policy.get("interval_step", 0.2)

@@ -24,6 +24,7 @@ from celery_reliable.message import (
     HEIR,
     NAMED,
     Stamp,
+    address_of,
     as_published,
     looks_used_once,
     prepared,
@@ -39,7 +40,7 @@ from celery_reliable.publishing.errors import (
     outages,
     retry_seconds,
 )
-from celery_reliable.publishing.placement import address_of, place, rename
+from celery_reliable.publishing.placement import place, rename
 from celery_reliable.scoped import scoped
 
 __all__ = ["PLACE", "Call", "Publication", "calling", "instead_of", "is_member"]
