@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import MutableMapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from celery_reliable.app import Reliable
 from celery_reliable.exceptions import ConfigurationError, LedgerUnavailable
 from celery_reliable.ledger import LivingWorker, Runs
-from celery_reliable.message import NAMED, Envelope, NamedWorkers
+from celery_reliable.message import NAMED, Envelope, NamedWorkers, address_of
 from celery_reliable.model import TaskRef
 from celery_reliable.options import NAMING, in_force, names_workers, patterns_of
 from celery_reliable.publishing.errors import not_sent
@@ -17,7 +17,6 @@ from celery_reliable.publishing.errors import not_sent
 __all__ = [
     "LOOKS_SECONDS",
     "Placement",
-    "address_of",
     "at_home",
     "named_anew",
     "place",
@@ -49,12 +48,6 @@ class Placement:
             exchange=self.exchange,
             routing_key=self.routing_key,
         )
-
-
-def address_of(options: Mapping[str, Any]) -> tuple[str, str]:
-    """Return exchange and routing key of a message that is to be published with *options*."""
-    exchange = options.get("exchange") or ""
-    return str(getattr(exchange, "name", exchange)), options.get("routing_key") or ""
 
 
 def placed(named: NamedWorkers, living: Sequence[LivingWorker]) -> Placement | None:
