@@ -39,10 +39,10 @@ _LEASE_POLL_SECONDS = 0.1
 
 
 class _Shared(ctypes.Structure):
-    """What a worker's main process writes and the children that it forks read.
+    """Memory that a worker's main process writes, and that the children that it forks read.
 
-    A child that compares its claim reads the lease first and the id last: an id that is new is
-    written before the lease that belongs to it.
+    The main process writes a new id before the lease of that id.  So a child that reads the lease
+    first and the id last never takes a new lease for that of its old claim.
     """
 
     _fields_ = (

@@ -42,7 +42,7 @@ def real_app(app: Any) -> Any:
 def reliable_of(app: Celery) -> Reliable:
     """Return the `Reliable` of *app*, which is made once.  This connects to nothing."""
     real = real_app(app)
-    # The app has it, so that the two are freed together.  Of two threads one is first.
+    # The app holds it, so that both are freed together.  If two threads make one, the first counts.
     has: dict[str, Reliable] = vars(real)
     return has.get("reliable_own") or has.setdefault("reliable_own", Reliable(real))
 
@@ -86,7 +86,7 @@ class Reliable:
 
     def __init__(self, app: Celery) -> None:
         self.app = app
-        #: What has connections, by its name, its process, and who may share sockets there.
+        #: What has connections, by its name, its process and `socket_owner`.
         self._made: dict[tuple[str, int, int], Any] = {}
         self._has_told = False
 
@@ -200,7 +200,7 @@ class Reliable:
     def own_ledger(self, **how: Any) -> Ledger:
         """Return a new ledger with connections of its own; the caller closes it.
 
-        *how*: its patience and the like, as `Ledger` has them.
+        *how*: options of `Ledger`, such as its patience.
         """
         return Ledger(
             self.connector(),
@@ -220,7 +220,7 @@ class Reliable:
 
 
 def _after_fork() -> None:
-    """Free the mutex, which another thread of the main process may have held at the fork."""
+    """Replace the mutex: another thread of the main process may have held it at the fork."""
     Reliable.mutex = threading.RLock()
 
 

@@ -149,7 +149,7 @@ def _is_ended_by_worker(task_id: str) -> bool:
 def _send_unsent(delivery: Delivery, unsent: Envelope) -> None:
     """Send what the attempt published under its own id, now that nothing of it runs.
 
-    What has an ETA waits for it in the ledger, if the ledger agrees.
+    A publication with an ETA waits in the ledger, unless the ledger says that it is due.
     """
     try:
         wait = seconds_until(unsent.headers.get("eta"))

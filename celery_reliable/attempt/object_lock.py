@@ -57,7 +57,7 @@ def take(delivery: Delivery, attempt: RunningAttempt) -> str | None:
 
 
 def free_object(task: Any, claim: Claim, *, is_replaced: bool = False) -> Claim:
-    """Give back the object of an attempt that is over; return the claim as it is then.
+    """Give back the object of an attempt that is over; return the claim without the object.
 
     A task that took the object as it was published keeps it until the task has ended, unless a
     canvas takes its place (*is_replaced*).

@@ -82,7 +82,7 @@ CALL_OPTIONS: dict[str, Rule] = {
     "at_most": or_none(whole(1, MOST_PLACES)),
     **NAMING,
 }
-#: The same, and what the ledger is told of a call, but not the worker.
+#: The same, and the option that the message does not carry to the worker.
 _CHECKED = {**CALL_OPTIONS, "if_exists": or_none(one_of("keep", "replay_dead", REFUSE))}
 
 
@@ -113,7 +113,7 @@ def _check_values(name: str, options: Mapping[str, Any]) -> None:
 
 
 def _useless(task: Any, options: Mapping[str, Any], has_id: bool) -> Iterator[str]:
-    """Yield what is wrong with options that mean nothing for a call of *task*, or two things."""
+    """Yield a problem for each option that means nothing for a call of *task*, or two things."""
     at_most, how = options.get("at_most"), options.get("if_exists")
     about = f"at_most={at_most!r} of a call of task {task.name}: the task has"
     if at_most is not None and getattr(type(task), "at_most", None) is None:

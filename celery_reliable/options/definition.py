@@ -119,7 +119,7 @@ class TaskObject:
     signature: inspect.Signature
     #: The callable is given the task before the arguments.
     takes_task: bool = False
-    #: By which the callable is given the arguments.
+    #: The signature that decides how the callable is called.
     given: inspect.Signature | None = None
 
     def id_of(self, task: Any, args: Any, kwargs: Any) -> object:

@@ -32,8 +32,8 @@ _LONGEST_US, _SHORTEST_US = 86_400_000_000, 1
 
 
 def parsed_rate(rate: object) -> tuple[int, bool]:
-    """Return the microseconds between two beginnings, 0 for what is no rate; and whether each
-    object has the rate for itself, as otherwise all calls of the task share it.
+    """Return the microseconds between two beginnings (0 if it is no rate), and whether each object
+    has the rate for itself.  Otherwise all calls of the task share the rate.
     """
     match = _RATE.fullmatch(rate) if isinstance(rate, str) else None
     count = float(match[1]) if match else 0.0
@@ -78,8 +78,9 @@ def check_object_id_spec(
         task_name: for the error.
 
     Returns:
-        The signature by which a callable is given the arguments: the task's own, so that all that
-        can be is given by position; or the same by name, as the callable does not take that.
+        The signature that decides how a callable is called: the task's own, so that arguments are
+        given by position where possible; or the same with all of them by name, if the callable
+        does not take that.
 
     Raises:
         ConfigurationError: the task has no such argument, or the callable does not take the task's

@@ -67,7 +67,7 @@ class Call:
 
 #: The call that this thread or greenlet is publishing.
 _calling: ContextVar[Call | None] = ContextVar("celery_reliable_calling", default=None)
-#: Lets what is published inside under its id be a call's.
+#: Inside, what is published under the id of a `Call` belongs to that call.
 calling = partial(scoped, _calling)
 
 
@@ -306,7 +306,7 @@ class Publication:
         ):
             raise exists(self.ref, answer)
         if self.attempt is not None:
-            # One that is no longer current must not change what its successor does.
+            # An attempt that is no longer current must not change what its successor does.
             self.attempt.is_closed |= is_recorded or isinstance(answer, answers.NotCurrent)
         is_kept = isinstance(answer, answers.InUse) and self._if_exists
         if not (is_recorded or is_kept or isinstance(answer, answers.LockedBy | answers.KeptFor)):
@@ -327,7 +327,7 @@ class Publication:
         number = claim.attempt if claim is not None else 0
         # What an attempt publishes is part of its outcome, which waits for the ledger.
         waits = running.get() is not None
-        # It names the publication.
+        # The epoch names the publication.
         self.epoch, moved = ledger.senders.new_epoch(number), ""
         unique, deadline = "1" if self.unique is not None else "", 0.0
         while True:
