@@ -16,14 +16,14 @@ from celery_reliable.exceptions import (
     TaskExists,
     UnknownDeadLetter,
 )
-from celery_reliable.publishing import install_everywhere as _install_everywhere
 from celery_reliable.settings import ReliableConfig
 from celery_reliable.task import CONTROL as _CONTROL
 from celery_reliable.task import ReliableTask
 from celery_reliable.version import __version__
 
-_install_everywhere()
-# An app that has made no control yet makes it by this path, and tells the ledger what it revokes.
+# An app that has made none of these yet makes it by this path: it records what it publishes, and
+# tells the ledger what it revokes.
+_make_part_by("amqp", "celery.app.amqp:AMQP", "celery_reliable.publishing.amqp:amqp_of")
 _make_part_by("control", "celery.app.control:Control", _CONTROL)
 
 # Last: an app that is being finalized makes its tasks of the base above.

@@ -24,22 +24,19 @@ _kept = threading.local()
 _NAME = "celery_reliable.sweep"
 
 
-class _Quiet(logging.Filter):
-    """Keeps from the log that a pass was sent, received and has succeeded, every few seconds.
+def _is_news(record: logging.LogRecord) -> bool:
+    """Keep from the log that a pass was sent, received and has succeeded, every few seconds.
 
     The sweeper itself logs what a pass has done.
     """
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Whether a record is to be logged."""
-        args = record.args
-        # Celery's own records have what they are about in a dictionary; beat's in a tuple.
-        names = (args.get("name"),) if isinstance(args, Mapping) else args
-        return record.levelno > logging.INFO or _NAME not in (names or ())
+    args = record.args
+    # Celery's own records have what they are about in a dictionary; beat's in a tuple.
+    names = (args.get("name"),) if isinstance(args, Mapping) else args
+    return record.levelno > logging.INFO or _NAME not in (names or ())
 
 
 for _place in ("celery.beat", "celery.worker.strategy", "celery.app.trace"):
-    logging.getLogger(_place).addFilter(_Quiet())  # noqa: TID251
+    logging.getLogger(_place).addFilter(_is_news)  # noqa: TID251
 
 
 @shared_task(

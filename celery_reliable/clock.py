@@ -23,7 +23,7 @@ if _CLOCK is None and sys.platform == "darwin":
 def now() -> float:
     """Return the seconds of this clock; they mean nothing but by their differences.
 
-    Where the platform has no such clock (Windows, BSD) the time of a suspension is not counted.
+    Where the platform has no such clock (BSD) the time of a suspension is not counted.
     """
     return time.monotonic() if _CLOCK is None else time.clock_gettime(_CLOCK)
 
@@ -33,12 +33,9 @@ def span(seconds: float) -> str:
     seconds = max(0.0, seconds)
     if seconds < 10:
         return f"{seconds:.1f} s"
-    left = round(seconds)
-    words: list[str] = []
+    left, words = round(seconds), []
     for name, length in _UNITS:
         count, left = divmod(left, length)
-        if count or words:
-            words.append(f"{count} {name}" if count else "")
-        if len(words) == 2:
-            break
-    return " ".join(filter(None, words))
+        words.append(f"{count} {name}" if count else "")
+    largest = next(place for place, word in enumerate(words) if word)
+    return " ".join(filter(None, words[largest : largest + 2]))

@@ -4,18 +4,18 @@ right now.
 
 from __future__ import annotations
 
+import ctypes
 import mmap
 import os
 import secrets
-import struct
 import time
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any
 
 from celery_reliable import clock, events
-from celery_reliable.leases import nodename_of
 from celery_reliable.ledger import FOREVER, Ledger, answers
 from celery_reliable.message import Envelope, Stamp
 from celery_reliable.model import Claim, ClaimRequest, State, StoredResult, TaskRef
@@ -37,8 +37,25 @@ __all__ = [
 _LEASE_PATIENCE_SECONDS = 30.0
 _LEASE_POLL_SECONDS = 0.1
 
-_LAYOUT = struct.Struct("=I?d")
-_VERSION = struct.Struct("=Q")
+
+class _Shared(ctypes.Structure):
+    """Memory that a worker's main process writes, and that the children that it forks read.
+
+    The main process writes a new id before the lease of that id.  So a child that reads the lease
+    first and the id last never takes a new lease for that of its old claim.
+    """
+
+    _fields_ = (
+        ("incarnation", ctypes.c_uint),
+        #: Whether the main process holds itself for registered and not declared dead.
+        ("has_lease", ctypes.c_bool),
+        #: When the lease that was last renewed runs out, by `clock.now`.
+        ("lease_until", ctypes.c_double),
+        #: Whether the worker sends events of tasks just now.
+        ("sends_events", ctypes.c_bool),
+        #: The version of the orders that the main process has heard of.
+        ("told_version", ctypes.c_uint64),
+    )
 
 
 class WorkerProcess:
@@ -50,14 +67,13 @@ class WorkerProcess:
     """
 
     def __init__(self, nodename: str) -> None:
+        #: The worker's name as Celery has it.
+        self.nodename = nodename
         self.base = f"{nodename}/{secrets.token_hex(4)}"
         self.pid = os.getpid()
         # Anonymous and shared: what the main process writes, the children that it forks see at
         # once, without a descriptor or a name to leave behind.
-        self._memory = mmap.mmap(-1, _LAYOUT.size)
-        self._write(0, False, 0.0)
-        self._watched = mmap.mmap(-1, 1)
-        self._told = mmap.mmap(-1, _VERSION.size)
+        self._shared = _Shared.from_buffer(mmap.mmap(-1, ctypes.sizeof(_Shared)))
         #: As this process knows them, and the version for which it asked.
         self.orders, self._asked_for = NO_ORDERS, 0
         #: What the ledger's clock said, and when that was by `clock.now`.
@@ -66,14 +82,13 @@ class WorkerProcess:
         #: cannot take them back.
         self.given_back: set[str] = set()
 
-    @property
-    def sends_events(self) -> bool:
-        """Whether the worker sends events of tasks just now."""
-        return self._watched[0] == 1
-
-    @sends_events.setter
-    def sends_events(self, value: bool) -> None:
-        self._watched[0] = int(value)
+    has_lease = property(attrgetter("_shared.has_lease"))
+    lease_until = property(attrgetter("_shared.lease_until"))
+    told_version = property(attrgetter("_shared.told_version"))
+    sends_events = property(
+        attrgetter("_shared.sends_events"),
+        lambda self, value: setattr(self._shared, "sends_events", value),
+    )
 
     # -- orders of operators
 
@@ -81,16 +96,11 @@ class WorkerProcess:
         """Take note of the orders that there are now; the children ask for them, too."""
         self.orders, self._asked_for = orders, orders.version
         self.heard_time(orders.now_ms)
-        self._told[: _VERSION.size] = _VERSION.pack(orders.version)
+        self._shared.told_version = orders.version
 
     def heard_time(self, now_ms: int) -> None:
         """Note what the ledger's clock said just now."""
         self._ledger_ms, self._ledger_at = now_ms, clock.now()
-
-    @property
-    def told_version(self) -> int:
-        """The version of the orders that the main process has heard of; in any process."""
-        return int(_VERSION.unpack(self._told[: _VERSION.size])[0])
 
     def orders_now(self, read: Callable[[], Orders]) -> Orders:
         """Return the orders in any process of the worker; *read* is called when there are others
@@ -106,8 +116,6 @@ class WorkerProcess:
         For the main process.
         """
         orders = self.orders
-        if not orders.all:
-            return None
         return orders.of_queue(queue, self.nodename, self.ledger_ms)
 
     @property
@@ -117,31 +125,10 @@ class WorkerProcess:
 
     # -- the lease
 
-    def _write(self, incarnation: int, has_lease: bool, until: float) -> None:
-        self._memory[: _LAYOUT.size] = _LAYOUT.pack(incarnation, has_lease, until)
-
-    def _read(self) -> tuple[int, bool, float]:
-        return _LAYOUT.unpack(self._memory[: _LAYOUT.size])
-
-    @property
-    def nodename(self) -> str:
-        """The worker's name as Celery has it."""
-        return nodename_of(self.base)
-
     @property
     def id(self) -> str:
         """The worker's id in the ledger."""
-        return f"{self.base}.{self._read()[0]}"
-
-    @property
-    def has_lease(self) -> bool:
-        """Whether the main process holds itself for registered and not declared dead."""
-        return self._read()[1]
-
-    @property
-    def lease_until(self) -> float:
-        """When the lease that was last renewed runs out, by `clock.now`."""
-        return self._read()[2]
+        return f"{self.base}.{self._shared.incarnation}"
 
     def surely_holds(self, name: str) -> bool:
         """Whether nobody can have taken what was claimed or taken under the id *name*.
@@ -149,8 +136,8 @@ class WorkerProcess:
         False in doubt, and in a process that has outlived its main process.
         """
         is_here = self.pid in (os.getpid(), os.getppid())
-        has_lease, until = self._read()[1:]
-        return is_here and has_lease and clock.now() < until and name == self.id
+        has_lease: bool = self._shared.has_lease
+        return is_here and has_lease and clock.now() < self.lease_until and name == self.id
 
     def turns_to_claim(self) -> Iterator[str]:
         """Yield the worker's id to claim under.
@@ -166,21 +153,22 @@ class WorkerProcess:
 
     def renewed(self, until: float) -> None:
         """Note that the lease holds until *until* (`clock.now`)."""
-        self._write(self._read()[0], True, until)
+        self._shared.lease_until = until
+        self._shared.has_lease = True
 
     def doubt(self) -> None:
         """Note that the lease holds only if the ledger says so."""
-        incarnation, has_lease, _ = self._read()
-        self._write(incarnation, has_lease, 0.0)
+        self._shared.lease_until = 0.0
 
     def lost(self) -> None:
         """Note that the worker was declared dead."""
-        incarnation, _, until = self._read()
-        self._write(incarnation, False, until)
+        self._shared.has_lease = False
 
     def reborn(self) -> None:
         """Take a new id, to which no claim of the one that was declared dead belongs."""
-        self._write(self._read()[0] + 1, False, 0.0)
+        self._shared.has_lease = False
+        self._shared.lease_until = 0.0
+        self._shared.incarnation += 1
 
 
 @dataclass
@@ -250,11 +238,7 @@ class PutOff:
         self.result: StoredResult | None = None
         self.outcome = ""
         #: The database in which this process has stored a result and settled in one step.
-        self._proven: int | None = None
-
-    def proves(self, result: StoredResult) -> None:
-        """Note that a result was stored with its settlement."""
-        self._proven = result.db
+        self.proven_db: int | None = None
 
     def takes(
         self, task: Any, claim: Claim, outcome: str, result: StoredResult | None = None
@@ -264,7 +248,7 @@ class PutOff:
             not self.is_on
             or self.claim is not None
             or claim.is_troubled
-            or (result is not None and result.db != self._proven)
+            or (result is not None and result.db != self.proven_db)
             or not self.may_wait(task)
         ):
             return False

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable
-from dataclasses import InitVar, dataclass
 from datetime import datetime
+from typing import Any
 
 __all__ = [
     "ConfigurationError",
@@ -35,19 +35,16 @@ __all__ = [
 ]
 
 
-@dataclass(eq=False, repr=False)
 class ReliableError(Exception):
     """Something that celery_reliable does for a task went wrong."""
 
-    message: InitVar[str | None] = None
-
-    def __post_init__(self, message: str | None) -> None:
+    def __init__(self, message: str | None = None, **facts: Any) -> None:
         # A subclass of the user's may have no docstring.
         paragraph = (inspect.getdoc(type(self)) or type(self).__name__).partition("\n\n")[0]
         super().__init__(" ".join(paragraph.split()) if message is None else message)
+        vars(self).update(facts)
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class ConfigurationError(ReliableError):
     """The settings of celery_reliable, or of a reliable task, cannot work.
 
@@ -57,8 +54,8 @@ class ConfigurationError(ReliableError):
 
     problems: tuple[str, ...] = ()
 
-    def __post_init__(self, message: str | None) -> None:
-        super().__post_init__(message)
+    def __init__(self, message: str | None = None, **facts: Any) -> None:
+        super().__init__(message, **facts)
         self.problems = self.problems or ((message,) if message else ())
 
 
@@ -73,7 +70,6 @@ class ConfigurationWarning(UserWarning):
     """Something about a task is probably not meant as it was written."""
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class ObjectIdError(ReliableError, ValueError):
     """The arguments of a call do not give the object id that the task asks for.
 
@@ -84,7 +80,6 @@ class ObjectIdError(ReliableError, ValueError):
     task_name: str | None = None
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class ObjectBusy(ReliableError):
     """Another task holds this object, and the task is set to fail in that case.
 
@@ -95,7 +90,6 @@ class ObjectBusy(ReliableError):
     holder: str | None = None
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class LedgerUnavailable(ReliableError):
     """The ledger's Redis could not be reached, or did not answer in time.
 
@@ -111,7 +105,6 @@ class LedgerUnavailable(ReliableError):
     is_undone: bool = False
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class LedgerRefused(ReliableError):
     """The ledger's Redis answered with an error instead of executing the command.
 
@@ -135,7 +128,6 @@ class LedgerForbidden(LedgerRefused):
     """
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class NotPublished(ReliableError):
     """The task was not published: the broker or the ledger's Redis is away or may not write.
 
@@ -149,7 +141,6 @@ class NotPublished(ReliableError):
     task_id: str | None = None
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class PublishUnknown(ReliableError):
     """Sending the task failed and its record could not be withdrawn: it may run or not.
 
@@ -163,7 +154,6 @@ class PublishUnknown(ReliableError):
     task_id: str | None = None
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class RowTaken(ReliableError):
     """The row beside the task is a later attempt's, or waits for another task.
 
@@ -176,7 +166,6 @@ class RowTaken(ReliableError):
     holder: str | None = None
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class TaskExists(ReliableError):
     """There is a task of this id already: another one, or the call is set to be refused then.
 
@@ -191,7 +180,6 @@ class TaskExists(ReliableError):
     since: datetime | None = None
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class UnknownDeadLetter(ReliableError, LookupError):
     """There is no dead letter with this task id.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
@@ -13,16 +12,13 @@ __all__ = ["lazy_door"]
 def lazy_door(package: str, places: Mapping[str, tuple[str, ...]]) -> Callable[[str], Any]:
     """Return the ``__getattr__`` of a package (PEP 562).
 
-    *places*: the names of the package's door, by the modules that define them.  Each name is looked
-    for once; from then on it is an ordinary attribute of the package.
+    *places*: the names of the package's door, by the modules that define them.
     """
     module_of = {name: module for module, names in places.items() for name in names}
 
     def find(name: str) -> Any:
         if name not in module_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        found = getattr(import_module(f"{package}.{module_of[name]}"), name)
-        sys.modules[package].__dict__[name] = found
-        return found
+        return getattr(import_module(f"{package}.{module_of[name]}"), name)
 
     return find

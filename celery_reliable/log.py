@@ -52,20 +52,14 @@ def _error_as_shown(error: BaseException) -> str:
     return _PASSWORD.sub("**", " ".join(text.split()))[:_LONGEST_ERROR]
 
 
-def _is_outside(error: BaseException) -> bool:
-    """Whether a server or a connection caused an error."""
-    if isinstance(error, (OSError, ReliableError)):
-        return True
-    return any(cls.__module__.partition(".")[0] in _OUTSIDE for cls in type(error).__mro__)
-
-
 def _made_safe(record: logging.LogRecord) -> bool:
     if isinstance(record.args, Mapping):
         record.args = {name: as_shown(one) for name, one in record.args.items()}
     elif record.args:
         record.args = tuple(as_shown(one) for one in record.args)
     error = record.exc_info[1] if record.exc_info else None
-    if error is not None and _is_outside(error):
+    packages = {cls.__module__.partition(".")[0] for cls in type(error).__mro__}
+    if isinstance(error, (OSError, ReliableError)) or packages & _OUTSIDE:
         record.exc_info = None
     return True
 

@@ -22,6 +22,7 @@ import select
 import socket
 import sys
 import threading
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
@@ -57,8 +58,7 @@ def socket_owner() -> int:
 
 
 def _ident() -> int:
-    ident: int = _original("get_ident")()
-    return ident
+    return int(_original("get_ident")())
 
 
 def native_lock() -> Any:
@@ -95,10 +95,9 @@ class ForkGate:
 
     def __init__(self) -> None:
         self._renew()
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(
-                before=self._shut, after_in_parent=self._open, after_in_child=self._renew
-            )
+        os.register_at_fork(
+            before=self._shut, after_in_parent=self._open, after_in_child=self._renew
+        )
 
     def _renew(self) -> None:
         #: Held by the thread that works, and by a thread that forks.
@@ -158,16 +157,13 @@ class NativeThread:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self._is_started = False
         self._is_apart = is_patched() and not self.shares_locks
         self._is_to_stop = False
-        # Both are held until the thread is woken, or has ended.  A native lock is the one thing
-        # that a native thread and greenlets can both wait for.
+        # Held until the thread is woken, and from its start until it has ended.  A native lock is
+        # the one thing that a native thread and greenlets can both wait for.
         new_lock = native_lock if self._is_apart else threading.Lock
-        self._wake = new_lock()
+        self._wake, self._end = new_lock(), new_lock()
         self._wake.acquire()
-        self._end = new_lock()
-        self._end.acquire()
 
     def run(self) -> None:
         """Do the thread's work."""
@@ -175,7 +171,7 @@ class NativeThread:
 
     def start(self) -> None:
         """Start the thread.  Once."""
-        self._is_started = True
+        self._end.acquire()
         if self._is_apart:
             _share_locks_of_logging()
             _original("start_new_thread")(self._bootstrap, ())
@@ -189,11 +185,9 @@ class NativeThread:
 
     def wake(self) -> None:
         """Let the `stop_asked` that waits, or the next one, not wait."""
-        try:
+        # Somebody else may have.
+        with suppress(RuntimeError):
             self._wake.release()
-        except RuntimeError:
-            # Somebody else has.
-            return
 
     def stop_asked(self, wait_seconds: float = 0.0) -> bool:
         """Wait so long to be asked to stop, or to be woken; return whether it was asked to stop.
@@ -204,9 +198,7 @@ class NativeThread:
         return self._is_to_stop
 
     def join(self, timeout_seconds: float) -> bool:
-        """Wait until the thread has ended; False when it has not in time."""
-        if not self._is_started:
-            return True
+        """Wait until the thread has ended, if it was started; False when it has not in time."""
         if not self._end.acquire(True, timeout_seconds):
             return False
         self._end.release()
@@ -227,9 +219,10 @@ class SharedLock:
     """
 
     def __init__(self) -> None:
-        self._renew()
+        self._at_fork_reinit()
 
-    def _renew(self) -> None:
+    def _at_fork_reinit(self) -> None:
+        # Logging calls this of its locks in a forked child.
         self._between = native_lock()
         #: The locks that greenlets of one thread take before the one between threads.
         self._within: dict[int, Any] = {}
@@ -255,15 +248,10 @@ class SharedLock:
             self._between.release()
         self._within[_ident()].release()
 
-    def __enter__(self) -> None:
-        self.acquire()
+    __enter__ = acquire
 
     def __exit__(self, *exc_info: object) -> None:
         self.release()
-
-    def _at_fork_reinit(self) -> None:
-        # Logging calls this of its locks in a forked child.
-        self._renew()
 
 
 @cache

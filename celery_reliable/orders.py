@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from fnmatch import fnmatchcase
@@ -70,7 +71,7 @@ class Order:
         """Return the order in what the ledger has stored; None for what a later release or somebody
         else has written.
         """
-        try:
+        with suppress(AttributeError, KeyError, TypeError, ValueError):
             told = json.loads(text)
             return cls(
                 id=order_id,
@@ -84,8 +85,7 @@ class Order:
                 until_ms=int(told.get("until_ms") or 0),
                 ended_ms=int(told.get("ended_ms") or 0),
             )
-        except (AttributeError, KeyError, TypeError, ValueError):
-            return None
+        return None
 
 
 @dataclass(frozen=True)
@@ -104,22 +104,16 @@ class Orders:
     def of_queue(self, queue: str, nodename: str, now_ms: int) -> Order | None:
         """Return the order for which a worker takes nothing from a queue; None if there is none.
 
-        Empty: of any queue that is not paused, or of a worker that is not drained.
+        An empty *queue*: whether the worker is drained; an empty *nodename*: whether the queue is
+        paused.
         """
         names = {OrderKind.PAUSE: queue, OrderKind.DRAIN: nodename}
-        for order in self.in_force(now_ms):
-            name = names.get(order.kind)
-            if name and order.names(name):
-                return order
-        return None
+        meant = ((order, names.get(order.kind)) for order in self.in_force(now_ms))
+        return next((order for order, name in meant if name and order.names(name)), None)
 
     def is_drained(self, nodename: str, now_ms: int) -> bool:
         """Whether a worker takes nothing new."""
         return self.of_queue("", nodename, now_ms) is not None
-
-    def is_paused(self, queue: str, now_ms: int) -> bool:
-        """Whether nobody may take from a queue."""
-        return self.of_queue(queue, "", now_ms) is not None
 
     @property
     def has_strikes(self) -> bool:

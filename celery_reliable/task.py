@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Callable
+from contextlib import suppress
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from celery import Celery
 from celery import Task as CeleryTask
@@ -15,7 +17,7 @@ from celery.utils import uuid
 from celery.utils.imports import symbol_by_name
 
 from celery_reliable import attempt as attempts
-from celery_reliable import clock, options, publishing, results
+from celery_reliable import clock, options, publishing
 from celery_reliable.app import reliable_of
 from celery_reliable.attempt import bequeathing, guarded
 from celery_reliable.compat.app import give_part, kept_tracer, tasks_so_far
@@ -26,12 +28,12 @@ from celery_reliable.options import (
     TaskObject,
     TaskOptions,
     check_call,
-    check_if_exists,
     is_reliable,
     is_unique,
 )
 from celery_reliable.publishing import (
     TWINS,
+    Call,
     add_twins,
     calling,
     instead_of,
@@ -41,11 +43,9 @@ from celery_reliable.publishing import (
 
 __all__ = ["ReliableTask"]
 
+T = TypeVar("T")
+
 _REQUEST = "celery_reliable.request:ReliableRequest"
-_STEPS = {
-    "worker": "celery_reliable.worker:WorkerStep",
-    "consumer": "celery_reliable.worker:ConsumerStep",
-}
 #: The control that tells the ledger what is revoked.
 CONTROL = "celery_reliable.recovery:RecordingControl"
 
@@ -95,8 +95,8 @@ def _make_reliable(cls: Any, app: Celery) -> None:
         publishing.install(app)
         give_part(app, "control", CONTROL)
         # By their paths, as only workers load them.
-        for kind, step in _STEPS.items():
-            app.steps[kind].add(step)
+        app.steps["worker"].add("celery_reliable.worker:WorkerStep")
+        app.steps["consumer"].add("celery_reliable.worker:ConsumerStep")
     add_twins(app, ReliableTask)
 
 
@@ -118,44 +118,52 @@ def _counts_losses(request: Any) -> bool:
         return True
     from celery_reliable.worker import ReliableRequest
 
-    try:
-        found = symbol_by_name(request)
-    except (ImportError, AttributeError, ValueError):
-        return False
-    return isinstance(found, type) and issubclass(found, ReliableRequest)
+    # A TypeError where it is no class.
+    with suppress(ImportError, AttributeError, TypeError, ValueError):
+        return issubclass(symbol_by_name(request), ReliableRequest)
+    return False
 
 
-class _Shown(property):
+class shown(Generic[T]):  # noqa: N801 - used as `property` is
     """A property that a user may assign to: after `self.attempt = ...` the instance has that value.
 
     All executions in a process share one instance of a task, so the package reads none of these.
     """
 
-    def __set_name__(self, owner: Any, name: str) -> None:
-        self._name = name
+    def __init__(self, read: Callable[[Any], T]) -> None:
+        self._read = read
+        self.__doc__ = read.__doc__
 
-    def __get__(self, task: Any, owner: Any = None) -> Any:
-        if task is not None and self._name in task.__dict__:
-            return task.__dict__[self._name]
-        return super().__get__(task, owner)
-
-    def __set__(self, task: Any, value: Any) -> None:
-        task.__dict__[self._name] = value
-
-    def __delete__(self, task: Any) -> None:
-        # Deleting is no error when nothing was assigned, as an attribute was to be seen.
-        task.__dict__.pop(self._name, None)
+    def __get__(self, task: Any, owner: Any = None) -> T:
+        return self if task is None else self._read(task)  # type: ignore[return-value]
 
 
-if TYPE_CHECKING:
-    shown = property
-else:
-    shown = _Shown
+class ReliableTask(TaskOptions, CeleryTask):
+    """A task that is never lost, never run twice at once and never runs in circles.
 
+    Set it as the base of a task (``@app.task(base=ReliableTask)``) or of the app.  A task's effects
+    may happen more than once, as a worker may die after an effect and before its attempt is
+    settled.  Compare `attempt` in your own database to keep a late attempt from overwriting what a
+    newer one wrote.
+    """
 
-class BoundTask(TaskOptions, CeleryTask):
-    """A task that nobody can publish before its class is bound to an app."""
+    abstract = True
+    #: Tells other modules that a task is reliable; they cannot import this module.
+    is_reliable = True
 
+    acks_late = True
+    reject_on_worker_lost = True
+    #: Off, as the ledger counts losses.  Celery's own way spends max_retries on them, and publishes
+    #: from the worker's main process.
+    retry_on_worker_lost = False
+    acks_on_failure = True
+    acks_on_timeout = True
+    Request: Any = _REQUEST
+
+    #: The result backend that was given to this task; None: the app's.
+    _own_backend: Any = None
+    #: `object_id` as it was checked when the task was bound.
+    _reliable_object: TaskObject | None = None
     #: The class that was bound to its end.  Classes derived from it inherit this, and are not.
     _bound_class: Any = None
     #: The app that `__new__` bound the class to.
@@ -200,34 +208,6 @@ class BoundTask(TaskOptions, CeleryTask):
 
     # Celery's own property calls the `bind` that was there when it was made.
     app = class_property(lambda cls: vars(CeleryTask)["app"].__get__(None, cls), bind)
-
-
-class ReliableTask(BoundTask):
-    """A task that is never lost, never run twice at once and never runs in circles.
-
-    Set it as the base of a task (``@app.task(base=ReliableTask)``) or of the app.  A task's effects
-    may happen more than once, as a worker may die after an effect and before its attempt is
-    settled.  Compare `attempt` in your own database to keep a late attempt from overwriting what a
-    newer one wrote.
-    """
-
-    abstract = True
-    #: Tells other modules that a task is reliable; they cannot import this module.
-    is_reliable = True
-
-    acks_late = True
-    reject_on_worker_lost = True
-    #: Off, as the ledger counts losses.  Celery's own way spends max_retries on them, and publishes
-    #: from the worker's main process.
-    retry_on_worker_lost = False
-    acks_on_failure = True
-    acks_on_timeout = True
-    Request: Any = _REQUEST
-
-    #: The result backend that was given to this task; None: the app's.
-    _own_backend: Any = None
-    #: `object_id` as it was checked when the task was bound.
-    _reliable_object: TaskObject | None = None
 
     if TYPE_CHECKING:
 
@@ -276,15 +256,14 @@ class ReliableTask(BoundTask):
             # `register_task` registers a task and then binds it, maybe in another thread just now.
             self.bind(self.app)
         if options:
-            check_call(self, options)
             if is_member(options):
                 # Somebody waits for the very id of a canvas's member.
                 options.pop("if_exists", None)
-            check_if_exists(self, options, has_id=task_id is not None)
+            check_call(self, options, has_id=task_id is not None)
         is_chosen = task_id is not None and not is_member(options)
         task_id = id_as_text(task_id) if task_id else uuid()
         is_alone = is_unique(self) and not link and not is_member(options)
-        with calling(task_id, is_fresh=not is_chosen, is_unique=is_alone):
+        with calling(Call(task_id, is_fresh=not is_chosen, is_unique=is_alone)):
             return super().apply_async(
                 args, kwargs, task_id, producer, link, link_error, shadow, **options
             )
@@ -334,7 +313,12 @@ class ReliableTask(BoundTask):
         """The result backend; in a worker one that waits until an outcome can be stored."""
         own = self._own_backend
         backend = super().backend if own is None else own
-        return backend if current_worker() is None else results.PatientBackend(self, backend)
+        if current_worker() is None:
+            return backend
+        # A process that only publishes stores no outcome, and does not load this.
+        from celery_reliable.results import PatientBackend
+
+        return PatientBackend(self, backend)
 
     @backend.setter
     def backend(self, value: Any) -> None:

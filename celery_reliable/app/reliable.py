@@ -7,12 +7,10 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
-from weakref import WeakSet
 
 from celery import Celery
 
 from celery_reliable.app.location import ledger_of, place_in_ledger, scheme_of
-from celery_reliable.compat.notes import note, noted
 from celery_reliable.exceptions import ConfigurationError
 from celery_reliable.ledger import Connector, Ledger, LivingWorkers
 from celery_reliable.native_threads import socket_owner
@@ -34,23 +32,6 @@ __all__ = [
 
 T = TypeVar("T")
 
-#: The note on an app that has its `Reliable`: the two are freed together.
-_ATTRIBUTE = "own"
-_made: WeakSet[Reliable] = WeakSet()
-_lock = threading.Lock()
-
-
-def _after_fork() -> None:
-    """Free the locks that another thread of the main process held at the fork."""
-    global _lock
-    _lock = threading.Lock()
-    for reliable in _made:
-        reliable.after_fork()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
-
 
 def real_app(app: Any) -> Any:
     """Return the app behind the proxy `current_app`.  An app is returned unchanged."""
@@ -61,13 +42,9 @@ def real_app(app: Any) -> Any:
 def reliable_of(app: Celery) -> Reliable:
     """Return the `Reliable` of *app*, which is made once.  This connects to nothing."""
     real = real_app(app)
-    with _lock:
-        found: Reliable | None = noted(real, _ATTRIBUTE)
-        if found is None:
-            found = Reliable(real)
-            note(real, _ATTRIBUTE, found)
-            _made.add(found)
-        return found
+    # The app holds it, so that both are freed together.  If two threads make one, the first counts.
+    has: dict[str, Reliable] = vars(real)
+    return has.get("reliable_own") or has.setdefault("reliable_own", Reliable(real))
 
 
 class Framework:
@@ -104,23 +81,19 @@ class Reliable:
 
     #: That of this process.
     framework = Framework()
+    #: For what is made once, also for the parts that are put into an app.
+    mutex = threading.RLock()
 
     def __init__(self, app: Celery) -> None:
         self.app = app
-        self._config: ReliableConfig | None = None
-        self._made: dict[tuple[str, int], tuple[int, Any]] = {}
-        #: For what is made once, also for the parts that are put into the app.
-        self.mutex = threading.RLock()
+        #: What has connections, by its name, its process and `socket_owner`.
+        self._made: dict[tuple[str, int, int], Any] = {}
         self._has_told = False
-
-    def after_fork(self) -> None:
-        """Free the mutex that another thread may have held at the fork."""
-        self.mutex = threading.RLock()
 
     def close(self) -> None:
         """Close the connections of this process; they are made anew when asked for."""
         with self.mutex:
-            for pid, made in self._made.values():
+            for (_, pid, _), made in self._made.items():
                 if pid == os.getpid():
                     made.close()
             self._made.clear()
@@ -128,23 +101,20 @@ class Reliable:
     def forget(self) -> None:
         """Forget the settings and whatever was made by them, after somebody changed them."""
         self.close()
-        self._config = None
-        for name in ("is_unprotected", "queues_at"):
+        for name in ("config", "is_unprotected", "queues_at"):
             self.__dict__.pop(name, None)
 
-    @property
+    @cached_property
     def config(self) -> ReliableConfig:
         """The settings.  Raises ConfigurationError, naming everything that is wrong with them."""
-        if self._config is None:
-            raw = self.app.conf.get("reliable")
-            if raw is None:
-                raw = self.framework.settings()
-            names = ReliableConfig.names()
-            # Written one by one, as Celery's own settings are, they would not be read; the error
-            # says so.
-            flat = [n for n in names if self.app.conf.get(f"reliable_{n.lower()}") is not None]
-            self._config = ReliableConfig.from_mapping(raw, flat=flat)
-        return self._config
+        raw = self.app.conf.get("reliable")
+        if raw is None:
+            raw = self.framework.settings()
+        # Written one by one, as Celery's own settings are, they would not be read; the error says
+        # so.
+        names = ReliableConfig.names()
+        flat = [n for n in names if self.app.conf.get(f"reliable_{n.lower()}") is not None]
+        return ReliableConfig.from_mapping(raw, flat=flat)
 
     @property
     def broker_url(self) -> str:
@@ -227,38 +197,31 @@ class Reliable:
             (lambda queue: prefix + queue) if self.queues_at else None,
         )
 
-    def own_ledger(
-        self,
-        *,
-        patience_seconds: float = 10.0,
-        reply_timeout_seconds: float = 5.0,
-        single: bool = False,
-        is_for_operators: bool = False,
-    ) -> Ledger:
+    def own_ledger(self, **how: Any) -> Ledger:
         """Return a new ledger with connections of its own; the caller closes it.
 
-        *is_for_operators*: it looks first whether it knows the format of its namespace.
+        *how*: options of `Ledger`, such as its patience.
         """
         return Ledger(
             self.connector(),
             self.config.namespace,
-            patience_seconds=patience_seconds,
-            reply_timeout_seconds=reply_timeout_seconds,
-            single=single,
             keep_ended=self.config.keep_ended,
             sample_one_in=self.config.keep_ended_one_in,
-            is_for_operators=is_for_operators,
+            **how,
         )
 
     def _of_this_process(self, name: str, make: Callable[[], T]) -> T:
-        slot = (name, socket_owner())
-        made = self._made.get(slot)
-        if made is not None and made[0] == os.getpid():
-            found: T = made[1]
-            return found
-        with self.mutex:
-            made = self._made.get(slot)
-            if made is None or made[0] != os.getpid():
-                made = self._made[slot] = (os.getpid(), make())
-            kept: T = made[1]
-            return kept
+        slot = (name, os.getpid(), socket_owner())
+        found: T | None = self._made.get(slot)
+        if found is None:
+            with self.mutex:
+                found = self._made.get(slot) or self._made.setdefault(slot, make())
+        return found
+
+
+def _after_fork() -> None:
+    """Replace the mutex: another thread of the main process may have held it at the fork."""
+    Reliable.mutex = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_after_fork)

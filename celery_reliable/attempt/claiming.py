@@ -28,7 +28,6 @@ from celery_reliable.log import logger
 from celery_reliable.message import HEIR, NAMED, NamedWorkers, seconds_until
 from celery_reliable.model import Claim, ClaimRequest, Rate, Room
 from celery_reliable.options import is_limited, is_of_object, key_of, rate_of, room_of
-from celery_reliable.orders import Orders
 
 __all__ = [
     "begin",
@@ -146,7 +145,12 @@ def _claim(delivery: Delivery, worker: WorkerProcess) -> RunningAttempt | _Answe
         return answers.Changed()
     moment, room = _waits_for(delivery)
     orders = worker.orders_now(lambda: ledger.orders.read(patience_seconds))
-    strikes = _strikes(delivery, orders) if orders.all else ()
+    strikes = tuple(
+        order.id
+        for order in orders.of_task(delivery.task.name)
+        if order.object_id is None
+        or is_of_object(delivery.task, order.object_id, delivery.args, delivery.kwargs)
+    )
     for name in worker.turns_to_claim():
         request = ClaimRequest(
             delivery.ref,
@@ -201,16 +205,6 @@ def _turned_away(delivery: Delivery, worker: WorkerProcess) -> Traced:
         worker=worker.id,
     )
     return as_traced(Ignore("another worker is to run it"), states.IGNORED)
-
-
-def _strikes(delivery: Delivery, orders: Orders) -> tuple[str, ...]:
-    """Return the ids of the orders that may keep a delivery's task from running."""
-    return tuple(
-        order.id
-        for order in orders.of_task(delivery.task.name)
-        if order.object_id is None
-        or is_of_object(delivery.task, order.object_id, delivery.args, delivery.kwargs)
-    )
 
 
 def _tell_redelivered(delivery: Delivery, claim: Claim) -> None:

@@ -41,10 +41,9 @@ def conclude(delivery: Delivery, attempt: RunningAttempt, result: Traced) -> Tra
         leave(task, attempt)
     if attempt.is_closed:
         return result
-    if result.info is None:
-        state, retval = states.SUCCESS, result.retval
-    else:
-        state, retval = result.info.state, result.info.retval
+    # Celery gives no info of a success.
+    info = result.info
+    state, retval = (info.state, info.retval) if info else (states.SUCCESS, result.retval)
     is_told_again = claim.attempt > 1 or attempt.is_stored_again
     if is_told_again and state in (states.SUCCESS, states.FAILURE):
         request = {**delivery.request, "id": delivery.id}

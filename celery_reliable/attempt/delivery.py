@@ -11,7 +11,6 @@ from celery.exceptions import Ignore
 from celery_reliable.app import reliable_of
 from celery_reliable.compat.tracer import Traced, Tracer
 from celery_reliable.message import Stamp, from_request
-from celery_reliable.model import TaskRef
 from celery_reliable.options import task_ref
 from celery_reliable.publishing import list_of
 
@@ -60,19 +59,13 @@ class Delivery:
         self.args = args
         self.kwargs = kwargs
         self.request = request
+        #: Those of the message.
+        self.properties: Mapping[str, Any] = request.get("properties") or {}
+        #: What the ledger is told of the task.
+        self.ref = task_ref(task, uuid, request)
         self.stamp = Stamp.of(request)
         self.reliable = reliable_of(task.app)
         self._tracer = tracer
-
-    @property
-    def properties(self) -> Mapping[str, Any]:
-        """The properties of the message."""
-        return self.request.get("properties") or {}
-
-    @property
-    def ref(self) -> TaskRef:
-        """What the ledger is told of the task."""
-        return task_ref(self.task, self.id, self.request)
 
     @property
     def list_key(self) -> str:
@@ -101,13 +94,9 @@ class Delivery:
         Results, callbacks, chains and chords are Celery's own work as always.
         """
         cls = type(self.task)
-        hooks = dict.fromkeys(("before_start", "on_success", "after_return"), _no_hook)
-        run = {"run": staticmethod(body), "__call__": staticmethod(body), "__trace__": None}
-        twin = type(cls.__name__, (cls,), {**run, **hooks})()
+        instead = dict.fromkeys(("run", "__call__"), staticmethod(body))
+        hooks = dict.fromkeys(("before_start", "on_success", "after_return"), lambda *_, **__: None)
+        twin = type(cls.__name__, (cls,), {**instead, **hooks, "__trace__": None})()
         # It stores results, and publishes callbacks, chains and chords, as for every task.
         trace: Tracer = build_tracer(self.task.name, twin, self.task.app.loader, app=self.task.app)
         return trace(self.id, self.args, self.kwargs, self.request)
-
-
-def _no_hook(*args: Any, **kwargs: Any) -> None:
-    """Stand in for a hook of the user's, which is not to be called."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from contextlib import nullcontext, suppress
 from typing import Any
 
 from celery import states
@@ -23,11 +24,11 @@ from celery_reliable.attempt.object_lock import NOT_OWN, take
 from celery_reliable.compat.tracer import Traced, Tracer, as_traced
 from celery_reliable.context import RunningAttempt, current_worker, is_current, running
 from celery_reliable.exceptions import ObjectIdError
-from celery_reliable.ledger import FOREVER
+from celery_reliable.ledger import FOREVER, answers
 from celery_reliable.log import logger
-from celery_reliable.message import seconds_until
+from celery_reliable.message import Envelope, Stamp, seconds_until
 from celery_reliable.options import in_force
-from celery_reliable.publishing import resend, wait_for_eta
+from celery_reliable.publishing import list_of, resend
 
 __all__ = ["around"]
 
@@ -60,7 +61,7 @@ def _executed(delivery: Delivery) -> Traced:
     finally:
         running.reset(token)
         if attempt.unsent is not None:
-            _send_unsent(delivery, attempt)
+            _send_unsent(delivery, attempt.unsent)
 
 
 def _attempted(delivery: Delivery, attempt: RunningAttempt) -> Traced:
@@ -90,10 +91,7 @@ def _traced(delivery: Delivery, attempt: RunningAttempt) -> Traced:
     """Run the body under its limits, and conclude."""
     try:
         seconds = in_force(delivery.task, "time_to_run_seconds", delivery.request)
-        if seconds:
-            with time_to_run(delivery.task, attempt, seconds):
-                result = delivery.trace()
-        else:
+        with time_to_run(delivery.task, attempt, seconds) if seconds else nullcontext():
             result = delivery.trace()
     except (SystemExit, KeyboardInterrupt, GeneratorExit) as exc:
         # The worker is being stopped, or the task was terminated: then the main process says how
@@ -125,11 +123,9 @@ def fetched_requests() -> list[Any]:
 
 def _listed(found: Iterable[Any]) -> list[Any]:
     while True:
-        try:
+        # In a pool of threads each of them adds what it begins.
+        with suppress(RuntimeError):
             return list(found)
-        except RuntimeError:
-            # In a pool of threads each of them adds what it begins.
-            continue
 
 
 def _is_ended_by_worker(task_id: str) -> bool:
@@ -150,15 +146,26 @@ def _is_ended_by_worker(task_id: str) -> bool:
     return any(sign is not None and sign is not False for sign in signs)
 
 
-def _send_unsent(delivery: Delivery, attempt: RunningAttempt) -> None:
-    """Send what the attempt published under its own id, now that nothing of it runs."""
-    assert attempt.unsent is not None
+def _send_unsent(delivery: Delivery, unsent: Envelope) -> None:
+    """Send what the attempt published under its own id, now that nothing of it runs.
+
+    A publication with an ETA waits in the ledger, unless the ledger says that it is due.
+    """
     try:
-        wait = seconds_until(attempt.unsent.headers.get("eta"))
-        if not wait or not wait_for_eta(
-            delivery.reliable, delivery.id, attempt.unsent, wait, patience_seconds=FOREVER
-        ):
-            resend(delivery.task.app, attempt.unsent)
+        wait = seconds_until(unsent.headers.get("eta"))
+        about = {"exchange": unsent.exchange, "routing_key": unsent.routing_key}
+        is_kept = wait and isinstance(
+            delivery.reliable.ledger.moments.reserve(
+                delivery.id,
+                wait,
+                epoch=Stamp.of(unsent.headers).epoch,
+                queue=list_of(delivery.reliable, unsent.headers, {**unsent.properties, **about}),
+                patience_seconds=FOREVER,
+            ),
+            answers.WaitsUntil,
+        )
+        if not is_kept:
+            resend(delivery.task.app, unsent)
     except Exception as exc:
         # It is recorded, so a pass sends it.
         logger.warning(

@@ -34,9 +34,8 @@ __all__ = [
 ]
 
 #: How billiard tells a child that its soft time limit is up.
-_SOFT_LIMIT: int = getattr(signal, "SIGUSR1", 0)
+_SOFT_LIMIT = signal.SIGUSR1
 _MASK = {_SOFT_LIMIT}
-_HAS_MASK = bool(_SOFT_LIMIT) and hasattr(signal, "pthread_sigmask")
 #: The warning comes with a quarter of the time left, and at most so many seconds before the end.
 _LONGEST_NOTICE_SECONDS = 30.0
 #: How often the deadline is read again after a warning, as a touch moves it.
@@ -44,7 +43,7 @@ _LOOK_SECONDS = 0.25
 
 
 def _may_mask() -> bool:
-    return _HAS_MASK and threading.current_thread() is threading.main_thread()
+    return threading.current_thread() is threading.main_thread()
 
 
 # Each task enters both of these, and a class takes a third of the time of a generator.
@@ -56,8 +55,6 @@ class Uninterrupted:
     It is a signal that raises wherever the process is: in the middle of a settlement it would leave
     a finished task running for ever.  One that came too late for the body is dropped.
     """
-
-    __slots__ = ("_has_blocked",)
 
     def __enter__(self) -> None:
         self._has_blocked = _may_mask() and _SOFT_LIMIT not in signal.pthread_sigmask(
@@ -77,8 +74,6 @@ def _drop_pending() -> None:
 
 class Interruptible:
     """Let the soft time limit through while the body runs."""
-
-    __slots__ = ("_before",)
 
     def __enter__(self) -> None:
         self._before: Iterable[int] | None = None
@@ -102,27 +97,24 @@ def time_to_run(task: Any, attempt: RunningAttempt, seconds: float) -> Iterator[
     attempt.deadline = clock.now() + seconds
     notice = min(seconds / 4, _LONGEST_NOTICE_SECONDS)
     done = threading.Event()
-    context, claim = copy_context(), attempt.claim
-
-    def tell(left: float) -> None:
-        events.task_running_out(
-            task=task, task_id=claim.task_id, attempt=claim.attempt, seconds_left=left
-        )
+    claim = attempt.claim
 
     def watch() -> None:
-        warned: float | None = None
-        while True:
+        warned, pause = None, 0.0
+        while not done.wait(pause):
             # A touch moves the deadline; the next warning comes before the new one.
             deadline = attempt.deadline or 0.0
             left = deadline - clock.now()
             if left <= notice and warned != deadline:
                 warned = deadline
-                context.run(tell, left)
-            if done.wait(_LOOK_SECONDS if warned == deadline else max(left - notice, 0.01)):
-                return
+                events.task_running_out(
+                    task=task, task_id=claim.task_id, attempt=claim.attempt, seconds_left=left
+                )
+            pause = _LOOK_SECONDS if warned == deadline else max(left - notice, 0.01)
 
-    watcher = threading.Thread(target=watch, name="celery-reliable-time-to-run", daemon=True)
-    watcher.start()
+    threading.Thread(
+        target=copy_context().run, args=(watch,), name="celery-reliable-time-to-run", daemon=True
+    ).start()
     try:
         yield
     finally:
@@ -148,8 +140,6 @@ def is_touched(app: Celery, attempt: RunningAttempt) -> bool:
 def guarded(body: Any) -> Any:
     """Return a task's ``run`` that ends with Ignore when its attempt no longer counts."""
     function = body.__func__ if isinstance(body, staticmethod) else body
-    if getattr(function, "_is_guarded", False):
-        return body
 
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
@@ -166,17 +156,14 @@ def guarded(body: Any) -> Any:
         _raise_if_taken(None)
         return result
 
-    run._is_guarded = True  # type: ignore[attr-defined]
     return staticmethod(run) if isinstance(body, staticmethod) else run
 
 
 def _raise_if_late() -> None:
     """Let no body begin of an attempt that has stood still since it was claimed, and was taken."""
     attempt, worker = running.get(), current_worker()
-    if attempt is None or worker is None:
-        return
     # A worker that was declared dead registers anew, while its old attempts may still run.
-    if not worker.surely_holds(attempt.claim.worker):
+    if attempt and worker and not worker.surely_holds(attempt.claim.worker):
         # If the ledger refuses to say so, the attempt does as if it had not asked.
         with suppress(LedgerRefused):
             _raise_if_taken(None)

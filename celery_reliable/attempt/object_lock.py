@@ -11,7 +11,6 @@ from celery_reliable.context import RunningAttempt
 from celery_reliable.ledger import FOREVER, answers, slots
 from celery_reliable.model import Claim
 from celery_reliable.options import (
-    is_placed_early,
     is_unique,
     key_of,
     room_of,
@@ -57,15 +56,23 @@ def take(delivery: Delivery, attempt: RunningAttempt) -> str | None:
     return answer.before if isinstance(answer, answers.Full) else NOT_OWN
 
 
-def leave(task: Any, attempt: RunningAttempt) -> None:
-    """Give back the object of an attempt whose body is over, as its task goes on.
+def free_object(task: Any, claim: Claim, *, is_replaced: bool = False) -> Claim:
+    """Give back the object of an attempt that is over; return the claim without the object.
 
-    One that took it as it was published keeps it until it has ended, unless a canvas takes its
-    place.
+    A task that took the object as it was published keeps it until the task has ended, unless a
+    canvas takes its place (*is_replaced*).
     """
-    if not attempt.is_settled and (attempt.is_replaced or not _is_kept(task)):
-        _free(task, attempt.claim)
-        attempt.claim = replace(attempt.claim, object_key="")
+    if not claim.object_key or (_is_kept(task) and not is_replaced):
+        return claim
+    ledger = reliable_of(task.app).ledger
+    ledger.free_place(claim.object_key, claim, patience_seconds=FOREVER)
+    return replace(claim, object_key="")
+
+
+def leave(task: Any, attempt: RunningAttempt) -> None:
+    """Give back the object of an attempt whose body is over, as its task goes on."""
+    if not attempt.is_settled:
+        attempt.claim = free_object(task, attempt.claim, is_replaced=attempt.is_replaced)
 
 
 def leave_unbegun(delivery: Delivery) -> None:
@@ -83,17 +90,5 @@ def leave_unbegun(delivery: Delivery) -> None:
         ledger.free_place(look.object_key, Claim(delivery.id, 0, "", ""))
 
 
-def free_object(task: Any, claim: Claim) -> None:
-    """Give back the object of an attempt that was over already when it was to be settled."""
-    if not _is_kept(task):
-        _free(task, claim)
-
-
-def _free(task: Any, claim: Claim) -> None:
-    if claim.object_key:
-        ledger = reliable_of(task.app).ledger
-        ledger.free_place(claim.object_key, claim, patience_seconds=FOREVER)
-
-
 def _is_kept(task: Any) -> bool:
-    return is_unique(task) or is_placed_early(task)
+    return is_unique(task) or type(task).place == "queued"

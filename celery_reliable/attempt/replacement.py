@@ -10,9 +10,7 @@ import functools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from celery_reliable import results
 from celery_reliable.app import reliable_of
-from celery_reliable.compat.notes import note, noted
 from celery_reliable.context import RunningAttempt, running
 from celery_reliable.ledger import FOREVER, Ledger, answers
 from celery_reliable.log import logger
@@ -29,13 +27,11 @@ _PARTS = ("tasks", "header", "body")
 
 def bequeathing(on_replace: Any) -> Any:
     """Return a task's handler ``on_replace`` before which its id is left to the canvas."""
-    if noted(on_replace, "bequeaths"):
-        return on_replace
 
     @functools.wraps(on_replace)
     def replaced(task: Any, canvas: Any) -> Any:
         attempt = running.get()
-        # Handlers call those of their bases with the same canvas.
+        # Handlers call those of their bases with the same canvas, and each class wraps its handler.
         if (
             attempt is not None
             and attempt.claim.task_id == task.request.id
@@ -45,7 +41,6 @@ def bequeathing(on_replace: Any) -> Any:
             _bequeath(task, attempt, canvas)
         return on_replace(task, canvas)
 
-    note(replaced, "bequeaths", True)
     return replaced
 
 
@@ -92,9 +87,10 @@ def _bequeath(task: Any, attempt: RunningAttempt, canvas: Any) -> None:
         # A result that is there already is of an earlier task, and no sign that the canvas has
         # ended.
         try:
-            attempt.stored = results.seen(
-                task.backend.get_task_meta(attempt.claim.task_id, cache=False)
-            )
+            # A process that only publishes does not load this.
+            from celery_reliable.results import seen
+
+            attempt.stored = seen(task.backend.get_task_meta(attempt.claim.task_id, cache=False))
         except Exception as exc:
             # Backends raise what their drivers raise.
             logger.info("result_not_read id=%s error=%s", attempt.claim.task_id, exc)
@@ -112,8 +108,6 @@ def _mark(signature: Any, heir: str, followers: set[str | None]) -> Iterator[str
         return
     for name in _PARTS:
         parts = (signature.get("kwargs") or {}).get(name)
-        if isinstance(parts, dict):
-            yield from _mark(parts, heir, followers)
-        elif isinstance(parts, Sequence):
-            for part in parts:
+        for part in parts if isinstance(parts, Sequence) else (parts,):
+            if isinstance(part, dict):
                 yield from _mark(part, heir, followers)

@@ -15,7 +15,7 @@ from celery_reliable.broker.qos import QoS
 from celery_reliable.compat.kombu import list_key
 from celery_reliable.compat.notes import note
 from celery_reliable.message import payload_of, returns_of
-from celery_reliable.redis_io import is_of_full_server
+from celery_reliable.redis_io import refuses_writes
 
 __all__ = [
     "ConsumingChannel",
@@ -60,7 +60,7 @@ class ConsumingChannel(ConnectedChannel):
         try:
             return super().queue_declare(queue, *args, **kwargs)
         except redis.ResponseError as exc:
-            if not is_of_full_server(exc):
+            if not refuses_writes(exc):
                 raise
             return queue_declare_ok_t(queue, 0, 0)
 
@@ -73,7 +73,7 @@ class ConsumingChannel(ConnectedChannel):
         try:
             super().queue_bind(queue, exchange, routing_key, **kwargs)
         except redis.ResponseError as exc:
-            if not is_of_full_server(exc):
+            if not refuses_writes(exc):
                 raise
             self.state.binding_delete(queue, exchange or "amq.direct", routing_key)
 

@@ -16,7 +16,7 @@ from kombu.utils.json import dumps
 from celery_reliable.broker.channel import ConnectedChannel
 from celery_reliable.broker.unacked import script
 from celery_reliable.compat.kombu import PuttingChannel, list_key, priority_of
-from celery_reliable.redis_io import is_of_full_server
+from celery_reliable.redis_io import refuses_writes
 from celery_reliable.scoped import scoped
 
 __all__ = [
@@ -80,8 +80,8 @@ class SendingChannel(PuttingChannel, ConnectedChannel):
         with self.conn_or_acquire() as client:
             try:
                 getattr(client, command.lower())(key, text)
-            except redis.RedisError as exc:
-                if not is_of_full_server(exc):
+            except redis.ResponseError as exc:
+                if not refuses_writes(exc):
                     raise
                 # It is recorded, so it goes there also on a full server.  kombu's client does not
                 # add its prefix to this one's key.

@@ -10,7 +10,15 @@ from celery_reliable.message.convert import (
     prepared,
     text_as_sent,
 )
-from celery_reliable.message.envelope import HEADER, HEIR, Envelope, Stamp, new_epoch, seconds_until
+from celery_reliable.message.envelope import (
+    HEADER,
+    HEIR,
+    Envelope,
+    Stamp,
+    address_of,
+    new_epoch,
+    seconds_until,
+)
 from celery_reliable.message.named import NAMED, NamedWorkers, is_named
 from celery_reliable.message.payload import (
     RETURNS,
@@ -32,6 +40,7 @@ __all__ = [
     "Envelope",
     "NamedWorkers",
     "Stamp",
+    "address_of",
     "as_published",
     "as_sent",
     "check_delivered",

@@ -11,9 +11,10 @@ from celery.app.task import Context
 from kombu.compression import compress
 from kombu.serialization import dumps as serialize
 from kombu.serialization import registry
+from kombu.utils.encoding import str_to_bytes
 
 from celery_reliable.log import logger
-from celery_reliable.message.envelope import Envelope, properties_to_publish
+from celery_reliable.message.envelope import Envelope, address_of, properties_to_publish
 
 __all__ = [
     "as_published",
@@ -65,15 +66,13 @@ _NOT_PROPERTIES = frozenset(
 
 def as_published(body: bytes, options: dict[str, Any]) -> Envelope:
     """Return the message that `Producer.publish` sends of what `prepared` has returned."""
-    exchange = options.get("exchange") or ""
     return Envelope(
-        body=body,
-        content_type=options["content_type"],
-        content_encoding=options["content_encoding"],
-        headers=options["headers"],
-        properties={k: v for k, v in options.items() if k not in _NOT_PROPERTIES and v is not None},
-        exchange=getattr(exchange, "name", exchange),
-        routing_key=options.get("routing_key") or "",
+        body,
+        options["content_type"],
+        options["content_encoding"],
+        options["headers"],
+        {k: v for k, v in options.items() if k not in _NOT_PROPERTIES and v is not None},
+        *address_of(options),
     )
 
 
@@ -99,6 +98,8 @@ _HEADERS = (
     "stamped_headers",
     "stamps",
 )
+#: What it keeps in the body, beside the arguments.
+_EMBEDDED = ("callbacks", "errbacks", "chain", "chord")
 
 
 #: RabbitMQ's notes of where a message was dead-lettered: a new message that has them may be taken
@@ -113,7 +114,7 @@ def from_request(request: Mapping[str, Any], args: Any, kwargs: Any, serializer:
     what it tells of the request itself.  One of them may be called "headers": instrumentation has
     others there that a retry is to carry on.
     """
-    embed = {key: request.get(key) for key in ("callbacks", "errbacks", "chain", "chord")}
+    embed = {key: request.get(key) for key in _EMBEDDED}
     content_type, encoding, body = serialize((args, kwargs, embed), serializer=serializer)
     headers = {key: request.get(key) for key in _HEADERS}
     inner = request.get("headers")
@@ -129,29 +130,26 @@ def from_request(request: Mapping[str, Any], args: Any, kwargs: Any, serializer:
     if delivery.get("priority") is not None:
         properties["priority"] = delivery["priority"]
     return Envelope(
-        body.encode("utf-8") if isinstance(body, str) else body,
+        str_to_bytes(body),
         content_type,
         encoding,
         headers,
         properties,
-        delivery.get("exchange") or "",
-        delivery.get("routing_key") or "",
+        *address_of(delivery),
     )
 
 
 def as_sent(message: Any) -> Envelope:
     """Return the envelope of a message that kombu has delivered."""
     delivery = message.delivery_info or {}
-    body = message.body
     headers = dict(message.headers or {})
     envelope = Envelope(
-        body.encode("utf-8") if isinstance(body, str) else bytes(body),
+        bytes(str_to_bytes(message.body)),
         message.content_type,
         message.content_encoding,
         {k: v for k, v in headers.items() if k != "compression"},
         properties_to_publish(message.properties or {}),
-        delivery.get("exchange") or "",
-        delivery.get("routing_key") or "",
+        *address_of(delivery),
     )
     return envelope if "task" in headers else _of_protocol_2(envelope, message)
 
@@ -169,18 +167,15 @@ def _of_protocol_2(envelope: Envelope, message: Any) -> Envelope:
         return envelope
     if not isinstance(told, dict) or not isinstance(told.get("task"), str):
         return envelope
-    headers = {key: told.get(key) for key in _HEADERS}
-    headers["group"] = told.get("group") or told.get("taskset")
-    embed = {key: told.get(key) for key in ("callbacks", "errbacks", "chain", "chord")}
-    content_type, encoding, body = serialize(
-        (told.get("args") or (), told.get("kwargs") or {}, embed), serializer=name
-    )
+    known = {key: told.get(key) for key in (*_HEADERS, *_EMBEDDED)}
+    known["group"] = told.get("group") or told.get("taskset")
+    made = from_request(known, told.get("args") or (), told.get("kwargs") or {}, name)
     return replace(
         envelope,
-        body=body.encode("utf-8") if isinstance(body, str) else body,
-        content_type=content_type,
-        content_encoding=encoding,
-        headers={**headers, **envelope.headers},
+        body=made.body,
+        content_type=made.content_type,
+        content_encoding=made.content_encoding,
+        headers={**made.headers, **envelope.headers},
     )
 
 
@@ -209,11 +204,10 @@ def context_of(app: Celery, message: str, *, is_sealed: bool = False) -> Context
         correlation_id=envelope.properties.get("correlation_id"),
         delivery_info={"exchange": envelope.exchange, "routing_key": envelope.routing_key},
     )
-    if is_sealed:
-        return Context(fields, called_directly=False)
-    try:
-        args, kwargs, embed = envelope.decoded(app.conf.accept_content)
-        fields.update(embed or {}, args=args, kwargs=kwargs)
-    except Exception as exc:
-        logger.warning("message_not_readable id=%s error=%s", envelope.task_id, exc)
+    if not is_sealed:
+        try:
+            args, kwargs, embed = envelope.decoded(app.conf.accept_content)
+            fields.update(embed or {}, args=args, kwargs=kwargs)
+        except Exception as exc:
+            logger.warning("message_not_readable id=%s error=%s", envelope.task_id, exc)
     return Context(fields, called_directly=False)

@@ -8,6 +8,7 @@ import math
 import re
 import secrets
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import Any
@@ -22,6 +23,7 @@ __all__ = [
     "HEIR",
     "Envelope",
     "Stamp",
+    "address_of",
     "new_epoch",
     "properties_to_publish",
     "seconds_until",
@@ -33,8 +35,9 @@ HEADER = "reliable"
 #: The header of a canvas's members: the replacement that they are part of.
 HEIR = "reliable_heir"
 
-#: A time in ms.  Only its form is checked here; the ledger decides whether to believe it.
-_GENERATION = re.compile(r"[0-9]{1,20}")
+#: The generation is a time in ms.  Only its form is checked here; the ledger decides whether to
+#: believe it.
+_STAMP = re.compile(r"([0-9]{1,20}):(.*):([0-9a-f]{8})", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -50,15 +53,11 @@ class Stamp:
     @classmethod
     def of(cls, headers: Mapping[str, Any] | None) -> Stamp:
         """Read the stamp from a message's headers, which have its task's id, too."""
-        headers = headers or {}
-        value, task_id = headers.get(HEADER), headers.get("id")
-        if not isinstance(value, str) or not isinstance(task_id, str):
+        value, task_id = (headers or {}).get(HEADER), (headers or {}).get("id")
+        found = _STAMP.fullmatch(value) if isinstance(value, str) else None
+        if found is None or not isinstance(task_id, str) or found[3] != _digest(task_id):
             return cls()
-        generation, _, rest = value.partition(":")
-        epoch, is_bound, digest = rest.rpartition(":")
-        if not is_bound or digest != _digest(task_id) or not _GENERATION.fullmatch(generation):
-            return cls()
-        return cls(generation, epoch)
+        return cls(found[1], found[2])
 
     @property
     def attempt(self) -> int:
@@ -92,6 +91,14 @@ def new_epoch(attempt: int, following: str = "") -> str:
     """
     sender = following.split("-", 2)[2:]
     return "-".join((str(attempt), secrets.token_hex(4), *sender))
+
+
+def address_of(told: Mapping[str, Any]) -> tuple[str, str]:
+    """Return exchange and routing key of a message that is published with these options, or was
+    delivered with this `delivery_info`.
+    """
+    exchange = told.get("exchange") or ""
+    return str(getattr(exchange, "name", exchange)), told.get("routing_key") or ""
 
 
 @dataclass(frozen=True)
@@ -148,15 +155,14 @@ class Envelope:
         body = payload["body"].encode("utf-8")
         if told.get("body_encoding") == "base64":
             body = base64.b64decode(body)
-        delivery = told.get("delivery_info") or {}
+        address = address_of(told.get("delivery_info") or {}) if queue is None else ("", queue)
         return cls(
             body,
             payload.get("content-type") or "application/data",
             payload.get("content-encoding") or "binary",
             headers,
             properties_to_publish(told),
-            (delivery.get("exchange") or "") if queue is None else "",
-            (delivery.get("routing_key") or "") if queue is None else queue,
+            *address,
         )
 
     def stamped(self, stamp: Stamp, **headers: Any) -> Envelope:
@@ -198,18 +204,14 @@ class Envelope:
 
 
 def seconds_until(eta: object) -> float:
-    """Return the seconds from now until *eta*, an ISO 8601 text of a message; 0 when there is none
-    or it has passed.
+    """Return the seconds from now until *eta*, an ISO 8601 text of a message or a datetime; 0 when
+    there is none or it has passed.
 
     An ETA without a zone is UTC, as in Celery's messages.
     """
     if not eta:
         return 0.0
-    moment = (
-        eta
-        if isinstance(eta, datetime)
-        else datetime.fromisoformat(str(eta).replace("Z", "+00:00"))
-    )
+    moment = datetime.fromisoformat(str(eta).replace("Z", "+00:00"))
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=timezone.utc)
     return max(0.0, (moment - datetime.now(timezone.utc)).total_seconds())
@@ -224,15 +226,10 @@ def properties_to_publish(told: Mapping[str, Any]) -> dict[str, Any]:
     found = {
         name: one for name, one in told.items() if name not in _OF_DELIVERY and one is not None
     }
-    # It is stored in milliseconds as text; publishing takes seconds.
-    seconds = _expiration_seconds(found.pop("expiration", None))
-    return found if seconds is None else {**found, "expiration": seconds}
-
-
-def _expiration_seconds(milliseconds: Any) -> float | None:
-    """Convert a message's expiration (ms, as text) to seconds; None if it is not a time."""
-    try:
+    # It is stored in milliseconds as text; publishing takes seconds.  What is no time is left out.
+    milliseconds = found.pop("expiration", None)
+    with suppress(OverflowError, TypeError, ValueError):
         seconds = float(milliseconds) / 1000
-    except (OverflowError, TypeError, ValueError):
-        return None
-    return seconds if math.isfinite(seconds) else None
+        if math.isfinite(seconds):
+            found["expiration"] = seconds
+    return found

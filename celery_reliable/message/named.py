@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,11 +66,9 @@ class NamedWorkers:
     @classmethod
     def from_text(cls, text: str) -> NamedWorkers:
         """Read what `to_text` wrote; of anything else, what allows no worker."""
-        try:
-            told = json.loads(text)
-        except ValueError:
-            told = ""
-        return cls.of({NAMED: told}) or cls(only=("",))
+        with suppress(ValueError):
+            return cls.of({NAMED: json.loads(text)}) or cls(only=("",))
+        return cls(only=("",))
 
     def as_header(self) -> dict[str, Any]:
         """Return what `of` reads: what applies, as plain JSON values."""
@@ -103,10 +102,8 @@ class NamedWorkers:
 
     def rank(self, nodename: str) -> int:
         """Return how much a worker is preferred; 0: the most, and `len(prefer)`: not at all."""
-        for rank, pattern in enumerate(self.prefer):
-            if matches(pattern, nodename):
-                return rank
-        return len(self.prefer)
+        ranks = (rank for rank, one in enumerate(self.prefer) if matches(one, nodename))
+        return next(ranks, len(self.prefer))
 
 
 def _texts(told: object) -> tuple[str, ...]:

@@ -72,8 +72,19 @@ def payload_of(raw: bytes) -> Any:
     it is not a message of kombu's.
     """
     payload = loads(bytes_to_str(raw))
-    _check_shape(payload)
-    headers = payload.get("headers") or {}
+    properties, headers = payload["properties"], payload.get("headers") or {}
+    delivery = properties["delivery_info"]
+    # Kombu would choke on anything else later, in the worker's main loop.  Celery uses the name of
+    # the task as a key, so it must be hashable.
+    if not (
+        isinstance(properties, dict)
+        and isinstance(delivery["exchange"], str)
+        and isinstance(delivery["routing_key"], str)
+        and isinstance(payload["body"], str)
+        and isinstance(headers, dict)
+        and isinstance(headers.get("task", ""), str)
+    ):
+        raise ValueError("a list element that is no message of kombu's")
     if "id" in headers:
         # A publisher without the package may send a UUID, which kombu writes and reads as one.
         headers["id"] = id_as_text(headers["id"])
@@ -92,30 +103,13 @@ def headers_as_written(raw: bytes) -> dict[str, Any]:
     return headers if isinstance(headers, dict) else {}
 
 
-def _check_shape(message: Any) -> None:
-    """Raise ValueError for what kombu would choke on later, in the worker's main loop."""
-    properties = message["properties"]
-    delivery = properties["delivery_info"]
-    is_message = (
-        isinstance(properties, dict)
-        and isinstance(delivery["exchange"], str)
-        and isinstance(delivery["routing_key"], str)
-        and isinstance(message["body"], str)
-        and isinstance(message.get("headers") or {}, dict)
-    )
-    # Celery uses it as a key, so it must be hashable.
-    told = (message.get("headers") or {}) if is_message else {}
-    if not is_message or not isinstance(told.get("task", ""), str):
-        raise ValueError("a list element that is no message of kombu's")
-
-
 def check_limits(limits: Any) -> None:
     """Raise ValueError for time limits that would end the worker."""
     if limits is not None and not (
         isinstance(limits, (list, tuple))
         and len(limits) == 2
-        and all(one is None or isinstance(one, (int, float)) for one in limits)
-        and not any(isinstance(one, bool) for one in limits)
+        # A bool is an int in Python; here it is a mistake.
+        and all(type(one) in (int, float, type(None)) for one in limits)
     ):
         raise ValueError(f"timelimit is {limits!r}: two numbers of seconds, or null for none")
 

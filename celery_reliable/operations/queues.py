@@ -68,7 +68,7 @@ class Queues(Part):
             replace(
                 one,
                 workers=tuple(each.nodename for each in alive if one.name in each.queues),
-                paused=orders.is_paused(one.name, now_ms),
+                paused=orders.of_queue(one.name, "", now_ms) is not None,
             )
             for one in views
         ]

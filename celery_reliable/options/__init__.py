@@ -8,7 +8,6 @@ from celery_reliable.options.calls import (
     REFUSE,
     call_of,
     check_call,
-    check_if_exists,
     in_force,
     patterns_of,
     take_call,
@@ -24,13 +23,12 @@ from celery_reliable.options.definition import (
     problems,
     signature_of_run,
 )
-from celery_reliable.options.object_id import is_per_object, object_key, resolve_object_id
+from celery_reliable.options.object_id import object_key, resolve_object_id
 from celery_reliable.options.values import (
     id_of,
     is_kept_dead,
     is_limited,
     is_of_object,
-    is_placed_early,
     is_reliable,
     is_unique,
     keep_ms,
@@ -51,15 +49,12 @@ __all__ = [
     "TaskOptions",
     "call_of",
     "check_call",
-    "check_if_exists",
     "doubts",
     "id_of",
     "in_force",
     "is_kept_dead",
     "is_limited",
     "is_of_object",
-    "is_per_object",
-    "is_placed_early",
     "is_reliable",
     "is_unique",
     "keep_ms",

@@ -5,13 +5,22 @@ within the same bounds where its message arrives.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from functools import lru_cache
 from typing import Any
 
 from celery_reliable.exceptions import ConfigurationError, ConfigurationWarning, refuse
 from celery_reliable.model import MOST_PLACES
-from celery_reliable.settings import Rule, did_you_mean, misfits, or_none, seconds, that, whole
+from celery_reliable.settings import (
+    Rule,
+    did_you_mean,
+    misfits,
+    one_of,
+    or_none,
+    seconds,
+    that,
+    whole,
+)
 
 __all__ = [
     "CALL",
@@ -20,7 +29,6 @@ __all__ = [
     "REFUSE",
     "call_of",
     "check_call",
-    "check_if_exists",
     "in_force",
     "may_have_more_places",
     "patterns_of",
@@ -33,9 +41,7 @@ _LONGEST = 255
 
 def patterns_of(value: Any) -> tuple[str, ...]:
     """Return the patterns of an option that `NAMING` accepts; none of None."""
-    if value is None:
-        return ()
-    return (value,) if isinstance(value, str) else tuple(value)
+    return (value,) if isinstance(value, str) else tuple(value or ())
 
 
 def _are_patterns(value: Any) -> bool:
@@ -55,7 +61,6 @@ NAMING: dict[str, Rule] = {
 
 #: Of `if_exists`: raise TaskExists.
 REFUSE = "refuse"
-_IF_EXISTS = ("keep", "replay_dead", REFUSE)
 
 #: The header of a message that says what its call says in place of its task's options, a mapping.
 CALL = "reliable_call"
@@ -77,11 +82,13 @@ CALL_OPTIONS: dict[str, Rule] = {
     "at_most": or_none(whole(1, MOST_PLACES)),
     **NAMING,
 }
+#: The same, and the option that the message does not carry to the worker.
+_CHECKED = {**CALL_OPTIONS, "if_exists": or_none(one_of("keep", "replay_dead", REFUSE))}
 
 
-def check_call(task: Any, options: Mapping[str, Any]) -> None:
+def check_call(task: Any, options: Mapping[str, Any], *, has_id: bool) -> None:
     """Raise ConfigurationError for options of a call of *task* that cannot work, and warn of those
-    that are probably misspelt.
+    that are probably misspelt.  *has_id*: the call says which id its task has.
 
     A call may have any options for Celery, the broker and other packages, so only what is very
     nearly the name of one of ours is told of.
@@ -94,30 +101,37 @@ def check_call(task: Any, options: Mapping[str, Any]) -> None:
                 stacklevel=3,
             )
     _check_values(task.name, options)
-    if options.get("at_most") is not None:
-        _check_places(task, options["at_most"])
+    refuse(_useless(task, options, has_id))
 
 
 def _check_values(name: str, options: Mapping[str, Any]) -> None:
     refuse(
         f"{option}={value!r} of a call of task {name} is not {expected}. Correct it, or leave it "
-        "out: then the task's own counts."
-        for option, value, expected in misfits(CALL_OPTIONS, options)
+        "out."
+        for option, value, expected in misfits(_CHECKED, options)
     )
 
 
-def _check_places(task: Any, at_most: int) -> None:
-    """Raise ConfigurationError where `at_most` of a call means nothing, or two things."""
+def _useless(task: Any, options: Mapping[str, Any], has_id: bool) -> Iterator[str]:
+    """Yield a problem for each option that means nothing for a call of *task*, or two things."""
+    at_most, how = options.get("at_most"), options.get("if_exists")
     about = f"at_most={at_most!r} of a call of task {task.name}: the task has"
-    if getattr(type(task), "at_most", None) is None:
-        raise ConfigurationError(
+    if at_most is not None and getattr(type(task), "at_most", None) is None:
+        yield (
             f"{about} no places of which a call could have more or fewer. Give its class at_most "
             "and on_conflict, too."
         )
-    if at_most > 1 and not may_have_more_places(task):
-        raise ConfigurationError(
+    elif at_most is not None and at_most > 1 and not may_have_more_places(task):
+        yield (
             f"{about} unique='queued' or once_for_seconds, and one place for that. Leave one of "
             "them out."
+        )
+    about = f"if_exists={how!r} of a call of task {task.name}"
+    if how is not None and not has_id:
+        yield f"{about}: it is about the id, which is a new one without task_id. Give that too."
+    if how is not None and type(task).unique == "queued":
+        yield (
+            f"{about}: the task has unique='queued', so that its object is the key. Leave one out."
         )
 
 
@@ -137,11 +151,9 @@ def take_call(name: str, options: MutableMapping[str, Any]) -> None:
     A retry has the headers of the message before it; what it says itself takes their place.
     Raises ConfigurationError.
     """
-    ours = CALL_OPTIONS.keys() & options.keys()
-    if not ours:
-        return
     _check_values(name, options)
-    given = {option: value for option in ours if (value := options.pop(option)) is not None}
+    given = {option: options.pop(option) for option in CALL_OPTIONS.keys() & options.keys()}
+    given = {option: value for option, value in given.items() if value is not None}
     if given:
         headers = options.get("headers") or {}
         options["headers"] = {**headers, CALL: {**call_of(headers), **given}}
@@ -152,34 +164,12 @@ def take_if_exists(name: str, options: MutableMapping[str, Any], *, is_known: bo
     say.  *is_known*: the task is one of ours.  Raises ConfigurationError.
     """
     how = options.pop("if_exists", None)
-    if how is None:
-        return ""
-    about = f"if_exists={how!r} of a call of task {name}"
-    if how not in _IF_EXISTS:
-        known = ", ".join(map(repr, _IF_EXISTS))
-        raise ConfigurationError(f"{about} is not one of {known}. Correct it.")
-    if not is_known:
+    if how is not None and not is_known:
         raise ConfigurationError(
-            f"{about}: nobody can tell whether its id is in use, as it is no task of this app with "
-            "base=ReliableTask. Leave it out."
+            f"if_exists={how!r} of a call of task {name}: nobody can tell whether its id is in "
+            "use, as it is no task of this app with base=ReliableTask. Leave it out."
         )
-    return str(how)
-
-
-def check_if_exists(task: Any, options: Mapping[str, Any], *, has_id: bool) -> None:
-    """Raise ConfigurationError where `if_exists` of a call means nothing, or two things."""
-    how = options.get("if_exists")
-    if how is None:
-        return
-    about = f"if_exists={how!r} of a call of task {task.name}"
-    if not has_id:
-        raise ConfigurationError(
-            f"{about}: it is about the id, which is a new one without task_id. Give that too."
-        )
-    if type(task).unique == "queued":
-        raise ConfigurationError(
-            f"{about}: the task has unique='queued', so that its object is the key. Leave one out."
-        )
+    return how or ""
 
 
 def call_of(headers: Mapping[str, Any] | None) -> Mapping[str, Any]:
@@ -199,19 +189,14 @@ def call_of(headers: Mapping[str, Any] | None) -> Mapping[str, Any]:
 @lru_cache(maxsize=1024)
 def _doubt(option: str) -> str:
     """Say what is probably wrong with the name of an option of a call; "" for all others."""
-    if option in CALL_OPTIONS or option == "if_exists":
+    if option in _CHECKED:
         return ""
     if option in _OF_TASKS:
         return "which is an option of the task, and not of one call. Give it to the task."
-    known = (*CALL_OPTIONS, "if_exists", *_OF_TASKS)
-    question = did_you_mean(option, known, _NEAR)
+    question = did_you_mean(option, (*_CHECKED, *_OF_TASKS), _NEAR)
     return question and f"which is no option. {question}"
 
 
 def in_force(task: Any, option: str, headers: Mapping[str, Any] | None) -> Any:
     """Return an option of a call: its own, or that of the class of *task*."""
-    if headers and CALL in headers:
-        told = call_of(headers)
-        if option in told:
-            return told[option]
-    return getattr(type(task), option, None)
+    return call_of(headers).get(option, getattr(type(task), option, None))

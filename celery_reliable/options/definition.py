@@ -14,7 +14,7 @@ from celery_reliable.options.calls import CALL_OPTIONS
 from celery_reliable.options.object_id import (
     RATE,
     check_object_id_spec,
-    is_per_object,
+    parsed_rate,
     resolve_object_id,
 )
 from celery_reliable.settings import (
@@ -97,6 +97,17 @@ _NEAR_OPTION, _NEAR_ATTRIBUTE = 0.85, 0.9
 #: A shorter name with which an option begins is too common a word to be a misspelt option.
 _LEAST_BEGINNING = 8
 
+#: Attributes of the base that a task must not hide, with what they are for.
+_TAKEN = {
+    "attempt": "the number that your tables compare",
+    "is_reliable": "the mark by which the package knows its tasks",
+}
+#: The same for a task with `time_to_run_seconds`.
+_TAKEN_BY_TIME = {
+    "touch": "without it time_to_run_seconds cannot begin anew",
+    "seconds_left": "it tells what is left of time_to_run_seconds",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class TaskObject:
@@ -108,14 +119,14 @@ class TaskObject:
     signature: inspect.Signature
     #: The callable is given the task before the arguments.
     takes_task: bool = False
-    #: The callable is given the arguments by name.
-    by_name: bool = False
+    #: The signature that decides how the callable is called.
+    given: inspect.Signature | None = None
 
     def id_of(self, task: Any, args: Any, kwargs: Any) -> object:
         """Return the object id that a call of *task* gives.  Raises ObjectIdError."""
         spec = partial(cast(Any, self.spec), task) if self.takes_task else self.spec
         return resolve_object_id(
-            spec, self.signature, task.name, args or (), kwargs or {}, by_name=self.by_name
+            spec, self.signature, task.name, args or (), kwargs or {}, self.given
         )
 
 
@@ -135,21 +146,15 @@ def object_of(cls: Any) -> TaskObject | None:
         takes_task = next(iter(inspect.signature(found).parameters), "") == "self"
     signature = signature_of_run(cls)
     told = partial(spec, None) if takes_task else spec
-    by_name = check_object_id_spec(told, signature, cls.name)
-    return TaskObject(spec, signature, takes_task, by_name)
+    given = check_object_id_spec(told, signature, cls.name)
+    return TaskObject(spec, signature, takes_task, given)
 
 
 def signature_of_run(cls: Any) -> inspect.Signature:
     """Return the arguments that callers of a task give."""
-    signature = inspect.signature(cls.run)
-    parameters = list(signature.parameters.values())
-    # A bound task's function, or a method, has the task itself as its first parameter; callers
-    # do not give it.
-    if isinstance(inspect.getattr_static(cls, "run"), staticmethod) or not parameters:
-        return signature
-    if parameters[0].kind is inspect.Parameter.VAR_POSITIONAL:
-        return signature
-    return signature.replace(parameters=parameters[1:])
+    # A bound task's function, or a method, has the task itself as its first parameter; callers do
+    # not give it.
+    return inspect.signature(inspect.getattr_static(cls, "run").__get__(cls, cls))
 
 
 def problems(cls: Any, base: Any) -> list[str]:
@@ -169,10 +174,11 @@ def problems(cls: Any, base: Any) -> list[str]:
             "that must not run again, say max_losses=0 (it is a dead letter then) or take another "
             "base."
         )
+    taken = _TAKEN | (_TAKEN_BY_TIME if cls.time_to_run_seconds else {})
     return wrong + [
         f"Task {cls.name} has {name!r} of its own, which hides {base.__name__}'s: {purpose}. "
         "Give yours another name."
-        for name, purpose in _taken_names(cls)
+        for name, purpose in taken.items()
         if inspect.getattr_static(cls, name) is not base.__dict__[name]
     ]
 
@@ -188,7 +194,7 @@ def _useless(cls: Any, base: Any) -> Iterator[tuple[str, Any, str]]:
     rules = (
         ("unique", not has_object and is_queued, no_object),
         ("once_for_seconds", not has_object and is_kept, no_object),
-        ("rate", not has_object and is_per_object(cls.rate), no_object),
+        ("rate", not has_object and parsed_rate(cls.rate)[1], no_object),
         (
             "at_most",
             has_places and not any("on_conflict" in owner.__dict__ for owner in own),
@@ -227,14 +233,6 @@ def _useless(cls: Any, base: Any) -> Iterator[tuple[str, Any, str]]:
         ),
     )
     return ((name, getattr(cls, name), why) for name, is_useless, why in rules if is_useless)
-
-
-def _taken_names(cls: Any) -> Iterator[tuple[str, str]]:
-    yield "attempt", "the number that your tables compare"
-    yield "is_reliable", "the mark by which the package knows its tasks"
-    if cls.time_to_run_seconds:
-        yield "touch", "without it time_to_run_seconds cannot begin anew"
-        yield "seconds_left", "it tells what is left of time_to_run_seconds"
 
 
 def doubts(cls: Any, base: Any) -> Iterator[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import re
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 from uuid import UUID
@@ -19,9 +20,8 @@ __all__ = [
     "RATE",
     "ObjectIdSpec",
     "check_object_id_spec",
-    "interval_us",
-    "is_per_object",
     "object_key",
+    "parsed_rate",
     "resolve_object_id",
 ]
 
@@ -31,25 +31,21 @@ _RATE = re.compile(r"(\d{1,7}(?:\.\d{1,6})?)/([smh])( per object)?")
 _LONGEST_US, _SHORTEST_US = 86_400_000_000, 1
 
 
-def interval_us(rate: str) -> int:
-    """Return the microseconds between two beginnings; 0 for what is no rate."""
-    match = _RATE.fullmatch(rate)
+def parsed_rate(rate: object) -> tuple[int, bool]:
+    """Return the microseconds between two beginnings (0 if it is no rate), and whether each object
+    has the rate for itself.  Otherwise all calls of the task share the rate.
+    """
+    match = _RATE.fullmatch(rate) if isinstance(rate, str) else None
     count = float(match[1]) if match else 0.0
-    if not match or not count:
-        return 0
-    interval = round(_SECONDS[match[2]] * 1_000_000 / count)
-    return interval if _SHORTEST_US <= interval <= _LONGEST_US else 0
-
-
-def is_per_object(rate: str | None) -> bool:
-    """Whether each object has a rate for itself; otherwise all calls of the task share it."""
-    match = _RATE.fullmatch(rate or "")
-    return match is not None and match[3] is not None
+    if match is None or not count:
+        return 0, False
+    interval_us = round(_SECONDS[match[2]] * 1_000_000 / count)
+    return interval_us if _SHORTEST_US <= interval_us <= _LONGEST_US else 0, match[3] is not None
 
 
 RATE: Rule = or_none(
     that(
-        lambda rate: isinstance(rate, str) and interval_us(rate),
+        lambda rate: parsed_rate(rate)[0],
         "a rate such as '100/m' (a number, and /s, /m or /h: per second, minute or hour; one a day "
         "at least), or such as '100/m per object'",
     )
@@ -68,7 +64,9 @@ _VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 _EXPECTED = "an int, a str, a UUID, bytes, or a tuple of these"
 
 
-def check_object_id_spec(spec: ObjectIdSpec, signature: inspect.Signature, task_name: str) -> bool:
+def check_object_id_spec(
+    spec: ObjectIdSpec, signature: inspect.Signature, task_name: str
+) -> inspect.Signature:
     """Check a task's `object_id` when the task is defined.
 
     A callable with a signature is checked against the task's arguments.  What it returns can only
@@ -80,7 +78,9 @@ def check_object_id_spec(spec: ObjectIdSpec, signature: inspect.Signature, task_
         task_name: for the error.
 
     Returns:
-        Whether a callable must get the arguments by name, as it does not take them by position.
+        The signature that decides how a callable is called: the task's own, so that arguments are
+        given by position where possible; or the same with all of them by name, if the callable
+        does not take that.
 
     Raises:
         ConfigurationError: the task has no such argument, or the callable does not take the task's
@@ -91,7 +91,7 @@ def check_object_id_spec(spec: ObjectIdSpec, signature: inspect.Signature, task_
     names = list(signature.parameters)
     takes_any = any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values())
     if spec in names or (takes_any and spec):
-        return False
+        return signature
     listed = f"Its arguments are {', '.join(names)}." if names else "It takes no arguments."
     way_out = did_you_mean(spec, names) or listed
     raise ConfigurationError(
@@ -101,51 +101,34 @@ def check_object_id_spec(spec: ObjectIdSpec, signature: inspect.Signature, task_
 
 def _check_callable(
     spec: Callable[..., object], signature: inspect.Signature, task_name: str
-) -> bool:
+) -> inspect.Signature:
     try:
         taken = inspect.signature(spec)
     except (TypeError, ValueError):
         # Some callables in C have no signature.
-        return False
-    kinds = [p.kind for p in signature.parameters.values()]
-    is_open = inspect.Parameter.VAR_POSITIONAL in kinds or inspect.Parameter.VAR_KEYWORD in kinds
-    bind = taken.bind_partial if is_open else taken.bind
-    example = signature.bind_partial()
-    example.arguments.update(
-        {p.name: None for p in signature.parameters.values() if p.kind not in _VARIABLE}
-    )
-    refused = None
-    for by_name in (False, True):
-        args, kwargs = _given(example, by_name=by_name)
+        return signature
+    parameters = list(signature.parameters.values())
+    arguments = OrderedDict((p.name, None) for p in parameters if p.kind not in _VARIABLE)
+    bind = taken.bind if len(arguments) == len(parameters) else taken.bind_partial
+    named = [
+        p if p.kind is p.VAR_KEYWORD else p.replace(kind=p.KEYWORD_ONLY)
+        for p in parameters
+        if p.kind is not p.VAR_POSITIONAL
+    ]
+    refused = []
+    for given in (signature, signature.replace(parameters=named)):
+        example = inspect.BoundArguments(given, arguments)
         try:
-            bind(*args, **kwargs)
+            bind(*example.args, **example.kwargs)
         except TypeError as error:
-            refused = refused or error
+            refused.append(error)
         else:
-            return by_name
+            return given
     raise ConfigurationError(
         f"Task {task_name!r}: its object_id callable takes {taken}, and the task's arguments are "
-        f"{signature} ({refused}). It is given all of them, those with a default too: let it take "
-        "what the task takes (`*args, **kwargs` for what it does not look at)."
+        f"{signature} ({refused[0]}). It is given all of them, those with a default too: let it "
+        "take what the task takes (`*args, **kwargs` for what it does not look at)."
     )
-
-
-def _given(
-    bound: inspect.BoundArguments, *, by_name: bool
-) -> tuple[Sequence[Any], Mapping[str, Any]]:
-    """Return a call's arguments as a callable is given them: all that can be by position, or all
-    that can be by name.
-    """
-    if not by_name:
-        return bound.args, bound.kwargs
-    named: dict[str, Any] = {}
-    for name, value in bound.arguments.items():
-        kind = bound.signature.parameters[name].kind
-        if kind is inspect.Parameter.VAR_KEYWORD:
-            named.update(value)
-        elif kind is not inspect.Parameter.VAR_POSITIONAL:
-            named[name] = value
-    return (), named
 
 
 def resolve_object_id(
@@ -154,8 +137,7 @@ def resolve_object_id(
     task_name: str,
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
-    *,
-    by_name: bool = False,
+    given: inspect.Signature | None = None,
 ) -> object:
     """Return the object id that one call gives.
 
@@ -165,7 +147,7 @@ def resolve_object_id(
         task_name: for the error.
         args: positional arguments of the call.
         kwargs: keyword arguments of the call.
-        by_name: what `check_object_id_spec` returned.
+        given: what `check_object_id_spec` returned of a callable.
 
     Returns:
         The value as it was given, or the argument's default. `object_key` checks its type.
@@ -184,10 +166,10 @@ def resolve_object_id(
         ) from error
     bound.apply_defaults()
     if not isinstance(spec, str):
-        # Given by position where possible: the callable's parameters may have other names.
-        given, named = _given(bound, by_name=by_name)
+        # By position where possible: the callable's parameters may have other names.
+        told = inspect.BoundArguments(given or signature, bound.arguments)
         try:
-            return spec(*given, **named)
+            return spec(*told.args, **told.kwargs)
         except Exception as error:
             raise ObjectIdError(
                 f"Task {task_name!r}: its object_id callable raised {type(error).__name__}: "
@@ -198,10 +180,8 @@ def resolve_object_id(
     if spec in bound.arguments:
         return bound.arguments[spec]
     for parameter in signature.parameters.values():
-        if parameter.kind is parameter.VAR_KEYWORD:
-            extra = bound.arguments[parameter.name]
-            if spec in extra:
-                return extra[spec]
+        if parameter.kind is parameter.VAR_KEYWORD and spec in bound.arguments[parameter.name]:
+            return bound.arguments[parameter.name][spec]
     raise ObjectIdError(
         f"Task {task_name!r} was called without {spec!r}, which its object_id names. Give the "
         "argument in the call, or give it a default, or let object_id name another one.",
@@ -231,7 +211,7 @@ def object_key(task_name: str, object_id: object, spec: ObjectIdSpec | None = No
     """
     try:
         encoded = _encoded(task_name) + _encoded(object_id)
-    except _NoIdError as error:
+    except TypeError as error:
         source = "the object id" if spec is None else "what its object_id callable returned"
         if isinstance(spec, str):
             source = f"its argument {spec!r}, which object_id names,"
@@ -241,10 +221,6 @@ def object_key(task_name: str, object_id: object, spec: ObjectIdSpec | None = No
             task_name=task_name,
         ) from None
     return hashlib.sha256(encoded).hexdigest()[:_KEY_LENGTH]
-
-
-class _NoIdError(Exception):
-    """No id can be made of this value."""
 
 
 def _kind(value: object, item: object) -> str:
@@ -257,7 +233,10 @@ def _kind(value: object, item: object) -> str:
 
 
 def _encoded(value: object) -> bytes:
-    """Return bytes from which the value could be read back, so that no two share them."""
+    """Return bytes from which the value could be read back, so that no two share them.
+
+    Raises TypeError with a value of which no id can be made.
+    """
     # A bool is an int in Python; as the id of an object it is a mistake.
     if isinstance(value, int) and not isinstance(value, bool):
         return _chunk(b"t", int.__repr__(value).encode())
@@ -270,7 +249,7 @@ def _encoded(value: object) -> bytes:
         return _chunk(b"b", value)
     if isinstance(value, (tuple, list)):
         return _chunk(b"s", b"".join(_encoded(item) for item in value))
-    raise _NoIdError(value)
+    raise TypeError(value)
 
 
 def _chunk(tag: bytes, content: bytes) -> bytes:

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from celery_reliable.model import Rate, Room, TaskRef
 from celery_reliable.options.calls import call_of, in_force, may_have_more_places
 from celery_reliable.options.definition import ALWAYS, TaskObject
-from celery_reliable.options.object_id import (
-    interval_us,
-    is_per_object,
-    object_key,
-)
+from celery_reliable.options.object_id import object_key, parsed_rate
 
 __all__ = [
     "id_of",
     "is_kept_dead",
     "is_limited",
     "is_of_object",
-    "is_placed_early",
     "is_reliable",
     "is_unique",
     "keep_ms",
@@ -69,15 +65,14 @@ def is_of_object(task: Any, object_id: str, args: Any, kwargs: Any) -> bool:
     """Whether a call of *task* is about the object whose id is given as text: as it is, or as JSON
     for a list of several values.
     """
-    try:
+    # The task itself fails where its arguments name no object; else the text is no list.
+    with suppress(ValueError):
         key = key_of(task, args, kwargs)
         if key == object_key(task.name, object_id):
             return True
         is_list = key is not None and object_id.startswith("[")
         return is_list and key == object_key(task.name, json.loads(object_id))
-    except ValueError:
-        # The task itself fails where its arguments name no object; else the text is no list.
-        return False
+    return False
 
 
 def room_of(
@@ -95,11 +90,6 @@ def room_of(
 def stands_in_line(task: Any) -> bool:
     """Whether *task* waits in line for its object."""
     return getattr(type(task), "on_conflict", "") in ("wait", "retry")
-
-
-def is_placed_early(task: Any) -> bool:
-    """Whether *task* takes its place as it is published."""
-    return bool(getattr(type(task), "place", "") == "queued")
 
 
 def is_unique(task: Any) -> bool:
@@ -122,13 +112,11 @@ def rate_of(task: Any, args: Any, kwargs: Any) -> Rate | None:
 
     Raises ObjectIdError when the arguments do not give the id of the object whose rate it is.
     """
-    rate = getattr(type(task), "rate", None)
-    if not rate:
+    interval_us, is_per_object = parsed_rate(getattr(type(task), "rate", None))
+    if not interval_us:
         return None
-    key = task.name
-    if is_per_object(rate):
-        key = f"{task.name} {key_of(task, args, kwargs)}"
-    return Rate(key, interval_us(rate))
+    key = f"{task.name} {key_of(task, args, kwargs)}" if is_per_object else task.name
+    return Rate(key, interval_us)
 
 
 def is_reliable(task: object) -> bool:

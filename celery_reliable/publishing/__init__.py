@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from celery_reliable.publishing.amqp import install, install_everywhere
+from celery_reliable.publishing.amqp import install
 from celery_reliable.publishing.carriers import CARRIERS, TWINS, add_twins
 from celery_reliable.publishing.errors import NotPublished, PublishUnknown
 from celery_reliable.publishing.placement import LOOKS_SECONDS, at_home, placed, placed_member
 from celery_reliable.publishing.publication import (
+    Call,
     calling,
     instead_of,
     is_member,
@@ -15,7 +16,6 @@ from celery_reliable.publishing.resending import (
     list_of,
     resend,
     send_stored,
-    wait_for_eta,
 )
 from celery_reliable.publishing.runs import run_on
 
@@ -23,13 +23,13 @@ __all__ = [
     "CARRIERS",
     "LOOKS_SECONDS",
     "TWINS",
+    "Call",
     "NotPublished",
     "PublishUnknown",
     "add_twins",
     "at_home",
     "calling",
     "install",
-    "install_everywhere",
     "instead_of",
     "is_member",
     "list_of",
@@ -38,5 +38,4 @@ __all__ = [
     "resend",
     "run_on",
     "send_stored",
-    "wait_for_eta",
 ]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from itertools import repeat
 from typing import Any
@@ -26,7 +27,7 @@ from celery_reliable.compat.amqp import (
     keep_chord_headers,
     send_anew,
 )
-from celery_reliable.compat.app import give_part, make_part_by, tasks_so_far
+from celery_reliable.compat.app import give_part, tasks_so_far
 from celery_reliable.compat.result_consumer import subscribe_when_awaited
 from celery_reliable.context import running
 from celery_reliable.exceptions import ConfigurationError, ReliableError
@@ -40,7 +41,6 @@ __all__ = [
     "RecordingAMQP",
     "carry_on",
     "install",
-    "install_everywhere",
 ]
 
 _CARRIED = (NAMED, CALL, HEIR)
@@ -57,11 +57,9 @@ def carry_on(name: str, message: Mapping[str, Any], options: MutableMapping[str,
     request = current_task.request if current_task else None
     if request is None or request.id != message.get("id") or current_task.name != name:
         return
-    if message.get("retries", 0) <= (request.retries or 0):
-        # It is published anew, or replaced.
-        return
     found = {key: request.get(key) for key in _CARRIED if request.get(key) is not None}
-    if found:
+    # Else it is published anew, or replaced.
+    if found and message.get("retries", 0) > (request.retries or 0):
         options["headers"] = {**found, **(options.get("headers") or {})}
 
 
@@ -70,7 +68,46 @@ class RecordingAMQP(OpenAMQP):
 
     def sender_around(self, send: Callable[..., Any]) -> Callable[..., Any]:
         """Return a function that records each task of ours, and sends it by *send*."""
-        return _recording(self.app, send)
+
+        def send_task_message(producer: Any, name: str, message: Any, **options: Any) -> Any:
+            attempt = running.get()
+            if attempt is not None and (attempt.is_replaced or message.headers.get("retries")):
+                attempt.goes_on = True
+            task = tasks_so_far(self.app).get(name)
+            if (task is None or name in CARRIERS) and (self.app.finalized or self.app.autofinalize):
+                # Makes the tasks, or waits for the thread that is making them.
+                self.app.finalize(auto=True)
+                task = tasks_so_far(self.app).get(name)
+            called = name
+            if name in CARRIERS:
+                task = protected(self.app, name, message, options)
+            elif name in TWINS:
+                # A retry.  Workers without the package know the other name.
+                name = message.headers["task"] = TWINS[name]
+            if task is None or is_reliable(task):
+                if message.headers.get("retries"):
+                    carry_on(called, message.headers, options)
+                named_anew(options)
+                take_call(name, options)
+                # What its worker would refuse is refused here.
+                check_limits(message.headers.get("timelimit"))
+                _give_text_id(message)
+            if_exists = take_if_exists(name, options, is_known=is_reliable(task))
+            # A message of protocol 1 has no headers to stamp; its claim makes its record.
+            if not is_reliable(task) or not message.headers.get("id"):
+                return send(producer, name, message, **options)
+            reliable = reliable_of(self.app)
+            if reliable.is_unprotected:
+                reliable.tell_unprotected()
+                return send(producer, name, message, **options)
+            # Raises ObjectIdError if the call lacks the argument that names the object.
+            key = key_of(task, message.body[0], message.body[1])
+            publication = Publication(producer, reliable, task, message.headers, key, if_exists)
+            sent = send(publication, name, message, **options)
+            publication.raise_unless_seen()
+            return sent
+
+        return send_task_message
 
     def connection_class(self, own: Any) -> Any:
         """Return the class of the app's connections to its broker. *own*: that of the project."""
@@ -79,24 +116,26 @@ class RecordingAMQP(OpenAMQP):
     @property
     def producer_pool(self) -> Any:
         """The producers of the app."""
-        place = _queues_of(self.app) if self.producers_so_far is None else ""
+        place = ""
+        if self.producers_so_far is None:
+            # The publication of a task of ours raises this; other tasks must go on.
+            with suppress(ReliableError):
+                place = reliable_of(self.app).queues_at
         if place:
             require(Part.REDIS_PRODUCER)
+            scheme = scheme_of(self.app.conf.broker_write_url)
+            connection = self.app.connection_for_write(
+                transport=sending_transport_for(scheme),
+                transport_options={PLACE: place},
+                failover_strategy=_stay if scheme == "sentinel" else None,
+            )
             # kombu keeps a pool for each transport, so this one is used by our producers only.
-            pool = pools.producers[_connection_to(self.app, place)]
+            pool = pools.producers[connection]
             pool.limit = self.app.pool.limit
             self.producers_so_far = pool
         return super().producer_pool
 
     publisher_pool = producer_pool
-
-
-def _connection_to(app: Celery, place: str) -> Any:
-    options: dict[str, Any] = {"transport_options": {PLACE: place}}
-    scheme = scheme_of(app.conf.broker_write_url)
-    if scheme == "sentinel":
-        options["failover_strategy"] = _stay
-    return app.connection_for_write(transport=sending_transport_for(scheme), **options)
 
 
 def _stay(urls: Sequence[str]) -> Iterator[str]:
@@ -106,14 +145,6 @@ def _stay(urls: Sequence[str]) -> Iterator[str]:
     transport: it makes the connections of its pools by itself.
     """
     return repeat(urlsplit(urls[0]).hostname or "")
-
-
-def _queues_of(app: Celery) -> str:
-    try:
-        return reliable_of(app).queues_at
-    except ReliableError:
-        # The publication of a task of ours raises this; other tasks must go on.
-        return ""
 
 
 def amqp_of(app: Celery) -> AMQP:
@@ -135,13 +166,6 @@ def amqp_of(app: Celery) -> AMQP:
     return amqp
 
 
-def install_everywhere() -> None:
-    """Let every app of this process that has made none yet have the AMQP that `amqp_of` gives
-    it.
-    """
-    make_part_by("amqp", "celery.app.amqp:AMQP", f"{__name__}:{amqp_of.__name__}")
-
-
 def install(app: Celery) -> None:
     """Make *app* record the reliable tasks that it publishes.  Repeating it changes nothing.
 
@@ -150,25 +174,19 @@ def install(app: Celery) -> None:
     """
     require(Part.PRODUCER)
     if not isinstance(app.amqp, RecordingAMQP):
-        _check_sender(app.amqp)
+        # A method of a project's class would send without what `sender_around` returns.
+        cls = type(app.amqp)
+        if not isinstance(inspect.getattr_static(cls, "send_task_message"), cached_property):
+            raise ConfigurationError(
+                f"{cls.__module__}.{cls.__qualname__} overrides send_task_message, so its tasks "
+                "would be sent without records. Override _create_task_sender instead, and let it "
+                "return a function that calls what super()._create_task_sender() returns."
+            )
         give_part(app, "amqp", f"{__name__}:{RecordingAMQP.__name__}")
         # The sender and the producers that it made before do not record.
         send_anew(app.amqp)
         subscribe_when_awaited(app)
         keep_chord_headers(chord_header)
-
-
-def _check_sender(amqp: Any) -> None:
-    """Raise ConfigurationError if the class of an app's AMQP has a method ``send_task_message`` in
-    place of what Celery keeps there: that would send without what `_recording` returns.
-    """
-    cls = type(amqp)
-    if not isinstance(inspect.getattr_static(cls, "send_task_message"), cached_property):
-        raise ConfigurationError(
-            f"{cls.__module__}.{cls.__qualname__} overrides send_task_message, so its tasks would "
-            "be sent without records. Override _create_task_sender instead, and let it return a "
-            "function that calls what super()._create_task_sender() returns."
-        )
 
 
 def _give_text_id(message: Any) -> None:
@@ -183,45 +201,3 @@ def _give_text_id(message: Any) -> None:
         for name in ("id", "root_id", "correlation_id", "uuid"):
             if fields.get(name) == task_id:
                 fields[name] = text
-
-
-def _recording(app: Celery, send: Callable[..., Any]) -> Callable[..., Any]:
-    def send_task_message(producer: Any, name: str, message: Any, **options: Any) -> Any:
-        attempt = running.get()
-        if attempt is not None and (attempt.is_replaced or message.headers.get("retries")):
-            attempt.goes_on = True
-        task = tasks_so_far(app).get(name)
-        if (task is None or name in CARRIERS) and (app.finalized or app.autofinalize):
-            # Makes the tasks, or waits for the thread that is making them.
-            app.finalize(auto=True)
-            task = tasks_so_far(app).get(name)
-        called = name
-        if name in CARRIERS:
-            task = protected(app, name, message, options)
-        elif name in TWINS:
-            # A retry.  Workers without the package know the other name.
-            name = message.headers["task"] = TWINS[name]
-        if task is None or is_reliable(task):
-            if message.headers.get("retries"):
-                carry_on(called, message.headers, options)
-            named_anew(options)
-            take_call(name, options)
-            # What its worker would refuse is refused here.
-            check_limits(message.headers.get("timelimit"))
-            _give_text_id(message)
-        if_exists = take_if_exists(name, options, is_known=is_reliable(task))
-        # A message of protocol 1 has no headers to stamp; it gets its record when it is claimed.
-        if not is_reliable(task) or not message.headers.get("id"):
-            return send(producer, name, message, **options)
-        reliable = reliable_of(app)
-        if reliable.is_unprotected:
-            reliable.tell_unprotected()
-            return send(producer, name, message, **options)
-        # Raises ObjectIdError if the call lacks the argument that names the object.
-        key = key_of(task, message.body[0], message.body[1])
-        publication = Publication(producer, reliable, task, message.headers, key, if_exists)
-        sent = send(publication, name, message, **options)
-        publication.raise_unless_seen()
-        return sent
-
-    return send_task_message

@@ -13,11 +13,11 @@ from typing import Any
 from kombu.exceptions import OperationalError
 
 from celery_reliable import exceptions
-from celery_reliable.exceptions import LedgerUnavailable, TaskExists, said
+from celery_reliable.exceptions import TaskExists, said
 from celery_reliable.ledger import answers
 from celery_reliable.model import State, TaskRef
 
-__all__ = ["exists", "not_recorded", "not_sent", "outages", "retry_seconds"]
+__all__ = ["exists", "not_sent", "outages", "retry_seconds"]
 
 
 class NotPublished(exceptions.NotPublished, OperationalError):
@@ -46,12 +46,6 @@ def exists(ref: TaskRef, found: answers.InUse | answers.Anothers) -> TaskExists:
     )
 
 
-def not_recorded(ref: TaskRef, why: LedgerUnavailable) -> NotPublished | PublishUnknown:
-    """Return the error of a publication that the ledger did not answer."""
-    message = f"Task {ref.name}[{ref.id}] could not be recorded: {why}"
-    return (NotPublished if why.is_undone else PublishUnknown)(message, task_id=ref.id)
-
-
 def not_sent(ref: TaskRef, why: Exception) -> NotPublished:
     """Return the error of a publication that failed, and of which no record stays."""
     return NotPublished(f"Task {ref.name}[{ref.id}] was not published: {said(why)}", task_id=ref.id)
@@ -77,9 +71,8 @@ def retry_seconds(options: Mapping[str, Any]) -> float:
     if not options.get("retry"):
         return 0.0
     policy = options.get("retry_policy") or {}
-    timeout = policy.get("timeout")
-    most = policy.get("max_retries", 3)
-    limit = math.inf if timeout is None else float(timeout)
+    # Kombu takes no time for no limit, too.
+    limit, most = float(policy.get("timeout") or math.inf), policy.get("max_retries", 3)
     if most is None:
         return limit
     start, step = policy.get("interval_start", 0), policy.get("interval_step", 0.2)

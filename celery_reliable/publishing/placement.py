@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import MutableMapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from celery_reliable.app import Reliable
 from celery_reliable.exceptions import ConfigurationError, LedgerUnavailable
 from celery_reliable.ledger import LivingWorker, Runs
-from celery_reliable.message import NAMED, Envelope, NamedWorkers
+from celery_reliable.message import NAMED, Envelope, NamedWorkers, address_of
 from celery_reliable.model import TaskRef
 from celery_reliable.options import NAMING, in_force, names_workers, patterns_of
 from celery_reliable.publishing.errors import not_sent
@@ -17,7 +17,6 @@ from celery_reliable.publishing.errors import not_sent
 __all__ = [
     "LOOKS_SECONDS",
     "Placement",
-    "address_of",
     "at_home",
     "named_anew",
     "place",
@@ -41,12 +40,6 @@ class Placement:
     routing_key: str
     named: NamedWorkers
 
-    def put(self, options: dict[str, Any]) -> None:
-        """Let a message that is to be published with *options* go there."""
-        options["headers"][NAMED] = self.named.as_header()
-        if (self.exchange, self.routing_key) != address_of(options):
-            options.update(exchange=self.exchange, routing_key=self.routing_key, declare=[])
-
     def readdressed(self, envelope: Envelope) -> Envelope:
         """Return a stored message as it is sent there."""
         return replace(
@@ -55,12 +48,6 @@ class Placement:
             exchange=self.exchange,
             routing_key=self.routing_key,
         )
-
-
-def address_of(options: Mapping[str, Any]) -> tuple[str, str]:
-    """Return exchange and routing key of a message that is to be published with *options*."""
-    exchange = options.get("exchange") or ""
-    return str(getattr(exchange, "name", exchange)), options.get("routing_key") or ""
 
 
 def placed(named: NamedWorkers, living: Sequence[LivingWorker]) -> Placement | None:
@@ -141,9 +128,13 @@ def place(
     Says so in its *headers*, and where it goes in *options*.  False when none is alive, and it has
     to wait.  Raises NotPublished and LedgerRefused when the ledger does not say which of them live.
     """
-    named = _named_workers(task, headers)
-    if named is None:
+    # A retry has the header of the message before it, in which an operator may have named others.
+    named = NamedWorkers.of(headers)
+    only = patterns_of(in_force(task, "only_workers", headers))
+    prefer = patterns_of(in_force(task, "prefer_workers", headers))
+    if named is None and not (only or prefer):
         return True
+    named = named or NamedWorkers(only, prefer)
     if not any(named.home):
         named = replace(named, home=address_of(options))
     try:
@@ -161,10 +152,11 @@ def place(
             refuse_unreachable(reliable, task, "A call", patience_seconds=patience_seconds)
     except LedgerUnavailable as exc:
         raise not_sent(ref, exc) from exc
+    headers[NAMED] = (named if found is None else found.named).as_header()
     if found is None:
-        headers[NAMED] = named.as_header()
         return False
-    found.put(options)
+    if (found.exchange, found.routing_key) != address_of(options):
+        options.update(exchange=found.exchange, routing_key=found.routing_key, declare=[])
     return True
 
 
@@ -197,18 +189,3 @@ def rename(headers: dict[str, Any], moved: str) -> None:
         # It may be on its way to the queue of one worker. What names nobody any more still says
         # which queue is its usual one, so that it is found there when that worker has died.
         headers[NAMED] = named.as_header()
-
-
-def _named_workers(task: Any, headers: Mapping[str, Any]) -> NamedWorkers | None:
-    """Return which workers may run a call of *task*; None: any.
-
-    A retry has the header of the message before it, in which an operator may have named others.
-    """
-    found = NamedWorkers.of(headers)
-    if found is not None:
-        return found
-    only = patterns_of(in_force(task, "only_workers", headers))
-    prefer = patterns_of(in_force(task, "prefer_workers", headers))
-    if not only and not prefer:
-        return None
-    return NamedWorkers(only, prefer)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from kombu.utils.json import dumps
@@ -24,17 +24,18 @@ from celery_reliable.message import (
     HEIR,
     NAMED,
     Stamp,
+    address_of,
     as_published,
     looks_used_once,
     prepared,
     seconds_until,
 )
-from celery_reliable.model import State
-from celery_reliable.options import REFUSE, is_placed_early, room_of, task_ref
+from celery_reliable.model import Room, State
+from celery_reliable.options import REFUSE, room_of, task_ref
 from celery_reliable.publishing.errors import (
+    NotPublished,
     PublishUnknown,
     exists,
-    not_recorded,
     not_sent,
     outages,
     retry_seconds,
@@ -42,7 +43,7 @@ from celery_reliable.publishing.errors import (
 from celery_reliable.publishing.placement import place, rename
 from celery_reliable.scoped import scoped
 
-__all__ = ["PLACE", "Publication", "calling", "instead_of", "is_member"]
+__all__ = ["PLACE", "Call", "Publication", "calling", "instead_of", "is_member"]
 
 #: The transport option that tells where a producer of ours sends to.
 PLACE = "reliable_queues_at"
@@ -66,6 +67,8 @@ class Call:
 
 #: The call that this thread or greenlet is publishing.
 _calling: ContextVar[Call | None] = ContextVar("celery_reliable_calling", default=None)
+#: Inside, what is published under the id of a `Call` belongs to that call.
+calling = partial(scoped, _calling)
 
 
 def is_member(options: Mapping[str, Any]) -> bool:
@@ -74,11 +77,6 @@ def is_member(options: Mapping[str, Any]) -> bool:
     Somebody waits for the very id of such a task, so it is published in any case.
     """
     return any(options.get(name) for name in _MEMBERSHIP)
-
-
-def calling(task_id: str, *, is_fresh: bool, is_unique: bool) -> AbstractContextManager[None]:
-    """Let what is published inside under *task_id* be this call's."""
-    return scoped(_calling, Call(task_id, is_fresh, is_unique))
 
 
 def _call_of(task_id: str) -> Call | None:
@@ -124,8 +122,6 @@ class Publication:
         self.headers = headers
         #: Whether the ledger has answered.
         self.is_answered = False
-        #: For how many seconds a ledger that is away is asked again.
-        self.retry_seconds = 0.0
         attempt = running.get()
         is_own = (
             attempt is not None and attempt.claim.task_id == self.ref.id and not attempt.is_settled
@@ -137,17 +133,13 @@ class Publication:
         call = _call_of(self.ref.id)
         #: The call of a unique task that is being published, if it is one.
         self.unique = call if call is not None and call.is_unique and not is_own else None
-        #: The object that it is about, if it is about one.
-        self.object_key = object_key
+        self._object_key = object_key
         # What has an ETA takes its place when it begins, and a retry has kept its own.
-        is_early = is_placed_early(task) and not is_own and not headers.get("eta")
+        is_early = type(task).place == "queued" and not is_own and not headers.get("eta")
+        self._takes_place = is_early or self.unique is not None
         #: The object of which it takes a place as it is published.
-        self.room = room_of(task, object_key) if is_early or self.unique is not None else None
-        #: Whether it stands in the line of that, and is not to be sent.
-        self.is_standing = False
+        self.room: Room | None = None
         self._is_used = call is None or not call.is_fresh or not looks_used_once(self.ref.id)
-        #: Names the publication; given when it is recorded.
-        self.epoch = ""
 
     def is_of(self, headers: Any) -> bool:
         """Whether a message with these headers is this publication's."""
@@ -167,7 +159,7 @@ class Publication:
             data, options = prepared(self._producer, body, options)
             # Which task has the object is not known before, and the caller gets a result now.
             if self.unique is not None:
-                self.unique = self.room = None
+                self.unique, self._takes_place = None, False
 
             def publish(is_retried: bool) -> Any:
                 return self._publish(data, options if is_retried else {**options, "retry": False})
@@ -182,16 +174,12 @@ class Publication:
         # As they are sent: its caller and instrumentation may have added some.
         self.headers = options["headers"]
         self.ref = task_ref(self._task, self.ref.id, self.headers)
-        if self.room is not None:
-            self.room = room_of(self._task, self.object_key, self.headers)
+        if self._takes_place:
+            self.room = room_of(self._task, self._object_key, self.headers)
+        #: For how many seconds a ledger that is away is asked again.
         self.retry_seconds = retry_seconds(options)
         state, look_seconds = self._plan(options)
-        # Where a task goes that names workers is known when it is sent.  A queue that expires is
-        # kept from that by kombu, as kombu puts the message there.
-        is_known = not self._expires(options) and (
-            state is State.QUEUED or NAMED not in self.headers
-        )
-        if self.attempt is None and is_known and self._is_one_step(options):
+        if self._is_one_step(options, state):
             try:
                 return self._publish_in_one_step(body, options, state, look_seconds)
             except ReliableError:
@@ -208,7 +196,7 @@ class Publication:
             body, options = prepared(self._producer, body, options)
         envelope = as_published(body, options)
         is_recorded = self.record(envelope.to_text, state, look_seconds)
-        if not is_recorded or self.is_standing or state is State.WAITING:
+        if not is_recorded or state is State.WAITING:
             return None
         if self.attempt is not None:
             # Sent when the attempt has ended; another worker would run it beside this attempt.
@@ -246,19 +234,21 @@ class Publication:
             task_id=ref.id,
         )
 
-    def _is_one_step(self, options: dict[str, Any]) -> bool:
-        """Whether this goes to a list on the ledger's server, and to that alone."""
-        exchange = options.get("exchange")
-        if getattr(exchange, "name", exchange):
-            return False
+    def _is_one_step(self, options: dict[str, Any], state: State) -> bool:
+        """Whether this goes to a list on the ledger's server, to that alone, and now."""
+        queue = self.reliable.app.amqp.queues.get(options.get("routing_key"))
+        declared = (queue, *(options.get("declare") or ()))
         given = getattr(self._producer.connection, "transport_options", None) or {}
-        # A caller may pass the producer of another app, which sends to another place.
-        return bool(given.get(PLACE)) and given[PLACE] == self.reliable.queues_at
-
-    def _expires(self, options: dict[str, Any]) -> bool:
-        known = self.reliable.app.amqp.queues.get(options.get("routing_key"))
-        return any(
-            getattr(one, "expires", None) for one in (known, *(options.get("declare") or ()))
+        return (
+            self.attempt is None
+            and not address_of(options)[0]
+            # Where a task goes that names workers is known when it is sent.
+            and (state is State.QUEUED or NAMED not in self.headers)
+            # Kombu keeps a queue that expires from that, as kombu puts the message there.
+            and not any(getattr(one, "expires", None) for one in declared)
+            # A caller may pass the producer of another app, which sends to another place.
+            and bool(given.get(PLACE))
+            and given[PLACE] == self.reliable.queues_at
         )
 
     def _publish_in_one_step(
@@ -303,33 +293,31 @@ class Publication:
     def record(
         self, to_text: Callable[[], str], state: State, look_seconds: float, queue: str = ""
     ) -> bool:
-        """Record it; False when the ledger refuses, and nothing is to be sent.
+        """Record it; False when nothing is to be sent: the ledger refuses, or the task stands in
+        the line of its object.
 
         *queue*: the key of the list that the ledger puts the message into.  Raises NotPublished,
         PublishUnknown, LedgerRefused and TaskExists.
         """
         answer = self._record(to_text, state, look_seconds, queue)
-        self.is_standing = isinstance(answer, answers.Standing)
-        if isinstance(answer, answers.Recorded | answers.Standing):
-            if self.attempt is not None:
-                self.attempt.is_closed = True
-            return True
-        if isinstance(answer, (answers.LockedBy, answers.KeptFor)):
-            return False
-        if isinstance(answer, answers.Anothers):
+        is_recorded = isinstance(answer, answers.Recorded | answers.Standing)
+        if isinstance(answer, answers.Anothers) or (
+            isinstance(answer, answers.InUse) and self._if_exists == REFUSE
+        ):
             raise exists(self.ref, answer)
-        if isinstance(answer, answers.InUse) and self._if_exists:
-            if self._if_exists == REFUSE:
-                raise exists(self.ref, answer)
-            return False
-        # The id belongs to a task that is alive, or the attempt that publishes is no longer current
-        # and must not change what its successor does.
-        logger.info(
-            "publication_refused name=%s id=%s reply=%s", self.ref.name, self.ref.id, answer.word
-        )
-        if isinstance(answer, answers.NotCurrent) and self.attempt is not None:
-            self.attempt.is_closed = True
-        return False
+        if self.attempt is not None:
+            # An attempt that is no longer current must not change what its successor does.
+            self.attempt.is_closed |= is_recorded or isinstance(answer, answers.NotCurrent)
+        is_kept = isinstance(answer, answers.InUse) and self._if_exists
+        if not (is_recorded or is_kept or isinstance(answer, answers.LockedBy | answers.KeptFor)):
+            # The id belongs to a task that is alive, or the attempt is no longer current.
+            logger.info(
+                "publication_refused name=%s id=%s reply=%s",
+                self.ref.name,
+                self.ref.id,
+                answer.word,
+            )
+        return isinstance(answer, answers.Recorded)
 
     def _record(
         self, to_text: Callable[[], str], state: State, look_seconds: float, queue: str
@@ -338,39 +326,36 @@ class Publication:
         claim = self.attempt.claim if self.attempt else None
         number = claim.attempt if claim is not None else 0
         # What an attempt publishes is part of its outcome, which waits for the ledger.
-        patience = (
-            {"patience_seconds": FOREVER, "undone_patience_seconds": None}
-            if running.get() is not None
-            else {"patience_seconds": None, "undone_patience_seconds": self.retry_seconds}
-        )
+        waits = running.get() is not None
+        # The epoch names the publication.
         self.epoch, moved = ledger.senders.new_epoch(number), ""
         unique, deadline = "1" if self.unique is not None else "", 0.0
         while True:
             self.headers[HEADER] = Stamp(ledger.generation, self.epoch).of_task(self.ref.id)
             try:
-                given: dict[str, Any] = {
-                    "epoch": self.epoch,
-                    "due_in_ms": math.ceil(look_seconds * 1000),
-                    "message": to_text(),
-                    "queue": queue,
-                    "is_used": self._is_used and claim is None,
-                    "heir": str(self.headers.get(HEIR) or ""),
-                    "if_exists": self._if_exists,
-                    **patience,
-                }
                 # What is sent later takes its place when it begins.
                 is_placed = self.unique is not None or state is State.QUEUED
                 answer = ledger.record(
                     self.ref,
+                    epoch=self.epoch,
                     state=state,
                     claim=claim,
+                    due_in_ms=math.ceil(look_seconds * 1000),
+                    message=to_text(),
+                    queue=queue,
                     moved=moved,
+                    is_used=self._is_used and claim is None,
+                    heir=str(self.headers.get(HEIR) or ""),
+                    if_exists=self._if_exists,
                     room=self.room if is_placed else None,
                     unique=unique,
-                    **given,
+                    patience_seconds=FOREVER if waits else None,
+                    undone_patience_seconds=None if waits else self.retry_seconds,
                 )
             except LedgerUnavailable as exc:
-                raise not_recorded(self.ref, exc) from exc
+                text = f"Task {self.ref.name}[{self.ref.id}] could not be recorded: {exc}"
+                error = NotPublished if exc.is_undone else PublishUnknown
+                raise error(text, task_id=self.ref.id) from exc
             if isinstance(answer, answers.OtherGeneration):
                 ledger.generation = answer.current
                 continue

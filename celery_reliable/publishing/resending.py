@@ -12,14 +12,13 @@ from celery_reliable.app import Reliable, reliable_of
 from celery_reliable.broker import sending_again
 from celery_reliable.ledger import Ledger, answers
 from celery_reliable.log import logger
-from celery_reliable.message import NAMED, RETURNS, Envelope, Stamp
+from celery_reliable.message import NAMED, RETURNS, Envelope
 from celery_reliable.model import Due
 
 __all__ = [
     "list_of",
     "resend",
     "send_stored",
-    "wait_for_eta",
 ]
 
 #: One retry without a pause, for a connection that went stale in the pool.
@@ -92,26 +91,3 @@ def list_of(reliable: Reliable, headers: Mapping[str, Any], told: Mapping[str, A
     queue = reliable.app.amqp.queues.get(told.get("routing_key"))
     # The list of one that expires has to be kept from that.
     return reliable.list_prefix + queue.name if queue is not None and not queue.expires else ""
-
-
-def wait_for_eta(
-    reliable: Reliable,
-    task_id: str,
-    envelope: Envelope,
-    seconds: float,
-    *,
-    patience_seconds: float | None = None,
-) -> bool:
-    """Let a recorded task wait in the ledger for its ETA, in so many *seconds*; False when it does
-    not wait, so that its message is to be sent.  Raises what the ledger raises.
-    """
-    told = {**envelope.properties, "exchange": envelope.exchange}
-    told["routing_key"] = envelope.routing_key
-    answer = reliable.ledger.moments.reserve(
-        task_id,
-        seconds,
-        epoch=Stamp.of(envelope.headers).epoch,
-        queue=list_of(reliable, envelope.headers, told),
-        patience_seconds=patience_seconds,
-    )
-    return isinstance(answer, answers.WaitsUntil)

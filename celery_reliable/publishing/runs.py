@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -54,7 +54,10 @@ def run_on(
         reliable.ledger.runs.begin(run, members, name=task.name, only=only, due_in_ms=due_in_ms)
     except LedgerUnavailable as exc:
         raise not_sent(TaskRef(run, task.name), exc) from exc
-    _save(task, run, members)
+    if not isinstance(task.app.backend, DisabledBackend):
+        # The results of all are found by the run's id, where the result backend keeps groups.
+        with suppress(NotImplementedError):
+            task.app.GroupResult(run, [task.AsyncResult(member) for member in members]).save()
     headers = {**(given.pop("headers", None) or {}), NAMED: meant.as_header()}
     given.setdefault("group_id", run)
     found = [
@@ -62,14 +65,6 @@ def run_on(
         for member in members
     ]
     return task.app.GroupResult(run, found)
-
-
-def _save(task: Any, run: str, members: Sequence[str]) -> None:
-    """Let the results of all be found by the run's id, where the result backend keeps groups."""
-    if isinstance(task.app.backend, DisabledBackend):
-        return
-    with suppress(NotImplementedError):
-        task.app.GroupResult(run, [task.AsyncResult(member) for member in members]).save()
 
 
 def _count(task: Any, where: int | str, meant: NamedWorkers) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from celery_reliable.redis_io.connection import (
     Line,
     is_of_cluster,
-    is_of_full_server,
     is_transient,
     is_undone,
     left_out_when_full,
@@ -19,7 +18,6 @@ __all__ = [
     "Script",
     "by_position",
     "is_of_cluster",
-    "is_of_full_server",
     "is_transient",
     "is_undone",
     "left_out_when_full",

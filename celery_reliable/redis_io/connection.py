@@ -16,7 +16,6 @@ from celery_reliable.compat.redis import ask, has_something_to_read
 __all__ = [
     "Line",
     "is_of_cluster",
-    "is_of_full_server",
     "is_transient",
     "is_undone",
     "left_out_when_full",
@@ -63,21 +62,14 @@ def refuses_writes(exc: BaseException) -> bool:
     return isinstance(exc, redis.RedisError) and _REFUSING_REPLY.search(str(exc)) is not None
 
 
-def is_of_full_server(exc: BaseException) -> bool:
-    """Whether a server refuses to write although it is the right one: it is full, or cannot save.
-
-    A replica, or a master without its replicas, is a lost connection (`losing`).
-    """
-    return isinstance(exc, redis.ResponseError) and refuses_writes(exc)
-
-
 @contextmanager
 def left_out_when_full() -> Iterator[None]:
     """Leave out what a full server refuses, and a worker that starts does not need just now."""
     try:
         yield
     except redis.ResponseError as exc:
-        if not is_of_full_server(exc):
+        # A replica, or a master without its replicas, is a lost connection (`losing`).
+        if not refuses_writes(exc):
             raise
 
 
@@ -126,8 +118,7 @@ class Line:
     """
 
     def __init__(self, pool: redis.ConnectionPool) -> None:
-        self._pool = pool
-        self._connection: Any = None
+        self._connection: Any = pool.make_connection()
 
     def ask(self, *commands: Sequence[Any]) -> list[Any]:
         """Return what each command is answered; an error reply is returned as its exception.
@@ -135,8 +126,6 @@ class Line:
         Raises redis-py's errors when the connection fails: then nothing is known of any command,
         unless the error tells that nothing was sent (`is_undone`).
         """
-        if self._connection is None:
-            self._connection = self._pool.make_connection()
         connection = self._connection
         try:
             # What the server has closed meanwhile can be read; nothing else can.
@@ -158,5 +147,4 @@ class Line:
 
     def close(self) -> None:
         """Close the connection; it is made anew when something is asked."""
-        if self._connection is not None:
-            self._connection.disconnect()
+        self._connection.disconnect()

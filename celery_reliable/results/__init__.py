@@ -2,52 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from celery_reliable.lazy import lazy_door
-
-if TYPE_CHECKING:
-    from celery_reliable.results.backend import (
-        PatientBackend,
-        fail_again,
-        fail_as_buried,
-        marks,
-    )
-    from celery_reliable.results.chords import tell_chord, tell_chord_patiently
-    from celery_reliable.results.stored import (
-        NOTHING,
-        is_celerys_redis,
-        is_of,
-        mark,
-        may_have_lived_before,
-        results_server_of,
-        seen,
-    )
-else:
-    __getattr__ = lazy_door(
-        __name__,
-        {
-            "backend": (
-                "PatientBackend",
-                "fail_again",
-                "fail_as_buried",
-                "marks",
-            ),
-            "chords": (
-                "tell_chord",
-                "tell_chord_patiently",
-            ),
-            "stored": (
-                "NOTHING",
-                "is_celerys_redis",
-                "is_of",
-                "mark",
-                "may_have_lived_before",
-                "results_server_of",
-                "seen",
-            ),
-        },
-    )
+from celery_reliable.results.backend import PatientBackend, fail_again, fail_as_buried, marks
+from celery_reliable.results.chords import tell_chord, tell_chord_patiently
+from celery_reliable.results.stored import (
+    NOTHING,
+    is_celerys_redis,
+    is_of,
+    mark,
+    may_have_lived_before,
+    results_server_of,
+    seen,
+)
 
 __all__ = [
     "NOTHING",

@@ -13,11 +13,9 @@ from typing import Any
 
 from celery import Celery, states
 from celery.backends.base import BaseKeyValueStoreBackend
-from kombu.utils.encoding import bytes_to_str
 
 from celery_reliable.app import reliable_of
 from celery_reliable.compat.backend import (
-    SUCCESS_BEGINS,
     MarkingBackend,
     result_meta,
     run_errbacks,
@@ -32,9 +30,9 @@ from celery_reliable.model import DeadLetter, StoredResult
 from celery_reliable.options import is_unique, keep_ms
 from celery_reliable.results.chords import may_pass
 from celery_reliable.results.fenced import (
-    LONGEST_TEXT,
     FencedBackend,
     SupersededError,
+    as_stored,
     is_on_ledger_server,
     store_state,
     stored_by_ledger,
@@ -208,15 +206,7 @@ class PatientBackend:
         encoded = backend.encode_result(result, state)
         meta = result_meta(_marked(backend), encoded, state, request)
         value = backend.encode({**meta, "task_id": task_id})
-        if len(value) > LONGEST_TEXT:
-            return None
-        return StoredResult(
-            bytes_to_str(backend.get_key_for_task(task_id)),
-            value,
-            SUCCESS_BEGINS,
-            int(backend.expires or 0),
-            int(backend.connparams.get("db") or 0),
-        )
+        return as_stored(backend, task_id, value, backend.expires)
 
     def _settled_with(self, stored: StoredResult, attempt: RunningAttempt) -> bool:
         """Store and settle in one step; False when nothing was done."""
@@ -238,7 +228,7 @@ class PatientBackend:
             return False
         if isinstance(answer, answers.Settled):
             attempt.is_closed = attempt.is_settled = True
-            put_off.proves(stored)
+            put_off.proven_db = stored.db
         elif isinstance(answer, answers.Fenced):
             attempt.fence(self._task, answer.state)
         return attempt.is_closed

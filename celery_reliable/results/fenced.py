@@ -8,10 +8,10 @@ A worker may be cut off with the command under way.  When that arrives its succe
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from contextvars import ContextVar
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from celery import Celery
 from kombu.utils.encoding import bytes_to_str
@@ -29,6 +29,7 @@ from celery_reliable.scoped import scoped
 __all__ = [
     "FencedBackend",
     "SupersededError",
+    "as_stored",
     "is_on_ledger_server",
     "store_state",
     "stored_by_ledger",
@@ -51,7 +52,24 @@ _storing: ContextVar[_Storing | None] = ContextVar("celery_reliable_storing", de
 
 
 #: Redis stores no longer text, in bytes.
-LONGEST_TEXT = 512 * 1024 * 1024
+_LONGEST_TEXT = 512 * 1024 * 1024
+
+
+def as_stored(
+    backend: Any, task_id: str, value: str | bytes, expires_seconds: Any
+) -> StoredResult | None:
+    """Return a result as a Redis backend keeps it; None where it is too long.  Celery or Redis says
+    so then.
+    """
+    if len(value) > _LONGEST_TEXT:
+        return None
+    return StoredResult(
+        bytes_to_str(backend.get_key_for_task(task_id)),
+        value,
+        SUCCESS_BEGINS if backend.serializer == "json" else "",
+        int(expires_seconds or 0),
+        int(backend.connparams.get("db") or 0),
+    )
 
 
 def under_class(backend: Any, ours: type[Any]) -> Any:
@@ -64,9 +82,7 @@ def under_class(backend: Any, ours: type[Any]) -> Any:
     return view
 
 
-@cache
-def _under(own: Any, ours: Any) -> Any:
-    return type(own.__name__, (ours, own), {})
+_under = cache(lambda own, ours: type(own.__name__, (ours, own), {}))
 
 
 class SupersededError(Exception):
@@ -104,11 +120,8 @@ def store_state(task: Any, backend: Any, how: str, *args: Any, **kwargs: Any) ->
     if attempt is None:
         return getattr(backend, how)(*args, **kwargs)
     fenced = under_class(backend, FencedBackend) if is_celerys_redis(backend) else backend
-    try:
-        with stored_by_ledger(task.app, backend, attempt, is_outcome=False):
-            return getattr(fenced, how)(*args, **kwargs)
-    except SupersededError:
-        return None
+    with suppress(SupersededError), stored_by_ledger(task.app, backend, attempt, is_outcome=False):
+        return getattr(fenced, how)(*args, **kwargs)
 
 
 class FencedBackend:
@@ -118,30 +131,15 @@ class FencedBackend:
 
     def set(self, key: Any, value: Any, expires: Any = None, **options: Any) -> Any:
         """Store a result, or whatever else.  Celery 5.6 has no *expires*."""
-        backend: Any = self
-        lasts = backend.expires if expires is None else expires
-        if self._stores(backend, key, value, int(lasts or 0)):
-            return None
+        backend, storing = cast(Any, self), _storing.get()
+        if storing is not None and key == backend.get_key_for_task(storing.task_id):
+            lasts = backend.expires if expires is None else expires
+            stored = as_stored(backend, storing.task_id, value, lasts)
+            if stored is not None and _is_stored(storing, stored):
+                return None
         if expires is not None:
             options["expires"] = expires
         return super().set(key, value, **options)  # type: ignore[misc]
-
-    def _stores(self, backend: Any, key: Any, value: str | bytes, expires_seconds: int) -> bool:
-        """Let the ledger store it; False if Celery has to."""
-        storing = _storing.get()
-        # Celery or Redis says so of what is too long.
-        if storing is None or len(value) > LONGEST_TEXT:
-            return False
-        if key != backend.get_key_for_task(storing.task_id):
-            return False
-        stored = StoredResult(
-            bytes_to_str(key),
-            value,
-            SUCCESS_BEGINS if backend.serializer == "json" else "",
-            expires_seconds,
-            int(backend.connparams.get("db") or 0),
-        )
-        return _is_stored(storing, stored)
 
 
 def _is_stored(storing: _Storing, stored: StoredResult) -> bool:

@@ -72,8 +72,7 @@ class _InMs:
         self._setting = setting
 
     def __get__(self, config: ReliableConfig, owner: Any = None) -> int:
-        seconds: float = getattr(config, self._setting)
-        return round(seconds * 1000)
+        return round(1000 * float(getattr(config, self._setting)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,8 +143,14 @@ class ReliableConfig:
     fail_open: bool = _value(False, _FLAG)
 
     def __post_init__(self) -> None:
+        rules = {item.name: item.metadata["rule"] for item in fields(self)}
+        given = {name: getattr(self, name) for name in rules}
+        wrong = [
+            f"{name.upper()} is {shown_value(name, value)}: expected {expected}."
+            for name, value, expected in misfits(rules, given)
+        ]
         # Comparing values that are no numbers would hide the problem behind a TypeError.
-        refuse([*self._value_problems()] or _combination_problems(self), _WHERE)
+        refuse(wrong or _combination_problems(self), _WHERE)
 
     @classmethod
     def from_mapping(
@@ -204,12 +209,6 @@ class ReliableConfig:
     sweep_ms = _InMs("sweep_seconds")
     queued_ms = _InMs("queued_seconds")
     dead_letter_ms = _InMs("dead_letter_seconds")
-
-    def _value_problems(self) -> Iterator[str]:
-        rules = {item.name: item.metadata["rule"] for item in fields(self)}
-        given = {name: getattr(self, name) for name in rules}
-        for name, value, expected in misfits(rules, given):
-            yield f"{name.upper()} is {shown_value(name, value)}: expected {expected}."
 
 
 def _combination_problems(config: ReliableConfig) -> Iterator[str]:

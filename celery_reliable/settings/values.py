@@ -58,6 +58,8 @@ def acl_rule(namespace: str, *, queues: Iterable[str] = ()) -> tuple[str, ...]:
 #: What the URL of a Redis may begin with: a `REDIS_URL`, or the broker's.
 REDIS_SCHEMES: Final = ("redis", "rediss", "unix", "redis+socket", "rediss+socket", "sentinel")
 
+_BEGINNINGS = tuple(f"{scheme}://" for scheme in REDIS_SCHEMES)
+
 
 def sanitized_url(url: str) -> str:
     """Return `url` without user and password, also when it is malformed or a list of URLs."""
@@ -145,10 +147,8 @@ def one_of(*known: object) -> Rule:
 
 #: The rule of the URL of a Redis.
 url: Final = that(
-    lambda value: (
-        isinstance(value, str) and "://" in value and value.partition("://")[0] in REDIS_SCHEMES
-    ),
-    f"the URL of a Redis (beginning with one of {', '.join(f'{n}://' for n in REDIS_SCHEMES)})",
+    lambda value: isinstance(value, str) and value.startswith(_BEGINNINGS),
+    f"the URL of a Redis (beginning with one of {', '.join(_BEGINNINGS)})",
 )
 
 

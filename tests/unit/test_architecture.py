@@ -53,7 +53,7 @@ def test_every_name_on_the_page_is_there() -> None:
             path += f".{part}"
             if inspect.ismodule(found) and not hasattr(found, part):
                 importlib.import_module(path)
-            found = inspect.getattr_static(found, part)
+            found = (getattr if inspect.ismodule(found) else inspect.getattr_static)(found, part)
 
 
 def test_every_script_of_a_way_is_there() -> None:
