@@ -9,7 +9,6 @@ import redis
 from kombu import Connection
 from kombu.utils.encoding import bytes_to_str
 
-from celery_reliable.compat.connection import OpenSwitch
 from celery_reliable.compat.kombu import OpenChannel
 from celery_reliable.log import logger
 from celery_reliable.redis_io import losing
@@ -86,17 +85,27 @@ def transport_for(scheme: str) -> str | None:
     return None
 
 
-class _Keeping(OpenSwitch):
+class ReliableConnection(Connection):
+    """kombu's connection, which keeps our transport as it goes on to the next URL of a list.
+
+    kombu would take the transport from the scheme of that URL.  Then a worker behind several
+    Sentinels would keep what it is delivered as Celery alone does, as soon as it has once failed to
+    connect.
+    """
+
     #: kombu shows a connection by this, in place of its transport's name.
     resolve_aliases: ClassVar[dict[str, str]] = dict(Connection.resolve_aliases)
+    transport_cls: Any
 
-    def keeps_transport(self, given: Any, url: str) -> bool:
-        # None is what nobody has chosen, and what we have none for.
-        return given is not None and given == transport_for(url.partition("://")[0])
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.reliable_transport = self.transport_cls
 
-
-class ReliableConnection(_Keeping, Connection):
-    """kombu's connection."""
+    def switch(self, conn_str: str) -> None:
+        """Go on to another URL."""
+        super().switch(conn_str)
+        if self.reliable_transport == transport_for(conn_str.partition("://")[0]):
+            self.transport_cls = self.reliable_transport
 
 
 def keeping_transport(cls: type[Connection], scheme: str) -> type[Connection]:
@@ -105,8 +114,10 @@ def keeping_transport(cls: type[Connection], scheme: str) -> type[Connection]:
     """
     path = transport_for(scheme)
     if path is not None:
-        _Keeping.resolve_aliases[path] = scheme
-    return ReliableConnection if cls is Connection else type(cls.__name__, (_Keeping, cls), {})
+        ReliableConnection.resolve_aliases[path] = scheme
+    if cls is Connection:
+        return ReliableConnection
+    return type(cls.__name__, (ReliableConnection, cls), {})
 
 
 #: The beginning of the mark's key.  A flush, or a restart without its data, removes the mark.

@@ -81,7 +81,7 @@ class ConsumingChannel(ConnectedChannel):
         """Whether somebody consumes from a queue, and goes on to."""
         unacked = self.reliable_unacked
         return (
-            self.has_consumer(queue)
+            queue in self.active_queues
             and not self._is_closing
             and not (unacked is not None and unacked.worker.is_held_back(queue))
         )

@@ -67,16 +67,14 @@ class SendingChannel(PuttingChannel, ConnectedChannel):
 
     def put(self, queue: str, message: dict[str, Any], **kwargs: Any) -> None:
         """Put a message into its list, unless `sending_with` does."""
-        send = _sending.get()
-        if send is not None:
-            key = self.global_keyprefix + list_key(self, queue, priority_of(self, message))
-            if send(key, message):
-                return
-        command = _again.get()
+        key = list_key(self, queue, priority_of(self, message))
+        send, command = _sending.get(), _again.get()
+        if send is not None and send(self.global_keyprefix + key, message):
+            return
         if not command:
             super().put(queue, message, **kwargs)
             return
-        key, text = list_key(self, queue, priority_of(self, message)), dumps(message)
+        text = dumps(message)
         with self.conn_or_acquire() as client:
             try:
                 getattr(client, command.lower())(key, text)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
@@ -92,8 +93,6 @@ def quoted(queue: str) -> str:
 
 def unquoted(name: str) -> str:
     """Return the name that was quoted."""
-    if "\\" not in name:
-        return name
     return re.sub(r"\\([\\n])", lambda found: "\n" if found[1] == "n" else "\\", name)
 
 
@@ -101,15 +100,12 @@ def entry_of(tag: str, value: Any) -> Entry:
     """Read what an unacked hash holds under a tag."""
     head, _, raw = value.partition(b"\n")
     filed_ms, _, queue = head.partition(b" ")
-    try:
-        payload = loads(bytes_to_str(raw))
-        properties = payload["properties"]
-        is_message = isinstance(properties.get("delivery_info", {}), dict)
-    except Exception:
-        # Decoding may raise anything, and one unreadable message must not hide the others.
-        is_message = False
-    if not is_message:
-        payload = None
+    payload = None
+    # Decoding may raise anything, and one unreadable message must not hide the others.
+    with suppress(Exception):
+        found = loads(bytes_to_str(raw))
+        if isinstance(found["properties"].get("delivery_info", {}), dict):
+            payload = found
     return Entry(tag, unquoted(bytes_to_str(queue)), raw, payload, int(filed_ms))
 
 
@@ -216,11 +212,8 @@ def take_next_text() -> str:
 
 @cache
 def _script(name: str) -> str:
-    return by_position(_source(name))
-
-
-def _source(name: str) -> str:
-    return resources.files(__package__).joinpath("lua").joinpath(f"{name}.lua").read_text("utf-8")
+    file = resources.files(__package__).joinpath("lua").joinpath(f"{name}.lua")
+    return by_position(file.read_text("utf-8"))
 
 
 def unacked_names(channel: Any, namespace: str) -> list[str]:

@@ -7,7 +7,7 @@ may use and override; the rest are functions.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -27,7 +27,6 @@ __all__ = [
     "list_key",
     "new_pool",
     "priority_of",
-    "queues_reached",
 ]
 
 _CHANNEL = "kombu.transport.redis:Channel"
@@ -56,18 +55,6 @@ def priority_of(channel: Any, message: Mapping[str, Any]) -> int:
     """Return the priority by which kombu puts a message into one of its queue's lists."""
     priority: int = channel._get_message_priority(message, reverse=False)
     return priority
-
-
-@relies_on(Name(f"{_CHANNEL}._lookup", takes=("exchange", "routing_key")), part=Part.REDIS_BROKER)
-def queues_reached(channel: Any, exchange: str, routing_key: str) -> Iterable[str]:
-    """Return the queues that an exchange leads to.
-
-    Calls ``Channel._lookup``: exchanges are kombu's own on a Redis, and it shows them to nobody.
-    Checked on kombu 5.7.0.  Without it nobody knows whether a task's message is still in its queue,
-    and every task that is overdue is sent again.
-    """
-    queues: Iterable[str] = channel._lookup(exchange, routing_key)
-    return queues
 
 
 @relies_on(
@@ -293,10 +280,6 @@ class OpenChannel(kombu_redis.Channel):
         delivers.
         """
         return type(self._queue_cycle) is round_robin_cycle
-
-    def has_consumer(self, queue: str) -> bool:
-        """Whether somebody consumes from a queue."""
-        return queue in self.active_queues
 
 
 @relies_on(

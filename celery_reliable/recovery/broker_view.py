@@ -21,7 +21,7 @@ from celery_reliable.broker import (
     transport_for,
     unacked_names,
 )
-from celery_reliable.compat.kombu import list_key, priority_of, queues_reached
+from celery_reliable.compat.kombu import list_key, priority_of
 from celery_reliable.leases import WorkerLease
 from celery_reliable.ledger import Ledger
 from celery_reliable.log import logger
@@ -185,7 +185,10 @@ class BrokerView:
         """Return the queues that a message for *exchange* leads to, as far as can be told."""
         if not exchange or not self.is_redis:
             return [routing_key]
-        return sorted(queues_reached(self.channel, exchange, routing_key)) or [routing_key]
+        channel = self.channel
+        table = channel.get_table(exchange)
+        found = channel.typeof(exchange).lookup(table, exchange, routing_key, None)
+        return sorted(found) or [channel.deadletter_queue or routing_key]
 
     def steps(self, queue: str, looked_at: int) -> list[Step]:
         """Return a queue's lists on a Redis, one for each priority, each with the ids of at most
@@ -251,7 +254,7 @@ class BrokerView:
         priority = priority_of(channel, {"properties": dict(envelope.properties)})
         return [
             list(step.head)
-            for queue in queues_reached(channel, envelope.exchange, envelope.routing_key)
+            for queue in self.reached(envelope.exchange, envelope.routing_key)
             for step in self.steps(queue, _LOOKED_AT)
             if list_key(channel, queue, step.priority) == list_key(channel, queue, priority)
         ]

@@ -198,27 +198,23 @@ def end_over_limit(request: Any, exc_info: Any, exc: Exception, *, is_owed: bool
         if has_own_hook(task, "after_return"):
             task.after_return(states.FAILURE, exc, *told, None)
     finally:
-        _end_failed(request, exc, is_owed=is_owed)
-
-
-def _end_failed(request: Any, exc: Exception, *, is_owed: bool) -> None:
-    with _logged(request):
-        record = own_record(request)
-        if record is None:
-            return
-        # What is owed can only be told from a dead letter.
-        if type(request.task).dead_letter or is_owed:
-            bury(
-                request.task,
-                record.claim,
-                Reason.TIME_LIMIT,
-                exc,
-                is_owed=is_owed,
-                patience_seconds=PATIENCE_SECONDS,
-            )
-        else:
-            ledger = reliable_of(request.app).ledger
-            ledger.settle(record.claim, outcome=states.FAILURE, patience_seconds=PATIENCE_SECONDS)
+        with _logged(request):
+            record = own_record(request)
+            # What is owed can only be told from a dead letter.
+            if record is not None and (type(task).dead_letter or is_owed):
+                bury(
+                    task,
+                    record.claim,
+                    Reason.TIME_LIMIT,
+                    exc,
+                    is_owed=is_owed,
+                    patience_seconds=PATIENCE_SECONDS,
+                )
+            elif record is not None:
+                ledger = reliable_of(request.app).ledger
+                ledger.settle(
+                    record.claim, outcome=states.FAILURE, patience_seconds=PATIENCE_SECONDS
+                )
 
 
 def end_revoked(request: Any, *, expired: bool) -> None:
@@ -286,27 +282,23 @@ class MemoryWatch:
         return count is not None and bool(self._seen) and count > self._seen[0]
 
     def _count(self) -> int | None:
-        if self._events is None:
-            return None
-        try:
-            lines = self._events.read_text().splitlines()
+        with suppress(OSError, ValueError, StopIteration):
+            lines = self._events.read_text().splitlines() if self._events is not None else []
             return next(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
-        except (OSError, ValueError, StopIteration):
-            return None
+        return None
 
 
 def _events_file() -> Path | None:
     """Return the file with the counts of this process's cgroup; None where there is none."""
-    try:
-        lines = _OWN_CGROUP.read_text().splitlines()
-    except OSError:
-        return None
-    own = next((line[3:].lstrip("/") for line in lines if line.startswith("0::")), None)
-    if own is None:
-        return None
-    # Within a container its own cgroup is mounted as the root, whatever it is called outside.
-    places = [mount / name / "memory.events" for mount in _MOUNTS for name in (own, "")]
-    return next((place for place in places if place.is_file()), None)
+    with suppress(OSError):
+        for line in _OWN_CGROUP.read_text().splitlines():
+            if line.startswith("0::"):
+                own = line[3:].lstrip("/")
+                # Within a container its own cgroup is mounted as the root, whatever it is called
+                # outside.
+                places = [mount / name / "memory.events" for mount in _MOUNTS for name in (own, "")]
+                return next((place for place in places if place.is_file()), None)
+    return None
 
 
 #: The watch over this process's cgroup.

@@ -19,6 +19,7 @@ from celery_reliable.compat.consumer import (
     cancel_by,
     command_by,
 )
+from celery_reliable.compat.notes import noted
 from celery_reliable.compat.pool import write_now
 from celery_reliable.log import logger
 from celery_reliable.message import task_id_of
@@ -27,7 +28,7 @@ from celery_reliable.worker.arrivals import Arrivals
 from celery_reliable.worker.shifts import Shifts
 from celery_reliable.worker.unbegun import LongDeliveries, Unbegun
 from celery_reliable.worker.unprocessable import Openings
-from celery_reliable.worker.worker_step import WorkerStep, step_of
+from celery_reliable.worker.worker_step import WorkerStep
 
 __all__ = ["ConsumerStep"]
 
@@ -53,8 +54,7 @@ def _revoke(
         step.shifts.show()
         step.shifts.call_off()
     answer = revoke(state_, task_id, *args, **kwargs)
-    if step.passes is not None:
-        step.passes.call_off(maybe_list(task_id) or [])
+    step.passes.call_off(maybe_list(task_id) or [])
     return answer
 
 
@@ -79,12 +79,11 @@ class ConsumerStep(bootsteps.StartStopStep):
 
     def include_if(self, c: Any) -> bool:
         """Whether the worker has our parts."""
-        return step_of(c.controller) is not None
+        return noted(c.controller, "step") is not None
 
     def start(self, c: Any) -> None:
         """Begin to note that the loop turns, to look for dead children, and at the unacked hash."""
-        step = step_of(c.controller)
-        assert step is not None
+        step: WorkerStep = noted(c.controller, "step")
         command_by(c, "revoke", partial(_revoke, step))
         if step.shifts is not None:
             for name in ("active", "query_task"):
@@ -118,8 +117,7 @@ class ConsumerStep(bootsteps.StartStopStep):
 
     def stop(self, c: Any) -> None:
         """Note that the connection is lost; Celery itself cancels the timers of the old one."""
-        step = step_of(c.controller)
-        assert step is not None
+        step: WorkerStep = noted(c.controller, "step")
         step.is_connecting = True
         if step.arrivals is not None:
             step.arrivals.forget(set(fetched_requests()) - set(running_requests()))
@@ -145,7 +143,7 @@ class ConsumerStep(bootsteps.StartStopStep):
             step.shifts.look()
             if step.process.orders.all or step.orders.is_to_end:
                 step.shifts.show()
-        if step.orders.look(c) and step.passes is not None:
+        if step.orders.look(c):
             # What was struck need not wait for the next pass.
             step.passes.end_orders()
 

@@ -122,20 +122,16 @@ class OrderKeeping:
         """Do what is to be done now; return whether a strike is over of which that was not known
         before.
         """
-        self._obey(c)
+        self._end_revoked(c)
+        self._consume()
+        if self._process.orders.all:
+            self._give_back_unbegun()
+            self._stop(c)
+        else:
+            self._process.given_back.clear()
         orders = replace(self._process.orders, now_ms=self._process.ledger_ms)
         before, self._before = self._before, orders
         return orders.has_ended_strike(before)
-
-    def _obey(self, c: Any) -> None:
-        if self._to_end or self._told:
-            self._end_revoked(c)
-        self._consume()
-        if not self._process.orders.all:
-            self._process.given_back.clear()
-            return
-        self._give_back_unbegun()
-        self._stop(c)
 
     # -- queues
 

@@ -123,42 +123,39 @@ def noting(openings: Openings, handle: Callable[[Any], None]) -> Callable[[Any],
     return on_message
 
 
-def _nameless_id() -> str:
-    """Return an id for a message that names none."""
-    return f"unreadable-{os.urandom(8).hex()}"
-
-
 class Unprocessable:
     """Stands before what a worker's consumer does with messages that it cannot run."""
 
     def __init__(self, reliable: Reliable, openings: Openings) -> None:
         self._reliable = reliable
         self._consumer: Any = None
+        #: How its connection fails.
+        self._broken: tuple[Any, ...] = ()
         self._openings = openings
 
     def install(self, c: Any) -> None:
         """Take the place of the consumer's handlers; with every connection anew."""
         own = type(c)
         # kombu's Redis transport counts KeyError among them; what a message raises is not one.
-        broken = tuple(one for one in c.connection_errors if one is not KeyError)
+        self._broken = tuple(one for one in c.connection_errors if one is not KeyError)
         self._consumer = c
 
         def on_unknown_message(body: Any, message: Any) -> None:
             error = ValueError("not a task's message: its headers name no task")
-            self._bury(message, error, partial(own.on_unknown_message, c, body, message), broken)
+            self._bury(message, error, partial(own.on_unknown_message, c, body, message))
 
         def on_unknown_task(body: Any, message: Any, exc: Exception) -> None:
             name = _told(message).get("task")
             error = LookupError(f"no task {name!r} is known to this worker")
             drop = partial(own.on_unknown_task, c, body, message, exc)
             # Of an unknown task Celery itself sends the event task-failed.
-            self._bury(message, error, drop, broken, is_failure_told=True)
+            self._bury(message, error, drop, is_failure_told=True)
 
         def on_invalid_task(body: Any, message: Any, exc: Exception) -> None:
-            self._bury(message, exc, partial(own.on_invalid_task, c, body, message, exc), broken)
+            self._bury(message, exc, partial(own.on_invalid_task, c, body, message, exc))
 
         def on_decode_error(message: Any, exc: Exception) -> None:
-            self._bury(message, exc, partial(own.on_decode_error, c, message, exc), broken)
+            self._bury(message, exc, partial(own.on_decode_error, c, message, exc))
 
         def create_task_handler(*args: Any, **kwargs: Any) -> Callable[[Any], None]:
             handle = own.create_task_handler(c, *args, **kwargs)
@@ -167,7 +164,7 @@ class Unprocessable:
                 try:
                     check_delivered(message)
                     handle(message)
-                except (*broken, MemoryError):
+                except (*self._broken, MemoryError):
                     raise
                 except Exception as exc:
                     if any(one.message is message for one in list(state.reserved_requests)):
@@ -216,15 +213,15 @@ class Unprocessable:
         message: Any,
         error: Exception,
         drop: Callable[[], None],
-        broken: tuple[Any, ...],
         *,
         is_failure_told: bool = False,
     ) -> None:
         """Put a message among the dead letters, then let Celery *drop* it; only acknowledge a late
-        copy, whose task Celery would otherwise mark as failed.  *broken*: how a connection fails.
+        copy, whose task Celery would otherwise mark as failed.
         """
         told = _told(message)
-        task_id, name = str(told.get("id") or _nameless_id()), str(told.get("task") or "")
+        task_id = str(told.get("id") or f"unreadable-{os.urandom(8).hex()}")
+        name = str(told.get("task") or "")
         early: Awaited | None = noted(message, "early")
         claim = early.claim if early is not None else None
         try:
@@ -233,16 +230,14 @@ class Unprocessable:
             )
         except ReliableError as exc:
             logger.error("unprocessable_not_buried name=%s id=%s error=%s", name, task_id, exc)
-            again = partial(
-                self._bury, message, error, drop, broken, is_failure_told=is_failure_told
-            )
+            again = partial(self._bury, message, error, drop, is_failure_told=is_failure_told)
             # Until then it is neither acknowledged nor rejected.  Celery cancels this as it loses
             # its connection: what that has delivered is delivered again.
             self._consumer.timer.call_after(_AGAIN_SECONDS, again)
             return
         if not is_buried:
             logger.info("delivery_dropped name=%s id=%s reply=late", name, task_id)
-            message.ack_log_error(logger, broken)
+            message.ack_log_error(logger, self._broken)
             return
         try:
             drop()

@@ -59,7 +59,7 @@ class Scene:
             _host=SimpleNamespace(
                 app=None,
                 is_stalled=False,
-                doing=str,
+                seen=SimpleNamespace(told=str),
                 counted=dict,
                 facts=dict,
                 orders=SimpleNamespace(hear=quiet),

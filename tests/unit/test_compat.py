@@ -28,21 +28,13 @@ import celery_reliable
 from celery_reliable import ConfigurationError, ConfigurationWarning, ReliableTask, compat
 from celery_reliable.compat import relied
 from celery_reliable.compat.backend import MarkingBackend, result_meta
-from celery_reliable.compat.relied import (
-    HOOKS,
-    Behaviour,
-    Hook,
-    Kept,
-    Name,
-    Part,
-    Used,
-)
+from celery_reliable.compat.relied import HOOKS, Behaviour, Hook, Kept, Name, Part, Used
 from celery_reliable.results.fenced import under_class
 
 #: What belongs to another function of its module, or needs no private name; and types.
 _BESIDE = {
     "ProcessLife", "SUCCESS_BEGINS", "Traced", "Tracer", "ask", "counts_chords", "has_job",
-    "has_something_to_read", "keep_connection", "kept_connection", "looks_alike", "note",
+    "has_something_to_read", "keep_connection", "kept_connection", "note",
     "noted", "priority_of", "reply", "task_ids_of", "turn_into",
 }  # fmt: skip
 
