@@ -14,6 +14,7 @@ from celery_reliable.broker.deliveries import Delivery, Queues
 from celery_reliable.broker.qos import QoS
 from celery_reliable.compat.kombu import list_key
 from celery_reliable.compat.notes import note
+from celery_reliable.log import logger
 from celery_reliable.message import payload_of, returns_of
 from celery_reliable.redis_io import is_of_full_server
 
@@ -46,6 +47,23 @@ class ConsumingChannel(ConnectedChannel):
         #: The queues whose messages nobody acknowledges.
         self._without_ack: set[str] = set()
         super().__init__(*args, **kwargs)
+        self._try_to_write()
+
+    def _try_to_write(self) -> None:
+        """Raise a connection error where nothing can be written.
+
+        It is raised as the channel is opened, because Celery waits between its attempts to connect,
+        and does not wait between those to begin to consume.
+        """
+        try:
+            # Removes a member that is not there from a key that kombu uses anyway.
+            self.client.srem(self.keyprefix_queue % "celery-reliable", "")
+        except redis.ResponseError as exc:
+            # A user without the right to do this is told of it where the right is needed.
+            logger.debug("writing_not_tried error=%s", exc)
+        except BaseException:
+            self.pool.disconnect()
+            raise
 
     def basic_consume(
         self, queue: str, no_ack: bool, callback: Callable[[Any], Any], *args: Any, **kwargs: Any

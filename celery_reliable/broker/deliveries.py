@@ -6,8 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from celery_reliable.log import logger
-
 __all__ = [
     "Arrival",
     "Delivery",
@@ -48,7 +46,7 @@ class Taken:
     n_waiting: int
 
 
-@dataclass
+@dataclass(unsafe_hash=True)
 class Queues:
     """Where a process of a worker takes messages by itself.  Keys are whole."""
 
@@ -75,11 +73,6 @@ def _no(*_: Any) -> bool:
 
 def _yes(*_: Any) -> bool:
     return True
-
-
-def _keep(delivery: Delivery, error: Exception) -> bool:
-    logger.error("unreadable queue=%s size=%s error=%s", delivery.queue, len(delivery.raw), error)
-    return False
 
 
 @dataclass(frozen=True)
@@ -123,4 +116,4 @@ class WorkerHooks:
     before_leaving: Callable[[], None] = _nothing
     #: Called with what is no message of kombu's, to keep it for an operator.  False when it cannot
     #: be kept now.
-    on_unreadable: Callable[[Delivery, Exception], bool] = _keep
+    on_unreadable: Callable[[Delivery, Exception], bool] = _no

@@ -178,9 +178,9 @@ class WorkerUnacked(Unacked):
             self.key,
             self._listed_in,
             self.name,
-            [*map(quoted, names)],
-            [self.prefix + one for one in lists],
-            cold,
+            tuple(map(quoted, names)),
+            tuple(self.prefix + one for one in lists),
+            tuple(cold),
         )
 
     def remove(self, tag: str) -> None:

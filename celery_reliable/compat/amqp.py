@@ -11,7 +11,6 @@ from typing import Any
 from celery import chord
 from celery.app.amqp import AMQP
 
-from celery_reliable.compat.notes import note, noted
 from celery_reliable.compat.relied import Name, Part, relies_on
 
 __all__ = [
@@ -30,8 +29,8 @@ _AMQP = "celery.app.amqp:AMQP"
     part=Part.PRODUCER,
 )
 class OpenAMQP(AMQP):
-    """Celery's AMQP with names that a subclass may override: how tasks are sent, and by which
-    producers.
+    """Celery's AMQP, of which a subclass says how tasks are sent (`sender_around`, given Celery's
+    own function), and by which producers (`new_producers`; None for those that Celery makes).
 
     Overrides ``AMQP._create_task_sender``, and sets ``AMQP._producer_pool``: signals tell of a
     publication when its producer is chosen, and cannot replace it.  Checked on Celery 5.6.3 and
@@ -41,11 +40,8 @@ class OpenAMQP(AMQP):
     _producer_pool: Any
 
     def _create_task_sender(self) -> Callable[..., Any]:
-        return self.sender_around(super()._create_task_sender())
-
-    def sender_around(self, send: Callable[..., Any]) -> Callable[..., Any]:
-        """Return the function that sends every task. *send* is Celery's own."""
-        return send
+        sender: Callable[..., Any] = self.sender_around(super()._create_task_sender())
+        return sender
 
     @property
     def producer_pool(self) -> Any:
@@ -55,9 +51,6 @@ class OpenAMQP(AMQP):
         return super().producer_pool
 
     publisher_pool = producer_pool
-
-    def new_producers(self) -> Any:
-        """Return the app's producers; None for those that Celery makes."""
 
 
 @relies_on(
@@ -86,8 +79,9 @@ def send_anew(amqp: Any) -> None:
     ),
     part=Part.PRODUCER,
 )
+@functools.cache
 def keep_chord_headers(kept_in: ContextVar[Any]) -> None:
-    """Keep the header of each chord in *kept_in* while the chord is being published.
+    """Keep the header of each chord in *kept_in* while the chord is being published.  Once.
 
     Replaces ``chord.run``: on a result backend that does not count the members of chords, it
     publishes ``celery.chord_unlock``, whose message has the ids of the members and not their names.
@@ -95,8 +89,6 @@ def keep_chord_headers(kept_in: ContextVar[Any]) -> None:
     reliable members, if the body is a plain task.
     """
     run = chord.run
-    if noted(run, "keeps_header"):
-        return
 
     @functools.wraps(run)
     def kept(self: Any, header: Any, *args: Any, **options: Any) -> Any:
@@ -106,5 +98,4 @@ def keep_chord_headers(kept_in: ContextVar[Any]) -> None:
         finally:
             kept_in.reset(token)
 
-    note(kept, "keeps_header", True)
     chord.run = kept

@@ -135,7 +135,12 @@ def keep_begun_jobs(pool: Any) -> None:
         give_to_another(job, process)
 
     def keeping() -> None:
-        handed = [job for job in jobs_of(pool) if not job._accepted and _is_handed(job)]
+        # Jobs of other kinds, such as maps, have no such attribute.
+        handed = [
+            job
+            for job in jobs_of(pool)
+            if not job._accepted and getattr(job, "_write_to", None) is not None
+        ]
         for job in handed:
             job._accepted = True
         try:
@@ -146,11 +151,6 @@ def keep_begun_jobs(pool: Any) -> None:
 
     processes.on_partial_read = on_partial_read
     processes.flush = pool.flush = keeping
-
-
-def _is_handed(job: Any) -> bool:
-    # Jobs of other kinds, such as maps, have no such attribute.
-    return getattr(job, "_write_to", None) is not None
 
 
 @relies_on(

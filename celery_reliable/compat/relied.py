@@ -19,7 +19,7 @@ from enum import Enum
 from functools import cache, cached_property
 from importlib.metadata import PackageNotFoundError, version
 from types import CodeType
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
     from celery_reliable.findings import Finding
@@ -61,13 +61,6 @@ class Part(str, Enum):
     REDIS_PRODUCER = "redis_producer"
     #: Workers that keep results in a Redis.
     REDIS_RESULTS = "redis_results"
-
-
-class Relied(Protocol):
-    """Something that is relied on."""
-
-    def fault(self) -> str:
-        """Return what is wrong with it, in what is installed; empty when nothing is."""
 
 
 @dataclass(frozen=True)
@@ -142,6 +135,10 @@ class Behaviour:
             return "" if self.holds() else f"it is not so that {self.what}"
         except Exception as exc:
             return f"it cannot be told whether {self.what} ({exc!r})"
+
+
+#: Something that is relied on.
+Relied: TypeAlias = Name | Kept | Used | Behaviour
 
 
 @dataclass(frozen=True)

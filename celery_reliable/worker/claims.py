@@ -35,7 +35,6 @@ from celery_reliable.recovery import Losses, is_in_chord, stored_end, try_to_ann
 __all__ = [
     "PATIENCE_SECONDS",
     "MemoryWatch",
-    "conclude",
     "end_child",
     "end_lost",
     "end_over_limit",
@@ -142,24 +141,19 @@ def own_record(request: Any) -> Record | None:
 def may_fail(request: Any) -> bool:
     """Whether an attempt whose process is gone may be told of as failed: it has neither settled nor
     stored an outcome.  False also where the ledger does not say.
+
+    If so, no call of a unique task is answered with the failure that is about to be stored.
     """
     with suppress(LedgerUnavailable, LedgerRefused):
         record = own_record(request)
-        return record is not None and not stored_end(request.app, record)
-    return False
-
-
-def conclude(request: Any) -> None:
-    """Let no call of a unique task be answered with a failure that is about to be stored.  Errors
-    of the ledger are ignored.
-    """
-    if not is_unique(request.task):
-        return
-    with suppress(LedgerUnavailable, LedgerRefused):
-        record = own_record(request)
-        if record is not None:
+        if record is None or stored_end(request.app, record):
+            return False
+        if is_unique(request.task):
             ledger = reliable_of(request.app).ledger
-            ledger.touch(record.claim, is_concluding=True, patience_seconds=PATIENCE_SECONDS)
+            with suppress(LedgerUnavailable, LedgerRefused):
+                ledger.touch(record.claim, is_concluding=True, patience_seconds=PATIENCE_SECONDS)
+        return True
+    return False
 
 
 def end_stopped(request: Any) -> None:

@@ -13,7 +13,7 @@ from celery.utils.functional import maybe_list
 from celery.worker import state
 
 from celery_reliable.attempt import fetched_requests, running_requests
-from celery_reliable.broker import Delivery, WorkerHooks, WorkerUnacked
+from celery_reliable.broker import WorkerHooks, WorkerUnacked
 from celery_reliable.compat.consumer import (
     acknowledge_at_once,
     cancel_by,
@@ -22,12 +22,10 @@ from celery_reliable.compat.consumer import (
 from celery_reliable.compat.notes import noted
 from celery_reliable.compat.pool import write_now
 from celery_reliable.log import logger
-from celery_reliable.message import task_id_of
 from celery_reliable.worker import claims
 from celery_reliable.worker.arrivals import Arrivals
 from celery_reliable.worker.shifts import Shifts
 from celery_reliable.worker.unbegun import LongDeliveries, Unbegun
-from celery_reliable.worker.unprocessable import Openings
 from celery_reliable.worker.worker_step import WorkerStep
 
 __all__ = ["ConsumerStep"]
@@ -141,7 +139,7 @@ class ConsumerStep(bootsteps.StartStopStep):
             c.task_consumer.channel.end_paused_arrival()
         if step.shifts is not None:
             step.shifts.look()
-            if step.process.orders.all or step.orders.is_to_end:
+            if step.process.orders.all or step.orders.to_end:
                 step.shifts.show()
         if step.orders.look(c):
             # What was struck need not wait for the next pass.
@@ -195,7 +193,7 @@ def _hooks(c: Any, step: WorkerStep) -> WorkerHooks:
         holder=lambda: step.process.id,
         running_tags=_running_tags,
         is_held_back=lambda queue: step.process.order_against(queue) is not None,
-        opening=partial(_opening, step.openings),
+        opening=lambda delivery, payload: step.openings.begin(delivery.tag, payload),
         opened=step.openings.end,
         before_leaving=step.claims.release,
         on_unreadable=step.unprocessable.bury_unreadable,
@@ -231,10 +229,6 @@ def _hooks(c: Any, step: WorkerStep) -> WorkerHooks:
         is_supplied=partial(_is_supplied, c.pool),
         hand_over=partial(write_now, c.pool, c.hub),
     )
-
-
-def _opening(openings: Openings, delivery: Delivery, payload: dict[str, Any]) -> bool:
-    return openings.begin(delivery.tag, task_id_of(payload), payload.get("headers"))
 
 
 def _idle_slots(pool: Any, step: WorkerStep) -> int:

@@ -305,7 +305,7 @@ class Heartbeat(NativeThread):
         sent_at = clock.now()
         beat = self._renew()
         is_stopping = False
-        self._host.orders.hear(to_stop(beat, process.id))
+        self._host.orders.to_end = to_stop(beat, process.id)
         for claim in taken_from(beat, process.id):
             if self._host.claims.stop(claim):
                 self._workers.acknowledge(claim)
@@ -320,7 +320,9 @@ class Heartbeat(NativeThread):
                 process.doubt()
                 return _RETRY_SECONDS
             process.renewed(sent_at + config.lease_seconds)
-            self._hear_orders(beat)
+            process.heard_time(beat.now_ms)
+            if beat.version != process.orders.version:
+                process.obey(self.connection.ledger.orders.read())
             is_awaited = is_stopping or process.orders.has_strikes
             return min(_AWAITED_SECONDS, self._every_seconds) if is_awaited else self._every_seconds
         process.lost()
@@ -331,11 +333,6 @@ class Heartbeat(NativeThread):
             return self._every_seconds
         logger.warning("worker_was_declared_dead worker=%s", process.id)
         return _DEAD_RETRY_SECONDS
-
-    def _hear_orders(self, beat: answers.Renewed) -> None:
-        self._process.heard_time(beat.now_ms)
-        if beat.version != self._process.orders.version:
-            self._process.obey(self.connection.ledger.orders.read())
 
     def _renew(self) -> answers.HeartbeatAnswer:
         counted = self._throughput.told()

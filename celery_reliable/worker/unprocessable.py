@@ -30,6 +30,7 @@ from celery_reliable.message import (
     as_sent,
     check_delivered,
     headers_as_written,
+    task_id_of,
 )
 from celery_reliable.model import Claim, Reason
 from celery_reliable.worker.arrivals import Awaited
@@ -62,10 +63,11 @@ class Openings:
         #: id and epoch of the task.
         self._noted: tuple[str, str, str, str] | None = None
 
-    def begin(self, delivery: str, task_id: str, headers: Any) -> bool:
+    def begin(self, delivery: str, payload: dict[str, Any]) -> bool:
         """Note that a message is about to be opened; False when it is to be dropped, since its task
         is a dead letter, or is sent again later.
         """
+        task_id, headers = task_id_of(payload), payload.get("headers")
         self._noted = self._process.id, delivery, task_id, Stamp.of(headers).epoch
         try:
             answer = self._note(self._noted)
@@ -112,7 +114,7 @@ def noting(openings: Openings, handle: Callable[[Any], None]) -> Callable[[Any],
             handle(message)
             return
         headers = message.headers if isinstance(message.headers, dict) else {}
-        if not openings.begin(str(message.delivery_tag), str(headers.get("id") or ""), headers):
+        if not openings.begin(str(message.delivery_tag), {"headers": headers}):
             message.ack_log_error(logger, ())
             return
         try:
@@ -262,7 +264,30 @@ class Unprocessable:
 
         Raises ReliableError when the ledger is away or refuses: then nothing is known.
         """
-        if not self._is_in_ledger(task_id, name, error, envelope, claim):
+        ledger, stamp = self._reliable.ledger, Stamp.of(envelope.headers)
+        why: dict[str, Any] = {
+            "exception": one_line(error),
+            "traceback": "",
+            "patience_seconds": PATIENCE_SECONDS,
+        }
+        if claim is not None:
+            answer = ledger.bury(claim, Reason.UNPROCESSABLE, **why)
+        else:
+            bury = partial(
+                ledger.bury_message,
+                task_id,
+                Reason.UNPROCESSABLE,
+                message=envelope.to_text(),
+                name=name,
+                epoch=stamp.epoch,
+                **why,
+            )
+            answer = bury(is_unproved=not stamp.generation)
+            if isinstance(answer, answers.Unrecorded) and not ledger.has_ended(
+                task_id, stamp.generation, stamp.epoch, patience_seconds=PATIENCE_SECONDS
+            ):
+                answer = bury(is_unproved=True)
+        if not isinstance(answer, answers.Buried):
             return False
         with events.through(self._send):
             events.task_buried(
@@ -282,37 +307,6 @@ class Unprocessable:
         dispatcher = self._consumer.event_dispatcher
         if dispatcher is not None and dispatcher.enabled:
             dispatcher.send(kind, **fields)
-
-    def _is_in_ledger(
-        self, task_id: str, name: str, error: Exception, envelope: Envelope, claim: Claim | None
-    ) -> bool:
-        ledger = self._reliable.ledger
-        why: dict[str, Any] = {
-            "exception": one_line(error),
-            "traceback": "",
-            "patience_seconds": PATIENCE_SECONDS,
-        }
-        if claim is not None:
-            ended = ledger.bury(claim, Reason.UNPROCESSABLE, **why)
-            return isinstance(ended, answers.Buried)
-        stamp = Stamp.of(envelope.headers)
-        bury = partial(
-            ledger.bury_message,
-            task_id,
-            Reason.UNPROCESSABLE,
-            message=envelope.to_text(),
-            name=name,
-            epoch=stamp.epoch,
-            **why,
-        )
-        answer = bury(is_unproved=not stamp.generation)
-        if isinstance(answer, answers.Unrecorded):
-            if ledger.has_ended(
-                task_id, stamp.generation, stamp.epoch, patience_seconds=PATIENCE_SECONDS
-            ):
-                return False
-            answer = bury(is_unproved=True)
-        return isinstance(answer, answers.Buried)
 
 
 def _told(message: Any) -> dict[str, Any]:

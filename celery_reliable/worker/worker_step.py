@@ -126,7 +126,10 @@ class WorkerStep(bootsteps.StartStopStep):
     def close(self, w: Any) -> None:
         """Leave; this is the first that is called at a shutdown."""
         self._leave()
-        _end_arrivals(w, self)
+        consumer = getattr(getattr(w, "consumer", None), "task_consumer", None)
+        if self.unacked_name and consumer is not None:
+            # Nobody would read what comes until the worker's tasks have ended.
+            consumer.channel.end_arrivals()
         self._pool_stop.begin()
 
     def stop(self, w: Any) -> None:
@@ -216,10 +219,3 @@ class WorkerStep(bootsteps.StartStopStep):
             "looks_again": self.pool_name in LOOKING_POOLS,
             **self._setup,
         }
-
-
-def _end_arrivals(w: Any, step: WorkerStep) -> None:
-    """Let nothing come any more that nobody would read until the worker's tasks have ended."""
-    consumer = getattr(getattr(w, "consumer", None), "task_consumer", None)
-    if step.unacked_name and consumer is not None:
-        consumer.channel.end_arrivals()
