@@ -66,9 +66,7 @@ class Entry:
 
     def without_body(self) -> Entry:
         """Return this without the bytes and the body of the message, which may be large."""
-        payload = self.payload
-        if payload is not None:
-            payload = {name: value for name, value in payload.items() if name != "body"}
+        payload = self.payload and {k: v for k, v in self.payload.items() if k != "body"}
         return replace(self, raw=b"", payload=payload)
 
     def redelivered(self, *, returns: int | None) -> bytes:
@@ -159,13 +157,10 @@ class Unacked:
         *is_last*: behind everything that waits there, else before it.  *returns*: what the message
         says from now on of how often it came back.  False when it is not in the hash any more.
         """
-        value = self.client.hget(self.key, tag)
-        if value is None:
+        entry = self.entry(tag)
+        if entry is None:
             return False
-        entry = entry_of(tag, value)
-        priority = 0
-        if entry.payload is not None:
-            priority = priority_of(channel, entry.payload)
+        priority = priority_of(channel, entry.payload or {})
         raw = entry.redelivered(returns=returns)
         keys = [self.key, self.prefix + list_key(channel, entry.queue, priority)]
         return bool(self.run(self._give_back, keys, [tag, "LPUSH" if is_last else "RPUSH", raw]))

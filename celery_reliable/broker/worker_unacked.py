@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 import uuid
@@ -52,7 +51,8 @@ class WorkerUnacked(Unacked):
         #: For `take`, which the main loop asks with every message.
         self._line = Line(pool)
         self._take, self._requeue, self._put_back = map(script, ("take", "requeue", "put_back"))
-        self._pid, self._own, self._numbers = 0, "", count(1)
+        #: What the tags of all that it takes begin with, and the numbers of its takings.
+        self._own, self._numbers = str(uuid.uuid4()), count(1)
         #: Tags of messages that are acknowledged and not yet removed.
         self._unremoved: set[str] = set()
         #: Messages that were popped and perhaps not filed: the key of the list that each came from,
@@ -105,7 +105,7 @@ class WorkerUnacked(Unacked):
         Acknowledged messages are removed in the same step.  Raises redis-py's errors; then
         *popped* is kept, and returned to its list when the broker is back.
         """
-        prefix, holder = self._new_prefix(), self.worker.holder()
+        prefix, holder = f"{self._own}-{next(self._numbers)}:", self.worker.holder()
         now_ms = int(time.time() * 1000)
         acknowledged = list(islice(self._unremoved, _REMOVED_AT_ONCE))
         args: list[str | bytes | int] = [least, max(least, most), plenty, prefix, now_ms]
@@ -132,12 +132,6 @@ class WorkerUnacked(Unacked):
             for n, (queue, raw) in enumerate(pairs, start=1)
         ]
         return Taken(found, int(reply[0]))
-
-    def _new_prefix(self) -> str:
-        """Return what the tags of one taking begin with; no other one's do, in any process."""
-        if self._pid != os.getpid():
-            self._pid, self._own = os.getpid(), str(uuid.uuid4())
-        return f"{self._own}-{next(self._numbers)}:"
 
     def _ask_to_take(self, keys: Sequence[str], args: Sequence[str | bytes | int]) -> Any:
         """Return what `take` answers."""

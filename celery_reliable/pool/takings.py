@@ -11,17 +11,19 @@ from celery_reliable.app import Reliable
 from celery_reliable.attempt import free_object
 from celery_reliable.broker import Queues, take_next_text
 from celery_reliable.context import put_off
-from celery_reliable.ledger import FOREVER, Ledger, NextStep, NextSteps, NextTask, answers
+from celery_reliable.ledger import FOREVER, LONGEST, Ledger, NextStep, NextSteps, NextTask, answers
 from celery_reliable.pool.shift import Shift
 from celery_reliable.pool.task_pool import Telling
 
-__all__ = ["Takings"]
+__all__ = ["Takings", "steps_of"]
 
 
 @lru_cache(100)
-def _steps(ledger: Ledger, queues: Queues, worker: str, pid: int) -> NextSteps:
-    """The shifts of a process mostly have the same."""
-    return ledger.next_steps(take_next_text(), queues, worker=worker, pid=pid)
+def steps_of(
+    ledger: Ledger, queues: Queues, worker: str, pid: int, longest: int = LONGEST
+) -> NextSteps:
+    """Return what makes the steps of a process: its next ones are mostly made of the same."""
+    return ledger.next_steps(take_next_text(), queues, worker=worker, pid=pid, longest=longest)
 
 
 class Takings:
@@ -41,7 +43,7 @@ class Takings:
         queues = self._queues
         if not tag:
             queues = replace(queues, names=(), lists=(), cold=())
-        steps = _steps(self._ledger, queues, worker, self._pid)
+        steps = steps_of(self._ledger, queues, worker, self._pid)
         return self._answer(steps.step(tag, done=done, filed_ms=int(time.time() * 1000)))
 
     def _answer(self, step: NextStep) -> NextTask:

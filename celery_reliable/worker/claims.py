@@ -34,7 +34,6 @@ from celery_reliable.recovery import Losses, is_in_chord, stored_end, try_to_ann
 
 __all__ = [
     "PATIENCE_SECONDS",
-    "MemoryWatch",
     "end_child",
     "end_lost",
     "end_over_limit",
@@ -47,8 +46,8 @@ __all__ = [
     "is_running_child",
     "lost_worker",
     "may_fail",
+    "note_kills",
     "own_record",
-    "watch",
 ]
 
 #: What it could not tell in this time it tells later, or a look at claims without a process finds.
@@ -129,13 +128,12 @@ def own_record(request: Any) -> Record | None:
 
     Raises LedgerUnavailable and LedgerRefused, as all that follows where nothing else is said.
     """
-    worker = current_worker()
     ledger = reliable_of(request.app).ledger
     record = ledger.find(request.id, patience_seconds=PATIENCE_SECONDS)
-    if worker is None or record is None or record.state is not State.RUNNING:
+    if record is None or record.state is not State.RUNNING:
         return None
-    is_own = record.token == request.reliable_token
-    return record if is_own and record.owner.rpartition(".")[0] == worker.base else None
+    # No other delivery has this token.
+    return record if record.token == request.reliable_token else None
 
 
 def may_fail(request: Any) -> bool:
@@ -251,37 +249,6 @@ _MOUNTS = (Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/unified"))
 _OWN_CGROUP = Path("/proc/self/cgroup")
 
 
-class MemoryWatch:
-    """Watches whether the kernel kills processes of this one's cgroup since memory has run out.
-
-    Only cgroup v2 counts that; elsewhere nothing is known.  It names no process: when two are
-    killed within 15 seconds, and one of them by somebody else, both count.
-    """
-
-    def __init__(self, events: Path | None = None) -> None:
-        self._events = _events_file() if events is None else events
-        #: The last counts, the oldest first.
-        self._seen: deque[int] = deque(maxlen=_NOTICED_SECONDS)
-        self.look()
-
-    def look(self) -> None:
-        """Note the count; to be called every second."""
-        count = self._count()
-        if count is not None:
-            self._seen.append(count)
-
-    def has_killed(self) -> bool:
-        """Whether the kernel has killed a process within the last 15 seconds or so."""
-        count = self._count()
-        return count is not None and bool(self._seen) and count > self._seen[0]
-
-    def _count(self) -> int | None:
-        with suppress(OSError, ValueError, StopIteration):
-            lines = self._events.read_text().splitlines() if self._events is not None else []
-            return next(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
-        return None
-
-
 def _events_file() -> Path | None:
     """Return the file with the counts of this process's cgroup; None where there is none."""
     with suppress(OSError):
@@ -295,8 +262,28 @@ def _events_file() -> Path | None:
     return None
 
 
-#: The watch over this process's cgroup.
-watch = MemoryWatch()
+#: Where the kernel counts which processes of this one's cgroup it kills since memory has run out;
+#: None where it does not: only cgroup v2 has that.  It names no process: when two are killed within
+#: 15 seconds, and one of them by somebody else, both count.
+_kills_file = _events_file()
+#: The last counts, the oldest first.
+_kills_seen: deque[int] = deque(maxlen=_NOTICED_SECONDS)
+
+
+def note_kills() -> None:
+    """Note how many processes of this one's cgroup the kernel has killed since memory has run out;
+    to be called every second.
+    """
+    count = _count_kills()
+    if count is not None:
+        _kills_seen.append(count)
+
+
+def _count_kills() -> int | None:
+    with suppress(OSError, ValueError, StopIteration):
+        lines = _kills_file.read_text().splitlines() if _kills_file is not None else []
+        return next(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
+    return None
 
 
 def how_it_ended(error: BaseException, pid: int | None) -> str:
@@ -304,7 +291,8 @@ def how_it_ended(error: BaseException, pid: int | None) -> str:
     text = " ".join(said(error).split())
     text = text.removeprefix(_BEFORE).partition(_AFTER)[0].rstrip(".")[:_LONGEST]
     told = [text] if pid is None else [text, f"pid {pid}"]
-    if "SIGKILL" in text and watch.has_killed():
+    count = _count_kills()
+    if "SIGKILL" in text and count is not None and _kills_seen and count > _kills_seen[0]:
         told.append("out of memory")
     return ", ".join(told)
 

@@ -128,7 +128,7 @@ class ConsumerStep(bootsteps.StartStopStep):
             # A monitor switches the events of tasks on and off.
             groups = dispatcher.groups
             step.process.sends_events = dispatcher.enabled and (not groups or "task" in groups)
-        claims.watch.look()
+        claims.note_kills()
         # Repeats what could not be told while the ledger was away.
         step.openings.end()
         if step.unacked is not None:

@@ -156,6 +156,9 @@ class Health(NativeThread):
         process = worker.process
         self._path = os.path.join(self._directory, name_of(process.nodename, process.pid))
         self._has_failed = False
+        self._patience_seconds = too_long_seconds(
+            self._config.lease_seconds, self._config.sweep_seconds
+        )
         self._looked_at = 0.0
         self._begun = -1
         #: Since when every look has found work; None: the last one has not.
@@ -230,10 +233,6 @@ class Health(NativeThread):
             against = self._worker.process.order_against
             if waits(broker, [one for one in seen.queues if against(one) is None]):
                 self._since = now if since is None else since
-
-    @property
-    def _patience_seconds(self) -> float:
-        return too_long_seconds(self._config.lease_seconds, self._config.sweep_seconds)
 
     def why_not_alive(self) -> str:
         """Why only a new start can help; empty while it lives."""

@@ -227,18 +227,14 @@ class OrderKeeping:
             how = to_end.get(getattr(request, "reliable_token", ""))
             if how is not None and request.reliable_token not in self._told:
                 self._told[request.reliable_token] = request, how
-                self._terminate(c, request, how)
+                try:
+                    request.terminate(c.pool, signal.SIGKILL if how == "kill" else signal.SIGTERM)
+                except NotImplementedError:
+                    # A pool of threads, or a solo one: it runs to its end, and not again.
+                    about = request.name, request.id, self._step.pool_name
+                    logger.warning("not_stopped name=%s id=%s pool=%s", *about)
         for token, (request, how) in list(self._told.items()):
             if how != to_end[token]:
                 self._told[token] = request, to_end[token]
                 if to_end[token] == "kill" and request.worker_pid not in (None, os.getpid()):
                     c.pool.terminate_job(request.worker_pid, signal.SIGKILL)
-
-    def _terminate(self, c: Any, request: Any, how: str) -> None:
-        try:
-            request.terminate(c.pool, signal.SIGKILL if how == "kill" else signal.SIGTERM)
-        except NotImplementedError:
-            # A pool of threads, or a solo one: it runs to its end, and not again.
-            logger.warning(
-                "not_stopped name=%s id=%s pool=%s", request.name, request.id, self._step.pool_name
-            )

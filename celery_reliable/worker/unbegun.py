@@ -123,7 +123,12 @@ class Unbegun:
         ]
         found = [args[0] for _, args, _ in self._pool_slots.waiting]
         found += [one for one, _ in self._threads]
-        return [one for one in found if _is_ours_to_give(one)]
+        # Their messages are in the unacked hash, and nobody has claimed their tasks.
+        return [
+            one
+            for one in found
+            if noted(one.message, "queue") is not None and noted(one.message, "early") is None
+        ]
 
     def _take_out(self, requests: list[Any]) -> list[Any]:
         """Take requests out of where they wait; return those that will not begin any more."""
@@ -161,12 +166,6 @@ class Unbegun:
 def _begun() -> int:
     """How many tasks have begun in this process, of every base."""
     return int(state.all_total_count[0])
-
-
-def _is_ours_to_give(request: Any) -> bool:
-    """Whether a request's message is in the unacked hash, and nobody has claimed its task."""
-    message = request.message
-    return noted(message, "queue") is not None and noted(message, "early") is None
 
 
 def _list_of(channel: Any, message: Any) -> str:

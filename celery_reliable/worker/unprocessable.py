@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -311,14 +312,13 @@ class Unprocessable:
 
 def _told(message: Any) -> dict[str, Any]:
     """Return what names a message's task: its headers, or its body under protocol 1."""
-    headers = message.headers
-    if isinstance(headers, dict) and "task" in headers:
+    headers = message.headers if isinstance(message.headers, dict) else {}
+    if "task" in headers:
         return headers
-    try:
-        payload = message.payload
-    except Exception:
-        return headers if isinstance(headers, dict) else {}
-    return payload if isinstance(payload, dict) else {}
+    # Whatever decoding raises.
+    with suppress(Exception):
+        return message.payload if isinstance(message.payload, dict) else {}
+    return headers
 
 
 def _envelope(message: Any) -> Envelope:

@@ -45,7 +45,9 @@ __all__ = ["WorkerStep"]
 
 
 class WorkerStep(bootsteps.StartStopStep):
-    """Takes the lease at the start, gives it back at the end."""
+    """Takes the lease at the start, and gives it back when the pool is joined: until then tasks
+    run.
+    """
 
     requires = ("celery.worker.components:Pool",)
 
@@ -132,11 +134,8 @@ class WorkerStep(bootsteps.StartStopStep):
             consumer.channel.end_arrivals()
         self._pool_stop.begin()
 
-    def stop(self, w: Any) -> None:
-        """Keep the lease: tasks run until the pool is joined."""
-
     def terminate(self, w: Any) -> None:
-        """Likewise; `close` was called."""
+        """Have processes killed that do not end; `close` was called."""
         self._pool_stop.end_what_stays()
 
     def _leave(self, **kwargs: Any) -> None:
