@@ -90,7 +90,7 @@ def server_seen(channel: Any, namespace: str) -> str:
 
     Raises redis-py's errors when it is away.
     """
-    client, key = _client(channel), _key(channel, namespace)
+    client, key = _client_and_mark(channel, namespace)
     try:
         client.set(key, secrets.token_hex(8), nx=True)
         mark = bytes_to_str(client.get(key) or b"")
@@ -102,13 +102,11 @@ def server_seen(channel: Any, namespace: str) -> str:
 
 def forget_server(channel: Any, namespace: str) -> None:
     """Remove the mark."""
-    _client(channel).delete(_key(channel, namespace))
+    client, key = _client_and_mark(channel, namespace)
+    client.delete(key)
 
 
-def _client(channel: Any) -> redis.Redis:
+def _client_and_mark(channel: Any, namespace: str) -> tuple[redis.Redis, str]:
     # kombu's client adds its prefix to the keys of some commands only, so this is a plain one.
-    return redis.Redis(connection_pool=channel.pool)
-
-
-def _key(channel: Any, namespace: str) -> str:
-    return f"{channel.global_keyprefix}{_MARK}{namespace}"
+    client = redis.Redis(connection_pool=channel.pool)
+    return client, f"{channel.global_keyprefix}{_MARK}{namespace}"

@@ -144,17 +144,17 @@ class ConsumingChannel(ConnectedChannel):
             # Whatever decoding raises.
             self._keep(delivery, exc)
             return
+        is_back = bool(returns_of(payload))
         if not self.is_consumed(delivery.queue):
             unacked.give_back(self, delivery.tag, is_last=False)
-        elif not returns_of(payload):
-            self._open(delivery, payload, early)
-        elif unacked.worker.opening(delivery, payload):
+        elif is_back and not unacked.worker.opening(delivery, payload):
+            unacked.remove(delivery.tag)
+        else:
             try:
                 self._open(delivery, payload, early)
             finally:
-                unacked.worker.opened()
-        else:
-            unacked.remove(delivery.tag)
+                if is_back:
+                    unacked.worker.opened()
 
     def _open(self, delivery: Delivery, payload: Any, early: Any) -> None:
         """Make kombu's message of a payload, and call its consumer."""

@@ -62,7 +62,6 @@ class WorkerUnacked(Unacked):
         self._strangers: set[str] = set()
         self._lock = threading.Lock()
         self._namespace = ""
-        self._listed_in = self.list_key("")
 
     @classmethod
     def opened(cls, name: str, channel: Any) -> WorkerUnacked:
@@ -75,9 +74,9 @@ class WorkerUnacked(Unacked):
         Each `take` puts it there again: a worker that was forgotten is taken off without hearing of
         it, and the broker may have lost the list, or be full now.
         """
-        self._namespace, self._listed_in = namespace, self.list_key(namespace)
+        self._namespace = namespace
         with left_out_when_full():
-            self.client.sadd(self._listed_in, self.name)
+            self.client.sadd(self.list_key(namespace), self.name)
 
     def note_lost_pop(self, timeout_seconds: float) -> None:
         """Note that a connection was lost before the answer to a blocking pop of at most so many
@@ -117,7 +116,7 @@ class WorkerUnacked(Unacked):
         if popped is not None:
             found.append(Delivery(f"{prefix}0", popped[1], popped[2], holder))
             args += [quoted(popped[1]), popped[2]]
-        keys = [self.key, self._listed_in, *(self.prefix + k for k in lists)]
+        keys = [self.key, self.list_key(self._namespace), *(self.prefix + k for k in lists)]
         try:
             reply = self._ask_to_take(keys, args)
         except (redis.RedisError, OSError):
@@ -170,7 +169,7 @@ class WorkerUnacked(Unacked):
         """Return where a process of this worker takes messages by itself."""
         return Queues(
             self.key,
-            self._listed_in,
+            self.list_key(self._namespace),
             self.name,
             tuple(map(quoted, names)),
             tuple(self.prefix + one for one in lists),

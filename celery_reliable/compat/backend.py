@@ -13,7 +13,6 @@ from celery_reliable.compat.relied import Behaviour, Name, Part, relies_on
 __all__ = [
     "SUCCESS_BEGINS",
     "MarkingBackend",
-    "result_meta",
     "run_errbacks",
 ]
 
@@ -23,32 +22,6 @@ _KEYS = "celery.backends.base:BaseKeyValueStoreBackend"
 #: How Celery's JSON of a success begins. Only the beginning tells: a result may contain the same
 #: words.
 SUCCESS_BEGINS = '{"status": "SUCCESS"'
-
-
-@relies_on(
-    Name(
-        f"{_BASE}._get_result_meta",
-        takes=("result", "state", "traceback", "request"),
-        used_by=f"{_KEYS}._store_result",
-    ),
-    part=Part.WORKER,
-)
-class MarkingBackend:
-    """Mixed into the class of a backend that keeps results as texts.  A subclass returns in
-    `more_fields` what is stored besides Celery's own fields.
-
-    Overrides ``Backend._get_result_meta``: Celery has a setting for fields of its own only.
-    Checked on Celery 5.6.3 and 5.7.0.  Without it a result does not name the attempt that stored
-    it, and a lost attempt that had succeeded runs again.
-    """
-
-    def _get_result_meta(
-        self, result: Any, state: Any, traceback: Any, request: Any, *args: Any, **kwargs: Any
-    ) -> Any:
-        meta = super()._get_result_meta(  # type: ignore[misc]
-            result, state, traceback, request, *args, **kwargs
-        )
-        return {**meta, **self.more_fields(request)}  # type: ignore[attr-defined]
 
 
 def _success_in_trial() -> str:
@@ -61,23 +34,39 @@ def _success_in_trial() -> str:
 
 
 @relies_on(
+    Name(
+        f"{_BASE}._get_result_meta",
+        takes=("result", "state", "traceback", "request"),
+        used_by=f"{_KEYS}._store_result",
+    ),
     Behaviour(
         f"a success begins with {SUCCESS_BEGINS} in JSON",
         lambda: _success_in_trial().startswith(SUCCESS_BEGINS),
     ),
-    part=Part.REDIS_RESULTS,
+    part=Part.WORKER,
 )
-def result_meta(backend: Any, result: Any, state: str, request: Any) -> dict[str, Any]:
-    """Return what a backend stores of an encoded result, without the task's id.
+class MarkingBackend:
+    """Mixed into the class of a backend that keeps results as texts.  A subclass returns in
+    `more_fields` what is stored besides Celery's own fields.
 
-    Calls ``Backend._get_result_meta``: Celery stores what it makes of that, and shows it to nobody.
-    Checked on Celery 5.6.3 and 5.7.0.  Without it a result cannot be stored with its settlement;
-    and were it written otherwise, a success could be overwritten by a lost attempt's failure.
+    Overrides ``Backend._get_result_meta``, and calls it for what is stored with its settlement:
+    Celery has a setting for fields of its own only, and shows what it stores to nobody.  Checked on
+    Celery 5.6.3 and 5.7.0.  Without it a result does not name the attempt that stored it, and a
+    lost attempt that had succeeded runs again, or stores its failure over that.
     """
-    meta: dict[str, Any] = backend._get_result_meta(
-        result=result, state=state, traceback=None, request=request
-    )
-    return meta
+
+    def _get_result_meta(
+        self, result: Any, state: Any, traceback: Any, request: Any, *args: Any, **kwargs: Any
+    ) -> Any:
+        meta = super()._get_result_meta(  # type: ignore[misc]
+            result, state, traceback, request, *args, **kwargs
+        )
+        return {**meta, **self.more_fields(request)}  # type: ignore[attr-defined]
+
+    def result_meta(self, result: Any, state: str, request: Any) -> dict[str, Any]:
+        """Return what is stored of an encoded result, without the task's id."""
+        meta: dict[str, Any] = self._get_result_meta(result, state, None, request)
+        return meta
 
 
 @relies_on(

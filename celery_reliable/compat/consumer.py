@@ -189,8 +189,6 @@ _POOL_STEP = "celery.worker.components:Pool.create"
 
 HandOver = Callable[[Any], Any]
 
-_NOBODY: deque[Any] = deque()
-
 
 @relies_on(
     Name(f"{_WORKER}._process_task", takes=("req",), used_by=f"{_WORKER}._process_task_sem"),
@@ -246,7 +244,7 @@ class Slots:
         """What waits for a slot, the oldest first: a function of the worker's, and as its only
         positional argument the request that it hands to the pool.
         """
-        waiting: deque[Any] = getattr(self._worker.semaphore, "_waiting", _NOBODY)
+        waiting: deque[Any] = getattr(self._worker.semaphore, "_waiting", deque())
         return waiting
 
 

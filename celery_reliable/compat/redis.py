@@ -24,9 +24,6 @@ __all__ = [
 
 _CONNECTION = "redis.connection:Connection"
 
-#: The module of sockets that are neither of TLS nor of greenlets; none where there is no poll.
-_PLAIN = "socket" if hasattr(select, "poll") else ""
-
 
 @relies_on(Kept(f"{_CONNECTION}._sock"), part=Part.WORKER)
 def socket_of(connection: Any) -> Any:
@@ -95,7 +92,7 @@ def has_something_to_read(connection: Any, seconds: float = 0) -> bool:
     sock = socket_of(connection)
     if sock is None:
         return False
-    if type(sock).__module__ == _PLAIN:
+    if type(sock).__module__ == "socket":
         poll = select.poll()
         poll.register(sock, select.POLLIN)
         return bool(poll.poll(round(seconds * 1000)))

@@ -5,6 +5,7 @@ still in its queue.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,14 +73,13 @@ class Waiting:
     @classmethod
     def of(cls, key: str, raw: bytes) -> Waiting:
         """Read the head of a message; its body is not decoded."""
-        try:
+        # Decoding may raise anything; then it is no message of a task.
+        with suppress(Exception):
             payload = loads(bytes_to_str(raw))
             headers = payload.get("headers") or {}
             stamp = Stamp.of(headers)
             return cls(key, raw, task_id_of(payload), stamp.epoch, bool(headers.get(NAMED)))
-        except Exception:
-            # Decoding may raise anything; then it is no message of a task.
-            return cls(key, raw)
+        return cls(key, raw)
 
 
 class BrokerView:
@@ -261,12 +261,11 @@ class BrokerView:
 
 
 def _task_id(item: bytes, *, is_unacked: bool = False) -> str:
-    try:
+    # Decoding may raise anything; then it is no message of a task.
+    with suppress(Exception):
         found = loads(bytes_to_str(item))
         return task_id_of(found[0] if is_unacked else found)
-    except Exception:
-        # Decoding may raise anything; then it is no message of a task.
-        return ""
+    return ""
 
 
 class Job:

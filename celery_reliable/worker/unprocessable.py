@@ -111,17 +111,16 @@ def noting(openings: Openings, handle: Callable[[Any], None]) -> Callable[[Any],
     """
 
     def on_message(message: Any) -> None:
-        if not (message.delivery_info or {}).get("redelivered"):
-            handle(message)
-            return
+        is_back = bool((message.delivery_info or {}).get("redelivered"))
         headers = message.headers if isinstance(message.headers, dict) else {}
-        if not openings.begin(str(message.delivery_tag), {"headers": headers}):
+        if is_back and not openings.begin(str(message.delivery_tag), {"headers": headers}):
             message.ack_log_error(logger, ())
             return
         try:
             handle(message)
         finally:
-            openings.end()
+            if is_back:
+                openings.end()
 
     return on_message
 
