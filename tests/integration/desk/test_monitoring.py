@@ -33,6 +33,7 @@ RULES: list[dict[str, Any]] = [
     for rule in group["rules"]
 ]
 TARGETS = [one for panel in BOARD["panels"] for one in panel.get("targets", ())]
+PAGES = ("monitoring.rst",)
 PAGE = (DOCS / "monitoring.rst").read_text("utf-8")
 
 
