@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import redis
 from kombu.transport import redis as kombu_redis
@@ -25,7 +25,6 @@ __all__ = [
     "N_REST",
     "WAIT_SECONDS",
     "Arriving",
-    "Came",
     "Inbox",
     "bring_all_back",
     "bring_back",
@@ -37,21 +36,6 @@ INBOX_PREFIX = "celery-reliable.inbox:"
 N_FIRST, N_REST = 2, 3
 #: What comes behind where nothing was left in the inbox and nothing waits.
 NOTHING_ELSE = (None, 0, 0)
-
-
-class Came(NamedTuple):
-    """What a wait has ended with."""
-
-    #: What the script has answered that files the message; None if it has failed.
-    filed: Any
-    #: Whether the server does not know that script.
-    is_unknown: bool
-    #: How many more messages wait in the list.
-    n_waiting: int
-    #: How many of the other lists have messages.
-    n_others: int
-    #: The server's refusal of any part of it; None if it refused nothing.
-    refusal: redis.ResponseError | None
 
 
 @dataclass(frozen=True)
@@ -83,20 +67,6 @@ class Inbox:
             ("EXISTS", *(self.others or (self.key,))),
         ]
 
-    def read(self, replies: Sequence[Any]) -> Came:
-        """Return what the server has answered to all of them; error replies are exceptions."""
-        waited, filed, returned, n_waiting, n_others = replies
-        is_unknown = isinstance(filed, redis.exceptions.NoScriptError)
-        replies = (waited, *([] if is_unknown else [filed]), returned, n_waiting, n_others)
-        errors = [one for one in replies if _is_error(one)]
-        return Came(
-            None if _is_error(filed) else filed,
-            is_unknown,
-            0 if _is_error(n_waiting) else int(n_waiting),
-            0 if _is_error(n_others) or not self.others else int(n_others),
-            errors[0] if errors else None,
-        )
-
 
 def bring_back(client: redis.Redis, key: str | bytes, list_key: str | bytes) -> int:
     """Return to its list what is left in an inbox, and how many that was."""
@@ -119,10 +89,6 @@ def bring_all_back(client: redis.Redis, prefix: str, lists: Iterable[str]) -> in
     except redis.exceptions.NoPermissionError:
         keys = [begins + one.encode() for one in lists]
     return sum(bring_back(client, key, key.removeprefix(begins)) for key in keys)
-
-
-def _is_error(reply: Any) -> bool:
-    return isinstance(reply, redis.ResponseError)
 
 
 #: For so long a wait lasts, whatever kombu's are told to.  Until it is over the server may file for
@@ -205,15 +171,15 @@ class Arriving(ConsumingChannel):
         awaited, inbox = self._awaited
         arrival, was_handed = None, None
         try:
-            replies, self._has_unread = self.read_replies(N_FIRST, more=True), True
-            if not isinstance(replies[1], Exception):
+            waited, filed = self.read_replies(N_FIRST, more=True)
+            self._has_unread = True
+            if not isinstance(filed, Exception):
                 self._awaited = None
-                arrival = awaited.hear(replies[1], self._may_begin)
+                arrival = awaited.hear(filed, self._may_begin)
             if arrival is not None:
                 # Its process begins while the rest is read.
                 was_handed = self._hand_on(arrival)
             rest = self.read_replies(N_REST) if self._has_unread else NOTHING_ELSE
-            came = inbox.read([*replies, *rest])
         except BaseException:
             self.read_no_more()
             self.note_lost_wait()
@@ -221,17 +187,26 @@ class Arriving(ConsumingChannel):
         finally:
             self._has_unread = False
         self._awaited = None
-        self._n_waiting, self._looked_at = came.n_waiting + came.n_others, time.monotonic()
+        # The server may not know the script that files the message.
+        is_unknown = isinstance(filed, redis.exceptions.NoScriptError)
+        told = [waited, *rest] if is_unknown else [waited, filed, *rest]
+        refusals = [one for one in told if isinstance(one, redis.ResponseError)]
+        n_waiting, n_others = (0 if isinstance(one, Exception) else int(one) for one in rest[1:])
+        n_others = n_others if inbox.others else 0
+        self._n_waiting, self._looked_at = n_waiting + n_others, time.monotonic()
         arrivals = self.qos.unacked.worker.arrivals
-        if came.n_others:
+        if n_others:
             arrivals.note_priorities()
-        if came.refusal is not None:
-            arrivals.refuse(came.refusal)
-        if came.filed is None:
-            awaited.fail(is_unknown=came.is_unknown)
+        if refusals:
+            arrivals.refuse(refusals[0])
+        if isinstance(filed, Exception):
+            awaited.fail(is_unknown=is_unknown)
         if arrival is None:
             raise kombu_redis.Empty()
-        self._note_delivery(was_handed)
+        if was_handed is None:
+            self._n_waiting += 1
+        else:
+            self._lets_begin = was_handed and not self._n_waiting
         return True
 
     def end_paused_arrival(self) -> None:
@@ -264,13 +239,6 @@ class Arriving(ConsumingChannel):
             if arrival.early is not None:
                 arrival.early.is_under_way = False
         return bool(self.qos.unacked.worker.hand_over())
-
-    def _note_delivery(self, was_handed: bool | None) -> None:
-        """Note what `_hand_on` has returned, when it is known what waits."""
-        if was_handed is None:
-            self._n_waiting += 1
-            return
-        self._lets_begin = was_handed and not self._n_waiting
 
     def end_arrivals(self) -> None:
         """Take nothing more, and give back what comes last, where messages are filed as they come:

@@ -9,9 +9,7 @@ import redis
 from kombu import Connection
 from kombu.utils.encoding import bytes_to_str
 
-from celery_reliable.compat.connection import OpenSwitch
 from celery_reliable.compat.kombu import OpenChannel
-from celery_reliable.log import logger
 from celery_reliable.redis_io import losing
 from celery_reliable.settings import REDIS_SCHEMES
 
@@ -28,53 +26,14 @@ __all__ = [
 
 
 class ConnectedChannel(OpenChannel):
-    """kombu's Redis channel with one client for all operations, and with connections that count as
-    lost when their server takes no writes.
-    """
+    """kombu's Redis channel, whose connections count as lost when their server takes no writes."""
 
     #: The unacked hash of the worker that consumes through this channel; None on others.
     reliable_unacked: WorkerUnacked | None = None
 
-    #: Whether a channel is only opened on a server that takes writes.
-    has_to_write = True
-
-    _kept_client: Any = None
-    _kept_pool: Any = None
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        if self.has_to_write:
-            self._try_to_write()
-
-    def connection_arguments(self, asynchronous: bool) -> dict[str, Any]:
+    def connection_arguments(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return how connections are made: one whose server may not write is closed as lost."""
-        arguments = super().connection_arguments(asynchronous)
         return {**arguments, "connection_class": losing(arguments["connection_class"])}
-
-    def new_client(self, asynchronous: bool) -> Any:
-        """Return a client: a new one for the event loop, else always the same."""
-        if asynchronous:
-            return super().new_client(asynchronous)
-        if self._kept_client is None or self._kept_pool is not self.pool:
-            self._kept_client = super().new_client(asynchronous)
-            self._kept_pool = self.pool
-        return self._kept_client
-
-    def _try_to_write(self) -> None:
-        """Raise a connection error where nothing can be written.
-
-        It is raised as the channel is opened, because Celery waits between its attempts to connect,
-        and does not wait between those to begin to consume.
-        """
-        try:
-            # Removes a member that is not there from a key that kombu uses anyway.
-            self.client.srem(self.keyprefix_queue % "celery-reliable", "")
-        except redis.ResponseError as exc:
-            # A user without the right to do this is told of it where the right is needed.
-            logger.debug("writing_not_tried error=%s", exc)
-        except BaseException:
-            self.pool.disconnect()
-            raise
 
 
 def transport_for(scheme: str) -> str | None:
@@ -86,17 +45,27 @@ def transport_for(scheme: str) -> str | None:
     return None
 
 
-class _Keeping(OpenSwitch):
+class ReliableConnection(Connection):
+    """kombu's connection, which keeps our transport as it goes on to the next URL of a list.
+
+    kombu would take the transport from the scheme of that URL.  Then a worker behind several
+    Sentinels would keep what it is delivered as Celery alone does, as soon as it has once failed to
+    connect.
+    """
+
     #: kombu shows a connection by this, in place of its transport's name.
     resolve_aliases: ClassVar[dict[str, str]] = dict(Connection.resolve_aliases)
+    transport_cls: Any
 
-    def keeps_transport(self, given: Any, url: str) -> bool:
-        # None is what nobody has chosen, and what we have none for.
-        return given is not None and given == transport_for(url.partition("://")[0])
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.reliable_transport = self.transport_cls
 
-
-class ReliableConnection(_Keeping, Connection):
-    """kombu's connection."""
+    def switch(self, conn_str: str) -> None:
+        """Go on to another URL."""
+        super().switch(conn_str)
+        if self.reliable_transport == transport_for(conn_str.partition("://")[0]):
+            self.transport_cls = self.reliable_transport
 
 
 def keeping_transport(cls: type[Connection], scheme: str) -> type[Connection]:
@@ -105,8 +74,10 @@ def keeping_transport(cls: type[Connection], scheme: str) -> type[Connection]:
     """
     path = transport_for(scheme)
     if path is not None:
-        _Keeping.resolve_aliases[path] = scheme
-    return ReliableConnection if cls is Connection else type(cls.__name__, (_Keeping, cls), {})
+        ReliableConnection.resolve_aliases[path] = scheme
+    if cls is Connection:
+        return ReliableConnection
+    return type(cls.__name__, (ReliableConnection, cls), {})
 
 
 #: The beginning of the mark's key.  A flush, or a restart without its data, removes the mark.
@@ -119,7 +90,7 @@ def server_seen(channel: Any, namespace: str) -> str:
 
     Raises redis-py's errors when it is away.
     """
-    client, key = _client(channel), _key(channel, namespace)
+    client, key = _client_and_mark(channel, namespace)
     try:
         client.set(key, secrets.token_hex(8), nx=True)
         mark = bytes_to_str(client.get(key) or b"")
@@ -131,13 +102,11 @@ def server_seen(channel: Any, namespace: str) -> str:
 
 def forget_server(channel: Any, namespace: str) -> None:
     """Remove the mark."""
-    _client(channel).delete(_key(channel, namespace))
+    client, key = _client_and_mark(channel, namespace)
+    client.delete(key)
 
 
-def _client(channel: Any) -> redis.Redis:
+def _client_and_mark(channel: Any, namespace: str) -> tuple[redis.Redis, str]:
     # kombu's client adds its prefix to the keys of some commands only, so this is a plain one.
-    return redis.Redis(connection_pool=channel.pool)
-
-
-def _key(channel: Any, namespace: str) -> str:
-    return f"{channel.global_keyprefix}{_MARK}{namespace}"
+    client = redis.Redis(connection_pool=channel.pool)
+    return client, f"{channel.global_keyprefix}{_MARK}{namespace}"

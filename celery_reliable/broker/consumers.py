@@ -14,6 +14,7 @@ from celery_reliable.broker.deliveries import Delivery, Queues
 from celery_reliable.broker.qos import QoS
 from celery_reliable.compat.kombu import list_key
 from celery_reliable.compat.notes import note
+from celery_reliable.log import logger
 from celery_reliable.message import payload_of, returns_of
 from celery_reliable.redis_io import refuses_writes
 
@@ -46,6 +47,23 @@ class ConsumingChannel(ConnectedChannel):
         #: The queues whose messages nobody acknowledges.
         self._without_ack: set[str] = set()
         super().__init__(*args, **kwargs)
+        self._try_to_write()
+
+    def _try_to_write(self) -> None:
+        """Raise a connection error where nothing can be written.
+
+        It is raised as the channel is opened, because Celery waits between its attempts to connect,
+        and does not wait between those to begin to consume.
+        """
+        try:
+            # Removes a member that is not there from a key that kombu uses anyway.
+            self.client.srem(self.keyprefix_queue % "celery-reliable", "")
+        except redis.ResponseError as exc:
+            # A user without the right to do this is told of it where the right is needed.
+            logger.debug("writing_not_tried error=%s", exc)
+        except BaseException:
+            self.pool.disconnect()
+            raise
 
     def basic_consume(
         self, queue: str, no_ack: bool, callback: Callable[[Any], Any], *args: Any, **kwargs: Any
@@ -81,7 +99,7 @@ class ConsumingChannel(ConnectedChannel):
         """Whether somebody consumes from a queue, and goes on to."""
         unacked = self.reliable_unacked
         return (
-            self.has_consumer(queue)
+            queue in self.active_queues
             and not self._is_closing
             and not (unacked is not None and unacked.worker.is_held_back(queue))
         )
@@ -126,17 +144,17 @@ class ConsumingChannel(ConnectedChannel):
             # Whatever decoding raises.
             self._keep(delivery, exc)
             return
+        is_back = bool(returns_of(payload))
         if not self.is_consumed(delivery.queue):
             unacked.give_back(self, delivery.tag, is_last=False)
-        elif not returns_of(payload):
-            self._open(delivery, payload, early)
-        elif unacked.worker.opening(delivery, payload):
+        elif is_back and not unacked.worker.opening(delivery, payload):
+            unacked.remove(delivery.tag)
+        else:
             try:
                 self._open(delivery, payload, early)
             finally:
-                unacked.worker.opened()
-        else:
-            unacked.remove(delivery.tag)
+                if is_back:
+                    unacked.worker.opened()
 
     def _open(self, delivery: Delivery, payload: Any, early: Any) -> None:
         """Make kombu's message of a payload, and call its consumer."""

@@ -6,8 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from celery_reliable.log import logger
-
 __all__ = [
     "Arrival",
     "Delivery",
@@ -48,7 +46,7 @@ class Taken:
     n_waiting: int
 
 
-@dataclass
+@dataclass(unsafe_hash=True)
 class Queues:
     """Where a process of a worker takes messages by itself.  Keys are whole."""
 
@@ -65,23 +63,6 @@ class Queues:
     cold: Sequence[str] = ()
 
 
-def _nothing(*_: Any) -> None:
-    """Do nothing."""
-
-
-def _no(*_: Any) -> bool:
-    return False
-
-
-def _yes(*_: Any) -> bool:
-    return True
-
-
-def _keep(delivery: Delivery, error: Exception) -> bool:
-    logger.error("unreadable queue=%s size=%s error=%s", delivery.queue, len(delivery.raw), error)
-    return False
-
-
 @dataclass(frozen=True)
 class WorkerHooks:
     """Functions of a worker, called by the channel that it consumes from.  The defaults are those
@@ -93,34 +74,34 @@ class WorkerHooks:
     #: Returns the delivery tags of what the worker runs.
     running_tags: Callable[[], set[str]] = set
     #: Whether an order of an operator keeps the worker from beginning what is in a queue.
-    is_held_back: Callable[[str], bool] = _no
+    is_held_back: Callable[[str], bool] = lambda queue: False
     #: Returns how many tasks the worker could begin at once; None for a worker without an event
     #: loop.
     idle_slots: Callable[[], int] | None = None
     #: Returns how many messages the worker may fetch now, whether it can begin them at once or not;
     #: None: as many as its prefetch count allows.
-    room: Callable[[], int | None] = _nothing
+    room: Callable[[], int | None] = lambda: None
     #: Whether so much waits in the worker that nothing more need be waited for.
     is_supplied: Callable[[], bool] = bool
     #: Called with the channel and with how many messages wait: processes of the worker's pool may
     #: take them by themselves from now on.
-    work_off: Callable[[Any, int], None] = _nothing
+    work_off: Callable[[Any, int], None] = lambda channel, n_waiting: None
     #: Whether a process of the pool that takes its own messages has taken this one, and goes on.
-    is_taken_by_pool: Callable[[str], bool] = _no
+    is_taken_by_pool: Callable[[str], bool] = lambda tag: False
     #: Waits for messages that are filed as they leave their queue (`worker.arrivals`); None: the
     #: worker pops them.
     arrivals: Any = None
     #: Called before a message is opened that came back from a dead worker.  False when it has to be
     #: dropped.
-    opening: Callable[[Delivery, dict[str, Any]], bool] = _yes
+    opening: Callable[[Delivery, dict[str, Any]], bool] = lambda delivery, payload: True
     #: Called when that message was opened.
-    opened: Callable[[], None] = _nothing
+    opened: Callable[[], None] = lambda: None
     #: Called before more messages are taken, and when some were delivered: what can begin does so
     #: before the main loop does anything else.  True when an idle process was handed something: it
     #: tells when it begins, and the main loop comes back then.
     hand_over: Callable[[], bool] = bool
     #: Called at a shutdown, before everything is given back.
-    before_leaving: Callable[[], None] = _nothing
+    before_leaving: Callable[[], None] = lambda: None
     #: Called with what is no message of kombu's, to keep it for an operator.  False when it cannot
     #: be kept now.
-    on_unreadable: Callable[[Delivery, Exception], bool] = _keep
+    on_unreadable: Callable[[Delivery, Exception], bool] = lambda delivery, error: False

@@ -52,9 +52,6 @@ def sending_again(*, is_first: bool) -> AbstractContextManager[None]:
 class SendingChannel(PuttingChannel, ConnectedChannel):
     """A channel whose messages `sending_with` may put into their lists."""
 
-    # The publication itself fails, and its caller hears why.
-    has_to_write = False
-
     def encode_body(self, body: Any, encoding: str | None = None) -> tuple[Any, str | None]:
         """Return a body and its encoding: as it is, if it is text and recorded, as base64 would add
         a third to the sizes of queue and record.
@@ -65,18 +62,15 @@ class SendingChannel(PuttingChannel, ConnectedChannel):
         encoded: tuple[Any, str | None] = super().encode_body(body, encoding)
         return encoded
 
-    def put(self, queue: str, message: dict[str, Any], **kwargs: Any) -> None:
-        """Put a message into its list, unless `sending_with` does."""
-        send = _sending.get()
-        if send is not None:
-            key = self.global_keyprefix + list_key(self, queue, priority_of(self, message))
-            if send(key, message):
-                return
-        command = _again.get()
+    def has_put(self, queue: str, message: dict[str, Any]) -> bool:
+        """Put a message into its list, if it is one that was recorded."""
+        key = list_key(self, queue, priority_of(self, message))
+        send, command = _sending.get(), _again.get()
+        if send is not None and send(self.global_keyprefix + key, message):
+            return True
         if not command:
-            super().put(queue, message, **kwargs)
-            return
-        key, text = list_key(self, queue, priority_of(self, message)), dumps(message)
+            return False
+        text = dumps(message)
         with self.conn_or_acquire() as client:
             try:
                 getattr(client, command.lower())(key, text)
@@ -86,6 +80,7 @@ class SendingChannel(PuttingChannel, ConnectedChannel):
                 # It is recorded, so it goes there also on a full server.  kombu's client does not
                 # add its prefix to this one's key.
                 client.eval(script("send").text, 1, self.global_keyprefix + key, command, text)
+        return True
 
 
 class SendingTransport(kombu_redis.Transport):

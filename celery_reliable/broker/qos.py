@@ -96,22 +96,22 @@ class QoS(OpenQoS):
             if self.channel.connection is not None and self.channel.connection.client is not None:
                 super().restore_unacked_once(stderr)
             return
-        with self.last_restoring() as delivered:
-            if delivered is None:
-                return
-            try:
-                if unacked.is_leaving:
-                    unacked.worker.before_leaving()
-                    unacked.catch_up()
-                    # If a signal came between filing and delivery, only the unacked hash has it.
-                    others = unacked.tags() - set(delivered)
-                    taken = unacked.worker.is_taken_by_pool
-                    tags = [*delivered, *(tag for tag in others if not taken(tag))]
-                else:
-                    kept = unacked.worker.running_tags()
-                    tags = [tag for tag in delivered if tag not in kept]
-                # The newest first, as each goes in front of the others.
-                for tag in reversed(tags):
-                    unacked.give_back(self.channel, tag, is_last=False)
-            except (redis.RedisError, OSError) as exc:
-                logger.warning("deliveries_not_given_back unacked=%s error=%s", unacked.name, exc)
+        delivered = self.restore_last()
+        if delivered is None:
+            return
+        try:
+            if unacked.is_leaving:
+                unacked.worker.before_leaving()
+                unacked.catch_up()
+                # If a signal came between filing and delivery, only the unacked hash has it.
+                others = unacked.tags() - set(delivered)
+                taken = unacked.worker.is_taken_by_pool
+                tags = [*delivered, *(tag for tag in others if not taken(tag))]
+            else:
+                kept = unacked.worker.running_tags()
+                tags = [tag for tag in delivered if tag not in kept]
+            # The newest first, as each goes in front of the others.
+            for tag in reversed(tags):
+                unacked.give_back(self.channel, tag, is_last=False)
+        except (redis.RedisError, OSError) as exc:
+            logger.warning("deliveries_not_given_back unacked=%s error=%s", unacked.name, exc)

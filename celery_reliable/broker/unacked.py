@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
@@ -65,9 +66,7 @@ class Entry:
 
     def without_body(self) -> Entry:
         """Return this without the bytes and the body of the message, which may be large."""
-        payload = self.payload
-        if payload is not None:
-            payload = {name: value for name, value in payload.items() if name != "body"}
+        payload = self.payload and {k: v for k, v in self.payload.items() if k != "body"}
         return replace(self, raw=b"", payload=payload)
 
     def redelivered(self, *, returns: int | None) -> bytes:
@@ -92,8 +91,6 @@ def quoted(queue: str) -> str:
 
 def unquoted(name: str) -> str:
     """Return the name that was quoted."""
-    if "\\" not in name:
-        return name
     return re.sub(r"\\([\\n])", lambda found: "\n" if found[1] == "n" else "\\", name)
 
 
@@ -101,15 +98,12 @@ def entry_of(tag: str, value: Any) -> Entry:
     """Read what an unacked hash holds under a tag."""
     head, _, raw = value.partition(b"\n")
     filed_ms, _, queue = head.partition(b" ")
-    try:
-        payload = loads(bytes_to_str(raw))
-        properties = payload["properties"]
-        is_message = isinstance(properties.get("delivery_info", {}), dict)
-    except Exception:
-        # Decoding may raise anything, and one unreadable message must not hide the others.
-        is_message = False
-    if not is_message:
-        payload = None
+    payload = None
+    # Decoding may raise anything, and one unreadable message must not hide the others.
+    with suppress(Exception):
+        found = loads(bytes_to_str(raw))
+        if isinstance(found["properties"].get("delivery_info", {}), dict):
+            payload = found
     return Entry(tag, unquoted(bytes_to_str(queue)), raw, payload, int(filed_ms))
 
 
@@ -163,13 +157,10 @@ class Unacked:
         *is_last*: behind everything that waits there, else before it.  *returns*: what the message
         says from now on of how often it came back.  False when it is not in the hash any more.
         """
-        value = self.client.hget(self.key, tag)
-        if value is None:
+        entry = self.entry(tag)
+        if entry is None:
             return False
-        entry = entry_of(tag, value)
-        priority = 0
-        if entry.payload is not None:
-            priority = priority_of(channel, entry.payload)
+        priority = priority_of(channel, entry.payload or {})
         raw = entry.redelivered(returns=returns)
         keys = [self.key, self.prefix + list_key(channel, entry.queue, priority)]
         return bool(self.run(self._give_back, keys, [tag, "LPUSH" if is_last else "RPUSH", raw]))
@@ -216,11 +207,8 @@ def take_next_text() -> str:
 
 @cache
 def _script(name: str) -> str:
-    return by_position(_source(name))
-
-
-def _source(name: str) -> str:
-    return resources.files(__package__).joinpath("lua").joinpath(f"{name}.lua").read_text("utf-8")
+    file = resources.files(__package__).joinpath("lua").joinpath(f"{name}.lua")
+    return by_position(file.read_text("utf-8"))
 
 
 def unacked_names(channel: Any, namespace: str) -> list[str]:

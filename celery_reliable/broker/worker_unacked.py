@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 import uuid
@@ -52,7 +51,8 @@ class WorkerUnacked(Unacked):
         #: For `take`, which the main loop asks with every message.
         self._line = Line(pool)
         self._take, self._requeue, self._put_back = map(script, ("take", "requeue", "put_back"))
-        self._pid, self._own, self._numbers = 0, "", count(1)
+        #: What the tags of all that it takes begin with, and the numbers of its takings.
+        self._own, self._numbers = str(uuid.uuid4()), count(1)
         #: Tags of messages that are acknowledged and not yet removed.
         self._unremoved: set[str] = set()
         #: Messages that were popped and perhaps not filed: the key of the list that each came from,
@@ -62,7 +62,6 @@ class WorkerUnacked(Unacked):
         self._strangers: set[str] = set()
         self._lock = threading.Lock()
         self._namespace = ""
-        self._listed_in = self.list_key("")
 
     @classmethod
     def opened(cls, name: str, channel: Any) -> WorkerUnacked:
@@ -75,9 +74,9 @@ class WorkerUnacked(Unacked):
         Each `take` puts it there again: a worker that was forgotten is taken off without hearing of
         it, and the broker may have lost the list, or be full now.
         """
-        self._namespace, self._listed_in = namespace, self.list_key(namespace)
+        self._namespace = namespace
         with left_out_when_full():
-            self.client.sadd(self._listed_in, self.name)
+            self.client.sadd(self.list_key(namespace), self.name)
 
     def note_lost_pop(self, timeout_seconds: float) -> None:
         """Note that a connection was lost before the answer to a blocking pop of at most so many
@@ -105,7 +104,7 @@ class WorkerUnacked(Unacked):
         Acknowledged messages are removed in the same step.  Raises redis-py's errors; then
         *popped* is kept, and returned to its list when the broker is back.
         """
-        prefix, holder = self._new_prefix(), self.worker.holder()
+        prefix, holder = f"{self._own}-{next(self._numbers)}:", self.worker.holder()
         now_ms = int(time.time() * 1000)
         acknowledged = list(islice(self._unremoved, _REMOVED_AT_ONCE))
         args: list[str | bytes | int] = [least, max(least, most), plenty, prefix, now_ms]
@@ -117,7 +116,7 @@ class WorkerUnacked(Unacked):
         if popped is not None:
             found.append(Delivery(f"{prefix}0", popped[1], popped[2], holder))
             args += [quoted(popped[1]), popped[2]]
-        keys = [self.key, self._listed_in, *(self.prefix + k for k in lists)]
+        keys = [self.key, self.list_key(self._namespace), *(self.prefix + k for k in lists)]
         try:
             reply = self._ask_to_take(keys, args)
         except (redis.RedisError, OSError):
@@ -132,12 +131,6 @@ class WorkerUnacked(Unacked):
             for n, (queue, raw) in enumerate(pairs, start=1)
         ]
         return Taken(found, int(reply[0]))
-
-    def _new_prefix(self) -> str:
-        """Return what the tags of one taking begin with; no other one's do, in any process."""
-        if self._pid != os.getpid():
-            self._pid, self._own = os.getpid(), str(uuid.uuid4())
-        return f"{self._own}-{next(self._numbers)}:"
 
     def _ask_to_take(self, keys: Sequence[str], args: Sequence[str | bytes | int]) -> Any:
         """Return what `take` answers."""
@@ -176,11 +169,11 @@ class WorkerUnacked(Unacked):
         """Return where a process of this worker takes messages by itself."""
         return Queues(
             self.key,
-            self._listed_in,
+            self.list_key(self._namespace),
             self.name,
-            [*map(quoted, names)],
-            [self.prefix + one for one in lists],
-            cold,
+            tuple(map(quoted, names)),
+            tuple(self.prefix + one for one in lists),
+            tuple(cold),
         )
 
     def remove(self, tag: str) -> None:

@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib import import_module
+from pkgutil import iter_modules
 from typing import TYPE_CHECKING
 
 from celery_reliable.compat import relied
@@ -26,20 +27,17 @@ __all__ = ["Part", "missing", "require"]
 
 #: The modules that processes need which only publish.  When they are imported, modules register
 #: what they rely on.
-_OF_PRODUCERS = ("amqp", "app", "connection", "result_consumer")
-_OF_REDIS_PRODUCERS = ("kombu",)
-_OTHERS = (
-    "backend", "chord_counts", "consumer", "logging", "pool",
-    "processes", "redis", "request", "tracer",
-)  # fmt: skip
+_OF_PRODUCERS = {
+    Part.PRODUCER: ["amqp", "app", "connection", "result_consumer"],
+    Part.REDIS_PRODUCER: ["kombu"],
+}
 
 
 def missing(parts: Iterable[Part]) -> Iterator[Finding]:
     """Yield what *parts* rely on and what is installed does not have."""
     wanted = set(parts)
-    modules = {Part.PRODUCER: _OF_PRODUCERS, Part.REDIS_PRODUCER: _OF_REDIS_PRODUCERS}
     for part in wanted:
-        for name in modules.get(part, _OF_PRODUCERS + _OF_REDIS_PRODUCERS + _OTHERS):
+        for name in _OF_PRODUCERS.get(part) or [one.name for one in iter_modules(__path__)]:
             import_module(f"{__name__}.{name}")
     yield from relied.missing(wanted)
 

@@ -6,18 +6,15 @@ import functools
 from collections.abc import Callable
 from contextlib import suppress
 from contextvars import ContextVar
-from functools import cached_property
 from typing import Any
 
 from celery import chord
 from celery.app.amqp import AMQP
 
-from celery_reliable.compat.notes import note, noted
 from celery_reliable.compat.relied import Name, Part, relies_on
 
 __all__ = [
     "OpenAMQP",
-    "ask_before_sending",
     "keep_chord_headers",
     "send_anew",
 ]
@@ -29,45 +26,31 @@ _AMQP = "celery.app.amqp:AMQP"
     Name(f"{_AMQP}._create_task_sender", used_by=f"{_AMQP}.send_task_message"),
     Name(f"{_AMQP}._producer_pool", used_by=f"{_AMQP}.producer_pool"),
     Name(f"{_AMQP}.send_task_message", used_by="celery.app.base:Celery.send_task"),
-    Name(f"{_AMQP}.Connection", used_by="celery.app.base:Celery._connection"),
     part=Part.PRODUCER,
 )
 class OpenAMQP(AMQP):
-    """Celery's AMQP with names that a subclass may override: how tasks are sent, by which
-    producers, over which connections.
+    """Celery's AMQP, of which a subclass says how tasks are sent (`sender_around`, given Celery's
+    own function), and by which producers (`new_producers`; None for those that Celery makes).
 
-    Overrides ``AMQP._create_task_sender`` and ``AMQP.Connection``, and sets
-    ``AMQP._producer_pool``: signals tell of a publication when its producer is chosen, and cannot
-    replace it.  Checked on Celery 5.6.3 and 5.7.0.  Without it tasks are sent that the ledger knows
-    nothing of, and our transports are lost where there are several brokers.
+    Overrides ``AMQP._create_task_sender``, and sets ``AMQP._producer_pool``: signals tell of a
+    publication when its producer is chosen, and cannot replace it.  Checked on Celery 5.6.3 and
+    5.7.0.  Without it tasks are sent that the ledger knows nothing of.
     """
 
     _producer_pool: Any
 
     def _create_task_sender(self) -> Callable[..., Any]:
-        return self.sender_around(super()._create_task_sender())
-
-    def sender_around(self, send: Callable[..., Any]) -> Callable[..., Any]:
-        """Return the function that sends every task. *send* is Celery's own."""
-        return send
-
-    @cached_property
-    def Connection(self) -> Any:  # noqa: N802
-        """The class of the app's connections to its broker."""
-        return self.connection_class(super().Connection)
-
-    def connection_class(self, own: Any) -> Any:
-        """Return that class. *own*: the one that the project has, mostly Celery's."""
-        return own
+        sender: Callable[..., Any] = self.sender_around(super()._create_task_sender())
+        return sender
 
     @property
-    def producers_so_far(self) -> Any:
-        """The producers that were made; None before there are any."""
-        return self._producer_pool
+    def producer_pool(self) -> Any:
+        """The producers of the app."""
+        if self._producer_pool is None:
+            self._producer_pool = self.new_producers()
+        return super().producer_pool
 
-    @producers_so_far.setter
-    def producers_so_far(self, pool: Any) -> None:
-        self._producer_pool = pool
+    publisher_pool = producer_pool
 
 
 @relies_on(
@@ -89,29 +72,6 @@ def send_anew(amqp: Any) -> None:
 
 
 @relies_on(
-    Name(f"{_AMQP}._create_task_sender", used_by=f"{_AMQP}.send_task_message"),
-    part=Part.PRODUCER,
-)
-def ask_before_sending(amqp: Any, prepare: Callable[[], bool]) -> None:
-    """Call *prepare* before each task that an app sends, until it returns False.
-
-    Sets ``send_task_message`` of this one object, where Celery keeps what it sends with, and calls
-    ``_create_task_sender``: so its class stays Celery's own, and other apps theirs.  Checked on
-    Celery 5.6.3 and 5.7.0.  Without it an app that publishes before it has made its tasks records
-    none of them.
-    """
-
-    def send_task_message(*args: Any, **options: Any) -> Any:
-        if prepare():
-            return amqp._create_task_sender()(*args, **options)
-        if amqp.__dict__.get("send_task_message") is send_task_message:
-            amqp.__dict__.pop("send_task_message", None)
-        return amqp.send_task_message(*args, **options)
-
-    amqp.__dict__["send_task_message"] = send_task_message
-
-
-@relies_on(
     Name(
         "celery.canvas:_chord.run",
         takes=("header", "body"),
@@ -119,8 +79,9 @@ def ask_before_sending(amqp: Any, prepare: Callable[[], bool]) -> None:
     ),
     part=Part.PRODUCER,
 )
+@functools.cache
 def keep_chord_headers(kept_in: ContextVar[Any]) -> None:
-    """Keep the header of each chord in *kept_in* while the chord is being published.
+    """Keep the header of each chord in *kept_in* while the chord is being published.  Once.
 
     Replaces ``chord.run``: on a result backend that does not count the members of chords, it
     publishes ``celery.chord_unlock``, whose message has the ids of the members and not their names.
@@ -128,8 +89,6 @@ def keep_chord_headers(kept_in: ContextVar[Any]) -> None:
     reliable members, if the body is a plain task.
     """
     run = chord.run
-    if noted(run, "keeps_header"):
-        return
 
     @functools.wraps(run)
     def kept(self: Any, header: Any, *args: Any, **options: Any) -> Any:
@@ -139,5 +98,4 @@ def keep_chord_headers(kept_in: ContextVar[Any]) -> None:
         finally:
             kept_in.reset(token)
 
-    note(kept, "keeps_header", True)
     chord.run = kept

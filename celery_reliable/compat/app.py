@@ -86,8 +86,13 @@ def make_part_by(name: str, default: str, path: str) -> None:
 
 
 @relies_on(
-    Behaviour("an app keeps its control in its __dict__", lambda: _is_cached("control")),
-    Behaviour("an app keeps its AMQP in its __dict__", lambda: _is_cached("amqp")),
+    Behaviour(
+        "an app keeps its control and its AMQP in its __dict__",
+        lambda: all(
+            isinstance(inspect.getattr_static(Celery, one), cached_property)
+            for one in ("amqp", "control")
+        ),
+    ),
     part=Part.PRODUCER,
 )
 def give_part(app: Celery, name: str, path: str) -> None:
@@ -106,10 +111,6 @@ def give_part(app: Celery, name: str, path: str) -> None:
     own = type(part)
     if not issubclass(own, ours):
         part.__class__ = type(own.__name__, (ours, own), {})
-
-
-def _is_cached(name: str) -> bool:
-    return isinstance(inspect.getattr_static(Celery, name), cached_property)
 
 
 @relies_on(

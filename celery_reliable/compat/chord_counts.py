@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
@@ -25,15 +25,22 @@ _REDIS = "celery.backends.redis:RedisBackend"
 
 #: Which errors of Redis's driver pass by themselves.
 _PASS = (RedisConnectionError, RedisTimeoutError)
-_CLEANUP_PAUSES_SECONDS = (0.1, 0.5, 2.0)
+_CLEANUP_PAUSES_SECONDS = (0.0, 0.1, 0.5, 2.0)
 
 
 class _NotNow(BaseException):
-    """An error that passes, on its way out of code that makes a failure of every Exception."""
+    """On its way out of code that makes a failure of every Exception; its cause passes."""
 
-    def __init__(self, error: Exception) -> None:
-        super().__init__(str(error))
-        self.error = error
+
+@contextmanager
+def _let_out(passes: Callable[[BaseException], bool]) -> Iterator[None]:
+    """Let an error that passes out of the code that asked."""
+    try:
+        yield
+    except Exception as exc:
+        if passes(exc):
+            raise _NotNow from exc
+        raise
 
 
 @dataclass
@@ -74,13 +81,8 @@ class _Keeping:
     @contextmanager
     def pipeline(self, *args: Any, **kwargs: Any) -> Iterator[Any]:
         """Return a pipeline of the client's."""
-        try:
-            with self._client.pipeline(*args, **kwargs) as pipe:
-                yield pipe
-        except Exception as exc:
-            if self._passes(exc):
-                raise _NotNow(exc) from exc
-            raise
+        with _let_out(self._passes), self._client.pipeline(*args, **kwargs) as pipe:
+            yield pipe
 
 
 #: What Celery counts, claims and removes by.
@@ -131,12 +133,8 @@ class CleaningBackend:
     have failed, and runs; and one that was not sent is never sent.
     """
 
-    def passes(self, exc: BaseException) -> bool:
-        """Whether an error says nothing of the chord, and may not come again.
-
-        A subclass knows more of them.
-        """
-        return isinstance(exc, _PASS)
+    #: Whether an error says nothing of the chord, and may not come again.
+    passes: Callable[[BaseException], bool]
 
     def on_chord_part_return(self, request: Any, *args: Any, **kwargs: Any) -> Any:
         """Count a member, and send the body after the last.
@@ -153,7 +151,7 @@ class CleaningBackend:
             return super().on_chord_part_return(request, *args, **kwargs)  # type: ignore[misc]
         except _NotNow as away:
             _unsent[request.group] = counting.token
-            raise away.error from None
+            raise (away.__cause__ or away) from None
         finally:
             _counting.reset(before)
 
@@ -164,24 +162,17 @@ class CleaningBackend:
             return super().chord_error_from_stack(callback, exc)  # type: ignore[misc]
         # Before that it may be a member's error, which Celery raises again as it joins them.
         if counting.is_sending and isinstance(handled, Exception) and self.passes(handled):
-            raise _NotNow(handled) from handled
+            raise _NotNow from handled
         counting.is_failing = True
-        try:
+        with _let_out(self.passes):
             return super().chord_error_from_stack(callback, exc)  # type: ignore[misc]
-        except Exception as refused:
-            if self.passes(refused):
-                raise _NotNow(refused) from refused
-            raise
 
     def _call_task_errbacks(self, request: Any, exc: Any, traceback: Any) -> Any:
         counting = _counting.get()
-        try:
+        is_failing = counting is not None and counting.is_failing
+        # Celery would store an error of this in place of the chord's.
+        with _let_out(self.passes) if is_failing else nullcontext():
             return super()._call_task_errbacks(request, exc, traceback)  # type: ignore[misc]
-        except Exception as refused:
-            # Celery would store it in place of the chord's error.
-            if counting is not None and counting.is_failing and self.passes(refused):
-                raise _NotNow(refused) from refused
-            raise
 
     @property
     def client(self) -> Any:
@@ -220,12 +211,10 @@ class CleaningBackend:
                 # The body was not sent, nor its failure stored.
                 return None
             for pause in _CLEANUP_PAUSES_SECONDS:
+                time.sleep(pause)
                 # Twice does no harm: it removes what has the token of the one who counted.
                 with suppress(*_PASS):
                     return remove(*args, **kwargs)
-                time.sleep(pause)
-            with suppress(*_PASS):
-                return remove(*args, **kwargs)
             # The counts expire.
             return None
 

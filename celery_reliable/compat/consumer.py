@@ -189,8 +189,6 @@ _POOL_STEP = "celery.worker.components:Pool.create"
 
 HandOver = Callable[[Any], Any]
 
-_NOBODY: deque[Any] = deque()
-
 
 @relies_on(
     Name(f"{_WORKER}._process_task", takes=("req",), used_by=f"{_WORKER}._process_task_sem"),
@@ -198,19 +196,19 @@ _NOBODY: deque[Any] = deque()
     Used(by=_POOL_STEP, name="_process_task_sem"),
     part=Part.WORKER,
 )
-def hand_over_by(w: Any, make: Callable[[HandOver], HandOver]) -> None:
-    """Hand a worker's requests to its pool by the function that *make* returns for Celery's own.
+def hand_over_by(w: Any, ours: HandOver) -> HandOver:
+    """Hand a worker's requests to its pool by *ours*, and return Celery's own function.
 
     Call this after the pool is made, and before the consumer is.  Replaces ``process_task`` and
     ``_process_task`` of this one worker: Celery has no public hook between a request and its pool.
     Checked on Celery 5.6.3 and 5.7.0.  Without it a plain task that was taken from a frozen worker
     runs there as well.
     """
-    own = w._process_task
-    ours = make(own)
+    own: HandOver = w._process_task
     if w.process_task == own:
         w.process_task = ours
     w._process_task = ours
+    return own
 
 
 @relies_on(
@@ -246,7 +244,7 @@ class Slots:
         """What waits for a slot, the oldest first: a function of the worker's, and as its only
         positional argument the request that it hands to the pool.
         """
-        waiting: deque[Any] = getattr(self._worker.semaphore, "_waiting", _NOBODY)
+        waiting: deque[Any] = getattr(self._worker.semaphore, "_waiting", deque())
         return waiting
 
 

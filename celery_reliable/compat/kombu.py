@@ -7,8 +7,7 @@ may use and override; the rest are functions.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kombu.transport import redis as kombu_redis
@@ -27,7 +26,6 @@ __all__ = [
     "list_key",
     "new_pool",
     "priority_of",
-    "queues_reached",
 ]
 
 _CHANNEL = "kombu.transport.redis:Channel"
@@ -56,18 +54,6 @@ def priority_of(channel: Any, message: Mapping[str, Any]) -> int:
     """Return the priority by which kombu puts a message into one of its queue's lists."""
     priority: int = channel._get_message_priority(message, reverse=False)
     return priority
-
-
-@relies_on(Name(f"{_CHANNEL}._lookup", takes=("exchange", "routing_key")), part=Part.REDIS_BROKER)
-def queues_reached(channel: Any, exchange: str, routing_key: str) -> Iterable[str]:
-    """Return the queues that an exchange leads to.
-
-    Calls ``Channel._lookup``: exchanges are kombu's own on a Redis, and it shows them to nobody.
-    Checked on kombu 5.7.0.  Without it nobody knows whether a task's message is still in its queue,
-    and every task that is overdue is sent again.
-    """
-    queues: Iterable[str] = channel._lookup(exchange, routing_key)
-    return queues
 
 
 @relies_on(
@@ -131,20 +117,18 @@ class OpenQoS(kombu_redis.QoS):
         """
         virtual.QoS.ack(self, delivery_tag)
 
-    @contextmanager
-    def last_restoring(self) -> Iterator[Any]:
-        """Yield what is held, by tag and in its order, and hold nothing after that.  Yields None if
-        that was done before.
+    def restore_last(self) -> dict[str, Any] | None:
+        """Return what is held, by tag and in its order, and hold nothing after that; None if that
+        was done before.
         """
         self._on_collect.cancel()
         self._flush()
-        delivered = self._delivered
-        if delivered.restored:
-            yield None
-            return
-        delivered.restored = True
-        yield delivered
-        delivered.clear()
+        if self._delivered.restored:
+            return None
+        self._delivered.restored = True
+        found = dict(self._delivered)
+        self._delivered.clear()
+        return found
 
     @property
     def is_asked_before_each(self) -> bool:
@@ -174,7 +158,9 @@ class OpenQoS(kombu_redis.QoS):
     part=Part.REDIS_BROKER,
 )
 class OpenChannel(kombu_redis.Channel):
-    """kombu's Redis channel, whose steps have names that a class of ours may use and override.
+    """kombu's Redis channel, whose steps have names that a class of ours may use and override.  It
+    has a new client for the event loop, and one for all else.  A subclass says in
+    `connection_arguments` what becomes of kombu's arguments of new connections.
 
     Overrides ``_connparams``, ``_create_client``, ``_brpop_start``, ``_brpop_read``, and reads what
     they keep: kombu has no other place at which to pop and file in one step.  Checked on kombu
@@ -182,13 +168,22 @@ class OpenChannel(kombu_redis.Channel):
     yet filed are lost with their worker.
     """
 
+    _kept_client: Any = None
+    _kept_pool: Any = None
+
     # -- what kombu calls
 
     def _connparams(self, asynchronous: bool = False) -> dict[str, Any]:
-        return self.connection_arguments(asynchronous)
+        arguments: dict[str, Any] = self.connection_arguments(super()._connparams(asynchronous))
+        return arguments
 
     def _create_client(self, asynchronous: bool = False) -> Any:
-        return self.new_client(asynchronous)
+        if asynchronous:
+            return super()._create_client(asynchronous)
+        if self._kept_client is None or self._kept_pool is not self.pool:
+            self._kept_client = super()._create_client(asynchronous)
+            self._kept_pool = self.pool
+        return self._kept_client
 
     def _brpop_start(self, timeout: float | None = None) -> None:
         self.begin_to_wait(timeout)
@@ -197,15 +192,6 @@ class OpenChannel(kombu_redis.Channel):
         return self.end_of_wait(**options)
 
     # -- what may be overridden
-
-    def connection_arguments(self, asynchronous: bool) -> dict[str, Any]:
-        """Return the arguments of new connections."""
-        arguments: dict[str, Any] = super()._connparams(asynchronous)
-        return arguments
-
-    def new_client(self, asynchronous: bool) -> Any:
-        """Return a client; *asynchronous*: for the event loop."""
-        return super()._create_client(asynchronous)
 
     def begin_to_wait(self, timeout: float | None) -> None:
         """Ask for a message, and wait for it (BRPOP)."""
@@ -294,10 +280,6 @@ class OpenChannel(kombu_redis.Channel):
         """
         return type(self._queue_cycle) is round_robin_cycle
 
-    def has_consumer(self, queue: str) -> bool:
-        """Whether somebody consumes from a queue."""
-        return queue in self.active_queues
-
 
 @relies_on(
     Name(f"{_CHANNEL}._put", takes=("queue", "message"), used_by=f"{_CHANNEL}.basic_publish"),
@@ -309,7 +291,8 @@ class OpenChannel(kombu_redis.Channel):
     part=Part.REDIS_PRODUCER,
 )
 class PuttingChannel:
-    """Mixed into a Redis channel. Each message for a queue's list goes through `put`.
+    """Mixed into a Redis channel.  A subclass may put a message into its queue's list: then its
+    `has_put` returns True.
 
     Overrides ``Channel._put``, the last of kombu's steps: before it there is no message yet, after
     it there is one without a record.  Checked on kombu 5.7.0.  Without it tasks are sent that the
@@ -317,8 +300,5 @@ class PuttingChannel:
     """
 
     def _put(self, queue: str, message: dict[str, Any], **kwargs: Any) -> None:
-        self.put(queue, message, **kwargs)
-
-    def put(self, queue: str, message: dict[str, Any], **kwargs: Any) -> None:
-        """Put a message into its queue's list."""
-        super()._put(queue, message, **kwargs)  # type: ignore[misc]
+        if not self.has_put(queue, message):  # type: ignore[attr-defined]
+            super()._put(queue, message, **kwargs)  # type: ignore[misc]

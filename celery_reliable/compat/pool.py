@@ -8,11 +8,10 @@ from celery_reliable.compat.relied import Kept, Name, Part, Used, relies_on
 
 __all__ = [
     "billiards",
-    "flush_before_reassigning",
     "futures_of",
     "has_job",
     "jobs_of",
-    "keep_handed_jobs",
+    "keep_begun_jobs",
     "n_processes_up",
     "process_ids_of",
     "task_ids_of",
@@ -100,61 +99,48 @@ def n_processes_up(pool: Any) -> int | None:
         used_by=f"{_ASYNC}.on_job_process_down",
     ),
     Name(f"{_ASYNC}.process_flush_queues", takes=("proc",)),
-    part=Part.PREFORK,
-)
-def flush_before_reassigning(pool: Any) -> None:
-    """Let a started pool of processes read what a process had sent before it died, before its
-    task counts as lost. Other pools are left alone.
-
-    A process says that it begins a task, and then begins.  Billiard reads what dead processes said
-    when it clears up after them; but when one dies while it does so for another, it takes the task
-    for one that was never begun, and hands it to the next process.
-
-    Replaces ``AsynPool.on_partial_read`` of this one pool: Celery calls nobody else at that moment.
-    Checked on Celery 5.6.3 and 5.7.0 with billiard 4.3.2.  Without it a task whose process dies
-    beside another's runs again with no loss counted.
-    """
-    from celery.concurrency.asynpool import AsynPool
-
-    processes = billiards(pool)
-    if not isinstance(processes, AsynPool):
-        return
-    give_to_another = processes.on_partial_read
-
-    def on_partial_read(job: Any, process: Any) -> None:
-        processes.process_flush_queues(process)
-        give_to_another(job, process)
-
-    processes.on_partial_read = on_partial_read
-
-
-@relies_on(
     Name(f"{_ASYNC}.flush", used_by=f"{_TASK_POOL}.on_start"),
     Used(by=f"{_ASYNC}.flush", name="_accepted"),
     Used(by=f"{_ASYNC}.on_job_process_down", name="_write_to"),
     Kept("billiard.pool:ApplyResult._worker_pid"),
     part=Part.PREFORK,
 )
-def keep_handed_jobs(pool: Any) -> None:
-    """Let a started pool of processes keep the jobs that processes were handed when it is flushed,
-    as the worker has lost its connection.  Other pools are left alone.
+def keep_begun_jobs(pool: Any) -> None:
+    """Let a started pool of processes take no job for unbegun that a process has, or had when it
+    died.  Other pools are left alone.
 
-    Celery drops those of which no process has said yet that it begins, and takes such a process for
-    idle.  But it has the job, and runs it.
+    A process says that it begins a task, and then begins.  Billiard reads what dead processes said
+    when it clears up after them; but when one dies while it does so for another, it takes the task
+    for one that was never begun, and hands it to the next process.  So what the process had sent is
+    read first.
 
-    Replaces ``flush`` of this one pool, which lets jobs pass for accepted meanwhile.  Checked on
-    Celery 5.6.3 and 5.7.0 with billiard 4.3.2.  Without it a live attempt is taken for lost if the
-    connection was lost just as it began, and runs twice at once.
+    And when the worker has lost its connection, Celery drops the jobs of which no process has said
+    yet that it begins, and takes such a process for idle.  But it has the job, and runs it.  So
+    these jobs pass for accepted meanwhile.
+
+    Replaces ``AsynPool.on_partial_read`` and ``flush`` of this one pool: Celery calls nobody else
+    at these moments.  Checked on Celery 5.6.3 and 5.7.0 with billiard 4.3.2.  Without it a task
+    whose process dies beside another's runs again with no loss counted, and a live attempt is taken
+    for lost if the connection was lost just as it began, and runs twice at once.
     """
     from celery.concurrency.asynpool import AsynPool
 
     processes = billiards(pool)
     if not isinstance(processes, AsynPool):
         return
-    flush = processes.flush
+    give_to_another, flush = processes.on_partial_read, processes.flush
+
+    def on_partial_read(job: Any, process: Any) -> None:
+        processes.process_flush_queues(process)
+        give_to_another(job, process)
 
     def keeping() -> None:
-        handed = [job for job in jobs_of(pool) if not job._accepted and _is_handed(job)]
+        # Jobs of other kinds, such as maps, have no such attribute.
+        handed = [
+            job
+            for job in jobs_of(pool)
+            if not job._accepted and getattr(job, "_write_to", None) is not None
+        ]
         for job in handed:
             job._accepted = True
         try:
@@ -163,12 +149,8 @@ def keep_handed_jobs(pool: Any) -> None:
             for job in handed:
                 job._accepted = job._worker_pid is not None
 
+    processes.on_partial_read = on_partial_read
     processes.flush = pool.flush = keeping
-
-
-def _is_handed(job: Any) -> bool:
-    # Jobs of other kinds, such as maps, have no such attribute.
-    return getattr(job, "_write_to", None) is not None
 
 
 @relies_on(

@@ -33,16 +33,12 @@ class ProcessLife:
         self.most: int | None = None
         #: Takes something to the main process, in the order of the calls.  Waits while that hears
         #: nothing.
-        self.tell: Callable[[Any], None] = _unheard
+        self.tell: Callable[[Any], None] = lambda told: None
 
     @property
     def is_over(self) -> bool:
         """Whether the process is to be replaced."""
         return self.most is not None and self.begun >= self.most
-
-
-def _unheard(told: Any) -> None:
-    """Tell nobody: this is no process of a pool."""
 
 
 @relies_on(

@@ -13,13 +13,13 @@ from __future__ import annotations
 import dis
 import importlib.util
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache, cached_property
 from importlib.metadata import PackageNotFoundError, version
 from types import CodeType
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
     from celery_reliable.findings import Finding
@@ -61,13 +61,6 @@ class Part(str, Enum):
     REDIS_PRODUCER = "redis_producer"
     #: Workers that keep results in a Redis.
     REDIS_RESULTS = "redis_results"
-
-
-class Relied(Protocol):
-    """Something that is relied on."""
-
-    def fault(self) -> str:
-        """Return what is wrong with it, in what is installed; empty when nothing is."""
 
 
 @dataclass(frozen=True)
@@ -144,6 +137,10 @@ class Behaviour:
             return f"it cannot be told whether {self.what} ({exc!r})"
 
 
+#: Something that is relied on.
+Relied: TypeAlias = Name | Kept | Used | Behaviour
+
+
 @dataclass(frozen=True)
 class Hook:
     """One function or class of this folder, and what it relies on."""
@@ -190,22 +187,17 @@ def has_all(function: Any) -> bool:
     return not any(one.fault() for one in relied)
 
 
-def missing(parts: Iterable[Part]) -> Iterator[Finding]:
+def missing(parts: Collection[Part]) -> Iterator[Finding]:
     """Yield what *parts* rely on and what is installed does not have."""
-    wanted = set(parts)
-    for hook in HOOKS:
-        if hook.part not in wanted:
-            continue
-        for one in hook.relied:
-            fault = one.fault()
-            if fault:
-                from celery_reliable.findings import NAME_MISSING
+    for hook in (one for one in HOOKS if one.part in parts):
+        for fault in filter(None, (one.fault() for one in hook.relied)):
+            from celery_reliable.findings import NAME_MISSING
 
-                yield NAME_MISSING.found(
-                    severity="error" if hook.is_promise else "warning",
-                    fault=f"{fault[0].upper()}{fault[1:]} ({installed()})",
-                    without=hook.without,
-                )
+            yield NAME_MISSING.found(
+                severity="error" if hook.is_promise else "warning",
+                fault=f"{fault[0].upper()}{fault[1:]} ({installed()})",
+                without=hook.without,
+            )
     _code_of_module.cache_clear()
 
 

@@ -15,6 +15,7 @@ from celery_reliable.pool.shift import (
     shifts_called_off,
     slots,
 )
+from celery_reliable.pool.takings import steps_of
 from celery_reliable.pool.task_pool import TaskPool, Told, kind_of
 
 __all__ = [
@@ -29,5 +30,6 @@ __all__ = [
     "kind_of",
     "shifts_called_off",
     "slots",
+    "steps_of",
     "work",
 ]

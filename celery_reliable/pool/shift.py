@@ -73,11 +73,6 @@ class Report:
     found_nothing: bool = False
     left: Left | None = None
 
-    @property
-    def total(self) -> int:
-        """How many tasks have begun."""
-        return sum(self.begun.values())
-
 
 #: So many shifts may run at once; a pool of more processes has no more of them.
 N_SLOTS = 1024

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from dataclasses import replace
+from functools import lru_cache
 
 from celery_reliable import events
 from celery_reliable.app import Reliable
 from celery_reliable.attempt import free_object
 from celery_reliable.broker import Queues, take_next_text
 from celery_reliable.context import put_off
-from celery_reliable.ledger import FOREVER, NextStep, NextSteps, NextTask, answers
+from celery_reliable.ledger import FOREVER, LONGEST, Ledger, NextStep, NextSteps, NextTask, answers
 from celery_reliable.pool.shift import Shift
 from celery_reliable.pool.task_pool import Telling
 
-__all__ = ["Takings"]
+__all__ = ["Takings", "steps_of"]
 
-#: By all that they are made of: the shifts of a process mostly have the same.
-_steps: dict[tuple[Any, ...], NextSteps] = {}
-_MOST_STEPS = 100
+
+@lru_cache(100)
+def steps_of(
+    ledger: Ledger, queues: Queues, worker: str, pid: int, longest: int = LONGEST
+) -> NextSteps:
+    """Return what makes the steps of a process: its next ones are mostly made of the same."""
+    return ledger.next_steps(take_next_text(), queues, worker=worker, pid=pid, longest=longest)
 
 
 class Takings:
@@ -37,20 +42,9 @@ class Takings:
         """
         queues = self._queues
         if not tag:
-            queues = Queues(queues.unacked, queues.listed, queues.name, (), ())
-        filed_ms = int(time.time() * 1000)
-        return self._answer(self._steps_for(queues, worker).step(tag, done=done, filed_ms=filed_ms))
-
-    def _steps_for(self, queues: Queues, worker: str) -> NextSteps:
-        where = (self._ledger, worker, self._pid, *queues.names, None, *queues.lists, *queues.cold)
-        steps = _steps.get(where)
-        if steps is None:
-            if len(_steps) >= _MOST_STEPS:
-                _steps.clear()
-            steps = _steps[where] = self._ledger.next_steps(
-                take_next_text(), queues, worker=worker, pid=self._pid
-            )
-        return steps
+            queues = replace(queues, names=(), lists=(), cold=())
+        steps = steps_of(self._ledger, queues, worker, self._pid)
+        return self._answer(steps.step(tag, done=done, filed_ms=int(time.time() * 1000)))
 
     def _answer(self, step: NextStep) -> NextTask:
         claim = put_off.claim
@@ -78,11 +72,10 @@ class Takings:
             return
         at = queues.names.index(queue)
         order = [*range(at), *range(at + 1, count), at]
-        self._queues = Queues(
-            queues.unacked,
-            queues.listed,
-            queues.name,
-            [queues.names[n] for n in order],
-            [queues.lists[p + n] for p in range(0, len(queues.lists), count) for n in order],
-            queues.cold,
+        self._queues = replace(
+            queues,
+            names=tuple(queues.names[n] for n in order),
+            lists=tuple(
+                queues.lists[p + n] for p in range(0, len(queues.lists), count) for n in order
+            ),
         )

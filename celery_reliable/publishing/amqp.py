@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
-from contextlib import suppress
 from functools import cached_property
 from itertools import repeat
 from typing import Any
@@ -21,12 +20,7 @@ from kombu import pools
 from celery_reliable.app import reliable_of, scheme_of
 from celery_reliable.broker import keeping_transport, sending_transport_for
 from celery_reliable.compat import Part, require
-from celery_reliable.compat.amqp import (
-    OpenAMQP,
-    ask_before_sending,
-    keep_chord_headers,
-    send_anew,
-)
+from celery_reliable.compat.amqp import OpenAMQP, keep_chord_headers, send_anew
 from celery_reliable.compat.app import give_part, tasks_so_far
 from celery_reliable.compat.result_consumer import subscribe_when_awaited
 from celery_reliable.context import running
@@ -109,33 +103,31 @@ class RecordingAMQP(OpenAMQP):
 
         return send_task_message
 
-    def connection_class(self, own: Any) -> Any:
-        """Return the class of the app's connections to its broker. *own*: that of the project."""
-        return keeping_transport(own, scheme_of(reliable_of(self.app).broker_url))
+    @cached_property
+    def Connection(self) -> Any:  # noqa: N802
+        """The class of the app's connections to its broker."""
+        return keeping_transport(super().Connection, scheme_of(reliable_of(self.app).broker_url))
 
-    @property
-    def producer_pool(self) -> Any:
-        """The producers of the app."""
-        place = ""
-        if self.producers_so_far is None:
+    def new_producers(self) -> Any:
+        """Return producers that record and send in one step, where that can be."""
+        try:
+            place = reliable_of(self.app).queues_at
+        except ReliableError:
             # The publication of a task of ours raises this; other tasks must go on.
-            with suppress(ReliableError):
-                place = reliable_of(self.app).queues_at
-        if place:
-            require(Part.REDIS_PRODUCER)
-            scheme = scheme_of(self.app.conf.broker_write_url)
-            connection = self.app.connection_for_write(
-                transport=sending_transport_for(scheme),
-                transport_options={PLACE: place},
-                failover_strategy=_stay if scheme == "sentinel" else None,
-            )
-            # kombu keeps a pool for each transport, so this one is used by our producers only.
-            pool = pools.producers[connection]
-            pool.limit = self.app.pool.limit
-            self.producers_so_far = pool
-        return super().producer_pool
-
-    publisher_pool = producer_pool
+            return None
+        if not place:
+            return None
+        require(Part.REDIS_PRODUCER)
+        scheme = scheme_of(self.app.conf.broker_write_url)
+        connection = self.app.connection_for_write(
+            transport=sending_transport_for(scheme),
+            transport_options={PLACE: place},
+            failover_strategy=_stay if scheme == "sentinel" else None,
+        )
+        # kombu keeps a pool for each transport, so this one is used by our producers only.
+        pool = pools.producers[connection]
+        pool.limit = self.app.pool.limit
+        return pool
 
 
 def _stay(urls: Sequence[str]) -> Iterator[str]:
@@ -155,14 +147,17 @@ def amqp_of(app: Celery) -> AMQP:
     """
     amqp = AMQP(app)
 
-    def prepare() -> bool:
+    def send_task_message(*args: Any, **options: Any) -> Any:
         if not (app.finalized or app.autofinalize):
-            return True
+            return AMQP.send_task_message.func(amqp)(*args, **options)
         # An app is called finalized as soon as a thread begins to make its tasks: this waits.
         app.finalize(auto=True)
-        return False
+        if amqp.__dict__.get("send_task_message") is send_task_message:
+            amqp.__dict__.pop("send_task_message", None)
+        return amqp.send_task_message(*args, **options)
 
-    ask_before_sending(amqp, prepare)
+    # Where Celery keeps what it sends with: so the class stays Celery's own.
+    amqp.__dict__["send_task_message"] = send_task_message
     return amqp
 
 

@@ -14,7 +14,7 @@ from kombu.utils.json import dumps
 
 from celery_reliable.app import Reliable
 from celery_reliable.broker import sending_with
-from celery_reliable.compat.connection import at_flush, is_batching
+from celery_reliable.compat.connection import at_flush
 from celery_reliable.context import is_forgotten, running
 from celery_reliable.exceptions import LedgerUnavailable, ReliableError
 from celery_reliable.ledger import FOREVER, answers
@@ -154,18 +154,21 @@ class Publication:
         if not self.is_of(options.get("headers")):
             return self._producer.publish(body, **options)
         self._is_seen = True
-        if self.attempt is None and is_batching(self._producer):
-            # A caller may change the arguments before that.
-            data, options = prepared(self._producer, body, options)
-            # Which task has the object is not known before, and the caller gets a result now.
-            if self.unique is not None:
-                self.unique, self._takes_place = None, False
-
-            def publish(is_retried: bool) -> Any:
-                return self._publish(data, options if is_retried else {**options, "retry": False})
-
-            return at_flush(self._producer, self.ref.id, publish)
+        put_off = partial(self._put_off, body, options)
+        if self.attempt is None and at_flush(self._producer, self.ref.id, put_off):
+            return None
         return self._publish(body, options)
+
+    def _put_off(self, body: Any, options: dict[str, Any]) -> Callable[[bool], Any]:
+        """Return what publishes this at the flush of a batch."""
+        # A caller may change the arguments before that.
+        data, options = prepared(self._producer, body, options)
+        # Which task has the object is not known before, and the caller gets a result now.
+        if self.unique is not None:
+            self.unique, self._takes_place = None, False
+        return lambda is_retried: self._publish(
+            data, options if is_retried else {**options, "retry": False}
+        )
 
     def _publish(self, body: Any, options: dict[str, Any]) -> Any:
         """Record the publication, then send it. *body*: bytes if it is prepared already."""

@@ -5,6 +5,7 @@ still in its queue.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +22,7 @@ from celery_reliable.broker import (
     transport_for,
     unacked_names,
 )
-from celery_reliable.compat.kombu import list_key, priority_of, queues_reached
+from celery_reliable.compat.kombu import list_key, priority_of
 from celery_reliable.leases import WorkerLease
 from celery_reliable.ledger import Ledger
 from celery_reliable.log import logger
@@ -72,14 +73,13 @@ class Waiting:
     @classmethod
     def of(cls, key: str, raw: bytes) -> Waiting:
         """Read the head of a message; its body is not decoded."""
-        try:
+        # Decoding may raise anything; then it is no message of a task.
+        with suppress(Exception):
             payload = loads(bytes_to_str(raw))
             headers = payload.get("headers") or {}
             stamp = Stamp.of(headers)
             return cls(key, raw, task_id_of(payload), stamp.epoch, bool(headers.get(NAMED)))
-        except Exception:
-            # Decoding may raise anything; then it is no message of a task.
-            return cls(key, raw)
+        return cls(key, raw)
 
 
 class BrokerView:
@@ -185,7 +185,10 @@ class BrokerView:
         """Return the queues that a message for *exchange* leads to, as far as can be told."""
         if not exchange or not self.is_redis:
             return [routing_key]
-        return sorted(queues_reached(self.channel, exchange, routing_key)) or [routing_key]
+        channel = self.channel
+        table = channel.get_table(exchange)
+        found = channel.typeof(exchange).lookup(table, exchange, routing_key, None)
+        return sorted(found) or [channel.deadletter_queue or routing_key]
 
     def steps(self, queue: str, looked_at: int) -> list[Step]:
         """Return a queue's lists on a Redis, one for each priority, each with the ids of at most
@@ -251,19 +254,18 @@ class BrokerView:
         priority = priority_of(channel, {"properties": dict(envelope.properties)})
         return [
             list(step.head)
-            for queue in queues_reached(channel, envelope.exchange, envelope.routing_key)
+            for queue in self.reached(envelope.exchange, envelope.routing_key)
             for step in self.steps(queue, _LOOKED_AT)
             if list_key(channel, queue, step.priority) == list_key(channel, queue, priority)
         ]
 
 
 def _task_id(item: bytes, *, is_unacked: bool = False) -> str:
-    try:
+    # Decoding may raise anything; then it is no message of a task.
+    with suppress(Exception):
         found = loads(bytes_to_str(item))
         return task_id_of(found[0] if is_unacked else found)
-    except Exception:
-        # Decoding may raise anything; then it is no message of a task.
-        return ""
+    return ""
 
 
 class Job:

@@ -17,7 +17,6 @@ from celery.backends.base import BaseKeyValueStoreBackend
 from celery_reliable.app import reliable_of
 from celery_reliable.compat.backend import (
     MarkingBackend,
-    result_meta,
     run_errbacks,
 )
 from celery_reliable.compat.chord_counts import CleaningBackend, counts_chords
@@ -204,7 +203,7 @@ class PatientBackend:
         if backend.serializer != "json" or not is_on_ledger_server(self._task.app, backend):
             return None
         encoded = backend.encode_result(result, state)
-        meta = result_meta(_marked(backend), encoded, state, request)
+        meta = _marked(backend).result_meta(encoded, state, request)
         value = backend.encode({**meta, "task_id": task_id})
         return as_stored(backend, task_id, value, backend.expires)
 

@@ -23,17 +23,18 @@ from typing import TYPE_CHECKING, Any
 from celery.worker import state
 
 from celery_reliable import clock
-from celery_reliable.broker import Arrival, Delivery, Queues, take_next_text, unquoted
+from celery_reliable.broker import Arrival, Delivery, Queues, unquoted
 from celery_reliable.compat.notes import noted
 from celery_reliable.compat.pool import n_processes_up
 from celery_reliable.context import WorkerProcess
 from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
-from celery_reliable.ledger import LONGEST, NextStep, NextSteps, NextTask, answers
+from celery_reliable.ledger import LONGEST, NextStep, NextTask, answers
 from celery_reliable.log import logger
 from celery_reliable.message import headers_as_written, payload_of
 from celery_reliable.model import Claim
 from celery_reliable.options import is_limited, is_reliable
 from celery_reliable.orders import Orders
+from celery_reliable.pool import steps_of
 from celery_reliable.publishing import TWINS
 from celery_reliable.redis_io import refuses_writes
 from celery_reliable.worker.claims import PATIENCE_SECONDS
@@ -107,8 +108,6 @@ class Arrivals:
         self._own, self._numbers = secrets.token_hex(8), count(1)
         #: What is under way or was given up, by its token.
         self._watched: dict[str, Awaited] = {}
-        #: By what they are made of; of one worker there are few.
-        self._steps: dict[tuple[Any, ...], NextSteps] = {}
         self._awaited: Awaited | None = None
         #: Whether the server knows the script.
         self.is_known = False
@@ -207,22 +206,10 @@ class Arrivals:
     # -- what has come
 
     def _new(self, where: Queues, *, claims: bool) -> Awaited:
-        worker, pid = self._process.id, os.getpid()
-        of = (worker, claims, *where.names, None, *where.lists, None, *where.cold)
-        if of not in self._steps:
-            self._steps = {
-                of: self._ledger.next_steps(
-                    take_next_text(),
-                    where,
-                    worker=worker,
-                    pid=pid,
-                    longest=LONGEST if claims else 0,
-                ),
-                # The other one is that of a worker that is busy, or was.
-                **dict(list(self._steps.items())[:1]),
-            }
+        worker = self._process.id
+        steps = steps_of(self._ledger, where, worker, os.getpid(), LONGEST if claims else 0)
         token = f"{self._own}{next(self._numbers):x}"
-        step = self._steps[of].step(token, done="", filed_ms=int(time.time() * 1000))
+        step = steps.step(token, done="", filed_ms=int(time.time() * 1000))
         return Awaited(token, worker, step, self)
 
     def note_end(self, awaited: Awaited) -> None:

@@ -34,8 +34,6 @@ from celery_reliable.recovery import Losses, is_in_chord, stored_end, try_to_ann
 
 __all__ = [
     "PATIENCE_SECONDS",
-    "MemoryWatch",
-    "conclude",
     "end_child",
     "end_lost",
     "end_over_limit",
@@ -48,8 +46,8 @@ __all__ = [
     "is_running_child",
     "lost_worker",
     "may_fail",
+    "note_kills",
     "own_record",
-    "watch",
 ]
 
 #: What it could not tell in this time it tells later, or a look at claims without a process finds.
@@ -130,36 +128,30 @@ def own_record(request: Any) -> Record | None:
 
     Raises LedgerUnavailable and LedgerRefused, as all that follows where nothing else is said.
     """
-    worker = current_worker()
     ledger = reliable_of(request.app).ledger
     record = ledger.find(request.id, patience_seconds=PATIENCE_SECONDS)
-    if worker is None or record is None or record.state is not State.RUNNING:
+    if record is None or record.state is not State.RUNNING:
         return None
-    is_own = record.token == request.reliable_token
-    return record if is_own and record.owner.rpartition(".")[0] == worker.base else None
+    # No other delivery has this token.
+    return record if record.token == request.reliable_token else None
 
 
 def may_fail(request: Any) -> bool:
     """Whether an attempt whose process is gone may be told of as failed: it has neither settled nor
     stored an outcome.  False also where the ledger does not say.
+
+    If so, no call of a unique task is answered with the failure that is about to be stored.
     """
     with suppress(LedgerUnavailable, LedgerRefused):
         record = own_record(request)
-        return record is not None and not stored_end(request.app, record)
-    return False
-
-
-def conclude(request: Any) -> None:
-    """Let no call of a unique task be answered with a failure that is about to be stored.  Errors
-    of the ledger are ignored.
-    """
-    if not is_unique(request.task):
-        return
-    with suppress(LedgerUnavailable, LedgerRefused):
-        record = own_record(request)
-        if record is not None:
+        if record is None or stored_end(request.app, record):
+            return False
+        if is_unique(request.task):
             ledger = reliable_of(request.app).ledger
-            ledger.touch(record.claim, is_concluding=True, patience_seconds=PATIENCE_SECONDS)
+            with suppress(LedgerUnavailable, LedgerRefused):
+                ledger.touch(record.claim, is_concluding=True, patience_seconds=PATIENCE_SECONDS)
+        return True
+    return False
 
 
 def end_stopped(request: Any) -> None:
@@ -198,27 +190,23 @@ def end_over_limit(request: Any, exc_info: Any, exc: Exception, *, is_owed: bool
         if has_own_hook(task, "after_return"):
             task.after_return(states.FAILURE, exc, *told, None)
     finally:
-        _end_failed(request, exc, is_owed=is_owed)
-
-
-def _end_failed(request: Any, exc: Exception, *, is_owed: bool) -> None:
-    with _logged(request):
-        record = own_record(request)
-        if record is None:
-            return
-        # What is owed can only be told from a dead letter.
-        if type(request.task).dead_letter or is_owed:
-            bury(
-                request.task,
-                record.claim,
-                Reason.TIME_LIMIT,
-                exc,
-                is_owed=is_owed,
-                patience_seconds=PATIENCE_SECONDS,
-            )
-        else:
-            ledger = reliable_of(request.app).ledger
-            ledger.settle(record.claim, outcome=states.FAILURE, patience_seconds=PATIENCE_SECONDS)
+        with _logged(request):
+            record = own_record(request)
+            # What is owed can only be told from a dead letter.
+            if record is not None and (type(task).dead_letter or is_owed):
+                bury(
+                    task,
+                    record.claim,
+                    Reason.TIME_LIMIT,
+                    exc,
+                    is_owed=is_owed,
+                    patience_seconds=PATIENCE_SECONDS,
+                )
+            elif record is not None:
+                ledger = reliable_of(request.app).ledger
+                ledger.settle(
+                    record.claim, outcome=states.FAILURE, patience_seconds=PATIENCE_SECONDS
+                )
 
 
 def end_revoked(request: Any, *, expired: bool) -> None:
@@ -261,56 +249,41 @@ _MOUNTS = (Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/unified"))
 _OWN_CGROUP = Path("/proc/self/cgroup")
 
 
-class MemoryWatch:
-    """Watches whether the kernel kills processes of this one's cgroup since memory has run out.
-
-    Only cgroup v2 counts that; elsewhere nothing is known.  It names no process: when two are
-    killed within 15 seconds, and one of them by somebody else, both count.
-    """
-
-    def __init__(self, events: Path | None = None) -> None:
-        self._events = _events_file() if events is None else events
-        #: The last counts, the oldest first.
-        self._seen: deque[int] = deque(maxlen=_NOTICED_SECONDS)
-        self.look()
-
-    def look(self) -> None:
-        """Note the count; to be called every second."""
-        count = self._count()
-        if count is not None:
-            self._seen.append(count)
-
-    def has_killed(self) -> bool:
-        """Whether the kernel has killed a process within the last 15 seconds or so."""
-        count = self._count()
-        return count is not None and bool(self._seen) and count > self._seen[0]
-
-    def _count(self) -> int | None:
-        if self._events is None:
-            return None
-        try:
-            lines = self._events.read_text().splitlines()
-            return next(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
-        except (OSError, ValueError, StopIteration):
-            return None
-
-
 def _events_file() -> Path | None:
     """Return the file with the counts of this process's cgroup; None where there is none."""
-    try:
-        lines = _OWN_CGROUP.read_text().splitlines()
-    except OSError:
-        return None
-    own = next((line[3:].lstrip("/") for line in lines if line.startswith("0::")), None)
-    if own is None:
-        return None
-    # Within a container its own cgroup is mounted as the root, whatever it is called outside.
-    places = [mount / name / "memory.events" for mount in _MOUNTS for name in (own, "")]
-    return next((place for place in places if place.is_file()), None)
+    with suppress(OSError):
+        for line in _OWN_CGROUP.read_text().splitlines():
+            if line.startswith("0::"):
+                own = line[3:].lstrip("/")
+                # Within a container its own cgroup is mounted as the root, whatever it is called
+                # outside.
+                places = [mount / name / "memory.events" for mount in _MOUNTS for name in (own, "")]
+                return next((place for place in places if place.is_file()), None)
+    return None
 
 
-#: The watch over this process's cgroup.
-watch = MemoryWatch()
+#: Where the kernel counts which processes of this one's cgroup it kills since memory has run out;
+#: None where it does not: only cgroup v2 has that.  It names no process: when two are killed within
+#: 15 seconds, and one of them by somebody else, both count.
+_kills_file = _events_file()
+#: The last counts, the oldest first.
+_kills_seen: deque[int] = deque(maxlen=_NOTICED_SECONDS)
+
+
+def note_kills() -> None:
+    """Note how many processes of this one's cgroup the kernel has killed since memory has run out;
+    to be called every second.
+    """
+    count = _count_kills()
+    if count is not None:
+        _kills_seen.append(count)
+
+
+def _count_kills() -> int | None:
+    with suppress(OSError, ValueError, StopIteration):
+        lines = _kills_file.read_text().splitlines() if _kills_file is not None else []
+        return next(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
+    return None
 
 
 def how_it_ended(error: BaseException, pid: int | None) -> str:
@@ -318,7 +291,8 @@ def how_it_ended(error: BaseException, pid: int | None) -> str:
     text = " ".join(said(error).split())
     text = text.removeprefix(_BEFORE).partition(_AFTER)[0].rstrip(".")[:_LONGEST]
     told = [text] if pid is None else [text, f"pid {pid}"]
-    if "SIGKILL" in text and watch.has_killed():
+    count = _count_kills()
+    if "SIGKILL" in text and count is not None and _kills_seen and count > _kills_seen[0]:
         told.append("out of memory")
     return ", ".join(told)
 

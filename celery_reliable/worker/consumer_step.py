@@ -13,21 +13,20 @@ from celery.utils.functional import maybe_list
 from celery.worker import state
 
 from celery_reliable.attempt import fetched_requests, running_requests
-from celery_reliable.broker import Delivery, WorkerHooks, WorkerUnacked
+from celery_reliable.broker import WorkerHooks, WorkerUnacked
 from celery_reliable.compat.consumer import (
     acknowledge_at_once,
     cancel_by,
     command_by,
 )
+from celery_reliable.compat.notes import noted
 from celery_reliable.compat.pool import write_now
 from celery_reliable.log import logger
-from celery_reliable.message import task_id_of
 from celery_reliable.worker import claims
 from celery_reliable.worker.arrivals import Arrivals
 from celery_reliable.worker.shifts import Shifts
 from celery_reliable.worker.unbegun import LongDeliveries, Unbegun
-from celery_reliable.worker.unprocessable import Openings
-from celery_reliable.worker.worker_step import WorkerStep, step_of
+from celery_reliable.worker.worker_step import WorkerStep
 
 __all__ = ["ConsumerStep"]
 
@@ -53,8 +52,7 @@ def _revoke(
         step.shifts.show()
         step.shifts.call_off()
     answer = revoke(state_, task_id, *args, **kwargs)
-    if step.passes is not None:
-        step.passes.call_off(maybe_list(task_id) or [])
+    step.passes.call_off(maybe_list(task_id) or [])
     return answer
 
 
@@ -79,12 +77,11 @@ class ConsumerStep(bootsteps.StartStopStep):
 
     def include_if(self, c: Any) -> bool:
         """Whether the worker has our parts."""
-        return step_of(c.controller) is not None
+        return noted(c.controller, "step") is not None
 
     def start(self, c: Any) -> None:
         """Begin to note that the loop turns, to look for dead children, and at the unacked hash."""
-        step = step_of(c.controller)
-        assert step is not None
+        step: WorkerStep = noted(c.controller, "step")
         command_by(c, "revoke", partial(_revoke, step))
         if step.shifts is not None:
             for name in ("active", "query_task"):
@@ -118,8 +115,7 @@ class ConsumerStep(bootsteps.StartStopStep):
 
     def stop(self, c: Any) -> None:
         """Note that the connection is lost; Celery itself cancels the timers of the old one."""
-        step = step_of(c.controller)
-        assert step is not None
+        step: WorkerStep = noted(c.controller, "step")
         step.is_connecting = True
         if step.arrivals is not None:
             step.arrivals.forget(set(fetched_requests()) - set(running_requests()))
@@ -132,7 +128,7 @@ class ConsumerStep(bootsteps.StartStopStep):
             # A monitor switches the events of tasks on and off.
             groups = dispatcher.groups
             step.process.sends_events = dispatcher.enabled and (not groups or "task" in groups)
-        claims.watch.look()
+        claims.note_kills()
         # Repeats what could not be told while the ledger was away.
         step.openings.end()
         if step.unacked is not None:
@@ -143,9 +139,9 @@ class ConsumerStep(bootsteps.StartStopStep):
             c.task_consumer.channel.end_paused_arrival()
         if step.shifts is not None:
             step.shifts.look()
-            if step.process.orders.all or step.orders.is_to_end:
+            if step.process.orders.all or step.orders.to_end:
                 step.shifts.show()
-        if step.orders.look(c) and step.passes is not None:
+        if step.orders.look(c):
             # What was struck need not wait for the next pass.
             step.passes.end_orders()
 
@@ -197,7 +193,7 @@ def _hooks(c: Any, step: WorkerStep) -> WorkerHooks:
         holder=lambda: step.process.id,
         running_tags=_running_tags,
         is_held_back=lambda queue: step.process.order_against(queue) is not None,
-        opening=partial(_opening, step.openings),
+        opening=lambda delivery, payload: step.openings.begin(delivery.tag, payload),
         opened=step.openings.end,
         before_leaving=step.claims.release,
         on_unreadable=step.unprocessable.bury_unreadable,
@@ -233,10 +229,6 @@ def _hooks(c: Any, step: WorkerStep) -> WorkerHooks:
         is_supplied=partial(_is_supplied, c.pool),
         hand_over=partial(write_now, c.pool, c.hub),
     )
-
-
-def _opening(openings: Openings, delivery: Delivery, payload: dict[str, Any]) -> bool:
-    return openings.begin(delivery.tag, task_id_of(payload), payload.get("headers"))
 
 
 def _idle_slots(pool: Any, step: WorkerStep) -> int:

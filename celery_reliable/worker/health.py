@@ -1,13 +1,11 @@
-"""How a worker is, for probes: whether it lives, and whether it takes work.  Only with
-PROBE_DIRECTORY.
-"""
+"""How a worker is: for probes, whether it lives and takes work; for operators, what it does."""
 
 from __future__ import annotations
 
 import json
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -27,8 +25,6 @@ if TYPE_CHECKING:
 __all__ = [
     "Doing",
     "Health",
-    "Signs",
-    "Unserved",
 ]
 
 _EVERY_SECONDS = 1.0
@@ -36,71 +32,6 @@ _EVERY_SECONDS = 1.0
 #: container nothing else can be told.
 _LEFT_SECONDS = 3600.0
 _STOP_SECONDS = 2.0
-
-
-class Signs(NativeThread):
-    """Writes one file a second, also while the main loop stands or waits for a server.
-
-    It is written anew and renamed, so that nobody reads half of it.
-    """
-
-    def __init__(
-        self, directory: str, *, nodename: str, pid: int, lease_seconds: float, told: Health
-    ) -> None:
-        """Say it for the first time.  Raises ConfigurationError where that cannot be written."""
-        super().__init__("celery-reliable-signs")
-        self._path = os.path.join(directory, name_of(nodename, pid))
-        self._told = told
-        self._always = {
-            "nodename": nodename,
-            "identity": identity_of(pid),
-            "fresh_seconds": lease_seconds,
-        }
-        self._has_failed = False
-        try:
-            os.makedirs(directory, exist_ok=True)
-            _clear(directory)
-            self._write()
-        except OSError as exc:
-            raise ConfigurationError(
-                f"PROBE_DIRECTORY is {directory!r}, where this worker cannot write: "
-                f"{exc.strerror}. Name a directory of its user's, in memory if there is one."
-            ) from exc
-
-    def run(self) -> None:
-        """Say it until told to stop."""
-        while not self.stop_asked(_EVERY_SECONDS):
-            try:
-                self._write()
-                self._has_failed = False
-            except OSError as exc:
-                # Probes see that it says nothing.
-                if not self._has_failed:
-                    logger.warning("sign_not_written path=%s error=%s", self._path, exc)
-                self._has_failed = True
-
-    def stop(self) -> None:
-        """End the thread, and remove the file: there is no such worker any more."""
-        self.ask_to_stop()
-        self.join(_STOP_SECONDS)
-        with suppress(OSError):
-            os.unlink(self._path)
-
-    def _write(self) -> None:
-        sign = {
-            **self._always,
-            "not_alive": self._told.why_not_alive(),
-            "not_ready": self._told.why_not_ready(),
-            "written": time.monotonic(),
-        }
-        partial = f"{self._path}.partial"
-        # Without a file object: its lock might be held at a fork.
-        number = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
-        try:
-            os.write(number, json.dumps(sign).encode())
-        finally:
-            os.close(number)
-        os.replace(partial, self._path)
 
 
 def _clear(directory: str) -> None:
@@ -167,15 +98,14 @@ class Doing:
         # What processes of the pool run by themselves, of which Celery does not know.
         return self._step.shifts.n_unseen if self._step.shifts is not None else 0
 
-    def told(self, turned_at: float, *, is_leaving: bool, orders: int = 0) -> str:
-        """Return it as JSON, with what runs, and when the main loop turned last and a task began
-        last, as seconds ago; empty before the first look.
-
-        *is_leaving*: its shutdown has begun, so that it neither turns nor takes anything.
-        *orders*: the version of the orders that it has heard of.
+    def told(self) -> str:
+        """Return it as JSON, with what runs, when the main loop turned last and a task began last
+        (as seconds ago), whether its shutdown has begun, so that it neither turns nor takes
+        anything, and the version of the orders that it has heard of; empty before the first look.
         """
         if not self._consumer:
             return ""
+        step = self._step
         now = time.monotonic()
         begun, running = self.begun, len(state.active_requests) + self._n_shifts
         moved_at = self._moved_at if begun == self._begun else now
@@ -186,62 +116,14 @@ class Doing:
                 "running": running,
                 "fetched": max(running, len(state.reserved_requests) + self._n_shifts),
                 "begun": begun,
-                "turned": round(now - turned_at, 1),
+                "turned": round(now - step.turned_at, 1),
                 "moved": round(now - moved_at, 1),
-                "leaving": is_leaving,
-                "orders": orders,
+                "leaving": step.is_leaving,
+                "orders": step.process.orders.version,
                 # By this host, to be compared with the server's.
                 "clock": round(time.time(), 3),
             }
         )
-
-
-#: So often within the time after which it is believed.
-_LOOKS = 4
-
-
-class Unserved:
-    """Whether work waits in what a worker consumes, while the worker is free and begins none of it.
-    One thread looks from time to time; any other may ask.
-
-    All by this process's own clock.  A worker that is busy, or holds what it has not begun (for an
-    ETA, or a rate limit), is not looked at; nor is a queue that an order of an operator holds back.
-    """
-
-    def __init__(
-        self, seen: Doing, patience_seconds: float, is_held_back: Callable[[str], bool]
-    ) -> None:
-        self._seen = seen
-        self._patience_seconds = patience_seconds
-        self._is_held_back = is_held_back
-        self._looked_at = 0.0
-        self._begun = -1
-        #: Since when every look has found work; None: the last one has not.
-        self._since: float | None = None
-
-    @property
-    def seconds(self) -> float:
-        """For how long, if that is too long; else 0."""
-        since = self._since
-        if since is None or self._begun != self._seen.begun:
-            return 0.0
-        seconds = time.monotonic() - since
-        return seconds if seconds > self._patience_seconds else 0.0
-
-    def look(self, broker: BrokerView) -> None:
-        """Look at the queues, if it is time for it and the worker is free.  Raises what the broker
-        raises.
-        """
-        begun, now = self._seen.begun, time.monotonic()
-        if begun != self._begun or not self._seen.is_free:
-            self._begun, self._since = begun, None
-            return
-        if now - self._looked_at < self._patience_seconds / _LOOKS:
-            return
-        self._looked_at = now
-        since, self._since = self._since, None
-        if waits(broker, [one for one in self._seen.queues if not self._is_held_back(one)]):
-            self._since = now if since is None else since
 
 
 def waits(broker: BrokerView, queues: Sequence[str]) -> bool:
@@ -252,42 +134,105 @@ def waits(broker: BrokerView, queues: Sequence[str]) -> bool:
     return any(one is not None and one[0] for one in found)
 
 
-class Health:
-    """Begins to say it before the worker waits for its servers, and ends with its lease."""
+#: So often queues are looked at within the time after which it is believed that nobody takes from
+#: them.
+_LOOKS = 4
+
+
+class Health(NativeThread):
+    """Writes a file once a second, also while the main loop stands or waits for a server; only with
+    PROBE_DIRECTORY.  It begins before the worker waits for its servers, and ends with its lease.
+
+    It says, too, whether work waits in what the worker consumes, while the worker is free and
+    begins none of it.  The thread of the passes looks for that, by this process's own clock.  A
+    worker that is busy, or holds what it has not begun (for an ETA, or a rate limit), is not looked
+    at; nor is a queue that an order of an operator holds back.
+    """
 
     def __init__(self, worker: WorkerStep) -> None:
-        self._worker = worker
-        self._config = config = worker.reliable.config
-        self._signs: Signs | None = None
-        self._unserved = Unserved(
-            worker.seen,
-            too_long_seconds(config.lease_seconds, config.sweep_seconds),
-            lambda queue: worker.process.order_against(queue) is not None,
+        super().__init__("celery-reliable-signs")
+        self._worker, self._config = worker, worker.reliable.config
+        self._directory = self._config.probe_directory or ""
+        process = worker.process
+        self._path = os.path.join(self._directory, name_of(process.nodename, process.pid))
+        self._has_failed = False
+        self._patience_seconds = too_long_seconds(
+            self._config.lease_seconds, self._config.sweep_seconds
         )
+        self._looked_at = 0.0
+        self._begun = -1
+        #: Since when every look has found work; None: the last one has not.
+        self._since: float | None = None
 
     def begin(self) -> None:
-        """Say it from now on, if that is wanted.  Raises ConfigurationError where it cannot."""
-        if self._config.probe_directory is not None:
-            process = self._worker.process
-            self._signs = Signs(
-                self._config.probe_directory,
-                nodename=process.nodename,
-                pid=process.pid,
-                lease_seconds=self._config.lease_seconds,
-                told=self,
-            )
-            self._signs.start()
+        """Say it for the first time, and from now on.  Raises ConfigurationError where it cannot be
+        written.
+        """
+        if not self._directory:
+            return
+        try:
+            os.makedirs(self._directory, exist_ok=True)
+            _clear(self._directory)
+            self._write()
+        except OSError as exc:
+            raise ConfigurationError(
+                f"PROBE_DIRECTORY is {self._directory!r}, where this worker cannot write: "
+                f"{exc.strerror}. Name a directory of its user's, in memory if there is one."
+            ) from exc
+        self.start()
+
+    def run(self) -> None:
+        """Say it until told to stop."""
+        while not self.stop_asked(_EVERY_SECONDS):
+            try:
+                self._write()
+                self._has_failed = False
+            except OSError as exc:
+                # Probes see that it says nothing.
+                if not self._has_failed:
+                    logger.warning("sign_not_written path=%s error=%s", self._path, exc)
+                self._has_failed = True
 
     def end(self) -> None:
-        """Say no more: the worker ends."""
-        signs, self._signs = self._signs, None
-        if signs is not None:
-            signs.stop()
+        """End the thread, and remove the file: there is no such worker any more."""
+        self.ask_to_stop()
+        self.join(_STOP_SECONDS)
+        with suppress(OSError):
+            os.unlink(self._path)
+
+    def _write(self) -> None:
+        process = self._worker.process
+        sign = {
+            "nodename": process.nodename,
+            "identity": identity_of(process.pid),
+            "fresh_seconds": self._config.lease_seconds,
+            "not_alive": self.why_not_alive(),
+            "not_ready": self.why_not_ready(),
+            "written": time.monotonic(),
+        }
+        # Renamed, so that nobody reads half of it.
+        partial = f"{self._path}.partial"
+        # Without a file object: its lock might be held at a fork.
+        number = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        try:
+            os.write(number, json.dumps(sign).encode())
+        finally:
+            os.close(number)
+        os.replace(partial, self._path)
 
     def look(self, broker: BrokerView) -> None:
-        """Look whether work waits that the worker does not take.  Raises what the broker raises."""
-        if self._signs is not None:
-            self._unserved.look(broker)
+        """Look whether work waits that the worker does not take, if it is time for it and the
+        worker is free.  Raises what the broker raises.
+        """
+        seen, now = self._worker.seen, time.monotonic()
+        if seen.begun != self._begun or not seen.is_free:
+            self._begun, self._since = seen.begun, None
+        elif self._directory and now - self._looked_at >= self._patience_seconds / _LOOKS:
+            self._looked_at = now
+            since, self._since = self._since, None
+            against = self._worker.process.order_against
+            if waits(broker, [one for one in seen.queues if against(one) is None]):
+                self._since = now if since is None else since
 
     def why_not_alive(self) -> str:
         """Why only a new start can help; empty while it lives."""
@@ -307,11 +252,12 @@ class Health:
         if not worker.seen.queues:
             # As an operator has told it, or not yet.
             return "consumes no queue"
-        unserved = self._unserved.seconds
-        if unserved:
+        since, now = self._since, time.monotonic()
+        has_begun = self._begun != worker.seen.begun
+        if since is not None and not has_begun and now - since > self._patience_seconds:
             return (
-                f"has a free slot and has begun nothing for {unserved:.0f} s, while work waits in "
-                "what it consumes"
+                f"has a free slot and has begun nothing for {now - since:.0f} s, while work waits "
+                "in what it consumes"
             )
         return ""
 

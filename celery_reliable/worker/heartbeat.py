@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import socket
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from celery.worker import state
@@ -45,15 +46,11 @@ def why_no_witness(reliable: Reliable) -> str:
     """
     if not reliable.config.witness_seconds:
         return "WITNESS_SECONDS is 0."
-    watcher = reliable.own_ledger(reply_timeout_seconds=5.0, patience_seconds=3.0)
-    tried = reliable.own_ledger(reply_timeout_seconds=5.0, patience_seconds=3.0, single=True)
-    try:
-        return _try(watcher, tried)
-    except LedgerUnavailable:
+    own = partial(reliable.own_ledger, reply_timeout_seconds=5.0, patience_seconds=3.0)
+    with closing(own()) as watcher, closing(own(single=True)) as tried:
+        with suppress(LedgerUnavailable):
+            return _try(watcher, tried)
         return ""
-    finally:
-        tried.close()
-        watcher.close()
 
 
 def _try(watcher: Ledger, tried: Ledger) -> str:
@@ -140,11 +137,9 @@ class LeaseConnection:
 
     def wake(self) -> None:
         """End a `wait` of the connection's thread."""
-        try:
+        # The thread may have ended already.
+        with suppress(OSError):
             self._waker.send(b"x")
-        except OSError:
-            # The thread has ended already.
-            pass
 
     def disconnect(self) -> None:
         """Close it; the next command connects anew."""
@@ -165,10 +160,8 @@ class LeaseConnection:
         left_open = self._connection.left_open
         for sock in (socket_of(self._connection), *left_open, self._waker, self._woken):
             if sock is not None:
-                try:
+                with suppress(OSError):
                     os.close(sock.detach())
-                except OSError:
-                    continue
         self._fork_lock.release()
 
 
@@ -312,7 +305,7 @@ class Heartbeat(NativeThread):
         sent_at = clock.now()
         beat = self._renew()
         is_stopping = False
-        self._host.orders.hear(to_stop(beat, process.id))
+        self._host.orders.to_end = to_stop(beat, process.id)
         for claim in taken_from(beat, process.id):
             if self._host.claims.stop(claim):
                 self._workers.acknowledge(claim)
@@ -327,7 +320,9 @@ class Heartbeat(NativeThread):
                 process.doubt()
                 return _RETRY_SECONDS
             process.renewed(sent_at + config.lease_seconds)
-            self._hear_orders(beat)
+            process.heard_time(beat.now_ms)
+            if beat.version != process.orders.version:
+                process.obey(self.connection.ledger.orders.read())
             is_awaited = is_stopping or process.orders.has_strikes
             return min(_AWAITED_SECONDS, self._every_seconds) if is_awaited else self._every_seconds
         process.lost()
@@ -339,18 +334,13 @@ class Heartbeat(NativeThread):
         logger.warning("worker_was_declared_dead worker=%s", process.id)
         return _DEAD_RETRY_SECONDS
 
-    def _hear_orders(self, beat: answers.Renewed) -> None:
-        self._process.heard_time(beat.now_ms)
-        if beat.version != self._process.orders.version:
-            self._process.obey(self.connection.ledger.orders.read())
-
     def _renew(self) -> answers.HeartbeatAnswer:
         counted = self._throughput.told()
         beat = self._workers.heartbeat(
             self._process.id,
             lease_ms=self._config.lease_ms,
             client_id=self._witnessed_id(),
-            doing=self._host.doing(),
+            doing=self._host.seen.told(),
             counted=counted,
         )
         if isinstance(beat, answers.Renewed):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -64,8 +63,8 @@ class OrderKeeping:
         self._step = step
         self._process = step.process
         self._is_redis = step.reliable.is_redis_broker
-        #: What is to be ended, as the last beat had it.
-        self._to_end: list[tuple[Claim, str]] = []
+        #: Which claims of this worker were revoked and are to be ended, as the last beat had it.
+        self.to_end: list[tuple[Claim, str]] = []
         #: Requests that were told to end, by the token of their claim, and how.
         self._told: dict[str, tuple[Any, str]] = {}
         self._queues: QueuesHeldBack | None = None
@@ -78,23 +77,20 @@ class OrderKeeping:
         To be called after the pool is made, and before the consumer is.
         """
 
-        def around(hand_over: Callable[[Any], Any]) -> Callable[[Any], Any]:
-            def process_task(request: Any) -> None:
-                if noted(request.message, "given_back"):
-                    self._slots.free()
-                elif self._is_to_wait(request):
-                    self._give_back(request)
-                    self._slots.free()
-                else:
-                    note(request.message, "handed", True)
-                    if _is_ours(request, self._process):
-                        hand_over(request)
-                    else:
-                        self._drop(request)
+        self._hand_over = hand_over_by(self._worker, self._process_task)
 
-            return process_task
-
-        hand_over_by(self._worker, around)
+    def _process_task(self, request: Any) -> None:
+        if noted(request.message, "given_back"):
+            self._slots.free()
+        elif self._is_to_wait(request):
+            self._give_back(request)
+            self._slots.free()
+        else:
+            note(request.message, "handed", True)
+            if _is_ours(request, self._process):
+                self._hand_over(request)
+            else:
+                self._drop(request)
 
     def _drop(self, request: Any) -> None:
         """Forget a request whose message was taken from this worker."""
@@ -109,33 +105,20 @@ class OrderKeeping:
         self._queues = None if self._is_redis else QueuesHeldBack(c)
         self._consume()
 
-    def hear(self, to_end: list[tuple[Claim, str]]) -> None:
-        """Note which claims of this worker were revoked and are to be ended; by any thread."""
-        self._to_end = to_end
-
-    @property
-    def is_to_end(self) -> bool:
-        """Whether something was revoked as it ran, and is to be ended."""
-        return bool(self._to_end)
-
     def look(self, c: Any) -> bool:
         """Do what is to be done now; return whether a strike is over of which that was not known
         before.
         """
-        self._obey(c)
+        self._end_revoked(c)
+        self._consume()
+        if self._process.orders.all:
+            self._give_back_unbegun()
+            self._stop(c)
+        else:
+            self._process.given_back.clear()
         orders = replace(self._process.orders, now_ms=self._process.ledger_ms)
         before, self._before = self._before, orders
         return orders.has_ended_strike(before)
-
-    def _obey(self, c: Any) -> None:
-        if self._to_end or self._told:
-            self._end_revoked(c)
-        self._consume()
-        if not self._process.orders.all:
-            self._process.given_back.clear()
-            return
-        self._give_back_unbegun()
-        self._stop(c)
 
     # -- queues
 
@@ -216,47 +199,42 @@ class OrderKeeping:
 
     def _order_to_stop(self, request: Any) -> Order | None:
         """Return an order by which a request that runs is to be stopped; None if there is none."""
-        orders = [one for one in self._process.orders.all if one.is_stop]
-        if not orders or not is_reliable(request.task):
+        if not is_reliable(request.task):
             return None
-        held = self._order_against(request)
+        held, now_ms = self._order_against(request), self._process.ledger_ms
         if held is not None and held.is_stop:
             return held
-        now_ms = self._process.ledger_ms
         for order in self._process.orders.of_task(request.name):
-            is_meant = order.object_id is None or self._is_of(request, order.object_id)
-            if order.is_stop and is_meant and order.is_in_force(now_ms):
+            if order.is_stop and order.is_in_force(now_ms) and self._is_of(request, order):
                 return order
         return None
 
-    def _is_of(self, request: Any, object_id: str) -> bool:
+    def _is_of(self, request: Any, order: Order) -> bool:
+        if order.object_id is None:
+            return True
         try:
             args, kwargs, *_ = request.message.payload
         except Exception:
             # Of Celery's protocol 1, or of a content that only its process can read.
             return False
-        return is_of_object(request.task, object_id, args, kwargs)
+        return is_of_object(request.task, order.object_id, args, kwargs)
 
     def _end_revoked(self, c: Any) -> None:
         """End what was revoked as it ran: as Celery's own command does, but by the claim."""
-        to_end = {claim.token: how for claim, how in self._to_end}
+        to_end = {claim.token: how for claim, how in self.to_end}
         self._told = {token: one for token, one in self._told.items() if token in to_end}
         for request in running_requests():
             how = to_end.get(getattr(request, "reliable_token", ""))
             if how is not None and request.reliable_token not in self._told:
                 self._told[request.reliable_token] = request, how
-                self._terminate(c, request, how)
+                try:
+                    request.terminate(c.pool, signal.SIGKILL if how == "kill" else signal.SIGTERM)
+                except NotImplementedError:
+                    # A pool of threads, or a solo one: it runs to its end, and not again.
+                    about = request.name, request.id, self._step.pool_name
+                    logger.warning("not_stopped name=%s id=%s pool=%s", *about)
         for token, (request, how) in list(self._told.items()):
             if how != to_end[token]:
                 self._told[token] = request, to_end[token]
                 if to_end[token] == "kill" and request.worker_pid not in (None, os.getpid()):
                     c.pool.terminate_job(request.worker_pid, signal.SIGKILL)
-
-    def _terminate(self, c: Any, request: Any, how: str) -> None:
-        try:
-            request.terminate(c.pool, signal.SIGKILL if how == "kill" else signal.SIGTERM)
-        except NotImplementedError:
-            # A pool of threads, or a solo one: it runs to its end, and not again.
-            logger.warning(
-                "not_stopped name=%s id=%s pool=%s", request.name, request.id, self._step.pool_name
-            )

@@ -8,6 +8,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from celery_reliable.log import logger
@@ -166,10 +167,8 @@ class Passes(NativeThread):
 
 
 def _is_alive(pid: int) -> bool:
-    try:
+    # Where it is not permitted, another user's process has the number by now.
+    with suppress(OSError):
         os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
         return True
-    return True
+    return False

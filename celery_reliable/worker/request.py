@@ -209,7 +209,6 @@ class ReliableRequest(OpenRequest):
                 state.task_ready(self)
                 claims.end_stopped(self)
             elif claims.may_fail(self):
-                claims.conclude(self)
                 is_owed = not self._try_to_fail(exc_info, send_failed_event, return_ok)
                 claims.end_over_limit(self, exc_info, exc, is_owed=is_owed)
             else:

@@ -134,8 +134,7 @@ class PoolStop:
         self._stop = pool.stop
         self._may_stop = name not in _WAITING_POOLS
         self._is_asked = False
-        if name == "prefork" or not self._may_stop:
-            pool.stop = self
+        pool.stop = self
 
     def __call__(self) -> None:
         """Stop the pool, now or when the shutdown begins."""

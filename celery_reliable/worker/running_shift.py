@@ -257,22 +257,20 @@ class ShiftRequests:
         ended = {request.message.delivery_tag for request in let_go}
         try:
             for left in self.filed(running):
-                if left.tag not in ended:
-                    self._end_left(left, running, exc_info)
+                if left.tag in ended:
+                    continue
+                try:
+                    request = self.request(left, running)
+                except Exception as exc:
+                    logger.warning("shift_not_ended error=%s", exc)
+                    continue
+                if request is None:
+                    self.take_over(left, running)
+                else:
+                    _end(request, exc_info)
         except Exception as exc:
             logger.warning("shift_not_ended error=%s", exc)
         self.hide_all_of(running)
-
-    def _end_left(self, left: Left, running: RunningShift, exc_info: Any) -> None:
-        try:
-            request = self.request(left, running)
-        except Exception as exc:
-            logger.warning("shift_not_ended error=%s", exc)
-            return
-        if request is None:
-            self.take_over(left, running)
-        else:
-            _end(request, exc_info)
 
     def take_over(self, left: Left, running: RunningShift) -> None:
         """Deal with a message that a shift has left as if the main process had taken it."""

@@ -243,7 +243,7 @@ class Shifts:
         if report.left is None:
             self._pause = 0.0
             return
-        if report.total < _IN_VAIN:
+        if sum(report.begun.values()) < _IN_VAIN:
             self._pause = min(max(2 * self._pause, _FIRST_PAUSE_SECONDS), _LONGEST_PAUSE_SECONDS)
             self._not_before = time.monotonic() + self._pause
         if ended is not None:

@@ -6,15 +6,13 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
-from celery import Celery
 from celery.utils.nodenames import worker_direct
 from kombu.utils.functional import retry_over_time
 
 from celery_reliable.app import Reliable, scheme_of
 from celery_reliable.broker import UNACKED_PREFIX, transport_for
-from celery_reliable.compat.backend import looks_alike
 from celery_reliable.context import WorkerProcess, current_worker, set_current_worker
 from celery_reliable.doctor import ask_broker, ask_hooks, ask_ledger, ask_results, setup_of
 from celery_reliable.exceptions import LedgerUnavailable
@@ -30,8 +28,6 @@ __all__ = [
     "finish_when_embedded",
 ]
 
-T = TypeVar("T")
-
 
 def check_start(w: Any, reliable: Reliable) -> None:
     """Tell of what may be wrong with a worker's settings, its Celery and its servers.
@@ -41,33 +37,30 @@ def check_start(w: Any, reliable: Reliable) -> None:
     """
     pool = kind_of(w.pool_cls)
     findings = raise_for([*look(START, setup_of(reliable, pool=pool)), *ask_hooks(reliable, pool)])
-    # It is tried once, and the processes of the pool know it from the fork.
-    looks_alike()
-    findings += raise_for(_when_there(w.app, lambda: _of_ledger(reliable)))
+    findings += raise_for(_of_ledger_when_there(reliable))
     # What does not answer is waited for elsewhere.
     findings += raise_for([*ask_broker(reliable), *ask_results(reliable)])
     for finding in findings:
         log_finding(finding)
 
 
-def _of_ledger(reliable: Reliable) -> list[Finding]:
-    own = reliable.own_ledger(reply_timeout_seconds=5.0, patience_seconds=3.0)
-    with closing(own) as ledger:
-        return ask_ledger(reliable, ledger)
-
-
-def _when_there(app: Celery, look: Callable[[], T]) -> T:
-    """Return what *look* returns as soon as the ledger answers.
+def _of_ledger_when_there(reliable: Reliable) -> list[Finding]:
+    """Return what is found out about the ledger as soon as it answers.
 
     It is asked when, and as often as, Celery would try to connect to its broker: the settings
     `broker_connection_retry_on_startup` and `broker_connection_max_retries` say so.  Raises
-    LedgerUnavailable after that, and at once whatever else *look* raises.
+    LedgerUnavailable after that.
     """
-    conf = app.conf
+    conf = reliable.app.conf
     is_patient = conf.broker_connection_retry_on_startup
     if is_patient is None:
         is_patient = conf.broker_connection_retry
     most = conf.broker_connection_max_retries or None
+
+    def ask() -> list[Finding]:
+        own = reliable.own_ledger(reply_timeout_seconds=5.0, patience_seconds=3.0)
+        with closing(own) as ledger:
+            return ask_ledger(reliable, ledger)
 
     def log(exc: Exception, pauses: Iterator[float], n_before: int) -> float:
         pause = next(pauses)
@@ -80,8 +73,8 @@ def _when_there(app: Celery, look: Callable[[], T]) -> T:
         )
         return pause
 
-    found: T = retry_over_time(
-        look, LedgerUnavailable, errback=log, max_retries=most if is_patient else 0
+    found: list[Finding] = retry_over_time(
+        ask, LedgerUnavailable, errback=log, max_retries=most if is_patient else 0
     )
     return found
 

@@ -42,12 +42,12 @@ class Throughput:
         # Not `app.tasks` with each count: Celery takes a lock there, and this is asked by a thread
         # that no fork waits for.  A child would find the lock taken, and hang as it starts.
         self._tasks = app.tasks
-        self._last: dict[str, int] = {}
+        self._last: Counter[str] = Counter()
         #: When the worker registered under its name; and as the ledger has answered last.
-        self._base: Mapping[str, int] | None = None
-        self._heard: dict[str, int] = {}
+        self._base: Counter[str] | None = None
+        self._heard: Counter[str] = Counter()
 
-    def _totals(self) -> Mapping[str, int]:
+    def _totals(self) -> Counter[str]:
         """Return how many attempts were processed since this process was started, and how many of
         them failed.  Never less than before.
         """
@@ -63,31 +63,24 @@ class Throughput:
         except RuntimeError:
             # Another thread began or ended one just now.
             return self._last
-        found = {"processed": begun - running - counted["not_ended"], "failed": counted["failed"]}
-        # What is counted in more than one step may be between two of them.
-        self._last = {name: max(total, self._last.get(name, 0)) for name, total in found.items()}
+        # What is counted in more than one step may be between two of them: so the greater counts.
+        self._last |= Counter(
+            processed=begun - running - counted["not_ended"], failed=counted["failed"]
+        )
         return self._last
 
     def begin(self) -> None:
         """The worker has registered: what was told before was told under another name."""
-        if self._base is None:
-            self._base = dict(self._totals())
-        else:
-            self._base = _sum(self._base, self._heard)
-        self._heard = {}
+        base = self._totals() if self._base is None else self._base + self._heard
+        self._base, self._heard = base.copy(), Counter()
 
     def told(self) -> dict[str, int]:
         """Return what has grown since the ledger has answered, as totals since the worker
         registered.
         """
-        base = self._base or {}
-        found = {name: total - base.get(name, 0) for name, total in self._totals().items()}
-        return {name: total for name, total in found.items() if total > self._heard.get(name, 0)}
+        found = self._totals() - (self._base or Counter())
+        return {name: total for name, total in found.items() if total > self._heard[name]}
 
     def heard(self, told: Mapping[str, int]) -> None:
         """The ledger has counted what it was told."""
-        self._heard.update(told)
-
-
-def _sum(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
-    return {name: one.get(name, 0) + other.get(name, 0) for name in {**one, **other}}
+        self._heard |= Counter(told)

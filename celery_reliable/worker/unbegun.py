@@ -59,6 +59,8 @@ class Unbegun:
         self._worker = w
         self._process = process
         self._seconds = seconds
+        #: How often it wants to look.
+        self.every_seconds = seconds / _LOOKS
         self._is_blocking = is_blocking
         self._pool_slots, self._threads = Slots(w), futures_of(w.pool)
         #: Since when each request waits.
@@ -69,11 +71,6 @@ class Unbegun:
         self._is_sparing = is_blocking
         #: Before so many tasks have begun, no more is fetched than begins at once.
         self._unlimited_from = 0
-
-    @property
-    def every_seconds(self) -> float:
-        """How often it wants to look."""
-        return self._seconds / _LOOKS
 
     def room(self) -> int | None:
         """Return how many messages may be fetched now; None: as many as may be prefetched."""
@@ -126,7 +123,12 @@ class Unbegun:
         ]
         found = [args[0] for _, args, _ in self._pool_slots.waiting]
         found += [one for one, _ in self._threads]
-        return [one for one in found if _is_ours_to_give(one)]
+        # Their messages are in the unacked hash, and nobody has claimed their tasks.
+        return [
+            one
+            for one in found
+            if noted(one.message, "queue") is not None and noted(one.message, "early") is None
+        ]
 
     def _take_out(self, requests: list[Any]) -> list[Any]:
         """Take requests out of where they wait; return those that will not begin any more."""
@@ -166,12 +168,6 @@ def _begun() -> int:
     return int(state.all_total_count[0])
 
 
-def _is_ours_to_give(request: Any) -> bool:
-    """Whether a request's message is in the unacked hash, and nobody has claimed its task."""
-    message = request.message
-    return noted(message, "queue") is not None and noted(message, "early") is None
-
-
 def _list_of(channel: Any, message: Any) -> str:
     priority = priority_of(channel, {"properties": message.properties})
     return list_key(channel, str(noted(message, "queue")), priority)
@@ -196,16 +192,23 @@ class LongDeliveries:
         """Let go of what has been here for ACKNOWLEDGE_SECONDS."""
         before = clock.now() - self._reliable.config.acknowledge_seconds
         active = running_requests()
-        for request in active:
-            if _is_held(request) and request.reliable_received_at < before:
+        for request in {*active, *fetched_requests()}:
+            is_held = is_reliable(request.task) and not (
+                request.reliable_is_let_go or request.acknowledged
+            )
+            if not is_held or request.reliable_received_at >= before:
+                continue
+            if request in active:
                 self._acknowledge(request)
-        for request in fetched_requests():
-            is_waiting = request not in active and _is_held(request)
-            if is_waiting and request.reliable_received_at < before:
+            else:
                 logger.info("delivery_given_back name=%s id=%s", request.name, request.id)
                 # The request stays in this worker too: whoever claims the task first runs it.
                 request.let_go(requeue=True)
-        self._count_ended(active)
+        ended = [request for request in self._running if request not in active]
+        if ended:
+            self._running = [request for request in self._running if request in active]
+            self._consumer.qos.increment_eventually(len(ended))
+            self._consumer.qos.update()
 
     def _acknowledge(self, request: Any) -> None:
         try:
@@ -225,14 +228,3 @@ class LongDeliveries:
             qos.decrement_eventually()
             qos.update()
             self._running.append(request)
-
-    def _count_ended(self, active: list[Any]) -> None:
-        ended = [request for request in self._running if request not in active]
-        if ended:
-            self._running = [request for request in self._running if request in active]
-            self._consumer.qos.increment_eventually(len(ended))
-            self._consumer.qos.update()
-
-
-def _is_held(request: Any) -> bool:
-    return is_reliable(request.task) and not (request.reliable_is_let_go or request.acknowledged)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -30,6 +31,7 @@ from celery_reliable.message import (
     as_sent,
     check_delivered,
     headers_as_written,
+    task_id_of,
 )
 from celery_reliable.model import Claim, Reason
 from celery_reliable.worker.arrivals import Awaited
@@ -62,10 +64,11 @@ class Openings:
         #: id and epoch of the task.
         self._noted: tuple[str, str, str, str] | None = None
 
-    def begin(self, delivery: str, task_id: str, headers: Any) -> bool:
+    def begin(self, delivery: str, payload: dict[str, Any]) -> bool:
         """Note that a message is about to be opened; False when it is to be dropped, since its task
         is a dead letter, or is sent again later.
         """
+        task_id, headers = task_id_of(payload), payload.get("headers")
         self._noted = self._process.id, delivery, task_id, Stamp.of(headers).epoch
         try:
             answer = self._note(self._noted)
@@ -108,24 +111,18 @@ def noting(openings: Openings, handle: Callable[[Any], None]) -> Callable[[Any],
     """
 
     def on_message(message: Any) -> None:
-        if not (message.delivery_info or {}).get("redelivered"):
-            handle(message)
-            return
+        is_back = bool((message.delivery_info or {}).get("redelivered"))
         headers = message.headers if isinstance(message.headers, dict) else {}
-        if not openings.begin(str(message.delivery_tag), str(headers.get("id") or ""), headers):
+        if is_back and not openings.begin(str(message.delivery_tag), {"headers": headers}):
             message.ack_log_error(logger, ())
             return
         try:
             handle(message)
         finally:
-            openings.end()
+            if is_back:
+                openings.end()
 
     return on_message
-
-
-def _nameless_id() -> str:
-    """Return an id for a message that names none."""
-    return f"unreadable-{os.urandom(8).hex()}"
 
 
 class Unprocessable:
@@ -134,31 +131,33 @@ class Unprocessable:
     def __init__(self, reliable: Reliable, openings: Openings) -> None:
         self._reliable = reliable
         self._consumer: Any = None
+        #: How its connection fails.
+        self._broken: tuple[Any, ...] = ()
         self._openings = openings
 
     def install(self, c: Any) -> None:
         """Take the place of the consumer's handlers; with every connection anew."""
         own = type(c)
         # kombu's Redis transport counts KeyError among them; what a message raises is not one.
-        broken = tuple(one for one in c.connection_errors if one is not KeyError)
+        self._broken = tuple(one for one in c.connection_errors if one is not KeyError)
         self._consumer = c
 
         def on_unknown_message(body: Any, message: Any) -> None:
             error = ValueError("not a task's message: its headers name no task")
-            self._bury(message, error, partial(own.on_unknown_message, c, body, message), broken)
+            self._bury(message, error, partial(own.on_unknown_message, c, body, message))
 
         def on_unknown_task(body: Any, message: Any, exc: Exception) -> None:
             name = _told(message).get("task")
             error = LookupError(f"no task {name!r} is known to this worker")
             drop = partial(own.on_unknown_task, c, body, message, exc)
             # Of an unknown task Celery itself sends the event task-failed.
-            self._bury(message, error, drop, broken, is_failure_told=True)
+            self._bury(message, error, drop, is_failure_told=True)
 
         def on_invalid_task(body: Any, message: Any, exc: Exception) -> None:
-            self._bury(message, exc, partial(own.on_invalid_task, c, body, message, exc), broken)
+            self._bury(message, exc, partial(own.on_invalid_task, c, body, message, exc))
 
         def on_decode_error(message: Any, exc: Exception) -> None:
-            self._bury(message, exc, partial(own.on_decode_error, c, message, exc), broken)
+            self._bury(message, exc, partial(own.on_decode_error, c, message, exc))
 
         def create_task_handler(*args: Any, **kwargs: Any) -> Callable[[Any], None]:
             handle = own.create_task_handler(c, *args, **kwargs)
@@ -167,7 +166,7 @@ class Unprocessable:
                 try:
                     check_delivered(message)
                     handle(message)
-                except (*broken, MemoryError):
+                except (*self._broken, MemoryError):
                     raise
                 except Exception as exc:
                     if any(one.message is message for one in list(state.reserved_requests)):
@@ -216,15 +215,15 @@ class Unprocessable:
         message: Any,
         error: Exception,
         drop: Callable[[], None],
-        broken: tuple[Any, ...],
         *,
         is_failure_told: bool = False,
     ) -> None:
         """Put a message among the dead letters, then let Celery *drop* it; only acknowledge a late
-        copy, whose task Celery would otherwise mark as failed.  *broken*: how a connection fails.
+        copy, whose task Celery would otherwise mark as failed.
         """
         told = _told(message)
-        task_id, name = str(told.get("id") or _nameless_id()), str(told.get("task") or "")
+        task_id = str(told.get("id") or f"unreadable-{os.urandom(8).hex()}")
+        name = str(told.get("task") or "")
         early: Awaited | None = noted(message, "early")
         claim = early.claim if early is not None else None
         try:
@@ -233,16 +232,14 @@ class Unprocessable:
             )
         except ReliableError as exc:
             logger.error("unprocessable_not_buried name=%s id=%s error=%s", name, task_id, exc)
-            again = partial(
-                self._bury, message, error, drop, broken, is_failure_told=is_failure_told
-            )
+            again = partial(self._bury, message, error, drop, is_failure_told=is_failure_told)
             # Until then it is neither acknowledged nor rejected.  Celery cancels this as it loses
             # its connection: what that has delivered is delivered again.
             self._consumer.timer.call_after(_AGAIN_SECONDS, again)
             return
         if not is_buried:
             logger.info("delivery_dropped name=%s id=%s reply=late", name, task_id)
-            message.ack_log_error(logger, broken)
+            message.ack_log_error(logger, self._broken)
             return
         try:
             drop()
@@ -267,7 +264,30 @@ class Unprocessable:
 
         Raises ReliableError when the ledger is away or refuses: then nothing is known.
         """
-        if not self._is_in_ledger(task_id, name, error, envelope, claim):
+        ledger, stamp = self._reliable.ledger, Stamp.of(envelope.headers)
+        why: dict[str, Any] = {
+            "exception": one_line(error),
+            "traceback": "",
+            "patience_seconds": PATIENCE_SECONDS,
+        }
+        if claim is not None:
+            answer = ledger.bury(claim, Reason.UNPROCESSABLE, **why)
+        else:
+            bury = partial(
+                ledger.bury_message,
+                task_id,
+                Reason.UNPROCESSABLE,
+                message=envelope.to_text(),
+                name=name,
+                epoch=stamp.epoch,
+                **why,
+            )
+            answer = bury(is_unproved=not stamp.generation)
+            if isinstance(answer, answers.Unrecorded) and not ledger.has_ended(
+                task_id, stamp.generation, stamp.epoch, patience_seconds=PATIENCE_SECONDS
+            ):
+                answer = bury(is_unproved=True)
+        if not isinstance(answer, answers.Buried):
             return False
         with events.through(self._send):
             events.task_buried(
@@ -288,48 +308,16 @@ class Unprocessable:
         if dispatcher is not None and dispatcher.enabled:
             dispatcher.send(kind, **fields)
 
-    def _is_in_ledger(
-        self, task_id: str, name: str, error: Exception, envelope: Envelope, claim: Claim | None
-    ) -> bool:
-        ledger = self._reliable.ledger
-        why: dict[str, Any] = {
-            "exception": one_line(error),
-            "traceback": "",
-            "patience_seconds": PATIENCE_SECONDS,
-        }
-        if claim is not None:
-            ended = ledger.bury(claim, Reason.UNPROCESSABLE, **why)
-            return isinstance(ended, answers.Buried)
-        stamp = Stamp.of(envelope.headers)
-        bury = partial(
-            ledger.bury_message,
-            task_id,
-            Reason.UNPROCESSABLE,
-            message=envelope.to_text(),
-            name=name,
-            epoch=stamp.epoch,
-            **why,
-        )
-        answer = bury(is_unproved=not stamp.generation)
-        if isinstance(answer, answers.Unrecorded):
-            if ledger.has_ended(
-                task_id, stamp.generation, stamp.epoch, patience_seconds=PATIENCE_SECONDS
-            ):
-                return False
-            answer = bury(is_unproved=True)
-        return isinstance(answer, answers.Buried)
-
 
 def _told(message: Any) -> dict[str, Any]:
     """Return what names a message's task: its headers, or its body under protocol 1."""
-    headers = message.headers
-    if isinstance(headers, dict) and "task" in headers:
+    headers = message.headers if isinstance(message.headers, dict) else {}
+    if "task" in headers:
         return headers
-    try:
-        payload = message.payload
-    except Exception:
-        return headers if isinstance(headers, dict) else {}
-    return payload if isinstance(payload, dict) else {}
+    # Whatever decoding raises.
+    with suppress(Exception):
+        return message.payload if isinstance(message.payload, dict) else {}
+    return headers
 
 
 def _envelope(message: Any) -> Envelope:

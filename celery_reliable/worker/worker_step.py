@@ -15,8 +15,8 @@ from celery_reliable import events
 from celery_reliable.app import reliable_of
 from celery_reliable.broker import WorkerUnacked
 from celery_reliable.compat.consumer import before_soft_shutdown
-from celery_reliable.compat.notes import note, noted
-from celery_reliable.compat.pool import flush_before_reassigning, keep_handed_jobs
+from celery_reliable.compat.notes import note
+from celery_reliable.compat.pool import keep_begun_jobs
 from celery_reliable.context import WorkerProcess, set_current_worker
 from celery_reliable.doctor import setup_to_tell
 from celery_reliable.exceptions import ReliableError
@@ -41,20 +41,13 @@ from celery_reliable.worker.unbegun import Unbegun
 from celery_reliable.worker.unprocessable import Openings, Unprocessable
 from celery_reliable.worker.waker import Waker
 
-__all__ = ["WorkerStep", "step_of"]
-
-#: Under which name a worker has its part of ours.
-_NOTED = "step"
-
-
-def step_of(w: Any) -> WorkerStep | None:
-    """Return the step of a worker that has our parts."""
-    step: WorkerStep | None = noted(w, _NOTED)
-    return step
+__all__ = ["WorkerStep"]
 
 
 class WorkerStep(bootsteps.StartStopStep):
-    """Takes the lease at the start, gives it back at the end."""
+    """Takes the lease at the start, and gives it back when the pool is joined: until then tasks
+    run.
+    """
 
     requires = ("celery.worker.components:Pool",)
 
@@ -97,12 +90,12 @@ class WorkerStep(bootsteps.StartStopStep):
         self.orders = OrderKeeping(w, self)
         self.openings = Openings(self.reliable, self.process)
         self.unprocessable = Unprocessable(self.reliable, self.openings)
-        note(w, _NOTED, self)
+        # The consumer's step finds it there.
+        note(w, "step", self)
         #: Made with the first consumer; None where nothing is given back.
         self.unbegun: Unbegun | None = None
-        self._pool_stop: PoolStop | None = None
         self.heartbeat: Heartbeat | None = None
-        self.passes: Passes | None = None
+        self.passes = Passes(self)
         self.waker: Waker | None = None
         #: None where no process of the pool takes messages by itself.
         self.shifts: Shifts | None = None
@@ -111,20 +104,18 @@ class WorkerStep(bootsteps.StartStopStep):
         self._is_finished = False
 
     def create(self, w: Any) -> None:
-        """Look at plain tasks before they reach the pool, which is made by now."""
+        """Look at plain tasks before they reach the pool, which is made by now, and at its stop."""
         self.orders.install()
+        self.pool_name = kind_of(w.pool)
+        self._pool_stop = PoolStop(w.pool, self.pool_name)
 
     def start(self, w: Any) -> None:
         """Register, and start to renew."""
-        self.pool_name = kind_of(w.pool)
-        flush_before_reassigning(w.pool)
-        keep_handed_jobs(w.pool)
+        keep_begun_jobs(w.pool)
         self.shifts = shifts_of(w, self)
-        self._pool_stop = PoolStop(w.pool, self.pool_name)
         self.heartbeat = Heartbeat(self)
         self.heartbeat.register()
         self.heartbeat.start()
-        self.passes = Passes(self)
         self.passes.start()
         self.waker = Waker(self.reliable, self.process.id, self.passes.send)
         self.waker.start()
@@ -137,17 +128,15 @@ class WorkerStep(bootsteps.StartStopStep):
     def close(self, w: Any) -> None:
         """Leave; this is the first that is called at a shutdown."""
         self._leave()
-        _end_arrivals(w, self)
-        if self._pool_stop is not None:
-            self._pool_stop.begin()
-
-    def stop(self, w: Any) -> None:
-        """Keep the lease: tasks run until the pool is joined."""
+        consumer = getattr(getattr(w, "consumer", None), "task_consumer", None)
+        if self.unacked_name and consumer is not None:
+            # Nobody would read what comes until the worker's tasks have ended.
+            consumer.channel.end_arrivals()
+        self._pool_stop.begin()
 
     def terminate(self, w: Any) -> None:
-        """Likewise; `close` was called."""
-        if self._pool_stop is not None:
-            self._pool_stop.end_what_stays()
+        """Have processes killed that do not end; `close` was called."""
+        self._pool_stop.end_what_stays()
 
     def _leave(self, **kwargs: Any) -> None:
         self.is_leaving = True
@@ -164,25 +153,23 @@ class WorkerStep(bootsteps.StartStopStep):
         atexit.unregister(self.finish)
         while self._undo:
             self._undo.pop()()
-        for thread in (self.waker, self.passes):
-            if thread is not None:
-                thread.ask_to_stop()
+        if self.waker is not None:
+            self.waker.ask_to_stop()
+        self.passes.ask_to_stop()
         try:
-            self.claims.release()
-            # Before it is forgotten: a beat that came later would register it anew.
-            self._stop_heartbeat()
+            try:
+                self.claims.release()
+            finally:
+                # Before it is forgotten: a beat that came later would register it anew.
+                if self.heartbeat is not None:
+                    self.heartbeat.stop()
             self._deregister()
         except Exception as exc:
             # The sweeper finds the worker dead.  That it cannot say so must not keep it from
             # ending.
             logger.warning("worker_not_deregistered worker=%s error=%s", self.process.id, exc)
         finally:
-            self._stop_heartbeat()
             self.health.end()
-
-    def _stop_heartbeat(self) -> None:
-        if self.heartbeat is not None:
-            self.heartbeat.stop()
 
     def _deregister(self) -> None:
         unacked, held = self.unacked, 0
@@ -231,16 +218,3 @@ class WorkerStep(bootsteps.StartStopStep):
             "looks_again": self.pool_name in LOOKING_POOLS,
             **self._setup,
         }
-
-    def doing(self) -> str:
-        """What it does just now, as JSON; empty before it consumes."""
-        return self.seen.told(
-            self.turned_at, is_leaving=self.is_leaving, orders=self.process.orders.version
-        )
-
-
-def _end_arrivals(w: Any, step: WorkerStep) -> None:
-    """Let nothing come any more that nobody would read until the worker's tasks have ended."""
-    consumer = getattr(getattr(w, "consumer", None), "task_consumer", None)
-    if step.unacked_name and consumer is not None:
-        consumer.channel.end_arrivals()

@@ -59,10 +59,10 @@ class Scene:
             _host=SimpleNamespace(
                 app=None,
                 is_stalled=False,
-                doing=str,
+                seen=SimpleNamespace(told=str),
                 counted=dict,
                 facts=dict,
-                orders=SimpleNamespace(hear=quiet),
+                orders=SimpleNamespace(),
                 claims=SimpleNamespace(stop=lambda claim: claim.task_id == "stopped"),
             ),
             connection=SimpleNamespace(
@@ -180,7 +180,7 @@ def test_it_is_told_until_it_is_heard() -> None:
     )
     openings = Openings(reliable, WorkerProcess("one@host"))
 
-    assert openings.begin("tag", "id", {})
+    assert openings.begin("tag", {"headers": {"id": "id"}})
     for _ in range(3):
         openings.end()
 

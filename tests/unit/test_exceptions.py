@@ -30,7 +30,7 @@ from celery_reliable.exceptions import (
 from celery_reliable.ledger.groups import Death
 from celery_reliable.publishing import errors
 from celery_reliable.worker import claims
-from celery_reliable.worker.claims import MemoryWatch, how_it_ended
+from celery_reliable.worker.claims import how_it_ended
 
 WITH_FACTS = [
     ReliableError(),
@@ -112,7 +112,9 @@ def test_out_of_memory_is_told_where_the_kernel_has_killed_just_now(
 ) -> None:
     events = tmp_path / "memory.events"
     events.write_text("oom 9\noom_kill 7\noom_group_kill 0\n")
-    monkeypatch.setattr(claims, "watch", MemoryWatch(events))
+    monkeypatch.setattr(claims, "_kills_file", events)
+    monkeypatch.setattr(claims, "_kills_seen", [])
+    claims.note_kills()
     events.write_text("oom 9\noom_kill 8\noom_group_kill 0\n")
 
     told = how_it_ended(KILLED, 7)

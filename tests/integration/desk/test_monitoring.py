@@ -16,8 +16,9 @@ from typing import Any
 import yaml
 
 import celery_reliable_probe as probe
+from celery_reliable import ReliableConfig
 from celery_reliable.findings import RUNNING, SERVER
-from celery_reliable.worker.health import Signs
+from celery_reliable.worker.health import Health
 from celery_reliable_probe import problems
 from tests.integration.conftest import SOON, Project
 from tests.support.processes import REPOSITORY
@@ -31,8 +32,6 @@ RULES: list[dict[str, Any]] = [
     for group in yaml.safe_load((FOLDER / "alerts.yml").read_text("utf-8"))["groups"]
     for rule in group["rules"]
 ]
-
-
 TARGETS = [one for panel in BOARD["panels"] for one in panel.get("targets", ())]
 PAGES = ("monitoring.rst",)
 PAGE = (DOCS / "monitoring.rst").read_text("utf-8")
@@ -101,9 +100,12 @@ def test_the_probes_of_the_page(tmp_path: Path) -> None:
         r"^    (celery-reliable-probe .*?)(?: --worker one@host)?$", text, re.MULTILINE
     )
     assert len(commands) == 5
-    well = SimpleNamespace(why_not_alive=str, why_not_ready=str)
-    # As a worker of this process.
-    Signs(str(tmp_path), nodename="one@here", pid=os.getpid(), lease_seconds=10, told=well)
+    # As a worker of this process, which is well.
+    process = SimpleNamespace(nodename="one@here", pid=os.getpid())
+    config = ReliableConfig(probe_directory=str(tmp_path))
+    health: Any = Health(SimpleNamespace(reliable=SimpleNamespace(config=config), process=process))
+    health.why_not_alive = health.why_not_ready = str
+    health.begin()
     for command in commands:
         program, *arguments = command.replace("/run/celery", str(tmp_path)).split()
         assert program == "celery-reliable-probe"
