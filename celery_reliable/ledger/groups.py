@@ -86,18 +86,18 @@ class Groups(Part):
         begin, end = (high, low) if is_latest_first else (low, high)
         options = {"bylex": True, "desc": is_latest_first, "offset": 0, "num": limit}
         members: list[bytes] = self._caller.read(
-            "grouped", lambda client: client.zrange(self._keys.grouped, begin, end, **options)
+            "grouped", lambda client: client.zrange(self.keys.grouped, begin, end, **options)
         )
         return members
 
     def counts(self, *, since_ms: int = 0) -> list[GroupOfLetters]:
         """Return the groups, the largest first, of thousands not all; and what came *since_ms*."""
         texts = self._caller.read(
-            "groups", lambda client: [*client.hscan_iter(self._keys.groups, count=1000)]
+            "groups", lambda client: [*client.hscan_iter(self.keys.groups, count=1000)]
         )
         # A hash that grows while it is read may tell twice of one.
         named = dict.fromkeys(Group.of(text_of(text)) for _, text in texts)
-        groups, key = list(named)[:_MOST_GROUPS], self._keys.grouped
+        groups, key = list(named)[:_MOST_GROUPS], self.keys.grouped
         commands: list[tuple[Any, ...]] = []
         for group in groups:
             low, high = f"[{group.id} ", f"({group.id}!"
@@ -113,7 +113,7 @@ class Groups(Part):
 
     def find(self, group_id: str) -> Group | None:
         """Return what the letters of a group have in common; None when there are none."""
-        text = self._caller.read("group", lambda client: client.hget(self._keys.groups, group_id))
+        text = self._caller.read("group", lambda client: client.hget(self.keys.groups, group_id))
         return Group.of(text_of(text)) if text else None
 
     def letters_of(

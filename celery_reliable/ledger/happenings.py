@@ -66,7 +66,7 @@ class Happenings(Part):
         why = [short.get(one) or "" for one in ("cause", "reason")]
         counted = [json.dumps([kind, name, *why]) for name in (short.get("name") or "", "")]
         try:
-            step = self._calls.note(
+            step = self.calls.note(
                 kind=kind,
                 # Without half surrogates, which no terminal shows: as JSON has them.
                 about=json.dumps(short),
@@ -87,7 +87,7 @@ class Happenings(Part):
         newest = f"({before}" if before else "+"
         found = self._caller.read(
             "events",
-            lambda client: client.xrevrange(self._keys.happened, max=newest, count=limit),
+            lambda client: client.xrevrange(self.keys.happened, max=newest, count=limit),
         )
         return _rows(found)
 
@@ -98,7 +98,7 @@ class Happenings(Part):
         """
         raw: dict[bytes, bytes]
         *time, raw = self._caller.read_all(
-            "minutes", [*clock_of(self._keys), ("HGETALL", self._keys.minutes)]
+            "minutes", [*clock_of(self.keys), ("HGETALL", self.keys.minutes)]
         )
         now_ms = ms_of(*time)
         last = now_ms // _MINUTE_MS
@@ -141,7 +141,7 @@ class Audits(Part):
     def note(self, about: Mapping[str, Any]) -> Audited:
         """Note what is done, as JSON values, at the ledger's time."""
         return self._caller.run(
-            self._calls.audit(
+            self.calls.audit(
                 token=secrets.token_hex(8),
                 about=json.dumps(about, default=str),
                 most=_MOST_AUDITED,
@@ -153,7 +153,7 @@ class Audits(Part):
         read.
         """
         found = self._caller.read(
-            "audit", lambda client: client.xrevrange(self._keys.audit, count=limit)
+            "audit", lambda client: client.xrevrange(self.keys.audit, count=limit)
         )
         notes: dict[bytes, tuple[int, dict[str, Any]]] = {}
         for _, fields in found:

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from celery_reliable.ledger import rows
-from celery_reliable.ledger.caller import clock_of, ms_of
-from celery_reliable.ledger.transition_group import TransitionGroup
+from celery_reliable.ledger.caller import Part, clock_of, ms_of
 from celery_reliable.ledger.transitions import encoded
 from celery_reliable.model import (
     NO_GROUP,
@@ -123,7 +122,7 @@ class Look:
         return key if kind == "rate" else ""
 
 
-class Records(TransitionGroup):
+class Records(Part):
     """Reads of records, which may have changed when the answer arrives."""
 
     def server_facts(self) -> dict[str, str]:
@@ -174,18 +173,14 @@ class Records(TransitionGroup):
 
     def find(self, task_id: str, *, patience_seconds: float | None = None) -> Record | None:
         """Return the record of *task_id*; None when it has ended or was never recorded."""
-        return self.find_all([task_id], patience_seconds=patience_seconds)[0]
-
-    def find_all(
-        self, task_ids: Sequence[str], *, patience_seconds: float | None = None
-    ) -> list[Record | None]:
-        """Return the records of *task_ids* in one round trip, None for those that are gone."""
-        return [one.record for one in self.find_each(task_ids, patience_seconds=patience_seconds)]
+        return self.find_each([task_id], patience_seconds=patience_seconds)[0].record
 
     def find_each(
         self, task_ids: Sequence[str], *, patience_seconds: float | None = None
     ) -> list[Found]:
-        """Return the same unparsed: one that cannot be read does not hide the others."""
+        """Return the records of *task_ids* unparsed, in one round trip: one that cannot be read
+        does not hide the others.
+        """
         found = self._rows("find", task_ids, rows.RECORD_FIELDS, patience_seconds)
         return [Found(task_id, got) for task_id, got in zip(task_ids, found, strict=True)]
 

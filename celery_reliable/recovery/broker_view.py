@@ -4,7 +4,8 @@ still in its queue.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,17 +23,19 @@ from celery_reliable.broker import (
     unacked_names,
 )
 from celery_reliable.compat.kombu import list_key, priority_of, queues_reached
+from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
 from celery_reliable.leases import WorkerLease
 from celery_reliable.ledger import Ledger
 from celery_reliable.log import logger
 from celery_reliable.message import NAMED, Envelope, Stamp, task_id_of
-from celery_reliable.model import Record
+from celery_reliable.model import Record, SweepReport
 
 __all__ = [
     "BrokerView",
     "Job",
     "Presence",
     "Step",
+    "logged_failures",
 ]
 
 #: How many messages at the end that is popped next are looked at for one of ours.
@@ -276,6 +279,21 @@ class Job:
         self.broker = broker
 
 
+@contextmanager
+def logged_failures(report: SweepReport, line: str, *about: object) -> Iterator[None]:
+    """Log and count what fails for one of many, which must not hold up the others: a record that
+    cannot be read, a message that cannot be moved.  Lets through what the ledger raises, as the
+    others would fail like that too.
+    """
+    try:
+        yield
+    except (LedgerUnavailable, LedgerRefused):
+        raise
+    except Exception as exc:
+        logger.error(line, *about, exc, exc_info=exc)
+        report.failed += 1
+
+
 #: What waits in a queue is looked at at least once in this many QUEUED_SECONDS.
 RAREST_LOOK = 10
 
@@ -283,18 +301,8 @@ RAREST_LOOK = 10
 class Presence:
     """What one pass has seen of queues and unacked hashes.  Each is read once, when needed."""
 
-    def __init__(
-        self,
-        ledger: Ledger,
-        broker: BrokerView,
-        queued_ms: int,
-        *,
-        alive: list[WorkerLease],
-        dead: list[WorkerLease],
-    ) -> None:
-        self._ledger = ledger
-        self._broker = broker
-        self._queued_ms = queued_ms
+    def __init__(self, job: Job, *, alive: list[WorkerLease], dead: list[WorkerLease]) -> None:
+        self._job = job
         self._alive = alive
         self._dead = dead
         self._ends: dict[tuple[str, str, str], list[tuple[set[str], float]]] = {}
@@ -304,13 +312,13 @@ class Presence:
         """Whether a worker holds its message, other than a dead one that it is taken from."""
         if self._held is None:
             self._held = set()
-            if self._broker.is_redis:
+            if self._job.broker.is_redis:
                 # A server that lost records may know nothing of a worker that lives.
-                strangers = {*self._broker.unacked_names()} - {
+                strangers = {*self._job.broker.unacked_names()} - {
                     lease.unacked for lease in self._dead
                 }
                 hashes = strangers | {one.unacked for one in self._alive if one.unacked}
-                self._held = self._broker.task_ids_in(hashes)
+                self._held = self._job.broker.task_ids_in(hashes)
         return task_id in self._held
 
     def wait_in_queue_ms(self, record: Record, now_ms: int) -> int:
@@ -324,7 +332,7 @@ class Presence:
         # Read once in a pass, however many records are overdue.
         if where not in self._ends:
             self._ends[where] = self._ends_of(envelope)
-        sent_ms, queued_ms = record.since_ms, self._queued_ms
+        sent_ms, queued_ms = record.since_ms, self._job.config.queued_ms
         found = [
             oldest
             for ids, oldest in self._ends[where]
@@ -341,8 +349,8 @@ class Presence:
         and when the oldest of them was sent, in ms; 0 if that is not known.
         """
         ends = []
-        for head in self._broker.heads(envelope):
-            found = self._ledger.find_each([task_id for task_id in head if task_id])
+        for head in self._job.broker.heads(envelope):
+            found = self._job.ledger.find_each([task_id for task_id in head if task_id])
             sent = [one.record.since_ms for one in found if one.is_readable and one.record]
             if head:
                 ends.append((set(head), float(min(sent, default=0))))

@@ -10,10 +10,9 @@ from celery import Celery, states
 from celery_reliable import events
 from celery_reliable.app import reliable_of
 from celery_reliable.broker import Entry
-from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable, one_line
+from celery_reliable.exceptions import one_line
 from celery_reliable.leases import Verdict, WorkerLease
 from celery_reliable.ledger import Ledger, answers
-from celery_reliable.log import logger
 from celery_reliable.model import Cause, Claim, Reason, Record, State, SweepReport
 from celery_reliable.options import is_kept_dead, is_reliable, keep_ms
 from celery_reliable.recovery.announcements import (
@@ -22,8 +21,8 @@ from celery_reliable.recovery.announcements import (
     try_to_announce,
     try_to_tell_chord,
 )
-from celery_reliable.recovery.broker_view import BrokerView, Job
-from celery_reliable.recovery.lost_messages import MOST_BYTES, Returns, is_over, stamp_of
+from celery_reliable.recovery.broker_view import BrokerView, Job, logged_failures
+from celery_reliable.recovery.returns import MOST_BYTES, Returns, is_over, stamp_of
 
 __all__ = [
     "DeadWorkers",
@@ -227,7 +226,18 @@ class DeadWorkers(Job):
             lease = replace(lease, verdict=replace(lease.verdict, charged=""))
         last: set[str] = set()
         for claim, _ in claims[:batch]:
-            losses = self._lose(lease, claim, claim.task_id in in_unacked, report)
+            losses, is_charged = 0, lease.verdict.charges(claim.task_id)
+            with logged_failures(
+                report, "not_lost id=%s worker=%s error=%s", claim.task_id, lease.worker
+            ):
+                losses = self.losses.lose(
+                    claim,
+                    Cause.WORKER_LOST,
+                    report,
+                    has_message=claim.task_id in in_unacked,
+                    verdict=lease.verdict,
+                    detail=how_it_died(lease) + ("" if is_charged else f"; {_not_counted(lease)}"),
+                )
             # A first loss may be the worker's fault.  A task that is lost again waits behind the
             # others: in front, it might kill worker after worker before they have their turn.
             if losses > 1:
@@ -244,29 +254,6 @@ class DeadWorkers(Job):
             # The hash stays on the list of hashes.  A worker that is alive after all may file
             # something before it hears that it was forgotten.
             self.ledger.workers.deregister(lease.worker, in_unacked=left)
-
-    def _lose(
-        self, lease: WorkerLease, claim: Claim, has_message: bool, report: SweepReport
-    ) -> int:
-        is_charged = lease.verdict.charges(claim.task_id)
-        try:
-            return self.losses.lose(
-                claim,
-                Cause.WORKER_LOST,
-                report,
-                has_message=has_message,
-                verdict=lease.verdict,
-                detail=how_it_died(lease) + ("" if is_charged else f"; {_not_counted(lease)}"),
-            )
-        except (LedgerRefused, LedgerUnavailable):
-            raise
-        except Exception as exc:
-            # One record that cannot be read must not hold up the others.
-            logger.error(
-                "not_lost id=%s worker=%s error=%s", claim.task_id, lease.worker, exc, exc_info=exc
-            )
-            report.failed += 1
-            return 0
 
     def _has_unopened(self, entries: list[Entry], task_id: str) -> bool:
         """Whether a worker held messages that nobody had begun, beside that of *task_id*, which it

@@ -22,10 +22,8 @@ from kombu.utils.json import loads
 
 from celery_reliable import events
 from celery_reliable.app import reliable_of
-from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
 from celery_reliable.leases import WorkerLease
 from celery_reliable.ledger import AS_IT_IS, Ledger, LivingWorker, Resent, answers
-from celery_reliable.log import logger
 from celery_reliable.message import Envelope, NamedWorkers, Stamp, is_named, seconds_until
 from celery_reliable.model import Due, Record, State, SweepReport
 from celery_reliable.options import room_of
@@ -37,8 +35,14 @@ from celery_reliable.publishing import (
     resend,
     send_stored,
 )
-from celery_reliable.recovery.broker_view import RAREST_LOOK, BrokerView, Job, Waiting
-from celery_reliable.recovery.lost_messages import MOST_BYTES
+from celery_reliable.recovery.broker_view import (
+    RAREST_LOOK,
+    BrokerView,
+    Job,
+    Waiting,
+    logged_failures,
+)
+from celery_reliable.recovery.returns import MOST_BYTES
 
 __all__ = [
     "Emptied",
@@ -354,10 +358,6 @@ class Sending(Job):
         # Each of these goes in front of the one before.
         limited = [one for one in reversed(found) if one[1].is_limited]
         for due, record in (*(one for one in found if not one[1].is_limited), *limited):
-            try:
-                self.send(due, record, SweepReport())
-            except (LedgerUnavailable, LedgerRefused):
-                raise
-            except Exception as exc:
-                # One that cannot be sent must not hold up the others.
-                logger.error("not_handled id=%s error=%s", due.task_id, exc, exc_info=exc)
+            report = SweepReport()
+            with logged_failures(report, "not_handled id=%s error=%s", due.task_id):
+                self.send(due, record, report)

@@ -17,14 +17,12 @@ from celery import Celery
 
 from celery_reliable import clock, events
 from celery_reliable.app import reliable_of
-from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
 from celery_reliable.leases import WorkerLease
 from celery_reliable.ledger import Ledger, answers
 from celery_reliable.log import logger
 from celery_reliable.model import GroupOfLetters, SweepReport
-from celery_reliable.recovery.broker_view import BrokerView
+from celery_reliable.recovery.broker_view import BrokerView, logged_failures
 from celery_reliable.recovery.losses import DeadWorkers, Losses
-from celery_reliable.recovery.lost_messages import Asked
 from celery_reliable.recovery.named_tasks import Sending
 from celery_reliable.recovery.overdue import Overdue
 from celery_reliable.settings import ReliableConfig
@@ -192,19 +190,15 @@ class Sweeper:
             if isinstance(answer, answers.NotDue):
                 self._said = answer.now_ms, clock.now()
                 return report, max(0.05, min(answer.wait_ms / 1000, config.sweep_seconds))
-            if isinstance(answer, answers.Busy):
+            if not isinstance(answer, answers.Begun):
                 return report, config.sweep_seconds / 2
             self._said = answer.now_ms, clock.now()
-            self.overdue.begun = answer
-            asked = None
-            if answer.ahead_ms is not None and answer.ahead_count is not None:
-                asked = Asked(answer.ahead_ms, answer.ahead_count)
             self.sending.hear(answer.seen)
-            report, has_looked = self._run(asked)
+            report, has_looked = self._run(answer)
             self.ledger.passes.end(
                 nonce,
                 asdict(report),
-                str(asked.number) if asked and has_looked else "",
+                str(answer.ahead_count or "") if has_looked else "",
                 ended_ms=self._expected_ms,
                 seen=self.sending.seen,
             )
@@ -221,7 +215,7 @@ class Sweeper:
         said_ms, at = self._said
         return said_ms + int(1000 * (clock.now() - at))
 
-    def _run(self, asked: Asked | None) -> tuple[SweepReport, bool]:
+    def _run(self, begun: answers.Begun) -> tuple[SweepReport, bool]:
         report = SweepReport()
         started = time.monotonic()
         leases = self.ledger.workers.leases()
@@ -231,14 +225,8 @@ class Sweeper:
             if lease.project in living and lease.project not in (self.project, ("", "")):
                 # Living workers of its own app know its tasks and its broker.
                 continue
-            try:
+            with logged_failures(report, "not_recovered worker=%s error=%s", lease.worker):
                 self.recovery.recover(lease, report)
-            except (LedgerUnavailable, LedgerRefused):
-                raise
-            except Exception as exc:
-                # A worker that cannot be recovered must not hold up the others.
-                logger.error("not_recovered worker=%s error=%s", lease.worker, exc, exc_info=exc)
-                report.failed += 1
         self.recovery.recover_ownerless(leases, report)
         if self._has_queues_elsewhere:
             self._recognize_broker(report)
@@ -246,7 +234,7 @@ class Sweeper:
         gone = {lease.worker for lease in dead}
         alive = [lease for lease in leases if lease.worker not in gone]
         end_orders(self.app, self.ledger, report)
-        has_looked = self.overdue.look(alive, dead, report, asked)
+        has_looked = self.overdue.look(begun, alive, dead, report)
         self.retention.trim(report)
         report.duration_seconds = round(time.monotonic() - started, 3)
         return report, has_looked

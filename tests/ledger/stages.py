@@ -387,7 +387,7 @@ STEPS: dict[str, Callable[[Steps], Answer]] = {
     # That I am retried is stored when the retry is published.
     "store_retry": lambda it: it.ledger.store(it.mine, RESULT, is_retried=True),
     # I have seen a dead letter, and store its failure.
-    "store_buried": lambda it: it.ledger.store_buried(it.letter, RESULT),
+    "store_buried": lambda it: it.ledger.store(it.letter, RESULT),
     "replace": lambda it: it.ledger.replace(it.mine, due_in_ms=LOOK_MS),
     "lose": lambda it: it.scene.lose(it.mine),
     # As `lose`, with nothing left of the budget.
