@@ -80,16 +80,6 @@ _MEMBER = re.compile(rb"([0-9a-f]+) (\d{1,20}) (.*)", re.DOTALL)
 class Groups(Part):
     """The index."""
 
-    def _members(
-        self, low: bytes, high: bytes, limit: int, *, is_latest_first: bool = False
-    ) -> list[bytes]:
-        begin, end = (high, low) if is_latest_first else (low, high)
-        options = {"bylex": True, "desc": is_latest_first, "offset": 0, "num": limit}
-        members: list[bytes] = self._caller.read(
-            "grouped", lambda client: client.zrange(self.keys.grouped, begin, end, **options)
-        )
-        return members
-
     def counts(self, *, since_ms: int = 0) -> list[GroupOfLetters]:
         """Return the groups, the largest first, of thousands not all; and what came *since_ms*."""
         texts = self._caller.read(
@@ -129,7 +119,11 @@ class Groups(Part):
         *after*; *until_ms*: none that was buried later.
         """
         low, high = _range(group_id.encode(), after, until_ms, is_latest_first=is_latest_first)
-        members = self._members(low, high, limit, is_latest_first=is_latest_first)
+        begin, end = (high, low) if is_latest_first else (low, high)
+        how = {"bylex": True, "desc": is_latest_first, "offset": 0, "num": limit}
+        members: list[bytes] = self._caller.read(
+            "grouped", lambda client: client.zrange(self.keys.grouped, begin, end, **how)
+        )
         read = [_MEMBER.fullmatch(member) for member in members]
         return [(one[3].decode(), int(one[2])) for one in read if one]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -89,7 +89,7 @@ class Happenings(Part):
             "events",
             lambda client: client.xrevrange(self.keys.happened, max=newest, count=limit),
         )
-        return _rows(found)
+        return [_row(id_.decode(), fields or {}) for id_, fields in found]
 
     def minutes(self, count: int) -> tuple[int, list[dict[str, int]], dict[tuple[str, ...], int]]:
         """Return the ledger's time in ms; what was counted in each of the last *count* minutes, the
@@ -116,10 +116,6 @@ class Happenings(Part):
 
 def _short(value: Any) -> Any:
     return value[:_LONGEST] if isinstance(value, str) else value
-
-
-def _rows(entries: Sequence[tuple[bytes, Mapping[bytes, bytes] | None]]) -> list[NotedRow]:
-    return [_row(id_.decode(), fields or {}) for id_, fields in entries]
 
 
 def _row(id_: str, fields: Mapping[bytes, bytes]) -> NotedRow:

@@ -23,17 +23,6 @@ __all__ = ["Held", "Indexes", "Numbers", "ObjectLook", "Place", "WorkerLook"]
 #: The last one that was read of an index: its score and its id.
 Place = tuple[int, str]
 
-_WORKER_FIELDS = (
-    *rows.LEASE_FIELDS,
-    "registered_ms",
-    "declared_ms",
-    "lease_ms",
-    "suspect",
-    "suspect_claim",
-    "doing",
-    "beat_ms",
-)
-
 
 @dataclass(frozen=True)
 class WorkerLook:
@@ -232,22 +221,22 @@ class Indexes(Part):
         return tuple(one for one in held if one is not None), None if rank is None else int(rank)
 
 
+_LOOK = rows.Parser(WorkerLook, "lease", "suspect", "doing", "claims")
+_WORKER_FIELDS = (*rows.LEASE_FIELDS, "suspect", "suspect_claim", "doing", *_LOOK.fields)
+
+
 def _worker_look(
     worker: str, until_ms: int, row: Sequence[bytes | None], raw_claims: Mapping[bytes, bytes]
 ) -> WorkerLook:
-    n_fields = len(rows.LEASE_FIELDS)
-    lease = rows.lease(worker, until_ms, row[:n_fields])
-    registered_ms, declared_ms, lease_ms, suspect, suspect_claim, doing, beat_ms = row[n_fields:]
+    got = rows.texts(row, _WORKER_FIELDS)
+    suspect = got.get("suspect", "")
     # The note stays when the suspect has ended.
-    runs_suspect = suspect is not None and raw_claims.get(suspect) == suspect_claim
-    return WorkerLook(
-        lease=lease,
-        registered_ms=int(registered_ms or 0),
-        declared_ms=int(declared_ms or 0),
-        lease_ms=int(lease_ms or 0),
-        suspect=text_of(suspect) if suspect and runs_suspect else "",
-        doing=json.loads(doing) if doing else {},
-        beat_ms=int(beat_ms or 0),
+    runs_suspect = raw_claims.get(encoded(suspect)) == encoded(got.get("suspect_claim", ""))
+    return _LOOK.make(
+        got,
+        lease=rows.lease(worker, until_ms, row[: len(rows.LEASE_FIELDS)]),
+        suspect=suspect if runs_suspect else "",
+        doing=json.loads(got.get("doing") or "{}"),
         claims=rows.claims(worker, raw_claims),
     )
 

@@ -348,8 +348,11 @@ class Outcomes(Part):
         )
         return self._caller.run(step)
 
-    def read(self, letter: DeadLetter, reader: str, *, is_over: bool = False) -> AnnounceAnswer:
-        """Note that *reader* is about to read a dead letter's message.
+    def announce(
+        self, letter: DeadLetter, reader: str = "", *, is_over: bool = False
+    ) -> AnnounceAnswer:
+        """Note that Celery has been told of a burial; with a *reader*, that it is about to read the
+        dead letter's message.
 
         *is_over*: it has read it, and lives.  The answer is Sealed if an earlier reader died of it.
         """
@@ -358,10 +361,6 @@ class Outcomes(Part):
                 id=letter.task_id, buried_ms=letter.buried_ms, reader=reader, is_over=is_over
             )
         )
-
-    def announced(self, task_id: str, buried_ms: int) -> AnnounceAnswer:
-        """Note that Celery has been told of the burial."""
-        return self._caller.run(self.calls.announce(id=task_id, buried_ms=buried_ms))
 
     def cancel(
         self,

@@ -28,17 +28,6 @@ __all__ = ["Found", "Look", "Records"]
 T = TypeVar("T")
 
 _REASONS = frozenset(one.value for one in Reason)
-_LOOK_FIELDS = (
-    *rows.RECORD_FIELDS,
-    "object",
-    "suspect",
-    "history",
-    "reason",
-    "exception",
-    "traceback",
-    "group",
-)
-_LIGHT_LOOK_FIELDS = tuple(one for one in _LOOK_FIELDS if one not in ("message", "traceback"))
 
 
 @dataclass(frozen=True)
@@ -120,6 +109,11 @@ class Look:
         """Whose rate it waits for, or waited for before it was sent; empty for none."""
         kind, _, key = self.record.waiting_for.partition(" ")
         return key if kind == "rate" else ""
+
+
+_LOOK = rows.Parser(Look, "record", "due_ms", "object_key", "is_suspect")
+_LOOK_FIELDS = (*rows.RECORD_FIELDS, "object", "suspect", *_LOOK.fields)
+_LIGHT_LOOK_FIELDS = tuple(one for one in _LOOK_FIELDS if one not in ("message", "traceback"))
 
 
 class Records(Part):
@@ -265,14 +259,10 @@ def _look(task_id: str, got: dict[str, str], due_ms: float | None) -> Look | Non
     record = rows.record(task_id, got)
     if record is None:
         return None
-    return Look(
+    return _LOOK.make(
+        got,
         record=record,
         due_ms=None if due_ms is None else int(due_ms),
         object_key=got.get("object", ""),
         is_suspect=got.get("suspect") == "ran",
-        history=rows.history(got.get("history", "")),
-        reason=got.get("reason", ""),
-        exception=got.get("exception", ""),
-        traceback=got.get("traceback", ""),
-        group=Group.of(got.get("group", "")),
     )

@@ -74,9 +74,12 @@ class Waiting:
 
     @classmethod
     def of(cls, key: str, raw: bytes) -> Waiting:
-        """Read the head of a message; its body is not decoded."""
+        """Read the head of a message; its body is not decoded.  In an unacked hash the message is
+        the first of a list.
+        """
         try:
-            payload = loads(bytes_to_str(raw))
+            found = loads(bytes_to_str(raw))
+            payload = found[0] if isinstance(found, list) else found
             headers = payload.get("headers") or {}
             stamp = Stamp.of(headers)
             return cls(key, raw, task_id_of(payload), stamp.epoch, bool(headers.get(NAMED)))
@@ -161,7 +164,7 @@ class BrokerView:
         with channel.conn_or_acquire() as client:
             shared = channel.global_keyprefix + channel.unacked_key
             for _, value in client.hscan_iter(shared, count=50):
-                found.add(_task_id(value, is_unacked=True))
+                found.add(Waiting.of(shared, value).task_id)
         return found - {""}
 
     def declared_all(self, queues: Iterable[str]) -> dict[str, tuple[int, int] | None]:
@@ -210,7 +213,7 @@ class BrokerView:
         width = looked_at + 1
         for number, priority in enumerate(priorities):
             depth, *items = answers[number * width : (number + 1) * width]
-            head = tuple(_task_id(item) for item in items if item is not None)
+            head = tuple(Waiting.of(queue, item).task_id for item in items if item is not None)
             found.append(Step(priority, int(depth), head))
         return found
 
@@ -258,15 +261,6 @@ class BrokerView:
             for step in self.steps(queue, _LOOKED_AT)
             if list_key(channel, queue, step.priority) == list_key(channel, queue, priority)
         ]
-
-
-def _task_id(item: bytes, *, is_unacked: bool = False) -> str:
-    try:
-        found = loads(bytes_to_str(item))
-        return task_id_of(found[0] if is_unacked else found)
-    except Exception:
-        # Decoding may raise anything; then it is no message of a task.
-        return ""
 
 
 class Job:

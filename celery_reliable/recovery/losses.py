@@ -16,10 +16,9 @@ from celery_reliable.ledger import Ledger, answers
 from celery_reliable.model import Cause, Claim, Reason, Record, State, SweepReport
 from celery_reliable.options import is_kept_dead, is_reliable, keep_ms
 from celery_reliable.recovery.announcements import (
-    fail_as_stored,
     stored_end,
+    tell_stored_end,
     try_to_announce,
-    try_to_tell_chord,
 )
 from celery_reliable.recovery.broker_view import BrokerView, Job, logged_failures
 from celery_reliable.recovery.returns import MOST_BYTES, Returns, is_over, stamp_of
@@ -101,17 +100,16 @@ class Losses:
         and the next pass tries again.
         """
         task = self.app.tasks.get(record.name)
-        if end == states.SUCCESS:
-            if try_to_tell_chord(self.app, record):
-                self.ledger.settle(claim, outcome=end, by=_BY_RESULT, keep_ms=keep_ms(task))
+        told = tell_stored_end(self.app, record, end)
+        if told is None:
             return
-        failed = fail_as_stored(self.app, record)
-        if failed is None:
+        is_success, result = end == states.SUCCESS, told[0]
+        is_known = task is not None and is_reliable(task)
+        if is_success or (is_known and not is_kept_dead(task, result)):
+            kept_ms = keep_ms(task) if is_success else 0
+            self.ledger.settle(claim, outcome=end, by=_BY_RESULT, keep_ms=kept_ms)
             return
-        if task is not None and is_reliable(task) and not is_kept_dead(task, failed[0]):
-            self.ledger.settle(claim, outcome=end, by=_BY_RESULT)
-            return
-        error, traceback = one_line(failed[0]), failed[1]
+        error, traceback = one_line(result), told[1]
         answer = self.ledger.bury(claim, Reason.FAILED, exception=error, traceback=traceback)
         if isinstance(answer, answers.Buried):
             report.buried += 1
