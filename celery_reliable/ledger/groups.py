@@ -98,7 +98,15 @@ class Groups(Part):
                 ("ZRANGE", key, high, low, "BYLEX", "REV", *one),
                 ("ZLEXCOUNT", key, f"{low}{max(0, since_ms):015d}", high),
             ]
-        told = _counted(groups, self._caller.read_all("groups", commands))
+        found = self._caller.read_all("groups", commands)
+        told = []
+        parts = (found[at::4] for at in range(4))
+        for group, count, first, last, recent in zip(groups, *parts, strict=True):
+            ends = [_MEMBER.fullmatch(one) for one in (*first, *last)]
+            if len(ends) == 2 and ends[0] and ends[1]:
+                first_ms, last_ms = int(ends[0][2]), int(ends[1][2])
+                example_id = text_of(ends[1][3])
+                told.append(GroupOfLetters(group, count, first_ms, last_ms, example_id, recent))
         return sorted(told, key=lambda one: (-one.count, -one.last_ms, one.group.id))
 
     def find(self, group_id: str) -> Group | None:
@@ -133,21 +141,6 @@ def death_of(letter: DeadLetter) -> Death:
     otherwise.
     """
     return Death.of(letter.exception) if letter.reason is Reason.LOST else Death()
-
-
-def _counted(groups: Sequence[Group], found: Sequence[Any]) -> list[GroupOfLetters]:
-    """Return groups by what was *found* of each: its count, its first member, its last one, and how
-    many are recent.
-    """
-    told = []
-    parts = (found[at::4] for at in range(4))
-    for group, count, first, last, recent in zip(groups, *parts, strict=True):
-        ends = [_MEMBER.fullmatch(one) for one in (*first, *last)]
-        if len(ends) == 2 and ends[0] and ends[1]:
-            first_ms, last_ms = int(ends[0][2]), int(ends[1][2])
-            example_id = text_of(ends[1][3])
-            told.append(GroupOfLetters(group, count, first_ms, last_ms, example_id, recent))
-    return told
 
 
 def _range(

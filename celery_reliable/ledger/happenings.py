@@ -62,7 +62,10 @@ class Happenings(Part):
         """
         if time.monotonic() < self._silent_until:
             return False
-        short = {name: _short(value) for name, value in about.items()}
+        short = {
+            name: value[:_LONGEST] if isinstance(value, str) else value
+            for name, value in about.items()
+        }
         why = [short.get(one) or "" for one in ("cause", "reason")]
         counted = [json.dumps([kind, name, *why]) for name in (short.get("name") or "", "")]
         try:
@@ -112,10 +115,6 @@ class Happenings(Part):
             if 0 <= at < count and value.isdigit():
                 found[count - 1 - at][name] = int(value)
         return now_ms, found, totals
-
-
-def _short(value: Any) -> Any:
-    return value[:_LONGEST] if isinstance(value, str) else value
 
 
 def _row(id_: str, fields: Mapping[bytes, bytes]) -> NotedRow:

@@ -91,24 +91,18 @@ class Losses:
         if record is None or record.token != claim.token:
             return False
         end = stored_end(self.app, record)
-        if end:
-            self._end_as_stored(record, claim, end, report)
-        return bool(end)
-
-    def _end_as_stored(self, record: Record, claim: Claim, end: str, report: SweepReport) -> None:
-        """End an attempt as its result says.  Where not all could be told of it, the claim stays,
-        and the next pass tries again.
-        """
-        task = self.app.tasks.get(record.name)
+        if not end:
+            return False
         told = tell_stored_end(self.app, record, end)
         if told is None:
-            return
+            return True
+        task = self.app.tasks.get(record.name)
         is_success, result = end == states.SUCCESS, told[0]
         is_known = task is not None and is_reliable(task)
         if is_success or (is_known and not is_kept_dead(task, result)):
             kept_ms = keep_ms(task) if is_success else 0
             self.ledger.settle(claim, outcome=end, by=_BY_RESULT, keep_ms=kept_ms)
-            return
+            return True
         error, traceback = one_line(result), told[1]
         answer = self.ledger.bury(claim, Reason.FAILED, exception=error, traceback=traceback)
         if isinstance(answer, answers.Buried):
@@ -122,6 +116,7 @@ class Losses:
                 losses=record.losses,
                 exception=error,
             )
+        return True
 
     def blame(self, lease: WorkerLease, report: SweepReport) -> None:
         """Charge the death of a worker to the task whose message it was opening.  Where the worker
