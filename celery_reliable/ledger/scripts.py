@@ -36,16 +36,18 @@ return {{#reply == 1 and reply[1] or reply, more}}
 
 
 def source(name: str) -> str:
-    """Return the file of the transition *name*, or of FUNCTIONS; raises FileNotFoundError if there
-    is none.
-    """
+    """Return the file of the transition *name*; raises FileNotFoundError if there is none."""
+    return _file(name)
+
+
+def _file(name: str) -> str:
     return resources.files(__package__).joinpath("lua").joinpath(f"{name}.lua").read_text("utf-8")
 
 
 @cache
 def script(name: str) -> Script:
     """Return the transition called *name*; raises FileNotFoundError for a name without a file."""
-    return Script.of(name, composed(source(name), source(FUNCTIONS)))
+    return Script.of(name, composed(source(name), _file(FUNCTIONS)))
 
 
 def composed(text: str, functions: str) -> str:
