@@ -375,9 +375,7 @@ class Caller:
 
 
 class Part:
-    """Some transitions and reads.  A method that makes a call is named after its script.  All raise
-    LedgerUnavailable and LedgerRefused.
-    """
+    """Some transitions and reads of the ledger.  All raise LedgerUnavailable and LedgerRefused."""
 
     def __init__(self, caller: Caller, keys: Keys) -> None:
         self._caller = caller

@@ -183,7 +183,8 @@ class Overdue(Job):
         report.is_full = report.is_full or len(dues) >= self.config.sweep_batch
         found = self.ledger.find_in_groups([due.task_id for due in dues], most_bytes=MOST_BYTES)
         for due, one in zip(dues, found, strict=True):
-            # The oldest come first: without another time it would be read by each pass.
+            # A record that fails is looked at later.  Otherwise it would hold up the others, as
+            # the oldest come first.
             again_ms: int | None = self.config.queued_ms
             with logged_failures(report, "not_handled id=%s error=%s", due.task_id):
                 again_ms = self._look_at(begun, due, one.record, now_ms, presence, report)
