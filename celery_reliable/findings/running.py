@@ -136,7 +136,7 @@ def _forgotten(run: Running) -> Iterator[dict[str, Any]]:
         age = run.age(order.given_at)
         if not order.in_force or order.until or age < _FORGOTTEN_SECONDS:
             continue
-        held = order.parked
+        held = order.waiting
         if order.kind is OrderKind.PAUSE:
             held = sum(one.depth or 0 for one in status.queues if order.names(one.name))
         yield {

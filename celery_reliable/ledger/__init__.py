@@ -9,13 +9,13 @@ from celery_reliable.ledger.connector import Connector, behind_sentinels, connec
 from celery_reliable.ledger.groups import Death, death_of
 from celery_reliable.ledger.happenings import NotedRow
 from celery_reliable.ledger.indexes import Held, ObjectLook, Place, WorkerLook
+from celery_reliable.ledger.keys import line_of, slots
 from celery_reliable.ledger.moments import Bell
 from celery_reliable.ledger.named import LivingWorker, LivingWorkers, Run, Runs
 from celery_reliable.ledger.publications import AS_IT_IS, Resent, dues_of
 from celery_reliable.ledger.records import Found, Look
 from celery_reliable.ledger.startup_test import Command, denied, ledger_commands, on_key, self_test
 from celery_reliable.ledger.store import Ledger
-from celery_reliable.ledger.transition_group import line_of, slots
 from celery_reliable.ledger.transitions import Step
 from celery_reliable.ledger.workers import taken_from, to_stop
 

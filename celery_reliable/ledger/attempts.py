@@ -1,4 +1,4 @@
-"""Transitions that begin an attempt, and those that let it go on."""
+"""Transitions that begin an attempt, let it go on, and give it a place of its object."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from celery_reliable.ledger.answers import (
     Ended,
     PlaceAnswer,
     TouchAnswer,
+    UnlockAnswer,
     Unrecorded,
     WaitAnswer,
 )
+from celery_reliable.ledger.caller import Part
 from celery_reliable.ledger.publications import sender_of
 from celery_reliable.ledger.scripts import Script, inside, script
-from celery_reliable.ledger.transition_group import TransitionGroup
 from celery_reliable.ledger.transitions import (
     Argument,
     Step,
@@ -26,107 +27,17 @@ from celery_reliable.ledger.transitions import (
     transition,
 )
 from celery_reliable.ledger.workers import ALONE_MS
-from celery_reliable.model import Claim, ClaimRequest
+from celery_reliable.model import Claim, ClaimRequest, Room
 
 __all__ = [
     "LONGEST",
     "Attempts",
     "Filing",
-    "NextAttempts",
     "NextStep",
     "NextSteps",
     "NextTask",
     "taking_script",
 ]
-
-
-class Attempts(TransitionGroup):
-    """How a worker begins an attempt, and asks for more time for it."""
-
-    def claim(
-        self,
-        request: ClaimRequest,
-        *,
-        message: str = "",
-        behind: Step[WaitAnswer] | None = None,
-        along: Step[PlaceAnswer] | None = None,
-        patience_seconds: float | None = None,
-    ) -> ClaimAnswer:
-        """Begin an attempt, or return why not.
-
-        *message*: the message as it was delivered.  Without it the answer is Unrecorded if there is
-        no record and nothing proves that the task has ended; the caller asks again with it.
-        *behind*: another step, which the claim follows in the same one.  *along*: one that follows
-        the claim, where it follows none.  Each hears its own answer.
-        """
-        task = request.task
-        claim = self.calls.claim(
-            id=task.id,
-            name=task.name,
-            max_losses=task.max_losses,
-            time_to_run_ms=task.time_to_run_ms,
-            epoch=request.epoch,
-            generation=request.generation,
-            message=message,
-            worker=request.worker,
-            token=request.token,
-            pid=request.pid,
-            alone_ms=None if request.is_over else ALONE_MS,
-            # Who knows of no strike on the task does not have them looked at.
-            strikes=request.strikes,
-            list=request.list_key if request.strikes else None,
-        )
-        if behind is not None:
-            behind.answer = self._caller.run(Together(behind, claim), patience_seconds)
-            assert claim.answer is not None
-            answer = claim.answer
-        else:
-            step = claim if along is None else Together(claim, along)
-            answer = self._caller.run(step, patience_seconds)
-        is_asked = isinstance(answer, Unrecorded) and bool(request.generation)
-        if is_asked and self.has_ended(
-            request.task.id, request.generation, request.epoch, patience_seconds=patience_seconds
-        ):
-            return Ended()
-        return answer
-
-    def has_ended(
-        self,
-        task_id: str,
-        generation: str,
-        epoch: str = "",
-        *,
-        patience_seconds: float | None = None,
-    ) -> bool:
-        """Whether a message's generation and epoch prove that its task has ended."""
-        sender, number = sender_of(epoch)
-        step = self.calls.ended(id=task_id, generation=generation, sender=sender, number=number)
-        return isinstance(self._caller.run(step, patience_seconds), Ended)
-
-    def touch(
-        self,
-        claim: Claim,
-        *,
-        time_to_run_ms: int | None = None,
-        is_concluding: bool = False,
-        heir: str = "",
-        patience_seconds: float | None = None,
-    ) -> TouchAnswer:
-        """Note something in the record of the running attempt, if it is still the current one.
-
-        *time_to_run_ms*: it may run for so long from now on.  *is_concluding*: it is about to store
-        its outcome, and no later call of a unique task is answered with it.  *heir* names a canvas
-        that is about to be published: only a publication that carries it may take over the id.
-        """
-        step = self.calls.touch(
-            id=claim.task_id,
-            attempt=claim.attempt,
-            token=claim.token,
-            time_to_run_ms=time_to_run_ms,
-            is_concluding=is_concluding,
-            heir=heir,
-        )
-        return self._caller.run(step, patience_seconds)
 
 
 #: Messages of more bytes are not looked into by the script, which would keep others waiting.
@@ -217,8 +128,161 @@ class NextSteps:
         return NextStep(self._code, call)
 
 
-class NextAttempts(TransitionGroup):
-    """How a process that takes its own messages begins an attempt."""
+def taking_script(text: str) -> Script:
+    """Return the broker's script *text* with the one of the ledger that it calls."""
+    return inside(script("claim"), "take_next", text)
+
+
+class Attempts(Part):
+    """How a worker begins an attempt, also a process that takes its own messages; how the attempt
+    asks for more time, and for a place of its object.
+
+    A place is a lock, and an object that one task has at a time has one place.  It is held by a
+    record, and freed by the script that ends its task, so it needs no expiry.  One whose record is
+    gone keeps nobody out: both are on one server, which cannot lose one without the other.  The
+    exception is an object that is kept after a success: that outlives the record, and expires.
+    """
+
+    def claim(
+        self,
+        request: ClaimRequest,
+        *,
+        message: str = "",
+        behind: Step[WaitAnswer] | None = None,
+        along: Step[PlaceAnswer] | None = None,
+        patience_seconds: float | None = None,
+    ) -> ClaimAnswer:
+        """Begin an attempt, or return why not.
+
+        *message*: the message as it was delivered.  Without it the answer is Unrecorded if there is
+        no record and nothing proves that the task has ended; the caller asks again with it.
+        *behind*: another step, which the claim follows in the same one.  *along*: one that follows
+        the claim, where it follows none.  Each hears its own answer.
+        """
+        task = request.task
+        claim = self.calls.claim(
+            id=task.id,
+            name=task.name,
+            max_losses=task.max_losses,
+            time_to_run_ms=task.time_to_run_ms,
+            epoch=request.epoch,
+            generation=request.generation,
+            message=message,
+            worker=request.worker,
+            token=request.token,
+            pid=request.pid,
+            alone_ms=None if request.is_over else ALONE_MS,
+            # Who knows of no strike on the task does not have them looked at.
+            strikes=request.strikes,
+            list=request.list_key if request.strikes else None,
+        )
+        if behind is not None:
+            behind.answer = self._caller.run(Together(behind, claim), patience_seconds)
+            assert claim.answer is not None
+            answer = claim.answer
+        else:
+            step = claim if along is None else Together(claim, along)
+            answer = self._caller.run(step, patience_seconds)
+        is_asked = isinstance(answer, Unrecorded) and bool(request.generation)
+        if is_asked and self.has_ended(
+            request.task.id, request.generation, request.epoch, patience_seconds=patience_seconds
+        ):
+            return Ended()
+        return answer
+
+    def has_ended(
+        self,
+        task_id: str,
+        generation: str,
+        epoch: str = "",
+        *,
+        patience_seconds: float | None = None,
+    ) -> bool:
+        """Whether a message's generation and epoch prove that its task has ended."""
+        sender, number = sender_of(epoch)
+        step = self.calls.ended(id=task_id, generation=generation, sender=sender, number=number)
+        return isinstance(self._caller.run(step, patience_seconds), Ended)
+
+    def touch(
+        self,
+        claim: Claim,
+        *,
+        time_to_run_ms: int | None = None,
+        is_concluding: bool = False,
+        heir: str = "",
+        patience_seconds: float | None = None,
+    ) -> TouchAnswer:
+        """Note something in the record of the running attempt, if it is still the current one.
+
+        *time_to_run_ms*: it may run for so long from now on.  *is_concluding*: it is about to store
+        its outcome, and no later call of a unique task is answered with it.  *heir* names a canvas
+        that is about to be published: only a publication that carries it may take over the id.
+        """
+        step = self.calls.touch(
+            id=claim.task_id,
+            attempt=claim.attempt,
+            token=claim.token,
+            time_to_run_ms=time_to_run_ms,
+            is_concluding=is_concluding,
+            heir=heir,
+        )
+        return self._caller.run(step, patience_seconds)
+
+    def take_place(
+        self,
+        room: Room,
+        claim: Claim,
+        *,
+        due_in_ms: int,
+        stands: bool = False,
+        queue: str = "",
+        patience_seconds: float | None = None,
+    ) -> PlaceAnswer:
+        """Take a place of an object for an attempt that has not begun its body.
+
+        Without one it is Full; or the attempt ends without a trace, and its task is Standing in the
+        line (*stands*).  Who is first there is looked at in *due_in_ms*.  *queue*: a list on this
+        server, into which the message may be put as it is, when its turn has come.
+        """
+        step = self.calls.place(
+            id=claim.task_id,
+            object=room.object_key,
+            places=room.places,
+            is_own=room.is_own,
+            attempt=claim.attempt,
+            token=claim.token,
+            worker=claim.worker,
+            stands=stands,
+            due_in_ms=due_in_ms,
+            list=queue,
+        )
+        return self._caller.run(step, patience_seconds)
+
+    def step_behind(
+        self, request: ClaimRequest, room: Room, *, due_in_ms: int
+    ) -> Step[PlaceAnswer]:
+        """Return the call by which an attempt takes its place in the very step that begins it.
+
+        Without a place the attempt asks again, by `take_place`.
+        """
+        return self.calls.place(
+            id=request.task.id,
+            object=room.object_key,
+            places=room.places,
+            is_own=room.is_own,
+            token=request.token,
+            worker=request.worker,
+            due_in_ms=due_in_ms,
+        )
+
+    def free_place(
+        self, object_key: str, claim: Claim, *, patience_seconds: float | None = None
+    ) -> UnlockAnswer:
+        """Free the place of an attempt that is over, but whose task goes on."""
+        step = self.calls.unlock(
+            id=claim.task_id, attempt=claim.attempt, token=claim.token, object=object_key
+        )
+        return self._caller.run(step, patience_seconds)
 
     def next_steps(
         self, text: str, queues: Filing, *, worker: str, pid: int, longest: int = LONGEST
@@ -255,8 +319,3 @@ class NextAttempts(TransitionGroup):
         """Run such a step by itself.  Raises LedgerUnavailable and LedgerRefused."""
         answer: NextTask = self._caller.run(step, patience_seconds)
         return answer
-
-
-def taking_script(text: str) -> Script:
-    """Return the broker's script *text* with the one of the ledger that it calls."""
-    return inside(script("claim"), "take_next", text)

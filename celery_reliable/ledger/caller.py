@@ -18,6 +18,7 @@ from celery_reliable.exceptions import (
     LedgerRefused,
     LedgerUnavailable,
 )
+from celery_reliable.ledger.answers import Newer, OtherGeneration
 from celery_reliable.ledger.calls import Calls
 from celery_reliable.ledger.keys import Keys
 from celery_reliable.ledger.transitions import A, Step
@@ -34,8 +35,6 @@ __all__ = [
     "clock_of",
     "is_forbidden",
     "ms_of",
-    "newer",
-    "refuse_newer",
     "said",
     "text_of",
 ]
@@ -151,6 +150,14 @@ _FIRST_WAIT_SECONDS = 0.02
 _LONGEST_WAIT_SECONDS = 1.0
 _WARN_EVERY_SECONDS = 10.0
 
+#: The format that this release reads and writes.  All of a namespace has one format: its records,
+#: indexes and locks, and the stamps of its messages; the field ``format`` of ``meta`` has its
+#: number.  More fields, keys and answers are no other format, as releases ignore those that they do
+#: not know.  A format is another one when a release that does not know it would misread what stands
+#: there.  The number is raised only when every worker knows the new format (its facts say so), and
+#: in one step with a new generation: publishers learn of a format with the generation.
+FORMAT = 1
+
 
 class Caller:
     """Runs scripts and reads on one client.  Turns redis-py's errors into the package's."""
@@ -184,7 +191,8 @@ class Caller:
         it does not wait longer than the default for a right.
 
         While it is certain that no server has taken it, it is repeated for
-        *undone_patience_seconds* instead.
+        *undone_patience_seconds* instead.  LedgerRefused is also raised in a namespace of a newer
+        format.
         """
         raw, is_repeated = self._patiently(
             step.code.name,
@@ -193,7 +201,10 @@ class Caller:
             step,
             undone_patience_seconds,
         )
-        return step.transition.read(raw, is_repeated)
+        answer = step.transition.read(raw, is_repeated)
+        if isinstance(answer, Newer | OtherGeneration):
+            self._refuse_newer(answer.format, step.keys[0], step.code.name)
+        return answer
 
     def run_all(self, steps: Sequence[Step[A]]) -> list[A]:
         """Send steps of one script in two round trips, and return the answer of each.
@@ -294,7 +305,7 @@ class Caller:
             found, _ = self._repeated(
                 operation, lambda: self.client.hget(meta, "format"), patience_seconds
             )
-            refuse_newer((found or b"").decode(), self.shown, meta, operation)
+            self._refuse_newer((found or b"").decode(), meta, operation)
             self._unchecked_meta = ""
         return self._repeated(operation, run, patience_seconds, step, undone_patience_seconds)
 
@@ -347,39 +358,26 @@ class Caller:
                 time.sleep(min(wait * random.uniform(0.5, 1.0), left))
                 wait = min(wait * 2, _LONGEST_WAIT_SECONDS)
 
+    def _refuse_newer(self, found: str, key: str, operation: str) -> None:
+        """Raise LedgerRefused if the namespace of *key* is in the format *found*, and that is a
+        newer one.  No release writes what is no number.
+        """
+        if not found.isdecimal() or int(found) <= FORMAT:
+            return
+        raise LedgerRefused(
+            f"The ledger's Redis at {self.shown} has the namespace "
+            f"{key.partition(':')[0].strip('{}')!r} in format {found}, and this release of "
+            f"celery_reliable knows format {FORMAT}: a newer one writes there. Nothing was done "
+            f"({operation}). Upgrade celery_reliable here, or give this app a NAMESPACE of its "
+            "own.",
+            operation=operation,
+        )
+
 
 class Part:
-    """Some transitions and reads that have a name of their own in the ledger.  They raise what
-    `Ledger` raises.
-    """
+    """Some transitions and reads of the ledger.  All raise LedgerUnavailable and LedgerRefused."""
 
     def __init__(self, caller: Caller, keys: Keys) -> None:
         self._caller = caller
-        self._keys = keys
-        self._calls = Calls(keys)
-
-
-#: The format that this release reads and writes.  All of a namespace has one format: its records,
-#: indexes and locks, and the stamps of its messages; the field ``format`` of ``meta`` has its
-#: number.  More fields, keys and answers are no other format, as releases ignore those that they do
-#: not know.  A format is another one when a release that does not know it would misread what stands
-#: there.  The number is raised only when every worker knows the new format (its facts say so), and
-#: in one step with a new generation: publishers learn of a format with the generation.
-FORMAT = 1
-
-
-def newer(found: str, shown: str, meta: str, operation: str) -> LedgerRefused:
-    """Return what is raised where the namespace of the key *meta* has the newer format *found*."""
-    return LedgerRefused(
-        f"The ledger's Redis at {shown} has the namespace {meta.partition(':')[0].strip('{}')!r} "
-        f"in format {found}, and this release of celery_reliable knows format {FORMAT}: a newer "
-        f"one writes there. Nothing was done ({operation}). Upgrade celery_reliable here, or give "
-        "this app a NAMESPACE of its own.",
-        operation=operation,
-    )
-
-
-def refuse_newer(found: str, shown: str, meta: str, operation: str) -> None:
-    """Raise `newer` if *found* is a newer format.  No release writes what is no number."""
-    if found.isdecimal() and int(found) > FORMAT:
-        raise newer(found, shown, meta, operation)
+        self.keys = keys
+        self.calls = Calls(keys)

@@ -28,7 +28,6 @@ __all__ = [
     "KeptOpenConnection",
     "behind_sentinels",
     "connect",
-    "kept_open",
     "parsed",
     "server_of",
 ]
@@ -202,13 +201,6 @@ class KeptOpenConnection:
             self.left_open.pop(0).close()
 
 
-def kept_open(connection: Any) -> Any:
-    """Give a connection that is in no pool the behaviour of `KeptOpenConnection`; return it."""
-    made = turn_into(connection, KeptOpenConnection)
-    made.left_open = []
-    return made
-
-
 #: Redis answers a script in well under a millisecond.  Only a server that is away takes so long.
 CONNECT_TIMEOUT_SECONDS = 2.0
 REPLY_TIMEOUT_SECONDS = 5.0
@@ -259,7 +251,9 @@ class Connector:
         )
         client = redis.Redis(connection_pool=pool)
         if single:
-            keep_connection(client, kept_open(pool.make_connection()))
+            connection = turn_into(pool.make_connection(), KeptOpenConnection)
+            connection.left_open = []
+            keep_connection(client, connection)
         return client
 
     @classmethod
@@ -309,27 +303,17 @@ def connect(
     auth: dict[str, Any] = {"username": first.username, "password": first.password}
     if options.get("credential_provider") is not None:
         auth = {"credential_provider": options["credential_provider"]}
-    if first.is_socket:
-        there: dict[str, Any] = {"path": first.path, "db": first.db or 0, **auth}
-
-        def make_unix(**extra: Any) -> redis.ConnectionPool:
-            extra.pop("socket_connect_timeout", None)
-            return redis.ConnectionPool(
-                connection_class=losing(redis.UnixDomainSocketConnection), **there, **extra
-            )
-
-        return Connector(make_unix, first.shown, arguments=there)
-    kwargs: dict[str, Any] = {
-        "host": first.host or "127.0.0.1",
-        "port": first.port or 6379,
-        "db": first.db or 0,
-        **auth,
-    }
+    kwargs: dict[str, Any] = {"db": first.db or 0, **auth}
     connection_class: Any = redis.Connection
-    # Arguments for TLS ask for it, as with kombu.
-    if first.scheme == "rediss" or ssl or first.tls:
-        connection_class = redis.SSLConnection
-        kwargs.update(_tls_options(first, given))
+    if first.is_socket:
+        connection_class = redis.UnixDomainSocketConnection
+        kwargs["path"] = first.path
+    else:
+        kwargs.update(host=first.host or "127.0.0.1", port=first.port or 6379)
+        # Arguments for TLS ask for it, as with kombu.
+        if first.scheme == "rediss" or ssl or first.tls:
+            connection_class = redis.SSLConnection
+            kwargs.update(_tls_options(first, given))
     return Connector(
         lambda **extra: redis.ConnectionPool(
             connection_class=losing(connection_class), **{**kwargs, **extra}

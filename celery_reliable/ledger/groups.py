@@ -80,24 +80,14 @@ _MEMBER = re.compile(rb"([0-9a-f]+) (\d{1,20}) (.*)", re.DOTALL)
 class Groups(Part):
     """The index."""
 
-    def _members(
-        self, low: bytes, high: bytes, limit: int, *, is_latest_first: bool = False
-    ) -> list[bytes]:
-        begin, end = (high, low) if is_latest_first else (low, high)
-        options = {"bylex": True, "desc": is_latest_first, "offset": 0, "num": limit}
-        members: list[bytes] = self._caller.read(
-            "grouped", lambda client: client.zrange(self._keys.grouped, begin, end, **options)
-        )
-        return members
-
     def counts(self, *, since_ms: int = 0) -> list[GroupOfLetters]:
         """Return the groups, the largest first, of thousands not all; and what came *since_ms*."""
         texts = self._caller.read(
-            "groups", lambda client: [*client.hscan_iter(self._keys.groups, count=1000)]
+            "groups", lambda client: [*client.hscan_iter(self.keys.groups, count=1000)]
         )
         # A hash that grows while it is read may tell twice of one.
         named = dict.fromkeys(Group.of(text_of(text)) for _, text in texts)
-        groups, key = list(named)[:_MOST_GROUPS], self._keys.grouped
+        groups, key = list(named)[:_MOST_GROUPS], self.keys.grouped
         commands: list[tuple[Any, ...]] = []
         for group in groups:
             low, high = f"[{group.id} ", f"({group.id}!"
@@ -108,12 +98,20 @@ class Groups(Part):
                 ("ZRANGE", key, high, low, "BYLEX", "REV", *one),
                 ("ZLEXCOUNT", key, f"{low}{max(0, since_ms):015d}", high),
             ]
-        told = _counted(groups, self._caller.read_all("groups", commands))
+        found = self._caller.read_all("groups", commands)
+        told = []
+        parts = (found[at::4] for at in range(4))
+        for group, count, first, last, recent in zip(groups, *parts, strict=True):
+            ends = [_MEMBER.fullmatch(one) for one in (*first, *last)]
+            if len(ends) == 2 and ends[0] and ends[1]:
+                first_ms, last_ms = int(ends[0][2]), int(ends[1][2])
+                example_id = text_of(ends[1][3])
+                told.append(GroupOfLetters(group, count, first_ms, last_ms, example_id, recent))
         return sorted(told, key=lambda one: (-one.count, -one.last_ms, one.group.id))
 
     def find(self, group_id: str) -> Group | None:
         """Return what the letters of a group have in common; None when there are none."""
-        text = self._caller.read("group", lambda client: client.hget(self._keys.groups, group_id))
+        text = self._caller.read("group", lambda client: client.hget(self.keys.groups, group_id))
         return Group.of(text_of(text)) if text else None
 
     def letters_of(
@@ -129,7 +127,11 @@ class Groups(Part):
         *after*; *until_ms*: none that was buried later.
         """
         low, high = _range(group_id.encode(), after, until_ms, is_latest_first=is_latest_first)
-        members = self._members(low, high, limit, is_latest_first=is_latest_first)
+        begin, end = (high, low) if is_latest_first else (low, high)
+        how = {"bylex": True, "desc": is_latest_first, "offset": 0, "num": limit}
+        members: list[bytes] = self._caller.read(
+            "grouped", lambda client: client.zrange(self.keys.grouped, begin, end, **how)
+        )
         read = [_MEMBER.fullmatch(member) for member in members]
         return [(one[3].decode(), int(one[2])) for one in read if one]
 
@@ -139,21 +141,6 @@ def death_of(letter: DeadLetter) -> Death:
     otherwise.
     """
     return Death.of(letter.exception) if letter.reason is Reason.LOST else Death()
-
-
-def _counted(groups: Sequence[Group], found: Sequence[Any]) -> list[GroupOfLetters]:
-    """Return groups by what was *found* of each: its count, its first member, its last one, and how
-    many are recent.
-    """
-    told = []
-    parts = (found[at::4] for at in range(4))
-    for group, count, first, last, recent in zip(groups, *parts, strict=True):
-        ends = [_MEMBER.fullmatch(one) for one in (*first, *last)]
-        if len(ends) == 2 and ends[0] and ends[1]:
-            first_ms, last_ms = int(ends[0][2]), int(ends[1][2])
-            example_id = text_of(ends[1][3])
-            told.append(GroupOfLetters(group, count, first_ms, last_ms, example_id, recent))
-    return told
 
 
 def _range(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,11 +62,14 @@ class Happenings(Part):
         """
         if time.monotonic() < self._silent_until:
             return False
-        short = {name: _short(value) for name, value in about.items()}
+        short = {
+            name: value[:_LONGEST] if isinstance(value, str) else value
+            for name, value in about.items()
+        }
         why = [short.get(one) or "" for one in ("cause", "reason")]
         counted = [json.dumps([kind, name, *why]) for name in (short.get("name") or "", "")]
         try:
-            step = self._calls.note(
+            step = self.calls.note(
                 kind=kind,
                 # Without half surrogates, which no terminal shows: as JSON has them.
                 about=json.dumps(short),
@@ -87,9 +90,9 @@ class Happenings(Part):
         newest = f"({before}" if before else "+"
         found = self._caller.read(
             "events",
-            lambda client: client.xrevrange(self._keys.happened, max=newest, count=limit),
+            lambda client: client.xrevrange(self.keys.happened, max=newest, count=limit),
         )
-        return _rows(found)
+        return [_row(id_.decode(), fields or {}) for id_, fields in found]
 
     def minutes(self, count: int) -> tuple[int, list[dict[str, int]], dict[tuple[str, ...], int]]:
         """Return the ledger's time in ms; what was counted in each of the last *count* minutes, the
@@ -98,7 +101,7 @@ class Happenings(Part):
         """
         raw: dict[bytes, bytes]
         *time, raw = self._caller.read_all(
-            "minutes", [*clock_of(self._keys), ("HGETALL", self._keys.minutes)]
+            "minutes", [*clock_of(self.keys), ("HGETALL", self.keys.minutes)]
         )
         now_ms = ms_of(*time)
         last = now_ms // _MINUTE_MS
@@ -112,14 +115,6 @@ class Happenings(Part):
             if 0 <= at < count and value.isdigit():
                 found[count - 1 - at][name] = int(value)
         return now_ms, found, totals
-
-
-def _short(value: Any) -> Any:
-    return value[:_LONGEST] if isinstance(value, str) else value
-
-
-def _rows(entries: Sequence[tuple[bytes, Mapping[bytes, bytes] | None]]) -> list[NotedRow]:
-    return [_row(id_.decode(), fields or {}) for id_, fields in entries]
 
 
 def _row(id_: str, fields: Mapping[bytes, bytes]) -> NotedRow:
@@ -141,7 +136,7 @@ class Audits(Part):
     def note(self, about: Mapping[str, Any]) -> Audited:
         """Note what is done, as JSON values, at the ledger's time."""
         return self._caller.run(
-            self._calls.audit(
+            self.calls.audit(
                 token=secrets.token_hex(8),
                 about=json.dumps(about, default=str),
                 most=_MOST_AUDITED,
@@ -153,7 +148,7 @@ class Audits(Part):
         read.
         """
         found = self._caller.read(
-            "audit", lambda client: client.xrevrange(self._keys.audit, count=limit)
+            "audit", lambda client: client.xrevrange(self.keys.audit, count=limit)
         )
         notes: dict[bytes, tuple[int, dict[str, Any]]] = {}
         for _, fields in found:

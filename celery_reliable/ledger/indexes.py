@@ -13,26 +13,15 @@ from typing import Any
 
 from celery_reliable.leases import WorkerLease
 from celery_reliable.ledger import rows
-from celery_reliable.ledger.caller import clock_of, ms_of, text_of
-from celery_reliable.ledger.transition_group import TransitionGroup, slots
+from celery_reliable.ledger.caller import Part, clock_of, ms_of, text_of
+from celery_reliable.ledger.keys import slots
 from celery_reliable.ledger.transitions import encoded
 from celery_reliable.model import Claim, Due
 
-__all__ = ["Held", "Indexes", "Numbers", "ObjectLook", "ObjectLooks", "Place", "WorkerLook"]
+__all__ = ["Held", "Indexes", "Numbers", "ObjectLook", "Place", "WorkerLook"]
 
 #: The last one that was read of an index: its score and its id.
 Place = tuple[int, str]
-
-_WORKER_FIELDS = (
-    *rows.LEASE_FIELDS,
-    "registered_ms",
-    "declared_ms",
-    "lease_ms",
-    "suspect",
-    "suspect_claim",
-    "doing",
-    "beat_ms",
-)
 
 
 @dataclass(frozen=True)
@@ -62,8 +51,40 @@ class Numbers:
     dead: int
 
 
-class Indexes(TransitionGroup):
-    """What is in the indexes; it may have changed when the answer arrives."""
+@dataclass(frozen=True)
+class Held:
+    """What the lock of an object says.
+
+    Attributes:
+        task_id: who has it, or for whom it is kept.
+        attempt: that took it; 0: it was taken as the task was published.
+        kept_ms: for how long it is kept yet after a success; None: a task holds it.
+    """
+
+    task_id: str
+    attempt: int
+    kept_ms: int | None = None
+
+
+@dataclass(frozen=True)
+class ObjectLook:
+    """An object with its places and its line.
+
+    Attributes:
+        held: who has which of its places, the first of which is 1.
+        line: ids of those that stand in its line first, in order; some may have ended.
+        in_line: how many stand there, those included.
+    """
+
+    held: tuple[tuple[int, Held], ...]
+    line: tuple[str, ...] = ()
+    in_line: int = 0
+
+
+class Indexes(Part):
+    """What is in the indexes, and what is looked at of objects; it may have changed when the answer
+    arrives.
+    """
 
     def due_between(self, first_ms: float, last_ms: float, *, limit: int) -> list[Due]:
         """Return at most *limit* records that are due between two times in ms, both included."""
@@ -150,60 +171,6 @@ class Indexes(TransitionGroup):
         each = zip(workers, read[: len(workers)], read[len(workers) :], strict=True)
         return [_worker_look(one, until_ms[one], row, claims) for one, row, claims in each]
 
-
-def _worker_look(
-    worker: str, until_ms: int, row: Sequence[bytes | None], raw_claims: Mapping[bytes, bytes]
-) -> WorkerLook:
-    n_fields = len(rows.LEASE_FIELDS)
-    lease = rows.lease(worker, until_ms, row[:n_fields])
-    registered_ms, declared_ms, lease_ms, suspect, suspect_claim, doing, beat_ms = row[n_fields:]
-    # The note stays when the suspect has ended.
-    runs_suspect = suspect is not None and raw_claims.get(suspect) == suspect_claim
-    return WorkerLook(
-        lease=lease,
-        registered_ms=int(registered_ms or 0),
-        declared_ms=int(declared_ms or 0),
-        lease_ms=int(lease_ms or 0),
-        suspect=text_of(suspect) if suspect and runs_suspect else "",
-        doing=json.loads(doing) if doing else {},
-        beat_ms=int(beat_ms or 0),
-        claims=rows.claims(worker, raw_claims),
-    )
-
-
-@dataclass(frozen=True)
-class Held:
-    """What the lock of an object says.
-
-    Attributes:
-        task_id: who has it, or for whom it is kept.
-        attempt: that took it; 0: it was taken as the task was published.
-        kept_ms: for how long it is kept yet after a success; None: a task holds it.
-    """
-
-    task_id: str
-    attempt: int
-    kept_ms: int | None = None
-
-
-@dataclass(frozen=True)
-class ObjectLook:
-    """An object with its places and its line.
-
-    Attributes:
-        held: who has which of its places, the first of which is 1.
-        line: ids of those that stand in its line first, in order; some may have ended.
-        in_line: how many stand there, those included.
-    """
-
-    held: tuple[tuple[int, Held], ...]
-    line: tuple[str, ...] = ()
-    in_line: int = 0
-
-
-class ObjectLooks(TransitionGroup):
-    """What is looked at of objects; it may have changed when the answer arrives."""
-
     def holders(self, object_keys: Sequence[str]) -> list[Held | None]:
         """Return what the locks of objects say, in one round trip; None for those that are free.
 
@@ -252,6 +219,26 @@ class ObjectLooks(TransitionGroup):
             ),
         )
         return tuple(one for one in held if one is not None), None if rank is None else int(rank)
+
+
+_LOOK = rows.Parser(WorkerLook, "lease", "suspect", "doing", "claims")
+_WORKER_FIELDS = (*rows.LEASE_FIELDS, "suspect", "suspect_claim", "doing", *_LOOK.fields)
+
+
+def _worker_look(
+    worker: str, until_ms: int, row: Sequence[bytes | None], raw_claims: Mapping[bytes, bytes]
+) -> WorkerLook:
+    got = rows.texts(row, _WORKER_FIELDS)
+    suspect = got.get("suspect", "")
+    # The note stays when the suspect has ended.
+    runs_suspect = raw_claims.get(encoded(suspect)) == encoded(got.get("suspect_claim", ""))
+    return _LOOK.make(
+        got,
+        lease=rows.lease(worker, until_ms, row[: len(rows.LEASE_FIELDS)]),
+        suspect=suspect if runs_suspect else "",
+        doing=json.loads(got.get("doing") or "{}"),
+        claims=rows.claims(worker, raw_claims),
+    )
 
 
 def _held(value: bytes | None, ttl_ms: int) -> Held | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["Keys"]
+__all__ = ["Keys", "line_of", "slots"]
 
 
 class Keys:
@@ -102,3 +102,16 @@ class Keys:
     def sent(self, sender: str) -> str:
         """STRING with a TTL: a sender's last epoch, and its answer if that was not "recorded"."""
         return f"{self.begin}sent:{sender}"
+
+
+def slots(object_key: str, places: int) -> list[str]:
+    """Return what the places of an object are called; each has a lock of its own.
+
+    The first is called as the object: it is the lock of an object that one task has at a time.
+    """
+    return [object_key, *(f"{object_key}#{n}" for n in range(2, places + 1))]
+
+
+def line_of(object_key: str) -> str:
+    """Return the object whose place this is: places but the first have a number behind it."""
+    return object_key.partition("#")[0]

@@ -89,7 +89,7 @@ class Moments(Part):
             asked: dict[str, Any] = {"interval_us": wait.interval_us, "key": wait.key}
         else:
             asked = {"in_ms": math.ceil(wait * 1000)}
-        return self._calls.wait(id=task_id, epoch=epoch, list=queue, **asked)
+        return self.calls.wait(id=task_id, epoch=epoch, list=queue, **asked)
 
     def wake(self, worker: str, *, lease_ms: int, limit: int, due_in_ms: int) -> WakeAnswer:
         """Let out at most *limit* tasks whose moment has come, and return those that are to be
@@ -99,5 +99,5 @@ class Moments(Part):
         *due_in_ms*: when somebody looks whether a worker has claimed what was sent.
         """
         return self._caller.run(
-            self._calls.wake(who=worker, lease_ms=lease_ms, limit=limit, due_in_ms=due_in_ms)
+            self.calls.wake(who=worker, lease_ms=lease_ms, limit=limit, due_in_ms=due_in_ms)
         )

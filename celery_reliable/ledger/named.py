@@ -44,12 +44,12 @@ class NamedTasks(Part):
         self, task_id: str, epoch: str, *, patience_seconds: float | None = None
     ) -> DivertAnswer:
         """Have a queued task sent again at once, as a message of it is where nobody may run it."""
-        return self._caller.run(self._calls.divert(id=task_id, epoch=epoch), patience_seconds)
+        return self._caller.run(self.calls.divert(id=task_id, epoch=epoch), patience_seconds)
 
     def divert_all(self, messages: Sequence[tuple[str, str]]) -> list[DivertAnswer]:
         """Do the same for many: the id and the epoch of each message.  Returns the answers."""
         return self._caller.run_all(
-            [self._calls.divert(id=task_id, epoch=epoch) for task_id, epoch in messages]
+            [self.calls.divert(id=task_id, epoch=epoch) for task_id, epoch in messages]
         )
 
     def park(self, due: Due, named: str, *, due_in_ms: int) -> WaitAnswer:
@@ -58,7 +58,7 @@ class NamedTasks(Part):
         *named*: which may, as text.  It is looked at again in *due_in_ms*, or when it is woken.
         """
         return self._caller.run(
-            self._calls.wait(id=due.task_id, epoch=due.due_ms, in_ms=due_in_ms, named=named)
+            self.calls.wait(id=due.task_id, epoch=due.due_ms, in_ms=due_in_ms, named=named)
         )
 
     def move(
@@ -80,7 +80,7 @@ class NamedTasks(Part):
         """
         is_running = record.state is State.RUNNING
         return self._caller.run(
-            self._calls.move(
+            self.calls.move(
                 id=record.task_id,
                 seen=record.next_epoch or record.epoch,
                 epoch=epoch,
@@ -98,17 +98,17 @@ class NamedTasks(Part):
     def unpark_all(self, task_ids: Sequence[str]) -> list[DivertAnswer]:
         """Let tasks that wait for a worker be sent, as one is alive.  Returns the answers."""
         return self._caller.run_all(
-            [self._calls.divert(id=one, is_waiting=True) for one in task_ids]
+            [self.calls.divert(id=one, is_waiting=True) for one in task_ids]
         )
 
     def unlist(self, queue: str, registered_ms: str) -> UnlistAnswer:
         """Forget the own queue of workers that are gone, unless one has registered since."""
-        return self._caller.run(self._calls.unlist(queue=queue, registered_ms=registered_ms))
+        return self._caller.run(self.calls.unlist(queue=queue, registered_ms=registered_ms))
 
     def waiting(self) -> int:
         """Return how many tasks wait for a worker."""
         found = self._caller.read(
-            "waiting", lambda client: client.hlen(self._keys.waiting("workers"))
+            "waiting", lambda client: client.hlen(self.keys.waiting("workers"))
         )
         return int(found)
 
@@ -121,7 +121,7 @@ class NamedTasks(Part):
             found: tuple[int, dict[bytes, bytes]] = self._caller.read(
                 "tasks that wait for workers",
                 lambda client, at=cursor: client.hscan(  # type: ignore[misc]
-                    self._keys.waiting("workers"), at, count=at_once
+                    self.keys.waiting("workers"), at, count=at_once
                 ),
             )
             cursor, some = found
@@ -133,7 +133,7 @@ class NamedTasks(Part):
         """Return the own queues of workers, and when a worker last registered for each."""
         found = self._caller.read(
             "workers' own queues",
-            lambda client: client.zrange(self._keys.direct, 0, -1, withscores=True),
+            lambda client: client.zrange(self.keys.direct, 0, -1, withscores=True),
             patience_seconds,
         )
         return [(text_of(queue), f"{score:.0f}") for queue, score in found]
@@ -167,7 +167,7 @@ class Runs(Part):
         In *due_in_ms* a pass looks whether it is over.
         """
         return self._caller.run(
-            self._calls.begin_run(
+            self.calls.begin_run(
                 id=run, name=name, only=json.dumps([*only]), due_in_ms=due_in_ms, members=members
             )
         )
@@ -183,7 +183,7 @@ class Runs(Part):
         """Give a member the first of *workers* that no other member has; return its name, empty
         while each has one.  None: nobody knows of the run any more.
         """
-        step = self._calls.assign(run=run, member=member, workers=workers)
+        step = self.calls.assign(run=run, member=member, workers=workers)
         answer = self._caller.run(step, patience_seconds)
         if isinstance(answer, Assigned):
             return answer.worker
@@ -192,21 +192,21 @@ class Runs(Part):
     def confirm(self, run: str, member: str, worker: str) -> None:
         """Note that a member begins on this worker alone; on none, where it is empty."""
         self._caller.run(
-            self._calls.assign(run=run, member=member, is_confirmed=True, workers=[worker])
+            self.calls.assign(run=run, member=member, is_confirmed=True, workers=[worker])
         )
 
     def look_later(self, run: str, due_ms: str, *, due_in_ms: int) -> EndRunAnswer:
         """Look at a run again in *due_in_ms*, as it goes on."""
-        return self._caller.run(self._calls.end_run(id=run, due_ms=due_ms, due_in_ms=due_in_ms))
+        return self._caller.run(self.calls.end_run(id=run, due_ms=due_ms, due_in_ms=due_in_ms))
 
     def end(self, run: str, due_ms: str, *, keep_ms: int) -> EndRunAnswer:
         """Forget a run that is over, in *keep_ms*."""
-        return self._caller.run(self._calls.end_run(id=run, due_ms=due_ms, keep_ms=keep_ms))
+        return self._caller.run(self.calls.end_run(id=run, due_ms=due_ms, keep_ms=keep_ms))
 
     def find(self, run: str) -> Run | None:
         """Return a run; None of one that is forgotten, or never was."""
         found: dict[bytes, bytes] = self._caller.read(
-            "run", lambda client: client.hgetall(self._keys.run(run))
+            "run", lambda client: client.hgetall(self.keys.run(run))
         )
         told = {text_of(name): text_of(value) for name, value in found.items()}
         if not told:
@@ -226,18 +226,18 @@ class Runs(Part):
     def known(self, limit: int) -> list[str]:
         """Return the ids of runs that are not over, as far as passes know; at most *limit*."""
         found: list[bytes] = self._caller.read(
-            "runs", lambda client: client.zrange(self._keys.runs, 0, limit - 1)
+            "runs", lambda client: client.zrange(self.keys.runs, 0, limit - 1)
         )
         return [text_of(name) for name in found]
 
     def due(self, limit: int) -> list[tuple[str, str]]:
         """Return the runs that are to be looked at by now, and when that was, in ms."""
 
-        now_ms = ms_of(*self._caller.read_all("time", clock_of(self._keys)))
+        now_ms = ms_of(*self._caller.read_all("time", clock_of(self.keys)))
         found: list[tuple[bytes, float]] = self._caller.read(
             "runs that are due",
             lambda client: client.zrangebyscore(
-                self._keys.runs, "-inf", now_ms, start=0, num=limit, withscores=True
+                self.keys.runs, "-inf", now_ms, start=0, num=limit, withscores=True
             ),
         )
         return [(text_of(name), f"{score:.0f}") for name, score in found]

@@ -22,7 +22,7 @@ class OrderBook(Part):
     def read(self, patience_seconds: float | None = None) -> Orders:
         """Return all orders, those too that are over and have still something to let go."""
         found, *time = self._caller.read_all(
-            "orders", [("HGETALL", self._keys.orders), *clock_of(self._keys)], patience_seconds
+            "orders", [("HGETALL", self.keys.orders), *clock_of(self.keys)], patience_seconds
         )
         texts = {text_of(name): text_of(value) for name, value in found.items()}
         return Orders.of(texts, ms_of(*time))
@@ -30,7 +30,7 @@ class OrderBook(Part):
     def waiting(self, order_ids: Iterable[str]) -> dict[str, int]:
         """Return how many tasks wait for the end of each order."""
         wanted = list(order_ids)
-        lines = [self._keys.waiting(f"order {one}") for one in wanted]
+        lines = [self.keys.waiting(f"order {one}") for one in wanted]
         counts = self._caller.read_all("waiting", [("ZCARD", line) for line in lines])
         return dict(zip(wanted, counts, strict=True))
 
@@ -49,7 +49,7 @@ class OrderBook(Part):
         order_id = secrets.token_hex(4)
         while True:
             seen = self.read()
-            step = self._calls.order(
+            step = self.calls.order(
                 id=order_id,
                 kind=kind.value,
                 target=target,
@@ -71,10 +71,10 @@ class OrderBook(Part):
         """End an order, and make what waits for it due, at most *limit* tasks, the first published
         first.  Without *by* only one whose time is over, or that was ended before.
         """
-        return self._caller.run(self._calls.resume(id=order_id, by=by, limit=limit))
+        return self._caller.run(self.calls.resume(id=order_id, by=by, limit=limit))
 
     def stop(self, task_id: str, owner: str, how: str) -> StopAnswer:
         """Tell the worker *owner* to end a task that runs there and was revoked; *how*: "stop" or
         "kill".
         """
-        return self._caller.run(self._calls.stop(id=task_id, owner=owner, how=how))
+        return self._caller.run(self.calls.stop(id=task_id, owner=owner, how=how))

@@ -1,34 +1,102 @@
-"""Transitions that end an attempt.  Those that end it as a dead letter are in `burials`."""
+"""Transitions that end an attempt or a task: with an outcome, a loss or a burial, or called off."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import re
+import zlib
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
-from celery_reliable.leases import Verdict
+from celery_reliable.leases import Verdict, WorkerLease
 from celery_reliable.ledger.answers import (
+    AnnounceAnswer,
+    Answer,
+    BlameAnswer,
+    BuryAnswer,
+    CancelAnswer,
+    Gone,
     LoseAnswer,
     ReplaceAnswer,
     SettleAnswer,
+    Stale,
     StoreAnswer,
+    Troubled,
 )
+from celery_reliable.ledger.caller import Part
+from celery_reliable.ledger.connector import Connector
 from celery_reliable.ledger.groups import Death
-from celery_reliable.ledger.transition_group import TransitionGroup
-from celery_reliable.ledger.transitions import Step
-from celery_reliable.model import Cause, Claim, DeadLetter, StoredResult
+from celery_reliable.ledger.transitions import Step, Together, encoded
+from celery_reliable.model import Cause, Claim, DeadLetter, Reason, StoredResult
 
-__all__ = [
-    "Outcomes",
-    "StoredOutcomes",
-]
+__all__ = ["Outcomes"]
 
+A = TypeVar("A", bound=Answer)
+
+#: When the sweeper looks whether a called-off attempt was stopped; usually its worker has told.
+_STOPPING_LOOK_MS = 10_000
+#: In the place of an epoch: what was called off has none.
+_CALLED_OFF = "stop"
 _NO_RESULT = StoredResult("", "", "", 0, 0)
+_KIND = re.compile(r"[\w.]{1,200}")
 
 
-class Outcomes(TransitionGroup):
-    """How an attempt ends, or leaves its id to a canvas."""
+def _kind_of(exception: str) -> str:
+    """Return the name of an exception's type, from its one line; empty where that has none."""
+    found = _KIND.fullmatch(exception.partition(":")[0])
+    return found[0] if found else ""
+
+
+def _as_death(verdict: Verdict | None) -> str:
+    """Return how the script counts a worker's death: "2" if a suspect was found, "1" if not.
+
+    Empty when the death has nothing to do with what the worker ran.
+    """
+    if verdict is None or verdict.is_opening:
+        return ""
+    return "2" if verdict.names_suspect else "1"
+
+
+class Outcomes(Part):
+    """How an attempt ends, leaves its id to a canvas, or becomes a dead letter; what is done with
+    one; and how a task that nobody runs is called off.
+    """
+
+    connector: Connector
+    #: How many tasks that have ended are kept.
+    keep_ended: int
+    #: One in so many is kept though nothing happened to it; 0: none.
+    sample_one_in: int
+
+    def _end(
+        self,
+        make: Callable[..., Step[A]],
+        task_id: str,
+        outcome: str,
+        by: str,
+        *,
+        is_kept: bool = False,
+        along: Step[Any] | None = None,
+        patience_seconds: float | None = None,
+    ) -> A:
+        """Run a script that ends a task, and keeps for people what happened to it.
+
+        *make* returns the call.  Most tasks have no history.  Of these the script is not told what
+        to note, so that they pay nothing for it.  A script that was not told, and finds a history,
+        changes nothing and answers Troubled, and is called again.  *along*: a step that goes along
+        with the first call.
+        """
+        one_in = self.sample_one_in
+        is_kept = is_kept or (one_in > 0 and zlib.crc32(encoded(task_id)) % one_in == 0)
+        about: dict[str, Any] = {"outcome": outcome, "by": by, "most": self.keep_ended}
+        step = make(**about) if is_kept else make()
+        answer = self._caller.run(
+            step if along is None else Together(step, along), patience_seconds
+        )
+        if isinstance(answer, Troubled):
+            answer = self._caller.run(make(**about), patience_seconds)
+        return answer
 
     def settle(
         self,
@@ -50,21 +118,15 @@ class Outcomes(TransitionGroup):
         *outcome* (a state of Celery's) and *by* (who ended it, and why) are kept for operators.
         *along*: a step that goes along, and hears its own answer.
         """
-        result = result or _NO_RESULT
         make = partial(
             self.calls.settle,
             id=claim.task_id,
             attempt=claim.attempt,
             token=claim.token,
             worker=claim.worker,
-            result=result.key,
-            value=result.value,
-            final=result.final,
-            expires_seconds=result.expires_seconds,
-            db=None if result.db == self.connector.db else result.db,
-            own_db=self.connector.db,
             keep_ms=keep_ms,
             places=claim.places,
+            **self._arguments(result or _NO_RESULT),
         )
         return self._end(
             make,
@@ -165,63 +227,244 @@ class Outcomes(TransitionGroup):
         )
         return self._caller.run(step, patience_seconds)
 
-
-def _as_death(verdict: Verdict | None) -> str:
-    """Return how the script counts a worker's death: "2" if a suspect was found, "1" if not.
-
-    Empty when the death has nothing to do with what the worker ran.
-    """
-    if verdict is None or verdict.is_opening:
-        return ""
-    return "2" if verdict.names_suspect else "1"
-
-
-class StoredOutcomes(TransitionGroup):
-    """What is known of an outcome before the attempt has ended."""
-
     def store(
         self,
-        claim: Claim,
+        of: Claim | DeadLetter,
         result: StoredResult,
         *,
         is_retried: bool = False,
         patience_seconds: float | None = None,
     ) -> StoreAnswer:
-        """Store the outcome of an attempt that is settled later, if it is the current one.
+        """Store the outcome of an attempt that is settled later, if it is the current one; or the
+        failure of a dead letter, if it is still the same one: it may have been replayed, and have
+        died again.
 
-        *is_retried*: it has published itself again instead, and has no claim any more.  Then this
-        is stored as long as its successor has not begun.
+        *is_retried*: the attempt has published itself again instead, and has no claim any more.
+        Then this is stored as long as its successor has not begun.
         """
-        after = "retry" if is_retried else ""
-        task_id, attempt, token = claim.task_id, claim.attempt, claim.token
-        return self._store(task_id, attempt, token, result, after, patience_seconds)
-
-    def store_buried(self, letter: DeadLetter, result: StoredResult) -> StoreAnswer:
-        """Store the failure of a dead letter, if it is still the same one: it may have been
-        replayed, and have died again.
-        """
-        task_id, attempt, token = letter.task_id, letter.attempts, str(letter.buried_ms)
-        return self._store(task_id, attempt, token, result, "burial", 0)
-
-    def _store(
-        self,
-        task_id: str,
-        attempt: int,
-        token: str,
-        result: StoredResult,
-        after: str,
-        patience_seconds: float | None,
-    ) -> StoreAnswer:
+        if isinstance(of, DeadLetter):
+            attempt, token, after = of.attempts, str(of.buried_ms), "burial"
+        else:
+            attempt, token, after = of.attempt, of.token, "retry" if is_retried else ""
         step = self.calls.store(
-            id=task_id,
-            attempt=attempt,
-            token=token,
-            result=result.key,
-            value=result.value,
-            final=result.final,
-            expires_seconds=result.expires_seconds,
-            db=None if result.db == self.connector.db else result.db,
-            own_db=self.connector.db,
-            after=after,
+            id=of.task_id, attempt=attempt, token=token, after=after, **self._arguments(result)
         )
         return self._caller.run(step, patience_seconds)
+
+    def _arguments(self, result: StoredResult) -> dict[str, Any]:
+        """Return the arguments of a script that stores a result.  The database is left out if it is
+        the ledger's own, which the script need not select.
+        """
+        return {
+            "result": result.key,
+            "value": result.value,
+            "final": result.final,
+            "expires_seconds": result.expires_seconds,
+            "db": None if result.db == self.connector.db else result.db,
+            "own_db": self.connector.db,
+        }
+
+    def bury(
+        self,
+        claim: Claim,
+        reason: Reason,
+        *,
+        exception: str,
+        traceback: str,
+        is_owed: bool = False,
+        patience_seconds: float | None = None,
+    ) -> BuryAnswer:
+        """End an attempt as a dead letter, and free its object.
+
+        *is_owed*: Celery has not been told of the failure yet; the sweeper sees to it.
+        """
+        step = self.calls.bury(
+            id=claim.task_id,
+            attempt=claim.attempt,
+            token=claim.token,
+            worker=claim.worker,
+            reason=reason.value,
+            exception=exception,
+            kind=_kind_of(exception),
+            traceback=traceback,
+            owed=is_owed,
+        )
+        return self._caller.run(step, patience_seconds)
+
+    def bury_message(
+        self,
+        task_id: str,
+        reason: Reason,
+        *,
+        exception: str,
+        traceback: str,
+        message: str,
+        name: str,
+        epoch: str = "",
+        is_unproved: bool = True,
+        patience_seconds: float | None = None,
+    ) -> BuryAnswer:
+        """Make a dead letter of a message that no worker can run, unless it is a late copy.
+
+        *epoch*: that of the message.  *is_unproved*: a missing record does not prove that the task
+        has ended.  Without it the answer is then Unrecorded, and `has_ended` tells.
+        """
+        step = self.calls.bury(
+            id=task_id,
+            worker="",
+            reason=reason.value,
+            exception=exception,
+            kind=_kind_of(exception),
+            traceback=traceback,
+            message=message,
+            name=name,
+            epoch=epoch,
+            unproved=is_unproved,
+        )
+        return self._caller.run(step, patience_seconds)
+
+    def blame(
+        self,
+        lease: WorkerLease,
+        cause: str,
+        *,
+        max_losses: int,
+        due_in_ms: int,
+    ) -> BlameAnswer:
+        """Count a loss of the task whose message a dead worker was opening.
+
+        The task stays queued, or is buried after *max_losses*.  The loss is only noted if the
+        worker may have died of something that it ran; the next death that is clear counts for both.
+        """
+        step = self.calls.blame(
+            id=lease.opening_id,
+            epoch=lease.opening_epoch,
+            worker=lease.worker,
+            max_losses=max_losses,
+            due_in_ms=due_in_ms,
+            cause=cause,
+            death=str(Death.of(cause)),
+            is_counted=lease.verdict.is_opening,
+        )
+        return self._caller.run(step)
+
+    def announce(
+        self, letter: DeadLetter, reader: str = "", *, is_over: bool = False
+    ) -> AnnounceAnswer:
+        """Note that Celery has been told of a burial; with a *reader*, that it is about to read the
+        dead letter's message.
+
+        *is_over*: it has read it, and lives.  The answer is Sealed if an earlier reader died of it.
+        """
+        return self._caller.run(
+            self.calls.announce(
+                id=letter.task_id, buried_ms=letter.buried_ms, reader=reader, is_over=is_over
+            )
+        )
+
+    def cancel(
+        self,
+        task_id: str,
+        *,
+        epoch: str,
+        is_revoked: bool = False,
+        outcome: str = "REVOKED",
+        by: str = "",
+        is_kept: bool = False,
+        patience_seconds: float | None = None,
+    ) -> CancelAnswer:
+        """Call off a publication that nobody runs, and free its object.
+
+        If a worker has still to stop an attempt of it, the record and the lock stay until it has.
+        *is_revoked*: a task that runs is marked, so that it does not run again.
+        *outcome* and *by*: as `settle`; *is_kept*: that is kept, even of a task to which
+        nothing happened.
+        """
+        make = partial(
+            self.calls.cancel,
+            id=task_id,
+            seen=epoch,
+            due_in_ms=_STOPPING_LOOK_MS,
+            is_revoked=is_revoked,
+        )
+        return self._end(
+            make, task_id, outcome, by, is_kept=is_kept, patience_seconds=patience_seconds
+        )
+
+    def revoke(
+        self,
+        task_id: str,
+        *,
+        is_noted: bool = False,
+        by: str = "",
+        is_kept: bool = False,
+        patience_seconds: float | None = None,
+    ) -> CancelAnswer:
+        """Call off the current publication of an id: a retry and the last member of a canvas are
+        other publications than the first.
+
+        *is_noted*: a task that runs is marked, so that it does not run again.  *by* and *is_kept*:
+        as `cancel`.  What is published after this has returned is never called off, even if a
+        command arrives late.
+        """
+        key = encoded(self.keys.record(task_id))
+        while True:
+            ((epoch, waiting_for),) = self._caller.read_all(
+                "find", [("HMGET", key, "epoch", "waiting_for")], patience_seconds
+            )
+            if waiting_for == _CALLED_OFF.encode():
+                return Gone()
+            answer = self.cancel(
+                task_id,
+                epoch=(epoch or b"").decode(),
+                is_revoked=is_noted,
+                by=by,
+                is_kept=is_kept,
+                patience_seconds=patience_seconds,
+            )
+            if not isinstance(answer, Stale):
+                return answer
+
+    def let_go(self, task_id: str) -> CancelAnswer:
+        """Remove the record of a task that was called off, and of which nothing runs any more.
+
+        If the id was published again meanwhile, nothing is changed.
+        """
+        return self.cancel(task_id, epoch=_CALLED_OFF)
+
+    def withdraw(
+        self, task_id: str, epoch: str, *, patience_seconds: float | None = None
+    ) -> CancelAnswer:
+        """Take back a publication whose message could not be sent, unless somebody has claimed it,
+        or a call was answered with it.
+        """
+        step = self.calls.cancel(
+            id=task_id, seen=epoch, is_unsent=True, due_in_ms=_STOPPING_LOOK_MS
+        )
+        return self._caller.run(step, patience_seconds)
+
+    def discard(
+        self,
+        task_id: str,
+        *,
+        buried_ms: int | None = None,
+        by: str = "",
+        outcome: str = "DISCARDED",
+        is_surplus: bool = False,
+    ) -> CancelAnswer:
+        """Remove a dead letter for good.  *buried_ms*: only if it was buried at this time.
+
+        *by*: the operator, or the reason, for those who ask later.  *is_surplus*: there are too
+        many letters; `passes.meta` counts those that went for that.
+        """
+        step = self.calls.cancel(
+            id=task_id,
+            seen="" if buried_ms is None else str(buried_ms),
+            is_letter=True,
+            is_surplus=is_surplus,
+            due_in_ms=_STOPPING_LOOK_MS,
+            outcome=outcome,
+            by=by,
+            most=self.keep_ended,
+        )
+        return self._caller.run(step)

@@ -10,25 +10,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from celery_reliable.ledger.answers import (
-    OtherGeneration,
     PostponeAnswer,
     RecordAnswer,
     ResendAnswer,
 )
-from celery_reliable.ledger.caller import refuse_newer
-from celery_reliable.ledger.places import Places
-from celery_reliable.ledger.transition_group import TransitionGroup
+from celery_reliable.ledger.caller import Part
 from celery_reliable.ledger.transitions import Step
 from celery_reliable.model import Claim, Due, Room, State, TaskRef
 
 __all__ = [
     "AS_IT_IS",
-    "DueRecords",
     "Publications",
     "Resent",
     "Senders",
     "dues_of",
-    "remembered_ms",
     "sender_of",
 ]
 
@@ -82,13 +77,33 @@ def sender_of(epoch: str) -> tuple[str, int | None]:
     return (found[1], int(found[2])) if found else ("", None)
 
 
-def remembered_ms(number: int | None) -> int | None:
-    """Return for how many ms a sender with this *number* is remembered; None without a number."""
-    return None if number is None else min(number * _REMEMBERED_MS, _LONGEST_REMEMBERED_MS)
+@dataclass(frozen=True)
+class Resent:
+    """A message that takes the place of the one in a record.
+
+    Attributes:
+        epoch: that the record has.
+        next_epoch: that it has from then on: another one, if what was sent before is to be stale.
+    """
+
+    text: str = ""
+    epoch: str = ""
+    next_epoch: str = ""
 
 
-class Publications(Places):
-    """What becomes of a task before a worker has it."""
+AS_IT_IS = Resent()
+
+
+def dues_of(ids_and_times: Sequence[str]) -> list[Due]:
+    """Return what a script has told of due records."""
+    return [Due(*one) for one in zip(ids_and_times[::2], ids_and_times[1::2], strict=True)]
+
+
+class Publications(Part):
+    """What becomes of a task before a worker has it, and where nobody has come for it."""
+
+    #: The generation of the last record; learned from the first refusal.
+    generation: str
 
     def record(
         self,
@@ -132,6 +147,7 @@ class Publications(Places):
         nothing was recorded.
         """
         sender, number = sender_of(epoch)
+        remember_ms = min((number or 0) * _REMEMBERED_MS, _LONGEST_REMEMBERED_MS)
         step = self.calls.record(
             id=task.id,
             name=task.name,
@@ -146,7 +162,7 @@ class Publications(Places):
             token=claim.token if claim else "",
             sender=sender,
             number=number,
-            remember_ms=remembered_ms(number),
+            remember_ms=None if number is None else remember_ms,
             used=is_used,
             heir=heir,
             queue=queue,
@@ -158,7 +174,7 @@ class Publications(Places):
             is_own=room is not None and room.is_own,
             unique=unique,
         )
-        return self._recorded(step, patience_seconds, undone_patience_seconds)
+        return self._caller.run(step, patience_seconds, undone_patience_seconds)
 
     def replay(
         self,
@@ -174,7 +190,7 @@ class Publications(Places):
 
         *by*: the operator, for its history.  *buried_ms*: only if it was buried at this time.
         """
-        return self._recorded(
+        return self._caller.run(
             self.calls.record(
                 id=task.id,
                 name=task.name,
@@ -191,43 +207,6 @@ class Publications(Places):
                 by=by,
             )
         )
-
-    def _recorded(
-        self,
-        step: Step[RecordAnswer],
-        patience_seconds: float | None = None,
-        undone_patience_seconds: float | None = None,
-    ) -> RecordAnswer:
-        answer = self._caller.run(step, patience_seconds, undone_patience_seconds)
-        if isinstance(answer, OtherGeneration):
-            refuse_newer(answer.format, self._caller.shown, self.keys.meta, step.code.name)
-        return answer
-
-
-@dataclass(frozen=True)
-class Resent:
-    """A message that takes the place of the one in a record.
-
-    Attributes:
-        epoch: that the record has.
-        next_epoch: that it has from then on: another one, if what was sent before is to be stale.
-    """
-
-    text: str = ""
-    epoch: str = ""
-    next_epoch: str = ""
-
-
-AS_IT_IS = Resent()
-
-
-def dues_of(ids_and_times: Sequence[str]) -> list[Due]:
-    """Return what a script has told of due records."""
-    return [Due(*one) for one in zip(ids_and_times[::2], ids_and_times[1::2], strict=True)]
-
-
-class DueRecords(TransitionGroup):
-    """What the sweeper does with records that are due."""
 
     def due(self, limit: int) -> tuple[int, list[Due]]:
         """Return the ledger's time and at most *limit* records that are due, the oldest first."""

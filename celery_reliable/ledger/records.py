@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from celery_reliable.ledger import rows
-from celery_reliable.ledger.caller import clock_of, ms_of
-from celery_reliable.ledger.transition_group import TransitionGroup
+from celery_reliable.ledger.caller import Part, clock_of, ms_of
 from celery_reliable.ledger.transitions import encoded
 from celery_reliable.model import (
     NO_GROUP,
@@ -29,17 +28,6 @@ __all__ = ["Found", "Look", "Records"]
 T = TypeVar("T")
 
 _REASONS = frozenset(one.value for one in Reason)
-_LOOK_FIELDS = (
-    *rows.RECORD_FIELDS,
-    "object",
-    "suspect",
-    "history",
-    "reason",
-    "exception",
-    "traceback",
-    "group",
-)
-_LIGHT_LOOK_FIELDS = tuple(one for one in _LOOK_FIELDS if one not in ("message", "traceback"))
 
 
 @dataclass(frozen=True)
@@ -123,7 +111,12 @@ class Look:
         return key if kind == "rate" else ""
 
 
-class Records(TransitionGroup):
+_LOOK = rows.Parser(Look, "record", "due_ms", "object_key", "is_suspect")
+_LOOK_FIELDS = (*rows.RECORD_FIELDS, "object", "suspect", *_LOOK.fields)
+_LIGHT_LOOK_FIELDS = tuple(one for one in _LOOK_FIELDS if one not in ("message", "traceback"))
+
+
+class Records(Part):
     """Reads of records, which may have changed when the answer arrives."""
 
     def server_facts(self) -> dict[str, str]:
@@ -174,18 +167,14 @@ class Records(TransitionGroup):
 
     def find(self, task_id: str, *, patience_seconds: float | None = None) -> Record | None:
         """Return the record of *task_id*; None when it has ended or was never recorded."""
-        return self.find_all([task_id], patience_seconds=patience_seconds)[0]
-
-    def find_all(
-        self, task_ids: Sequence[str], *, patience_seconds: float | None = None
-    ) -> list[Record | None]:
-        """Return the records of *task_ids* in one round trip, None for those that are gone."""
-        return [one.record for one in self.find_each(task_ids, patience_seconds=patience_seconds)]
+        return self.find_each([task_id], patience_seconds=patience_seconds)[0].record
 
     def find_each(
         self, task_ids: Sequence[str], *, patience_seconds: float | None = None
     ) -> list[Found]:
-        """Return the same unparsed: one that cannot be read does not hide the others."""
+        """Return the records of *task_ids* unparsed, in one round trip: one that cannot be read
+        does not hide the others.
+        """
         found = self._rows("find", task_ids, rows.RECORD_FIELDS, patience_seconds)
         return [Found(task_id, got) for task_id, got in zip(task_ids, found, strict=True)]
 
@@ -270,14 +259,10 @@ def _look(task_id: str, got: dict[str, str], due_ms: float | None) -> Look | Non
     record = rows.record(task_id, got)
     if record is None:
         return None
-    return Look(
+    return _LOOK.make(
+        got,
         record=record,
         due_ms=None if due_ms is None else int(due_ms),
         object_key=got.get("object", ""),
         is_suspect=got.get("suspect") == "ran",
-        history=rows.history(got.get("history", "")),
-        reason=got.get("reason", ""),
-        exception=got.get("exception", ""),
-        traceback=got.get("traceback", ""),
-        group=Group.of(got.get("group", "")),
     )

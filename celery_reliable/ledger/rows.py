@@ -13,14 +13,14 @@ import redis
 
 from celery_reliable.leases import Verdict, WorkerLease
 from celery_reliable.ledger.caller import text_of
-from celery_reliable.model import Claim, EndedTask, HistoryEntry, Record, State
+from celery_reliable.model import Claim, EndedTask, Group, HistoryEntry, Record, State
 
 __all__ = [
     "LEASE_FIELDS",
     "RECORD_FIELDS",
+    "Parser",
     "claims",
     "ended",
-    "history",
     "lease",
     "record",
     "server_facts",
@@ -37,11 +37,12 @@ _READ: dict[Any, Callable[[Any], Any]] = {
     int | None: lambda value: None if value is None else int(value),
     str: lambda value: str(value or ""),
     tuple[str, ...]: lambda value: tuple(json.loads(value or "[]")),
-    tuple[HistoryEntry, ...]: lambda value: history(value or ""),
+    tuple[HistoryEntry, ...]: lambda value: _history(value or ""),
+    Group: lambda value: Group.of(value or ""),
 }
 
 
-class _Parser(Generic[T]):
+class Parser(Generic[T]):
     """Makes one class of what a hash has; *apart*: its fields that are given besides."""
 
     def __init__(self, kind: type[T], *apart: str) -> None:
@@ -68,7 +69,7 @@ class _Parser(Generic[T]):
         return self._kind(**values, **apart)
 
 
-def history(text: str) -> tuple[HistoryEntry, ...]:
+def _history(text: str) -> tuple[HistoryEntry, ...]:
     """Return a history; none of one that is damaged.  A later version may have written other
     fields.
     """
@@ -78,12 +79,12 @@ def history(text: str) -> tuple[HistoryEntry, ...]:
         return ()
 
 
-_RECORD = _Parser(
+_RECORD = Parser(
     Record, "task_id", "state", "token", "pid", "claimed_ms", "owner", "stopping_on", "next_epoch"
 )
-_LEASE = _Parser(WorkerLease, "worker", "is_dead", "until_ms", "facts", "verdict")
-_ENTRY = _Parser(HistoryEntry)
-_ENDED = _Parser(EndedTask, "task_id")
+_LEASE = Parser(WorkerLease, "worker", "is_dead", "until_ms", "facts", "verdict")
+_ENTRY = Parser(HistoryEntry)
+_ENDED = Parser(EndedTask, "task_id")
 
 RECORD_FIELDS = ("state", "claim", "stopping", "moved", *_RECORD.fields)
 LEASE_FIELDS = ("state", "facts", "verdict", "charged", *_LEASE.fields)

@@ -11,13 +11,11 @@ from typing import Any
 import redis
 
 from celery_reliable.exceptions import LedgerRefused
-from celery_reliable.ledger.answers import Claimed, Gone, Settled
-from celery_reliable.ledger.caller import Caller, is_forbidden
-from celery_reliable.ledger.connector import Connector
+from celery_reliable.ledger.answers import Claimed, Settled
+from celery_reliable.ledger.caller import FORMAT, is_forbidden
 from celery_reliable.ledger.scripts import names, script
 from celery_reliable.ledger.store import Ledger
-from celery_reliable.ledger.transitions import A, Step
-from celery_reliable.model import Claim, ClaimRequest, State, TaskRef
+from celery_reliable.ledger.transitions import Step
 from celery_reliable.redis_io import Line
 
 __all__ = [
@@ -128,33 +126,6 @@ def _key_of(command: Command) -> str:
 _FULL = re.compile(r"\bOOM\b|'maxmemory'")
 
 
-class _Noting(Caller):
-    """Keeps the steps instead of sending them."""
-
-    steps: list[Step[Any]]
-
-    def run(
-        self,
-        step: Step[A],
-        patience_seconds: float | None = None,
-        undone_patience_seconds: float | None = None,
-    ) -> A:
-        self.steps.append(step)
-        # The answer is never looked at.
-        answer: Any = Gone()
-        return answer  # type: ignore[no-any-return]
-
-
-class _Written(Ledger):
-    """A ledger that keeps its steps and does not take them."""
-
-    def __init__(self, connector: Connector, namespace: str) -> None:
-        super().__init__(connector, namespace)
-        noting = _Noting(self._caller.client, self._caller.shown, 0)
-        self.steps = noting.steps = []
-        self._caller = self.workers._caller = noting  # noqa: SLF001 - two classes of the ledger
-
-
 def self_test(ledger: Ledger) -> None:
     """Record, withdraw, claim and settle a task with a name that nobody else has.
 
@@ -163,20 +134,57 @@ def self_test(ledger: Ledger) -> None:
     full server raises nothing.
     """
     name = f"self-test-{secrets.token_hex(8)}"
-    task, claim = TaskRef(name, "", None, 0), Claim(name, 1, name, name)
-    written = _Written(ledger.connector, ledger.namespace)
-    written.record(task, epoch=name, state=State.QUEUED, due_in_ms=3_600_000, message="")
-    written.withdraw(name, name)
-    written.workers.register(name, lease_ms=3_600_000, client_id=0, facts={})
-    request = ClaimRequest(task, "", "", name, name, os.getpid())
-    written.claim(request, message="none")
-    written.settle(claim)
-    written.workers.deregister(name, in_unacked=0)
-    written.close()
+    calls, hour_ms = ledger.calls, 3_600_000
+    steps: list[Step[Any]] = [
+        calls.record(
+            id=name,
+            name="",
+            epoch=name,
+            generation=ledger.generation,
+            due_in_ms=hour_ms,
+            message="",
+            worker="",
+            sender="",
+            queue="",
+        ),
+        calls.cancel(id=name, seen=name, is_unsent=True, due_in_ms=hour_ms),
+        calls.register(
+            worker=name,
+            lease_ms=hour_ms,
+            client_id=0,
+            facts="{}",
+            number=1,
+            format=FORMAT,
+            queue="",
+        ),
+        calls.claim(
+            id=name,
+            name="",
+            epoch="",
+            generation="",
+            message="none",
+            worker=name,
+            token=name,
+            pid=os.getpid(),
+            time_to_run_ms=0,
+            alone_ms=0,
+        ),
+        calls.settle(
+            id=name,
+            attempt=1,
+            token=name,
+            worker=name,
+            result="",
+            expires_seconds=0,
+            own_db=ledger.connector.db,
+            keep_ms=0,
+        ),
+        calls.deregister(worker=name, in_unacked=0, taken_ms=hour_ms),
+    ]
 
     def run(client: Any) -> list[Any]:
         with client.pipeline(transaction=True) as pipe:
-            for step in written.steps:
+            for step in steps:
                 # EVALSHA would need each script to be loaded before.
                 pipe.eval(step.code.text, *step.call[1:])
             return list(pipe.execute())

@@ -12,20 +12,16 @@ from celery_reliable.leases import WorkerLease
 from celery_reliable.ledger import rows
 from celery_reliable.ledger.answers import (
     AcknowledgeAnswer,
-    Begun,
-    Busy,
+    BeginPassAnswer,
     DeclareAnswer,
-    DeclaredDead,
     Deregistered,
     EndPassAnswer,
     HeartbeatAnswer,
     LookAheadAnswer,
-    Newer,
-    NotDue,
     OpenAnswer,
-    Registered,
+    RegisterAnswer,
 )
-from celery_reliable.ledger.caller import FORMAT, Caller, Part, clock_of, ms_of, newer
+from celery_reliable.ledger.caller import FORMAT, Caller, Part, clock_of, ms_of
 from celery_reliable.ledger.keys import Keys
 from celery_reliable.model import Claim
 
@@ -81,11 +77,11 @@ class Workers(Part):
     def leases(self) -> list[WorkerLease]:
         """Return the lease of each worker, also of dead ones that hold something."""
         found = self._caller.read(
-            "leases", lambda client: client.zrange(self._keys.workers, 0, -1, withscores=True)
+            "leases", lambda client: client.zrange(self.keys.workers, 0, -1, withscores=True)
         )
         names = [raw.decode() for raw, _ in found]
         read = self._caller.read_all(
-            "leases", [("HMGET", self._keys.worker(name), *rows.LEASE_FIELDS) for name in names]
+            "leases", [("HMGET", self.keys.worker(name), *rows.LEASE_FIELDS) for name in names]
         )
         return [
             rows.lease(name, int(until_ms), row)
@@ -113,7 +109,7 @@ class Workers(Part):
 
     def claims(self, worker: str) -> dict[str, tuple[Claim, int]]:
         """Return what *worker* runs: task id -> its claim and the pid of the process."""
-        raw = self._caller.read("claims", lambda client: client.hgetall(self._keys.claims(worker)))
+        raw = self._caller.read("claims", lambda client: client.hgetall(self.keys.claims(worker)))
         return rows.claims(worker, raw)
 
     @property
@@ -145,22 +141,19 @@ class Workers(Part):
 
     def time_ms(self) -> int:
         """Return the ledger's time in ms."""
-        return ms_of(*self._caller.read_all("time", clock_of(self._keys)))
+        return ms_of(*self._caller.read_all("time", clock_of(self.keys)))
 
     def ahead_ms(self) -> int:
         """Return how far the ledger's clock is ahead of its server's."""
-        time, kept = self._caller.read_all("time", clock_of(self._keys))
+        time, kept = self._caller.read_all("time", clock_of(self.keys))
         return ms_of(time, kept) - ms_of(time, (None, None))
 
     def register(
         self, worker: str, *, lease_ms: int, client_id: int, facts: Mapping[str, Any]
-    ) -> Registered | DeclaredDead:
-        """Give a new worker a lease of *lease_ms*.
-
-        Raises LedgerRefused also in a namespace of a newer format.
-        """
-        answer = self._caller.run(
-            self._calls.register(
+    ) -> RegisterAnswer:
+        """Give a new worker a lease of *lease_ms*."""
+        return self._caller.run(
+            self.calls.register(
                 worker=worker,
                 lease_ms=lease_ms,
                 client_id=client_id,
@@ -170,9 +163,6 @@ class Workers(Part):
                 queue=str(facts.get("direct") or ""),
             )
         )
-        if isinstance(answer, Newer):
-            raise newer(answer.format, self._caller.shown, self._keys.meta, "register")
-        return answer
 
     def heartbeat(
         self,
@@ -190,7 +180,7 @@ class Workers(Part):
         counted since it registered under this name.  Totals that have not grown may be left out.
         """
         pairs = [one for pair in (counted or {}).items() for one in pair]
-        step = self._calls.heartbeat(
+        step = self.calls.heartbeat(
             worker=worker,
             lease_ms=lease_ms,
             client_id=client_id,
@@ -205,7 +195,7 @@ class Workers(Part):
 
         If the task is a dead letter, its object is freed now.
         """
-        step = self._calls.acknowledge(
+        step = self.calls.acknowledge(
             id=claim.task_id,
             worker=claim.worker,
             claim=f"{claim.attempt} {claim.token}",
@@ -227,7 +217,7 @@ class Workers(Part):
         connections are not looked at.
         """
         return self._caller.run(
-            self._calls.declare(
+            self.calls.declare(
                 worker=lease.worker,
                 cause=cause,
                 renewals=lease.renewals,
@@ -253,7 +243,7 @@ class Workers(Part):
         The answer says if it must not.  *is_over*: the worker has opened it, and lives.  Waits
         *patience_seconds* for the server.
         """
-        step = self._calls.open(
+        step = self.calls.open(
             id=task_id,
             epoch=epoch,
             worker=worker,
@@ -267,7 +257,7 @@ class Workers(Part):
 
     def deregister(self, worker: str, *, in_unacked: int) -> bool:
         """Forget a worker that holds nothing; False when it still holds something."""
-        step = self._calls.deregister(worker=worker, in_unacked=in_unacked, taken_ms=TAKEN_MS)
+        step = self.calls.deregister(worker=worker, in_unacked=in_unacked, taken_ms=TAKEN_MS)
         return isinstance(self._caller.run(step), Deregistered)
 
 
@@ -283,14 +273,14 @@ class Passes(Part):
         interruption_ms: int,
         lease_ms: int,
         expected_ms: int | None = None,
-    ) -> Begun | Busy | NotDue:
+    ) -> BeginPassAnswer:
         """Start a pass, unless one runs, or finished less than *interval_ms* ago.
 
         *nonce* names the pass, which expires after *ttl_ms*.  A pause of *interruption_ms* between
         passes means that the server or all sweepers were away: then leases of *lease_ms* get time
         to be renewed.  *expected_ms*: the ledger's time as the sweeper reckons it, or None.
         """
-        step = self._calls.begin_pass(
+        step = self.calls.begin_pass(
             nonce=nonce,
             interval_ms=interval_ms,
             ttl_ms=ttl_ms,
@@ -299,10 +289,7 @@ class Passes(Part):
             expected_ms=expected_ms,
             format=FORMAT,
         )
-        answer = self._caller.run(step, 0)
-        if isinstance(answer, Newer):
-            raise newer(answer.format, self._caller.shown, self._keys.meta, "begin_pass")
-        return answer
+        return self._caller.run(step, 0)
 
     def end(
         self,
@@ -320,7 +307,7 @@ class Passes(Part):
         workers it has seen, as the next pass is to hear it; empty: that sees all anew.
         """
         return self._caller.run(
-            self._calls.end_pass(
+            self.calls.end_pass(
                 nonce=nonce,
                 report=json.dumps(dict(report)),
                 ahead_count=ahead_count,
@@ -335,9 +322,9 @@ class Passes(Part):
         Messages may have been lost since *ago_ms* milliseconds ago; None: any may be.  *broker*:
         the server of the queues.  With it nothing is asked unless that is another one than before.
         """
-        return self._caller.run(self._calls.look_ahead(ago_ms=ago_ms, broker=broker))
+        return self._caller.run(self.calls.look_ahead(ago_ms=ago_ms, broker=broker))
 
     def meta(self) -> dict[str, str]:
         """Return generation, passed_ms, grace_ms and the last pass's report."""
-        raw = self._caller.read("meta", lambda client: client.hgetall(self._keys.meta))
+        raw = self._caller.read("meta", lambda client: client.hgetall(self.keys.meta))
         return {k.decode(): v.decode() for k, v in raw.items()}

@@ -236,7 +236,7 @@ ACTS = (
             ),
             Command(
                 "strike",
-                "Stop a task everywhere until it is resumed: new attempts are parked.",
+                "Stop a task everywhere until it is resumed: new attempts wait.",
                 {"kind": OrderKind.STRIKE},
             ),
             Command(

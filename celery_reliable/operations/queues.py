@@ -162,7 +162,8 @@ def purge(
 ) -> Purged:
     """Empty queues for good.  Tasks that `celery purge` removes are sent again.
 
-    Messages that workers have fetched still run, and parked tasks stay parked: revoke those.
+    Messages that workers have fetched still run, and what waits in the ledger stays there: revoke
+    those.
 
     Raises ReliableError, and kombu's errors when the broker cannot be reached.  Results are not
     stored, as by Celery's own purge.  A message is removed after its task was cancelled, so this

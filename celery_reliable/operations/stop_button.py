@@ -29,14 +29,14 @@ def obeyed_by(ledger: Ledger, found: Orders) -> list[Order]:
     """Return the orders with what is known of the workers that have received them."""
     if not found.all:
         return []
-    parked = ledger.orders.waiting([one.id for one in found.all if one.kind is OrderKind.STRIKE])
+    waiting = ledger.orders.waiting([one.id for one in found.all if one.kind is OrderKind.STRIKE])
     looks = [one for one in ledger.worker_looks() if not one.lease.is_dead]
     heard = sum(one.doing.get("orders") == found.version for one in looks)
     return [
         Order.of(
             one,
             in_force=one.is_in_force(found.now_ms),
-            parked=parked.get(one.id, 0),
+            waiting=waiting.get(one.id, 0),
             heard=heard,
         )
         for one in found.all
@@ -47,7 +47,7 @@ class StopButton(Part):
     """Gives orders and ends them.  Raises what the ledger raises, and BadParameter.
 
     Every worker obeys within three seconds, and workers that are started later do from the
-    beginning.  Nothing is lost by an order: what is struck is parked, what is paused stays in its
+    beginning.  Nothing is lost by an order: what is struck waits, what is paused stays in its
     queue, what a drained worker had not begun goes back.
     """
 
@@ -149,7 +149,7 @@ class StopButton(Part):
     ) -> list[Order]:
         """End orders: each by its id, or by the queue, task or worker that it names.
 
-        What they have parked comes back in the order of publication.
+        What waits for them comes back in the order of publication.
 
         Raises UnknownOrder for those that there are not, when the others are ended: so this may be
         interrupted and repeated.

@@ -97,7 +97,7 @@ class Revocations(_Acts):
         dry_run: DryRun = False,
         progress: Progress | None = None,
     ) -> Revoked:
-        """End tasks for good that are queued, parked or running.
+        """End tasks for good that are queued, wait or run.
 
         Their result is REVOKED.  Dead letters stay: discard them.
         """
@@ -167,7 +167,7 @@ class Moves(_Acts):
         dry_run: DryRun = False,
         progress: Progress | None = None,
     ) -> Moved:
-        """Change which workers may run tasks that are queued, parked or running.
+        """Change which workers may run tasks that are queued, wait or run.
 
         If a task runs on a worker that may not run it, it is stopped there and runs elsewhere.
         That is counted as no loss.

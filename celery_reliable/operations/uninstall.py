@@ -1,6 +1,6 @@
 """Giving everything back to the shared world, before the package is uninstalled.
 
-What workers held in unacked hashes of their own, and what is parked, would otherwise be seen by
+What workers held in unacked hashes of their own, and what waits, would otherwise be seen by
 workers with the package alone.
 """
 
@@ -31,7 +31,7 @@ class Released:
     workers: int = 0
     attempts: int = 0
     messages: int = 0
-    parked: int = 0
+    waiting: int = 0
     sent: int = 0
 
 
@@ -119,7 +119,7 @@ class _Release:
                 self._send(due, found.record)
 
     def _send(self, due: Due, record: Record) -> None:
-        is_parked = record.is_held
+        is_waiting = record.is_held
         message, ledger = AS_IT_IS, self.desk.ledger
         # What was sent to a worker by its name, or waits for one, goes to its ordinary queue.
         home = at_home(Envelope.from_text(record.message)) if is_named(record.message) else None
@@ -128,7 +128,7 @@ class _Release:
             # start.
             sent, epoch = home.published_anew(record.epoch, ledger.generation)
             message = Resent(sent.to_text(), record.epoch, epoch)
-        may_wait = not (is_parked or record.is_unsent) and message is AS_IT_IS
+        may_wait = not (is_waiting or record.is_unsent) and message is AS_IT_IS
         if may_wait and any(self.desk.broker.heads(Envelope.from_text(record.message))):
             return
         answer = ledger.resend(due, due_in_ms=self.queued_ms, message=message)
@@ -140,5 +140,5 @@ class _Release:
                 later = Due(due.task_id, answer.due_ms)
                 ledger.postpone(later, due_in_ms=0, is_unsent=True)
                 raise
-            self.done.parked += is_parked
-            self.done.sent += not is_parked
+            self.done.waiting += is_waiting
+            self.done.sent += not is_waiting

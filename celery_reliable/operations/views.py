@@ -631,16 +631,16 @@ class Order:
     given_at: datetime | None
     #: None: until it is resumed.
     until: datetime | None
-    #: Whether it holds; else it is over, and a pass sends what it has parked.
+    #: Whether it holds; else it is over, and a pass sends what waits for it.
     in_force: bool
     #: How many tasks wait for it; of a strike alone.
-    parked: int = 0
+    waiting: int = 0
     #: How many living workers know of it.
     heard: int = 0
 
     @classmethod
     def of(
-        cls, order: orders.Order, *, in_force: bool = True, parked: int = 0, heard: int = 0
+        cls, order: orders.Order, *, in_force: bool = True, waiting: int = 0, heard: int = 0
     ) -> Order:
         """Return an order as the ledger has it, with what is known of who obeys."""
         return cls(
@@ -654,7 +654,7 @@ class Order:
             given_at=moment(order.given_ms),
             until=moment(order.until_ms),
             in_force=in_force,
-            parked=parked,
+            waiting=waiting,
             heard=heard,
         )
 
@@ -669,7 +669,7 @@ class Order:
         why = f": {self.why}" if self.why else ""
         until = f"until {at(self.until)}" if self.until else "until it is resumed"
         if not self.in_force:
-            until = "and it is over: what it has parked is being sent"
+            until = "and it is over: what waits for it is being sent"
         return (
             f"{NOUNS[self.kind]} {self.target}{of} is {_ORDERED[self.kind]} since "
             f"{at(self.given_at)}, {until}, by {self.by or 'somebody'} (order {self.id}){why}"

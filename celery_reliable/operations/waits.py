@@ -21,7 +21,7 @@ __all__ = ["Situation", "absent", "ended", "held_by"]
 
 #: What the ledger says that a task waits for which waits for a worker that it names.
 _WORKERS = "workers"
-#: What a record waits for that an order has parked, before the order's id.
+#: What a record waits for that an order holds back, before the order's id.
 _ORDER = "order "
 #: So many workers are named in a sentence.
 _MOST_NAMED = 10
@@ -214,7 +214,7 @@ class Situation:
             if Stamp("", self._record.epoch).attempt:
                 kind, what = Wait.RETRY, f"for its retry after attempt {self._record.attempt}"
             said = (
-                f"It is parked in the ledger until {self._until(look.due_ms)}, {what}; then it is "
+                f"It waits in the ledger until {self._until(look.due_ms)}, {what}; then it is "
                 f"sent to {self._queue}."
             )
         return self._say(kind, said)
@@ -245,7 +245,7 @@ class Situation:
         by = f" (order {order_id})" if order is None else f": {order.sentence}"
         return self._say(
             Wait.ORDER,
-            f"An operator has struck it{by}. It is parked, and sent to {self._queue} when that "
+            f"An operator has struck it{by}. It waits, and is sent to {self._queue} when that "
             "ends.",
             until=None if order is None else order.until,
         )

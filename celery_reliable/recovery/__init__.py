@@ -10,8 +10,8 @@ from celery_reliable.recovery.announcements import (
 )
 from celery_reliable.recovery.broker_view import BrokerView, Step
 from celery_reliable.recovery.losses import Losses
-from celery_reliable.recovery.lost_messages import MOST_BYTES, is_over
 from celery_reliable.recovery.named_tasks import empty_own_queue
+from celery_reliable.recovery.returns import MOST_BYTES, is_over
 from celery_reliable.recovery.revocations import (
     RecordingControl,
     call_off,

@@ -35,16 +35,15 @@ from celery_reliable.results import (
 __all__ = [
     "announce",
     "backend_of",
-    "fail_as_stored",
     "has_ended_elsewhere",
     "is_in_chord",
     "store_revoked",
     "stored_elsewhere",
     "stored_end",
     "stored_task",
+    "tell_stored_end",
     "try_to_announce",
     "try_to_store_revoked",
-    "try_to_tell_chord",
 ]
 
 
@@ -99,52 +98,40 @@ def _ms_of(moment: Any) -> int:
     return int((found if found.tzinfo else found.replace(tzinfo=timezone.utc)).timestamp() * 1000)
 
 
-def fail_as_stored(app: Celery, record: Record) -> tuple[Exception, str] | None:
-    """Tell chord, chain and errbacks of a task of the FAILURE that its attempt has stored; return
-    the error and its traceback, or None when that has to be done again.
+def tell_stored_end(app: Celery, record: Record, end: str) -> tuple[Any, str] | None:
+    """Tell the chord of a task of the end that its attempt has stored, and chain and errbacks of a
+    FAILURE; return the stored result or error with its traceback, or None when that has to be done
+    again.
 
     Nobody knows whether the attempt had called the errbacks, so they may be called twice.  What
     goes wrong is only logged.
     """
     context = context_of(app, record.message)
+    is_failure = end == celery_states.FAILURE
+    if not (is_failure or context.chord):
+        return None, ""
     backend = backend_of(app, app.tasks.get(record.name))
     try:
         meta = backend.get_task_meta(record.task_id, cache=False)
-        error, traceback = meta.get("result"), str(meta.get("traceback") or "")
-        if not isinstance(error, Exception):
-            error = TaskError(str(error))
-        if not tell_chord(backend, context, celery_states.FAILURE, error):
+        result, traceback = meta.get("result"), str(meta.get("traceback") or "")
+        if is_failure and not isinstance(result, Exception):
+            result = TaskError(str(result))
+        if not tell_chord(backend, context, end, result):
             return None
-        context.chord = None
-        by = mark(record.epoch, record.attempt, record.token)
-        fail_again(backend, context, error, traceback or None, by)
+        if is_failure:
+            context.chord = None
+            by = mark(record.epoch, record.attempt, record.token)
+            fail_again(backend, context, result, traceback or None, by)
     except Exception as exc:
         # Backends raise what their drivers raise.
-        logger.warning("failure_not_told id=%s error=%s", record.task_id, exc)
+        logger.warning("stored_end_not_told id=%s error=%s", record.task_id, exc)
         return None
-    return error, traceback
+    return result, traceback
 
 
 def is_in_chord(app: Celery, record: Record) -> bool:
     """Whether the task is a member of a chord, which is told only after the result is stored."""
     return bool(context_of(app, record.message).chord)
-
-
-def try_to_tell_chord(app: Celery, record: Record) -> bool:
-    """Tell the chord of a task, if it has one, of the SUCCESS that is stored; True when the chord
-    needs nothing more.  What goes wrong is only logged.
-    """
-    context = context_of(app, record.message)
-    if not context.chord:
-        return True
-    backend = backend_of(app, app.tasks.get(record.name))
-    try:
-        result = backend.get_task_meta(record.task_id, cache=False).get("result")
-        return tell_chord(backend, context, celery_states.SUCCESS, result)
-    except Exception as exc:
-        # Backends raise what their drivers raise.
-        logger.warning("chord_not_told id=%s error=%s", record.task_id, exc)
-        return False
 
 
 def stored_elsewhere(app: Celery, record: Record) -> str:
@@ -255,7 +242,7 @@ def announce(app: Celery, ledger: Ledger, task_id: str, due_ms: str = "") -> Non
     )
     if not is_stored:
         return
-    ledger.announced(task_id, letter.buried_ms)
+    ledger.announce(letter)
     if task is not None:
         _tell_failure(task, task_id, error, context)
     events.task_buried(
@@ -287,10 +274,10 @@ def _context_of(app: Celery, ledger: Ledger, letter: DeadLetter) -> Context:
     if letter.reason is not Reason.LOST:
         return context_of(app, letter.message)
     reader = secrets.token_hex(8)
-    is_sealed = isinstance(ledger.read(letter, reader), answers.Sealed)
+    is_sealed = isinstance(ledger.announce(letter, reader), answers.Sealed)
     context = context_of(app, letter.message, is_sealed=is_sealed)
     if not is_sealed:
-        ledger.read(letter, reader, is_over=True)
+        ledger.announce(letter, reader, is_over=True)
     return context
 
 

@@ -4,8 +4,8 @@ still in its queue.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,17 +23,19 @@ from celery_reliable.broker import (
     unacked_names,
 )
 from celery_reliable.compat.kombu import list_key, priority_of
+from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
 from celery_reliable.leases import WorkerLease
 from celery_reliable.ledger import Ledger
 from celery_reliable.log import logger
 from celery_reliable.message import NAMED, Envelope, Stamp, task_id_of
-from celery_reliable.model import Record
+from celery_reliable.model import Record, SweepReport
 
 __all__ = [
     "BrokerView",
     "Job",
     "Presence",
     "Step",
+    "logged_failures",
 ]
 
 #: How many messages at the end that is popped next are looked at for one of ours.
@@ -72,10 +74,13 @@ class Waiting:
 
     @classmethod
     def of(cls, key: str, raw: bytes) -> Waiting:
-        """Read the head of a message; its body is not decoded."""
+        """Read the head of a message; its body is not decoded.  In an unacked hash the message is
+        the first of a list.
+        """
         # Decoding may raise anything; then it is no message of a task.
         with suppress(Exception):
-            payload = loads(bytes_to_str(raw))
+            found = loads(bytes_to_str(raw))
+            payload = found[0] if isinstance(found, list) else found
             headers = payload.get("headers") or {}
             stamp = Stamp.of(headers)
             return cls(key, raw, task_id_of(payload), stamp.epoch, bool(headers.get(NAMED)))
@@ -158,7 +163,7 @@ class BrokerView:
         with channel.conn_or_acquire() as client:
             shared = channel.global_keyprefix + channel.unacked_key
             for _, value in client.hscan_iter(shared, count=50):
-                found.add(_task_id(value, is_unacked=True))
+                found.add(Waiting.of(shared, value).task_id)
         return found - {""}
 
     def declared_all(self, queues: Iterable[str]) -> dict[str, tuple[int, int] | None]:
@@ -210,7 +215,7 @@ class BrokerView:
         width = looked_at + 1
         for number, priority in enumerate(priorities):
             depth, *items = answers[number * width : (number + 1) * width]
-            head = tuple(_task_id(item) for item in items if item is not None)
+            head = tuple(Waiting.of(queue, item).task_id for item in items if item is not None)
             found.append(Step(priority, int(depth), head))
         return found
 
@@ -260,14 +265,6 @@ class BrokerView:
         ]
 
 
-def _task_id(item: bytes, *, is_unacked: bool = False) -> str:
-    # Decoding may raise anything; then it is no message of a task.
-    with suppress(Exception):
-        found = loads(bytes_to_str(item))
-        return task_id_of(found[0] if is_unacked else found)
-    return ""
-
-
 class Job:
     """What the parts of a pass have: for one sweeper, and so for one thread."""
 
@@ -278,6 +275,21 @@ class Job:
         self.broker = broker
 
 
+@contextmanager
+def logged_failures(report: SweepReport, line: str, *about: object) -> Iterator[None]:
+    """Log and count what fails for one of many, which must not hold up the others: a record that
+    cannot be read, a message that cannot be moved.  Lets through what the ledger raises, as the
+    others would fail like that too.
+    """
+    try:
+        yield
+    except (LedgerUnavailable, LedgerRefused):
+        raise
+    except Exception as exc:
+        logger.error(line, *about, exc, exc_info=exc)
+        report.failed += 1
+
+
 #: What waits in a queue is looked at at least once in this many QUEUED_SECONDS.
 RAREST_LOOK = 10
 
@@ -285,18 +297,8 @@ RAREST_LOOK = 10
 class Presence:
     """What one pass has seen of queues and unacked hashes.  Each is read once, when needed."""
 
-    def __init__(
-        self,
-        ledger: Ledger,
-        broker: BrokerView,
-        queued_ms: int,
-        *,
-        alive: list[WorkerLease],
-        dead: list[WorkerLease],
-    ) -> None:
-        self._ledger = ledger
-        self._broker = broker
-        self._queued_ms = queued_ms
+    def __init__(self, job: Job, *, alive: list[WorkerLease], dead: list[WorkerLease]) -> None:
+        self._job = job
         self._alive = alive
         self._dead = dead
         self._ends: dict[tuple[str, str, str], list[tuple[set[str], float]]] = {}
@@ -306,13 +308,13 @@ class Presence:
         """Whether a worker holds its message, other than a dead one that it is taken from."""
         if self._held is None:
             self._held = set()
-            if self._broker.is_redis:
+            if self._job.broker.is_redis:
                 # A server that lost records may know nothing of a worker that lives.
-                strangers = {*self._broker.unacked_names()} - {
+                strangers = {*self._job.broker.unacked_names()} - {
                     lease.unacked for lease in self._dead
                 }
                 hashes = strangers | {one.unacked for one in self._alive if one.unacked}
-                self._held = self._broker.task_ids_in(hashes)
+                self._held = self._job.broker.task_ids_in(hashes)
         return task_id in self._held
 
     def wait_in_queue_ms(self, record: Record, now_ms: int) -> int:
@@ -326,7 +328,7 @@ class Presence:
         # Read once in a pass, however many records are overdue.
         if where not in self._ends:
             self._ends[where] = self._ends_of(envelope)
-        sent_ms, queued_ms = record.since_ms, self._queued_ms
+        sent_ms, queued_ms = record.since_ms, self._job.config.queued_ms
         found = [
             oldest
             for ids, oldest in self._ends[where]
@@ -343,8 +345,8 @@ class Presence:
         and when the oldest of them was sent, in ms; 0 if that is not known.
         """
         ends = []
-        for head in self._broker.heads(envelope):
-            found = self._ledger.find_each([task_id for task_id in head if task_id])
+        for head in self._job.broker.heads(envelope):
+            found = self._job.ledger.find_each([task_id for task_id in head if task_id])
             sent = [one.record.since_ms for one in found if one.is_readable and one.record]
             if head:
                 ends.append((set(head), float(min(sent, default=0))))

@@ -10,20 +10,18 @@ from celery import Celery, states
 from celery_reliable import events
 from celery_reliable.app import reliable_of
 from celery_reliable.broker import Entry
-from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable, one_line
+from celery_reliable.exceptions import one_line
 from celery_reliable.leases import Verdict, WorkerLease
 from celery_reliable.ledger import Ledger, answers
-from celery_reliable.log import logger
 from celery_reliable.model import Cause, Claim, Reason, Record, State, SweepReport
 from celery_reliable.options import is_kept_dead, is_reliable, keep_ms
 from celery_reliable.recovery.announcements import (
-    fail_as_stored,
     stored_end,
+    tell_stored_end,
     try_to_announce,
-    try_to_tell_chord,
 )
-from celery_reliable.recovery.broker_view import BrokerView, Job
-from celery_reliable.recovery.lost_messages import MOST_BYTES, Returns, is_over, stamp_of
+from celery_reliable.recovery.broker_view import BrokerView, Job, logged_failures
+from celery_reliable.recovery.returns import MOST_BYTES, Returns, is_over, stamp_of
 
 __all__ = [
     "DeadWorkers",
@@ -93,26 +91,19 @@ class Losses:
         if record is None or record.token != claim.token:
             return False
         end = stored_end(self.app, record)
-        if end:
-            self._end_as_stored(record, claim, end, report)
-        return bool(end)
-
-    def _end_as_stored(self, record: Record, claim: Claim, end: str, report: SweepReport) -> None:
-        """End an attempt as its result says.  Where not all could be told of it, the claim stays,
-        and the next pass tries again.
-        """
+        if not end:
+            return False
+        told = tell_stored_end(self.app, record, end)
+        if told is None:
+            return True
         task = self.app.tasks.get(record.name)
-        if end == states.SUCCESS:
-            if try_to_tell_chord(self.app, record):
-                self.ledger.settle(claim, outcome=end, by=_BY_RESULT, keep_ms=keep_ms(task))
-            return
-        failed = fail_as_stored(self.app, record)
-        if failed is None:
-            return
-        if task is not None and is_reliable(task) and not is_kept_dead(task, failed[0]):
-            self.ledger.settle(claim, outcome=end, by=_BY_RESULT)
-            return
-        error, traceback = one_line(failed[0]), failed[1]
+        is_success, result = end == states.SUCCESS, told[0]
+        is_known = task is not None and is_reliable(task)
+        if is_success or (is_known and not is_kept_dead(task, result)):
+            kept_ms = keep_ms(task) if is_success else 0
+            self.ledger.settle(claim, outcome=end, by=_BY_RESULT, keep_ms=kept_ms)
+            return True
+        error, traceback = one_line(result), told[1]
         answer = self.ledger.bury(claim, Reason.FAILED, exception=error, traceback=traceback)
         if isinstance(answer, answers.Buried):
             report.buried += 1
@@ -125,6 +116,7 @@ class Losses:
                 losses=record.losses,
                 exception=error,
             )
+        return True
 
     def blame(self, lease: WorkerLease, report: SweepReport) -> None:
         """Charge the death of a worker to the task whose message it was opening.  Where the worker
@@ -227,7 +219,18 @@ class DeadWorkers(Job):
             lease = replace(lease, verdict=replace(lease.verdict, charged=""))
         last: set[str] = set()
         for claim, _ in claims[:batch]:
-            losses = self._lose(lease, claim, claim.task_id in in_unacked, report)
+            losses, is_charged = 0, lease.verdict.charges(claim.task_id)
+            with logged_failures(
+                report, "not_lost id=%s worker=%s error=%s", claim.task_id, lease.worker
+            ):
+                losses = self.losses.lose(
+                    claim,
+                    Cause.WORKER_LOST,
+                    report,
+                    has_message=claim.task_id in in_unacked,
+                    verdict=lease.verdict,
+                    detail=how_it_died(lease) + ("" if is_charged else f"; {_not_counted(lease)}"),
+                )
             # A first loss may be the worker's fault.  A task that is lost again waits behind the
             # others: in front, it might kill worker after worker before they have their turn.
             if losses > 1:
@@ -244,29 +247,6 @@ class DeadWorkers(Job):
             # The hash stays on the list of hashes.  A worker that is alive after all may file
             # something before it hears that it was forgotten.
             self.ledger.workers.deregister(lease.worker, in_unacked=left)
-
-    def _lose(
-        self, lease: WorkerLease, claim: Claim, has_message: bool, report: SweepReport
-    ) -> int:
-        is_charged = lease.verdict.charges(claim.task_id)
-        try:
-            return self.losses.lose(
-                claim,
-                Cause.WORKER_LOST,
-                report,
-                has_message=has_message,
-                verdict=lease.verdict,
-                detail=how_it_died(lease) + ("" if is_charged else f"; {_not_counted(lease)}"),
-            )
-        except (LedgerRefused, LedgerUnavailable):
-            raise
-        except Exception as exc:
-            # One record that cannot be read must not hold up the others.
-            logger.error(
-                "not_lost id=%s worker=%s error=%s", claim.task_id, lease.worker, exc, exc_info=exc
-            )
-            report.failed += 1
-            return 0
 
     def _has_unopened(self, entries: list[Entry], task_id: str) -> bool:
         """Whether a worker held messages that nobody had begun, beside that of *task_id*, which it

@@ -22,10 +22,8 @@ from kombu.utils.json import loads
 
 from celery_reliable import events
 from celery_reliable.app import reliable_of
-from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
 from celery_reliable.leases import WorkerLease
 from celery_reliable.ledger import AS_IT_IS, Ledger, LivingWorker, Resent, answers
-from celery_reliable.log import logger
 from celery_reliable.message import Envelope, NamedWorkers, Stamp, is_named, seconds_until
 from celery_reliable.model import Due, Record, State, SweepReport
 from celery_reliable.options import room_of
@@ -37,8 +35,14 @@ from celery_reliable.publishing import (
     resend,
     send_stored,
 )
-from celery_reliable.recovery.broker_view import RAREST_LOOK, BrokerView, Job, Waiting
-from celery_reliable.recovery.lost_messages import MOST_BYTES
+from celery_reliable.recovery.broker_view import (
+    RAREST_LOOK,
+    BrokerView,
+    Job,
+    Waiting,
+    logged_failures,
+)
+from celery_reliable.recovery.returns import MOST_BYTES
 
 __all__ = [
     "Emptied",
@@ -138,7 +142,9 @@ class Sending(Job):
         if self.broker.is_redis:
             self._empty_orphans(leases, report)
         living = self._last_look = self._living.now(within=1.0)
-        others = {one.worker for one in leases if self._is_of_another(one)}
+        # Those of another app that shares the ledger; its passes look for them.
+        own = ("", str(self.app.main or ""))
+        others = {one.worker for one in leases if one.project[0] not in own}
         self._seen = {one.worker for one in living} | (self._before & others)
         new = [one for one in living if one.worker not in self._before]
         if new and self.ledger.named.waiting():
@@ -158,11 +164,6 @@ class Sending(Job):
             self._seen -= gone
             self._last_look = found
         return found
-
-    def _is_of_another(self, lease: WorkerLease) -> bool:
-        """Whether a worker is of another app that shares the ledger, whose passes look for it."""
-        app = lease.project[0]
-        return bool(app) and app != str(self.app.main or "")
 
     # -- one record
 
@@ -247,6 +248,10 @@ class Sending(Job):
 
     def _look_at_runs(self) -> None:
         """Forget runs that are over, some time after that."""
+        # They are kept as long as results.
+        expires = self.app.conf.result_expires
+        seconds = expires.total_seconds() if isinstance(expires, timedelta) else expires
+        keep_ms = int(1000 * (seconds or _DAY_SECONDS))
         runs = self.ledger.runs
         for name, due_ms in runs.due(_RUNS_AT_ONCE):
             run = runs.find(name)
@@ -254,7 +259,7 @@ class Sending(Job):
             looks = self.ledger.look_all(list(members))
             living = [one.record for one in looks if one and one.record.state is not State.DEAD]
             if not living:
-                runs.end(name, due_ms, keep_ms=self._keep_ms)
+                runs.end(name, due_ms, keep_ms=keep_ms)
                 continue
             for record in living:
                 if len(members[record.task_id]) > 1:
@@ -266,13 +271,6 @@ class Sending(Job):
         record = self.ledger.find(task_id)
         if record is not None and record.state is not State.WAITING:
             self._sent(record, record.message)
-
-    @property
-    def _keep_ms(self) -> int:
-        """For how long results are kept, and runs with them."""
-        expires = self.app.conf.result_expires
-        seconds = expires.total_seconds() if isinstance(expires, timedelta) else expires
-        return int(1000 * (seconds or _DAY_SECONDS))
 
     def _empty_orphans(self, leases: list[WorkerLease], report: SweepReport) -> None:
         """Have all sent to others that waits in the queues of workers that are gone or drained."""
@@ -354,10 +352,6 @@ class Sending(Job):
         # Each of these goes in front of the one before.
         limited = [one for one in reversed(found) if one[1].is_limited]
         for due, record in (*(one for one in found if not one[1].is_limited), *limited):
-            try:
-                self.send(due, record, SweepReport())
-            except (LedgerUnavailable, LedgerRefused):
-                raise
-            except Exception as exc:
-                # One that cannot be sent must not hold up the others.
-                logger.error("not_handled id=%s error=%s", due.task_id, exc, exc_info=exc)
+            report = SweepReport()
+            with logged_failures(report, "not_handled id=%s error=%s", due.task_id):
+                self.send(due, record, report)

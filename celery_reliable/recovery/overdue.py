@@ -7,10 +7,8 @@ from typing import Any
 from celery import Celery
 
 from celery_reliable.app import reliable_of
-from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
 from celery_reliable.leases import WorkerLease
 from celery_reliable.ledger import Ledger, answers
-from celery_reliable.log import logger
 from celery_reliable.message import Envelope
 from celery_reliable.model import Cause, Due, Record, State, SweepReport
 from celery_reliable.options import in_force
@@ -20,24 +18,30 @@ from celery_reliable.recovery.announcements import (
     store_revoked,
     stored_elsewhere,
 )
-from celery_reliable.recovery.broker_view import BrokerView, Job, Presence
+from celery_reliable.recovery.broker_view import (
+    RAREST_LOOK,
+    BrokerView,
+    Job,
+    Presence,
+    logged_failures,
+)
 from celery_reliable.recovery.losses import Losses
-from celery_reliable.recovery.lost_messages import MOST_BYTES, Asked, LostMessages
 from celery_reliable.recovery.named_tasks import Sending
+from celery_reliable.recovery.returns import MOST_BYTES
 
 __all__ = [
     "Overdue",
 ]
 
 
-def _left_ms(task: Any, record: Record, now_ms: int, begun: answers.Begun | None) -> int:
+def _left_ms(task: Any, record: Record, now_ms: int, begun: answers.Begun) -> int:
     """Return how many ms of its time to run a running attempt of *task* has left.
 
     A step of the ledger's clock while it ran, of which the pass was told as it has *begun*, is
     taken off.  0 if it began in the future.
     """
     ran_ms = now_ms - record.claimed_ms
-    seen_ms, by_ms = (begun.stepped_ms, begun.stepped_by_ms) if begun is not None else (None, None)
+    seen_ms, by_ms = begun.stepped_ms, begun.stepped_by_ms
     if seen_ms is not None and by_ms is not None and record.claimed_ms + by_ms <= seen_ms:
         ran_ms -= by_ms
     try:
@@ -51,10 +55,19 @@ def _left_ms(task: Any, record: Record, now_ms: int, begun: answers.Begun | None
 
 #: How long a replaced task's id waits for a canvas of which no member is known to live.
 _LONGEST_WAITING_MS = 24 * 60 * 60 * 1000
+#: Each time a task is sent again doubles the time until the next look, this often at the most.
+_DOUBLINGS = 6
+#: The most batches that one pass looks ahead at.
+_MOST_BATCHES = 4
 
 
 class Overdue(Job):
-    """Looks at the records that are due."""
+    """Looks at the records that are due; and at queued ones before they are, when their messages
+    may be lost.
+
+    A blocking pop takes a message before it can be filed.  A worker that dies in between, or loses
+    the connection on which it waits, leaves a record whose message is nowhere.
+    """
 
     def __init__(
         self,
@@ -66,95 +79,157 @@ class Overdue(Job):
     ) -> None:
         super().__init__(app, ledger, broker)
         self.losses = losses
-        #: What the pass was told as it began.
-        self.begun: answers.Begun | None = None
         self._sending = sending
-        self.ahead = LostMessages(ledger, self.config, self._send_if_missing)
         #: Whether another app has workers in the namespace.
         self._is_shared = False
-        #: Records that can wait, each with the ms after which to look again.
-        self._later: list[tuple[Due, int]] = []
+        #: The request to look ahead that is being met: since when messages may have been lost, and
+        #: its number; the due times that are still to be looked at (the first and the last of each
+        #: range, in ms); and what was seen.
+        self._asked: tuple[int, int | None] | None = None
+        self._ranges: list[tuple[int, int]] = []
+        self._seen: set[str] = set()
 
     def look(
         self,
+        begun: answers.Begun,
         alive: list[WorkerLease],
         dead: list[WorkerLease],
         report: SweepReport,
-        asked: Asked | None = None,
     ) -> bool:
-        """Look at one batch of due records, and ahead at what is *asked* for.
+        """Look at one batch of due records, and ahead if the pass that has *begun* is asked to.
 
         What the *dead* held is being returned.  True when all that was asked for was looked at.
         """
         own = reliable_of(self.app).project
         self._is_shared = any(one.project not in (own, ("", "")) for one in alive)
-        self._look_at_due(self._presence(alive, dead), report)
+        self._look_at_due(begun, Presence(self, alive=alive, dead=dead), report)
         # Other brokers keep what was delivered until it is acknowledged.
-        if not self.broker.is_redis:
+        if begun.ahead_ms is None or not self.broker.is_redis:
             return True
+        asked = begun.ahead_ms, begun.ahead_count
         # What a dead worker holds will be returned, so it is not lost.
-        return asked is None or self.ahead.look(asked, self._presence([*alive, *dead], []), report)
+        return self._look_ahead(asked, Presence(self, alive=[*alive, *dead], dead=[]), report)
 
-    def _presence(self, held_by: list[WorkerLease], returned_of: list[WorkerLease]) -> Presence:
-        return Presence(
-            self.ledger, self.broker, self.config.queued_ms, alive=held_by, dead=returned_of
-        )
+    def _look_ahead(
+        self, asked: tuple[int, int | None], presence: Presence, report: SweepReport
+    ) -> bool:
+        """Send queued tasks again whose message is nowhere; False if the next pass has to go on.
 
-    def _look_at_due(self, presence: Presence, report: SweepReport) -> None:
+        A task is due a known time after it was sent.  So due times tell which tasks were sent since
+        messages may have been lost: they come first, then those that have waited for longer.
+        """
+        now_ms, n_resent = self.ledger.workers.time_ms(), report.resent
+        if self._asked != asked:
+            self._asked, self._seen = asked, set()
+            self._ranges = self._spans(asked[0], now_ms)
+        left = _MOST_BATCHES * self.config.sweep_batch
+        while self._ranges and left > 0:
+            first_ms, last_ms = self._ranges[0]
+            batch = min(left, self.config.sweep_batch)
+            dues = self.ledger.due_between(first_ms, last_ms, limit=batch)
+            left -= len(dues)
+            new = [due for due in dues if due.task_id not in self._seen]
+            self._seen |= {due.task_id for due in new}
+            self._send_missing(
+                [d for d in new if not presence.is_held(d.task_id)], presence, report
+            )
+            if len(dues) < batch:
+                self._ranges.pop(0)
+            else:
+                # More than a batch may be due in one ms.  Those few are seen when they are due.
+                next_ms = int(dues[-1].due_ms)
+                self._ranges[0] = (next_ms if next_ms > first_ms else first_ms + 1, last_ms)
+        if not self._ranges:
+            self._asked = None
+            return True
+        # If none of so many is missing, the rest is a backlog.  What is lost of that is found when
+        # it is due.
+        if report.resent == n_resent:
+            return True
+        report.is_full = True
+        return False
+
+    def _spans(self, since_ms: int, now_ms: int) -> list[tuple[int, int]]:
+        queued_ms = self.config.queued_ms
+        spans = []
+        for doubled in range(_DOUBLINGS + 1):
+            after_ms = queued_ms * 2**doubled
+            # What is due by now is looked at anyway.
+            first_ms = max(since_ms + after_ms, now_ms)
+            if first_ms <= now_ms + after_ms:
+                spans.append((first_ms, now_ms + after_ms))
+        return [*spans, (now_ms, now_ms + RAREST_LOOK * queued_ms)]
+
+    def _send_missing(self, dues: list[Due], presence: Presence, report: SweepReport) -> None:
+        now_ms = self.ledger.workers.time_ms()
+        found = self.ledger.find_in_groups([d.task_id for d in dues], most_bytes=MOST_BYTES)
+        for due, one in zip(dues, found, strict=True):
+            # It is looked at again when it is due, and counted then.
+            with logged_failures(SweepReport(), "not_looked_at_ahead id=%s error=%s", due.task_id):
+                record = one.record
+                if record is None or record.state is not State.QUEUED:
+                    continue
+                # A message of it should exist.
+                if not (record.is_unsent or record.is_revoked):
+                    self._send_if_missing(due, record, now_ms, presence, report)
+
+    def _look_at_due(self, begun: answers.Begun, presence: Presence, report: SweepReport) -> None:
         now_ms, dues = self.ledger.due(self.config.sweep_batch)
         if not dues:
             return
-        self._later = []
+        later = []
         report.looked_at = len(dues)
         report.oldest_overdue_seconds = round((now_ms - float(dues[0].due_ms)) / 1000, 3)
         report.is_full = report.is_full or len(dues) >= self.config.sweep_batch
         found = self.ledger.find_in_groups([due.task_id for due in dues], most_bytes=MOST_BYTES)
         for due, one in zip(dues, found, strict=True):
-            try:
-                record = one.record
-                if record is None:
-                    self._later.append((due, 0))
-                else:
-                    self._look_at(due, record, now_ms, presence, report)
-            except (LedgerUnavailable, LedgerRefused):
-                raise
-            except Exception as exc:
-                # The oldest come first: one that cannot be handled must not hold up the others.
-                logger.error("not_handled id=%s error=%s", due.task_id, exc, exc_info=exc)
-                report.failed += 1
-                self._later.append((due, self.config.queued_ms))
-        self.ledger.postpone_all(self._later)
+            # A record that fails is looked at later.  Otherwise it would hold up the others, as
+            # the oldest come first.
+            again_ms: int | None = self.config.queued_ms
+            with logged_failures(report, "not_handled id=%s error=%s", due.task_id):
+                again_ms = self._look_at(begun, due, one.record, now_ms, presence, report)
+            if again_ms is not None:
+                later.append((due, again_ms))
+        self.ledger.postpone_all(later)
 
     def _look_at(
-        self, due: Due, record: Record, now_ms: int, presence: Presence, report: SweepReport
-    ) -> None:
+        self,
+        begun: answers.Begun,
+        due: Due,
+        record: Record | None,
+        now_ms: int,
+        presence: Presence,
+        report: SweepReport,
+    ) -> int | None:
+        """Return after how many ms to look again; None if nothing has to be noted of that."""
+        if record is None:
+            return 0
         if self._is_shared and record.name and record.name not in self.app.tasks:
             # It is probably a task of the other app, whose workers look after it.
-            self._later.append((due, self.config.sweep_ms))
-        elif record.state is State.RUNNING:
-            self._look_at_running(due, record, now_ms, report)
-        elif record.state is State.DEAD:
-            announce(self.app, self.ledger, due.task_id, due.due_ms)
-        elif record.is_called_off:
-            self._let_go(due, record)
-        elif record.is_replaced:
-            self._look_at_canvas(due, record, now_ms)
-        else:
-            self._look_at_unclaimed(due, record, now_ms, presence, report)
-
-    def _look_at_running(self, due: Due, record: Record, now_ms: int, report: SweepReport) -> None:
-        """Take an attempt that is stuck from its worker."""
-        time_left_ms = _left_ms(self.app.tasks.get(record.name), record, now_ms, self.begun)
-        if time_left_ms > 0:
-            self._later.append((due, time_left_ms))
-        else:
+            return self.config.sweep_ms
+        if record.state is State.RUNNING:
+            left_ms = _left_ms(self.app.tasks.get(record.name), record, now_ms, begun)
+            if left_ms > 0:
+                return left_ms
+            # It is stuck, and is taken from its worker.
             self.losses.lose(
                 record.claim, Cause.STUCK, report, has_message=False, due_ms=due.due_ms
             )
+        elif record.state is State.DEAD:
+            announce(self.app, self.ledger, due.task_id, due.due_ms)
+        elif record.is_called_off:
+            # Its record is removed when nothing of it runs any more.
+            if isinstance(self.ledger.let_go(record.task_id), answers.Gone):
+                return self.config.lease_ms
+        elif record.is_replaced:
+            return self._look_at_canvas(due, record, now_ms)
+        else:
+            return self._look_at_unclaimed(due, record, now_ms, presence, report)
+        return None
 
     def _look_at_unclaimed(
         self, due: Due, record: Record, now_ms: int, presence: Presence, report: SweepReport
-    ) -> None:
+    ) -> int | None:
         if record.is_revoked:
             store_revoked(self.app, record)
             self.ledger.cancel(record.task_id, epoch=record.epoch)
@@ -164,40 +239,36 @@ class Overdue(Job):
             # Also one that waits: on a server that lost records, it may have been sent and run.
             # Mostly that is the message of before, which its worker is about to remove.
             is_queued = record.state is State.QUEUED
-            self._later.append((due, self.config.queued_ms if is_queued else self.config.sweep_ms))
+            return self.config.queued_ms if is_queued else self.config.sweep_ms
         elif record.state is State.QUEUED:
-            wait_ms = self._send_if_missing(due, record, now_ms, presence, report)
-            if wait_ms:
-                self._later.append((due, wait_ms))
+            return self._send_if_missing(due, record, now_ms, presence, report)
         else:
             self._sending.send(due, record, report)
+        return None
 
-    def _look_at_canvas(self, due: Due, record: Record, now_ms: int) -> None:
-        """End a replaced task whose canvas ended by a plain task, or failed on the way."""
+    def _look_at_canvas(self, due: Due, record: Record, now_ms: int) -> int | None:
+        """End a replaced task whose canvas ended by a plain task, or failed on the way; else return
+        after how many ms to look again.
+        """
         is_over = now_ms - record.since_ms > _LONGEST_WAITING_MS and not self._lives(record)
-        if is_over or has_ended_elsewhere(record, stored_elsewhere(self.app, record)):
-            self.ledger.cancel(
-                due.task_id,
-                epoch=record.epoch,
-                outcome="",
-                by="its canvas has ended, or was given up",
-            )
-        else:
-            self._later.append((due, self.config.queued_ms))
+        if not is_over and not has_ended_elsewhere(record, stored_elsewhere(self.app, record)):
+            return self.config.queued_ms
+        self.ledger.cancel(
+            due.task_id,
+            epoch=record.epoch,
+            outcome="",
+            by="its canvas has ended, or was given up",
+        )
+        return None
 
     def _lives(self, record: Record) -> bool:
         """Whether a member of its canvas is known to live."""
         members = (self.ledger.find(task_id) for task_id in record.members)
         return any(one is not None and one.state is not State.DEAD for one in members)
 
-    def _let_go(self, due: Due, record: Record) -> None:
-        """Remove what was called off, when nothing of it runs any more."""
-        if isinstance(self.ledger.let_go(record.task_id), answers.Gone):
-            self._later.append((due, self.config.lease_ms))
-
     def _send_if_missing(
         self, due: Due, record: Record, now_ms: int, presence: Presence, report: SweepReport
-    ) -> int:
+    ) -> int | None:
         """Send a queued task again, unless its message can still be in its queue: then return after
         how many ms to look again.
         """
@@ -215,4 +286,4 @@ class Overdue(Job):
                 outcome="",
                 by="its result was stored already",
             )
-        return 0
+        return None

@@ -25,8 +25,6 @@ from celery_reliable.recovery.announcements import try_to_store_revoked
 
 __all__ = ["RecordingControl", "call_off", "call_off_task"]
 
-#: The states of tasks that can be revoked.
-
 #: For how long the ledger is asked, for each task, or each group of them: a caller waits.
 _PATIENCE_SECONDS = 1.0
 #: So many ids are looked up in one round trip, and messages of so many bytes are read in one.

@@ -17,17 +17,14 @@ from celery import Celery
 
 from celery_reliable import clock, events
 from celery_reliable.app import reliable_of
-from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
 from celery_reliable.leases import WorkerLease
 from celery_reliable.ledger import Ledger, answers
 from celery_reliable.log import logger
 from celery_reliable.model import GroupOfLetters, SweepReport
-from celery_reliable.recovery.broker_view import BrokerView
+from celery_reliable.recovery.broker_view import BrokerView, Job, logged_failures
 from celery_reliable.recovery.losses import DeadWorkers, Losses
-from celery_reliable.recovery.lost_messages import Asked
 from celery_reliable.recovery.named_tasks import Sending
 from celery_reliable.recovery.overdue import Overdue
-from celery_reliable.settings import ReliableConfig
 
 __all__ = [
     "MOST_PASSES_IN_A_ROW",
@@ -67,31 +64,27 @@ def end_orders(app: Celery, ledger: Ledger, report: SweepReport) -> None:
 _Entry = tuple[str, int]
 
 
-class Retention:
+class Retention(Job):
     """Discards dead letters, a batch in each pass.
 
     What a pass reads of letters is a batch, however many there are.
     """
-
-    def __init__(self, config: ReliableConfig, ledger: Ledger) -> None:
-        self._config = config
-        self._ledger = ledger
 
     def trim(self, report: SweepReport) -> None:
         """Discard at most a batch of those that are too old, then of those that are too many: the
         largest group loses its oldest letters first, so a flood pushes out its own letters and no
         others.
         """
-        batch = self._config.sweep_batch
+        batch = self.config.sweep_batch
         trimmed = 0
-        oldest, old = self._ledger.letters_after(None, batch), []
+        oldest, old = self.ledger.letters_after(None, batch), []
         if oldest:
-            before_ms = self._ledger.workers.time_ms() - self._config.dead_letter_ms
+            before_ms = self.ledger.workers.time_ms() - self.config.dead_letter_ms
             old = list(takewhile(lambda entry: entry[1] <= before_ms, oldest))
             trimmed += self._discard(old, "older than DEAD_LETTER_SECONDS")
             report.is_full = report.is_full or len(old) == batch
         if oldest:
-            over = self._ledger.count_dead() - self._config.dead_letter_max
+            over = self.ledger.count_dead() - self.config.dead_letter_max
             if over > 0:
                 surplus = self._trim_surplus(min(over, batch - len(old)))
                 over, trimmed = over - surplus, trimmed + surplus
@@ -103,19 +96,19 @@ class Retention:
     def _trim_surplus(self, count: int) -> int:
         """Discard up to *count* letters of the largest groups; return how many."""
         entries: list[_Entry] = []
-        groups = self._ledger.groups.counts()
+        groups = self.ledger.groups.counts()
         level = _level(groups, count)
         for one in groups:
             # The largest group comes first.  The last one may reach below the level.
             surplus = min(one.count - level, count - len(entries))
             if surplus <= 0:
                 break
-            entries += self._ledger.groups.letters_of(one.group.id, None, surplus)
+            entries += self.ledger.groups.letters_of(one.group.id, None, surplus)
         return self._discard(entries, "more than DEAD_LETTER_MAX", is_surplus=True)
 
     def _discard(self, entries: Sequence[_Entry], why: str, *, is_surplus: bool = False) -> int:
         found = [
-            self._ledger.discard(
+            self.ledger.discard(
                 task_id, buried_ms=buried_ms, by=why, outcome="TRIMMED", is_surplus=is_surplus
             )
             for task_id, buried_ms in entries
@@ -141,27 +134,25 @@ def _level(groups: Sequence[GroupOfLetters], count: int) -> int:
 MOST_PASSES_IN_A_ROW = 20
 
 
-class Sweeper:
+class Sweeper(Job):
     """Runs passes for one app; for one thread, with connections of its own."""
 
     def __init__(self, app: Celery) -> None:
         reliable = reliable_of(app)
-        self.app = app
-        self.config = reliable.config
+        ledger = reliable.own_ledger(reply_timeout_seconds=5.0, patience_seconds=1.0)
+        super().__init__(app, ledger, BrokerView(app))
         self.project = reliable.project
-        self.ledger: Ledger = reliable.own_ledger(reply_timeout_seconds=5.0, patience_seconds=1.0)
-        self.broker = BrokerView(app)
         # On one server, queues lose messages only when the records are lost too.
         self._has_queues_elsewhere = (
             reliable.is_redis_broker and not reliable.is_delivered_from_ledger
         )
-        self.losses = Losses(app, self.ledger)
-        self.recovery = DeadWorkers(app, self.ledger, self.broker, self.losses)
-        self.sending = Sending(app, self.ledger, self.broker)
-        self.overdue = Overdue(app, self.ledger, self.broker, self.losses, self.sending)
+        self.losses = Losses(app, ledger)
+        self.recovery = DeadWorkers(app, ledger, self.broker, self.losses)
+        self.sending = Sending(app, ledger, self.broker)
+        self.overdue = Overdue(app, ledger, self.broker, self.losses, self.sending)
         #: What the ledger's clock said last, in ms, and when that was by this process's clock.
         self._said: tuple[int, float] | None = None
-        self.retention = Retention(self.config, self.ledger)
+        self.retention = Retention(app, ledger, self.broker)
 
     def close(self) -> None:
         """Close the connections."""
@@ -192,19 +183,15 @@ class Sweeper:
             if isinstance(answer, answers.NotDue):
                 self._said = answer.now_ms, clock.now()
                 return report, max(0.05, min(answer.wait_ms / 1000, config.sweep_seconds))
-            if isinstance(answer, answers.Busy):
+            if not isinstance(answer, answers.Begun):
                 return report, config.sweep_seconds / 2
             self._said = answer.now_ms, clock.now()
-            self.overdue.begun = answer
-            asked = None
-            if answer.ahead_ms is not None and answer.ahead_count is not None:
-                asked = Asked(answer.ahead_ms, answer.ahead_count)
             self.sending.hear(answer.seen)
-            report, has_looked = self._run(asked)
+            report, has_looked = self._run(answer)
             self.ledger.passes.end(
                 nonce,
                 asdict(report),
-                str(asked.number) if asked and has_looked else "",
+                str(answer.ahead_count or "") if has_looked else "",
                 ended_ms=self._expected_ms,
                 seen=self.sending.seen,
             )
@@ -221,7 +208,7 @@ class Sweeper:
         said_ms, at = self._said
         return said_ms + int(1000 * (clock.now() - at))
 
-    def _run(self, asked: Asked | None) -> tuple[SweepReport, bool]:
+    def _run(self, begun: answers.Begun) -> tuple[SweepReport, bool]:
         report = SweepReport()
         started = time.monotonic()
         leases = self.ledger.workers.leases()
@@ -231,14 +218,8 @@ class Sweeper:
             if lease.project in living and lease.project not in (self.project, ("", "")):
                 # Living workers of its own app know its tasks and its broker.
                 continue
-            try:
+            with logged_failures(report, "not_recovered worker=%s error=%s", lease.worker):
                 self.recovery.recover(lease, report)
-            except (LedgerUnavailable, LedgerRefused):
-                raise
-            except Exception as exc:
-                # A worker that cannot be recovered must not hold up the others.
-                logger.error("not_recovered worker=%s error=%s", lease.worker, exc, exc_info=exc)
-                report.failed += 1
         self.recovery.recover_ownerless(leases, report)
         if self._has_queues_elsewhere:
             self._recognize_broker(report)
@@ -246,7 +227,7 @@ class Sweeper:
         gone = {lease.worker for lease in dead}
         alive = [lease for lease in leases if lease.worker not in gone]
         end_orders(self.app, self.ledger, report)
-        has_looked = self.overdue.look(alive, dead, report, asked)
+        has_looked = self.overdue.look(begun, alive, dead, report)
         self.retention.trim(report)
         report.duration_seconds = round(time.monotonic() - started, 3)
         return report, has_looked

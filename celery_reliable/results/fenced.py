@@ -147,7 +147,7 @@ def _is_stored(storing: _Storing, stored: StoredResult) -> bool:
     ledger = reliable_of(app).ledger
     try:
         if isinstance(of, DeadLetter):
-            answer = ledger.store_buried(of, stored)
+            answer = ledger.store(of, stored, patience_seconds=0)
         else:
             answer = ledger.store(
                 of.claim,

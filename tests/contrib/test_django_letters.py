@@ -13,7 +13,7 @@ from celery import Celery
 from django.contrib.admin.models import LogEntry
 
 from celery_reliable.app import reliable_of
-from celery_reliable.model import Reason, State
+from celery_reliable.model import Reason
 from celery_reliable.operations import Desk, OrderKind
 from celery_reliable.operations.dead_letters import DeadLetters
 from tests.contrib.shown import DISCARD, LIST, REPLAY, listed, page
@@ -144,8 +144,8 @@ def test_replay_asks_first_and_is_written_to_the_log(
     told = page(client.post(REPLAY, {**chosen, "confirmed": "Yes"}, follow=True))
     assert "2 dead letters replayed." in told
     assert "There are no dead letters." in told
-    records = reliable_of(celery_project).ledger.find_all(["one", "two"])
-    assert [record and record.state for record in records] == [State.QUEUED] * 2
+    ledger = reliable_of(celery_project).ledger
+    assert [one.got["state"] for one in ledger.find_each(["one", "two"])] == ["queued"] * 2
     assert shared_redis.llen("celery") == 2
     logged = LogEntry.objects.get(object_id="one, two")
     assert logged.change_message.startswith("Replay dead letters: ")

@@ -123,7 +123,7 @@ def stopped(example: Example) -> None:
     example.type(strike)
     wait_for(lambda: example.listed("orders")["items"][0]["heard"] >= 2, 20, "both know of it")
     said = "".join(example.type(command) for command in commands)
-    parked = example.listed("tasks --state parked")["items"]
+    parked = example.listed("tasks --state waiting")["items"]
     # Two of the samples have places, and may be struck; all others never came to a queue.
     in_line = [one for one in parked if "summ" in one["name"] and one["why"]["kind"] == "object"]
     assert len(in_line) == len(example.rows()) - 1 - 2, parked
@@ -161,7 +161,7 @@ def as_many_as_are_allowed(example: Example) -> None:
     assert "of 2 places taken" in said
     assert said.count(f"{n_documents} documents will be archived") == 2
     # The strike and the drain.
-    assert " ".join(said.split()).count("it is over: what it has parked is being sent") == 2
+    assert " ".join(said.split()).count("it is over: what waits for it is being sent") == 2
 
     # But for the one that was stopped.
     wait_for(lambda: example.all_have("summary", but=1), 60, "the summaries")

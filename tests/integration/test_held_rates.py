@@ -49,7 +49,7 @@ def test_what_was_held_begins_by_its_rate(project: Project, hold: str) -> None:
     wait_for(lambda: project.effects.now() > held_until, 60, "their moments lapse")
     if hold == "strike":
         wait_for(
-            lambda: orders.parked([order.id])[order.id] + client.llen("begun") == N_TASKS,
+            lambda: orders.waiting([order.id])[order.id] + client.llen("begun") == N_TASKS,
             30,
             "all wait for the order",
         )

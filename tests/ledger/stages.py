@@ -177,14 +177,14 @@ def revoked(scene: Scene) -> Stage:
 def read(scene: Scene) -> Stage:
     """A dead letter that somebody has begun to read."""
     stage = buried(scene)
-    scene.ledger.read(scene.letter(), "reader")
+    scene.ledger.announce(scene.letter(), "reader")
     return stage
 
 
 def sealed(scene: Scene) -> Stage:
     """A dead letter that somebody has begun to read while another one read it."""
     stage = read(scene)
-    scene.ledger.read(scene.letter(), "another reader")
+    scene.ledger.announce(scene.letter(), "another reader")
     return stage
 
 
@@ -387,7 +387,7 @@ STEPS: dict[str, Callable[[Steps], Answer]] = {
     # That I am retried is stored when the retry is published.
     "store_retry": lambda it: it.ledger.store(it.mine, RESULT, is_retried=True),
     # I have seen a dead letter, and store its failure.
-    "store_buried": lambda it: it.ledger.store_buried(it.letter, RESULT),
+    "store_buried": lambda it: it.ledger.store(it.letter, RESULT),
     "replace": lambda it: it.ledger.replace(it.mine, due_in_ms=LOOK_MS),
     "lose": lambda it: it.scene.lose(it.mine),
     # As `lose`, with nothing left of the budget.
@@ -418,10 +418,10 @@ STEPS: dict[str, Callable[[Steps], Answer]] = {
     "discard": lambda it: it.ledger.discard("task", buried_ms=it.buried_ms),
     # As `discard`, by who keeps so many of them.
     "discard_surplus": lambda it: it.ledger.discard("task", is_surplus=True),
-    "announce": lambda it: it.ledger.announced("task", it.buried_ms),
+    "announce": lambda it: it.ledger.announce(it.letter),
     # Somebody is about to read the letter, and has read it.
-    "read": lambda it: it.ledger.read(it.letter, "reader"),
-    "read_over": lambda it: it.ledger.read(it.letter, "reader", is_over=True),
+    "read": lambda it: it.ledger.announce(it.letter, "reader"),
+    "read_over": lambda it: it.ledger.announce(it.letter, "reader", is_over=True),
     "resend": lambda it: it.ledger.resend(it.due, due_in_ms=RESEND_MS),
     # There are two places by now of the object in whose line it stands; or it has expired there.
     "resend_in": lambda it: it.ledger.resend(it.due, due_in_ms=RESEND_MS, places=2),

@@ -73,7 +73,7 @@ def test_they_come_back_in_the_order_of_publication(scene: Scene, at_once: int, 
     assert scene.overdue_ids() == []
     scene.client.delete(scene.ledger.keys.waker)
     assert scene.overdue_ids() == names
-    assert scene.ledger.orders.parked([order.id]) == {order.id: 0}
+    assert scene.ledger.orders.waiting([order.id]) == {order.id: 0}
     # One worker lets them out, and puts each into its list where it can.
     assert wake(scene) == ([] if queue else names)
     sent = [one.decode() for one in reversed(scene.client.lrange("celery", 0, -1))]

@@ -192,9 +192,9 @@ class Walk:
         """Somebody reads a letter, and may die of it, or discards it."""
         letter, reader = self.ledger.dead_letter(task_id), f"reader {next(self.numbers)}"
         if letter is not None:
-            self.again(lambda: self.ledger.read(letter, reader))
+            self.again(lambda: self.ledger.announce(letter, reader))
             if self.choice.random() < 0.5:
-                self.ledger.read(letter, reader, is_over=True)
+                self.ledger.announce(letter, reader, is_over=True)
             elif self.choice.random() < 0.5:
                 self.ledger.discard(task_id)
 
@@ -219,7 +219,7 @@ class Walk:
             record = self.ledger.find(due.task_id)
             assert record is not None
             if record.state is State.DEAD:
-                self.ledger.announced(due.task_id, self.scene.letter(due.task_id).buried_ms)
+                self.ledger.announce(self.scene.letter(due.task_id))
             elif record.is_called_off:
                 if isinstance(self.ledger.let_go(due.task_id), answers.Gone):
                     self.ledger.postpone(due, due_in_ms=LOOK_MS)

@@ -45,6 +45,8 @@ def lines() -> dict[str, int]:
     for _, _, called in _calls():
         of, _, method = ast.unparse(called.func).rpartition(".")
         text = next((one for one in called.args if isinstance(one, ast.Constant)), None)
+        if ast.unparse(called.func) == "logged_failures":
+            of, method = "logger", "error"
         if of == "logger" and text is not None and re.match(r"[a-z_]+( |$)", str(text.value)):
             level = getattr(logging, method.upper()) if method != "log" else logging.WARNING
             name = str(text.value).partition(" ")[0]

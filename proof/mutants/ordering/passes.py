@@ -28,7 +28,7 @@ TABLE: Table = {
             ),
         ],
     },
-    "recovery/lost_messages.py": {
+    "recovery/returns.py": {
         "Returns._bury": [
             (
                 "a plain message is thrown away before it is buried",

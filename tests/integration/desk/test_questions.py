@@ -48,7 +48,7 @@ def test_what_waits_what_runs_who_lives_and_what_happened(
     assert "3 " in next(one for one in status.out.splitlines() if one.startswith("slow "))
     assert "processed" in status.out
     # 2: why does it not run?
-    assert "is parked" in ask("show", later.id).out
+    assert "waits in the ledger" in ask("show", later.id).out
     # 3: what runs where, since when?
     out = " ".join(ask("workers").out.split())
     assert f"project.in_line_gate[{holder.id}] since" in out

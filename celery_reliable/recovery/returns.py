@@ -1,31 +1,22 @@
-"""Queued tasks that are looked at before they are due, as their messages may be lost.
-
-A blocking pop takes a message before it can be filed.  A worker that dies in between, or loses the
-connection on which it waits, leaves a record whose message is nowhere.
-"""
+"""Messages of unacked hashes that no living worker has: given back to their queues, or dropped."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection
-from typing import Any, NamedTuple
+from collections.abc import Collection
+from typing import Any
 
 from celery_reliable import events
 from celery_reliable.broker import Entry, Unacked
-from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
 from celery_reliable.leases import WorkerLease
 from celery_reliable.ledger import Ledger
-from celery_reliable.log import logger
 from celery_reliable.message import Envelope, Stamp
-from celery_reliable.model import Due, Reason, Record, State, SweepReport
+from celery_reliable.model import Reason, Record, State, SweepReport
 from celery_reliable.options import is_reliable
-from celery_reliable.recovery.broker_view import RAREST_LOOK, Job, Presence
-from celery_reliable.settings import ReliableConfig
+from celery_reliable.recovery.broker_view import Job, logged_failures
 
 __all__ = [
     "MOST_BYTES",
-    "Asked",
-    "LostMessages",
     "Returns",
     "is_over",
     "stamp_of",
@@ -33,104 +24,6 @@ __all__ = [
 
 #: The most bytes of messages that a pass has in memory, unless a single one is longer.
 MOST_BYTES = 4 * 1024 * 1024
-#: Each time a task is sent again doubles the time until the next look, this often at the most.
-_DOUBLINGS = 6
-#: The most batches that one pass looks at.
-_MOST_BATCHES = 4
-
-
-class Asked(NamedTuple):
-    """What passes are asked to look at before it is due."""
-
-    #: Since when messages may have been lost, in ms of the ledger's clock.
-    since_ms: int
-    #: Grows with each request, so that a sweeper can settle only the requests that it knew of.
-    number: int
-
-
-class LostMessages:
-    """Looks ahead, a bounded number of records in each pass."""
-
-    def __init__(
-        self,
-        ledger: Ledger,
-        config: ReliableConfig,
-        send_if_missing: Callable[[Due, Record, int, Presence, SweepReport], int],
-    ) -> None:
-        self._ledger = ledger
-        self._config = config
-        self._send_if_missing = send_if_missing
-        #: What is being looked at; the due times that are still to be looked at (the first and the
-        #: last of each range, in ms); and what was seen.
-        self._asked: Asked | None = None
-        self._ranges: list[tuple[int, int]] = []
-        self._seen: set[str] = set()
-
-    def look(self, asked: Asked, presence: Presence, report: SweepReport) -> bool:
-        """Send queued tasks again whose message is nowhere; False if the next pass has to go on.
-
-        A task is due a known time after it was sent.  So due times tell which tasks were sent since
-        messages may have been lost: they come first, then those that have waited for longer.
-        """
-        now_ms, n_resent = self._ledger.workers.time_ms(), report.resent
-        if self._asked != asked:
-            self._asked, self._seen = asked, set()
-            self._ranges = self._spans(asked.since_ms, now_ms)
-        left = _MOST_BATCHES * self._config.sweep_batch
-        while self._ranges and left > 0:
-            first_ms, last_ms = self._ranges[0]
-            batch = min(left, self._config.sweep_batch)
-            dues = self._ledger.due_between(first_ms, last_ms, limit=batch)
-            left -= len(dues)
-            new = [due for due in dues if due.task_id not in self._seen]
-            self._seen |= {due.task_id for due in new}
-            self._look_at([d for d in new if not presence.is_held(d.task_id)], presence, report)
-            if len(dues) < batch:
-                self._ranges.pop(0)
-            else:
-                # More than a batch may be due in one ms.  Those few are seen when they are due.
-                next_ms = int(dues[-1].due_ms)
-                self._ranges[0] = (next_ms if next_ms > first_ms else first_ms + 1, last_ms)
-        if not self._ranges:
-            self._asked = None
-            return True
-        # If none of so many is missing, the rest is a backlog.  What is lost of that is found when
-        # it is due.
-        if report.resent == n_resent:
-            return True
-        report.is_full = True
-        return False
-
-    def _spans(self, since_ms: int, now_ms: int) -> list[tuple[int, int]]:
-        queued_ms = self._config.queued_ms
-        spans = []
-        for doubled in range(_DOUBLINGS + 1):
-            after_ms = queued_ms * 2**doubled
-            # What is due by now is looked at anyway.
-            first_ms = max(since_ms + after_ms, now_ms)
-            if first_ms <= now_ms + after_ms:
-                spans.append((first_ms, now_ms + after_ms))
-        return [*spans, (now_ms, now_ms + RAREST_LOOK * queued_ms)]
-
-    def _look_at(self, dues: list[Due], presence: Presence, report: SweepReport) -> None:
-        now_ms = self._ledger.workers.time_ms()
-        found = self._ledger.find_in_groups([d.task_id for d in dues], most_bytes=MOST_BYTES)
-        for due, one in zip(dues, found, strict=True):
-            try:
-                record = one.record
-                if record is not None and _is_sent(record):
-                    self._send_if_missing(due, record, now_ms, presence, report)
-            except (LedgerUnavailable, LedgerRefused):
-                raise
-            except Exception as exc:
-                # It is looked at again when it is due.
-                logger.error("not_looked_at_ahead id=%s error=%s", due.task_id, exc, exc_info=exc)
-
-
-def _is_sent(record: Record) -> bool:
-    """Whether a message of it should exist."""
-    is_sent = record.state is State.QUEUED and not record.is_unsent
-    return is_sent and not record.is_revoked
 
 
 class Returns(Job):
@@ -158,20 +51,10 @@ class Returns(Job):
         task_ids = [entry.task_id for entry in newest]
         found = self.ledger.find_in_groups(task_ids, most_bytes=MOST_BYTES)
         for entry, one in zip(newest, found, strict=True):
-            try:
+            with logged_failures(
+                report, "not_given_back unacked=%s tag=%s error=%s", unacked.name, entry.tag
+            ):
                 done += self._give_back(unacked, lease, entry, one.record, last, report)
-            except (LedgerRefused, LedgerUnavailable):
-                raise
-            except Exception as exc:
-                # One message that cannot be moved must not hold up the others.
-                logger.error(
-                    "not_given_back unacked=%s tag=%s error=%s",
-                    unacked.name,
-                    entry.tag,
-                    exc,
-                    exc_info=exc,
-                )
-                report.failed += 1
         return done
 
     def _give_back(
