@@ -155,7 +155,7 @@ def _send_unsent(delivery: Delivery, unsent: Envelope) -> None:
         wait = seconds_until(unsent.headers.get("eta"))
         about = {"exchange": unsent.exchange, "routing_key": unsent.routing_key}
         is_kept = wait and isinstance(
-            delivery.reliable.ledger.moments.reserve(
+            delivery.reliable.ledger.moments.wait(
                 delivery.id,
                 wait,
                 epoch=Stamp.of(unsent.headers).epoch,

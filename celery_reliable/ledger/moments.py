@@ -64,7 +64,7 @@ class Bell:
 class Moments(Part):
     """When tasks may begin that may not begin yet."""
 
-    def reserve(
+    def wait(
         self,
         task_id: str,
         wait: Rate | float,
@@ -78,13 +78,13 @@ class Moments(Part):
         *wait*: its rate, or the seconds until its ETA.  *queue*: the list on this server that its
         message goes into at its moment, as it is; without it `wake` returns the task.
         """
-        step = self.reserve_step(task_id, wait, epoch=epoch, queue=queue)
+        step = self.waiting(task_id, wait, epoch=epoch, queue=queue)
         return self._caller.run(step, patience_seconds)
 
-    def reserve_step(
+    def waiting(
         self, task_id: str, wait: Rate | float, *, epoch: str, queue: str = ""
     ) -> Step[WaitAnswer]:
-        """Return the call of `reserve` unsent: a claim may be made in one step with it."""
+        """Return the call of `wait` unsent: a claim may be made in one step with it."""
         if isinstance(wait, Rate):
             asked: dict[str, Any] = {"interval_us": wait.interval_us, "key": wait.key}
         else:

@@ -52,7 +52,7 @@ class NamedTasks(Part):
             [self.calls.divert(id=task_id, epoch=epoch) for task_id, epoch in messages]
         )
 
-    def park(self, due: Due, named: str, *, due_in_ms: int) -> WaitAnswer:
+    def wait(self, due: Due, named: str, *, due_in_ms: int) -> WaitAnswer:
         """Let a task wait in the ledger for a worker that may run it.
 
         *named*: which may, as text.  It is looked at again in *due_in_ms*, or when it is woken.
@@ -95,7 +95,7 @@ class NamedTasks(Part):
             )
         )
 
-    def unpark_all(self, task_ids: Sequence[str]) -> list[DivertAnswer]:
+    def divert_waiting(self, task_ids: Sequence[str]) -> list[DivertAnswer]:
         """Let tasks that wait for a worker be sent, as one is alive.  Returns the answers."""
         return self._caller.run_all(
             [self.calls.divert(id=one, is_waiting=True) for one in task_ids]

@@ -218,7 +218,7 @@ class Sending(Job):
         """Let a task wait for a worker that may run it."""
         named = NamedWorkers.of(Envelope.from_text(record.message).headers)
         assert named is not None
-        answer = self.ledger.named.park(
+        answer = self.ledger.named.wait(
             due, named.to_text(), due_in_ms=RAREST_LOOK * self.config.queued_ms
         )
         if isinstance(answer, answers.Changed):
@@ -244,7 +244,7 @@ class Sending(Job):
                 if text not in means:
                     named = NamedWorkers.from_text(text)
                     means[text] = any(named.means(one.nodename) for one in new)
-            self.ledger.named.unpark_all([task_id for task_id, text in some if means[text]])
+            self.ledger.named.divert_waiting([task_id for task_id, text in some if means[text]])
 
     def _look_at_runs(self) -> None:
         """Forget runs that are over, some time after that."""

@@ -353,11 +353,11 @@ STEPS: dict[str, Callable[[Steps], Answer]] = {
     # The first message is delivered once more.
     "claim": lambda it: it.scene.ask(it.message, token="once more"),
     # Before that, the first of a limited task asks for its moment.
-    "reserve": lambda it: it.ledger.moments.reserve(
+    "reserve": lambda it: it.ledger.moments.wait(
         "task", Rate("app.work", 1_000_000), epoch=it.message.epoch
     ),
     # Or one with an ETA, whose message goes into a list.
-    "reserve_eta": lambda it: it.ledger.moments.reserve(
+    "reserve_eta": lambda it: it.ledger.moments.wait(
         "task", 60, epoch=it.message.epoch, queue="celery"
     ),
     # The strike is over.
@@ -429,7 +429,7 @@ STEPS: dict[str, Callable[[Steps], Answer]] = {
     # The first message is where nobody may run it.
     "divert": lambda it: it.ledger.named.divert("task", it.message.epoch),
     # No worker that may run it is alive.
-    "park": lambda it: it.ledger.named.park(it.due, "{}", due_in_ms=RESEND_MS),
+    "park": lambda it: it.ledger.named.wait(it.due, "{}", due_in_ms=RESEND_MS),
     # Other workers are to run what was seen to wait.
     "move": lambda it: it.move(State.QUEUED),
     # Other workers are to run what I run.
@@ -441,7 +441,7 @@ STEPS: dict[str, Callable[[Steps], Answer]] = {
         token=it.mine.token,
     ),
     # One is, and the task does not wait for it.
-    "unpark": lambda it: it.ledger.named.unpark_all(["task"])[0],
+    "unpark": lambda it: it.ledger.named.divert_waiting(["task"])[0],
     # My attempt takes a place, where there is one.
     "take_place": lambda it: take_place(it.scene, it.mine, places=2),
     # My attempt stands in the line of an object that is kept for a while.

@@ -22,7 +22,7 @@ WAKER_MS = 5_000
 
 def reserve(scene: Scene, message: Published, wait: Rate | float = RATE, queue: str = "") -> Any:
     """Ask for the moment of a message."""
-    return scene.ledger.moments.reserve(message.task.id, wait, epoch=message.epoch, queue=queue)
+    return scene.ledger.moments.wait(message.task.id, wait, epoch=message.epoch, queue=queue)
 
 
 def wake(scene: Scene, worker: str = "me", *, limit: int = 10) -> Any:

@@ -13,7 +13,7 @@ FAR_MS = 3_600_000
 
 
 def park(scene: Scene) -> Answer:
-    return scene.ledger.named.park(scene.seen_due(), '{"only": ["gpu"]}', due_in_ms=FAR_MS)
+    return scene.ledger.named.wait(scene.seen_due(), '{"only": ["gpu"]}', due_in_ms=FAR_MS)
 
 
 def test_what_waits_for_a_worker_is_known_and_due_as_soon_as_one_is_there(scene: Scene) -> None:
@@ -31,7 +31,7 @@ def test_what_waits_for_a_worker_is_known_and_due_as_soon_as_one_is_there(scene:
     assert (named.waiting(), list(named.each_waiting())) == (1, [[("task", '{"only": ["gpu"]}')]])
     assert isinstance(park(scene), answers.WaitsUntil)
     assert scene.ledger.due(9)[1] == []
-    assert named.unpark_all(["task"]) == [answers.Diverted()]
+    assert named.divert_waiting(["task"]) == [answers.Diverted()]
     _, (due,) = scene.ledger.due(9)
     epoch, before = scene.record_of().epoch, scene.snapshot()
     # A message takes the place of its own publication only.
@@ -45,10 +45,10 @@ def test_what_waits_for_a_worker_is_known_and_due_as_soon_as_one_is_there(scene:
     assert (scene.record_of().message, scene.state()) == ("to gpu", "queued")
     assert scene.record_of().waiting_for == ""
     assert named.waiting() == 0
-    assert named.unpark_all(["task"]) == [answers.Changed()]
+    assert named.divert_waiting(["task"]) == [answers.Changed()]
     # Nor of what the server remembers of it, and should not.
     scene.client.hset(scene.ledger.keys.waiting("workers"), "task", "{}")
-    assert named.unpark_all(["task"]) == [answers.Changed()]
+    assert named.divert_waiting(["task"]) == [answers.Changed()]
     assert named.waiting() == 0
 
 

@@ -90,7 +90,7 @@ def test_what_waits_for_something_else_by_now_is_not_let_go(scene: Scene, how: s
     else:
         scene.ledger.resend(scene.seen_due(), due_in_ms=LOOK_MS)
         if how == "moved":
-            scene.ledger.named.park(scene.seen_due(), "{}", due_in_ms=LOOK_MS)
+            scene.ledger.named.wait(scene.seen_due(), "{}", due_in_ms=LOOK_MS)
         elif how != "sent":
             scene.ask(message, strikes=(other.id,))
     before = scene.ledger.find("task"), scene.seen_due()
