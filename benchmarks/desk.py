@@ -39,7 +39,7 @@ def _looks(desk: Desk, task_id: str) -> dict[str, Callable[[], object]]:
         "status": desk.status,
         "page of 50": lambda: desk.tasks.page(limit=50),
         "page that fits nothing": lambda: desk.tasks.page(nothing, limit=50),
-        "page of parked": lambda: desk.tasks.page(state=Kind.WAITING, limit=50),
+        "page of waiting": lambda: desk.tasks.page(state=Kind.WAITING, limit=50),
         "next page": lambda: desk.tasks.page(cursor=middle, limit=50),
         "objects": lambda: desk.objects.page(limit=50),
         "workers": desk.workers.all,

@@ -37,7 +37,7 @@ _COMMANDS = (
     "status",
     "status --check",
     "tasks",
-    "tasks --state parked",
+    "tasks --state waiting",
     "tasks --task no.such",
     "tasks --queue no.such",
     "tasks --state dead",

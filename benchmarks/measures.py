@@ -31,7 +31,7 @@ BODY_BYTES = 100
 _PARKED_SECONDS = 3600.0
 #: Of the pool that publishes a burst.
 _THREADS = 8
-#: As many are queued and parked while the bytes of one are counted.
+#: As many are queued and waiting while the bytes of one are counted.
 _WAITING = 300
 #: What is not gone by then counts as left.
 _SETTLE_SECONDS = 5.0
