@@ -60,6 +60,7 @@ def limited(scene: Scene, *names: str, queue: str = "") -> list[Published]:
 def test_the_first_may_begin_and_the_others_wait_an_interval_each(scene: Scene) -> None:
     first, *others = [scene.publish(f"task {n}") for n in range(5)]
     before_ms = scene.workers.time_ms()
+    scene.client.hset(scene.ledger.keys.record("task 1"), "since_ms", 1)
 
     assert isinstance(reserve(scene, first), answers.Free)
     given = [reserve(scene, one) for one in others]
@@ -68,6 +69,7 @@ def test_the_first_may_begin_and_the_others_wait_an_interval_each(scene: Scene) 
     moments = [one.due_ms for one in given]
     assert 0 <= moments[0] - before_ms - 10_000 < 2_000
     assert [b - a for a, b in pairwise(moments)] == [10_000] * 3
+    assert scene.record_of("task 1").since_ms >= before_ms
     for one, moment in zip(others, moments, strict=True):
         assert scene.state(one.task.id) == "waiting"
         assert scene.seen_due(one.task.id) == Due(one.task.id, str(moment))

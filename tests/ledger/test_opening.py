@@ -99,10 +99,12 @@ def test_no_death_can_be_that_of_a_message_and_of_a_suspect_that_just_began(scen
     fetched = scene.publish("fetched")
     scene.ledger.resend(scene.seen_due("fetched"), due_in_ms=LOOK_MS)
     scene.claim(message_of(scene, "a"), "me")
+    scene.client.hset(scene.ledger.keys.record("fetched"), "since_ms", 1)
 
     assert opens(scene, fetched) is answers.Alone
     record = scene.record_of("fetched")
     assert (record.waiting_for, record.resends) == ("alone", 0)
+    assert record.since_ms > 1
     assert opens(scene, message_of(scene, "b"), delivery="other") is answers.Alone
     for task_id in ("fetched", "b"):
         answer = scene.ledger.resend(scene.seen_due(task_id), due_in_ms=LOOK_MS)
