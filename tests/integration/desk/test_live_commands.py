@@ -96,7 +96,7 @@ def test_the_shell_completes_commands_options_and_values(tmp_path: Path) -> None
             **os.environ,
             "PYTHONPATH": str(REPOSITORY),
             "_CELERY_COMPLETE": "bash_complete",
-            "COMP_WORDS": "celery -A nowhere reliable tasks --state pa",
+            "COMP_WORDS": "celery -A nowhere reliable tasks --state wa",
             "COMP_CWORD": "6",
         },
         capture_output=True,
