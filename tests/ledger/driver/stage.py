@@ -95,9 +95,13 @@ class Stage:
             found[name] = Script.of(name, clock.on_a_clock(text))
         for module in (transitions, attempts):
             module.script = found.__getitem__  # type: ignore[attr-defined]
-        unacked._script = lambda name: clock.on_a_clock(
-            by_position(mutants.applied(f"broker/lua/{name}.lua", unacked._source(name)))
-        )
+        folder = resources.files(broker).joinpath("lua")
+
+        def of_broker(name: str) -> str:
+            text = folder.joinpath(f"{name}.lua").read_text("utf-8")
+            return clock.on_a_clock(by_position(mutants.applied(f"broker/lua/{name}.lua", text)))
+
+        unacked._script = of_broker  # type: ignore[assignment]
         self.names_by_sha = {one.sha.encode(): one.name for one in found.values()}
         self.sha_of_record = found["record"].sha.encode()
         #: What tells a heartbeat.
@@ -106,7 +110,7 @@ class Stage:
         #: What tells a burial: EVALSHA's word, or how the text of EVAL begins.
         self.burials = (bury.sha.encode(), bury.text[:60].encode())
         self._texts = [Lock.LUA_RELEASE_SCRIPT, *(one.text for one in found.values())]
-        for path in resources.files(broker).joinpath("lua").iterdir():
+        for path in folder.iterdir():
             name = path.name.removesuffix(".lua")
             text = unacked._script(name)
             self._texts.append(text)
