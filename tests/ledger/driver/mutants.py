@@ -294,7 +294,7 @@ MUTANTS = {
     ),
     "place_given_twice": Mutant(
         "who frees a place gives away the first, whoever has that",
-        [(_SHARED, "tonumber(known), id), found[4]", "tonumber(known), id) or object, found[4]")],
+        [(_SHARED, "tonumber(known), id), found[3]", "tonumber(known), id) or object, found[4]")],
         "has no place of|, which waits",
         (),
         {**_IN_LINE, "tasks": ("lined",)},
