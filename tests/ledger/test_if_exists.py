@@ -60,3 +60,20 @@ def test_an_id_is_one_tasks_while_that_lives_or_is_a_dead_letter(scene: Scene, h
     again = Published(TASK, scene.record_of().epoch, published.generation)
     scene.ledger.settle(scene.claim(again))
     assert isinstance(told(how), Recorded)
+
+
+def test_what_was_called_off_leaves_no_name_to_the_next_task_of_its_id(scene: Scene) -> None:
+    other = TaskRef("task", "app.other")
+    published = scene.publish()
+    scene.record(other, "1-replaced", claim=scene.claim(published))
+    scene.take(scene.claim(Published(other, "1-replaced", published.generation)))
+    # Its worker has still to stop it.
+    scene.ledger.revoke("task")
+    assert scene.record_of().is_called_off
+
+    assert isinstance(publish(scene, "", task=TaskRef("task", "app.third")), Recorded)
+
+    epoch = scene.ledger.senders.new_epoch(0)
+    assert publish(scene, "keep", epoch, TASK) == Anothers(
+        "queued", scene.record_of().since_ms, "app.third"
+    )
