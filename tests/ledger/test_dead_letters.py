@@ -39,6 +39,8 @@ def test_a_poison_pill_is_buried_after_its_losses_and_one(
     letter = scene.letter()
     assert (letter.reason, letter.exception) == (Reason.LOST, "child_lost")
     assert (letter.attempts, letter.losses) == (runs, runs)
+    # A replay has the same budget once more.
+    assert spend(scene, replay(scene)) == runs
 
 
 def test_a_replay_starts_the_losses_anew_and_not_the_attempts(scene: Scene) -> None:

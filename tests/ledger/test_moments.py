@@ -227,7 +227,7 @@ def test_the_bell_rings_once_for_whatever_is_before_all_others(scene: Scene) -> 
     bell.close()
 
 
-def test_what_is_parked_for_its_moment_was_not_sent_in_vain(scene: Scene) -> None:
+def test_what_waits_for_its_moment_was_not_sent_in_vain(scene: Scene) -> None:
     reserve(scene, scene.publish("first"))
     message = scene.publish("second")
     for _ in range(2):
