@@ -223,6 +223,8 @@ class Observer:
 
     def _check_begin(self, body: Body) -> None:
         call = body.call
+        if call.closed_ms is not None and self._is_sent_again(call):
+            call.closed_ms, self._attempts[call.task_id] = None, 0
         if call.closed_ms is not None and self._is_known(call):
             raise Fault(f"{call} runs again as {body}: it had ended at {call.closed_ms / 1000:.3f}")
         if call.is_second and call.answered_ms is not None and call.host is None:
@@ -258,6 +260,13 @@ class Observer:
         server = self.world.server
         is_young = server.forward_ms - call.forward_ms < _REMEMBERED_MS
         return not call.is_lost and (is_young or server.n_runs == call.n_runs)
+
+    def _is_sent_again(self, call: Call) -> bool:
+        """Whether a member of a canvas may be published once more, though it has ended: the one
+        before it was killed when it had sent it, and ran again (`docs/limits.rst`).
+        """
+        others = call.host.members if call.host is not None else []
+        return any(len(one.bodies) > 1 for one in others if one is not call)
 
     def _check_alone(self, body: Body, other: Body) -> None:
         is_same = other.task_id == body.task_id

@@ -19,6 +19,7 @@ import redis
 from celery.worker import state
 from kombu.exceptions import OperationalError as KombuError
 
+from celery_reliable.app import reliable_of
 from celery_reliable.context import set_current_worker
 from celery_reliable.exceptions import ReliableError
 from tests.ledger.driver import arrivals, clock, quiet, shifts, tasks
@@ -221,6 +222,8 @@ class World:
     def _begun(self) -> Iterator[None]:
         self.stage.empty()
         self.server.begin()
+        # What a publisher of the world before has seen is of a time that is still to come.
+        reliable_of(self.app).living.close()
         with ExitStack() as stack:
             enter = stack.enter_context
             self.host_time = enter(clock.installed(self.schedule, self.processes))
