@@ -263,9 +263,10 @@ class Record:
         return self.waiting_for == "canvas"
 
     @property
-    def is_held(self) -> bool:
-        """Whether it waits to be run."""
-        return self.state is State.WAITING and not self.is_called_off and not self.is_replaced
+    def is_to_run(self) -> bool:
+        """Whether it is queued, or waits for something else than an end."""
+        is_bound = self.is_called_off or self.is_replaced
+        return self.state in (State.QUEUED, State.WAITING) and not is_bound
 
     @property
     def claim(self) -> Claim:

@@ -61,7 +61,7 @@ def _waits_for(
 
 def _reserving(delivery: Delivery, wait: Rate | float) -> Step[answers.WaitAnswer]:
     moments, epoch = delivery.reliable.ledger.moments, delivery.stamp.epoch
-    return moments.waiting(delivery.id, wait, epoch=epoch, queue=delivery.list_key)
+    return moments.wait_step(delivery.id, wait, epoch=epoch, queue=delivery.list_key)
 
 
 #: An early claim that is younger counts without a question to the ledger, while the lease surely

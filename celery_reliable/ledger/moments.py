@@ -78,10 +78,10 @@ class Moments(Part):
         *wait*: its rate, or the seconds until its ETA.  *queue*: the list on this server that its
         message goes into at its moment, as it is; without it `wake` returns the task.
         """
-        step = self.waiting(task_id, wait, epoch=epoch, queue=queue)
+        step = self.wait_step(task_id, wait, epoch=epoch, queue=queue)
         return self._caller.run(step, patience_seconds)
 
-    def waiting(
+    def wait_step(
         self, task_id: str, wait: Rate | float, *, epoch: str, queue: str = ""
     ) -> Step[WaitAnswer]:
         """Return the call of `wait` unsent: a claim may be made in one step with it."""

@@ -197,7 +197,7 @@ class Moves(_Acts):
             return "gone"
         if record.state is State.RUNNING:
             return "stays" if meant.means(nodename_of(record.owner)) else "stopped"
-        if (record.state is State.QUEUED or record.is_held) and envelope_of(record) is not None:
+        if record.is_to_run and envelope_of(record) is not None:
             return "sent"
         return "refused"
 

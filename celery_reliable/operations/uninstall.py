@@ -115,11 +115,11 @@ class _Release:
         ids = [due.task_id for due in dues]
         records = self.desk.ledger.find_in_groups(ids, most_bytes=MOST_BYTES)
         for due, found in zip(dues, records, strict=True):
-            if found.record and (found.record.is_held or found.record.state is State.QUEUED):
+            if found.record and found.record.is_to_run:
                 self._send(due, found.record)
 
     def _send(self, due: Due, record: Record) -> None:
-        is_waiting = record.is_held
+        is_waiting = record.state is State.WAITING
         message, ledger = AS_IT_IS, self.desk.ledger
         # What was sent to a worker by its name, or waits for one, goes to its ordinary queue.
         home = at_home(Envelope.from_text(record.message)) if is_named(record.message) else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from celery_reliable.publishing.amqp import install
 from celery_reliable.publishing.carriers import CARRIERS, TWINS, add_twins
 from celery_reliable.publishing.errors import NotPublished, PublishUnknown
-from celery_reliable.publishing.placement import LOOKS_SECONDS, at_home, placed, placed_member
+from celery_reliable.publishing.placement import at_home, placed
 from celery_reliable.publishing.publication import (
     Call,
     calling,
@@ -21,7 +21,6 @@ from celery_reliable.publishing.runs import run_on
 
 __all__ = [
     "CARRIERS",
-    "LOOKS_SECONDS",
     "TWINS",
     "Call",
     "NotPublished",
@@ -34,7 +33,6 @@ __all__ = [
     "is_member",
     "list_of",
     "placed",
-    "placed_member",
     "resend",
     "run_on",
     "send_stored",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,21 +15,14 @@ from celery_reliable.options import NAMING, in_force, names_workers, patterns_of
 from celery_reliable.publishing.errors import not_sent
 
 __all__ = [
-    "LOOKS_SECONDS",
     "Placement",
     "at_home",
     "named_anew",
     "place",
     "placed",
-    "placed_member",
     "refuse_unreachable",
     "rename",
 ]
-
-
-#: A worker is chosen among those of the last second.  Before a task is let wait for one, newer ones
-#: are looked for: nobody else would see that it waits before the next pass.
-LOOKS_SECONDS = (1.0, 0.1)
 
 
 @dataclass(frozen=True)
@@ -50,7 +43,7 @@ class Placement:
         )
 
 
-def placed(named: NamedWorkers, living: Sequence[LivingWorker]) -> Placement | None:
+def _chosen(named: NamedWorkers, living: Sequence[LivingWorker]) -> Placement | None:
     """Return where a task goes just now; None: nowhere, as no worker that may run it lives.
 
     To the own queue of a worker: one that is preferred to others, and has less to do than those
@@ -67,7 +60,7 @@ def placed(named: NamedWorkers, living: Sequence[LivingWorker]) -> Placement | N
     return None if named.only else Placement(*named.home, named)
 
 
-def placed_member(
+def _chosen_for_member(
     runs: Runs,
     task_id: str,
     named: NamedWorkers,
@@ -85,11 +78,42 @@ def placed_member(
     found = runs.assign(named.run, task_id, names, patience_seconds=patience_seconds)
     if found is None:
         # The run is forgotten: a dead letter was replayed long after it.
-        return placed(replace(named, run="", pin=""), living)
+        return _chosen(replace(named, run="", pin=""), living)
     for worker in may:
         if worker.nodename == found:
             worker.held += 1
             return Placement("", worker.queue, replace(named, pin=found))
+    return None
+
+
+#: A worker is chosen among those of the last second.  Before a task is let wait for one, newer ones
+#: are looked for: nobody else would see that it waits before the next pass.
+_LOOKS_SECONDS = (1.0, 0.1)
+
+
+def placed(
+    runs: Runs,
+    task_id: str,
+    named: NamedWorkers,
+    living_within: Callable[[float], Sequence[LivingWorker]],
+    *,
+    patience_seconds: float | None = None,
+) -> Placement | None:
+    """Return where a task goes just now; None where it has to wait for a worker.
+
+    *living_within* returns the workers that lived within so many seconds.  Raises what that raises,
+    and what the ledger raises.
+    """
+    for seconds in _LOOKS_SECONDS:
+        living = living_within(seconds)
+        if named.run:
+            found = _chosen_for_member(
+                runs, task_id, named, living, patience_seconds=patience_seconds
+            )
+        else:
+            found = _chosen(named, living)
+        if found is not None:
+            return found
     return None
 
 
@@ -137,18 +161,19 @@ def place(
     named = named or NamedWorkers(only, prefer)
     if not any(named.home):
         named = replace(named, home=address_of(options))
+
+    def living_within(seconds: float) -> list[LivingWorker]:
+        return reliable.living.now(within=seconds, patience_seconds=patience_seconds)
+
     try:
-        for within in LOOKS_SECONDS:
-            living = reliable.living.now(within=within, patience_seconds=patience_seconds)
-            if named.run:
-                found = placed_member(
-                    reliable.ledger.runs, ref.id, named, living, patience_seconds=patience_seconds
-                )
-            else:
-                found = placed(named, living)
-            if found is not None:
-                break
-        if found is None and NAMED not in headers and not living:
+        found = placed(
+            reliable.ledger.runs,
+            ref.id,
+            named,
+            living_within,
+            patience_seconds=patience_seconds,
+        )
+        if found is None and NAMED not in headers and not living_within(1.0):
             refuse_unreachable(reliable, task, "A call", patience_seconds=patience_seconds)
     except LedgerUnavailable as exc:
         raise not_sent(ref, exc) from exc

@@ -28,10 +28,8 @@ from celery_reliable.message import Envelope, NamedWorkers, Stamp, is_named, sec
 from celery_reliable.model import Due, Record, State, SweepReport
 from celery_reliable.options import room_of
 from celery_reliable.publishing import (
-    LOOKS_SECONDS,
     at_home,
     placed,
-    placed_member,
     resend,
     send_stored,
 )
@@ -192,14 +190,7 @@ class Sending(Job):
         named = NamedWorkers.of(envelope.headers)
         if named is None:
             return AS_IT_IS
-        for within in LOOKS_SECONDS:
-            living = self._living_within(within)
-            if named.run:
-                place = placed_member(self.ledger.runs, record.task_id, named, living)
-            else:
-                place = placed(named, living)
-            if place is not None:
-                break
+        place = placed(self.ledger.runs, record.task_id, named, self._living_within)
         if place is None:
             return None
         sent, epoch = place.readdressed(envelope), record.epoch

@@ -62,7 +62,7 @@ def _call_off_found(app: Celery, ledger: Ledger, found: Found) -> None:
     record = None
     try:
         record = found.record
-        if record is not None and (record.is_held or record.state in (State.QUEUED, State.RUNNING)):
+        if record is not None and (record.is_to_run or record.state is State.RUNNING):
             call_off_task(app, ledger, record, patience_seconds=_PATIENCE_SECONDS)
     except LedgerUnavailable:
         raise

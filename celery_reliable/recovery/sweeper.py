@@ -83,7 +83,6 @@ class Retention(Job):
             old = list(takewhile(lambda entry: entry[1] <= before_ms, oldest))
             trimmed += self._discard(old, "older than DEAD_LETTER_SECONDS")
             report.is_full = report.is_full or len(old) == batch
-        if oldest:
             over = self.ledger.count_dead() - self.config.dead_letter_max
             if over > 0:
                 surplus = self._trim_surplus(min(over, batch - len(old)))

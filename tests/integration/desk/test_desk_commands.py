@@ -165,7 +165,8 @@ def test_an_act_that_is_interrupted_says_how_to_go_on(
     streams = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
     process = start_reliable(project, tmp_path, *words, **streams)
     try:
-        wait_for(lambda: desk.letters.count() < COUNT, 60, "something done")
+        # Python drops an interrupt that comes while a module is being imported, as for the first.
+        wait_for(lambda: desk.letters.count() < COUNT - 3, 60, "something done")
     finally:
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=20)
