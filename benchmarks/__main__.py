@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks.contenders import ASIDE, CONTENDERS, Contender
+from benchmarks.contenders import BASELINE, CONTENDERS, Contender
 from benchmarks.figures import Row
-from benchmarks.idle import time_idle
+from benchmarks.idle import measure_idle
 from benchmarks.loads import LOADS, print_loads, take_turns
 from benchmarks.measures import FULL, SHORT, Scale, count_bytes, count_scripted, time_tasks
 from benchmarks.profiles import profile
@@ -28,7 +28,7 @@ _SERVER_OPTIONS = {"auto-aof-rewrite-percentage": "0"}
 
 
 #: Who works off loads, unless it is said otherwise.
-_BESIDE = ("stock-late", "reliable", "reliable-pool")
+_BESIDE = (BASELINE, "reliable")
 
 
 def main() -> None:
@@ -38,9 +38,8 @@ def main() -> None:
     scale = replace(
         scale, rounds=options.rounds or scale.rounds, tasks=options.tasks or scale.tasks
     )
-    every = CONTENDERS | ASIDE
     usual = _BESIDE if options.loads is not None else CONTENDERS
-    chosen = [every[name] for name in options.only or usual]
+    chosen = [CONTENDERS[name] for name in options.only or usual]
     absent = {
         one.name: f"{one.package} is not installed" for one in chosen if one.version() is None
     }
@@ -82,7 +81,7 @@ def _measure(rig: Rig, contenders: Sequence[Contender], scale: Scale) -> list[Ro
                 f"{figures['drain_per_second']:.0f} tasks/s, load {load:.1f}",
                 flush=True,
             )
-        for name, figures in time_idle(contenders, scale, _SERVER_OPTIONS).items():
+        for name, figures in measure_idle(contenders, scale, _SERVER_OPTIONS).items():
             rows.append(Row(turn, name, figures))
     for contender in contenders:
         counted = count_bytes(rig, contender, scale)
@@ -122,9 +121,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--full", action="store_true", help="the real one: a quarter of an hour")
     parser.add_argument("--rounds", type=int, help="how often each takes its turn")
     parser.add_argument("--tasks", type=int, help="how many a turn publishes and works off")
-    parser.add_argument(
-        "--only", nargs="+", choices=CONTENDERS | ASIDE, metavar="NAME", help="these"
-    )
+    parser.add_argument("--only", nargs="+", choices=CONTENDERS, metavar="NAME", help="these")
     parser.add_argument(
         "--loads",
         nargs="*",

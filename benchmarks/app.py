@@ -11,15 +11,12 @@ from celery import Celery
 from celery.signals import worker_ready
 from celery.utils.imports import symbol_by_name
 
-from benchmarks.contenders import ASIDE, CONTENDERS
-
-#: What naps take, one after the other.
-NAPS_SECONDS = (0.0, 1.0, 0.02, 0.5)
+from benchmarks.contenders import CONTENDERS
 
 #: What a short task takes.
 SHORT_SECONDS = 0.005
 
-_contender = (CONTENDERS | ASIDE)[os.environ["BENCH_CONTENDER"]]
+_contender = CONTENDERS[os.environ["BENCH_CONTENDER"]]
 
 app = Celery("benchmark", broker=os.environ["BROKER_URL"], backend=os.environ["RESULT_URL"])
 app.conf.update(_contender.settings(os.environ["LOCK_URL"]))
@@ -37,12 +34,6 @@ def noop(number: int, body: str) -> float:
 def short(number: int, body: str) -> None:
     """Wait for something that takes as long as a short query."""
     time.sleep(SHORT_SECONDS)
-
-
-@app.task(name="benchmark.nap", **_options)
-def nap(number: int, body: str) -> None:
-    """Take as long as its number says: most of four are short."""
-    time.sleep(NAPS_SECONDS[number % len(NAPS_SECONDS)])
 
 
 @app.task(name="benchmark.hold", **_options)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import metadata
-from importlib.util import find_spec
 from typing import Any
 
-__all__ = ["ASIDE", "BASELINE", "CONTENDERS", "Contender"]
+__all__ = ["BASELINE", "CONTENDERS", "Contender"]
 
 #: Who the others are compared with.
 BASELINE = "stock-late"
@@ -32,14 +31,6 @@ def _apart_settings(lock_url: str) -> dict[str, Any]:
     return {"reliable": {"REDIS_URL": lock_url.replace("127.0.0.1", "localhost")}}
 
 
-def _keeping(lock_url: str) -> dict[str, Any]:
-    return {"reliable": {"GIVE_BACK_SECONDS": 0}}
-
-
-def _own_pool(lock_url: str) -> dict[str, Any]:
-    return {"worker_pool": "celery_reliable.pool:TaskPool"}
-
-
 @dataclass(frozen=True)
 class Contender:
     """One way to declare the same task, whose arguments are `number` and `body`."""
@@ -52,21 +43,13 @@ class Contender:
     options: Mapping[str, Any] = field(default_factory=dict)
     #: The app's settings, given the URL of a database for locks.
     settings: Callable[[str], dict[str, Any]] = _nothing
-    #: A module of its package that not each release has; empty for none.
-    module: str = ""
 
     def version(self) -> str | None:
-        """The version of its package that is installed; None without one, or without its module."""
+        """The version of its package that is installed; None without one."""
         try:
-            is_there = not self.module or find_spec(self.module) is not None
-            return metadata.version(self.package) if is_there else None
+            return metadata.version(self.package)
         except metadata.PackageNotFoundError:
             return None
-
-    @property
-    def has_own_pool(self) -> bool:
-        """Whether its settings say in which pool its tasks run."""
-        return "worker_pool" in self.settings("")
 
 
 _ALL = (
@@ -103,18 +86,3 @@ _ALL = (
 
 #: By name, in the order in which they take turns.
 CONTENDERS: dict[str, Contender] = {one.name: one for one in _ALL}
-
-_KEEPING = Contender(
-    "reliable-keeping", "celery_reliable:ReliableTask", "celery-reliable", settings=_keeping
-)
-
-_POOL = Contender(
-    "reliable-pool",
-    "celery_reliable:ReliableTask",
-    "celery-reliable",
-    settings=_own_pool,
-    module="celery_reliable.pool",
-)
-
-#: Those that a measurement of their own compares.
-ASIDE: dict[str, Contender] = {one.name: one for one in (_KEEPING, _POOL)}

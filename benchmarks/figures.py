@@ -92,15 +92,17 @@ class Aim:
 
 
 AIMS = (
-    Aim("drain_per_second", "reliable", at_least=1.3),
-    Aim("main_cpu_us", "reliable", at_most=0.65),
-    Aim("enqueue_per_second", "reliable", at_least=0.95),
-    Aim("enqueue_per_second", "reliable-object", at_least=0.85),
+    Aim("drain_per_second", "reliable", at_least=2.0),
+    Aim("main_cpu_us", "reliable", at_most=0.3),
+    Aim("enqueue_per_second", "reliable", at_least=1.1),
+    Aim("enqueue_per_second", "reliable-object", at_least=1.0),
     Aim("enqueue_per_second", "reliable-object", at_least=1.15, against="singleton"),
-    Aim("life_trips", "reliable", at_most=1.0),
-    Aim("life_redis_us", "reliable", at_most=1.15),
+    Aim("life_trips", "reliable", at_most=0.5),
+    Aim("life_redis_us", "reliable", at_most=0.8),
     Aim("idle_p50_ms", "reliable", at_most=1.1),
     Aim("idle_p99_ms", "reliable", at_most=1.1),
+    Aim("idle_trips_per_second", "reliable", at_most=5.0, kind="difference"),
+    Aim("connections", "reliable", at_most=3.0, kind="difference"),
     Aim("eta_p99_ms", "reliable", at_most=20.0, kind="value"),
     Aim("queued_1000_bytes", "reliable", at_most=2.2),
     Aim("settled_1000_bytes", "reliable", at_most=0.0, kind="value"),

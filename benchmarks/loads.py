@@ -46,11 +46,10 @@ class Load:
         """The queues of which each gets as many; none for Celery's own."""
         return [f"load-{n}" for n in range(self.queues)] if self.queues > 1 else []
 
-    def fits(self, contender: Contender) -> bool:
-        """Whether a contender can be measured with it, with what is installed."""
-        if self.pool in ("prefork", "threads"):
-            return self.pool == "prefork" or not contender.has_own_pool
-        return find_spec(self.pool) is not None and not contender.has_own_pool
+    @property
+    def has_its_pool(self) -> bool:
+        """Whether what its pool needs is installed."""
+        return self.pool in ("prefork", "threads") or find_spec(self.pool) is not None
 
 
 _ALL = (
@@ -76,12 +75,13 @@ def take_turns(
     steady_seconds: float,
 ) -> list[Row]:
     """Measure each load with each contender in each round.  *tasks* are published a turn, and for
-    *steady_seconds* by the load that is steady.
+    *steady_seconds* by the load that is steady.  The order of the contenders changes from round to
+    round: a machine may grow slower.
     """
     rows, per_second = [], 0.0
     for turn in range(1, rounds + 1):
-        for load in loads:
-            for contender in _in_turn(load, contenders, turn):
+        for load in (one for one in loads if one.has_its_pool):
+            for contender in contenders if turn % 2 else contenders[::-1]:
                 if load.name == _STEADY:
                     # What stock does at most, told once: the same rate for all, in all rounds.
                     per_second = per_second or _saturation(rig, contenders, tasks) / 2
@@ -93,12 +93,6 @@ def take_turns(
                 rows.append(Row(turn, contender.name, row))
                 print(f"round {turn} of {rounds}: {load.name}: {contender.name}", flush=True)
     return rows
-
-
-def _in_turn(load: Load, contenders: Sequence[Contender], turn: int) -> list[Contender]:
-    """Return who is measured, in another order in each round: a machine may grow slower."""
-    found = [one for one in contenders if load.fits(one)]
-    return found if turn % 2 else found[::-1]
 
 
 def _saturation(rig: Rig, contenders: Sequence[Contender], tasks: int) -> float:

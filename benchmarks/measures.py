@@ -47,6 +47,8 @@ class Scale:
     burst_tasks: int
     #: Published one at a time, when the worker is idle again.
     idle_tasks: int
+    #: How long the commands of idle workers are counted.
+    idle_seconds: float
     #: How long half the drain rate is published.
     load_seconds: float
     #: How long a load of users' is steady.
@@ -63,6 +65,7 @@ SHORT = Scale(
     tasks=300,
     burst_tasks=200,
     idle_tasks=50,
+    idle_seconds=6.0,
     load_seconds=0.5,
     steady_seconds=0.5,
     bodies=(1_000,),
@@ -73,6 +76,7 @@ FULL = Scale(
     tasks=5_000,
     burst_tasks=10_000,
     idle_tasks=300,
+    idle_seconds=30.0,
     load_seconds=5.0,
     steady_seconds=20.0,
     bodies=(100, 1_000, 10_000),

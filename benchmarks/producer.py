@@ -45,9 +45,9 @@ class Producer:
     """Publishes the contender's tasks, no two with the same number."""
 
     def __init__(self) -> None:
-        from benchmarks.app import hold, nap, noop, short
+        from benchmarks.app import hold, noop, short
 
-        self._tasks: dict[str, Any] = {"noop": noop, "short": short, "nap": nap, "hold": hold}
+        self._tasks: dict[str, Any] = {"noop": noop, "short": short, "hold": hold}
         self._client = redis.Redis.from_url(os.environ["BROKER_URL"])
         self._number = 0
 

@@ -157,6 +157,20 @@ class Rig:
             machine_seconds=times.user + times.nice + times.system,
         )
 
+    def count_connections(self, worker: Worker) -> int:
+        """Return how many connections to the server the worker's processes have.
+
+        A process that was forked may still have those of its parent: each counts once.
+        """
+        return len(
+            {
+                one.laddr
+                for pid in (worker.pid, *worker.children())
+                for one in psutil.Process(pid).net_connections("tcp")
+                if one.raddr and one.raddr.port == self.server.port
+            }
+        )
+
     def forget_polls(self) -> int:
         """Return how often `results` has asked the server, since this was called last."""
         polls, self._polls = self._polls, 0

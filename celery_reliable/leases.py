@@ -34,7 +34,6 @@ class Verdict:
     """
 
     #: Why: "only" (it was the only claim), "suspect" (it was the suspect among the claims),
-    #: "opening" (the worker was opening its message), "ambiguous" (that message or what ran),
     #: "nobody".  Empty while it lives.
     word: str = ""
     #: The id of the task that is charged; empty: none.
@@ -43,16 +42,6 @@ class Verdict:
     def charges(self, task_id: str) -> bool:
         """Whether the death counts as a loss of the attempt of this task."""
         return self.charged == task_id
-
-    @property
-    def is_opening(self) -> bool:
-        """Whether a message that the worker was opening is charged."""
-        return self.word == "opening"
-
-    @property
-    def may_be_opening(self) -> bool:
-        """Whether the worker was opening a message that had come back when it died."""
-        return self.word in ("opening", "ambiguous")
 
     @property
     def names_suspect(self) -> bool:
@@ -69,18 +58,12 @@ class WorkerLease:
     until_ms: int
     renewals: str
     client_id: str
-    run_id: str
     cause: str = ""
     facts: Mapping[str, object] = field(default_factory=dict)
     #: It has called the ledger after it had been declared dead.
     is_thawed: bool = False
     #: Means nothing before it is dead.
     verdict: Verdict = Verdict()
-    #: The delivery that it was opening when it died, of a message that had come back from another
-    #: dead worker; its task's id and epoch.
-    opening: str = ""
-    opening_id: str = ""
-    opening_epoch: str = ""
 
     @property
     def unacked(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import asdict, dataclass
 from enum import Enum
+from typing import NamedTuple
 
 __all__ = [
     "MOST_PLACES",
@@ -14,6 +15,7 @@ __all__ = [
     "ClaimRequest",
     "DeadLetter",
     "Due",
+    "EarlyClaim",
     "EndedTask",
     "Group",
     "GroupOfLetters",
@@ -55,8 +57,6 @@ class Cause(str, Enum):
     WORKER_LOST = "worker_lost"
     STUCK = "stuck"
     NO_OUTCOME = "no_outcome"
-    #: Its worker died while it opened the message.
-    OPENING = "opening"
 
 
 @dataclass(frozen=True)
@@ -124,6 +124,24 @@ class Claim:
     def is_troubled(self) -> bool:
         """Whether an attempt went before this one, as far as the caller knows."""
         return self.attempt > 1 or self.losses > 0
+
+
+class EarlyClaim(NamedTuple):
+    """A claim that was made as a message was taken, in plain values.  The id is in the message."""
+
+    attempt: int
+    losses: int
+    worker: str
+    token: str
+    #: By `clock.now`.
+    asked_at: float
+    #: Which place of its object the task has since it was published, or its turn came; empty for
+    #: none.
+    place: str
+
+    def of(self, task_id: str) -> Claim:
+        """Return the claim of this task."""
+        return Claim(task_id, self.attempt, self.worker, self.token, self.losses)
 
 
 @dataclass(frozen=True)
@@ -203,8 +221,6 @@ class Record:
     state: State
     name: str = ""
     epoch: str = ""
-    #: Of the publication that is to follow the attempt which runs, as an operator has moved it.
-    next_epoch: str = ""
     attempt: int = 0
     losses: int = 0
     max_losses: int | None = None
@@ -216,7 +232,6 @@ class Record:
     claimed_ms: int = 0
     #: Since when it is in its state; of what is queued, since it was last sent.
     since_ms: int = 0
-    resends: int = 0
     #: It is queued, and no message of it exists.
     is_unsent: bool = False
     #: A burial still owes Celery its FAILURE, errbacks and chord.
@@ -248,9 +263,12 @@ class Record:
         return key if kind == "object" else ""
 
     @property
-    def is_limited(self) -> bool:
-        """Whether it waits for the moment that its rate has given it."""
-        return self.waiting_for.startswith("rate ")
+    def goes_first(self) -> bool:
+        """Whether it has had its turn in its queue, and waits for a moment of what its reason
+        names, such as a rate.  Who stands in a line comes behind what is in the queue.
+        """
+        kind, _, name = self.waiting_for.partition(" ")
+        return bool(name) and kind not in ("object", "order")
 
     @property
     def is_called_off(self) -> bool:

@@ -17,7 +17,6 @@ __all__ = [
     "task_recovered",
     "task_running_out",
     "task_skipped",
-    "unbegun_given_back",
     "worker_declared_dead",
 ]
 
@@ -30,5 +29,4 @@ task_skipped = events.task_skipped.signal
 task_running_out = events.task_running_out.signal
 dead_letter_replayed = events.dead_letter_replayed.signal
 worker_declared_dead = events.worker_declared_dead.signal
-unbegun_given_back = events.unbegun_given_back.signal
 pass_finished = events.pass_finished.signal

@@ -198,7 +198,7 @@ def api() -> str:
     # ninja reads Django's settings as it is imported.
     if not django_settings.configured:
         django_settings.configure()
-    from celery_reliable.contrib.django.api.routes import document_of
+    from celery_reliable.contrib.django.api import document_of
 
     document = document_of("/", [])
     parts = [

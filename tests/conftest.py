@@ -46,13 +46,11 @@ class Scale:
 FLAGS = {
     "full": "run the tests that give figures at full scale (minutes); -s shows the figures",
     "apart": "let no two steps be one, as if ledger, queues and results were apart",
-    "shifts": "let prefork workers have the pool whose processes take their own messages",
-    "pops": "let workers consume a second queue, so that they pop their messages (BRPOP)",
     "from-scratch": "let each Celery process import all itself, as users' do",
     "screenshots": "tests/browser/test_pictures.py makes the pictures of the docs anew",
     "traces": "record each call of a script, and check on the model that it was allowed",
 }
-IN_ENVIRONMENT = ("apart", "shifts", "pops", "from_scratch")
+IN_ENVIRONMENT = ("apart", "from_scratch")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -93,19 +91,6 @@ def pytest_configure(config: pytest.Config) -> None:
             os.environ[f"TESTS_{name.upper()}"] = "yes"
     if config.getoption("traces"):
         recording.start()
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Skip what is about messages that wait in a worker, where none does, and what only a prefork
-    pool can show for another reason.
-    """
-    if not config.getoption("shifts"):
-        return
-    for item in items:
-        if item.get_closest_marker("keeps_fetched"):
-            item.add_marker(pytest.mark.skip(reason="in this pool nothing waits in the worker"))
-        for marker in item.iter_markers("prefork_alone"):
-            item.add_marker(pytest.mark.skip(reason=marker.args[0]))
 
 
 @pytest.hookimpl(wrapper=True)

@@ -9,13 +9,36 @@ import signal
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-__all__ = ["is_ready", "jobs", "run", "run_async", "wait_until_wanted"]
+import redis
+import redis.asyncio
+
+__all__ = [
+    "COUNTER",
+    "COUNTER_DB",
+    "PAUSES_SECONDS",
+    "PUBLISHED",
+    "is_ready",
+    "is_timed",
+    "jobs",
+    "run",
+    "run_async",
+    "slots",
+    "wait_until_wanted",
+]
 
 TICK_SECONDS = 0.1
+
+#: The modes of tasks whose speed is measured, with how long each waits before its one INCR.
+PAUSES_SECONDS = {"incr": 0.0, "five-ms": 0.005}
+#: What they count with, in a database that no system uses.
+COUNTER, COUNTER_DB = "ran", 2
+#: The file with the seconds that it took to publish, and the number of tasks.
+PUBLISHED = "published"
 
 
 def folder() -> Path:
@@ -38,14 +61,34 @@ def is_ready() -> None:
     (folder() / f"ready-{os.environ['ARENA_WORKER']}").touch()
 
 
-def jobs() -> list[dict[str, Any]]:
-    """What a publishing process is told to publish: `key`, `mode`, `delay`."""
-    found: list[dict[str, Any]] = json.load(sys.stdin)
-    return found
+def is_timed() -> bool:
+    """Whether speed is measured.  Then each system has its defaults, and stores results."""
+    return "ARENA_SLOTS" in os.environ
+
+
+def slots() -> int:
+    """How many tasks a process of the worker may run at once."""
+    return int(os.environ.get("ARENA_SLOTS", "2"))
+
+
+def jobs() -> Iterator[dict[str, Any]]:
+    """Yield what a publishing process is told to publish: `key`, `mode`, `delay`.
+
+    Note how long that took.  The first is not counted: it opens the connections.
+    """
+    first, *others = json.load(sys.stdin)
+    yield first
+    began = time.perf_counter()
+    yield from others
+    _write(folder() / PUBLISHED, f"{time.perf_counter() - began} {len(others)}")
 
 
 def run(key: str, mode: str) -> None:
     """Do the work, in a thread or process of its own."""
+    if mode in PAUSES_SECONDS:
+        time.sleep(PAUSES_SECONDS[mode])
+        _client().incr(COUNTER)
+        return
     for seconds in _steps(key, mode):
         time.sleep(seconds)
 
@@ -54,10 +97,24 @@ async def run_async(
     key: str, mode: str, beat: Callable[[], Awaitable[object]] | None = None
 ) -> None:
     """Do the work in an event loop; *beat* is what the system wants to be told with meanwhile."""
+    if mode in PAUSES_SECONDS:
+        await asyncio.sleep(PAUSES_SECONDS[mode])
+        await _async_client().incr(COUNTER)
+        return
     for seconds in _steps(key, mode):
         await asyncio.sleep(seconds)
         if beat is not None:
             await beat()
+
+
+@cache
+def _client() -> redis.Redis:
+    return redis.Redis.from_url(f"{os.environ['ARENA_URL']}/{COUNTER_DB}")
+
+
+@cache
+def _async_client() -> redis.asyncio.Redis:
+    return redis.asyncio.Redis.from_url(f"{os.environ['ARENA_URL']}/{COUNTER_DB}")
 
 
 def _steps(key: str, mode: str) -> Iterator[float]:

@@ -9,7 +9,7 @@ import psutil
 
 from benchmarks.arena.stage import NotReady, Stage
 
-__all__ = ["Cost", "measure"]
+__all__ = ["Cost", "cpu_seconds", "measure"]
 
 #: Of the tasks, at the beginning and at the end, that no time is taken of.
 _EDGE = 0.1
@@ -41,7 +41,7 @@ def measure(stage: Stage, tasks: int) -> Cost:
     def wait_until(count: int) -> tuple[float, int, float]:
         if not stage.wait(lambda: done() >= count, _WORK_SECONDS):
             raise NotReady(f"{done()} of {tasks} were worked off:\n{stage.log('a')}")
-        return time.monotonic(), done(), sum(map(_cpu_seconds, worker.members()))
+        return time.monotonic(), done(), sum(map(cpu_seconds, worker.members()))
 
     (began_at, first, cpu), (ended_at, last, more) = wait_until(edge), wait_until(tasks - edge)
     wait_until(tasks)
@@ -54,7 +54,8 @@ def measure(stage: Stage, tasks: int) -> Cost:
     )
 
 
-def _cpu_seconds(pid: int) -> float:
+def cpu_seconds(pid: int) -> float:
+    """Return the CPU that a process has taken; none of one that is gone."""
     try:
         times = psutil.Process(pid).cpu_times()
     except psutil.NoSuchProcess:

@@ -7,18 +7,23 @@ from typing import TYPE_CHECKING
 from celery_reliable.lazy import lazy_door
 
 if TYPE_CHECKING:
-    from celery_reliable.attempt.claiming import claim_or_record
+    from celery_reliable.attempt.claiming import claim_or_record, free_object
     from celery_reliable.attempt.conclusion import bury
     from celery_reliable.attempt.delivery import DELIVERY, EARLY, MESSAGE, NotBegun
-    from celery_reliable.attempt.execution import around, fetched_requests, running_requests
-    from celery_reliable.attempt.fencing import Uninterrupted, guarded, is_touched
-    from celery_reliable.attempt.object_lock import free_object
+    from celery_reliable.attempt.execution import (
+        Uninterrupted,
+        around,
+        fetched_requests,
+        guarded,
+        is_touched,
+        running_requests,
+    )
     from celery_reliable.attempt.replacement import bequeathing
 else:
     __getattr__ = lazy_door(
         __name__,
         {
-            "claiming": ("claim_or_record",),
+            "claiming": ("claim_or_record", "free_object"),
             "conclusion": ("bury",),
             "delivery": (
                 "DELIVERY",
@@ -27,16 +32,13 @@ else:
                 "NotBegun",
             ),
             "execution": (
+                "Uninterrupted",
                 "around",
                 "fetched_requests",
-                "running_requests",
-            ),
-            "fencing": (
-                "Uninterrupted",
                 "guarded",
                 "is_touched",
+                "running_requests",
             ),
-            "object_lock": ("free_object",),
             "replacement": ("bequeathing",),
         },
     )

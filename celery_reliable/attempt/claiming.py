@@ -1,20 +1,23 @@
-"""How a delivery becomes an attempt: by a claim.  A delivery that gets none is ended here."""
+"""How a delivery becomes an attempt: by a claim.  A delivery that gets none is ended here.  And the
+object of an attempt: taken before its body, kept or freed after it.
+"""
 
 from __future__ import annotations
 
 import os
 import secrets
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from celery import states
 from celery.exceptions import Ignore, Reject
 
 from celery_reliable import clock, events
+from celery_reliable.app import reliable_of
 from celery_reliable.attempt.delivery import DELIVERY, EARLY, Delivery, NotBegun
-from celery_reliable.attempt.object_lock import leave_unbegun
 from celery_reliable.attempt.replacement import adopt
-from celery_reliable.compat.tracer import Traced, as_traced
+from celery_reliable.compat.consumer import Traced, as_traced
 from celery_reliable.context import RunningAttempt, WorkerProcess, current_worker
 from celery_reliable.exceptions import (
     LedgerForbidden,
@@ -23,17 +26,104 @@ from celery_reliable.exceptions import (
     ObjectIdError,
     ReliableError,
 )
-from celery_reliable.ledger import FOREVER, Ledger, Step, answers
+from celery_reliable.ledger import FOREVER, Ledger, Step, answers, slots
 from celery_reliable.log import logger
 from celery_reliable.message import HEIR, NAMED, NamedWorkers, seconds_until
-from celery_reliable.model import Claim, ClaimRequest, Rate, Room
-from celery_reliable.options import is_limited, is_of_object, key_of, rate_of, room_of
+from celery_reliable.model import Claim, ClaimRequest, EarlyClaim, Rate, Room
+from celery_reliable.options import (
+    is_limited,
+    is_of_object,
+    is_unique,
+    key_of,
+    rate_of,
+    room_of,
+    stands_in_line,
+)
 
 __all__ = [
+    "NOT_OWN",
     "begin",
     "claim_or_record",
     "claimed_early",
+    "free_object",
+    "leave_object",
+    "take_object",
 ]
+
+#: What `take_object` returns when the record is not the attempt's: the server lost it, or it was
+#: taken.
+NOT_OWN = ""
+
+
+def take_object(delivery: Delivery, attempt: RunningAttempt) -> str | None:
+    """Take a place of the object of a delivery's attempt.  Return None when it has it or needs
+    none, the id of the task that holds it otherwise, or `NOT_OWN`.  One that stands in the line
+    then is closed.
+
+    Whatever ends the task frees it.  Waits for the ledger as long as it takes, as `leave_object`
+    does.  Raises ObjectIdError when the arguments name no object.
+    """
+    reliable, task = delivery.reliable, delivery.task
+    room = room_of(task, key_of(task, delivery.args, delivery.kwargs), delivery.request)
+    if room is None:
+        return None
+    stands = stands_in_line(task)
+    answer: answers.PlaceAnswer = answers.Placed(attempt.place)
+    if attempt.place not in slots(room.object_key, room.places):
+        answer = reliable.ledger.take_place(
+            room,
+            attempt.claim,
+            due_in_ms=reliable.config.queued_ms,
+            stands=stands,
+            queue=delivery.list_key if stands else "",
+            patience_seconds=FOREVER,
+        )
+    if isinstance(answer, answers.Placed):
+        places = None if room.is_own else room.places
+        attempt.claim = replace(attempt.claim, object_key=answer.object_key, places=places)
+        return None
+    if isinstance(answer, answers.Standing):
+        attempt.is_closed = True
+        return answer.before
+    return answer.before if isinstance(answer, answers.Full) else NOT_OWN
+
+
+def free_object(task: Any, claim: Claim, *, is_replaced: bool = False) -> Claim:
+    """Give back the object of an attempt that is over; return the claim without the object.
+
+    A task that took the object as it was published keeps it until the task has ended, unless a
+    canvas takes its place (*is_replaced*).
+    """
+    if not claim.object_key or (_is_kept(task) and not is_replaced):
+        return claim
+    ledger = reliable_of(task.app).ledger
+    ledger.free_place(claim.object_key, claim, patience_seconds=FOREVER)
+    return replace(claim, object_key="")
+
+
+def leave_object(task: Any, attempt: RunningAttempt) -> None:
+    """Give back the object of an attempt whose body is over, as its task goes on."""
+    if not attempt.is_settled:
+        attempt.claim = free_object(task, attempt.claim, is_replaced=attempt.is_replaced)
+
+
+def leave_unbegun(delivery: Delivery) -> None:
+    """Give back the place that a task was given as its turn in the line had come, since an order
+    keeps it from beginning: others go on, and it stands in line again when the order has ended.
+
+    Raises what the ledger raises.
+    """
+    task, ledger = delivery.task, delivery.reliable.ledger
+    if not stands_in_line(task) or _is_kept(task):
+        return
+    (look,) = ledger.look_all([delivery.id])
+    if look is not None and look.object_key:
+        # What a lost attempt had may be in use yet, and stays the task's.
+        ledger.free_place(look.object_key, Claim(delivery.id, 0, "", ""))
+
+
+def _is_kept(task: Any) -> bool:
+    return is_unique(task) or type(task).place == "queued"
 
 
 def _waits_for(
@@ -64,8 +154,8 @@ def _reserving(delivery: Delivery, wait: Rate | float) -> Step[answers.WaitAnswe
     return moments.wait_step(delivery.id, wait, epoch=epoch, queue=delivery.list_key)
 
 
-#: An early claim that is younger counts without a question to the ledger, while the lease surely
-#: holds.  An older one may belong to a worker that was away, and was declared dead.
+#: A younger claim that was made with the taking counts without a question to the ledger, while the
+#: lease surely holds.  An older one may belong to a worker that was away, and was declared dead.
 _FRESH_SECONDS = 0.5
 
 _Answer = answers.ClaimAnswer | answers.WaitAnswer | answers.Changed
@@ -117,27 +207,23 @@ def claim_or_record(
     return ledger.claim(request, message=message(), patience_seconds=patience_seconds)
 
 
-def claimed_early(
-    worker: WorkerProcess, task_id: str, properties: Mapping[str, Any]
-) -> Claim | None:
-    """Return the claim that was made as the message was filed; None when there is none, or when
+def claimed_early(worker: WorkerProcess, properties: Mapping[str, Any]) -> EarlyClaim | None:
+    """Return the claim that was made as the message was taken; None when there is none, or when
     somebody may have taken it since.
     """
     told = properties.get(EARLY)
-    if not told:
+    early = EarlyClaim(*told) if told else None
+    if early is None or clock.now() - early.asked_at > _FRESH_SECONDS:
         return None
-    attempt, losses, name, asked_at, _ = told
-    if clock.now() - asked_at > _FRESH_SECONDS or not worker.surely_holds(name):
-        return None
-    return Claim(task_id, attempt, name, str(properties[DELIVERY]), losses)
+    return early if worker.surely_holds(early.worker) else None
 
 
 def _claim(delivery: Delivery, worker: WorkerProcess) -> RunningAttempt | _Answer:
     stamp, properties = delivery.stamp, delivery.properties
     is_adopted = not stamp.generation
-    early = claimed_early(worker, delivery.id, properties)
+    early = claimed_early(worker, properties)
     if early is not None:
-        return RunningAttempt(early, stamp, is_adopted, place=str(properties[EARLY][4]))
+        return RunningAttempt(early.of(delivery.id), stamp, is_adopted, place=early.place)
     config, ledger = delivery.reliable.config, delivery.reliable.ledger
     patience_seconds = config.lease_seconds if config.fail_open else FOREVER
     token = str(properties.get(DELIVERY) or secrets.token_hex(8))

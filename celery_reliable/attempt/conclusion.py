@@ -9,9 +9,9 @@ from celery.exceptions import Ignore, Reject
 
 from celery_reliable import events
 from celery_reliable.app import reliable_of
+from celery_reliable.attempt.claiming import leave_object
 from celery_reliable.attempt.delivery import Delivery, raising
-from celery_reliable.attempt.object_lock import leave
-from celery_reliable.compat.tracer import Traced, as_traced
+from celery_reliable.compat.consumer import Traced, as_traced
 from celery_reliable.context import RunningAttempt, put_off
 from celery_reliable.exceptions import LedgerForbidden, ObjectBusy, one_line
 from celery_reliable.ledger import FOREVER, answers
@@ -38,7 +38,7 @@ def conclude(delivery: Delivery, attempt: RunningAttempt, result: Traced) -> Tra
     """Tell the ledger what Celery has stored, and return *result*."""
     task, claim = delivery.task, attempt.claim
     if attempt.is_closed or attempt.is_replaced:
-        leave(task, attempt)
+        leave_object(task, attempt)
     if attempt.is_closed:
         return result
     # Celery gives no info of a success.
@@ -79,7 +79,7 @@ def conclude(delivery: Delivery, attempt: RunningAttempt, result: Traced) -> Tra
         answer = ledger.settle(claim, outcome=state, keep_ms=keep, patience_seconds=FOREVER)
     # A canvas that was quicker than the task it replaced has taken the id over already.
     if isinstance(answer, answers.Fenced | answers.Gone) and not attempt.is_replaced:
-        leave(task, attempt)
+        leave_object(task, attempt)
         attempt.fence(task, answer.state if isinstance(answer, answers.Fenced) else "gone")
     return result
 
@@ -151,7 +151,7 @@ def released(delivery: Delivery, attempt: RunningAttempt) -> Traced:
 
 def no_outcome(delivery: Delivery, attempt: RunningAttempt, exc: BaseException) -> Traced:
     """End an attempt of which Celery has stored nothing, as a loss; its task runs again later."""
-    leave(delivery.task, attempt)
+    leave_object(delivery.task, attempt)
     if attempt.is_closed:
         return as_traced(Ignore("closed by its own publication"), states.IGNORED)
     config, claim = delivery.reliable.config, attempt.claim

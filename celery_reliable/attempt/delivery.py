@@ -9,7 +9,7 @@ from celery.app.trace import build_tracer
 from celery.exceptions import Ignore
 
 from celery_reliable.app import reliable_of
-from celery_reliable.compat.tracer import Traced, Tracer
+from celery_reliable.compat.consumer import Traced, Tracer
 from celery_reliable.message import Stamp, from_request
 from celery_reliable.options import task_ref
 from celery_reliable.publishing import list_of

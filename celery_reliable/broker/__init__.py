@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 from celery_reliable.lazy import lazy_door
 
 if TYPE_CHECKING:
-    from celery_reliable.broker.arriving import bring_all_back
     from celery_reliable.broker.channel import (
         forget_server,
         keeping_transport,
         server_seen,
         transport_for,
     )
-    from celery_reliable.broker.deliveries import Arrival, Delivery, Queues, WorkerHooks
+    from celery_reliable.broker.deliveries import Delivery, Queues, WorkerHooks
     from celery_reliable.broker.producer_transport import (
         sending_again,
         sending_transport_for,
@@ -27,17 +26,17 @@ if TYPE_CHECKING:
         Entry,
         Unacked,
         quoted,
-        take_next_text,
+        take_text,
         unacked_names,
         unquoted,
     )
+    from celery_reliable.broker.waiting import bring_all_back, inbox_of
     from celery_reliable.broker.worker_transport import SentinelTransport, Transport
     from celery_reliable.broker.worker_unacked import WorkerUnacked
 else:
     __getattr__ = lazy_door(
         __name__,
         {
-            "arriving": ("bring_all_back",),
             "channel": (
                 "forget_server",
                 "keeping_transport",
@@ -45,7 +44,6 @@ else:
                 "transport_for",
             ),
             "deliveries": (
-                "Arrival",
                 "Delivery",
                 "Queues",
                 "WorkerHooks",
@@ -62,10 +60,11 @@ else:
                 "Entry",
                 "Unacked",
                 "quoted",
-                "take_next_text",
+                "take_text",
                 "unacked_names",
                 "unquoted",
             ),
+            "waiting": ("bring_all_back", "inbox_of"),
             "worker_transport": (
                 "SentinelTransport",
                 "Transport",
@@ -78,7 +77,6 @@ __all__ = [
     "GOES_FIRST",
     "UNACKED_LIST_PREFIX",
     "UNACKED_PREFIX",
-    "Arrival",
     "Delivery",
     "Entry",
     "Queues",
@@ -89,13 +87,14 @@ __all__ = [
     "WorkerUnacked",
     "bring_all_back",
     "forget_server",
+    "inbox_of",
     "keeping_transport",
     "quoted",
     "sending_again",
     "sending_transport_for",
     "sending_with",
     "server_seen",
-    "take_next_text",
+    "take_text",
     "transport_for",
     "unacked_names",
     "unquoted",

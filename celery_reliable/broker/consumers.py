@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import redis
 from kombu.transport.virtual.base import queue_declare_ok_t
 
 from celery_reliable.broker.channel import ConnectedChannel
-from celery_reliable.broker.deliveries import Delivery, Queues
+from celery_reliable.broker.deliveries import Delivery
 from celery_reliable.broker.qos import QoS
-from celery_reliable.compat.kombu import list_key
-from celery_reliable.compat.notes import note
+from celery_reliable.compat import note
 from celery_reliable.log import logger
-from celery_reliable.message import payload_of, returns_of
+from celery_reliable.message import headers_as_written, payload_of
 from celery_reliable.redis_io import refuses_writes
 
 __all__ = [
@@ -27,19 +25,12 @@ class ConsumingChannel(ConnectedChannel):
     """A channel that consumes queues, also of a full server, which refuses part of declaring them.
 
     It hands what was taken to the consumers of its queues.  What a consumer cannot be given goes
-    back, is dropped, or is kept for an operator.  Processes of the worker's pool may take messages
-    by themselves.
+    back, is dropped, or is kept for an operator.
     """
 
     QoS = QoS
 
-    #: How many messages waited when the queues were last looked at, and when that was (monotonic
-    #: seconds).
-    _n_waiting = 0
-    _looked_at = 0.0
     _is_closing = False
-    #: A process begins with what ended the wait before more is asked for; then the loop comes back.
-    _lets_begin = False
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         #: What has the messages of a queue.
@@ -104,22 +95,6 @@ class ConsumingChannel(ConnectedChannel):
             and not (unacked is not None and unacked.worker.is_held_back(queue))
         )
 
-    def queues_for_shift(self, cold: Sequence[str]) -> Queues | None:
-        """Return where a process of the worker may take messages by itself; None: nowhere.
-
-        *cold*: the names of tasks that it does not claim.
-        """
-        queues = [queue for queue in self.queues_in_turn() if self.is_consumed(queue)]
-        if not queues or self._is_closing:
-            return None
-        lists = [list_key(self, queue, p) for p in self.priority_steps for queue in queues]
-        found: Queues = self.qos.unacked.queues(queues, lists, cold)
-        return found
-
-    def note_empty(self) -> None:
-        """Note that the queues were seen to be empty."""
-        self._n_waiting, self._looked_at = 0, time.monotonic()
-
     def deliver_all(self, deliveries: Iterable[Delivery]) -> None:
         """Deal with what was taken."""
         unacked, kept_back = self.qos.unacked, []
@@ -131,32 +106,28 @@ class ConsumingChannel(ConnectedChannel):
                 self.deliver_one(delivery)
         # The newest first, as each goes in front of the others.
         for delivery in reversed(kept_back):
-            unacked.give_back(self, delivery.tag, is_last=False)
+            self._put_back(delivery)
 
-    def deliver_one(self, delivery: Delivery, payload: Any = None, early: Any = None) -> None:
-        """Deliver a message that is filed.  *payload*: as it was read already, if it was; *early*:
-        the claim that was made with its filing.
-        """
+    def _put_back(self, delivery: Delivery) -> None:
+        """Give back a message that may not begin now, before the others of its queue."""
         unacked = self.qos.unacked
+        self._give_up(delivery)
+        unacked.give_back(self, delivery.tag, is_last=False)
+
+    def deliver_one(self, delivery: Delivery) -> None:
+        """Deliver a message that is filed."""
         try:
-            payload = payload_of(delivery.raw) if payload is None else payload
+            payload = payload_of(delivery.raw)
         except Exception as exc:
             # Whatever decoding raises.
             self._keep(delivery, exc)
             return
-        is_back = bool(returns_of(payload))
-        if not self.is_consumed(delivery.queue):
-            unacked.give_back(self, delivery.tag, is_last=False)
-        elif is_back and not unacked.worker.opening(delivery, payload):
-            unacked.remove(delivery.tag)
+        if self.is_consumed(delivery.queue):
+            self._open(delivery, payload)
         else:
-            try:
-                self._open(delivery, payload, early)
-            finally:
-                if is_back:
-                    unacked.worker.opened()
+            self._put_back(delivery)
 
-    def _open(self, delivery: Delivery, payload: Any, early: Any) -> None:
+    def _open(self, delivery: Delivery, payload: Any) -> None:
         """Make kombu's message of a payload, and call its consumer."""
         try:
             payload["properties"]["delivery_tag"] = delivery.tag
@@ -165,7 +136,7 @@ class ConsumingChannel(ConnectedChannel):
             # The message raised this, and must not end the main loop.
             self._keep(delivery, exc)
             return
-        note(message, "early", early)
+        note(message, "claim", delivery.claim)
         note(message, "queue", delivery.queue)
         is_acknowledged = delivery.queue not in self._without_ack
         if is_acknowledged:
@@ -175,7 +146,13 @@ class ConsumingChannel(ConnectedChannel):
         if not is_acknowledged:
             self.qos.unacked.discard(delivery.tag)
 
+    def _give_up(self, delivery: Delivery) -> None:
+        if delivery.claim is not None:
+            task_id = headers_as_written(delivery.raw).get("id", "")
+            self.qos.unacked.worker.give_up(delivery.claim.of(task_id))
+
     def _keep(self, delivery: Delivery, error: Exception) -> None:
         unacked = self.qos.unacked
+        self._give_up(delivery)
         if unacked.worker.on_unreadable(delivery, error):
             unacked.discard(delivery.tag)

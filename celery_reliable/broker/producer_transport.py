@@ -52,6 +52,11 @@ def sending_again(*, is_first: bool) -> AbstractContextManager[None]:
 class SendingChannel(PuttingChannel, ConnectedChannel):
     """A channel whose messages `sending_with` may put into their lists."""
 
+    @property
+    def async_pool(self) -> Any:
+        """The connections of `client`.  kombu has others for waiting, which nobody does here."""
+        return self.pool
+
     def encode_body(self, body: Any, encoding: str | None = None) -> tuple[Any, str | None]:
         """Return a body and its encoding: as it is, if it is text and recorded, as base64 would add
         a third to the sizes of queue and record.

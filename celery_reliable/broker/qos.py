@@ -7,8 +7,8 @@ from typing import Any
 import redis
 
 from celery_reliable.broker.worker_unacked import WorkerUnacked
+from celery_reliable.compat import noted
 from celery_reliable.compat.kombu import OpenQoS
-from celery_reliable.compat.notes import noted
 from celery_reliable.log import logger
 from celery_reliable.message import Stamp
 from celery_reliable.redis_io import left_out_when_full
@@ -110,6 +110,8 @@ class QoS(OpenQoS):
             else:
                 kept = unacked.worker.running_tags()
                 tags = [tag for tag in delivered if tag not in kept]
+                # Of these only what a process was handed may still begin.
+                unacked.given_up.extend(tags)
             # The newest first, as each goes in front of the others.
             for tag in reversed(tags):
                 unacked.give_back(self.channel, tag, is_last=False)

@@ -32,7 +32,7 @@ __all__ = [
     "entry_of",
     "quoted",
     "script",
-    "take_next_text",
+    "take_text",
     "unacked_names",
     "unquoted",
 ]
@@ -200,9 +200,9 @@ def script(name: str) -> Script:
     return Script.of(name, _script(name))
 
 
-def take_next_text() -> str:
+def take_text() -> str:
     """Return the script by which a process takes its own messages; it calls ``claim``."""
-    return _script("take_next")
+    return _script("take")
 
 
 @cache

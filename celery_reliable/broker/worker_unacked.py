@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import secrets
 import threading
 import time
-import uuid
+from collections import deque
 from collections.abc import Iterable, Sequence
 from itertools import count, islice
 from typing import Any
 
 import redis
-from kombu.utils.encoding import bytes_to_str
 
-from celery_reliable.broker.deliveries import Delivery, Queues, Taken, WorkerHooks
-from celery_reliable.broker.unacked import Unacked, quoted, script, unquoted
+from celery_reliable import clock
+from celery_reliable.broker.deliveries import Delivery, Queues, WorkerHooks
+from celery_reliable.broker.unacked import Unacked, quoted, unquoted
 from celery_reliable.compat.kombu import new_pool
 from celery_reliable.log import logger
 from celery_reliable.redis_io import Line, left_out_when_full
@@ -26,11 +27,9 @@ __all__ = [
 #: So many acknowledged messages are removed by the step that takes others.
 _REMOVED_AT_ONCE = 500
 
-#: So many messages go back to their queues in one step.
-_REQUEUED_AT_ONCE = 500
 
-#: For so long a blocking pop may be on its way to the server.
-_POP_SECONDS = 0.5
+#: Of more takings whose reply was lost the claims count as lost.
+_MOST_GIVEN_UP = 500
 
 
 class WorkerUnacked(Unacked):
@@ -45,19 +44,15 @@ class WorkerUnacked(Unacked):
         self.worker = WorkerHooks()
         #: The worker shuts down, so that it keeps nothing.
         self.is_leaving = False
-        #: When a message that was popped, and whose delivery was lost with a connection, may be
-        #: looked for (monotonic seconds); None when no connection was lost.
-        self.lost_pop_at: float | None = None
         #: For `take`, which the main loop asks with every message.
         self._line = Line(pool)
-        self._take, self._requeue, self._put_back = map(script, ("take", "requeue", "put_back"))
         #: What the tags of all that it takes begin with, and the numbers of its takings.
-        self._own, self._numbers = str(uuid.uuid4()), count(1)
+        self._own, self._numbers = secrets.token_hex(8), count(1)
+        #: Tags under which something may be claimed that nobody begins: the worker has not heard of
+        #: it, or has lost the connection by which it was delivered.
+        self.given_up: deque[str] = deque(maxlen=_MOST_GIVEN_UP)
         #: Tags of messages that are acknowledged and not yet removed.
         self._unremoved: set[str] = set()
-        #: Messages that were popped and perhaps not filed: the key of the list that each came from,
-        #: and what it was to become.
-        self._unfiled: list[tuple[str, Delivery]] = []
         #: Tags in the hash that the worker did not hold when `reconcile` looked last.
         self._strangers: set[str] = set()
         self._lock = threading.Lock()
@@ -78,102 +73,51 @@ class WorkerUnacked(Unacked):
         with left_out_when_full():
             self.client.sadd(self.list_key(namespace), self.name)
 
-    def note_lost_pop(self, timeout_seconds: float) -> None:
-        """Note that a connection was lost before the answer to a blocking pop of at most so many
-        seconds: a message that the pop took is in no queue and in no unacked hash.
+    def take(self, places: Sequence[Queues]) -> list[Delivery]:
+        """Pop and file a message from each of *places*, in one round trip; return what was there.
+        Acknowledged messages are removed with the first.  Raises redis-py's errors.
         """
-        self.lost_pop_at = time.monotonic() + timeout_seconds + _POP_SECONDS
-
-    def take(
-        self,
-        queues: Sequence[str],
-        lists: Sequence[str],
-        least: int,
-        popped: tuple[str, str, bytes] | None = None,
-        *,
-        most: int = 0,
-        plenty: int = 0,
-        in_turn: bool = True,
-    ) -> Taken:
-        """File *popped* (key of the list, queue and message), if given; pop and file up to *least*
-        more messages, or up to *most* where at least *plenty* remain in the queues.
-
-        *lists*: the keys of all *queues* for the first priority, then for the next, and so on.
-        *in_turn*: queues of one priority take turns; else the first is emptied first.
-
-        Acknowledged messages are removed in the same step.  Raises redis-py's errors; then
-        *popped* is kept, and returned to its list when the broker is back.
-        """
-        prefix, holder = f"{self._own}-{next(self._numbers)}:", self.worker.holder()
-        now_ms = int(time.time() * 1000)
+        holder, asked_at, now_ms = self.worker.holder(), clock.now(), int(time.time() * 1000)
         acknowledged = list(islice(self._unremoved, _REMOVED_AT_ONCE))
-        args: list[str | bytes | int] = [least, max(least, most), plenty, prefix, now_ms]
-        # The script's loop advances by so many lists: 0 would never end.
-        turns = max(len(queues), 1) if in_turn else 1
-        args += [len(queues), turns, len(acknowledged), self.name if self._namespace else ""]
-        args += [*map(quoted, queues), *acknowledged]
-        found = []
-        if popped is not None:
-            found.append(Delivery(f"{prefix}0", popped[1], popped[2], holder))
-            args += [quoted(popped[1]), popped[2]]
-        keys = [self.key, self.list_key(self._namespace), *(self.prefix + k for k in lists)]
+        tags = [f"{self._own}.{next(self._numbers)}" for _ in places]
+        steps = [
+            self.worker.steps(one).step(tag, done=() if n else acknowledged, filed_ms=now_ms)
+            for n, (one, tag) in enumerate(zip(places, tags, strict=True))
+        ]
         try:
-            reply = self._ask_to_take(keys, args)
-        except (redis.RedisError, OSError):
-            if popped is not None:
-                self.put_back_later(self.prefix + popped[0], found[0])
+            replies = self._line.ask(*(("EVALSHA", *step.call) for step in steps))
+            if isinstance(replies[0], redis.exceptions.NoScriptError):
+                replies = self._line.ask(*(("EVAL", s.code.text, *s.call[1:]) for s in steps))
+            for reply in replies:
+                if isinstance(reply, Exception):
+                    raise reply
+        except BaseException:
+            # What was taken all the same is filed, and given back as nobody holds it.
+            self.given_up.extend(tags)
             raise
+        found = []
+        for tag, step, reply in zip(tags, steps, replies, strict=True):
+            step.hear(reply)
+            task = step.answer
+            if task.message is not None:
+                claim = task.claim(holder, tag, asked_at)
+                delivery = Delivery(tag, unquoted(task.queue), task.message, holder, claim)
+                found.append(delivery)
         with self._lock:
             self._unremoved.difference_update(acknowledged)
-        pairs = zip(reply[1::2], reply[2::2], strict=True)
-        found += [
-            Delivery(f"{prefix}{n}", unquoted(bytes_to_str(queue)), raw, holder)
-            for n, (queue, raw) in enumerate(pairs, start=1)
-        ]
-        return Taken(found, int(reply[0]))
+        return found
 
-    def _ask_to_take(self, keys: Sequence[str], args: Sequence[str | bytes | int]) -> Any:
-        """Return what `take` answers."""
-        call = (len(keys), *keys, *args)
-        (reply,) = self._line.ask(("EVALSHA", self._take.sha, *call))
-        if isinstance(reply, redis.exceptions.NoScriptError):
-            (reply,) = self._line.ask(("EVAL", self._take.text, *call))
-        if isinstance(reply, Exception):
-            raise reply
-        return reply
-
-    def put_back_later(self, key: str, delivery: Delivery) -> None:
-        """Keep a message that came from the list *key*: it goes back there when the broker is
-        there (`catch_up`), unless it is in the unacked hash after all.
+    def queues(self, names: Sequence[str], lists: Sequence[str]) -> Queues:
+        """Return where this worker takes messages.  *lists*: whole keys, one for each of *names*,
+        then another for each, and so on.
         """
-        with self._lock:
-            self._unfiled.append((key, delivery))
-
-    def _put_back_unfiled(self) -> None:
-        """Return each to its list that is not in the unacked hash after all, the newest first.
-
-        Raises redis-py's errors; then the others are kept.
-        """
-        while True:
-            with self._lock:
-                if not self._unfiled:
-                    return
-                key, delivery = self._unfiled.pop()
-            try:
-                self.run(self._put_back, [self.key, key], [delivery.tag, delivery.raw])
-            except BaseException:
-                self.put_back_later(key, delivery)
-                raise
-
-    def queues(self, names: Sequence[str], lists: Sequence[str], cold: Sequence[str]) -> Queues:
-        """Return where a process of this worker takes messages by itself."""
         return Queues(
             self.key,
             self.list_key(self._namespace),
-            self.name,
+            self.name if self._namespace else "",
             tuple(map(quoted, names)),
-            tuple(self.prefix + one for one in lists),
-            tuple(cold),
+            tuple(lists),
+            tuple(self.worker.cold()),
         )
 
     def remove(self, tag: str) -> None:
@@ -207,38 +151,14 @@ class WorkerUnacked(Unacked):
             logger.warning("removal_unknown tag=%s error=%s", tag, exc)
             return True
 
-    def requeue(self, messages: Sequence[tuple[str, str]]) -> list[bool]:
-        """Move messages that nobody has begun back to the front of their queues, as they were
-        there; return of which the worker has nothing any more.
-
-        *messages*: tag and list (its key without the prefix) of each, the oldest first.  False for
-        what was not in the hash any more.  Where the broker does not answer, nobody knows: then the
-        worker is to hold none of them, and `reconcile` gives back what has stayed.
-        """
-        moved: list[bool] = []
-        try:
-            for end in range(len(messages), 0, -_REQUEUED_AT_ONCE):
-                newest_first = messages[max(0, end - _REQUEUED_AT_ONCE) : end][::-1]
-                keys = [self.key, *(self.prefix + one for _, one in newest_first)]
-                moved += map(bool, self.run(self._requeue, keys, [tag for tag, _ in newest_first]))
-        except (redis.RedisError, OSError) as exc:
-            logger.warning("deliveries_not_given_back unacked=%s error=%s", self.name, exc)
-            moved += [True] * (len(messages) - len(moved))
-        return moved[::-1]
-
     def catch_up(self) -> None:
-        """Remove what is acknowledged, and return what was popped and not filed to its list; what
-        fails is tried again by the next call.
-        """
-        if not self._unremoved and not self._unfiled:
+        """Remove what is acknowledged; what fails is tried again by the next call."""
+        if not self._unremoved:
             return
         with self._lock:
             tags, self._unremoved = self._unremoved, set()
         try:
-            if tags:
-                self.client.hdel(self.key, *tags)
-                tags = set()
-            self._put_back_unfiled()
+            self.client.hdel(self.key, *tags)
         except (redis.RedisError, OSError):
             with self._lock:
                 self._unremoved |= tags

@@ -1,23 +1,26 @@
-"""Celery's app: its parts, its tasks, and the tasks that it has not made yet."""
+"""Celery's app: its parts, its tasks and the tasks that it has not made yet; the one point through
+which it publishes every task.
+"""
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping
-from functools import cached_property
+from contextlib import suppress
 from typing import Any
 
 from celery import Celery
+from celery.app.amqp import AMQP
 from kombu.utils.imports import symbol_by_name
 
-from celery_reliable.compat.amqp import send_anew
-from celery_reliable.compat.relied import Behaviour, Kept, Name, Part, Used, relies_on
+from celery_reliable.compat.relied import Kept, Name, Part, Used, relies_on
 
 __all__ = [
+    "OpenAMQP",
     "forget_servers",
     "give_part",
     "kept_tracer",
     "make_part_by",
+    "send_anew",
     "tasks_so_far",
 ]
 
@@ -25,6 +28,8 @@ _APP = "celery.app.base:Celery"
 _TRACE = "celery.app.trace"
 #: Where a task keeps its tracer.
 _KEPT = "_reliable_trace"
+
+_AMQP = "celery.app.amqp:AMQP"
 
 
 @relies_on(Kept(f"{_APP}._tasks"), part=Part.PRODUCER)
@@ -86,13 +91,8 @@ def make_part_by(name: str, default: str, path: str) -> None:
 
 
 @relies_on(
-    Behaviour(
-        "an app keeps its control and its AMQP in its __dict__",
-        lambda: all(
-            isinstance(inspect.getattr_static(Celery, one), cached_property)
-            for one in ("amqp", "control")
-        ),
-    ),
+    Name(f"{_APP}.amqp_cls", used_by=f"{_APP}.amqp"),
+    Name(f"{_APP}.control_cls", used_by=f"{_APP}.control"),
     part=Part.PRODUCER,
 )
 def give_part(app: Celery, name: str, path: str) -> None:
@@ -136,3 +136,52 @@ def kept_tracer(around: Callable[[Any, Any], Any]) -> Any:
         task.__dict__[_KEPT] = None if tracer is None else around(task, tracer)
 
     return property(get, keep)
+
+
+@relies_on(
+    Name(f"{_AMQP}._create_task_sender", used_by=f"{_AMQP}.send_task_message"),
+    Name(f"{_AMQP}._producer_pool", used_by=f"{_AMQP}.producer_pool"),
+    Name(f"{_AMQP}.send_task_message", used_by="celery.app.base:Celery.send_task"),
+    part=Part.PRODUCER,
+)
+class OpenAMQP(AMQP):
+    """Celery's AMQP, of which a subclass says how tasks are sent (`sender_around`, given Celery's
+    own function), and by which producers (`new_producers`; None for those that Celery makes).
+
+    Overrides ``AMQP._create_task_sender``, and sets ``AMQP._producer_pool``: signals tell of a
+    publication when its producer is chosen, and cannot replace it.  Checked on Celery 5.6.3 and
+    5.7.0.  Without it tasks are sent that the ledger knows nothing of.
+    """
+
+    _producer_pool: Any
+
+    def _create_task_sender(self) -> Callable[..., Any]:
+        sender: Callable[..., Any] = self.sender_around(super()._create_task_sender())
+        return sender
+
+    @property
+    def producer_pool(self) -> Any:
+        """The producers of the app."""
+        if self._producer_pool is None:
+            self._producer_pool = self.new_producers()
+        return super().producer_pool
+
+    publisher_pool = producer_pool
+
+
+@relies_on(
+    Name(f"{_AMQP}._producer_pool", used_by=f"{_AMQP}.producer_pool"),
+    part=Part.PRODUCER,
+)
+def send_anew(amqp: Any) -> None:
+    """Let an app forget its producers and its sender, so that it makes them anew when needed.
+
+    Clears ``AMQP._producer_pool`` and the ``send_task_message`` that is kept: both are made once.
+    Checked on Celery 5.6.3 and 5.7.0.  Without it an app that had sent something before it got its
+    first task of ours goes on without records.
+    """
+    amqp._producer_pool = None
+    # By the property, whose lock waits for a thread that is just making the former sender.
+    with suppress(AttributeError):
+        # A functools.cached_property of the project's own class has made none yet.
+        del amqp.send_task_message

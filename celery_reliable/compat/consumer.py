@@ -1,33 +1,45 @@
-"""Celery's consumer: what it does with messages, acknowledgements and remote commands."""
+"""Celery's consumer: what it does with messages and remote commands; its requests, each one
+delivery of a message in the worker's main process; and the tracer, through which every execution
+goes.
+"""
 
 from __future__ import annotations
 
 from collections import ChainMap, deque
 from collections.abc import Callable
-from threading import get_ident
-from typing import Any
+from typing import Any, TypeAlias
 
+from billiard.einfo import ExceptionInfo
+from celery.app import trace as celery_trace
+from celery.app.trace import TraceInfo, task_has_custom, trace_ok_t
 from celery.worker.consumer.control import Control
 from celery.worker.control import Panel
+from celery.worker.request import Request, create_request_cls
+from kombu.utils.imports import symbol_by_name
 
-from celery_reliable.compat.relied import Behaviour, Kept, Name, Part, Used, relies_on
+from celery_reliable.compat.relied import Kept, Name, Part, Used, relies_on
 
 __all__ = [
+    "OpenRequest",
     "QueuesHeldBack",
     "Slots",
-    "acknowledge_at_once",
+    "Traced",
+    "Tracer",
+    "as_traced",
     "before_soft_shutdown",
     "cancel_by",
     "command_by",
     "hand_over_by",
     "handle_by",
+    "has_own_hook",
+    "request_for",
+    "run_as_prefork",
 ]
 
 _CONSUMER = "celery.worker.consumer.consumer:Consumer"
 _HANDLER = f"{_CONSUMER}.create_task_handler"
 
-#: The name under which Celery schedules an acknowledgement.
-_ACKNOWLEDGING = frozenset({"ack_log_error", "reject_log_error"})
+_REQUEST = "celery.worker.request:Request"
 
 
 @relies_on(
@@ -63,42 +75,6 @@ def handle_by(
 
 
 @relies_on(
-    Behaviour(
-        "an acknowledgement is scheduled by call_soon_ack(p), or by call_soon(p)",
-        lambda: (
-            not all(
-                Name(f"{_CONSUMER}.{name}", takes=("p",), used_by=_HANDLER).fault()
-                for name in ("call_soon_ack", "call_soon")
-            )
-        ),
-    ),
-    Used(by=_HANDLER, name="ack_log_error"),
-    Used(by=_HANDLER, name="reject_log_error"),
-    part=Part.WORKER,
-)
-def acknowledge_at_once(c: Any) -> None:
-    """Acknowledge at once what the main loop's thread acknowledges, not at the loop's next turn.
-
-    With a solo pool the next turn comes only after the task has ended.  And tasks that end when
-    they are delivered (expired, revoked) would count as prefetched until then, so fewer are taken.
-
-    Replaces ``call_soon_ack`` of this one consumer (before Celery 5.7 ``call_soon``, for what is
-    called ``ack_log_error`` and ``reject_log_error``).  Checked on Celery 5.6.3 and 5.7.0.  Without
-    it a solo worker that is killed has acknowledged nothing of what it has run since it began.
-    """
-    name = "call_soon_ack" if hasattr(c, "call_soon_ack") else "call_soon"
-    later, loop = getattr(type(c), name), get_ident()
-
-    def soon(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        is_acknowledged = getattr(function, "__name__", "") in _ACKNOWLEDGING
-        if is_acknowledged and get_ident() == loop:
-            return function(*args, **kwargs)
-        return later(c, function, *args, **kwargs)
-
-    setattr(c, name, soon)
-
-
-@relies_on(
     Name(f"{_CONSUMER}.cancel_active_requests", used_by="celery.apps.worker:on_cold_shutdown"),
     part=Part.WORKER,
 )
@@ -107,7 +83,7 @@ def cancel_by(c: Any, cancel: Callable[[], None]) -> None:
 
     Replaces ``cancel_active_requests`` of this one consumer: it is called from a signal handler,
     and asks nobody.  Checked on Celery 5.6.3 and 5.7.0.  Without it a pool that cannot stop a task
-    raises into whatever the main loop does then, and a message may be popped and never filed.
+    raises into whatever the main loop does then, and a message may be taken and never begun.
     """
     c.cancel_active_requests = cancel
 
@@ -219,7 +195,7 @@ def hand_over_by(w: Any, ours: HandOver) -> HandOver:
 )
 class Slots:
     """The slots of a worker's pool, of which each request takes one that is handed over.  Only
-    workers with an event loop count slots; others hand over all that they fetch.
+    workers with an event loop count slots; others hand over all that they take.
 
     Calls ``_quick_acquire`` and ``_quick_release`` of the worker, and reads ``_waiting`` of its
     semaphore: only a job that has ended gives a slot back otherwise, and Celery shows neither what
@@ -266,3 +242,151 @@ def before_soft_shutdown(w: Any, leave: Callable[[], None]) -> None:
         sleep()
 
     w.wait_for_soft_shutdown = wait
+
+
+@relies_on(
+    Name(f"{_REQUEST}._context"),
+    Name(f"{_REQUEST}._already_revoked", used_by=f"{_REQUEST}._announce_revoked"),
+    Name(
+        f"{_REQUEST}._announce_revoked",
+        takes=("reason", "terminated", "signum", "expired"),
+        used_by=f"{_REQUEST}.revoked",
+    ),
+    Name(f"{_REQUEST}._announce_revoked", used_by=f"{_REQUEST}.terminate"),
+    Name(f"{_REQUEST}.on_failure", takes=("exc_info", "send_failed_event", "return_ok")),
+    Name(f"{_REQUEST}.on_timeout", takes=("soft", "timeout")),
+    Name(f"{_REQUEST}.on_retry", takes=("exc_info",)),
+    Name(f"{_REQUEST}.cancel", takes=("pool", "signal", "emit_retry")),
+    part=Part.WORKER,
+)
+class OpenRequest(Request):
+    """Celery's request with names that a subclass may use or override: what is done when it is
+    revoked.
+
+    Overrides ``Request._announce_revoked``, reads ``_already_revoked`` and ``_context``: the
+    signals come after the message was acknowledged, and a request does not report why its process
+    was stopped.  Checked on Celery 5.6.3 and 5.7.0.  Without it what is revoked runs again.
+    """
+
+    def _announce_revoked(self, reason: str, terminated: bool, signum: Any, expired: bool) -> None:
+        self.announce_revoked(reason, terminated, signum, expired)
+
+    def announce_revoked(self, reason: str, terminated: bool, signum: Any, expired: bool) -> None:
+        """Store that the task was revoked or has expired, acknowledge its message, and send the
+        event.
+        """
+        super()._announce_revoked(reason, terminated, signum, expired)
+
+    @property
+    def is_revoked(self) -> bool:
+        """Whether `announce_revoked` was called."""
+        return bool(self._already_revoked)
+
+    @is_revoked.setter
+    def is_revoked(self, value: bool) -> None:
+        self._already_revoked = value
+
+    @property
+    def context(self) -> Any:
+        """The task's request, as receivers of signals are given it."""
+        return self._context
+
+
+@relies_on(
+    Name(
+        "celery.worker.request:create_request_cls",
+        takes=("base", "task", "pool", "hostname", "eventer"),
+        used_by="celery.worker.strategy:default",
+    ),
+    part=Part.PREFORK,
+)
+def request_for(
+    c: Any, task: Any, message: Any, pid: int | None, started_at: float, *, is_opened: bool = True
+) -> Any:
+    """Return a request of *message* at consumer *c*, as Celery's strategy makes it, which the
+    process *pid* runs since *started_at* (seconds of the epoch).  If it is not *is_opened* the
+    request has no arguments.
+
+    Calls ``create_request_cls``, as the strategy does, and sets ``time_start``, as ``on_accepted``
+    does.  Checked on Celery 5.6.3 and 5.7.0.  Without it nobody ends the attempt of a process that
+    died while it took its own messages.
+    """
+    made = create_request_cls(
+        symbol_by_name(task.Request), task, c.pool, c.hostname, c.event_dispatcher, app=c.app
+    )
+    request = made(
+        message,
+        on_ack=message.ack_log_error,
+        on_reject=message.reject_log_error,
+        app=c.app,
+        hostname=c.hostname,
+        eventer=c.event_dispatcher,
+        task=task,
+        connection_errors=c.connection_errors,
+        body=message.body if is_opened else ((), {}, {}),
+        headers=message.headers,
+        decoded=not is_opened,
+        utc=True,
+    )
+    request.worker_pid, request.time_start = pid, started_at
+    return request
+
+
+#: What a tracer returns: result or error, how it ended, its runtime, the result as text.
+Traced: TypeAlias = trace_ok_t
+Tracer = Callable[..., trace_ok_t]
+
+_TRACE = "celery.app.trace"
+
+
+@relies_on(
+    Name(f"{_TRACE}:TraceInfo.__init__", takes=("state", "retval")),
+    *(Name(f"{_TRACE}:trace_ok_t.{one}") for one in ("retval", "info", "runtime", "retstr")),
+    part=Part.WORKER,
+)
+def as_traced(error: Exception, state: str) -> trace_ok_t:
+    """Return what Celery's tracer returns when a body raises *error*, in *state*.
+
+    Makes a ``trace_ok_t`` and a ``TraceInfo``, which are in no manual: pools take nothing else for
+    the end of a task.  Checked on Celery 5.6.3 and 5.7.0.  Without it a delivery that may not run
+    ends its process.
+    """
+    try:
+        raise error
+    except Exception as exc:
+        return trace_ok_t(ExceptionInfo(internal=True), TraceInfo(state, exc), 0.0, None)
+
+
+@relies_on(
+    Name(f"{_TRACE}:task_has_custom", takes=("task", "attr")),
+    Used(by=f"{_TRACE}:build_tracer", name="task_has_custom"),
+    part=Part.WORKER,
+)
+def has_own_hook(task: Any, name: str) -> bool:
+    """Whether a task has a hook of the user's, such as ``on_success``, which Celery will call.
+
+    Calls ``task_has_custom``: Celery decides by it, and another judgement could differ.  Checked on
+    Celery 5.6.3 and 5.7.0.  Without it an object is freed while a hook of its task works on it.
+    """
+    return bool(task_has_custom(task, name))
+
+
+@relies_on(
+    Name(f"{_TRACE}:fast_trace_task", takes=("task", "uuid", "request", "body")),
+    Used(by="celery.worker.request:Request.execute_using_pool", name="fast_trace_task"),
+    part=Part.PREFORK,
+)
+def run_as_prefork(
+    name: str, uuid: str, request: dict[str, Any], body: tuple[Any, Any, Any]
+) -> tuple[int, Any, float]:
+    """Run a task as the processes of a prefork pool do, and return what they tell the main process:
+    whether it did not succeed, its result or error, its runtime.  *body*: arguments, and what is
+    embedded in the message.
+
+    Calls ``fast_trace_task``: only it makes the request as Celery does.  Checked on Celery 5.6.3
+    and 5.7.0.  Without it no process can run what it has taken by itself.
+    """
+    outcome: tuple[int, Any, float] = celery_trace.fast_trace_task(
+        name, uuid, request, body, None, None
+    )
+    return outcome

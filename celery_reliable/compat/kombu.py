@@ -7,7 +7,7 @@ may use and override; the rest are functions.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from kombu.transport import redis as kombu_redis
@@ -17,7 +17,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from celery_reliable.compat.redis import reply, send
-from celery_reliable.compat.relied import Kept, Name, Part, relies_on
+from celery_reliable.compat.relied import Kept, Name, Part, Used, relies_on
 
 __all__ = [
     "OpenChannel",
@@ -138,6 +138,21 @@ class OpenQoS(kombu_redis.QoS):
         return "can_consume" in vars(self)
 
 
+class _Ear:
+    """Stands for a channel at kombu's poller, for one more connection of it."""
+
+    def __init__(self, handlers: dict[str, Callable[[], Any]]) -> None:
+        self.handlers = handlers
+        self.qos = self
+
+    def can_consume(self) -> bool:
+        """Whether what comes is read: always."""
+        return True
+
+    def _poll_error(self, name: str) -> None:
+        self.handlers[name]()
+
+
 @relies_on(
     Name(f"{_CHANNEL}._connparams", takes=("asynchronous",), used_by=f"{_CHANNEL}._get_pool"),
     Name(
@@ -155,6 +170,10 @@ class OpenQoS(kombu_redis.QoS):
     Kept(f"{_CHANNEL}._in_poll"),
     Kept(f"{_CHANNEL}._brpop_sent_at"),
     Kept(f"{_CHANNEL}._queue_cycle"),
+    Used(by=f"{_POLLER}.on_readable", name="handlers"),
+    Used(by=f"{_POLLER}.handle_event", name="_poll_error"),
+    Name(f"{_POLLER}._register", takes=("channel", "client", "type")),
+    Name(f"{_POLLER}._client_registered", takes=("channel", "client", "cmd")),
     part=Part.REDIS_BROKER,
 )
 class OpenChannel(kombu_redis.Channel):
@@ -162,14 +181,19 @@ class OpenChannel(kombu_redis.Channel):
     has a new client for the event loop, and one for all else.  A subclass says in
     `connection_arguments` what becomes of kombu's arguments of new connections.
 
-    Overrides ``_connparams``, ``_create_client``, ``_brpop_start``, ``_brpop_read``, and reads what
-    they keep: kombu has no other place at which to pop and file in one step.  Checked on kombu
-    5.7.0.  Without it messages are popped as by Celery alone, and those that were popped and not
-    yet filed are lost with their worker.
+    Overrides ``_connparams``, ``_create_client``, ``_brpop_start``, ``_brpop_read``, reads what
+    they keep, and has the event loop watch more connections by ``_register`` of its poller: kombu
+    has no other place at which to wait by BLMOVE.  Checked on kombu 5.7.0.  Without it a worker
+    waits by BRPOP, as Celery alone does, and loses a message if it dies before that is filed.
     """
 
     _kept_client: Any = None
     _kept_pool: Any = None
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        #: What hears of more connections, by their names.
+        self._ears: dict[str, _Ear] = {}
+        super().__init__(*args, **kwargs)
 
     # -- what kombu calls
 
@@ -208,18 +232,18 @@ class OpenChannel(kombu_redis.Channel):
         """Whether a message was asked for and has not come."""
         return bool(self._in_poll)
 
-    def read_popped(self, **options: Any) -> Any:
-        """Return the list and the message that came; None when none did.  Raises redis-py's errors,
-        with the connection closed.
+    def new_client(self) -> Any:
+        """Return another client for the event loop."""
+        return super()._create_client(True)
+
+    def watch(self, client: Any, name: str, hear: Callable[[], Any]) -> None:
+        """Let the event loop call *hear* when there is something to read on a client's connection,
+        which this opens if need be; also while nothing may be delivered.
         """
-        try:
-            return self.client.parse_response(self.client.connection, "BRPOP", **options)
-        except self.connection_errors:
-            self.client.connection.disconnect()
-            raise
-        finally:
-            self.wait_no_more()
-            self._flush_brpop_reauth()
+        poller = self.connection.cycle
+        ear = self._ears.setdefault(name, _Ear({name: hear}))
+        if not poller._client_registered(ear, client, name):
+            poller._register(ear, client, name)
 
     def wait_by(self, commands: Sequence[Sequence[Any]]) -> None:
         """Wait by these commands, the first of which waits, in place of BRPOP."""
@@ -229,12 +253,9 @@ class OpenChannel(kombu_redis.Channel):
         # By this kombu tells that the connection hangs.
         self._brpop_sent_at = time.monotonic()
 
-    def read_replies(self, count: int, *, more: bool = False) -> list[Any]:
+    def read_replies(self, count: int) -> list[Any]:
         """Return what they were answered; an error reply as its exception.  Raises redis-py's
         errors, with the connection closed.
-
-        *more*: the replies to the rest of the commands are read by another call, before anything
-        else is sent.
         """
         connection = self.client.connection
         try:
@@ -242,9 +263,8 @@ class OpenChannel(kombu_redis.Channel):
         except BaseException:
             self.read_no_more()
             raise
-        if not more:
-            self.wait_no_more()
-            self._flush_brpop_reauth()
+        self.wait_no_more()
+        self._flush_brpop_reauth()
         return replies
 
     def read_no_more(self) -> None:

@@ -1,19 +1,27 @@
-"""Celery's pools, and billiard's below them: their jobs, and the messages of their processes."""
+"""Celery's pools, and billiard's below them: their jobs and their processes; when a process ends,
+to be replaced, and what processes tell the main process.
+"""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from typing import Any
 
 from celery_reliable.compat.relied import Kept, Name, Part, Used, relies_on
 
 __all__ = [
+    "ProcessLife",
     "billiards",
-    "futures_of",
     "has_job",
-    "jobs_of",
+    "hear_processes",
     "keep_begun_jobs",
+    "limit_job",
+    "n_greenlets_free",
     "n_processes_up",
+    "pool_of_lives",
     "process_ids_of",
+    "scale_by",
     "task_ids_of",
     "write_now",
 ]
@@ -21,7 +29,12 @@ __all__ = [
 _BILLIARD = "billiard.pool:Pool"
 _ASYNC = "celery.concurrency.asynpool:AsynPool"
 _TASK_POOL = "celery.concurrency.prefork:TaskPool"
-_THREADS = "celery.concurrency.thread:TaskPool"
+
+_WORKER = "billiard.pool:Worker"
+_RESULTS = "celery.concurrency.asynpool:ResultHandler"
+
+#: What marks that which a process tells, beside billiard's own numbers.
+_TOLD = "celery_reliable"
 
 
 @relies_on(Kept(f"{_TASK_POOL}._pool"), part=Part.PREFORK)
@@ -42,7 +55,7 @@ def billiards(pool: Any) -> Any:
     Kept("billiard.pool:ApplyResult.correlation_id"),
     part=Part.PREFORK,
 )
-def jobs_of(pool: Any) -> list[Any]:
+def _jobs_of(pool: Any) -> list[Any]:
     """Return the jobs that a pool of processes was handed and has not ended; none for other pools.
 
     Reads ``Pool._cache``: billiard tells nobody which it has, and Celery forgets its requests when
@@ -57,12 +70,12 @@ def jobs_of(pool: Any) -> list[Any]:
 def task_ids_of(pool: Any) -> set[str]:
     """Return the ids of the tasks of these jobs."""
     # Jobs of other kinds, such as maps, have no such attribute.
-    return {getattr(job, "correlation_id", "") for job in jobs_of(pool)}
+    return {getattr(job, "correlation_id", "") for job in _jobs_of(pool)}
 
 
 def has_job(pool: Any, job: Any) -> bool:
     """Whether a job is one of these."""
-    return job in jobs_of(pool)
+    return job in _jobs_of(pool)
 
 
 @relies_on(Kept(f"{_BILLIARD}._pool"), part=Part.PREFORK)
@@ -92,6 +105,34 @@ def n_processes_up(pool: Any) -> int | None:
     return len(processes._fileno_to_inq) if isinstance(processes, AsynPool) else None
 
 
+@relies_on(Kept("celery.concurrency.gevent:TaskPool._pool"), part=Part.GEVENT)
+def n_greenlets_free(pool: Any) -> int:
+    """Wait until a pool of greenlets could begin something, and return how many of them are free.
+
+    Reads ``TaskPool._pool``, gevent's own: the worker's consumer is a greenlet too, and nobody
+    calls it when another ends.  Checked on Celery 5.6.3 and 5.7.0.  Without it the consumer waits
+    with a message that it has taken, and no other worker can begin that.
+    """
+    pool._pool.wait_available()
+    return int(pool._pool.free_count())
+
+
+@relies_on(
+    Name("celery.worker.autoscale:Autoscaler.qty"),
+    Used(by="celery.worker.autoscale:Autoscaler._maybe_scale", name="qty"),
+    part=Part.PREFORK,
+)
+def scale_by(autoscaler: Any, n_wanted: Callable[[], int]) -> None:
+    """Let a worker's autoscaler go by how many processes are wanted.
+
+    Replaces ``Autoscaler.qty`` of this one autoscaler, which counts what the main process has
+    received.  Checked on Celery 5.6.3 and 5.7.0.  Without it no pool grows whose processes take
+    their own messages.
+    """
+    own = type(autoscaler)
+    autoscaler.__class__ = type(own.__name__, (own,), {"qty": property(lambda self: n_wanted())})
+
+
 @relies_on(
     Name(
         f"{_ASYNC}.on_partial_read",
@@ -101,6 +142,8 @@ def n_processes_up(pool: Any) -> int | None:
     Name(f"{_ASYNC}.process_flush_queues", takes=("proc",)),
     Name(f"{_ASYNC}.flush", used_by=f"{_TASK_POOL}.on_start"),
     Used(by=f"{_ASYNC}.flush", name="_accepted"),
+    Used(by=f"{_ASYNC}.flush", name="_busy_workers"),
+    Used(by=f"{_ASYNC}._create_process_handlers", name="inqW_fd"),
     Used(by=f"{_ASYNC}.on_job_process_down", name="_write_to"),
     Kept("billiard.pool:ApplyResult._worker_pid"),
     part=Part.PREFORK,
@@ -115,8 +158,8 @@ def keep_begun_jobs(pool: Any) -> None:
     read first.
 
     And when the worker has lost its connection, Celery drops the jobs of which no process has said
-    yet that it begins, and takes such a process for idle.  But it has the job, and runs it.  So
-    these jobs pass for accepted meanwhile.
+    yet that it begins, and takes each process for idle.  But it has the job, and runs it.  So
+    these jobs pass for accepted meanwhile, and their processes for busy after it.
 
     Replaces ``AsynPool.on_partial_read`` and ``flush`` of this one pool: Celery calls nobody else
     at these moments.  Checked on Celery 5.6.3 and 5.7.0 with billiard 4.3.2.  Without it a task
@@ -138,7 +181,7 @@ def keep_begun_jobs(pool: Any) -> None:
         # Jobs of other kinds, such as maps, have no such attribute.
         handed = [
             job
-            for job in jobs_of(pool)
+            for job in _jobs_of(pool)
             if not job._accepted and getattr(job, "_write_to", None) is not None
         ]
         for job in handed:
@@ -148,43 +191,12 @@ def keep_begun_jobs(pool: Any) -> None:
         finally:
             for job in handed:
                 job._accepted = job._worker_pid is not None
+            # Celery forgets which processes are busy, and writes the next job to one of them.
+            at_work = [getattr(job, "_write_to", None) for job in _jobs_of(pool)]
+            processes._busy_workers.update(one.inqW_fd for one in at_work if one is not None)
 
     processes.on_partial_read = on_partial_read
     processes.flush = pool.flush = keeping
-
-
-@relies_on(
-    Name(f"{_THREADS}.on_apply", used_by="celery.concurrency.base:BasePool.apply_async"),
-    Kept("celery.concurrency.thread:ApplyResult.f"),
-    Used(by="celery.worker.request:Request.execute_using_pool", name="on_accepted"),
-    part=Part.WORKER,
-    # Workers with other pools would be refused as well.
-    is_promise=False,
-)
-def futures_of(pool: Any) -> list[tuple[Any, Any]]:
-    """Return a list to which a pool of threads adds what it is handed from now on: the request, and
-    the future of its execution.  Whoever reads it removes what he has no use for.  It stays empty
-    for other pools.
-
-    Replaces ``TaskPool.on_apply`` of this one pool, and reads ``f`` of what that returns: the pool
-    lets all that comes wait, and forgets which request a future is of.  Checked on Celery 5.6.3
-    and 5.7.0.  Without it what waits behind busy threads stays there.
-    """
-    handed: list[tuple[Any, Any]] = []
-    # An import would load threads' pool everywhere.
-    if all(one.__module__ != "celery.concurrency.thread" for one in type(pool).__mro__):
-        return handed
-    apply = pool.on_apply
-
-    def on_apply(*args: Any, **options: Any) -> Any:
-        result = apply(*args, **options)
-        request = getattr(options.get("accept_callback"), "__self__", None)
-        if request is not None:
-            handed.append((request, result.f))
-        return result
-
-    pool.on_apply = on_apply
-    return handed
 
 
 @relies_on(
@@ -197,9 +209,8 @@ def futures_of(pool: Any) -> list[tuple[Any, Any]]:
     part=Part.PREFORK,
     is_promise=False,
 )
-def write_now(pool: Any, hub: Any) -> bool:
-    """Let a pool of processes write to idle ones what it was handed; True when there was something.
-    Other pools are left alone.
+def write_now(pool: Any, hub: Any) -> None:
+    """Let a pool of processes write to idle ones what it was handed.  Other pools are left alone.
 
     Celery writes at the end of a turn of the main loop: when it has asked the broker for more, and
     has read what there is to read.  Each of these may be a round trip.  And where the pool is
@@ -211,7 +222,7 @@ def write_now(pool: Any, hub: Any) -> bool:
 
     Calls ``Hub.consolidate_callback``, as the loop does, with the pipes of the processes that the
     pool takes for idle.  Checked on Celery 5.6.3 and 5.7.0 with kombu 5.7.  Without it an idle
-    process stands beside a task that was fetched for it, for half a second at the worst.
+    process stands beside a task that was taken for it, for half a second at the worst.
     """
     from celery.concurrency.asynpool import AsynPool
 
@@ -222,8 +233,116 @@ def write_now(pool: Any, hub: Any) -> bool:
         or not processes.outbound_buffer
         or hub.consolidate_callback is None
     ):
-        return False
+        return
     idle = processes._all_inqueues - processes._busy_workers - processes._active_writes
     if idle:
         hub.consolidate_callback(list(idle))
-    return bool(idle)
+
+
+class ProcessLife:
+    """How many tasks one process has begun, and may begin, and its way to the main process.  A job
+    that is no shift counts as one task.
+    """
+
+    def __init__(self) -> None:
+        self.begun = 0
+        #: It begins no more than so many; None: any number.
+        self.most: int | None = None
+        #: Takes something to the main process, in the order of the calls.  Waits while that hears
+        #: nothing.
+        self.tell: Callable[[Any], None] = lambda told: None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the process is to be replaced."""
+        return self.most is not None and self.begun >= self.most
+
+
+@relies_on(
+    Name(f"{_WORKER}._make_protected_receive", takes=("conn",)),
+    Used(by=f"{_WORKER}._make_child_methods", name="_make_protected_receive"),
+    Used(by=f"{_WORKER}.__call__", name="_make_child_methods"),
+    Kept(f"{_WORKER}.inq"),
+    Kept(f"{_WORKER}.maxtasks"),
+    Kept(f"{_WORKER}.outq"),
+    Used(by=f"{_WORKER}.workloop", name="wait_for_job"),
+    Used(by=f"{_WORKER}.workloop", name="maxtasks"),
+    Used(by="billiard.pool:Pool._create_worker_process", name="Worker"),
+    Used(by="celery.concurrency.prefork:TaskPool.on_start", name="Pool"),
+    part=Part.PREFORK,
+)
+def pool_of_lives(life: ProcessLife) -> Any:
+    """Return Celery's pool of processes as a class, of which each process asks its *life* before it
+    waits for a job whether it is to be replaced, and tells the main process something by it.
+
+    Billiard counts jobs, and in a job a process may run many tasks.  What a process tells comes by
+    the pipe of its results, and so in its order with these, and after its death too.
+
+    Overrides ``Worker._make_protected_receive``, which makes the function that waits for a job,
+    takes ``maxtasks`` away from billiard, and writes to ``outq``.  Checked on Celery 5.6.3 and
+    5.7.0 with billiard 4.3.2.  Without it a process runs more tasks than ``--max-tasks-per-child``
+    says.
+    """
+    from billiard.pool import EX_RECYCLE
+    from celery.concurrency.asynpool import AsynPool
+
+    class Worker(AsynPool.Worker):
+        maxtasks: int | None
+
+        def _make_protected_receive(self, conn: Any) -> Callable[[], Any]:
+            receive: Callable[[], Any] = super()._make_protected_receive(conn)
+            if conn is not self.inq:
+                return receive
+            life.tell = lambda told: self.outq.put((_TOLD, (told,)))
+            life.begun, life.most = 0, self.maxtasks
+            self.maxtasks = None
+            if life.most is None:
+                return receive
+
+            def receive_or_end() -> Any:
+                if life.is_over:
+                    # billiard has its own function in this place, which keeps the code.
+                    sys.exit(EX_RECYCLE)
+                request = receive()
+                if request:
+                    life.begun += 1
+                return request
+
+            return receive_or_end
+
+    return type("Pool", (AsynPool,), {"Worker": Worker})
+
+
+@relies_on(
+    Kept("billiard.pool:Pool._result_handler"),
+    Used(by=f"{_RESULTS}.__init__", name="state_handlers"),
+    part=Part.PREFORK,
+)
+def hear_processes(processes: Any, hear: Callable[[Any], None]) -> None:
+    """Call *hear* in the main process with what a process of `pool_of_lives` tells.
+
+    Adds to ``state_handlers`` of the pool's ``ResultHandler``, as Celery does for its own message
+    of that kind.  Checked on Celery 5.6.3 and 5.7.0 with billiard 4.3.2.  Without it nobody sends
+    events of the tasks that processes take by themselves.
+    """
+    processes._result_handler.state_handlers[_TOLD] = hear
+
+
+@relies_on(
+    Kept("billiard.pool:ApplyResult._timeout"),
+    Kept("billiard.pool:ApplyResult._soft_timeout"),
+    Used(by="billiard.pool:TimeoutHandler.handle_timeouts", name="_time_accepted"),
+    part=Part.PREFORK,
+)
+def limit_job(
+    job: Any, soft: float | None = None, hard: float | None = None, since: float | None = None
+) -> None:
+    """Let a job of a pool of processes have these limits, *since* then by the monotonic clock, and
+    not those of the pool; without arguments none.
+
+    Sets three attributes of billiard's ``ApplyResult``, which it reads when a process has accepted
+    the job, and over and over while the pool is stopped.  Checked on billiard 4.3.2.  Without it a
+    process that runs many short tasks is stopped as one that runs one for too long.
+    """
+    job._soft_timeout, job._timeout = soft, hard
+    job._time_accepted = since

@@ -10,14 +10,12 @@ stands there now.
 
 from __future__ import annotations
 
-import dis
 import importlib.util
 import inspect
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache, cached_property
-from importlib.metadata import PackageNotFoundError, version
 from types import CodeType
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -26,7 +24,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "HOOKS",
-    "Behaviour",
     "Hook",
     "Kept",
     "Name",
@@ -89,23 +86,22 @@ class Name:
 
 @dataclass(frozen=True)
 class Kept:
-    """An attribute that instances of a class have: some method of the class sets it."""
+    """An attribute that instances of a class have: the class, or one that it derives from, names it
+    in its code.
+    """
 
     path: str
 
     def fault(self) -> str:
-        """Return what is wrong with it: no method sets it, and it is no property either."""
+        """Return what is wrong with it: it is named nowhere."""
         owner, _, name = self.path.rpartition(".")
         try:
-            cls = _raw(owner)
+            places = _places_of(owner)
         except (ImportError, AttributeError):
             return f"there is no {_dotted(owner)}"
-        places = _places_of(owner)
-        is_known = (
-            _code_of_module(places[0][0]) is None
-            or any(_sets(code, name) for place in places for code in _within(*place))
-            or isinstance(inspect.getattr_static(cls, name, None), property)
-        )
+        codes = [code for place in places for code in _within(*place)]
+        # There is none of a class that was compiled to something else.
+        is_known = not codes or any(name in _named_in(code) for code in codes)
         return "" if is_known else f"there is no {_dotted(self.path)}"
 
 
@@ -122,23 +118,8 @@ class Used:
         return "" if is_used else f"there is no use of {self.name} in {_dotted(self.by)}"
 
 
-@dataclass(frozen=True)
-class Behaviour:
-    """Something that other packages do and that is found out by trying it."""
-
-    what: str
-    holds: Callable[[], bool]
-
-    def fault(self) -> str:
-        """Return what is wrong: it does otherwise, or trying it has failed."""
-        try:
-            return "" if self.holds() else f"it is not so that {self.what}"
-        except Exception as exc:
-            return f"it cannot be told whether {self.what} ({exc!r})"
-
-
 #: Something that is relied on.
-Relied: TypeAlias = Name | Kept | Used | Behaviour
+Relied: TypeAlias = Name | Kept | Used
 
 
 @dataclass(frozen=True)
@@ -203,13 +184,8 @@ def missing(parts: Collection[Part]) -> Iterator[Finding]:
 
 def installed() -> str:
     """Return which releases are installed of those whose names are relied on."""
-    found = []
-    for package in _PACKAGES:
-        try:
-            found.append(f"{package} {version(package)}")
-        except PackageNotFoundError:
-            found.append(f"{package}, which is not installed as a package")
-    return ", ".join(found)
+    found = ((package, importlib.import_module(package)) for package in _PACKAGES)
+    return ", ".join(f"{name} {package.__version__}" for name, package in found)
 
 
 def _dotted(path: str) -> str:
@@ -238,7 +214,7 @@ def _takes(path: str, names: tuple[str, ...]) -> bool:
 def _is_used(name: str, path: str) -> bool:
     """Whether the code of a function uses a name; True of code that cannot be read."""
     codes = _code_at(path)
-    return codes is None or any(name in _named_in(one) for code in codes for one in _each(code))
+    return codes is None or any(name in _named_in(code) for code in codes)
 
 
 @cache
@@ -291,27 +267,12 @@ def _within(module: str, names: Sequence[str]) -> list[CodeType]:
 
 
 def _named_in(code: CodeType) -> Iterator[str]:
-    """Yield the attributes, globals and texts that some code names."""
+    """Yield the attributes, globals and texts that some code names, and functions within it."""
     yield from code.co_names
     for one in code.co_consts:
-        # The names of arguments are in a tuple.
-        named = one if isinstance(one, tuple) else (one,)
-        yield from (name for name in named if isinstance(name, str))
-
-
-def _sets(code: CodeType, name: str) -> bool:
-    """Whether some code sets an attribute of this name."""
-    return any(
-        step.opname == "STORE_ATTR" and step.argval == name
-        for one in _each(code)
-        if name in one.co_names
-        for step in dis.get_instructions(one)
-    )
-
-
-def _each(code: CodeType) -> Iterator[CodeType]:
-    """Yield code, and that of the functions that are made in it."""
-    yield code
-    for one in code.co_consts:
         if isinstance(one, CodeType):
-            yield from _each(one)
+            yield from _named_in(one)
+        # The names of arguments are in a tuple.
+        for text in one if isinstance(one, tuple) else (one,):
+            if isinstance(text, str):
+                yield text

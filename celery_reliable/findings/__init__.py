@@ -11,18 +11,10 @@ from __future__ import annotations
 from typing import Any, Final
 
 from celery_reliable.findings.entries import (
-    Entry,
-    Finding,
-    counted,
-    listed,
-    log_finding,
-    look,
-    raise_for,
-    worst_first,
-)
-from celery_reliable.findings.facts import (
     SUPPORTED,
     UNSEEN_SECONDS,
+    Entry,
+    Finding,
     Limits,
     Running,
     ServerFacts,
@@ -30,6 +22,12 @@ from celery_reliable.findings.facts import (
     TaskSetup,
     UnseenRows,
     WorkerSetup,
+    counted,
+    listed,
+    log_finding,
+    look,
+    raise_for,
+    worst_first,
 )
 from celery_reliable.findings.running import RUNNING, check
 from celery_reliable.findings.servers import (

@@ -13,13 +13,14 @@ from celery_reliable.clock import span
 from celery_reliable.findings.entries import (
     Entry,
     Finding,
+    Limits,
+    Running,
     Seen,
     counted,
     listed,
     look,
     worst_first,
 )
-from celery_reliable.findings.facts import Limits, Running
 from celery_reliable.findings.servers import SERVER
 from celery_reliable.leases import nodename_of
 from celery_reliable.orders import OrderKind
@@ -32,7 +33,6 @@ _LATE_SECONDS: Final = 60.0
 _FORGOTTEN_SECONDS: Final = 900.0
 #: Dead letters fill their room from this share of it on.
 _FILLED: Final = 0.8
-_MORE_WORKERS: Final = "Start more workers, or see what takes their slots: `reliable workers`."
 _LOGS: Final = "The logs of living workers say why: not_recovered, not_lost, not_given_back"
 
 
@@ -176,7 +176,8 @@ def _has_no_consumer(run: Running, queue: Any) -> bool:
     if not queue.depth or queue.paused:
         return False
     if queue.consumers is not None:
-        return bool(queue.consumers == 0)
+        # A worker that is busy for long consumes nothing, and says what it will consume again.
+        return queue.consumers == 0 and not queue.workers
     all_tell = bool(run.alive) and all(one.slots is not None for one in run.alive)
     is_old = (queue.oldest_seconds or 0) > run.long_seconds
     return is_old and all_tell and not queue.workers
@@ -191,20 +192,7 @@ def _old_queues(run: Running) -> Iterator[dict[str, Any]]:
                 "name": repr(queue.name),
                 "depth": queue.depth,
                 "oldest": span(oldest),
-                "do": _drained(run, queue.name) or _MORE_WORKERS,
             }
-
-
-def _drained(run: Running, queue: str) -> str:
-    """Return what to do if all living workers of a queue are drained; else nothing."""
-    consumers = [one for one in run.alive if queue in one.queues]
-    if not consumers or not all(one.drained for one in consumers):
-        return ""
-    names = listed([one.nodename for one in consumers])
-    return (
-        f"Operators have drained all workers that consume it: {names}. `reliable orders` says who "
-        "and why; `reliable resume ORDER` ends it."
-    )
 
 
 def _buried(run: Running, noun: str, *reasons: str) -> dict[str, Any] | None:
@@ -343,7 +331,7 @@ RUNNING: Final[tuple[Entry[Running], ...]] = (
     Entry("W037", "named_worker_missing", "warning",
         "Tasks wait for named workers of which none is alive: {names}. The longest has waited for "
         "{since}.",
-        "Start such a worker, or let others run the tasks: `reliable move ID --workers '*'`.",
+        "Start such a worker (`-n NAME`), or end the tasks: `reliable revoke ID`.",
         "They wait for ever.", _nobody),
     Entry("W038", "long_run", "warning",
         "{runs} running for longer than {limit}, the first for {since}: {names}.",
@@ -352,7 +340,8 @@ RUNNING: Final[tuple[Entry[Running], ...]] = (
         "An attempt that hangs keeps its slot and its object.", _long_runs),
     Entry("W039", "queue_old", "warning",
         "The oldest task in {name} has waited for {oldest}; {depth} messages wait there.",
-        "{do}",
+        "Start more workers, or see what takes their slots (`reliable workers`), and whether "
+        "operators have drained them (`reliable orders`).",
         "Users wait.", _old_queues),
     Entry("W040", "unprocessable", "warning",
         "{sum} that no worker could run put aside ({lately}): {names}.",

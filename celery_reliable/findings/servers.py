@@ -9,13 +9,17 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
-from celery_reliable.findings.entries import NO_START, Entry, Finding, Seen, listed
-from celery_reliable.findings.facts import (
+from celery_reliable.findings.entries import (
+    NO_START,
     SUPPORTED,
     UNSEEN_SECONDS,
+    Entry,
+    Finding,
+    Seen,
     ServerFacts,
     Setup,
     UnseenRows,
+    listed,
 )
 
 __all__ = [

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
-from celery_reliable.findings.entries import NO_START, Entry, Seen, listed
-from celery_reliable.findings.facts import Setup, TaskSetup
+from celery_reliable.findings.entries import NO_START, Entry, Seen, Setup, TaskSetup, listed
 
 __all__ = [
     "API_SETTINGS_WRONG",
@@ -20,13 +19,9 @@ __all__ = [
     "UNPROTECTED",
 ]
 
-#: Such a task keeps what was fetched with it waiting.
-_LONG_SECONDS: Final = 60.0
-#: Pools that do not end an attempt that was taken away; without Celery's limit; of greenlets; and
-#: those whose workers give back what waits for a slot.
+#: Pools that do not end an attempt that was taken away; and without Celery's limit.
 _ATTEMPTS_GO_ON: Final = ("thread", "solo", "gevent")
 _WITHOUT_LIMIT: Final = ("thread", "solo")
-_GIVES_BACK: Final = ("prefork", "thread")
 _SWEEP: Final = "celery_reliable.sweep"
 _ROWS: Final = "celery_reliable.rows"
 
@@ -96,25 +91,6 @@ def _cannot_stop(setup: Setup) -> Iterator[dict[str, Any]]:
         if said:
             names = listed([one.where for one in setup.workers if one.pool == pool])
             yield {"names": names, "pool": pool, "what": ", and ".join(said)}
-
-
-def _prefetch(setup: Setup) -> Iterator[dict[str, Any]]:
-    greedy = [one.where for one in setup.workers if one.prefetch == 0]
-    if greedy and setup.ours:
-        yield {"names": listed(greedy), "what": "all messages there are", "why": "any task"}
-    gives_back = setup.is_redis and bool(setup.config.give_back_seconds)
-    hasty = [
-        f"{one.where} ({one.prefetch} for each of {one.slots or 'its'} slots)"
-        for one in setup.workers
-        if (one.prefetch or 0) > 1 and not (gives_back and one.pool in _GIVES_BACK)
-    ]
-    long = [
-        f"{name} ({seconds:g} s)"
-        for name, seconds in setup.taking.items()
-        if seconds is not None and seconds >= _LONG_SECONDS
-    ]
-    if hasty and long:
-        yield {"names": listed(hasty), "what": "more than it can run", "why": listed(long)}
 
 
 def _expire_early(setup: Setup) -> Seen:
@@ -245,10 +221,6 @@ START: Final[tuple[Entry[Setup], ...]] = (
 
 #: What only the doctor looks at.
 SETUP: Final[tuple[Entry[Setup], ...]] = (
-    Entry("W017", "prefetch_holds_work", "warning",
-        "{names} fetches {what}, and keeps it waiting behind long tasks: {why}.",
-        "Set worker_prefetch_multiplier = 1 (or --prefetch-multiplier 1).",
-        "Tasks wait for minutes in a busy worker while others are idle.", _prefetch),
     Entry("W018", "results_expire_early", "warning",
         "result_expires is {expire} seconds, less than {names}.",
         "Set result_expires to more than {most}.",
@@ -286,15 +258,6 @@ SETUP: Final[tuple[Entry[Setup], ...]] = (
         "worker to run it.",
         "While the loop of each worker is busy with a computation, lost tasks come late.",
         _unswept),
-    Entry("W028", "sweep_misnamed", "warning",
-        "The beat schedule names tasks of the package that do not exist: {names}.",
-        f"The sweeper's task is {_SWEEP}. A Django project has {_ROWS} too.",
-        "Each message that beat sends becomes a dead letter.",
-        lambda setup: _by(
-            f"{name} ({task})"
-            for name, task in sorted(setup.schedule.items())
-            if task.startswith("celery_reliable.") and task not in (_SWEEP, _ROWS)
-        )),
     Entry("W030", "plain_tasks", "info",
         "Tasks of the app have another base than ReliableTask: {names}.",
         "Give those that must not be lost base=ReliableTask.",

@@ -8,34 +8,21 @@ from __future__ import annotations
 
 import re
 import threading
+from dataclasses import make_dataclass
 from functools import cache, reduce
 from operator import or_
 from typing import Any, ClassVar
 
-from celery_reliable.ledger.headers import header, replies
-from celery_reliable.ledger.scripts import names
+from celery_reliable.ledger.scripts import header, names, replies
 
 _MAKING = threading.Lock()
 
 
 class Answer:
-    """The base of all answers.  Two with the same values are equal."""
+    """The base of all answers, which are dataclasses."""
 
     #: Its name on the wire and in logs.
     word: ClassVar[str] = ""
-    __match_args__: ClassVar[tuple[str, ...]] = ()
-
-    def __init__(self, *values: Any, **named: Any) -> None:
-        self.__dict__.update(zip(self.__match_args__, values, strict=False), **named)
-
-    def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and vars(self) == vars(other)
-
-    def __hash__(self) -> int:
-        return hash((type(self), *(vars(self)[name] for name in self.__match_args__)))
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in vars(self).items())})"
 
 
 def made(word: str) -> type[Answer]:
@@ -48,8 +35,9 @@ def made(word: str) -> type[Answer]:
 @cache
 def _made(word: str) -> type[Answer]:
     name = "".join(part.capitalize() for part in word.split("_"))
-    fields = tuple(one.name for one in replies()[word])
-    return type(name, (Answer,), {"word": word, "__match_args__": fields, "__module__": __name__})
+    fields = [one.name for one in replies()[word]]
+    about = {"word": word, "__module__": __name__}
+    return make_dataclass(name, fields, bases=(Answer,), namespace=about, unsafe_hash=True)
 
 
 def __getattr__(name: str) -> Any:

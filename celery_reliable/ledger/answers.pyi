@@ -69,6 +69,7 @@ class BeatOfDead(Answer):
     version: int
     now_ms: int
     n_stops: int
+    n_claims: int
     ids_and_claims: tuple[str, ...]
 
 @final
@@ -81,6 +82,11 @@ class Begun(Answer):
     stepped_ms: int | None
     stepped_by_ms: int | None
     seen: str
+    has_due: int
+    n_orders: int
+    n_dead: int
+    oldest_ms: int
+    ids_and_times: tuple[str, ...]
 
 @final
 @dataclass
@@ -157,6 +163,7 @@ class Forgotten(Answer):
     version: int
     now_ms: int
     n_stops: int
+    n_claims: int
     ids_and_claims: tuple[str, ...]
 
 @final
@@ -205,15 +212,6 @@ class Known(Answer): ...
 @dataclass
 class LockedBy(Answer):
     task_id: str
-
-@final
-@dataclass
-class Moved(Answer): ...
-
-@final
-@dataclass
-class NamesOthers(Answer):
-    named: str
 
 @final
 @dataclass
@@ -301,6 +299,7 @@ class Renewed(Answer):
     version: int
     now_ms: int
     n_stops: int
+    n_claims: int
     ids_and_claims: tuple[str, ...]
 
 @final
@@ -323,7 +322,6 @@ class Sealed(Answer): ...
 class Send(Answer):
     message: str
     due_ms: str
-    is_suspect: bool
 
 @final
 @dataclass
@@ -360,11 +358,6 @@ class Struck(Answer):
 @final
 @dataclass
 class Suspected(Answer): ...
-
-@final
-@dataclass
-class Told(Answer):
-    owner: str
 
 @final
 @dataclass
@@ -416,7 +409,6 @@ AssignAnswer: TypeAlias = Assigned | Waits | Absent
 AuditAnswer: TypeAlias = Audited
 BeginPassAnswer: TypeAlias = Begun | Busy | NotDue | Newer
 BeginRunAnswer: TypeAlias = BegunRun
-BlameAnswer: TypeAlias = Queued | Spent | Fenced | Gone
 BuryAnswer: TypeAlias = Buried | Fenced | Gone | Stale | Unrecorded
 CancelAnswer: TypeAlias = Cancelled | Running | Dead | Stale | Gone
 ClaimAnswer: TypeAlias = Claimed | Held | Stale | Waits | Ended | Dead | NoLease | Unrecorded | Alone | Struck
@@ -430,19 +422,16 @@ EndedAnswer: TypeAlias = Ended | Exists | Unrecorded
 HeartbeatAnswer: TypeAlias = Renewed | BeatOfDead | Forgotten
 LookAheadAnswer: TypeAlias = Asked | Known
 LoseAnswer: TypeAlias = Queued | Spent | Fenced | Gone | Changed
-MoveAnswer: TypeAlias = Moved | Changed | Absent
 NoteAnswer: TypeAlias = Noted
-OpenAnswer: TypeAlias = Opening | Alone | Dead | NoLease | Opened
 OrderAnswer: TypeAlias = Ordered | Changed
 PlaceAnswer: TypeAlias = Placed | Full | Standing | NotCurrent
 PostponeAnswer: TypeAlias = Postponed | Changed | Gone
-RecordAnswer: TypeAlias = Recorded | NotCurrent | InUse | Anothers | OtherGeneration | Unknown | NamesOthers | Standing | NotDead | LockedBy | KeptFor | Concluding | StillStopping
+RecordAnswer: TypeAlias = Recorded | NotCurrent | InUse | Anothers | OtherGeneration | Unknown | Standing | NotDead | LockedBy | KeptFor | Concluding | StillStopping
 RegisterAnswer: TypeAlias = Registered | DeclaredDead | Newer
 ReplaceAnswer: TypeAlias = Waiting | Fenced | Gone
 ResendAnswer: TypeAlias = Send | Held | Changed | Standing
 ResumeAnswer: TypeAlias = Resumed | InForce | Gone
 SettleAnswer: TypeAlias = Settled | Fenced | Gone | Elsewhere
-StopAnswer: TypeAlias = Told | Changed
 StoreAnswer: TypeAlias = Stored | Fenced | Gone | Elsewhere
 TouchAnswer: TypeAlias = Touched | Fenced | Gone
 UnlistAnswer: TypeAlias = Unlisted | Changed

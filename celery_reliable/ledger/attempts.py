@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from celery_reliable.ledger.answers import (
     ClaimAnswer,
+    Claimed,
     Ended,
     PlaceAnswer,
     TouchAnswer,
@@ -22,26 +23,25 @@ from celery_reliable.ledger.scripts import Script, inside, script
 from celery_reliable.ledger.transitions import (
     Argument,
     Step,
-    Together,
+    as_one,
     encoded,
     transition,
 )
 from celery_reliable.ledger.workers import ALONE_MS
-from celery_reliable.model import Claim, ClaimRequest, Room
+from celery_reliable.model import Claim, ClaimRequest, EarlyClaim, Room
 
 __all__ = [
-    "LONGEST",
     "Attempts",
     "Filing",
-    "NextStep",
-    "NextSteps",
-    "NextTask",
+    "TakeStep",
+    "TakeSteps",
+    "TakenMessage",
     "taking_script",
 ]
 
 
 #: Messages of more bytes are not looked into by the script, which would keep others waiting.
-LONGEST = 256 * 1024
+_LONGEST = 256 * 1024
 
 
 class Filing(Protocol):
@@ -61,7 +61,7 @@ class Filing(Protocol):
 
 
 @dataclass(frozen=True)
-class NextTask:
+class TakenMessage:
     """What was taken.  *message* is None when nothing was: the queues are empty, or the worker has
     lost its lease.  *answer* is None when the task was not claimed.
     """
@@ -71,40 +71,44 @@ class NextTask:
     answer: ClaimAnswer | None = None
     has_lease: bool = True
 
+    def claim(self, worker: str, token: str, asked_at: float) -> EarlyClaim | None:
+        """Return the claim that was made with the taking; None when none was.
+
+        *asked_at*: when that was asked for, by `clock.now`.
+        """
+        got = self.answer
+        if not isinstance(got, Claimed):
+            return None
+        return EarlyClaim(got.attempt, got.losses, worker, token, asked_at, got.place)
+
 
 class _Reading:
-    """Reads the replies of ``take_next``, as a `Transition` does."""
+    """Reads the replies of ``take``, as a `Transition` does."""
 
-    name = "take_next"
+    name = "take"
 
-    def read(self, raw: Any, is_repeated: bool = False) -> NextTask:
+    def read(self, raw: Any, is_repeated: bool = False) -> TakenMessage:
         if raw in (b"empty", b"no_lease"):
-            return NextTask(has_lease=raw == b"empty")
+            return TakenMessage(has_lease=raw == b"empty")
         told, _, message = raw.partition(b"\n")
         kind, queue, *claimed = json.loads(told)
         if kind != "asked":
-            return NextTask(queue, message)
+            return TakenMessage(queue, message)
         word, *values = claimed
         answer = transition("claim").read((word.encode(), *values), is_repeated)
-        return NextTask(queue, message, answer)
+        return TakenMessage(queue, message, answer)
 
 
-_READING = _Reading()
+_READING: Any = _Reading()
 
 
-class NextStep(Step[Any]):
-    """One taking.  Its answer is a `NextTask`."""
+class TakeStep(Step[Any]):
+    """One taking.  Its answer is a `TakenMessage`."""
 
-    answer: NextTask | None
-
-    def __init__(self, code: Script, call: tuple[Any, ...]) -> None:
-        self.transition: Any = _READING
-        self.code = code
-        self.call = call
-        self.answer = None
+    answer: TakenMessage | None
 
 
-class NextSteps:
+class TakeSteps:
     """Makes the steps of one process that takes from the same queues: most of what each is told is
     the same, and is encoded once.
     """
@@ -113,24 +117,24 @@ class NextSteps:
         self, text: str, keys: Sequence[str], args: Sequence[Argument], queues: Sequence[str]
     ) -> None:
         self._code = taking_script(text)
-        self._queues = [encoded(one) for one in queues]
         self._keys = (self._code.sha, len(keys), *map(encoded, keys))
-        self._args = [encoded(one if isinstance(one, str) else str(one)) for one in args]
+        told = (*args, len(queues), *queues)
+        self._args = [encoded(one if isinstance(one, str) else str(one)) for one in told]
 
-    def step(self, tag: str, *, done: str, filed_ms: int) -> NextStep:
+    def step(self, tag: str, *, done: Iterable[str], filed_ms: int) -> TakeStep:
         """Return the step that files the next message under *tag*, which is the token of its claim
-        as well, and removes the one that was filed under *done*.
+        as well, and removes those that were filed under *done*.
 
         *filed_ms*: by the worker's clock.
         """
-        own = (tag.encode(), done.encode(), b"%d" % filed_ms)
-        call = (*self._keys, *own, *self._args, *self._queues)
-        return NextStep(self._code, call)
+        ended = [one.encode() for one in done]
+        call = (*self._keys, tag.encode(), b"%d" % filed_ms, *self._args, *ended)
+        return TakeStep(_READING, self._code, call)
 
 
 def taking_script(text: str) -> Script:
     """Return the broker's script *text* with the one of the ledger that it calls."""
-    return inside(script("claim"), "take_next", text)
+    return inside(script("claim"), "take", text)
 
 
 class Attempts(Part):
@@ -177,11 +181,11 @@ class Attempts(Part):
             list=request.list_key if request.strikes else None,
         )
         if behind is not None:
-            behind.answer = self._caller.run(Together(behind, claim), patience_seconds)
+            behind.answer = self._caller.run(as_one(behind, claim), patience_seconds)
             assert claim.answer is not None
             answer = claim.answer
         else:
-            step = claim if along is None else Together(claim, along)
+            step = claim if along is None else as_one(claim, along)
             answer = self._caller.run(step, patience_seconds)
         is_asked = isinstance(answer, Unrecorded) and bool(request.generation)
         if is_asked and self.has_ended(
@@ -284,15 +288,16 @@ class Attempts(Part):
         )
         return self._caller.run(step, patience_seconds)
 
-    def next_steps(
-        self, text: str, queues: Filing, *, worker: str, pid: int, longest: int = LONGEST
-    ) -> NextSteps:
+    def take_steps(
+        self, text: str, queues: Filing, *, worker: str, slot: str, pid: int
+    ) -> TakeSteps:
         """Return what makes the steps of a process of a worker that takes from these queues.
 
-        *text*: the script of the broker's that takes.  *longest*: the tasks of messages of more
-        bytes are not claimed; 0: those of none.
+        *text*: the script of the broker's that takes.  *worker*: its id; empty where the queues are
+        on another server, so that nothing is claimed with the taking.  *slot*: names who takes one
+        message after the other, under tags whose last number grows.
         """
-        return NextSteps(
+        return TakeSteps(
             text,
             [
                 queues.unacked,
@@ -307,15 +312,16 @@ class Attempts(Part):
             [
                 queues.name,
                 worker,
+                slot,
                 pid,
                 ALONE_MS,
                 "\n".join(("", *queues.cold, "")),
-                longest,
+                _LONGEST,
             ],
             queues.names,
         )
 
-    def take_next(self, step: NextStep, patience_seconds: float | None = None) -> NextTask:
+    def take(self, step: TakeStep, patience_seconds: float | None = None) -> TakenMessage:
         """Run such a step by itself.  Raises LedgerUnavailable and LedgerRefused."""
-        answer: NextTask = self._caller.run(step, patience_seconds)
+        answer: TakenMessage = self._caller.run(step, patience_seconds)
         return answer

@@ -7,7 +7,7 @@ import re
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from copy import copy
 from typing import Any, TypeVar
 
 import redis
@@ -20,7 +20,7 @@ from celery_reliable.exceptions import (
 )
 from celery_reliable.ledger.answers import Newer, OtherGeneration
 from celery_reliable.ledger.calls import Calls
-from celery_reliable.ledger.keys import Keys
+from celery_reliable.ledger.schema import Keys
 from celery_reliable.ledger.transitions import A, Step
 from celery_reliable.log import logger
 from celery_reliable.native_threads import fork_gate
@@ -29,14 +29,14 @@ from celery_reliable.redis_io import Line, is_of_cluster, is_transient, is_undon
 __all__ = [
     "FOREVER",
     "FORMAT",
-    "Asked",
     "Caller",
     "Part",
     "clock_of",
     "is_forbidden",
     "ms_of",
+    "no_answer",
+    "refusal_of",
     "said",
-    "text_of",
 ]
 
 
@@ -46,15 +46,10 @@ def clock_of(keys: Keys) -> list[tuple[Any, ...]]:
 
 
 def ms_of(time: tuple[int, int], kept: Sequence[bytes | None]) -> int:
-    """Return the ledger's time in ms, as scripts reckon it (`redis_io.scripts`)."""
+    """Return the ledger's time in ms, as scripts reckon it (`redis_io.by_position`)."""
     seconds, micros = time
     offset_ms, latest_ms = (int(one or 0) for one in kept)
     return max(int(seconds) * 1000 + int(micros) // 1000 + offset_ms, latest_ms)
-
-
-def text_of(value: bytes) -> str:
-    """Return a text that users may have given: what is no UTF-8 in it cannot be told apart."""
-    return value.decode("utf-8", "replace")
 
 
 #: How a user's missing right reads from the middle of a script, from Redis 6.2 to Valkey 9.
@@ -63,69 +58,64 @@ _NOTHING = "Nothing was sent, or what was sent was refused."
 _UNKNOWN = "Whether the step was executed is unknown."
 
 
-@dataclass(frozen=True)
-class Asked:
-    """What was asked of which server, for the texts of errors."""
+def refusal_of(
+    exc: BaseException,
+    operation: str,
+    shown: str,
+    step: Step[Any] | None = None,
+    *,
+    waits_for_memory: bool = False,
+    waits_for_right: bool = False,
+) -> LedgerRefused | None:
+    """Return what to raise for an error that no repetition mends; None: repeat the call.
 
-    operation: str
-    #: The server's address without a password.
-    shown: str
-    keys: tuple[str, ...] = ()
-
-    def refusal(
-        self, exc: BaseException, *, waits_for_memory: bool, waits_for_right: bool
-    ) -> LedgerRefused | None:
-        """Return what to raise for an error that no repetition mends; None: repeat the call.
-
-        *waits_for_memory*: also a server that is full, or no master, is waited for.
-        *waits_for_right*: also an operator who adds a right.
-        """
-        if isinstance(exc, errors.DataError):
-            # redis-py raised it: the arguments cannot be sent.
-            return LedgerRefused(
-                f"{self.operation!r} was not sent to the ledger's Redis at {self.shown}: {exc} "
-                "Nothing was changed.",
-                operation=self.operation,
-            )
-        if is_forbidden(exc):
-            return None if waits_for_right else self._forbidden(exc)
-        if is_of_cluster(exc):
-            return LedgerRefused(
-                f"The ledger's Redis at {self.shown} is a node of a Redis Cluster, which "
-                f"is not supported ({self.operation}: {exc}). Nothing was changed. Let "
-                "REDIS_URL name a Redis that is none.",
-                operation=self.operation,
-                reply=str(exc),
-            )
-        if is_transient(exc) or waits_for_memory:
-            return None
+    *waits_for_memory*: also a server that is full, or no master, is waited for.
+    *waits_for_right*: also an operator who adds a right.
+    """
+    at = f"The ledger's Redis at {shown}"
+    if isinstance(exc, errors.DataError):
+        # redis-py raised it: the arguments cannot be sent.
         return LedgerRefused(
-            f"The ledger's Redis at {self.shown} refused {self.operation!r}: {exc}. Nothing "
-            "was changed. It must be a writable master with maxmemory-policy "
-            "noeviction, with enough memory.",
-            operation=self.operation,
-            reply=str(exc),
+            f"{operation!r} was not sent to the ledger's Redis at {shown}: {exc} Nothing was "
+            "changed.",
+            operation=operation,
         )
+    kind = LedgerRefused
+    if is_forbidden(exc):
+        if waits_for_right:
+            return None
+        keys = f" with the keys {', '.join(step.keys)}" if step is not None else ""
+        kind = LedgerForbidden
+        why = (
+            f"{at} does not let its user do {operation!r}{keys}: {exc}. `celery -A ... reliable "
+            "doctor` prints the rule that is needed."
+        )
+    elif is_of_cluster(exc):
+        why = (
+            f"{at} is a node of a Redis Cluster, which is not supported ({operation}: {exc}). "
+            "Nothing was changed. Let REDIS_URL name a Redis that is none."
+        )
+    elif is_transient(exc) or waits_for_memory:
+        return None
+    else:
+        why = (
+            f"{at} refused {operation!r}: {exc}. Nothing was changed. It must be a writable "
+            "master with maxmemory-policy noeviction, with enough memory."
+        )
+    return kind(why, operation=operation, reply=str(exc))
 
-    def _forbidden(self, exc: BaseException) -> LedgerForbidden:
-        keys = f" with the keys {', '.join(self.keys)}" if self.keys else ""
-        return LedgerForbidden(
-            f"The ledger's Redis at {self.shown} does not let its user do "
-            f"{self.operation!r}{keys}: {exc}. `celery -A ... reliable "
-            "doctor` prints the rule that is needed.",
-            operation=self.operation,
-            reply=str(exc),
-        )
 
-    def no_answer(self, exc: BaseException, *, is_undone: bool) -> LedgerUnavailable:
-        """Return what to raise when the patience has run out."""
-        return LedgerUnavailable(
-            f"The ledger's Redis at {self.shown} did not answer ({self.operation}): "
-            f"{said(exc)}. {_NOTHING if is_undone else _UNKNOWN} Check that the "
-            "server is up, that it is the master, and that REDIS_URL names it.",
-            operation=self.operation,
-            is_undone=is_undone,
-        )
+def no_answer(
+    exc: BaseException, operation: str, shown: str, is_undone: bool = True
+) -> LedgerUnavailable:
+    """Return what to raise when the patience has run out."""
+    return LedgerUnavailable(
+        f"The ledger's Redis at {shown} did not answer ({operation}): {said(exc)}. "
+        f"{_NOTHING if is_undone else _UNKNOWN} Check that the server is up, that it is the "
+        "master, and that REDIS_URL names it.",
+        operation=operation,
+        is_undone=is_undone,
+    )
 
 
 def is_forbidden(exc: BaseException) -> bool:
@@ -159,6 +149,25 @@ _WARN_EVERY_SECONDS = 10.0
 FORMAT = 1
 
 
+class _Reader(redis.Redis):
+    """redis-py's commands, sent over a caller's own connections."""
+
+    def __init__(self, ask: Callable[..., Any], client: redis.Redis) -> None:
+        super().__init__(connection_pool=client.connection_pool)
+        self._ask = ask
+
+    def execute_command(self, *args: Any, **options: Any) -> Any:
+        """Return what a command is answered."""
+        # Some of redis-py's commands are two words.
+        return self.made(args, self._ask(*str(args[0]).split(), *args[1:]), **options)
+
+    def made(self, command: Sequence[Any], reply: Any, **options: Any) -> Any:
+        """Return a reply as redis-py gives it."""
+        options.pop("keys", None)
+        make = self.response_callbacks.get(command[0])
+        return reply if make is None else make(reply, **options)
+
+
 class Caller:
     """Runs scripts and reads on one client.  Turns redis-py's errors into the package's."""
 
@@ -173,6 +182,7 @@ class Caller:
         self._unchecked_meta = meta
         #: Connections that no thread uses now; None if the client has one connection of its own.
         self._lines: deque[Line] | None = deque() if client.connection is None else None
+        self._reader = _Reader(self._asked, client)
         self.shown = shown
         self.patience_seconds = patience_seconds
 
@@ -194,7 +204,7 @@ class Caller:
         *undone_patience_seconds* instead.  LedgerRefused is also raised in a namespace of a newer
         format.
         """
-        raw, is_repeated = self._patiently(
+        raw, is_repeated = self._repeated(
             step.code.name,
             lambda: self._sent(step),
             patience_seconds,
@@ -230,10 +240,16 @@ class Caller:
                     raise found[-1]
             return found
 
-        found, is_repeated = self._patiently(first.code.name, run, None, first)
+        found, is_repeated = self._repeated(first.code.name, run, None, first)
         return [
             step.transition.read(raw, is_repeated) for step, raw in zip(steps, found, strict=True)
         ]
+
+    def with_patience(self, seconds: float) -> Caller:
+        """Return one that waits so long for an answer, over the same connections."""
+        other = copy(self)
+        other.patience_seconds = seconds
+        return other
 
     def close(self) -> None:
         """Close the connections.  They are opened again when something is asked."""
@@ -254,27 +270,33 @@ class Caller:
             return self._asked("EVAL", step.code.text, *step.call[1:])
 
     def _asked(self, *command: Any) -> Any:
+        return self._asked_all([command])[0]
+
+    def _asked_all(self, commands: Sequence[Sequence[Any]]) -> list[Any]:
+        """Return the replies in one round trip; raises the first that is an error."""
         if self._lines is None:
-            return self.client.execute_command(*command)
+            return [self.client.execute_command(*command) for command in commands]
         try:
             line = self._lines.pop()
         except IndexError:
             line = Line(self.client.connection_pool)
         try:
-            (reply,) = line.ask(command)
+            replies = line.ask(*commands)
         finally:
             self._lines.append(line)
-        if isinstance(reply, Exception):
-            try:
-                raise reply
-            finally:
-                # Else this frame and the error keep each other, and all that its callers hold.
-                del reply
-        return reply
+        for reply in replies:
+            if isinstance(reply, Exception):
+                try:
+                    raise reply
+                finally:
+                    # Else this frame and the error keep each other, and all that its callers hold.
+                    del reply, replies
+        return replies
 
     def read(self, what: str, run: Callable[[Any], T], patience_seconds: float | None = None) -> T:
         """Return what *run* reads with the client.  Raises what `run` raises."""
-        return self._patiently(what, lambda: run(self.client), patience_seconds)[0]
+        client = self.client if self._lines is None else self._reader
+        return self._repeated(what, lambda: run(client), patience_seconds)[0]
 
     def read_all(
         self, what: str, commands: Sequence[tuple[Any, ...]], patience_seconds: float | None = None
@@ -283,31 +305,13 @@ class Caller:
         is none.  Raises what `run` raises.
         """
 
-        def run(client: Any) -> list[Any]:
-            pipe = client.pipeline(transaction=False)
-            for command in commands:
-                pipe.execute_command(*command)
-            return list(pipe.execute())
+        def run(_: Any) -> list[Any]:
+            replies = self._asked_all(commands)
+            if self._lines is None:
+                return replies
+            return [self._reader.made(*pair) for pair in zip(commands, replies, strict=True)]
 
         return self.read(what, run, patience_seconds) if commands else []
-
-    def _patiently(
-        self,
-        operation: str,
-        run: Callable[[], T],
-        patience_seconds: float | None,
-        step: Step[Any] | None = None,
-        undone_patience_seconds: float | None = None,
-    ) -> tuple[T, bool]:
-        if self._unchecked_meta:
-            meta = self._unchecked_meta
-            found: Any
-            found, _ = self._repeated(
-                operation, lambda: self.client.hget(meta, "format"), patience_seconds
-            )
-            self._refuse_newer((found or b"").decode(), meta, operation)
-            self._unchecked_meta = ""
-        return self._repeated(operation, run, patience_seconds, step, undone_patience_seconds)
 
     def _repeated(
         self,
@@ -328,12 +332,16 @@ class Caller:
         fork_gate.let_fork()
         while True:
             try:
+                if self._unchecked_meta:
+                    self._check_format(operation)
                 return run(), is_repeated
             except (errors.RedisError, OSError) as exc:
                 now = time.monotonic()
-                asked = Asked(operation, self.shown, tuple(step.keys) if step else ())
-                refusal = asked.refusal(
+                refusal = refusal_of(
                     exc,
+                    operation,
+                    self.shown,
+                    step,
                     # FOREVER waits until an operator has helped: a task must not fail because the
                     # server is full.
                     waits_for_memory=patience == FOREVER,
@@ -344,7 +352,7 @@ class Caller:
                 is_nothing_done = is_nothing_done and is_undone(exc)
                 left = started + (min(short, patience) if is_nothing_done else patience) - now
                 if left <= 0:
-                    raise asked.no_answer(exc, is_undone=is_nothing_done) from exc
+                    raise no_answer(exc, operation, self.shown, is_nothing_done) from exc
                 if now - warned >= _WARN_EVERY_SECONDS:
                     warned = now
                     logger.warning(
@@ -357,6 +365,11 @@ class Caller:
                 is_repeated = True
                 time.sleep(min(wait * random.uniform(0.5, 1.0), left))
                 wait = min(wait * 2, _LONGEST_WAIT_SECONDS)
+
+    def _check_format(self, operation: str) -> None:
+        found: Any = self.client.hget(self._unchecked_meta, "format")
+        self._refuse_newer((found or b"").decode(), self._unchecked_meta, operation)
+        self._unchecked_meta = ""
 
     def _refuse_newer(self, found: str, key: str, operation: str) -> None:
         """Raise LedgerRefused if the namespace of *key* is in the format *found*, and that is a

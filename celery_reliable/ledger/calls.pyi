@@ -4,7 +4,7 @@
 from collections.abc import Sequence
 
 from celery_reliable.ledger import answers
-from celery_reliable.ledger.keys import Keys
+from celery_reliable.ledger.schema import Keys
 from celery_reliable.ledger.transitions import Argument, Step
 
 class Calls:
@@ -60,18 +60,6 @@ class Calls:
         due_in_ms: int,
         members: Sequence[Argument] = (),
     ) -> Step[answers.BeginRunAnswer]: ...
-    def blame(
-        self,
-        *,
-        id: str,
-        epoch: str,
-        worker: str,
-        max_losses: int,
-        due_in_ms: int,
-        cause: str,
-        death: str,
-        is_counted: bool = False,
-    ) -> Step[answers.BlameAnswer]: ...
     def bury(
         self,
         *,
@@ -96,7 +84,7 @@ class Calls:
         seen: str,
         is_letter: bool = False,
         is_unsent: bool = False,
-        is_revoked: bool = False,
+        if_running: str = "",
         is_surplus: bool = False,
         due_in_ms: int,
         outcome: str | None = None,
@@ -187,8 +175,7 @@ class Calls:
     def look_ahead(
         self,
         *,
-        ago_ms: int | None = None,
-        broker: str = "",
+        broker: str,
     ) -> Step[answers.LookAheadAnswer]: ...
     def lose(
         self,
@@ -208,21 +195,6 @@ class Calls:
         death: str = "",
         worker: str,
     ) -> Step[answers.LoseAnswer]: ...
-    def move(
-        self,
-        *,
-        id: str,
-        seen: str,
-        epoch: str,
-        message: str,
-        named: str,
-        attempt: int | None = None,
-        token: str = "",
-        is_stopped: bool = False,
-        due_in_ms: int,
-        by: str,
-        worker: str,
-    ) -> Step[answers.MoveAnswer]: ...
     def note(
         self,
         *,
@@ -234,18 +206,6 @@ class Calls:
         counts: int,
         nameless: str,
     ) -> Step[answers.NoteAnswer]: ...
-    def open(
-        self,
-        *,
-        id: str,
-        epoch: str,
-        delivery: str,
-        begun_ms: int,
-        alone_ms: int,
-        max_losses: int,
-        is_over: bool = False,
-        worker: str,
-    ) -> Step[answers.OpenAnswer]: ...
     def order(
         self,
         *,
@@ -289,7 +249,7 @@ class Calls:
         epoch: str,
         generation: str,
         due_in_ms: int,
-        is_timed: bool = False,
+        waits_for: str = "",
         message: str,
         name: str,
         attempt: int | None = None,
@@ -300,7 +260,6 @@ class Calls:
         heir: str = "",
         number: int | None = None,
         is_sent: bool = False,
-        moved: str = "",
         if_exists: str = "",
         buried_ms: int | None = None,
         by: str = "",
@@ -373,13 +332,6 @@ class Calls:
         worker: str,
         result: str,
     ) -> Step[answers.SettleAnswer]: ...
-    def stop(
-        self,
-        *,
-        id: str,
-        owner: str,
-        how: str,
-    ) -> Step[answers.StopAnswer]: ...
     def store(
         self,
         *,
@@ -425,9 +377,10 @@ class Calls:
         epoch: str = "",
         in_ms: int | None = None,
         interval_us: int | None = None,
-        key: str = "",
+        waits_for: str,
         list: str = "",
         named: str = "",
+        key: str,
     ) -> Step[answers.WaitAnswer]: ...
     def wake(
         self,

@@ -11,7 +11,8 @@ from typing import Any
 
 from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
 from celery_reliable.ledger.answers import Audited
-from celery_reliable.ledger.caller import Part, clock_of, ms_of, text_of
+from celery_reliable.ledger.caller import Part, clock_of, ms_of
+from celery_reliable.ledger.schema import text_of
 
 __all__ = [
     "Audits",

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from celery_reliable.leases import WorkerLease
-from celery_reliable.ledger import rows
-from celery_reliable.ledger.caller import Part, clock_of, ms_of, text_of
-from celery_reliable.ledger.keys import slots
+from celery_reliable.ledger import schema
+from celery_reliable.ledger.caller import Part, clock_of, ms_of
+from celery_reliable.ledger.schema import LEASE_FIELDS, slots, text_of
 from celery_reliable.ledger.transitions import encoded
 from celery_reliable.model import Claim, Due
 
@@ -30,7 +30,6 @@ class WorkerLook:
 
     lease: WorkerLease
     registered_ms: int
-    declared_ms: int
     lease_ms: int
     #: The suspect that it runs; empty for none.
     suspect: str
@@ -154,12 +153,14 @@ class Indexes(Part):
         )
         return Numbers(ms_of(*time), due, dead)
 
-    def worker_looks(self) -> list[WorkerLook]:
+    def worker_looks(self, patience_seconds: float | None = None) -> list[WorkerLook]:
         """Return all registered workers with what they run, dead ones that are not yet forgotten
         included, by name.
         """
         found = self._caller.read(
-            "workers", lambda client: client.zrange(self.keys.workers, 0, -1, withscores=True)
+            "workers",
+            lambda client: client.zrange(self.keys.workers, 0, -1, withscores=True),
+            patience_seconds,
         )
         until_ms = {raw.decode(): int(score) for raw, score in found}
         workers = sorted(until_ms)
@@ -167,24 +168,16 @@ class Indexes(Part):
             "workers",
             [("HMGET", self.keys.worker(one), *_WORKER_FIELDS) for one in workers]
             + [("HGETALL", self.keys.claims(one)) for one in workers],
+            patience_seconds,
         )
         each = zip(workers, read[: len(workers)], read[len(workers) :], strict=True)
         return [_worker_look(one, until_ms[one], row, claims) for one, row, claims in each]
 
-    def holders(self, object_keys: Sequence[str]) -> list[Held | None]:
-        """Return what the locks of objects say, in one round trip; None for those that are free.
-
-        A holder whose record is gone keeps nobody out, but while something of it is being stopped.
-        """
-        locks = [encoded(self.keys.lock(object_key)) for object_key in object_keys]
-        found = self._caller.read_all(
-            "holders", [(command, lock) for lock in locks for command in ("GET", "PTTL")]
-        )
-        return [_held(value, ttl) for value, ttl in zip(found[::2], found[1::2], strict=True)]
-
     def object_look(self, object_key: str, *, places: int, most_in_line: int) -> ObjectLook:
         """Return who has which of the first *places* of an object, and at most *most_in_line* of
         those that stand in its line, in one round trip.
+
+        A holder whose record is gone keeps nobody out, but while something of it is being stopped.
         """
         locks = [encoded(self.keys.lock(slot)) for slot in slots(object_key, places)]
         waiting = encoded(self.keys.waiting(f"object {object_key}"))
@@ -211,33 +204,33 @@ class Indexes(Part):
         """Return who has the places of an object, and how many stand in its line before a task;
         None if that does not stand there.
         """
-        held = self.holders(slots(object_key, max(places, 1)))
+        found = self.object_look(object_key, places=max(places, 1), most_in_line=1)
         rank = self._caller.read(
             "line",
             lambda client: client.zrank(
                 encoded(self.keys.waiting(f"object {object_key}")), encoded(task_id)
             ),
         )
-        return tuple(one for one in held if one is not None), None if rank is None else int(rank)
+        return tuple(one for _, one in found.held), None if rank is None else int(rank)
 
 
-_LOOK = rows.Parser(WorkerLook, "lease", "suspect", "doing", "claims")
-_WORKER_FIELDS = (*rows.LEASE_FIELDS, "suspect", "suspect_claim", "doing", *_LOOK.fields)
+_LOOK = schema.Parser(WorkerLook, "lease", "suspect", "doing", "claims")
+_WORKER_FIELDS = (*LEASE_FIELDS, "suspect", "suspect_claim", "doing", *_LOOK.fields)
 
 
 def _worker_look(
     worker: str, until_ms: int, row: Sequence[bytes | None], raw_claims: Mapping[bytes, bytes]
 ) -> WorkerLook:
-    got = rows.texts(row, _WORKER_FIELDS)
+    got = schema.texts(row, _WORKER_FIELDS)
     suspect = got.get("suspect", "")
     # The note stays when the suspect has ended.
     runs_suspect = raw_claims.get(encoded(suspect)) == encoded(got.get("suspect_claim", ""))
     return _LOOK.make(
         got,
-        lease=rows.lease(worker, until_ms, row[: len(rows.LEASE_FIELDS)]),
+        lease=schema.lease(worker, until_ms, row[: len(LEASE_FIELDS)]),
         suspect=suspect if runs_suspect else "",
         doing=json.loads(got.get("doing") or "{}"),
-        claims=rows.claims(worker, raw_claims),
+        claims=schema.claims(worker, raw_claims),
     )
 
 

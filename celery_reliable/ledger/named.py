@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
-from celery_reliable.ledger import rows
 from celery_reliable.ledger.answers import (
     Assigned,
     BegunRun,
     DivertAnswer,
     EndRunAnswer,
-    MoveAnswer,
     UnlistAnswer,
     WaitAnswer,
     Waits,
 )
-from celery_reliable.ledger.caller import Part, clock_of, ms_of, text_of
-from celery_reliable.ledger.records import Records
-from celery_reliable.model import Due, Record, State
-from celery_reliable.orders import Orders
+from celery_reliable.ledger.caller import Part, clock_of, ms_of
+from celery_reliable.ledger.indexes import WorkerLook
+from celery_reliable.ledger.schema import text_of
+from celery_reliable.model import Due
+
+if TYPE_CHECKING:
+    from celery_reliable.ledger import Ledger
 
 __all__ = [
     "LivingWorker",
@@ -46,10 +46,18 @@ class NamedTasks(Part):
         """Have a queued task sent again at once, as a message of it is where nobody may run it."""
         return self._caller.run(self.calls.divert(id=task_id, epoch=epoch), patience_seconds)
 
-    def divert_all(self, messages: Sequence[tuple[str, str]]) -> list[DivertAnswer]:
-        """Do the same for many: the id and the epoch of each message.  Returns the answers."""
+    def divert_all(
+        self, messages: Iterable[tuple[str, str]], *, is_waiting: bool = False
+    ) -> list[DivertAnswer]:
+        """Do the same for many: the id and the epoch of each message.  Returns the answers.
+
+        *is_waiting*: those that wait for a worker are to be sent, of any epoch, as one is alive.
+        """
         return self._caller.run_all(
-            [self.calls.divert(id=task_id, epoch=epoch) for task_id, epoch in messages]
+            [
+                self.calls.divert(id=task_id, epoch=epoch, is_waiting=is_waiting)
+                for task_id, epoch in messages
+            ]
         )
 
     def wait(self, due: Due, named: str, *, due_in_ms: int) -> WaitAnswer:
@@ -58,47 +66,14 @@ class NamedTasks(Part):
         *named*: which may, as text.  It is looked at again in *due_in_ms*, or when it is woken.
         """
         return self._caller.run(
-            self.calls.wait(id=due.task_id, epoch=due.due_ms, in_ms=due_in_ms, named=named)
-        )
-
-    def move(
-        self,
-        record: Record,
-        *,
-        epoch: str,
-        message: str,
-        named: str,
-        is_stopped: bool,
-        due_in_ms: int,
-        by: str,
-    ) -> MoveAnswer:
-        """Publish the task of a *record* that was seen as another publication, which names others.
-
-        *epoch*: of that, and of its *message*.  *named*: the workers, as text; "{}" for any.
-        *is_stopped*: the worker of the attempt that runs has to stop it; in *due_in_ms* somebody
-        looks whether it has.  *by*: who says so.
-        """
-        is_running = record.state is State.RUNNING
-        return self._caller.run(
-            self.calls.move(
-                id=record.task_id,
-                seen=record.next_epoch or record.epoch,
-                epoch=epoch,
-                message=message,
+            self.calls.wait(
+                id=due.task_id,
+                epoch=due.due_ms,
+                in_ms=due_in_ms,
+                waits_for="workers",
                 named=named,
-                worker=record.owner if is_stopped else "",
-                attempt=record.attempt if is_running else None,
-                token=record.token if is_running else "",
-                is_stopped=is_stopped,
-                due_in_ms=due_in_ms,
-                by=by,
+                key="",
             )
-        )
-
-    def divert_waiting(self, task_ids: Sequence[str]) -> list[DivertAnswer]:
-        """Let tasks that wait for a worker be sent, as one is alive.  Returns the answers."""
-        return self._caller.run_all(
-            [self.calls.divert(id=one, is_waiting=True) for one in task_ids]
         )
 
     def unlist(self, queue: str, registered_ms: str) -> UnlistAnswer:
@@ -128,6 +103,12 @@ class NamedTasks(Part):
             yield [(text_of(task_id), text_of(named)) for task_id, named in some.items()]
             if not cursor:
                 return
+
+    def lengths(self, lists: Sequence[str], *, patience_seconds: float | None = None) -> list[int]:
+        """Return how many messages wait in each of some lists on this server."""
+        return self._caller.read_all(
+            "own queues", [("LLEN", one) for one in lists], patience_seconds
+        )
 
     def queues(self, *, patience_seconds: float | None = None) -> list[tuple[str, str]]:
         """Return the own queues of workers, and when a worker last registered for each."""
@@ -195,13 +176,12 @@ class Runs(Part):
             self.calls.assign(run=run, member=member, is_confirmed=True, workers=[worker])
         )
 
-    def look_later(self, run: str, due_ms: str, *, due_in_ms: int) -> EndRunAnswer:
-        """Look at a run again in *due_in_ms*, as it goes on."""
-        return self._caller.run(self.calls.end_run(id=run, due_ms=due_ms, due_in_ms=due_in_ms))
-
-    def end(self, run: str, due_ms: str, *, keep_ms: int) -> EndRunAnswer:
-        """Forget a run that is over, in *keep_ms*."""
-        return self._caller.run(self.calls.end_run(id=run, due_ms=due_ms, keep_ms=keep_ms))
+    def end(
+        self, run: str, due_ms: str, *, keep_ms: int | None = None, due_in_ms: int | None = None
+    ) -> EndRunAnswer:
+        """Forget a run that is over, in *keep_ms*; or look at it again in *due_in_ms*."""
+        step = self.calls.end_run(id=run, due_ms=due_ms, keep_ms=keep_ms, due_in_ms=due_in_ms)
+        return self._caller.run(step)
 
     def find(self, run: str) -> Run | None:
         """Return a run; None of one that is forgotten, or never was."""
@@ -243,9 +223,6 @@ class Runs(Part):
         return [(text_of(name), f"{score:.0f}") for name, score in found]
 
 
-_FIELDS = (*rows.LEASE_FIELDS, "doing")
-
-
 @dataclass
 class LivingWorker:
     """A worker that lives and can be sent a task.
@@ -284,14 +261,13 @@ class LivingWorkers:
     """
 
     def __init__(
-        self, ledger: Records, app: str, key_of: Callable[[str], str] | None = None
+        self, ledger: Ledger, app: str, key_of: Callable[[str], str] | None = None
     ) -> None:
         self._ledger = ledger
         self._app = app
         self._key_of = key_of
         self._found: list[LivingWorker] = []
         self._read_at = float("-inf")
-        self._lock = threading.Lock()
 
     def close(self) -> None:
         """Forget what was read."""
@@ -300,68 +276,40 @@ class LivingWorkers:
     def now(self, *, within: float, patience_seconds: float | None = None) -> list[LivingWorker]:
         """Return them, as they were *within* so many seconds.  Raises what the ledger raises."""
         if time.monotonic() - self._read_at >= within:
-            found = self.read(patience_seconds=patience_seconds)
-            with self._lock:
-                self._found, self._read_at = found, time.monotonic()
+            self._found = self.read(patience_seconds=patience_seconds)
+            self._read_at = time.monotonic()
         return self._found
 
     def read(self, *, patience_seconds: float | None = None) -> list[LivingWorker]:
         """Return them as they are now."""
-        return self._ledger.ask("living workers", self._read, patience_seconds)
-
-    def _read(self, client: Any) -> list[LivingWorker]:
-        keys = self._ledger.keys
-        names = [
-            (name.decode(), until_ms)
-            for name, until_ms in client.zrange(keys.workers, 0, -1, withscores=True)
-        ]
-        if not names:
-            return []
-        pipe = client.pipeline(transaction=False)
-        pipe.hgetall(keys.orders)
-        for name, _ in names:
-            pipe.hmget(keys.worker(name), _FIELDS)
-            pipe.hlen(keys.claims(name))
-        for command in clock_of(keys):
-            pipe.execute_command(*command)
-        told, *answers, time, kept = pipe.execute()
-        now_ms = ms_of(time, kept)
-        orders = Orders.of({text_of(one): text_of(text) for one, text in told.items()}, now_ms)
-        found = []
-        for (name, until_ms), row, claims in zip(names, answers[::2], answers[1::2], strict=True):
-            one = self._living(name, int(until_ms), now_ms, row, int(claims))
+        ledger, found = self._ledger, []
+        orders = ledger.orders.read(patience_seconds)
+        # Of workers that are alike the first one is chosen: not always the same.
+        looks = ledger.worker_looks(patience_seconds)
+        for look in sorted(looks, key=lambda look: look.lease.until_ms):
+            one = self._living(look, orders.now_ms)
             # One that is drained takes nothing.
-            if one is not None and orders.of_queue(one.queue, one.nodename, now_ms) is None:
+            if one is not None and not orders.of_queue(one.queue, one.nodename, orders.now_ms):
                 found.append(one)
-        self._count_waiting(client, found)
+        if self._key_of is not None:
+            keys = [self._key_of(one.queue) for one in found]
+            lengths = ledger.named.lengths(keys, patience_seconds=patience_seconds)
+            for one, length in zip(found, lengths, strict=True):
+                one.held += length
         return found
 
-    def _living(
-        self, name: str, until_ms: int, now_ms: int, row: Sequence[bytes | None], claims: int
-    ) -> LivingWorker | None:
-        lease = rows.lease(name, until_ms, row[:-1])
-        app = lease.project[0]
-        if lease.is_dead or until_ms <= now_ms or not lease.direct_queue:
+    def _living(self, look: WorkerLook, now_ms: int) -> LivingWorker | None:
+        lease, doing = look.lease, look.doing
+        app, fetched = lease.project[0], doing.get("fetched")
+        is_of_another = app and self._app and app != self._app
+        if lease.is_dead or lease.until_ms <= now_ms or not lease.direct_queue or is_of_another:
             return None
-        if app and self._app and app != self._app:
-            return None
-        doing = json.loads(row[-1] or "{}")
         if doing.get("leaving"):
             return None
-        fetched = doing.get("fetched")
         return LivingWorker(
-            name,
+            lease.worker,
             lease.nodename,
             lease.direct_queue,
             slots=max(1, int(doing.get("slots") or 1)),
-            held=max(claims, fetched if isinstance(fetched, int) else 0),
+            held=max(len(look.claims), fetched if isinstance(fetched, int) else 0),
         )
-
-    def _count_waiting(self, client: Any, found: list[LivingWorker]) -> None:
-        if self._key_of is None or not found:
-            return
-        pipe = client.pipeline(transaction=False)
-        for one in found:
-            pipe.llen(self._key_of(one.queue))
-        for one, length in zip(found, pipe.execute(), strict=True):
-            one.held += int(length)

@@ -9,11 +9,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from celery_reliable.leases import Verdict, WorkerLease
+from celery_reliable.leases import Verdict
 from celery_reliable.ledger.answers import (
     AnnounceAnswer,
     Answer,
-    BlameAnswer,
     BuryAnswer,
     CancelAnswer,
     Gone,
@@ -26,8 +25,8 @@ from celery_reliable.ledger.answers import (
 )
 from celery_reliable.ledger.caller import Part
 from celery_reliable.ledger.connector import Connector
-from celery_reliable.ledger.groups import Death
-from celery_reliable.ledger.transitions import Step, Together, encoded
+from celery_reliable.ledger.records import Death
+from celery_reliable.ledger.transitions import Step, as_one, encoded
 from celery_reliable.model import Cause, Claim, DeadLetter, Reason, StoredResult
 
 __all__ = ["Outcomes"]
@@ -49,11 +48,10 @@ def _kind_of(exception: str) -> str:
 
 
 def _as_death(verdict: Verdict | None) -> str:
-    """Return how the script counts a worker's death: "2" if a suspect was found, "1" if not.
-
-    Empty when the death has nothing to do with what the worker ran.
+    """Return how the script counts a worker's death: "2" if a suspect was found, "1" if not; empty
+    for no death.
     """
-    if verdict is None or verdict.is_opening:
+    if verdict is None:
         return ""
     return "2" if verdict.names_suspect else "1"
 
@@ -91,9 +89,7 @@ class Outcomes(Part):
         is_kept = is_kept or (one_in > 0 and zlib.crc32(encoded(task_id)) % one_in == 0)
         about: dict[str, Any] = {"outcome": outcome, "by": by, "most": self.keep_ended}
         step = make(**about) if is_kept else make()
-        answer = self._caller.run(
-            step if along is None else Together(step, along), patience_seconds
-        )
+        answer = self._caller.run(step if along is None else as_one(step, along), patience_seconds)
         if isinstance(answer, Troubled):
             answer = self._caller.run(make(**about), patience_seconds)
         return answer
@@ -323,31 +319,6 @@ class Outcomes(Part):
         )
         return self._caller.run(step, patience_seconds)
 
-    def blame(
-        self,
-        lease: WorkerLease,
-        cause: str,
-        *,
-        max_losses: int,
-        due_in_ms: int,
-    ) -> BlameAnswer:
-        """Count a loss of the task whose message a dead worker was opening.
-
-        The task stays queued, or is buried after *max_losses*.  The loss is only noted if the
-        worker may have died of something that it ran; the next death that is clear counts for both.
-        """
-        step = self.calls.blame(
-            id=lease.opening_id,
-            epoch=lease.opening_epoch,
-            worker=lease.worker,
-            max_losses=max_losses,
-            due_in_ms=due_in_ms,
-            cause=cause,
-            death=str(Death.of(cause)),
-            is_counted=lease.verdict.is_opening,
-        )
-        return self._caller.run(step)
-
     def announce(
         self, letter: DeadLetter, reader: str = "", *, is_over: bool = False
     ) -> AnnounceAnswer:
@@ -367,7 +338,7 @@ class Outcomes(Part):
         task_id: str,
         *,
         epoch: str,
-        is_revoked: bool = False,
+        if_running: str = "",
         outcome: str = "REVOKED",
         by: str = "",
         is_kept: bool = False,
@@ -376,16 +347,16 @@ class Outcomes(Part):
         """Call off a publication that nobody runs, and free its object.
 
         If a worker has still to stop an attempt of it, the record and the lock stay until it has.
-        *is_revoked*: a task that runs is marked, so that it does not run again.
-        *outcome* and *by*: as `settle`; *is_kept*: that is kept, even of a task to which
-        nothing happened.
+        *if_running*: "finish" marks a task that runs, so that it does not run again; "stop" and
+        "kill" also tell its worker to end the attempt.  *outcome* and *by*: as `settle`; *is_kept*:
+        that is kept, even of a task to which nothing happened.
         """
         make = partial(
             self.calls.cancel,
             id=task_id,
             seen=epoch,
             due_in_ms=_STOPPING_LOOK_MS,
-            is_revoked=is_revoked,
+            if_running=if_running,
         )
         return self._end(
             make, task_id, outcome, by, is_kept=is_kept, patience_seconds=patience_seconds
@@ -395,7 +366,7 @@ class Outcomes(Part):
         self,
         task_id: str,
         *,
-        is_noted: bool = False,
+        if_running: str = "",
         by: str = "",
         is_kept: bool = False,
         patience_seconds: float | None = None,
@@ -403,9 +374,8 @@ class Outcomes(Part):
         """Call off the current publication of an id: a retry and the last member of a canvas are
         other publications than the first.
 
-        *is_noted*: a task that runs is marked, so that it does not run again.  *by* and *is_kept*:
-        as `cancel`.  What is published after this has returned is never called off, even if a
-        command arrives late.
+        *if_running*, *by* and *is_kept*: as `cancel`.  What is published after this has returned is
+        never called off, even if a command arrives late.
         """
         key = encoded(self.keys.record(task_id))
         while True:
@@ -417,7 +387,7 @@ class Outcomes(Part):
             answer = self.cancel(
                 task_id,
                 epoch=(epoch or b"").decode(),
-                is_revoked=is_noted,
+                if_running=if_running,
                 by=by,
                 is_kept=is_kept,
                 patience_seconds=patience_seconds,

@@ -117,7 +117,6 @@ class Publications(Part):
         queue: str = "",
         is_used: bool = False,
         heir: str = "",
-        moved: str = "",
         if_exists: str = "",
         room: Room | None = None,
         unique: str = "",
@@ -138,10 +137,9 @@ class Publications(Part):
 
         *claim*: the running attempt that publishes its own id.  *queue*: a list on this server, to
         which the message is pushed in the same step, or at its moment.  *is_used*: an earlier task
-        of the same id may have left a result.  *moved*: which workers an operator has named while
-        *claim* ran, as an answer has told.  *heir*: names the canvas that the task is a member of,
-        if that took over an id.  *if_exists*: "keep" and "refuse" leave a dead letter of this id
-        alone, "replay_dead" notes that it is replayed.
+        of the same id may have left a result.  *heir*: names the canvas that the task is a member
+        of, if that took over an id.  *if_exists*: "keep" and "refuse" leave a dead letter of this
+        id alone, "replay_dead" notes that it is replayed.
 
         Waits *patience_seconds*, but only *undone_patience_seconds* while it is certain that
         nothing was recorded.
@@ -155,7 +153,7 @@ class Publications(Part):
             epoch=epoch,
             generation=self.generation,
             due_in_ms=due_in_ms,
-            is_timed=state is State.WAITING,
+            waits_for="time" if state is State.WAITING else "",
             message=message,
             worker=claim.worker if claim else "",
             attempt=claim.attempt if claim else None,
@@ -167,7 +165,6 @@ class Publications(Part):
             heir=heir,
             queue=queue,
             is_sent=bool(queue),
-            moved=moved,
             if_exists=if_exists,
             object=room.object_key if room else None,
             places=room.places if room else None,

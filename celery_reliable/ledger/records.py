@@ -1,33 +1,179 @@
-"""Reads of records, as tasks, dead letters, or what an operator looks at; nothing here decides.
+"""Reads of records, as tasks, dead letters, or what an operator looks at; and of dead letters by
+group, those that died of the same.  Nothing here decides.
 
 A record is read by a set of fields: whole, without what may be large, or those of one question.
+
+The scripts that bury a task file it into its group, and those that take it out of the dead letters
+take it out of its group, in the same step.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from celery_reliable.ledger import rows
+from celery_reliable.ledger import schema
 from celery_reliable.ledger.caller import Part, clock_of, ms_of
+from celery_reliable.ledger.schema import text_of
 from celery_reliable.ledger.transitions import encoded
 from celery_reliable.model import (
     NO_GROUP,
+    Cause,
     DeadLetter,
     EndedTask,
     Group,
+    GroupOfLetters,
     HistoryEntry,
     Reason,
     Record,
     State,
 )
 
-__all__ = ["Found", "Look", "Records"]
+__all__ = ["Death", "Found", "Groups", "Look", "Records", "death_of"]
+
+_SIGNAL = re.compile(r"signal \d+ \((SIG\w{1,20})\)")
+_EXIT_CODE = re.compile(r"exitcode (-?\d{1,10})")
+_PID = re.compile(r"pid (\d{1,20})")
+_WORDS = frozenset(cause.value for cause in Cause)
 
 T = TypeVar("T")
 
 _REASONS = frozenset(one.value for one in Reason)
+
+
+@dataclass(frozen=True)
+class Death:
+    """How an attempt was lost, as far as the line tells that its history has of it.  That line is
+    written for people; what cannot be read of it is left out.
+    """
+
+    #: One of `model.Cause`; empty where the line says none.
+    cause: str = ""
+    #: "SIGKILL"; empty where it was none, or nobody knows.
+    signal: str = ""
+    exit_code: int | None = None
+    #: The kernel had killed for want of memory just then.
+    out_of_memory: bool = False
+    pid: int | None = None
+
+    @classmethod
+    def of(cls, line: str) -> Death:
+        """Read a line such as "child_lost: signal 9 (SIGKILL), pid 7, out of memory"."""
+        cause, _, detail = line.partition(":")
+        if cause not in _WORDS:
+            return cls()
+        if cause == Cause.NO_OUTCOME.value:
+            # What follows is an exception's text, in which anything may stand.
+            return cls(cause)
+        parts = [part.strip() for part in detail.partition(";")[0].split(",")]
+        signal, code, pid = (_first(one, parts) for one in (_SIGNAL, _EXIT_CODE, _PID))
+        return cls(
+            cause,
+            signal or "",
+            None if code is None else int(code),
+            "out of memory" in parts,
+            None if pid is None else int(pid),
+        )
+
+    def __str__(self) -> str:
+        """Return what deaths of one kind have in common: "child_lost, SIGKILL, out of memory"."""
+        parts = [
+            self.cause,
+            self.signal,
+            "" if self.exit_code is None else f"exit code {self.exit_code}",
+            "out of memory" if self.out_of_memory else "",
+        ]
+        return ", ".join(part for part in parts if part)
+
+
+def _first(pattern: re.Pattern[str], parts: Sequence[str]) -> str | None:
+    return next((found[1] for one in parts if (found := pattern.fullmatch(one))), None)
+
+
+#: The most groups that are returned at once.
+_MOST_GROUPS = 5_000
+_MEMBER = re.compile(rb"([0-9a-f]+) (\d{1,20}) (.*)", re.DOTALL)
+
+
+class Groups(Part):
+    """The index."""
+
+    def counts(self, *, since_ms: int = 0) -> list[GroupOfLetters]:
+        """Return the groups, the largest first, of thousands not all; and what came *since_ms*."""
+        texts = self._caller.read(
+            "groups", lambda client: [*client.hscan_iter(self.keys.groups, count=1000)]
+        )
+        # A hash that grows while it is read may tell twice of one.
+        named = dict.fromkeys(Group.of(text_of(text)) for _, text in texts)
+        groups, key = list(named)[:_MOST_GROUPS], self.keys.grouped
+        commands: list[tuple[Any, ...]] = []
+        for group in groups:
+            low, high = f"[{group.id} ", f"({group.id}!"
+            one = ("LIMIT", 0, 1)
+            commands += [
+                ("ZLEXCOUNT", key, low, high),
+                ("ZRANGE", key, low, high, "BYLEX", *one),
+                ("ZRANGE", key, high, low, "BYLEX", "REV", *one),
+                ("ZLEXCOUNT", key, f"{low}{max(0, since_ms):015d}", high),
+            ]
+        found = self._caller.read_all("groups", commands)
+        told = []
+        parts = (found[at::4] for at in range(4))
+        for group, count, first, last, recent in zip(groups, *parts, strict=True):
+            ends = [_MEMBER.fullmatch(one) for one in (*first, *last)]
+            if len(ends) == 2 and ends[0] and ends[1]:
+                first_ms, last_ms = int(ends[0][2]), int(ends[1][2])
+                example_id = text_of(ends[1][3])
+                told.append(GroupOfLetters(group, count, first_ms, last_ms, example_id, recent))
+        return sorted(told, key=lambda one: (-one.count, -one.last_ms, one.group.id))
+
+    def find(self, group_id: str) -> Group | None:
+        """Return what the letters of a group have in common; None when there are none."""
+        text = self._caller.read("group", lambda client: client.hget(self.keys.groups, group_id))
+        return Group.of(text_of(text)) if text else None
+
+    def letters_of(
+        self,
+        group_id: str,
+        after: tuple[int, str] | None,
+        limit: int,
+        *,
+        is_latest_first: bool = False,
+        until_ms: int | None = None,
+    ) -> list[tuple[str, int]]:
+        """Return ids and times of burials of a group: at most *limit* that follow the place
+        *after*; *until_ms*: none that was buried later.
+        """
+        low, high = _range(group_id.encode(), after, until_ms, is_latest_first=is_latest_first)
+        begin, end = (high, low) if is_latest_first else (low, high)
+        how = {"bylex": True, "desc": is_latest_first, "offset": 0, "num": limit}
+        members: list[bytes] = self._caller.read(
+            "grouped", lambda client: client.zrange(self.keys.grouped, begin, end, **how)
+        )
+        read = [_MEMBER.fullmatch(member) for member in members]
+        return [(one[3].decode(), int(one[2])) for one in read if one]
+
+
+def death_of(letter: DeadLetter) -> Death:
+    """Return what is known of how a letter's last attempt was lost; nothing of one that ended
+    otherwise.
+    """
+    return Death.of(letter.exception) if letter.reason is Reason.LOST else Death()
+
+
+def _range(
+    name: bytes, after: tuple[int, str] | None, until_ms: int | None, *, is_latest_first: bool
+) -> tuple[bytes, bytes]:
+    """Return the bounds of a group's members: those after a place, none buried after *until_ms*."""
+    low, high = b"[%s " % name, b"(%s!" % name
+    if until_ms is not None:
+        high = b"(%s %015d" % (name, until_ms + 1)
+    if after is None:
+        return low, high
+    place = b"(%s %015d %s" % (name, after[0], encoded(after[1]))
+    return (low, min(high, place)) if is_latest_first else (place, high)
 
 
 @dataclass(frozen=True)
@@ -43,13 +189,13 @@ class Found:
 
         Raises ValueError if it cannot be parsed: a later version or somebody else wrote it.
         """
-        return rows.record(self.task_id, self.got)
+        return schema.record(self.task_id, self.got)
 
     @property
     def is_readable(self) -> bool:
         """Whether `record` raises nothing."""
         try:
-            rows.record(self.task_id, self.got)
+            schema.record(self.task_id, self.got)
         except ValueError:
             return False
         return True
@@ -111,8 +257,10 @@ class Look:
         return key if kind == "rate" else ""
 
 
-_LOOK = rows.Parser(Look, "record", "due_ms", "object_key", "is_suspect")
-_LOOK_FIELDS = (*rows.RECORD_FIELDS, "object", "suspect", *_LOOK.fields)
+_LOOK = schema.Parser(
+    Look, "record", "due_ms", "object_key", "is_suspect", "reason", "exception", "group"
+)
+_LOOK_FIELDS = (*schema.RECORD_FIELDS, "object", "deaths", "letter", *_LOOK.fields)
 _LIGHT_LOOK_FIELDS = tuple(one for one in _LOOK_FIELDS if one not in ("message", "traceback"))
 
 
@@ -121,7 +269,7 @@ class Records(Part):
 
     def server_facts(self) -> dict[str, str]:
         """Return INFO and the CONFIG values that are checked; some servers hide a few."""
-        return self._caller.read("server facts", rows.server_facts)
+        return self._caller.read("server facts", schema.server_facts)
 
     def ask(self, what: str, run: Callable[[Any], T], patience_seconds: float | None = None) -> T:
         """Return what *run* asks with a client.  Errors call it *what*."""
@@ -139,7 +287,7 @@ class Records(Part):
         found = self._caller.read_all(
             what, [("HMGET", key, *fields) for key in keys], patience_seconds
         )
-        return [rows.texts(row, fields) for row in found]
+        return [schema.texts(row, fields) for row in found]
 
     def _in_groups(
         self,
@@ -175,7 +323,7 @@ class Records(Part):
         """Return the records of *task_ids* unparsed, in one round trip: one that cannot be read
         does not hide the others.
         """
-        found = self._rows("find", task_ids, rows.RECORD_FIELDS, patience_seconds)
+        found = self._rows("find", task_ids, schema.RECORD_FIELDS, patience_seconds)
         return [Found(task_id, got) for task_id, got in zip(task_ids, found, strict=True)]
 
     def find_in_groups(
@@ -235,7 +383,7 @@ class Records(Part):
             commands.append(("ZSCORE", self.keys.due, encoded(task_id)))
         *found, time, kept = self._caller.read_all("look", [*commands, *clock_of(self.keys)])
         each = zip(task_ids, found[::2], found[1::2], strict=True)
-        texts = [(id_, rows.texts(row, fields), due_ms) for id_, row, due_ms in each]
+        texts = [(id_, schema.texts(row, fields), due_ms) for id_, row, due_ms in each]
         return texts, ms_of(time, kept)
 
     def ended_task(self, task_id: str) -> EndedTask | None:
@@ -244,7 +392,7 @@ class Records(Part):
         What has a record lives, whatever is kept of a former life of its id.
         """
         found = self._caller.read("ended", lambda client: client.hget(self.keys.ended, task_id))
-        return None if found is None else rows.ended(task_id, found)
+        return None if found is None else schema.ended(task_id, found)
 
 
 def _readable(read: Callable[..., T | None], *given: Any) -> T | None:
@@ -256,13 +404,17 @@ def _readable(read: Callable[..., T | None], *given: Any) -> T | None:
 
 
 def _look(task_id: str, got: dict[str, str], due_ms: float | None) -> Look | None:
-    record = rows.record(task_id, got)
+    record = schema.record(task_id, got)
     if record is None:
         return None
+    reason, cause, kind, exception = got.get("letter", "\n\n\n").split("\n", 3)
     return _LOOK.make(
         got,
         record=record,
         due_ms=None if due_ms is None else int(due_ms),
         object_key=got.get("object", ""),
-        is_suspect=got.get("suspect") == "ran",
+        is_suspect="suspect" in got.get("deaths", ""),
+        reason=reason,
+        exception=exception,
+        group=Group(reason, cause, kind, record.name) if reason else NO_GROUP,
     )

@@ -6,7 +6,7 @@ import os
 import re
 import secrets
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import redis
 
@@ -14,9 +14,11 @@ from celery_reliable.exceptions import LedgerRefused
 from celery_reliable.ledger.answers import Claimed, Settled
 from celery_reliable.ledger.caller import FORMAT, is_forbidden
 from celery_reliable.ledger.scripts import names, script
-from celery_reliable.ledger.store import Ledger
 from celery_reliable.ledger.transitions import Step
 from celery_reliable.redis_io import Line
+
+if TYPE_CHECKING:
+    from celery_reliable.ledger import Ledger
 
 __all__ = [
     "Command",
@@ -29,36 +31,13 @@ __all__ = [
 #: The name of a command and its arguments.
 Command = tuple[str, ...]
 
-#: Arguments after the key.  Their values do not matter, but the server counts them.
-_AFTER_KEY: dict[str, Command] = {
-    "BRPOP": ("1",),
-    "EXPIRE": ("1",),
-    "HDEL": ("field",),
-    "HEXISTS": ("field",),
-    "HGET": ("field",),
-    "HINCRBY": ("field", "1"),
-    "HMGET": ("field",),
-    "HSCAN": ("0",),
-    "HSET": ("field", "value"),
-    "LINDEX": ("0",),
-    "LPUSH": ("value",),
-    "PEXPIRE": ("1",),
-    "PUBLISH": ("value",),
-    "RPUSH": ("value",),
-    "SADD": ("member",),
-    "SET": ("value",),
-    "SETEX": ("1", "value"),
-    "SREM": ("member",),
-    "XADD": ("*", "field", "value"),
-    "XREVRANGE": ("+", "-"),
-    "ZADD": ("1", "member"),
-    "ZLEXCOUNT": ("-", "+"),
-    "ZRANK": ("member",),
-    "ZRANGE": ("0", "0"),
-    "ZRANGEBYSCORE": ("0", "0"),
-    "ZREM": ("member",),
-    "ZREVRANGEBYSCORE": ("0", "0"),
-    "ZSCORE": ("member",),
+#: How many arguments commands take after the key.  Their values do not matter, but the server
+#: counts them.
+_AFTER_KEY = {
+    1: "BRPOP EXPIRE HDEL HEXISTS HGET HMGET HSCAN LINDEX LPUSH PEXPIRE PUBLISH RPUSH SADD SET "
+    "SREM ZRANK ZREM ZSCORE",
+    2: "HINCRBY HSET SETEX XREVRANGE ZADD ZLEXCOUNT ZRANGE ZRANGEBYSCORE ZREVRANGEBYSCORE",
+    3: "XADD",
 }
 #: Finds the commands that scripts run on the ledger's own keys.
 _IN_SCRIPT = re.compile(r"redis\.call\('(\w+)', KEYS")
@@ -70,7 +49,10 @@ _ELSEWHERE = ("LPUSH", "PUBLISH")
 
 def on_key(key: str, *names_: str) -> list[Command]:
     """Return the commands called *names_* on *key*."""
-    return [(name, key, *_AFTER_KEY.get(name, ())) for name in names_]
+    return [
+        (name, key, *["1"] * sum(n for n, all_ in _AFTER_KEY.items() if name in all_.split()))
+        for name in names_
+    ]
 
 
 def ledger_commands(key: str) -> list[Command]:

@@ -8,10 +8,9 @@ from typing import Any, Generic, TypeVar
 
 from celery_reliable.ledger import answers
 from celery_reliable.ledger.answers import Answer
-from celery_reliable.ledger.headers import Named, header
-from celery_reliable.ledger.scripts import script, together
+from celery_reliable.ledger.scripts import Named, Script, header, script, together
 
-__all__ = ["Argument", "Step", "Together", "Transition", "encoded", "transition"]
+__all__ = ["Argument", "Step", "Transition", "as_one", "encoded", "transition"]
 
 A = TypeVar("A", bound=Answer)
 Argument = str | int | float | bytes
@@ -29,7 +28,7 @@ class Transition(Generic[A]):
         self._readers = {word.encode(): _reader(word, of) for word, of in about.replies.items()}
         instead, done = about.repeated or ("", "")
         self._instead = {instead.encode(): self._readers.get(done.encode())}
-        found: dict[str, Any] = {"Step": Step, "script": self}
+        found: dict[str, Any] = {"Step": _step, "script": self}
         exec(about.function, found)
         #: Makes a call, as `Header.function` says.
         self.step: Callable[..., Step[A]] = found["step"]
@@ -51,18 +50,11 @@ def transition(name: str) -> Transition[Any]:
 class Step(Generic[A]):
     """One call of a script.  It may be sent beside other commands, by whoever sends those."""
 
-    def __init__(
-        self, transition: Transition[A], keys: Sequence[str], args: Sequence[Argument]
-    ) -> None:
+    def __init__(self, transition: Transition[A], code: Script, call: tuple[Any, ...]) -> None:
         self.transition = transition
-        self.code = script(transition.name)
-        # As `encoded` does; each task passes here some fifty times.
-        values = [
-            value.encode("utf-8", _UNENCODABLE) if isinstance(value, str) else value
-            for value in (*keys, *args)
-        ]
+        self.code = code
         #: The arguments of EVALSHA.
-        self.call: tuple[Any, ...] = (self.code.sha, len(keys), *values)
+        self.call = call
         #: None until the reply has come, and if that was an error.
         self.answer: A | None = None
 
@@ -77,21 +69,27 @@ class Step(Generic[A]):
             self.answer = self.transition.read(raw)
 
 
-class Together(Step[A]):
-    """A step and another right behind it, as one: nothing of another's comes in between.
+def _step(transition: Transition[A], keys: Sequence[str], args: Sequence[Argument]) -> Step[A]:
+    code = script(transition.name)
+    # As `encoded` does; each task passes here some fifty times.
+    values = [
+        value.encode("utf-8", _UNENCODABLE) if isinstance(value, str) else value
+        for value in (*keys, *args)
+    ]
+    return Step(transition, code, (code.sha, len(keys), *values))
+
+
+def as_one(first: Step[A], second: Step[Any]) -> Step[A]:
+    """Return a step and another right behind it as one: nothing of another's comes in between.
 
     Its answer is that of the first; the second hears its own.
     """
-
-    def __init__(self, first: Step[A], second: Step[Any]) -> None:
-        self.transition = _Pair(first.transition, second)
-        self.code = together(first.code, second.code)
-        _, n_keys, *own = first.call
-        _, n_more, *more = second.call
-        keys, args = (*own[:n_keys], *more[:n_more]), (*own[n_keys:], *more[n_more:])
-        #: The arguments of EVALSHA.
-        self.call = (self.code.sha, len(keys), *keys, *args, n_keys, len(own) - n_keys)
-        self.answer = None
+    code = together(first.code, second.code)
+    _, n_keys, *own = first.call
+    _, n_more, *more = second.call
+    keys, args = (*own[:n_keys], *more[:n_more]), (*own[n_keys:], *more[n_more:])
+    call = (code.sha, len(keys), *keys, *args, n_keys, len(own) - n_keys)
+    return Step(_Pair(first.transition, second), code, call)
 
 
 class _Pair(Transition[A]):

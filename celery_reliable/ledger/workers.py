@@ -9,20 +9,20 @@ from typing import Any
 
 from celery_reliable.compat.redis import kept_connection, socket_of
 from celery_reliable.leases import WorkerLease
-from celery_reliable.ledger import rows
+from celery_reliable.ledger import schema
 from celery_reliable.ledger.answers import (
     AcknowledgeAnswer,
     BeginPassAnswer,
+    Begun,
     DeclareAnswer,
     Deregistered,
     EndPassAnswer,
     HeartbeatAnswer,
     LookAheadAnswer,
-    OpenAnswer,
     RegisterAnswer,
 )
 from celery_reliable.ledger.caller import FORMAT, Caller, Part, clock_of, ms_of
-from celery_reliable.ledger.keys import Keys
+from celery_reliable.ledger.schema import Keys
 from celery_reliable.model import Claim
 
 __all__ = [
@@ -35,10 +35,8 @@ __all__ = [
 
 #: For so long a worker that was away is told which claims were taken from it.
 TAKEN_MS = 60 * 60 * 1000
-#: When a task is sent again that its worker may not run now; doubled up to four times.
+#: After about so long a task is sent again that its worker may not run now.
 ALONE_MS = 1000
-#: A task that kills its worker at once has done so after this time.
-_BEGUN_MS = 500
 
 
 def to_stop(beat: HeartbeatAnswer, worker: str) -> list[tuple[Claim, str]]:
@@ -74,18 +72,24 @@ class Workers(Part):
         #: Numbers what this process tells of its worker, so that a late copy of a call is known.
         self._numbers = count(1)
 
-    def leases(self) -> list[WorkerLease]:
-        """Return the lease of each worker, also of dead ones that hold something."""
-        found = self._caller.read(
-            "leases", lambda client: client.zrange(self.keys.workers, 0, -1, withscores=True)
-        )
-        names = [raw.decode() for raw, _ in found]
+    def leases(self, begun: Begun | None = None) -> list[WorkerLease]:
+        """Return the lease of each worker, also of dead ones that hold something.  *begun*: the
+        pass that has begun just now, which was told who they are.
+        """
+        if begun is not None:
+            told = begun.ids_and_times
+            found = [*zip(told[::2], map(float, told[1::2]), strict=True)]
+        else:
+            pairs = self._caller.read(
+                "leases", lambda client: client.zrange(self.keys.workers, 0, -1, withscores=True)
+            )
+            found = [(raw.decode(), until_ms) for raw, until_ms in pairs]
         read = self._caller.read_all(
-            "leases", [("HMGET", self.keys.worker(name), *rows.LEASE_FIELDS) for name in names]
+            "leases", [("HMGET", self.keys.worker(name), *schema.LEASE_FIELDS) for name, _ in found]
         )
         return [
-            rows.lease(name, int(until_ms), row)
-            for name, (_, until_ms), row in zip(names, found, read, strict=True)
+            schema.lease(name, int(until_ms), row)
+            for (name, until_ms), row in zip(found, read, strict=True)
         ]
 
     def connected(self, client_ids: Iterable[str]) -> set[str] | None:
@@ -110,7 +114,7 @@ class Workers(Part):
     def claims(self, worker: str) -> dict[str, tuple[Claim, int]]:
         """Return what *worker* runs: task id -> its claim and the pid of the process."""
         raw = self._caller.read("claims", lambda client: client.hgetall(self.keys.claims(worker)))
-        return rows.claims(worker, raw)
+        return schema.claims(worker, raw)
 
     @property
     def connection(self) -> Any:
@@ -227,34 +231,6 @@ class Workers(Part):
             )
         )
 
-    def open(
-        self,
-        worker: str,
-        delivery: str,
-        task_id: str,
-        epoch: str,
-        *,
-        max_losses: int,
-        is_over: bool = False,
-        patience_seconds: float,
-    ) -> OpenAnswer:
-        """Note that *worker* is about to open a message that came back from a dead worker.
-
-        The answer says if it must not.  *is_over*: the worker has opened it, and lives.  Waits
-        *patience_seconds* for the server.
-        """
-        step = self.calls.open(
-            id=task_id,
-            epoch=epoch,
-            worker=worker,
-            delivery=delivery,
-            begun_ms=_BEGUN_MS,
-            alone_ms=ALONE_MS,
-            max_losses=max_losses,
-            is_over=is_over,
-        )
-        return self._caller.run(step, patience_seconds)
-
     def deregister(self, worker: str, *, in_unacked: int) -> bool:
         """Forget a worker that holds nothing; False when it still holds something."""
         step = self.calls.deregister(worker=worker, in_unacked=in_unacked, taken_ms=TAKEN_MS)
@@ -316,13 +292,11 @@ class Passes(Part):
             )
         )
 
-    def look_ahead(self, *, ago_ms: int | None = None, broker: str = "") -> LookAheadAnswer:
-        """Ask the next pass to look at queued records before they are due.
-
-        Messages may have been lost since *ago_ms* milliseconds ago; None: any may be.  *broker*:
-        the server of the queues.  With it nothing is asked unless that is another one than before.
+    def look_ahead(self, *, broker: str) -> LookAheadAnswer:
+        """Ask the next pass to look at queued records before they are due, if *broker*, the server
+        of the queues, is another one than before, or was emptied.
         """
-        return self._caller.run(self.calls.look_ahead(ago_ms=ago_ms, broker=broker))
+        return self._caller.run(self.calls.look_ahead(broker=broker))
 
     def meta(self) -> dict[str, str]:
         """Return generation, passed_ms, grace_ms and the last pass's report."""

@@ -2,34 +2,34 @@
 
 from __future__ import annotations
 
-from celery_reliable.message.convert import (
-    as_published,
-    as_sent,
-    context_of,
-    from_request,
-    prepared,
-    text_as_sent,
-)
 from celery_reliable.message.envelope import (
     HEADER,
     HEIR,
+    NAMED,
     Envelope,
+    NamedWorkers,
     Stamp,
     address_of,
+    is_named,
     new_epoch,
     seconds_until,
 )
-from celery_reliable.message.named import NAMED, NamedWorkers, is_named
-from celery_reliable.message.payload import (
+from celery_reliable.message.wire import (
     RETURNS,
+    as_published,
+    as_sent,
     check_delivered,
     check_limits,
+    context_of,
+    from_request,
     headers_as_written,
     id_as_text,
     looks_used_once,
     payload_of,
+    prepared,
     returns_of,
     task_id_of,
+    text_as_sent,
 )
 
 __all__ = [

@@ -1,9 +1,14 @@
-"""A message as it was sent, in a form that can be stored and sent again."""
+"""A message as it was sent, in a form that can be stored and sent again; and our own headers: the
+stamp by which a message is known, and which workers may run its task.
+
+Nothing here knows which workers live.
+"""
 
 from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import math
 import re
 import secrets
@@ -18,12 +23,17 @@ from kombu.serialization import loads as deserialize
 from kombu.serialization import prepare_accept_content
 from kombu.utils.json import dumps, loads
 
+from celery_reliable.leases import matches
+
 __all__ = [
     "HEADER",
     "HEIR",
+    "NAMED",
     "Envelope",
+    "NamedWorkers",
     "Stamp",
     "address_of",
+    "is_named",
     "new_epoch",
     "properties_to_publish",
     "seconds_until",
@@ -38,6 +48,9 @@ HEIR = "reliable_heir"
 #: The generation is a time in ms.  Only its form is checked here; the ledger decides whether to
 #: believe it.
 _STAMP = re.compile(r"([0-9]{1,20}):(.*):([0-9a-f]{8})", re.DOTALL)
+
+#: The header of a message that only some workers may run, or that some should run.
+NAMED = "reliable_workers"
 
 
 @dataclass(frozen=True)
@@ -71,7 +84,7 @@ class Stamp:
 
 
 def _digest(task_id: str) -> str:
-    # `take_next` makes the same one.
+    # `take` makes the same one.
     text = task_id.encode("utf-8", "surrogatepass")
     return hashlib.sha1(text, usedforsecurity=False).hexdigest()[:8]
 
@@ -233,3 +246,96 @@ def properties_to_publish(told: Mapping[str, Any]) -> dict[str, Any]:
         if math.isfinite(seconds):
             found["expiration"] = seconds
     return found
+
+
+def is_named(message: str) -> bool:
+    """Whether the text of a stored message can have the header; a cheap look before it is read."""
+    return f'"{NAMED}"' in message
+
+
+@dataclass(frozen=True)
+class NamedWorkers:
+    """Which workers may run a task, and which should.
+
+    Attributes:
+        only: patterns of which a worker's name must match one; none: any worker may run it.
+        prefer: patterns of those that get it first, the first pattern's before the second's.
+        home: exchange and routing key that it would have had without this.
+        run: of which the task is a member; each of them runs on another worker.
+        pin: the worker that the member has; no other may run it.
+    """
+
+    only: tuple[str, ...] = ()
+    prefer: tuple[str, ...] = ()
+    home: tuple[str, str] = ("", "")
+    run: str = ""
+    pin: str = ""
+
+    @classmethod
+    def of(cls, headers: Mapping[str, Any] | None) -> NamedWorkers | None:
+        """Read it from a message's headers; None of a message that any worker may run.
+
+        What somebody else wrote there, and is not to be understood, allows no worker: whoever wrote
+        it meant to forbid some.
+        """
+        told = (headers or {}).get(NAMED)
+        if told is None:
+            return None
+        if not isinstance(told, Mapping):
+            return cls(only=("",))
+        home = _texts(told.get("home"))
+        return cls(
+            only=_texts(told.get("only")),
+            prefer=_texts(told.get("prefer")),
+            home=(home[0], home[1]) if len(home) == 2 else ("", ""),
+            run=str(told.get("run") or ""),
+            pin=str(told.get("pin") or ""),
+        )
+
+    @classmethod
+    def from_text(cls, text: str) -> NamedWorkers:
+        """Read what `to_text` wrote; of anything else, what allows no worker."""
+        with suppress(ValueError):
+            return cls.of({NAMED: json.loads(text)}) or cls(only=("",))
+        return cls(only=("",))
+
+    def as_header(self) -> dict[str, Any]:
+        """Return what `of` reads: what applies, as plain JSON values."""
+        found: dict[str, Any] = {
+            "only": [*self.only],
+            "prefer": [*self.prefer],
+            "home": [*self.home] if any(self.home) else [],
+            "run": self.run,
+            "pin": self.pin,
+        }
+        return {name: value for name, value in found.items() if value} or {"only": []}
+
+    def to_text(self) -> str:
+        """Return the same as text, the same for the same workers."""
+        return json.dumps(self.as_header(), sort_keys=True)
+
+    @property
+    def is_any_named(self) -> bool:
+        """Whether it names a worker at all."""
+        return bool(self.only or self.prefer or self.run)
+
+    def may_run(self, nodename: str) -> bool:
+        """Whether a worker of this name may begin what its message says this of."""
+        if self.run:
+            return self.pin == nodename
+        return self.means(nodename)
+
+    def means(self, nodename: str) -> bool:
+        """Whether it may be sent to a worker of this name."""
+        return not self.only or any(matches(pattern, nodename) for pattern in self.only)
+
+    def rank(self, nodename: str) -> int:
+        """Return how much a worker is preferred; 0: the most, and `len(prefer)`: not at all."""
+        ranks = (rank for rank, one in enumerate(self.prefer) if matches(one, nodename))
+        return next(ranks, len(self.prefer))
+
+
+def _texts(told: object) -> tuple[str, ...]:
+    if isinstance(told, str) or not isinstance(told, Iterable):
+        return ()
+    return tuple(str(one) for one in told)

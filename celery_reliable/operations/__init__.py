@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
-from celery_reliable.clock import span
+from celery_reliable.clock import parse_age, span, utc
 from celery_reliable.findings import Limits, check, counted
-from celery_reliable.operations.audit import somebody
 from celery_reliable.operations.bulk import Bulk
 from celery_reliable.operations.catalog import ACTS, QUERIES
 from celery_reliable.operations.dead_letters import (
     CannotReplay,
     DeadLetters,
+    LetterGroups,
+    UnknownGroup,
     editable_arguments,
 )
 from celery_reliable.operations.desk import Desk
-from celery_reliable.operations.filters import Filter, Subject
-from celery_reliable.operations.happenings import KINDS, Happenings
-from celery_reliable.operations.letter_groups import LetterGroups, UnknownGroup
+from celery_reliable.operations.history import KINDS, Happenings, somebody
+from celery_reliable.operations.listing import Filter, Kind, Page, Subject
+from celery_reliable.operations.messages import printable
 from celery_reliable.operations.metrics import FleetCollector, registry_of
-from celery_reliable.operations.operation import BadParameter, Operation, Param, Parameter, Right
-from celery_reliable.operations.pages import Page
+from celery_reliable.operations.operation import (
+    BadParameter,
+    Operation,
+    Param,
+    Parameter,
+    Right,
+    parse_json,
+)
 from celery_reliable.operations.queues import BrokerUnavailable, broker_asked, purge
-from celery_reliable.operations.runs import UnknownRun
 from celery_reliable.operations.status import Throughputs
 from celery_reliable.operations.stop_button import UnknownOrder
+from celery_reliable.operations.tasks import UnknownRun
 from celery_reliable.operations.uninstall import release
 from celery_reliable.operations.views import (
     FATES,
@@ -35,7 +42,6 @@ from celery_reliable.operations.views import (
     Holder,
     IfRunning,
     LastPass,
-    Moved,
     NobodyAlive,
     Object,
     Order,
@@ -54,8 +60,6 @@ from celery_reliable.operations.views import (
     WorkerDeath,
     as_json,
 )
-from celery_reliable.operations.walks import Kind
-from celery_reliable.operations.words import parse_age, parse_json, printable, utc
 from celery_reliable.orders import OrderKind
 
 __all__ = [
@@ -84,7 +88,6 @@ __all__ = [
     "LastPass",
     "LetterGroups",
     "Limits",
-    "Moved",
     "NobodyAlive",
     "Object",
     "Operation",

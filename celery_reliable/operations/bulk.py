@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -13,30 +12,21 @@ from typing import Annotated, Any
 
 from kombu.utils.limits import TokenBucket
 
+from celery_reliable.clock import utc
 from celery_reliable.exceptions import UnknownDeadLetter
 from celery_reliable.ledger import Look
 from celery_reliable.model import DeadLetter
-from celery_reliable.operations.audit import Outcome, noted
-from celery_reliable.operations.dead_letters import CannotReplay, DeadLetters, ToQueue
-from celery_reliable.operations.filters import EVERYTHING, Filter
-from celery_reliable.operations.letter_groups import LetterGroups
-from celery_reliable.operations.operation import BadParameter, Param, Progress
-from celery_reliable.operations.pages import Position
-from celery_reliable.operations.part import Part
-from celery_reliable.operations.task_acts import DryRun
+from celery_reliable.operations.dead_letters import CannotReplay, DeadLetters, LetterGroups, ToQueue
+from celery_reliable.operations.history import noted
+from celery_reliable.operations.listing import EVERYTHING, Filter, Kind, Position, Walk
+from celery_reliable.operations.operation import BadParameter, DryRun, Param, Part, Progress
 from celery_reliable.operations.views import Done, as_json
-from celery_reliable.operations.walks import Kind, Walk
-from celery_reliable.operations.words import utc
 from celery_reliable.recovery import MOST_BYTES
 
 __all__ = ["Bulk"]
 
 #: Replays a second, unless somebody says otherwise: they run among the other tasks.
 _DEFAULT_RATE = 100.0
-#: Letters after which the groups are told.
-_AT_ONCE = 50
-#: An index of groups that lags behind is waited for.
-
 #: Ids that are given as examples.
 _MOST_EXAMPLES = 5
 #: A second, where nobody says how many: more than anything could do.
@@ -46,11 +36,11 @@ _LONGEST_REST_SECONDS = 5.0
 
 #: Dead letters by their ids.
 LetterIds = Annotated[
-    tuple[Annotated[str, Param(min_length=1, max_length=1000)], ...],
+    tuple[Annotated[str, Param(min_length=1)], ...],
     Param("By their ids.", most=1000, is_argument=True, metavar="[ID]..."),
 ]
 All = Annotated[bool, Param("Act on all dead letters.")]
-Group = Annotated[str, Param("The dead letters of this group (its id).", max_length=1000)]
+Group = Annotated[str, Param("The dead letters of this group (its id).")]
 Most = Annotated[int | None, Param("The largest number to list or to act on.", ge=1)]
 #: A person at a terminal interrupts an act instead.
 Seconds = Annotated[float | None, Param("Answer after so long; one is done anyway.", ge=0, le=10)]
@@ -80,55 +70,12 @@ class _Chosen:
     cursor: str
 
     def __post_init__(self) -> None:
-        is_part = bool(self.group or self.wanted.given)
-        if not (self.ids or is_part or self.is_all):
-            raise BadParameter("", "Which dead letters? Give ids, a group, a filter, or say all.")
-        if (self.is_all and (self.ids or is_part)) or (self.ids and is_part):
-            raise BadParameter("", "Give ids, or all, or a group and a filter: one of them.")
+        if sum((bool(self.ids), self.is_all, bool(self.group or self.wanted.given))) != 1:
+            raise BadParameter(
+                "", "Which dead letters? Give ids, or all, or a group and a filter: one of them."
+            )
         if self.ids and self.cursor:
             raise BadParameter("", "A cursor does not go with ids: give the same ids again.")
-
-    def as_dict(self) -> dict[str, Any]:
-        """The same for the audit, without what is not asked for."""
-        found: dict[str, Any] = {"filter": self.wanted.given} if self.wanted.given else {}
-        if self.ids:
-            found["ids"] = [*self.ids[:_MOST_EXAMPLES]]
-            found["ids_given"] = len(self.ids)
-        if self.group:
-            found["group"] = self.group
-        return found or {"all": True}
-
-
-class _Pace:
-    """How many of them, how fast, and until when; reckoned from now on.
-
-    Lets *rate* pass a second, evenly, until its time is over; the first passes anyway.
-    """
-
-    def __init__(self, rate: float | None, most: int | None, seconds: float | None) -> None:
-        self.most = most
-        #: By `time.monotonic`.
-        self.deadline = None if seconds is None else time.monotonic() + seconds
-        self._bucket = TokenBucket(rate or _NO_RATE)
-        self._is_begun = False
-
-    def is_over(self) -> bool:
-        """Whether the next could only pass when the time is over."""
-        passes_at = time.monotonic() + self._bucket.expected_time()
-        return self.deadline is not None and self._is_begun and passes_at > self.deadline
-
-    def wait(self) -> None:
-        """Return when the next may pass."""
-        self._is_begun = True
-        while not self._bucket.can_consume():
-            time.sleep(self._bucket.expected_time())
-
-    def rest(self) -> None:
-        """Return when the next may pass, as the first of another act, which knows no pace; at once
-        when nobody would wait for so long.
-        """
-        if (left := self._bucket.expected_time()) <= _LONGEST_REST_SECONDS:
-            time.sleep(left)
 
 
 class Bulk(Part):
@@ -170,7 +117,7 @@ class Bulk(Part):
         message that cannot be sent, as the broker is away: the sweeper would send all of them at
         once.
         """
-        letters = DeadLetters(self.app, ledger=self.ledger)
+        letters = DeadLetters(self.app, self.ledger)
         if to_queue:
             letters.check_queue(to_queue)
         how = {"rate": rate, "limit": limit, "seconds": seconds, "to_queue": to_queue}
@@ -179,7 +126,7 @@ class Bulk(Part):
             by,
             _Chosen(ids, all_, group, filter_, before, cursor),
             how,
-            partial(letters.replay_seen, to_queue=to_queue, by=by),
+            partial(letters.replay, to_queue=to_queue, by=by),
             dry_run,
             progress,
         )
@@ -211,7 +158,7 @@ class Bulk(Part):
             by,
             _Chosen(ids, all_, group, filter_, before, cursor),
             {"limit": limit, "seconds": seconds},
-            partial(DeadLetters(self.app, ledger=self.ledger).discard_seen, by=by),
+            partial(DeadLetters(self.app, self.ledger).discard, by=by),
             dry_run,
             progress,
         )
@@ -226,81 +173,67 @@ class Bulk(Part):
         dry_run: bool,
         progress: Progress | None,
     ) -> Done:
-        seconds, place = how["seconds"], Position.of(chosen.cursor)
-        pace = _Pace(None if dry_run else how.get("rate"), how["limit"], seconds)
-        if chosen.group:
-            LetterGroups(self.app, self.ledger).get(chosen.group)
+        limit, seconds = how["limit"], how["seconds"]
+        deadline = None if seconds is None else time.monotonic() + seconds
+        bucket = TokenBucket((not dry_run and how.get("rate")) or _NO_RATE)
         before_ms = self.ledger.workers.time_ms()
         if chosen.before:
             before_ms = min(before_ms, round(chosen.before.timestamp() * 1000))
-        walk = None
-        if not chosen.ids:
-            walk = Walk(
-                self.app,
-                self.ledger,
-                chosen.wanted,
-                before_ms,
-                kind=Kind.DEAD,
-                groups=[chosen.group] if chosen.group else None,
-                place=place,
-                # Who is buried in this very millisecond may have been replayed in it.
-                until_ms=before_ms - 1,
-                most=None,
-                deadline=pace.deadline,
-            )
+        walk = None if chosen.ids else self._walk(chosen, before_ms, deadline)
         before = utc(before_ms)
-        note = noted(self.ledger, name, by, {**chosen.as_dict(), **how, "before": as_json(before)})
-        with nullcontext(Outcome()) if dry_run else note as outcome:
-
-            def told(now: Done) -> None:
-                outcome.done, outcome.failed, outcome.problem = now.done, now.failed, now.problem
+        about = {
+            "filter": chosen.wanted.given,
+            "ids": [*chosen.ids[:_MOST_EXAMPLES]],
+            "ids_given": len(chosen.ids),
+            "group": chosen.group,
+            "all": chosen.is_all,
+            **how,
+            "before": as_json(before),
+        }
+        with noted(self.ledger, name, by, about, is_noted=not dry_run) as outcome:
+            done = Done(run=outcome.run, before=before, done=0, is_dry_run=dry_run)
+            for look in walk or self._with_ids(chosen):
+                if look is None or look.letter is None:
+                    done = replace(done, gone=done.gone + 1)
+                    continue
+                is_enough = limit is not None and done.done >= limit
+                left_seconds = bucket.expected_time()
+                # The first passes anyway.
+                is_late = deadline is not None and time.monotonic() + left_seconds > deadline
+                if is_enough or (is_late and (done.done or done.failed)):
+                    if not is_enough and left_seconds <= _LONGEST_REST_SECONDS:
+                        # The act that goes on with this one knows no pace of it.
+                        time.sleep(left_seconds)
+                    place = walk.before if walk is not None else None
+                    return replace(done, is_whole=False, cursor=place.cursor if place else "")
+                while not bucket.can_consume():
+                    time.sleep(bucket.expected_time())
+                done = _after(look.letter, done, act)
+                outcome.done, outcome.failed, outcome.problem = done.done, done.failed, done.problem
                 if progress is not None and not dry_run:
                     # `before` leads on, and takes nothing twice.
-                    rest: dict[str, Any] = {"before": now.before}
-                    if pace.most is not None:
-                        rest["limit"] = max(1, pace.most - now.done)
-                    progress(now.done + now.gone + now.failed, rest)
+                    rest = {} if limit is None else {"limit": max(1, limit - done.done)}
+                    progress(done.done + done.gone + done.failed, {"before": before, **rest})
+                if done.unsent:
+                    break
+            is_whole = not done.unsent if walk is None else walk.is_over
+            return replace(done, is_whole=is_whole, cursor=walk.cursor if walk is not None else "")
 
-            begun = Done(
-                run=outcome.run,
-                before=before,
-                done=0,
-                is_dry_run=dry_run,
-            )
-            return self._run(chosen, walk, begun, act, pace, told)
-
-    def _run(
-        self,
-        chosen: _Chosen,
-        walk: Walk | None,
-        done: Done,
-        act: Callable[[DeadLetter], str | None],
-        pace: _Pace,
-        progress: Callable[[Done], None],
-    ) -> Done:
-        """Do it to each letter that is meant: of the *walk*, or without one with the ids."""
-        progress(done)
-        for look in walk or self._with_ids(chosen):
-            letter = None if look is None else look.letter
-            if letter is None:
-                done = replace(done, gone=done.gone + 1)
-                continue
-            is_enough = pace.most is not None and done.done >= pace.most
-            if is_enough or pace.is_over():
-                if not is_enough:
-                    pace.rest()
-                before = walk.before if walk is not None else None
-                return replace(done, is_whole=False, cursor=before.cursor if before else "")
-            pace.wait()
-            done = _after(letter, done, act)
-            progress(done)
-            if done.unsent:
-                break
-        if walk is None:
-            return replace(done, is_whole=not done.unsent)
-        if not walk.is_over:
-            return replace(done, is_whole=False, cursor=walk.cursor)
-        return done
+    def _walk(self, chosen: _Chosen, before_ms: int, deadline: float | None) -> Walk:
+        if chosen.group:
+            LetterGroups(self.app, self.ledger).get(chosen.group)
+        return Walk(
+            self.app,
+            self.ledger,
+            chosen.wanted,
+            before_ms,
+            kind=Kind.DEAD,
+            groups=[chosen.group] if chosen.group else None,
+            place=Position.of(chosen.cursor),
+            # Who is buried in this very millisecond may have been replayed in it.
+            until_ms=before_ms - 1,
+            deadline=deadline,
+        )
 
     def _with_ids(self, chosen: _Chosen) -> Iterator[Look | None]:
         """Give the tasks with these ids that are meant; None for each that is gone."""
@@ -318,10 +251,5 @@ def _after(letter: DeadLetter, done: Done, act: Callable[[DeadLetter], str | Non
         return replace(done, gone=done.gone + 1)
     except CannotReplay as exc:
         return replace(done, failed=done.failed + 1, problem=str(exc))
-    return replace(
-        done,
-        done=done.done + 1,
-        unsent=done.unsent + bool(problem),
-        problem=problem or done.problem,
-        examples=(*done.examples, letter.task_id)[:_MOST_EXAMPLES],
-    )
+    unsent, problem = done.unsent + bool(problem), problem or done.problem
+    return replace(done, done=done.done + 1, unsent=unsent, problem=problem)

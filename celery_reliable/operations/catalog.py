@@ -13,21 +13,17 @@ from celery import Celery
 from celery_reliable.doctor import Examination, examine
 from celery_reliable.findings import counted
 from celery_reliable.operations.bulk import Bulk
-from celery_reliable.operations.dead_letters import DeadLetters
+from celery_reliable.operations.dead_letters import DeadLetters, LetterGroups
 from celery_reliable.operations.desk import Desk
-from celery_reliable.operations.filters import OF_GROUPS, OF_LIVING
-from celery_reliable.operations.happenings import Happenings
-from celery_reliable.operations.letter_groups import LetterGroups
+from celery_reliable.operations.history import Happenings
+from celery_reliable.operations.listing import OF_GROUPS, OF_LIVING, Kind
 from celery_reliable.operations.objects import Objects
 from celery_reliable.operations.operation import Command, Operation, Right
 from celery_reliable.operations.queues import named_queues, purge
-from celery_reliable.operations.runs import Runs
 from celery_reliable.operations.stop_button import StopButton
-from celery_reliable.operations.task_acts import Moves, Revocations
-from celery_reliable.operations.tasks import Tasks
+from celery_reliable.operations.tasks import Revocations, Runs, Tasks
 from celery_reliable.operations.uninstall import release
 from celery_reliable.operations.views import Done, Revoked
-from celery_reliable.operations.walks import Kind
 from celery_reliable.operations.workers import Workers
 from celery_reliable.orders import OrderKind
 from celery_reliable.recovery import MOST_PASSES_IN_A_ROW
@@ -210,17 +206,6 @@ ACTS = (
         asks=_revoke,
         noun="task",
         verb="revoked",
-    ),
-    Operation(
-        "move_tasks",
-        Moves.move,
-        (Right.OPERATE,),
-        "tasks/move",
-        (Command("move"),),
-        "moves",
-        is_act=True,
-        noun="task",
-        verb="moved",
     ),
     Operation(
         "give_order",

@@ -1,5 +1,5 @@
-"""What operators do with dead letters: list, get, replay and discard them, or run one again with
-other arguments: as a new task, which names its origin.
+"""What operators do with dead letters: group them by what they died of, list, get, replay and
+discard them, or run one again with other arguments: as a new task, which names its origin.
 """
 
 from __future__ import annotations
@@ -8,21 +8,22 @@ import json
 import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any
-
-from celery import Celery
 
 from celery_reliable import events
 from celery_reliable.app import reliable_of
+from celery_reliable.clock import moment
 from celery_reliable.exceptions import ObjectIdError, ReliableError, UnknownDeadLetter
-from celery_reliable.ledger import Ledger, answers
+from celery_reliable.ledger import answers
 from celery_reliable.log import logger
 from celery_reliable.message import HEADER, RETURNS, Envelope, Stamp, new_epoch, seconds_until
-from celery_reliable.model import DeadLetter, TaskRef
-from celery_reliable.operations.audit import noted
+from celery_reliable.model import DeadLetter, Group, TaskRef
+from celery_reliable.operations import views
+from celery_reliable.operations.history import noted
+from celery_reliable.operations.listing import EVERYTHING, OF_GROUPS, Filter, Subject
 from celery_reliable.operations.messages import ORIGIN, arguments_of, envelope_of
-from celery_reliable.operations.operation import BadParameter, Id, Param
+from celery_reliable.operations.operation import BadParameter, Id, Param, Part
 from celery_reliable.options import CALL, call_of, is_reliable
 from celery_reliable.publishing import resend
 from celery_reliable.recovery import MOST_BYTES
@@ -30,10 +31,15 @@ from celery_reliable.recovery import MOST_BYTES
 __all__ = [
     "CannotReplay",
     "DeadLetters",
+    "LetterGroups",
     "ReplayedEdited",
     "ToQueue",
+    "UnknownGroup",
     "editable_arguments",
 ]
+
+#: So many groups are walked at once; among more, all letters are looked at.
+_MOST_GROUPS = 50
 
 ToQueue = Annotated[
     str, Param("Send the tasks to this queue instead of their own.", max_length=255)
@@ -45,6 +51,55 @@ _INSTEAD = "publish what was meant by it, and `discard` it."
 
 #: In the class `list` is one of its methods.
 _Args = Annotated[list[Any] | None, Param("Run the task with these arguments instead (a list).")]
+
+
+class UnknownGroup(ReliableError, LookupError):
+    """There is no group of dead letters with this id."""
+
+
+class LetterGroups(Part):
+    """What dead letters died of.  Raises what the ledger raises; each read is bounded."""
+
+    def fitting(self, wanted: Filter) -> list[str] | None:
+        """Return groups outside of which no letter fits; None where there are too many."""
+        if wanted.given.keys().isdisjoint(OF_GROUPS):
+            return None
+        counts = self.ledger.groups.counts()
+        # The exception of a group is a type's name, or nothing.
+        found = [
+            one.group.id
+            for one in counts
+            if wanted.matches(
+                Subject(one.group.task, one.group.reason, one.group.exception or None)
+            )
+        ]
+        return found if len(found) <= _MOST_GROUPS else None
+
+    def get(self, group_id: str) -> Group:
+        """Return what the letters of a group have in common.  Raises UnknownGroup."""
+        found = self.ledger.groups.find(group_id)
+        if found is None:
+            raise UnknownGroup(
+                f"There is no group {group_id[:50]!r} of dead letters (any more). "
+                "`celery -A … reliable dead-letters groups` shows those that there are."
+            )
+        return found
+
+    def all(self, filter_: Filter = EVERYTHING) -> views.Groups:
+        """Group dead letters by task, reason, cause and exception, the largest group first."""
+        found = [
+            views.Group(
+                group=one.group.id,
+                count=one.count,
+                **asdict(one.group),
+                first_at=moment(one.first_ms),
+                last_at=moment(one.last_ms),
+                example=one.example_id,
+            )
+            for one in self.ledger.groups.counts()
+            if filter_.matches(Subject(one.group.task, one.group.reason, one.group.exception))
+        ]
+        return views.Groups(tuple(found), self.ledger.count_dead())
 
 
 @dataclass(frozen=True)
@@ -59,43 +114,34 @@ class CannotReplay(ReliableError):
     """This dead letter holds nothing that a worker could run."""
 
 
-class DeadLetters:
+class DeadLetters(Part):
     """The dead letters of one app.
 
     Every method raises LedgerUnavailable, LedgerRefused and ConfigurationError, and each may be
     repeated.
-
-    Args:
-        app: the Celery app whose settings say where the ledger is.
-        ledger: by whose connections; None: by those of the app's tasks.
     """
-
-    def __init__(self, app: Celery, *, ledger: Ledger | None = None) -> None:
-        self.app = app
-        self._ledger = ledger or reliable_of(app).ledger
 
     def count(self) -> int:
         """Return how many dead letters there are."""
-        return self._ledger.count_dead()
+        return self.ledger.count_dead()
 
     def list(self, limit: int = 100) -> list[DeadLetter]:
         """Return at most *limit* dead letters, the latest first.
 
         One that is replayed or discarded while the list is read is left out.
         """
-        ids = self._ledger.dead_ids(limit)
-        looks = self._ledger.looks_in_groups(ids, most_bytes=MOST_BYTES)
+        ids = self.ledger.dead_ids(limit)
+        looks = self.ledger.looks_in_groups(ids, most_bytes=MOST_BYTES)
         return [letter for look in looks if look and (letter := look.letter)]
 
     def get(self, task_id: str) -> DeadLetter:
         """Return one dead letter.  Raises UnknownDeadLetter."""
-        letter = self._ledger.dead_letter(task_id)
-        if letter is None:
-            record = self._ledger.find(task_id)
-            raise _unknown(task_id, record.state.value if record is not None else "")
-        return letter
+        look, _ = self.ledger.look(task_id)
+        if look is None or look.letter is None:
+            raise _unknown(task_id, "" if look is None else look.record.state.value)
+        return look.letter
 
-    def replay(self, task_id: str, *, to_queue: str = "", by: str = "") -> str:
+    def replay(self, task_id: str | DeadLetter, *, to_queue: str = "", by: str = "") -> str:
         """Return a dead letter to its queue, under its id, with its losses and its retries at zero.
         Returns why its message could not be sent at once; empty: it was.
 
@@ -104,7 +150,8 @@ class DeadLetters:
         is no error.
 
         Args:
-            task_id: the letter's.
+            task_id: the letter's; or the letter as it was read, and then one that was buried again
+                since is not meant.
             to_queue: send it there instead of where it was sent before.
             by: who does it, for its history.
 
@@ -113,8 +160,38 @@ class DeadLetters:
             CannotReplay: it is a message that no worker can read; or it is of a task with another
                 base, which nobody would send later, and the broker is away.
         """
-        letter = self.get(task_id)
-        return self.replay_seen(letter, to_queue=to_queue, by=by)
+        letter = self.get(task_id) if isinstance(task_id, str) else task_id
+        envelope = self._to_send(letter, to_queue)
+        # Who runs the task will claim it; the task itself may not be known here.
+        has_record = letter.attempts > 0 or bool(Stamp.of(envelope.headers).epoch)
+        if not has_record and not is_reliable(self.app.tasks.get(envelope.task_name)):
+            return self._replay_plain(letter, envelope, by)
+        epoch = new_epoch(letter.attempts, Stamp.of(envelope.headers).epoch)
+        ledger, name, id_ = self.ledger, letter.name, letter.task_id
+        while True:
+            stamped = envelope.stamped(Stamp(ledger.generation, epoch), retries=0, eta=None)
+            answer = ledger.replay(
+                TaskRef(id_, name),
+                epoch=epoch,
+                message=stamped.to_text(),
+                due_in_ms=reliable_of(self.app).config.queued_ms,
+                buried_ms=letter.buried_ms,
+                by=by,
+            )
+            if not isinstance(answer, answers.OtherGeneration):
+                break
+            ledger.generation = answer.current
+        if not isinstance(answer, answers.Recorded):
+            raise _unknown(id_)
+        problem = ""
+        try:
+            resend(self.app, stamped)
+        except Exception as exc:
+            # The record is queued, so the sweeper delivers the task whatever went wrong here.
+            problem = f"{type(exc).__name__}: {exc}"
+            logger.warning("send_left_to_sweeper name=%s id=%s error=%s", name, id_, exc)
+        events.dead_letter_replayed(app=self.app, name=name, task_id=id_, by=by)
+        return problem
 
     def _to_send(self, letter: DeadLetter, to_queue: str = "") -> Envelope:
         """Return the message that a replay sends: the letter's, without what has passed.
@@ -137,41 +214,6 @@ class DeadLetters:
         if queue.exchange is None or queue.exchange.type == "direct":
             return replace(envelope, exchange="", routing_key=to_queue)
         return replace(envelope, exchange=queue.exchange.name, routing_key=queue.routing_key)
-
-    def replay_seen(self, letter: DeadLetter, *, to_queue: str = "", by: str = "") -> str:
-        """Do the same for a letter that was read; one that was buried again since is not meant."""
-        task_id = letter.task_id
-        envelope = self._to_send(letter, to_queue)
-        # Who runs the task will claim it; the task itself may not be known here.
-        has_record = letter.attempts > 0 or bool(Stamp.of(envelope.headers).epoch)
-        if not has_record and not is_reliable(self.app.tasks.get(envelope.task_name)):
-            return self._replay_plain(letter, envelope, by)
-        epoch = new_epoch(letter.attempts, Stamp.of(envelope.headers).epoch)
-        ledger = self._ledger
-        while True:
-            stamped = envelope.stamped(Stamp(ledger.generation, epoch), retries=0, eta=None)
-            answer = ledger.replay(
-                TaskRef(task_id, letter.name),
-                epoch=epoch,
-                message=stamped.to_text(),
-                due_in_ms=reliable_of(self.app).config.queued_ms,
-                buried_ms=letter.buried_ms,
-                by=by,
-            )
-            if not isinstance(answer, answers.OtherGeneration):
-                break
-            ledger.generation = answer.current
-        if not isinstance(answer, answers.Recorded):
-            raise _unknown(task_id)
-        problem = ""
-        try:
-            resend(self.app, stamped)
-        except Exception as exc:
-            # The record is queued, so the sweeper delivers the task whatever went wrong here.
-            problem = f"{type(exc).__name__}: {exc}"
-            logger.warning("send_left_to_sweeper name=%s id=%s error=%s", letter.name, task_id, exc)
-        events.dead_letter_replayed(app=self.app, name=letter.name, task_id=task_id, by=by)
-        return problem
 
     def check_queue(self, name: str) -> Any:
         """Return the queue *name* of the app.  Raises CannotReplay when there is none."""
@@ -196,18 +238,14 @@ class DeadLetters:
                 f"The message of {letter.task_id!r} could not be sent ({type(exc).__name__}: "
                 f"{exc}). It is a dead letter still: replay it when the broker is back."
             ) from exc
-        self._ledger.discard(letter.task_id, buried_ms=letter.buried_ms)
+        self.ledger.discard(letter.task_id, buried_ms=letter.buried_ms)
         events.dead_letter_replayed(app=self.app, name=letter.name, task_id=letter.task_id, by=by)
         return ""
 
-    def discard(self, task_id: str, *, by: str = "") -> None:
-        """Remove a dead letter for good.  Raises UnknownDeadLetter."""
-        letter = self.get(task_id)
-        self.discard_seen(letter, by=by)
-
-    def discard_seen(self, letter: DeadLetter, *, by: str = "") -> None:
-        """Do the same for a letter that was read; one that was buried again since is not meant."""
-        answer = self._ledger.discard(letter.task_id, buried_ms=letter.buried_ms, by=by)
+    def discard(self, task_id: str | DeadLetter, *, by: str = "") -> None:
+        """Remove a dead letter for good, by its id or as it was read.  Raises UnknownDeadLetter."""
+        letter = self.get(task_id) if isinstance(task_id, str) else task_id
+        answer = self.ledger.discard(letter.task_id, buried_ms=letter.buried_ms, by=by)
         if not isinstance(answer, answers.Cancelled):
             raise _unknown(letter.task_id)
         events.dead_letter_discarded(app=self.app, name=letter.name, task_id=letter.task_id, by=by)
@@ -235,12 +273,12 @@ class DeadLetters:
         """
         if args is None and kwargs is None:
             raise BadParameter("args", "Give args, or kwargs, or both.")
-        with noted(self._ledger, "replay edited", by, {"ids": [id_], "to_queue": to_queue}) as told:
+        with noted(self.ledger, "replay edited", by, {"ids": [id_], "to_queue": to_queue}) as told:
             letter = self.get(id_)
             new_id = self._publish_edited(letter, args, kwargs, to_queue)
             # What is kept of the letter names the new task.
-            self.discard_seen(letter, by=f"{by}, who published {new_id} in its place")
-            told.about["new_id"], told.done = new_id, 1
+            self.discard(letter, by=f"{by}, who published {new_id} in its place")
+            told.about, told.done = {**told.about, "new_id": new_id}, 1
         return ReplayedEdited(id_, new_id)
 
     def _publish_edited(
@@ -262,10 +300,9 @@ class DeadLetters:
         call = call_of(envelope.headers)
         new_args = [*(old_args if args is None else args)]
         new_kwargs = dict(old_kwargs if kwargs is None else kwargs)
+        place = {"queue": envelope.routing_key} if envelope.routing_key else {}
         if envelope.exchange:
             place = {"exchange": envelope.exchange, "routing_key": envelope.routing_key}
-        else:
-            place = {"queue": envelope.routing_key} if envelope.routing_key else {}
         try:
             result = task.apply_async(
                 new_args,

@@ -9,23 +9,19 @@ from typing import Annotated
 from celery import Celery
 
 from celery_reliable.app import reliable_of
+from celery_reliable.clock import moment
 from celery_reliable.findings import Limits
 from celery_reliable.model import SweepReport
-from celery_reliable.operations.audit import noted
 from celery_reliable.operations.bulk import Bulk
-from celery_reliable.operations.dead_letters import DeadLetters
-from celery_reliable.operations.happenings import Happenings
-from celery_reliable.operations.letter_groups import LetterGroups
+from celery_reliable.operations.dead_letters import DeadLetters, LetterGroups
+from celery_reliable.operations.history import Happenings, noted
 from celery_reliable.operations.objects import Objects
-from celery_reliable.operations.operation import Param
+from celery_reliable.operations.operation import Param, duration
 from celery_reliable.operations.queues import Queues
-from celery_reliable.operations.runs import Runs
 from celery_reliable.operations.status import look_at_status
 from celery_reliable.operations.stop_button import StopButton
-from celery_reliable.operations.task_acts import Moves, Revocations
-from celery_reliable.operations.tasks import Tasks
+from celery_reliable.operations.tasks import Revocations, Runs, Tasks
 from celery_reliable.operations.views import Audited, Status
-from celery_reliable.operations.words import moment
 from celery_reliable.operations.workers import Workers
 from celery_reliable.recovery import MOST_PASSES_IN_A_ROW, BrokerView, Sweeper
 
@@ -48,14 +44,15 @@ class Desk(AbstractContextManager["Desk"]):
 
     Args:
         app: the Celery app whose settings say where the ledger is.
-        patience_seconds: how long to go on asking a Redis that does not answer.
+        patience_seconds: how long to go on asking a Redis that does not answer.  A person waits: by
+            default that is shorter than what tasks allow one that is being restarted.
         sees_arguments: who asks may see arguments, so objects are called by their ids.
 
     Attributes:
         letters: the dead letters; `letter_groups` has what they died of, and `bulk` acts on many at
             once.
         tasks: tasks in pages, dead letters too, and any task by its id; `revocations` ends those
-            that live, and `moves` says which workers may run them.
+            that live.
         runs: the runs of one task on several workers.
         orders: what is paused, struck and drained.
         objects: the objects that tasks have to themselves.
@@ -73,17 +70,16 @@ class Desk(AbstractContextManager["Desk"]):
         )
         #: Connects when it is asked.
         self.broker = broker = BrokerView(app)
-        self.letters = DeadLetters(app, ledger=ledger)
+        self.letters = DeadLetters(app, ledger)
         self.letter_groups = LetterGroups(app, ledger)
         self.bulk = Bulk(app, ledger)
         self.tasks = Tasks(app, ledger, broker, sees_arguments=sees_arguments)
         self.revocations = Revocations(app, ledger)
-        self.moves = Moves(app, ledger)
         self.workers = Workers(app, ledger, broker)
         self.runs = Runs(app, ledger)
         self.orders = StopButton(app, ledger)
         self.objects = Objects(app, ledger, sees_arguments=sees_arguments)
-        self.happenings = Happenings(ledger)
+        self.happenings = Happenings(app, ledger)
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -103,32 +99,15 @@ class Desk(AbstractContextManager["Desk"]):
         *,
         oldest_seconds: Annotated[
             float,
-            Param(
-                "The longest time that a task may wait in its queue.",
-                ge=0,
-                le=1e10,
-                is_duration=True,
-                option="--max-age",
-            ),
+            duration("The longest time that a task may wait in its queue.", option="--max-age"),
         ] = Limits.oldest_seconds,
         recent_seconds: Annotated[
             float,
-            Param(
-                "The time for which a death or a dead letter is reported.",
-                ge=0,
-                le=1e10,
-                is_duration=True,
-            ),
+            duration("The time for which a death or a dead letter is reported."),
         ] = Limits.recent_seconds,
         run_seconds: Annotated[
             float,
-            Param(
-                "The longest time that an attempt may run.",
-                ge=0,
-                le=1e10,
-                is_duration=True,
-                option="--max-run",
-            ),
+            duration("The longest time that an attempt may run.", option="--max-run"),
         ] = Limits.run_seconds,
     ) -> Status:
         """Show what waits, what runs where, when the last pass ended, and what is wrong."""
@@ -149,11 +128,8 @@ class Desk(AbstractContextManager["Desk"]):
         """
         # Of a later version what is known.
         names = Audited.__dataclass_fields__.keys() - {"at"}
-        unknown = dict.fromkeys(("run", "phase", "act", "by"), "")
         return [
-            Audited(
-                at=moment(at_ms), **(unknown | {one: about[one] for one in about.keys() & names})
-            )
+            Audited(at=moment(at_ms), **{one: about[one] for one in about.keys() & names})
             for at_ms, about in self.ledger.audits.latest(limit)
         ]
 

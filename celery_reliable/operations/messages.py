@@ -10,7 +10,6 @@ from celery import Celery
 
 from celery_reliable.message import Envelope, seconds_until
 from celery_reliable.model import DeadLetter, Record
-from celery_reliable.operations.words import printable
 from celery_reliable.options import NAMING, call_of, key_of
 
 __all__ = [
@@ -21,6 +20,7 @@ __all__ = [
     "has_eta",
     "message_view",
     "object_of",
+    "printable",
     "queue_of",
     "told_by",
 ]
@@ -190,3 +190,12 @@ def _plain(value: Any) -> Any:
         return json.loads(json.dumps(value, default=repr))
     except (TypeError, ValueError):
         return repr(value)
+
+
+def printable(text: str, *, keeps: str = "") -> str:
+    """Return *text* on one line, with an escape for each character that a terminal would obey:
+    anybody may have published it.  The characters that it *keeps* stay as they are.
+    """
+    return "".join(
+        char if char.isprintable() or char in keeps else repr(char)[1:-1] for char in text
+    )

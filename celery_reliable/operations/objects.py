@@ -5,15 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Annotated
 
-from celery_reliable.exceptions import ObjectIdError
+from celery_reliable.clock import moment
 from celery_reliable.ledger import Held, Look, line_of
 from celery_reliable.model import MOST_PLACES
-from celery_reliable.operations.operation import BadParameter, Cursor, Limit, Param
-from celery_reliable.operations.pages import Page, Position
-from celery_reliable.operations.part import Part
+from celery_reliable.operations.listing import Page, Position, Walk
+from celery_reliable.operations.operation import BadParameter, Cursor, Limit, Param, Part
 from celery_reliable.operations.views import Holder, Object
-from celery_reliable.operations.walks import Walk
-from celery_reliable.operations.words import moment
 from celery_reliable.options import is_reliable, key_of, object_key
 from celery_reliable.recovery import MOST_BYTES
 
@@ -30,18 +27,18 @@ class Objects(Part):
         """Return the key of one object of one task; without an id, that of a task of this app of
         which so many run at a time in the whole fleet (``at_most`` without ``object_id``).
 
-        Raises ObjectIdError for what is no id, and where the task needs one.
+        Raises BadParameter where the task needs an id.
         """
         if object_id is not None:
             return object_key(task_name, object_id)
         task = self.app.tasks.get(task_name)
-        key = None
-        if is_reliable(task) and type(task).object_id is None:
-            key = key_of(task, (), {})
+        has_places = is_reliable(task) and type(task).object_id is None
+        key = key_of(task, (), {}) if has_places else None
         if key is None:
-            raise ObjectIdError(
+            raise BadParameter(
+                "object_id",
                 f"Which object of {task_name!r}? Give its id, too. (Without one it would be a task "
-                "of this app with at_most and without object_id.)"
+                "of this app with at_most and without object_id.)",
             )
         return key
 
@@ -49,7 +46,7 @@ class Objects(Part):
         self,
         key: Annotated[
             str | None,
-            Param("Its key.", min_length=1, max_length=1000, is_argument=True, metavar="[KEY]"),
+            Param("Its key.", min_length=1, is_argument=True, metavar="[KEY]"),
         ] = None,
         *,
         task: Annotated[
@@ -57,7 +54,6 @@ class Objects(Part):
             Param(
                 "The task of the object. Without an id: the task's own places (at_most).",
                 min_length=1,
-                max_length=1000,
             ),
         ] = None,
         object_id: Annotated[
@@ -65,7 +61,6 @@ class Objects(Part):
             Param(
                 "The id of the object, as the task is called with it.",
                 min_length=1,
-                max_length=1000,
             ),
         ] = None,
     ) -> Object:
@@ -78,10 +73,7 @@ class Objects(Part):
         """
         if (key is None) == (task is None) or (key is not None and object_id is not None):
             raise BadParameter("key", "Give the key, or task and object_id: one of them.")
-        try:
-            key = line_of(key or self.key_of(task or "", object_id))
-        except ObjectIdError as exc:
-            raise BadParameter("object_id", str(exc)) from exc
+        key = line_of(key or self.key_of(task or "", object_id))
         view = self._look_at(key, MOST_PLACES)
         if not (view.holders or view.waiters):
             view = replace(view, places=self._places_of(task or ""))
@@ -93,17 +85,14 @@ class Objects(Part):
             name = key if look is None else self.object_name(look.record, key)
         return replace(view, object_name=name)
 
-    def page(
-        self, *, limit: Limit = 50, cursor: Cursor = "", look_seconds: float = 0.0
-    ) -> Page[Object]:
+    def page(self, *, limit: Limit = 50, cursor: Cursor = "") -> Page[Object]:
         """List the objects that tasks have, each with its places and those that have them.
 
         Raises BadParameter.  Each is listed once, with the first of those that have it; who stands
         in its line `get` tells.  One that is kept after a success (``once_for_seconds``) has no
         task, and is in no list; `get` tells of it, too.
         """
-        place = Position.of(cursor)
-        walk = Walk(self.app, self.ledger, place=place, look_seconds=look_seconds)
+        walk = Walk(self.app, self.ledger, place=Position.of(cursor))
         #: Many may stand in one line.
         seen: dict[str, Object] = {}
 
@@ -115,7 +104,7 @@ class Objects(Part):
                 task = self.app.tasks.get(look.record.name)
                 is_one = task is not None and not getattr(type(task), "at_most", None)
                 places = 1 if is_one and key == look.object_key else MOST_PLACES
-                seen[key] = self._look_at(key, places, look)
+                seen[key] = self._look_at(key, places)
             holders = [one.task_id for one in seen[key].holders if one.state]
             if [*holders, *seen[key].waiters][:1] != [look.record.task_id]:
                 return None
@@ -124,21 +113,15 @@ class Objects(Part):
 
         return walk.page(limit, view)
 
-    def _look_at(self, key: str, places: int, listed: Look | None = None) -> Object:
-        """Return an object without its name.
-
-        *listed*: a task that has it or waits for it, if one was read already.
-        """
+    def _look_at(self, key: str, places: int) -> Object:
+        """Return an object without its name."""
         found = self.ledger.object_look(key, places=places, most_in_line=_MOST_WAITERS)
         ids = [*(held.task_id for _, held in found.held), *found.line]
-        looks: list[Look | None] = [listed]
-        if listed is None or ids != [listed.record.task_id]:
-            looks = self.ledger.look_all(ids)
+        looks = self.ledger.look_all(ids)
         owners = looks[: len(found.held)]
         # Those in the line that have ended are removed as their turn comes.
         line = [one for one in looks[len(owners) :] if one and one.record.in_line_of == key]
-        first_waiter = line[0] if line else listed
-        known = [one for one in (first_waiter, *owners) if one is not None]
+        known = [one for one in (*line[:1], *owners) if one is not None]
         # A call may have said another number than its task; who stands in line has noted it.
         told = max((one.record.places for one in known), default=0)
         told = told or max((self._places_of(one.record.name) for one in known), default=1)
@@ -177,14 +160,10 @@ def since_ms(held: Held, look: Look | None) -> int:
 
 
 def _holder(place: int, held: Held, look: Look | None) -> Holder:
+    holder = Holder(place, held.task_id, attempt=held.attempt)
     if look is None:
-        return Holder(place, held.task_id, attempt=held.attempt)
-    return Holder(
-        place,
-        held.task_id,
-        name=look.record.name,
-        attempt=held.attempt,
-        state=look.record.state.value,
-        since=moment(since_ms(held, look)),
-        worker=look.record.owner,
+        return holder
+    record, since = look.record, moment(since_ms(held, look))
+    return replace(
+        holder, name=record.name, state=record.state.value, since=since, worker=record.owner
     )

@@ -1,4 +1,5 @@
-"""How a query or an act of an operator is declared: once, for every door.
+"""How a query or an act of an operator is declared: once, for every door; and what every part of
+the desk is made of.
 
 An operation is a typed function, or a method of a part of the desk.  Its parameters, with their
 bounds and help, and its result are read from its signature: the command line makes an option of
@@ -8,26 +9,40 @@ each parameter, the HTTP API a schema.  `catalog` lists all; this module knows n
 from __future__ import annotations
 
 import inspect
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, is_dataclass
 from enum import Enum, EnumMeta
 from typing import Annotated, Any, Generic, TypeVar, get_args, get_origin, get_type_hints
 
+from celery import Celery
+
+from celery_reliable.app import reliable_of
 from celery_reliable.exceptions import ReliableError
+from celery_reliable.ledger import Ledger, line_of
+from celery_reliable.model import Record
+from celery_reliable.operations.messages import arguments_of, envelope_of, object_of
+from celery_reliable.options import id_of, key_of
+from celery_reliable.recovery import BrokerView
 
 __all__ = [
     "BadParameter",
     "Command",
     "Cursor",
+    "DryRun",
     "Id",
     "Items",
     "Limit",
     "Operation",
     "Param",
     "Parameter",
+    "Part",
     "Progress",
     "Right",
+    "duration",
+    "parse_json",
 ]
 
 T = TypeVar("T")
@@ -37,9 +52,12 @@ T = TypeVar("T")
 Progress = Callable[[int, Mapping[str, Any]], None]
 
 #: What the door gives, and nobody is asked for.
-_GIVEN = ("self", "desk", "app", "by", "progress", "look_seconds")
+_GIVEN = ("self", "desk", "app", "by", "progress")
 #: Where a docstring turns to those who call the function.
 _FOR_CALLERS = re.compile(r"\n\n(?:Args|Raises)\b")
+
+#: Characters of an object's id, as it is shown.
+_LONGEST_ID = 100
 
 
 class Right(str, Enum):
@@ -75,7 +93,7 @@ class Param:
 
     Attributes:
         help: one sentence for people.
-        ge, gt, le: bounds of a number.
+        ge, le: bounds of a number.
         min_length, max_length: bounds of a text.
         choices: a text is one of these; empty: any.
         most: items that one request may list; the command line takes any number.
@@ -89,10 +107,9 @@ class Param:
 
     help: str = ""
     ge: float | None = None
-    gt: float | None = None
     le: float | None = None
     min_length: int | None = None
-    max_length: int | None = None
+    max_length: int = 1000
     choices: tuple[str, ...] = ()
     most: int | None = None
     is_argument: bool = False
@@ -101,17 +118,18 @@ class Param:
     metavar: str = ""
     needs: Right | None = None
 
-    @property
-    def least(self) -> float | None:
-        """The least number; where it has to be more than nothing, a millisecond."""
-        return self.ge if self.gt is None else 0.001
+
+def duration(text: str, option: str = "") -> Param:
+    """Return the declaration of a length of time; see `Param`."""
+    return Param(text, ge=0, le=1e10, is_duration=True, option=option)
 
 
-Id = Annotated[str, Param("Its id.", min_length=1, max_length=1000, is_argument=True, metavar="ID")]
+Id = Annotated[str, Param("Its id.", min_length=1, is_argument=True, metavar="ID")]
 Cursor = Annotated[
     str, Param("Continue after the page that returned this cursor.", max_length=10_000)
 ]
 Limit = Annotated[int, Param("The largest number to list or to act on.", ge=1, le=500)]
+DryRun = Annotated[bool, Param("Count what would be done, and change nothing.")]
 
 
 @dataclass(frozen=True)
@@ -244,7 +262,6 @@ class Operation:
         *,
         by: str = "",
         progress: Progress | None = None,
-        look_seconds: float = 0.0,
     ) -> Any:
         """Run it, and return its result.  Raises what its parts raise.
 
@@ -253,10 +270,9 @@ class Operation:
             given: its `parameters` by their names; what it does not take is left out.
             by: who does it.
             progress: is told of each thing; see `takes`.
-            look_seconds: of a list of what fits: so long somebody waits for what is rare.
         """
-        doors = {"by": by, "progress": progress, "look_seconds": look_seconds}
-        values, hints = {**doors, **self.preset, **given}, get_type_hints(self.call)
+        values = {"by": by, "progress": progress, **self.preset, **given}
+        hints = get_type_hints(self.call)
         taken = {}
         for name in inspect.signature(self.call).parameters:
             if is_dataclass(kind := hints.get(name)):
@@ -287,3 +303,70 @@ def _parameter(name: str, hint: Any, default: Any, of: str = "") -> Parameter:
         if get_origin(hint) is Annotated:
             return _parameter(name, hint, default, of)
     return Parameter(name, hint, default, param, of)
+
+
+def parse_json(kind: type, text: str) -> Any:
+    """Return a list or an object.  Raises ValueError, which says what is wrong, and not what is
+    there.
+    """
+    with suppress(ValueError, RecursionError):
+        if isinstance(found := json.loads(text), kind):
+            return found
+    raise ValueError(f"This has to be a JSON {'list' if kind is list else 'object'}.")
+
+
+class Part:
+    """A part of the desk.  Raises what the ledger raises.
+
+    Args:
+        app: the app of the tasks.
+        ledger: where they are; None: by the connections of the app's tasks.
+        broker: None: a connection of its own, which is opened when the broker is asked.
+        sees_arguments: who asks may see arguments, so objects are called by their ids.
+    """
+
+    def __init__(
+        self,
+        app: Celery,
+        ledger: Ledger | None = None,
+        broker: BrokerView | None = None,
+        *,
+        sees_arguments: bool = False,
+    ) -> None:
+        self.app, self.ledger = app, ledger or reliable_of(app).ledger
+        self.broker = broker or BrokerView(app)
+        self.sees_arguments = sees_arguments
+
+    def object_name(self, record: Record, key: str) -> str:
+        """Return what people call an object: its task and its id (``accounts.sync 'acme'``).
+
+        For those who may not see arguments the object's key stands in place of the id, and also
+        where the message does not tell it.  Empty for no object.
+
+        Args:
+            record: of a task that has the object, or waits for it.
+            key: of the object, or of a place of it; or whatever else the task waits for.
+        """
+        if not key or " " in key:
+            # A task that waits for its moment or for an order notes that in two words.
+            return ""
+        key = line_of(key)
+        task = self.app.tasks.get(record.name)
+        envelope = envelope_of(record)
+        try:
+            if task is not None and type(task).object_id is None and key_of(task, (), {}) == key:
+                # The task itself is limited, and has no ids.
+                return record.name
+            if (
+                self.sees_arguments
+                and envelope is not None
+                and object_of(self.app, envelope) == key
+            ):
+                args, kwargs, _ = arguments_of(envelope)
+                shown = repr(id_of(task, args, kwargs))
+                cut = shown if len(shown) <= _LONGEST_ID else f"{shown[:_LONGEST_ID]}…"
+                return f"{record.name} {cut}"
+        except Exception:
+            # As in `object_of`; and a plain task has no such option.
+            pass
+        return f"{record.name} {key}".lstrip()

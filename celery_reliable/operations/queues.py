@@ -19,11 +19,9 @@ from celery_reliable.log import as_shown, logger
 from celery_reliable.message import Stamp
 from celery_reliable.model import State
 from celery_reliable.operations.messages import envelope_of
-from celery_reliable.operations.operation import Param
-from celery_reliable.operations.part import Part
+from celery_reliable.operations.operation import Param, Part
 from celery_reliable.operations.views import Queue, Worker
 from celery_reliable.operations.waits import held_by
-from celery_reliable.operations.words import moment
 from celery_reliable.operations.workers import Workers
 from celery_reliable.recovery import MOST_BYTES
 
@@ -40,16 +38,14 @@ _MESSAGES = 100
 class Queues(Part):
     """The queues of an app, looked at once.  Raises what the ledger raises, and kombu's errors."""
 
-    def all(self) -> list[Queue]:
+    def all(self, workers: Sequence[Worker] | None = None) -> list[Queue]:
         """List queues: how much waits, how long the oldest already, and who consumes them.
 
         Raises kombu's errors.  These are those that the app declares, that workers consume, or that
-        recorded tasks wait for (of 500 that were looked at), by name.
+        recorded tasks wait for (of 500 that were looked at), by name.  *workers*: None: all.
         """
-        return self.of(Workers(self.app, self.ledger, self.broker).all())
-
-    def of(self, workers: Sequence[Worker]) -> list[Queue]:
-        """Return the same; *workers* were looked at before."""
+        if workers is None:
+            workers = Workers(self.app, self.ledger, self.broker).all()
         alive = [one for one in workers if one.state == "alive"]
         _, looks = self._sample
         names = {*self.app.amqp.queues, *self._queues_of(looks)}
@@ -80,8 +76,7 @@ class Queues(Part):
         scale, looks = self._sample
         states = Counter(look.record.state for look in looks)
         # What runs is counted by its claim.
-        named = {one.value: one for one in (State.QUEUED, State.WAITING)}
-        named["owed"] = State.DEAD
+        named = {"queued": State.QUEUED, "waiting": State.WAITING, "owed": State.DEAD}
         return {kind: round(states[one] * (scale or 1)) for kind, one in named.items()}, not scale
 
     def held_back(self) -> dict[str, dict[str, int]]:
@@ -131,8 +126,6 @@ class Queues(Part):
         return Queue(
             name=name,
             depth=sum(step.depth for step in steps),
-            by_priority={str(step.priority): step.depth for step in steps if step.depth},
-            oldest_since=moment(oldest_ms),
             oldest_seconds=max(0.0, round((now_ms - oldest_ms) / 1000, 3)) if oldest_ms else None,
         )
 

@@ -11,6 +11,7 @@ from itertools import chain, islice
 from celery import Celery
 
 from celery_reliable.app import reliable_of
+from celery_reliable.clock import moment, utc
 from celery_reliable.findings import Limits, ServerFacts, check
 from celery_reliable.ledger import Ledger
 from celery_reliable.log import as_shown
@@ -26,13 +27,11 @@ from celery_reliable.operations.views import (
     Worker,
     WorkerDeath,
 )
-from celery_reliable.operations.words import moment, utc
 from celery_reliable.operations.workers import Workers
 from celery_reliable.recovery import BrokerView
 
 __all__ = ["RATES", "Throughputs", "look_at_status"]
 
-#: New letters whose group is found out at most.
 #: Of those that wait for workers so many are looked at, and so many kinds of them are reported.
 _LOOKED_AT = 1_000
 _MOST_KINDS = 20
@@ -113,7 +112,7 @@ def _queues(
 ) -> tuple[tuple[Queue, ...], str]:
     try:
         with broker_asked(app):
-            return tuple(queues.of(workers)), ""
+            return tuple(queues.all(workers)), ""
     except BrokerUnavailable as exc:
         # Without the password that may be in what it says.
         return (), as_shown(exc.__cause__)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 from celery_reliable import events
 from celery_reliable.exceptions import ReliableError
 from celery_reliable.ledger import Ledger, answers
-from celery_reliable.operations.audit import noted
-from celery_reliable.operations.operation import BadParameter, Param
-from celery_reliable.operations.part import Part
+from celery_reliable.operations.history import noted
+from celery_reliable.operations.operation import BadParameter, Param, Part
 from celery_reliable.operations.views import NOUNS, Order
 from celery_reliable.options import is_reliable, object_of
 from celery_reliable.orders import Order as Given
@@ -83,7 +81,7 @@ class StopButton(Part):
             float | None,
             Param(
                 "The time after which the order ends. Default: when it is resumed.",
-                gt=0,
+                ge=0.001,
                 le=3e7,
                 is_duration=True,
             ),
@@ -107,7 +105,7 @@ class StopButton(Part):
             "target": target,
             "object_id": object_id,
             "for_seconds": for_seconds,
-            "stop": stop or None,
+            "stop": stop,
             "why": why,
         }
         with noted(self.ledger, kind.value, by, about) as outcome:
@@ -156,8 +154,16 @@ class StopButton(Part):
         """
         found = self.ledger.orders.read().all
         meant = [one for one in found if {one.id, one.target} & {*orders} and not one.ended_ms]
-        if meant:
-            self._end(meant, by)
+        about = {"orders": [one.id for one in meant]}
+        with noted(self.ledger, "resume", by, about, is_noted=bool(meant)) as outcome:
+            for order in meant:
+                is_more = True
+                while is_more:
+                    answer = self.ledger.orders.resume(order.id, by=by)
+                    is_more = isinstance(answer, answers.Resumed) and answer.is_more
+                outcome.done += 1
+                kind, target = order.kind.value, order.target
+                events.order_ended(app=self.app, kind=kind, target=target, by=by, order=order.id)
         known = {name for one in meant for name in (one.id, one.target)}
         if unknown := ", ".join(repr(name) for name in orders if name not in known):
             others = " The others are ended." if meant else ""
@@ -166,28 +172,15 @@ class StopButton(Part):
             )
         return [Order.of(one, in_force=False) for one in meant]
 
-    def _end(self, meant: Sequence[Given], by: str) -> None:
-        with noted(self.ledger, "resume", by, {"orders": [one.id for one in meant]}) as outcome:
-            for order in meant:
-                while True:
-                    answer = self.ledger.orders.resume(order.id, by=by)
-                    if not (isinstance(answer, answers.Resumed) and answer.is_more):
-                        break
-                outcome.done += 1
-                events.order_ended(
-                    app=self.app,
-                    kind=order.kind.value,
-                    target=order.target,
-                    by=by,
-                    order=order.id,
-                )
-
     def _check(self, order: Given, object_id: str | None, *, later: bool) -> None:
         """Raise BadParameter for what nobody would obey."""
         kind, target = order.kind, order.target
-        if object_id is not None and kind is not OrderKind.STRIKE:
+        is_strike = kind is OrderKind.STRIKE
+        if object_id is not None and not is_strike:
             raise BadParameter("object_id", "Only a strike is about one object.")
-        tasks = self._tasks(order)
+        if is_strike:
+            self.app.loader.import_default_modules()
+        tasks = [one for name, one in self.app.tasks.items() if is_strike and order.names(name)]
         if tasks and not any(map(is_reliable, tasks)):
             raise BadParameter(
                 "target",
@@ -222,10 +215,3 @@ class StopButton(Part):
             return {one.lease.nodename for one in looks}
         consumed = {str(queue) for one in looks for queue in one.doing.get("queues") or ()}
         return consumed | {*self.app.amqp.queues}
-
-    def _tasks(self, order: Given) -> list[Any]:
-        """Return this app's tasks that a strike names."""
-        if order.kind is not OrderKind.STRIKE:
-            return []
-        self.app.loader.import_default_modules()
-        return [one for name, one in self.app.tasks.items() if order.names(name)]

@@ -1,33 +1,52 @@
-"""Any task that lives: its state, why it waits, and what happened to it."""
+"""Any task that lives: its state, why it waits, what happened to it, and how it is ended; and runs,
+of one task on several workers, on each of them once: who has what, and what is missing.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Annotated, Any
 
-from celery_reliable.ledger import Look, death_of
+from celery_reliable.clock import moment, utc
+from celery_reliable.exceptions import ReliableError
+from celery_reliable.ledger import Look, answers, death_of
+from celery_reliable.ledger import Run as LedgerRun
 from celery_reliable.model import HistoryEntry, State
-from celery_reliable.operations.filters import EVERYTHING, Filter
-from celery_reliable.operations.happenings import Happenings
-from celery_reliable.operations.letter_groups import LetterGroups
-from celery_reliable.operations.messages import (
-    message_view,
+from celery_reliable.operations.dead_letters import LetterGroups
+from celery_reliable.operations.history import Happenings, noted
+from celery_reliable.operations.listing import EVERYTHING, Filter, Kind, Page, Position, Walk
+from celery_reliable.operations.messages import message_view
+from celery_reliable.operations.operation import (
+    Cursor,
+    DryRun,
+    Id,
+    Limit,
+    Param,
+    Part,
+    Progress,
+    Right,
 )
-from celery_reliable.operations.operation import Cursor, Id, Limit, Param, Right
-from celery_reliable.operations.pages import Page, Position
-from celery_reliable.operations.part import Part
-from celery_reliable.operations.views import Entry, Task, TaskInFull
+from celery_reliable.operations.views import (
+    Entry,
+    IfRunning,
+    Revoked,
+    Run,
+    RunMember,
+    Task,
+    TaskInFull,
+)
 from celery_reliable.operations.waits import Situation, absent, ended
-from celery_reliable.operations.walks import Kind, Walk
-from celery_reliable.operations.words import moment, utc
-from celery_reliable.recovery import stored_task
+from celery_reliable.recovery import call_off_task, stored_task
 
-__all__ = ["Tasks"]
+__all__ = ["Revocations", "Runs", "Tasks", "UnknownRun"]
 
 #: What the ledger refuses, as the log calls it and as the flight record does.
 _REFUSALS = {"task_fenced": "fenced", "task_skipped": "skipped"}
 _MOST_REFUSALS = 20
+
+_MOST_RUNS = 50
 
 
 class Tasks(Part):
@@ -56,7 +75,9 @@ class Tasks(Part):
         """
         view = self._get(id_, arguments)
         # What was refused changes no record, and so stands in none.
-        found = Happenings(self.ledger).page(kinds=tuple(_REFUSALS), task=id_, limit=_MOST_REFUSALS)
+        found = Happenings(self.app, self.ledger).page(
+            kinds=tuple(_REFUSALS), task=id_, limit=_MOST_REFUSALS
+        )
         refused = [
             Entry(one.at, _REFUSALS[one.kind], int(one.about.get("attempt") or 0), one.sentence)
             for one in found
@@ -66,23 +87,24 @@ class Tasks(Part):
         return replace(view, history=tuple(entries))
 
     def _get(self, task_id: str, with_arguments: bool) -> TaskInFull:
-        look, now_ms = self.ledger.look(task_id)
-        if look is None:
-            return self._ended(task_id)
-        facts = self._facts(look, now_ms)
-        again, now_ms = self.ledger.look(task_id)
-        if again is None:
-            return self._ended(task_id)
-        if (again.record.state, again.record.token) != (look.record.state, look.record.token):
-            # It went on while its message was looked for.
-            facts = self._facts(again, now_ms)
-        record = again.record
-        history = _history(record.published_ms, again.history)
+        facts: dict[str, Any] = {}
+        before = None
+        # It may go on while its message is looked for.
+        for _ in range(2):
+            found, now_ms = self.ledger.look(task_id)
+            if found is None:
+                return self._ended(task_id)
+            look, record = found, found.record
+            if before != (record.state, record.token):
+                before = record.state, record.token
+                orders = self.ledger.orders.read()
+                facts = Situation(self, look, orders, now_ms, is_alone=True).facts()
+        history = _history(record.published_ms, look.history)
         if record.state is State.RUNNING:
             begun_at = moment(record.claimed_ms)
             history.append(Entry(begun_at, "started", record.attempt, "", record.owner, record.pid))
         more: dict[str, Any] = message_view(record, with_arguments=with_arguments)
-        if (letter := again.letter) is not None:
+        if (letter := look.letter) is not None:
             death = death_of(letter)
             more["death"] = death if death.cause else None
             more["traceback"] = letter.traceback
@@ -118,13 +140,10 @@ class Tasks(Part):
         filter_: Filter = EVERYTHING,
         *,
         state: Annotated[Kind | None, Param("The state of the task.")] = None,
-        group: Annotated[
-            str, Param("The dead letters of this group (its id).", max_length=1000)
-        ] = "",
+        group: Annotated[str, Param("The dead letters of this group (its id).")] = "",
         is_latest_first: bool = False,
         limit: Limit = 50,
         cursor: Cursor = "",
-        look_seconds: float = 0.0,
     ) -> Page[Task]:
         """List tasks with what each waits for: those that run, then those that wait.
 
@@ -137,7 +156,6 @@ class Tasks(Part):
             is_latest_first: of dead letters.
             limit: at most so many.
             cursor: where a page before has ended.
-            look_seconds: look for so long for what fits; 0: at a thousand.
 
         Raises UnknownGroup, and BadParameter for a cursor that is none.  Where messages are, who
         has an object and which workers live is not looked at.
@@ -158,18 +176,12 @@ class Tasks(Part):
             groups=groups,
             is_latest_first=is_latest_first,
             place=Position.of(cursor),
-            look_seconds=look_seconds,
         )
 
         def view(look: Look) -> Task:
             return Task(**Situation(self, look, orders, now_ms, is_alone=False).facts())
 
         return walk.page(limit, view)
-
-    def _facts(self, look: Look, now_ms: int) -> dict[str, Any]:
-        """Return what a list has of a task, with more to say of why it waits."""
-        orders = self.ledger.orders.read()
-        return Situation(self, look, orders, now_ms, is_alone=True).facts()
 
 
 def _history(published_ms: int, noted: Iterable[HistoryEntry]) -> list[Entry]:
@@ -181,3 +193,124 @@ def _history(published_ms: int, noted: Iterable[HistoryEntry]) -> list[Entry]:
             found.append(replace(end, at=moment(one.claimed_ms), what="started", cause=""))
         found.append(end)
     return found
+
+
+class UnknownRun(ReliableError, LookupError):
+    """There is no such run, or none any more."""
+
+
+class Runs(Part):
+    """The runs of a ledger's namespace.  Raises what the ledger raises."""
+
+    def get(self, id_: Id) -> Run:
+        """Show a run (`task.run_on`): its members, which worker each has, and what is missing.
+
+        Raises UnknownRun.  A run is kept as long as results are (``result_expires``) once all its
+        members have ended.
+        """
+        found = self.ledger.runs.find(id_)
+        if found is None:
+            raise UnknownRun("There is no such run, or none any more.")
+        return self._view(id_, found)
+
+    def all(self) -> list[Run]:
+        """List the runs of one task on several workers that are not over, the latest first; 50 at
+        most.
+        """
+        known = {run: self.ledger.runs.find(run) for run in self.ledger.runs.known(_MOST_RUNS)}
+        views = [self._view(run, found) for run, found in known.items() if found is not None]
+        # What has ended or is a dead letter does not run any more, unless it is replayed.
+        found = [one for one in views if not one.states.keys() <= {"ended", "dead"}]
+        return sorted(found, key=lambda one: (one.begun_at or utc(0), one.run), reverse=True)
+
+    def _view(self, run: str, found: LedgerRun) -> Run:
+        ids = sorted(found.members)
+        members = []
+        for task_id, look in zip(ids, self.ledger.look_all(ids), strict=True):
+            worker = next(iter(found.members[task_id]), "")
+            kept = None if look else stored_task(self.app, task_id)
+            state = look.record.state.value if look else "ended"
+            members.append(RunMember(task_id, worker, state, kept.outcome if kept else ""))
+        states = dict(sorted(Counter(one.state for one in members).items()))
+        said = f"{found.name} on {len(members)} workers: "
+        said += ", ".join(f"{count} {state}" for state, count in states.items()) + "."
+        missing = sum(one.state == "waiting" and not one.worker for one in members)
+        if missing:
+            meant = ", ".join(map(repr, found.only)) or "any name"
+            said += f" {missing} wait for a worker ({meant}) that no other member has or had."
+        begun_at = moment(found.begun_ms)
+        return Run(run, found.name, found.only, begun_at, states, missing, said, tuple(members))
+
+
+_MOST_EXAMPLES = 5
+#: What becomes of a task that is to be revoked, by its state; of any other: it ends.
+_FATES = {State.RUNNING: "running", State.DEAD: "dead"}
+#: What can become of a task, and whether that is what was to be done; for "gone" there is none.
+_IS_DONE = {"ended": True, "running": True, "dead": False, "replaced": False}
+
+
+class Revocations(Part):
+    """Ends tasks that live, for good.  Raises what the ledger raises.
+
+    What Celery's ``control.revoke`` does, without its broadcast and beyond it: the ledger is sure
+    to know, or there is an error; the worker that runs a task hears of it with its next beat, and
+    stops it unless it is to finish; and each task's fate is told.  May be interrupted and repeated.
+    """
+
+    def revoke(
+        self,
+        ids: Annotated[
+            tuple[Annotated[str, Param(min_length=1)], ...],
+            Param("Their ids.", min_length=1, most=500, is_argument=True, metavar="ID..."),
+        ],
+        *,
+        by: str,
+        if_running: Annotated[
+            IfRunning, Param("What runs is stopped (SIGTERM), killed (SIGKILL), or may finish.")
+        ] = IfRunning.STOP,
+        dry_run: DryRun = False,
+        progress: Progress | None = None,
+    ) -> Revoked:
+        """End tasks for good that are queued, wait or run.
+
+        Their result is REVOKED.  Dead letters stay: discard them.
+        """
+        task_ids = list(dict.fromkeys(ids))
+        found: dict[str, list[str]] = {one: [] for one in (*_IS_DONE, "gone")}
+        given = {
+            "ids": task_ids[:_MOST_EXAMPLES],
+            "ids_given": len(task_ids),
+            "if_running": if_running.value,
+        }
+        with noted(self.ledger, "revoke", by, given, is_noted=not dry_run) as outcome:
+            for number, task_id in enumerate(task_ids, 1):
+                fate = self._fate(task_id, by, if_running, dry_run=dry_run)
+                found[fate].append(task_id)
+                outcome.done += _IS_DONE.get(fate) is True
+                outcome.failed += _IS_DONE.get(fate) is False
+                if progress is not None:
+                    # The same ids again lead on.
+                    progress(number, {})
+        return Revoked(
+            run=outcome.run,
+            done=outcome.done,
+            is_dry_run=dry_run,
+            if_running=if_running,
+            **{fate: tuple(some) for fate, some in found.items()},
+        )
+
+    def _fate(self, task_id: str, by: str, if_running: IfRunning, *, dry_run: bool) -> str:
+        record = self.ledger.find(task_id)
+        if record is None:
+            return "gone"
+        if record.is_replaced:
+            return "replaced"
+        if dry_run or record.state is State.DEAD or record.is_called_off:
+            # Of what was called off before, an attempt is still to be stopped.
+            return "running" if record.is_called_off else _FATES.get(record.state, "ended")
+        answer = call_off_task(
+            self.app, self.ledger, record, by=f"by {by}", if_running=if_running.value
+        )
+        # It may have gone on meanwhile.
+        fates = {answers.Cancelled: "ended", answers.Running: "running", answers.Dead: "dead"}
+        return fates.get(type(answer), "gone")

@@ -44,19 +44,10 @@ def release(app: Celery) -> Released:
     Raises ReliableError while a worker with the package is alive: stop it first.  May be repeated.
     Records and dead letters stay, so that workers with the package can take over again.
     """
+    done = Released()
     with Desk(app, patience_seconds=5.0) as desk:
-        return _Release(desk).run()
-
-
-class _Release:
-    def __init__(self, desk: Desk) -> None:
-        self.desk = desk
-        self.queued_ms = reliable_of(desk.app).config.queued_ms
-        self.done = Released()
-
-    def run(self) -> Released:
-        now_ms = self.desk.ledger.workers.time_ms()
-        leases = self.desk.ledger.workers.leases()
+        ledger, broker = desk.ledger, desk.broker
+        leases, now_ms = ledger.workers.leases(), ledger.workers.time_ms()
         alive = [one.worker for one in leases if not one.is_dead and one.until_ms > now_ms]
         if alive:
             raise ReliableError(
@@ -65,80 +56,79 @@ class _Release:
                 "release again."
             )
         for lease in leases:
-            for claim, _ in self.desk.ledger.workers.claims(lease.worker).values():
-                answer = self.desk.ledger.release(
-                    claim, due_in_ms=self.queued_ms, is_unsent=not self.desk.broker.is_redis
-                )
-                self.done.attempts += isinstance(answer, answers.Queued)
-        if self.desk.broker.is_redis:
-            self._empty_unacked()
-            self.done.messages += self.desk.broker.bring_back_from_inboxes()
-            self._empty_own_queues()
+            for claim, _ in ledger.workers.claims(lease.worker).values():
+                due_in_ms = reliable_of(app).config.queued_ms
+                answer = ledger.release(claim, due_in_ms=due_in_ms, is_unsent=not broker.is_redis)
+                done.attempts += isinstance(answer, answers.Queued)
+        if broker.is_redis:
+            done.messages += _empty_unacked(desk) + broker.bring_back_from_inboxes()
+            _empty_own_queues(desk)
         for lease in leases:
-            self.done.workers += self.desk.ledger.workers.deregister(lease.worker, in_unacked=0)
-        self._send_what_is_in_no_queue()
-        return self.done
-
-    def _empty_unacked(self) -> None:
-        for name in self.desk.broker.unacked_names():
-            unacked = self.desk.broker.unacked(name)
-            # The newest first, as each goes in front of the others.
-            entries = sorted(unacked.heads(), key=lambda entry: entry.filed_ms, reverse=True)
-            ids = [entry.task_id for entry in entries]
-            known = self.desk.ledger.find_in_groups(ids, most_bytes=MOST_BYTES)
-            for entry, found in zip(entries, known, strict=True):
-                if is_over(self.desk.ledger, entry, found.record):
-                    unacked.discard(entry.tag)
-                else:
-                    self.done.messages += unacked.give_back(
-                        self.desk.broker.channel, entry.tag, is_last=False
-                    )
-            unacked.strike_off(reliable_of(self.desk.app).config.namespace)
-        self.desk.broker.forget()
-
-    def _empty_own_queues(self) -> None:
-        """Take from the queues of single workers what was sent there by its names: no worker
-        without the package consumes them.
-        """
-        desk = self.desk
-        for queue, _ in self.desk.ledger.named.queues():
-            most, is_more = _BATCH, True
-            while is_more:
-                done = empty_own_queue(desk.app, desk.ledger, desk.broker, queue, most)
-                is_more = done.looked_at >= most
-                # If all of these are somebody else's, ours may be behind them.
-                most *= 1 if done.taken else 2
-
-    def _send_what_is_in_no_queue(self) -> None:
+            done.workers += ledger.workers.deregister(lease.worker, in_unacked=0)
         # All of them first: sending moves them within the index.
-        dues = [Due(id_, str(ms)) for id_, ms in self.desk.ledger.due_after(None, _ALL)]
-        ids = [due.task_id for due in dues]
-        records = self.desk.ledger.find_in_groups(ids, most_bytes=MOST_BYTES)
+        dues = [Due(id_, str(ms)) for id_, ms in ledger.due_after(None, _ALL)]
+        records = ledger.find_in_groups([due.task_id for due in dues], most_bytes=MOST_BYTES)
         for due, found in zip(dues, records, strict=True):
-            if found.record and found.record.is_to_run:
-                self._send(due, found.record)
+            if found.record and found.record.is_to_run and _is_sent(desk, due, found.record):
+                is_waiting = found.record.state is State.WAITING
+                done.waiting += is_waiting
+                done.sent += not is_waiting
+    return done
 
-    def _send(self, due: Due, record: Record) -> None:
-        is_waiting = record.state is State.WAITING
-        message, ledger = AS_IT_IS, self.desk.ledger
-        # What was sent to a worker by its name, or waits for one, goes to its ordinary queue.
-        home = at_home(Envelope.from_text(record.message)) if is_named(record.message) else None
-        if home is not None:
-            # What the worker before may still be delivered is stale, should one with the package
-            # start.
-            sent, epoch = home.published_anew(record.epoch, ledger.generation)
-            message = Resent(sent.to_text(), record.epoch, epoch)
-        may_wait = not (is_waiting or record.is_unsent) and message is AS_IT_IS
-        if may_wait and any(self.desk.broker.heads(Envelope.from_text(record.message))):
-            return
-        answer = ledger.resend(due, due_in_ms=self.queued_ms, message=message)
-        if isinstance(answer, answers.Send):
-            try:
-                resend(self.desk.app, Envelope.from_text(answer.message))
-            except Exception:
-                # It is sent when this is repeated, or by a pass.
-                later = Due(due.task_id, answer.due_ms)
-                ledger.postpone(later, due_in_ms=0, is_unsent=True)
-                raise
-            self.done.waiting += is_waiting
-            self.done.sent += not is_waiting
+
+def _empty_unacked(desk: Desk) -> int:
+    """Give back what workers were delivered, and return how many messages that were."""
+    given_back = 0
+    for name in desk.broker.unacked_names():
+        unacked = desk.broker.unacked(name)
+        # The newest first, as each goes in front of the others.
+        entries = sorted(unacked.heads(), key=lambda entry: entry.filed_ms, reverse=True)
+        ids = [entry.task_id for entry in entries]
+        known = desk.ledger.find_in_groups(ids, most_bytes=MOST_BYTES)
+        for entry, found in zip(entries, known, strict=True):
+            if is_over(desk.ledger, entry, found.record):
+                unacked.discard(entry.tag)
+            else:
+                given_back += unacked.give_back(desk.broker.channel, entry.tag, is_last=False)
+        unacked.strike_off(reliable_of(desk.app).config.namespace)
+    desk.broker.forget()
+    return given_back
+
+
+def _empty_own_queues(desk: Desk) -> None:
+    """Take from the queues of single workers what was sent there by its names: no worker without
+    the package consumes them.
+    """
+    for queue, _ in desk.ledger.named.queues():
+        most, is_more = _BATCH, True
+        while is_more:
+            done = empty_own_queue(desk.app, desk.ledger, desk.broker, queue, most)
+            is_more = done.looked_at >= most
+            # If all of these are somebody else's, ours may be behind them.
+            most *= 1 if done.taken else 2
+
+
+def _is_sent(desk: Desk, due: Due, record: Record) -> bool:
+    """Send a task that may be in no queue; return whether it was sent."""
+    message, ledger = AS_IT_IS, desk.ledger
+    # What was sent to a worker by its name, or waits for one, goes to its ordinary queue.
+    home = at_home(Envelope.from_text(record.message)) if is_named(record.message) else None
+    if home is not None:
+        # What the worker before may still be delivered is stale, should one with the package
+        # start.
+        sent, epoch = home.published_anew(record.epoch, ledger.generation)
+        message = Resent(sent.to_text(), record.epoch, epoch)
+    may_wait = record.state is State.QUEUED and not record.is_unsent and home is None
+    if may_wait and any(desk.broker.heads(Envelope.from_text(record.message))):
+        return False
+    due_in_ms = reliable_of(desk.app).config.queued_ms
+    answer = ledger.resend(due, due_in_ms=due_in_ms, message=message)
+    if not isinstance(answer, answers.Send):
+        return False
+    try:
+        resend(desk.app, Envelope.from_text(answer.message))
+    except Exception:
+        # It is sent when this is repeated, or by a pass.
+        ledger.postpone(Due(due.task_id, answer.due_ms), due_in_ms=0, is_unsent=True)
+        raise
+    return True

@@ -15,12 +15,11 @@ from enum import Enum
 from typing import Any
 
 from celery_reliable import orders
-from celery_reliable.clock import span
+from celery_reliable.clock import at, moment, span
 from celery_reliable.findings import Finding, Limits, ServerFacts
 from celery_reliable.leases import nodename_of
 from celery_reliable.ledger import Death
 from celery_reliable.model import GroupOfLetters
-from celery_reliable.operations.words import at, moment
 from celery_reliable.orders import OrderKind
 from celery_reliable.settings import ReliableConfig
 
@@ -38,7 +37,6 @@ __all__ = [
     "Holder",
     "IfRunning",
     "LastPass",
-    "Moved",
     "NobodyAlive",
     "Object",
     "Order",
@@ -267,16 +265,12 @@ class Groups:
     letters: int
 
 
-#: What became of tasks and letters, by the fields of `Done`, `Moved` and `Revoked`.
+#: What became of tasks and letters, by the fields of `Done` and `Revoked`.
 FATES = {
     "ended": "Nobody runs these",
     "running": "These run",
-    "sent": "Nobody runs these: they go to a worker that may run them, or wait for one",
-    "stopped": "These are stopped where they run, and run elsewhere; it is no loss",
-    "stays": "These run on such a worker, and go on",
     "dead": "These are dead letters, and stay: discard them",
     "replaced": "These replaced themselves by a canvas, and stay: revoke its members",
-    "refused": "These are dead letters, or a canvas took their place: they stay",
     "failed": "Could not be",
     "unsent": "Not sent yet: the sweeper sends these",
     "gone": "Gone already",
@@ -312,28 +306,6 @@ class Done(Acted):
     cursor: str = ""
     #: What went wrong last; empty when nothing did.
     problem: str = ""
-    #: Some of their ids.
-    examples: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Moved(Acted):
-    """What became of tasks that were to run elsewhere, or with a dry run would; by their ids."""
-
-    #: The patterns of the workers that may run them; none: any worker may.
-    workers: tuple[str, ...]
-    #: Nobody ran them: they go to one of these workers, or wait for one.
-    sent: tuple[str, ...]
-    #: They ran on a worker that may not run them any more.  It stops them, which is no loss, and
-    #: then they run elsewhere.
-    stopped: tuple[str, ...]
-    #: They run on a worker that may run them.  A next attempt, if there is one, runs on one of
-    #: these workers.
-    stays: tuple[str, ...]
-    #: They are dead letters, or replaced themselves by a canvas, or nobody can read them.
-    refused: tuple[str, ...]
-    #: The ledger knows no such task, or it went on in this moment.
-    gone: tuple[str, ...]
 
 
 class IfRunning(str, Enum):
@@ -371,18 +343,18 @@ class Revoked(Acted):
         return len(self.dead) + len(self.replaced)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Audited:
     """An act of an operator, as it was noted when it began or when it ended."""
 
     #: Names the act: its beginning and its end have the same.
-    run: str
+    run: str = ""
     #: "begin" or "end".  An act without an end was killed, or goes on.
-    phase: str
+    phase: str = ""
     #: "replay", "discard", …
-    act: str
+    act: str = ""
     #: The user, as the door knows them.
-    by: str
+    by: str = ""
     #: What it was to be done to, and how: filter, group, ids, rate, limit.
     about: Mapping[str, Any] = field(default_factory=dict)
     #: To how many it was done.
@@ -508,8 +480,6 @@ class Worker:
     state: str
     #: Of its lease; negative: the lease ran out so long ago.
     seconds_left: float
-    #: Since it renewed its lease.
-    lease_age_seconds: float
     #: Why it was declared dead: "lapsed" or "connection"; else empty.
     cause: str
     #: It renewed its lease after it had been declared dead.
@@ -524,8 +494,6 @@ class Worker:
     unacked: int | None
     #: The task among those that may have killed another worker; empty for none.
     suspect: str
-    #: The task whose message, which came back from a dead worker, it opens just now.
-    opening: str
     #: Whether its death shows by the end of its connection, and why not.
     witness: bool
     no_witness: str
@@ -535,8 +503,6 @@ class Worker:
     pool: str
     #: That it consumes; empty too while that is not known.
     queues: tuple[str, ...]
-    #: The queue that it alone consumes, so that tasks can name it; empty for none.
-    own_queue: str
     #: How many tasks it runs at once at the most; None: not known, as before its first heartbeat.
     slots: int | None
     #: How many it runs, of any base, by its last heartbeat.
@@ -577,12 +543,8 @@ class Queue:
     name: str
     #: How many messages wait.
     depth: int | None
-    #: The same by priority, of those that have one; on a Redis only.
-    by_priority: Mapping[str, int] = field(default_factory=dict)
-    #: Since when the oldest waits that is among the next to be popped; None, too, where nothing is
-    #: known of what waits (tasks of other bases).
-    oldest_since: datetime | None = None
-    #: The same as an age.
+    #: For how long the oldest waits that is among the next to be popped; None, too, where nothing
+    #: is known of what waits (tasks of other bases).
     oldest_seconds: float | None = None
     #: Names of living workers that say that they consume it.
     workers: tuple[str, ...] = ()

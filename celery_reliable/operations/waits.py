@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
-from celery_reliable.clock import span
+from celery_reliable.clock import at, moment, span
 from celery_reliable.leases import nodename_of
 from celery_reliable.ledger import Held, Look, death_of
 from celery_reliable.message import NamedWorkers, Stamp
 from celery_reliable.model import EndedTask, State
 from celery_reliable.operations.messages import envelope_of, has_eta, queue_of, told_by
 from celery_reliable.operations.objects import since_ms
-from celery_reliable.operations.part import Part
+from celery_reliable.operations.operation import Part
 from celery_reliable.operations.views import Order, Wait, WaitsFor, Worker
-from celery_reliable.operations.words import at, moment
 from celery_reliable.operations.workers import Workers
 from celery_reliable.orders import Orders
 
@@ -103,6 +103,14 @@ class Situation:
         key = self._look.object_key or self._record.in_line_of
         return self._part.object_name(self._record, key) if self._message else ""
 
+    @cached_property
+    def _stopping_on(self) -> str:
+        """The worker that is still to stop an attempt of it; empty where none is, or it is dead."""
+        found = self._record.stopping_on
+        workers = self._workers() if found else []
+        lives = found in {one.worker for one in workers if one.state != "dead"}
+        return found if lives or not self._is_alone else ""
+
     @property
     def _queue(self) -> str:
         return f"the queue {self._queue_name!r}" if self._queue_name else "its queue"
@@ -118,8 +126,9 @@ class Situation:
 
     def _say(self, kind: Wait, sentence: str, **more: Any) -> WaitsFor:
         """Say it of a task that waits: since it was sent, until somebody looks at it again."""
-        told = {"until": self._due, "queue": self._queue_name, **more}
-        return WaitsFor(kind, sentence, moment(self._record.since_ms), **told)
+        since = moment(self._record.since_ms)
+        told = {"since": since, "until": self._due, "queue": self._queue_name, **more}
+        return WaitsFor(kind, sentence, **told)
 
     def _running(self) -> WaitsFor:
         """Say who runs it."""
@@ -157,11 +166,11 @@ class Situation:
         said += f" ({look.exception})." if look.exception else "."
         if record.is_owed:
             said += " Celery is still to be told of it (its failure, link_error, its chord)."
-        if record.stopping_on:
-            said += f" {nodename_of(record.stopping_on)} is still to stop an attempt of it."
+        if self._stopping_on:
+            said += f" {nodename_of(self._stopping_on)} is still to stop an attempt of it."
         said += " `dead-letters replay` runs it again, `dead-letters discard` forgets it."
         kind = Wait.OWED if record.is_owed else Wait.DEAD
-        return WaitsFor(kind, said, since=moment(record.since_ms), worker=record.stopping_on)
+        return WaitsFor(kind, said, since=moment(record.since_ms), worker=self._stopping_on)
 
     def _for_end(self) -> WaitsFor:
         """Say for which end it waits: that of a canvas, or of what still runs of it."""
@@ -170,9 +179,8 @@ class Situation:
             return WaitsFor(
                 Wait.CALLED_OFF,
                 "It was called off (revoked, expired or discarded) and does not run again. "
-                f"{nodename_of(record.stopping_on) or 'A worker'} is still to stop what runs of "
-                "it.",
-                worker=record.stopping_on,
+                f"{nodename_of(self._stopping_on) or 'A worker'} is still to stop its attempt.",
+                worker=self._stopping_on,
             )
         known = f" Known members: {', '.join(record.members)}." if record.members else ""
         return WaitsFor(
@@ -190,9 +198,8 @@ class Situation:
         if self._record.waiting_for == "alone":
             return self._say(
                 Wait.ALONE,
-                "It ran in workers that died, with others, and nobody knows which of them it was: "
-                "it waits to be run by a worker that runs no other such task, and is sent to one "
-                f"at {self._until(look.due_ms)}.",
+                "It ran in workers that died, as other tasks did, and may have killed them. At "
+                f"{self._until(look.due_ms)} it is sent, to run beside no other suspect.",
             )
         # No pass may have looked at it yet.
         is_new = self._record.waiting_for == "time" and bool(self._named.only)
@@ -234,7 +241,7 @@ class Situation:
             )
         if others := [one.nodename for one in alive if one not in may]:
             said += f" Alive, and not named: {', '.join(others[:_MOST_NAMED])}."
-        said += " It is sent as soon as one starts; `move` names others."
+        said += " It is sent as soon as one starts."
         return self._say(Wait.WORKER, said, workers=only)
 
     def _for_end_of_order(self) -> WaitsFor:
@@ -271,13 +278,11 @@ class Situation:
             said += f"; {' and '.join(one.task_id for one in holders)} "
             said += "has it" if len(holders) == 1 else "have it"
             said += f" since {at(since)}" if since else ""
-        return WaitsFor(
+        return self._say(
             Wait.OBJECT,
-            f"{said}. It goes on as soon as there is a place and its turn has come; it is looked "
-            f"at again at {self._until(look.due_ms)}, at the latest.",
+            f"{said}. It goes on when a place is free and its turn has come; a pass looks at it at "
+            f"{self._until(look.due_ms)}.",
             since=moment(record.published_ms),
-            until=moment(look.due_ms),
-            queue=self._queue_name,
             before=before,
             object_key=record.in_line_of,
             holder=held.task_id if held is not None else "",
@@ -287,13 +292,12 @@ class Situation:
     def _queued(self) -> WaitsFor:
         """Say what a queued task waits for."""
         look, record = self._look, self._record
-        if record.stopping_on:
+        if stopping_on := self._stopping_on:
             return self._say(
                 Wait.STOPPING,
-                f"An attempt of it was taken from {nodename_of(record.stopping_on)} "
-                f"({look.cause}), and the next one begins when that worker has stopped it or is "
-                "declared dead.",
-                worker=record.stopping_on,
+                f"An attempt was taken from {nodename_of(stopping_on)} ({look.cause}). The next "
+                "one begins when that worker has stopped it or is declared dead.",
+                worker=stopping_on,
             )
         if record.is_revoked:
             return self._say(
@@ -321,13 +325,13 @@ class Situation:
             kind, more = Wait.FETCHED, {"worker": fetched_by}
             said = (
                 f"{nodename_of(fetched_by)} has fetched it and not begun it: it waits for a free "
-                "process there, unless it goes back to its queue before (GIVE_BACK_SECONDS)."
+                "process there."
             )
         elif not is_in_queue:
             return self._say(
                 Wait.RESEND,
                 f"Its message is neither in {self._queue} nor with a worker: a pass of the sweeper "
-                f"looks at it at {self._until(self._look.due_ms)}, and sends it again.{again}",
+                f"sends it again at {self._until(self._look.due_ms)}.{again}",
             )
         elif paused is not None:
             order = Order.of(paused)

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime
 
+from celery_reliable.clock import moment, utc
 from celery_reliable.ledger import Look, WorkerLook
-from celery_reliable.operations.part import Part
+from celery_reliable.model import Claim
+from celery_reliable.operations.operation import Part
 from celery_reliable.operations.views import Running, Worker
-from celery_reliable.operations.words import moment
 from celery_reliable.orders import Orders
 
 __all__ = ["Workers"]
@@ -43,13 +44,11 @@ class Workers(Part):
 
     def _unacked(self, looks: Sequence[WorkerLook]) -> dict[str, int]:
         """Count what each worker, by its id, was delivered and has not acknowledged."""
-        found: dict[str, int] = {}
+        leases = [one.lease for one in looks if one.lease.unacked and self.broker.is_redis]
         # The ledger knows the rest, also while the broker is away.
         with suppress(Exception):
-            for lease in (one.lease for one in looks if self.broker.is_redis):
-                if lease.unacked:
-                    found[lease.worker] = len(self.broker.unacked(lease.unacked))
-        return found
+            return {one.worker: len(self.broker.unacked(one.unacked)) for one in leases}
+        return {}
 
 
 def _view(
@@ -63,37 +62,27 @@ def _view(
     left_seconds = round((lease.until_ms - now_ms) / 1000, 3)
     # Lapsed is not yet dead: only the sweeper declares that.
     state = "dead" if lease.is_dead else "alive" if left_seconds > 0 else "lapsed"
-    runs: list[tuple[int, Running]] = []
-    for task_id, (claim, child) in look.claims.items():
-        found = records.get(task_id)
-        name, since_ms = "", 0
-        if found is not None:
-            name = found.record.name
-            # The record may have gone on since.
-            since_ms = found.record.claimed_ms if found.record.token == claim.token else 0
-        run = Running(task_id, name, claim.attempt, child, moment(since_ms))
-        runs.append((since_ms or now_ms, run))
+    runs = [
+        _run(claim, child, records.get(task_id)) for task_id, (claim, child) in look.claims.items()
+    ]
     facts, doing = lease.facts, look.doing
     return Worker(
         worker=lease.worker,
         nodename=lease.nodename,
         state=state,
         seconds_left=left_seconds,
-        lease_age_seconds=round(look.lease_ms / 1000 - left_seconds, 3),
         cause=lease.cause,
         thawed=lease.is_thawed,
         registered_at=moment(look.registered_ms),
         claims=len(look.claims),
-        runs=tuple(run for _, run in sorted(runs, key=lambda one: (one[0], one[1].task_id))),
+        runs=tuple(sorted(runs, key=lambda one: (one.since or utc(now_ms), one.task_id))),
         unacked=unacked,
         suspect=look.suspect,
-        opening=lease.opening_id or lease.opening,
         witness=lease.has_witness,
         no_witness=lease.no_witness,
         pid=int(str(facts.get("pid") or 0)),
         pool=str(facts.get("pool") or ""),
         queues=tuple(map(str, doing.get("queues") or ())),
-        own_queue=lease.direct_queue,
         slots=doing.get("slots"),
         running=doing.get("running"),
         turned_at=_ago(look.beat_ms, doing.get("turned")),
@@ -101,6 +90,13 @@ def _view(
         leaving=bool(doing.get("leaving")),
         drained=orders.is_drained(lease.nodename, now_ms),
     )
+
+
+def _run(claim: Claim, child: int, look: Look | None) -> Running:
+    # The record may have gone on since.
+    since_ms = look.record.claimed_ms if look and look.record.token == claim.token else 0
+    name = look.record.name if look else ""
+    return Running(claim.task_id, name, claim.attempt, child, moment(since_ms))
 
 
 def _ago(beat_ms: int, seconds: float | None) -> datetime | None:

@@ -18,13 +18,6 @@ from celery_reliable.options.definition import (
     TaskObject,
     TaskOptions,
     doubts,
-    object_of,
-    options_without_base,
-    problems,
-    signature_of_run,
-)
-from celery_reliable.options.object_id import object_key, resolve_object_id
-from celery_reliable.options.values import (
     id_of,
     is_kept_dead,
     is_limited,
@@ -34,11 +27,16 @@ from celery_reliable.options.values import (
     keep_ms,
     key_of,
     names_workers,
+    object_of,
+    options_without_base,
+    problems,
     rate_of,
     room_of,
+    signature_of_run,
     stands_in_line,
     task_ref,
 )
+from celery_reliable.options.object_id import object_key, resolve_object_id
 
 __all__ = [
     "CALL",

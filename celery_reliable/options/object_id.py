@@ -167,9 +167,9 @@ def resolve_object_id(
     bound.apply_defaults()
     if not isinstance(spec, str):
         # By position where possible: the callable's parameters may have other names.
-        told = inspect.BoundArguments(given or signature, bound.arguments)
+        call = inspect.BoundArguments(given or signature, bound.arguments)
         try:
-            return spec(*told.args, **told.kwargs)
+            return spec(*call.args, **call.kwargs)
         except Exception as error:
             raise ObjectIdError(
                 f"Task {task_name!r}: its object_id callable raised {type(error).__name__}: "
@@ -177,11 +177,10 @@ def resolve_object_id(
                 "each call.",
                 task_name=task_name,
             ) from error
-    if spec in bound.arguments:
-        return bound.arguments[spec]
-    for parameter in signature.parameters.values():
-        if parameter.kind is parameter.VAR_KEYWORD and spec in bound.arguments[parameter.name]:
-            return bound.arguments[parameter.name][spec]
+    # What is in the task's own `**kwargs`, too.
+    told = {**bound.arguments, **bound.kwargs}
+    if spec in told:
+        return told[spec]
     raise ObjectIdError(
         f"Task {task_name!r} was called without {spec!r}, which its object_id names. Give the "
         "argument in the call, or give it a default, or let object_id name another one.",

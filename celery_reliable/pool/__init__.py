@@ -1,10 +1,11 @@
-"""A pool of processes that take their own messages, for workers whose queues are in the ledger's
-database: ``worker_pool = "celery_reliable.pool:TaskPool"``.
+"""The pool of prefork workers: where queues and ledger are in one database, its processes take
+their own messages.
 """
 
 from __future__ import annotations
 
-from celery_reliable.pool.child import work
+from celery_reliable.pool.child import take_steps_of, work
+from celery_reliable.pool.prefork import TaskPool, Told, kind_of
 from celery_reliable.pool.shift import (
     N_SLOTS,
     Left,
@@ -12,11 +13,12 @@ from celery_reliable.pool.shift import (
     Report,
     Shift,
     call_off_shifts,
+    note_revoked,
+    note_revoked_stamps,
+    share_memory,
     shifts_called_off,
-    slots,
+    slot_of,
 )
-from celery_reliable.pool.takings import steps_of
-from celery_reliable.pool.task_pool import TaskPool, Told, kind_of
 
 __all__ = [
     "N_SLOTS",
@@ -28,8 +30,11 @@ __all__ = [
     "Told",
     "call_off_shifts",
     "kind_of",
+    "note_revoked",
+    "note_revoked_stamps",
+    "share_memory",
     "shifts_called_off",
-    "slots",
-    "steps_of",
+    "slot_of",
+    "take_steps_of",
     "work",
 ]

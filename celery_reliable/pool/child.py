@@ -10,7 +10,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache, partial
+from dataclasses import replace
+from functools import cache, lru_cache, partial
 from resource import RUSAGE_SELF, getrusage
 from typing import Any, TypeVar
 from weakref import ReferenceType
@@ -19,9 +20,11 @@ from celery import signals
 from celery.app import app_or_default, trace
 from celery.exceptions import Ignore, Reject, Retry
 from celery.utils.log import get_logger
+from kombu.compression import decompress
 from kombu.serialization import loads, prepare_accept_content
+from kombu.utils.encoding import str_to_bytes
 
-from celery_reliable import clock
+from celery_reliable import clock, events
 from celery_reliable.app import Reliable, reliable_of
 from celery_reliable.attempt import (
     DELIVERY,
@@ -29,30 +32,105 @@ from celery_reliable.attempt import (
     MESSAGE,
     NotBegun,
     Uninterrupted,
+    free_object,
 )
-from celery_reliable.compat.tracer import has_own_hook, run_as_prefork
+from celery_reliable.broker import Queues, take_text
+from celery_reliable.compat.consumer import has_own_hook, run_as_prefork
 from celery_reliable.context import current_worker, put_off
-from celery_reliable.ledger import FOREVER, answers
-from celery_reliable.message import headers_as_written, payload_of
-from celery_reliable.model import Claim
-from celery_reliable.options import keep_ms
+from celery_reliable.ledger import FOREVER, Ledger, TakenMessage, TakeStep, TakeSteps, answers
+from celery_reliable.log import logger
+from celery_reliable.message import (
+    Envelope,
+    Stamp,
+    check_limits,
+    headers_as_written,
+    payload_of,
+    seconds_until,
+)
+from celery_reliable.model import Claim, EarlyClaim
+from celery_reliable.options import is_reliable, keep_ms
+from celery_reliable.pool.prefork import Telling, own_life
 from celery_reliable.pool.shift import (
     Left,
     Limited,
     Report,
     Shift,
     Slot,
+    may_be_revoked,
     shifts_called_off,
-    slots,
+    slot_of,
 )
-from celery_reliable.pool.takings import Takings
-from celery_reliable.pool.task_pool import Telling, own_life
+from celery_reliable.publishing import CARRIERS
 
-__all__ = [
-    "limits_heard",
-    "run_limited",
-    "work",
-]
+__all__ = ["limits_heard", "run_limited", "take_steps_of", "work"]
+
+
+@lru_cache(100)
+def take_steps_of(
+    ledger: Ledger, queues: Queues, worker: str, pid: int, slot: str = "main"
+) -> TakeSteps:
+    """Return what makes the steps of a process: its next ones are mostly made of the same.  *slot*:
+    that of a shift.
+    """
+    return ledger.take_steps(take_text(), queues, worker=worker, slot=slot, pid=pid)
+
+
+class Takings:
+    """Those of one shift.  *pid*: that of this process."""
+
+    def __init__(self, shift: Shift, reliable: Reliable, telling: Telling, pid: int) -> None:
+        self._ledger = reliable.ledger
+        self._telling = telling
+        self._pid = pid
+        self._slot = str(shift.slot)
+        self._queues = shift.queues
+        self._takes_turns = shift.takes_turns
+
+    def next(self, tag: str, done: str, worker: str) -> TakenMessage:
+        """Settle what is to be settled, remove *done*, and take the next; without a *tag* nothing
+        is taken.
+        """
+        queues = self._queues
+        if not tag:
+            queues = replace(queues, names=(), lists=(), cold=())
+        steps = take_steps_of(self._ledger, queues, worker, self._pid, self._slot)
+        ended = (done,) if done else ()
+        return self._answer(steps.step(tag, done=ended, filed_ms=int(time.time() * 1000)))
+
+    def _answer(self, step: TakeStep) -> TakenMessage:
+        claim = put_off.claim
+        if claim is None:
+            # What it may have taken nobody else can run.
+            return self._ledger.take(step, FOREVER)
+        task, result, outcome = put_off.task, put_off.result, put_off.outcome
+        put_off.clear()
+        answer = self._ledger.settle(
+            claim, result, outcome=outcome, along=step, patience_seconds=FOREVER
+        )
+        if isinstance(answer, answers.Fenced | answers.Gone):
+            state = answer.state if isinstance(answer, answers.Fenced) else "gone"
+            free_object(task, claim)
+            events.task_fenced(task=task, task_id=claim.task_id, attempt=claim.attempt, state=state)
+            self._telling.was_fenced()
+        assert step.answer is not None
+        return step.answer
+
+    def rotate(self, queue: str) -> None:
+        """Let a queue that has delivered come last in its priority."""
+        queues = self._queues
+        count = len(queues.names)
+        if count < 2 or not self._takes_turns or queues.names[-1] == queue:
+            return
+        at = queues.names.index(queue)
+        order = [*range(at), *range(at + 1, count), at]
+        self._queues = replace(
+            queues,
+            names=tuple(queues.names[n] for n in order),
+            lists=tuple(
+                queues.lists[p + n] for p in range(0, len(queues.lists), count) for n in order
+            ),
+        )
+
 
 _T = TypeVar("_T")
 
@@ -60,11 +138,8 @@ _T = TypeVar("_T")
 @contextmanager
 def limits_heard(shift: Shift) -> Iterator[None]:
     """Let no soft time limit interrupt another task than that whose limit it is."""
-    if not shift.limits:
-        yield
-        return
     heard: Any = signal.getsignal(signal.SIGUSR1)
-    slot = slots[shift.slot]
+    slot = slot_of(shift.slot)
 
     def hear(number: int, frame: Any) -> None:
         # A signal that the main process has not sent for a limit is for whatever runs.
@@ -129,6 +204,16 @@ def _memory_kb() -> int:
     return getrusage(RUSAGE_SELF).ru_maxrss // (1024 if sys.platform == "darwin" else 1)
 
 
+def _as_sent(payload: dict[str, Any]) -> str | None:
+    """Return a message that the ledger may not know, as text to be recorded."""
+    try:
+        return Envelope.from_payload(payload).to_text()
+    except Exception as exc:
+        # Anybody may publish anything.
+        logger.warning("message_not_kept_as_sent error=%s", exc)
+        return None
+
+
 _strategy = get_logger("celery.worker.strategy")
 
 
@@ -160,7 +245,7 @@ class _Working:
         process = current_worker()
         assert process is not None
         self._shift = shift
-        self._slot = slots[shift.slot]
+        self._slot = slot_of(shift.slot)
         self._process = process
         self._app, reliable, self._accept = _app()
         self._ledger = reliable.ledger
@@ -175,9 +260,9 @@ class _Working:
 
     def work(self) -> Report:
         """Return what was done."""
-        report, done, number = self._report, "", 0
+        report, done, number = self._report, "", self._shift.after
         while True:
-            is_over = self._is_over(number)
+            is_over = self._is_over(has_run=number > self._shift.after)
             number += 1
             self._number = number
             self._slot.first, self._slot.last = number - 1, number
@@ -186,20 +271,18 @@ class _Working:
             found = self._takings.next("" if is_over else tag, done, worker)
             self._slot.first = number
             if found.message is None:
-                report.found_nothing = not is_over and found.has_lease
-                return report
-            if not isinstance(found.answer, answers.Claimed):
-                report.left = Left(tag, found.queue, found.message)
                 return report
             self._takings.rotate(found.queue)
-            answer, done = found.answer, tag
-            # The id is in the message.
-            claim = Claim("", answer.attempt, worker, tag, answer.losses)
-            left = Left(tag, found.queue, found.message)
-            if not self._run(claim, left, asked_at, answer.place):
+            left, done = Left(tag, found.queue, found.message), tag
+            if isinstance(found.answer, answers.Alone):
+                # It may kill whoever opens it; its record outlives the message.
+                task_id = headers_as_written(found.message).get("id")
+                logger.info("delivery_dropped id=%s reply=%s", task_id, found.answer.word)
+                continue
+            if not self._run(left, found.claim(worker, tag, asked_at)):
                 return report
 
-    def _is_over(self, number: int) -> bool:
+    def _is_over(self, *, has_run: bool) -> bool:
         shift = self._shift
         return (
             shifts_called_off() != shift.called_off
@@ -208,35 +291,35 @@ class _Working:
             or self._process.told_version != self._orders
             or own_life.is_over
             # One that began with less has to run something, or nobody ever would.
-            or bool(shift.max_memory_kb and number and _memory_kb() > shift.max_memory_kb)
+            or bool(shift.max_memory_kb and has_run and _memory_kb() > shift.max_memory_kb)
         )
 
-    def _run(self, claim: Claim, found: Left, asked_at: float, place: str = "") -> bool:
-        """Run the task of a message; False when the main process has to go on."""
-        try:
-            payload = payload_of(found.message)
-        except Exception:
-            # Whatever decoding raises; the main process decodes it again, and handles the error.
-            self._give_up(claim, headers_as_written(found.message).get("id", ""))
+    def _run(self, found: Left, early: EarlyClaim | None) -> bool:
+        """Run the task of a message; False when the main process has to go on.
+
+        *early*: the claim that was made with the taking.  Without one the task is claimed as it
+        begins, or ends without an attempt.
+        """
+        payload, body = self._read(found.message)
+        self._slot.opened = self._number
+        if body is None:
+            # The main process does with it what it does with every such message.
+            if early is not None:
+                self._give_up(early.of(headers_as_written(found.message).get("id", "")))
             self._report.left = found
             return False
         headers, properties = payload["headers"], payload["properties"]
         task_id, name = headers["id"], headers["task"]
-        arguments = self._arguments(payload)
-        if arguments is None or name not in self._app.tasks or task_id in self._shift.revoked:
-            # The main process does with it what it does with every such message.
-            self._give_up(claim, task_id)
-            self._report.left = found
-            return False
+        task = self._app.tasks[name]
         _log_received(task_id, name, headers)
         info = properties.get("delivery_info") or {}
         request = {
             **headers,
             "properties": {
                 **properties,
-                DELIVERY: claim.token,
-                EARLY: (claim.attempt, claim.losses, claim.worker, asked_at, place),
-                MESSAGE: None,
+                DELIVERY: found.tag,
+                EARLY: early and tuple(early),
+                MESSAGE: None if Stamp.of(headers).generation else _as_sent(payload),
             },
             "reply_to": properties.get("reply_to"),
             "correlation_id": properties.get("correlation_id"),
@@ -247,53 +330,85 @@ class _Working:
                 "redelivered": info.get("redelivered", False),
             },
         }
-        self.telling.begins(self._app.tasks[name], found, headers)
-        self._report.begun[name] = self._report.begun.get(name, 0) + 1
+        is_shown = name in self._shift.shown
+        self.telling.begins(task, found, headers, is_shown=is_shown)
         own_life.begun += 1
-        limits = self._shift.limits.get(name)
-        if limits is None:
-            outcome = run_as_prefork(name, task_id, request, arguments)
-        else:
-            run = partial(run_as_prefork, name, task_id, request, arguments)
-            outcome = run_limited(self._slot, self._number, limits, run)
-        if outcome[0] and not self._has_ended(found, outcome, outcome[1]):
+        if not is_shown:
+            self._report.begun[name] = self._report.begun.get(name, 0) + 1
+        outcome = self._limited(headers, partial(run_as_prefork, name, task_id, request, body))
+        if outcome[0] and not self._has_ended(found, task_id, outcome, is_shown=is_shown):
             return False
-        self.telling.has_ended(self._app.tasks[name], task_id, found.tag, outcome)
+        self.telling.has_ended(task, task_id, found.tag, outcome, is_shown=is_shown)
         return True
 
-    def _arguments(self, payload: dict[str, Any]) -> tuple[Any, Any, Any] | None:
-        """Return the arguments of a message, and what is embedded; None if it cannot be decoded."""
-        body = payload["body"]
+    def _read(self, message: bytes) -> tuple[dict[str, Any], tuple[Any, Any, Any] | None]:
+        """Return a message, and its arguments with what is embedded; None for these where the main
+        process has to look at it.
+        """
+        payload: dict[str, Any] = {}
         try:
-            if payload["properties"].get("body_encoding") == "base64":
-                body = base64.b64decode(body)
-            args, kwargs, embed = loads(
-                body, payload["content-type"], payload["content-encoding"], accept=self._accept
-            )
-            is_call = isinstance(args, list | tuple) and isinstance(kwargs, dict)
-            is_call = is_call and isinstance(embed, dict | None)
-            return (args, kwargs, embed) if is_call else None
+            payload = payload_of(message)
+            headers = payload["headers"]
+            if Stamp.of(headers).generation:
+                headers["task"] = CARRIERS.get(headers["task"], headers["task"])
+            task = self._app.tasks.get(headers["task"])
+            if (
+                not is_reliable(task)
+                or task.name in self._shift.left_out
+                or may_be_revoked(headers["id"], has_stamps=bool(headers.get("stamped_headers")))
+                or (headers.get("expires") and not seconds_until(headers["expires"]))
+            ):
+                return payload, None
+            check_limits(headers.get("timelimit"))
+            seconds_until(headers.get("eta"))
+            return payload, self._body(payload)
         except Exception:
-            # Whatever decoding raises.
-            return None
+            # Whatever decoding raises; the main process decodes it again, and handles the error.
+            return payload, None
 
-    def _has_ended(self, found: Left, outcome: Any, retval: Any) -> bool:
+    def _body(self, payload: dict[str, Any]) -> tuple[Any, Any, Any] | None:
+        """Return the arguments of a message, and what is embedded; None if it has none.  Raises
+        what decoding raises.
+        """
+        body: Any = payload["body"]
+        if payload["properties"].get("body_encoding") == "base64":
+            body = base64.b64decode(body)
+        compression = payload["headers"].get("compression")
+        if compression:
+            body = decompress(str_to_bytes(body), compression)
+        args, kwargs, embed = loads(
+            body, payload["content-type"], payload["content-encoding"], accept=self._accept
+        )
+        is_call = isinstance(args, list | tuple) and isinstance(kwargs, dict)
+        return (args, kwargs, embed) if is_call and isinstance(embed, dict | None) else None
+
+    def _limited(self, headers: Mapping[str, Any], run: Callable[[], _T]) -> _T:
+        """Run a task within the limits of its message, or else those of the task."""
+        hard, soft = headers.get("timelimit") or (None, None)
+        of_task = self._shift.limits.get(headers["task"], (0.0, 0.0))
+        limits = soft or of_task[0], hard or of_task[1]
+        return run_limited(self._slot, self._number, limits, run) if any(limits) else run()
+
+    def _has_ended(
+        self, found: Left, task_id: str, outcome: tuple[int, Any, float], *, is_shown: bool
+    ) -> bool:
         """Whether only the message is left of a task that did not succeed."""
-        error = getattr(retval.exception, "exc", retval.exception)
-        is_called_off = shifts_called_off() != self._shift.called_off
+        error = getattr(outcome[1].exception, "exc", outcome[1].exception)
         if isinstance(error, Reject | SystemExit | KeyboardInterrupt) or (
-            # It may have been revoked, and nobody may remember that when it comes back.
-            isinstance(error, Retry) and is_called_off
+            # It was revoked as it ran, and nobody may remember that when it comes back.
+            isinstance(error, Retry) and may_be_revoked(task_id, has_stamps=False)
         ):
             self._report.left = Left(found.tag, found.queue, found.message, outcome)
             return False
+        if is_shown:
+            # Its request counts it.
+            return True
         if isinstance(error, NotBegun):
             self._report.not_begun += 1
         elif not isinstance(error, (Retry, Ignore)):
             self._report.failed += 1
         return True
 
-    def _give_up(self, claim: Claim, task_id: str) -> None:
+    def _give_up(self, claim: Claim) -> None:
         """Release a claim by which nothing has begun."""
-        claim = Claim(task_id, claim.attempt, claim.worker, claim.token, claim.losses)
         self._ledger.release(claim, due_in_ms=self._config.sweep_ms, patience_seconds=FOREVER)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import mmap
-from collections.abc import Mapping
+import zlib
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -18,8 +19,12 @@ __all__ = [
     "Shift",
     "Slot",
     "call_off_shifts",
+    "may_be_revoked",
+    "note_revoked",
+    "note_revoked_stamps",
+    "share_memory",
     "shifts_called_off",
-    "slots",
+    "slot_of",
 ]
 
 
@@ -31,6 +36,8 @@ class Shift:
     token: str
     #: Where in shared memory it notes how far it has come.
     slot: int
+    #: The numbers of its messages are greater.
+    after: int
     #: All in the order in which they are asked first.
     queues: Queues
     #: Whether a queue that has delivered comes last among those of its priority.
@@ -39,12 +46,15 @@ class Shift:
     called_off: int
     #: It takes nothing after so many seconds.
     seconds: float
-    #: The ids that were revoked, as far as the worker knows.
-    revoked: frozenset[str]
     #: It ends when the process has more memory; 0: no limit.
     max_memory_kb: int = 0
     #: Whether the main process wants the message of each task that begins.
     tells_messages: bool = False
+    #: The names of tasks that the main process begins by itself: it limits their rate, or the user
+    #: has a strategy for them.
+    left_out: frozenset[str] = frozenset()
+    #: The names of tasks whose ``Request`` is the user's: it sees how each of them ends.
+    shown: frozenset[str] = frozenset()
     #: Soft and hard time limits by the names of tasks, in seconds; 0: none.
     limits: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
@@ -69,8 +79,6 @@ class Report:
     failed: int = 0
     #: How many deliveries were not run after all.
     not_begun: int = 0
-    #: It ended because nothing waits.
-    found_nothing: bool = False
     left: Left | None = None
 
 
@@ -96,6 +104,8 @@ class Slot(ctypes.Structure):
     #: The shift's messages that are not done with, by their numbers: the first and the last.
     first: int
     last: int
+    #: The last that was opened.
+    opened: int
     #: For which task the last signal of a soft limit is, by when that task began; 0: for none.
     meant: float
     _since: float
@@ -105,6 +115,7 @@ class Slot(ctypes.Structure):
     _fields_ = [
         ("first", ctypes.c_uint64),
         ("last", ctypes.c_uint64),
+        ("opened", ctypes.c_uint64),
         ("meant", ctypes.c_double),
         ("_since", ctypes.c_double),
         ("_number", ctypes.c_uint64),
@@ -130,18 +141,46 @@ class Slot(ctypes.Structure):
 
     def clear(self) -> None:
         """Forget all, for another shift."""
-        self.first = self.last = 0
+        self.first = self.last = self.opened = 0
         self.meant = self._since = 0.0
+
+
+#: So many bits say which ids may be revoked: of the 50 000 that Celery remembers at most, they
+#: mistake one id in twenty for another.  The main process, which is asked then, knows better.
+_N_BITS = 1 << 20
 
 
 class _Memory(ctypes.Structure):
     called_off: int
-    _fields_ = [("called_off", ctypes.c_uint64), ("slots", Slot * N_SLOTS)]
+    stamps_revoked: bool
+    _fields_ = [
+        ("called_off", ctypes.c_uint64),
+        ("slots", Slot * N_SLOTS),
+        ("stamps_revoked", ctypes.c_bool),
+        ("revoked", ctypes.c_uint8 * (_N_BITS // 8)),
+    ]
 
 
-# Anonymous and shared: made before the children are forked.
-_memory = _Memory.from_buffer(mmap.mmap(-1, ctypes.sizeof(_Memory)))
-slots = _memory.slots
+def _new_memory() -> _Memory:
+    # Anonymous and shared by whatever is forked from now on.
+    return _Memory.from_buffer(mmap.mmap(-1, ctypes.sizeof(_Memory)))
+
+
+_memory = _new_memory()
+
+
+def share_memory() -> None:
+    """Share memory with the processes that are forked from now on, and with nobody else: this one
+    may have been forked, beside other workers.
+    """
+    global _memory
+    _memory = _new_memory()
+
+
+def slot_of(number: int) -> Slot:
+    """Return one of the slots."""
+    slot: Slot = _memory.slots[number]
+    return slot
 
 
 def shifts_called_off() -> int:
@@ -152,3 +191,26 @@ def shifts_called_off() -> int:
 def call_off_shifts() -> None:
     """Let every shift that has begun end after the task that it runs.  For the main process."""
     _memory.called_off += 1
+
+
+def note_revoked(task_ids: Iterable[str]) -> None:
+    """Let the processes ask the main process before they begin one of these."""
+    for task_id in task_ids:
+        at = _bit_of(task_id)
+        _memory.revoked[at >> 3] |= 1 << (at & 7)
+
+
+def note_revoked_stamps() -> None:
+    """Let the processes ask the main process before they begin what has a stamp."""
+    _memory.stamps_revoked = True
+
+
+def may_be_revoked(task_id: str, *, has_stamps: bool) -> bool:
+    """Whether the main process may know that a task was revoked."""
+    at = _bit_of(task_id)
+    is_noted = _memory.revoked[at >> 3] & 1 << (at & 7)
+    return bool(is_noted or (has_stamps and _memory.stamps_revoked))
+
+
+def _bit_of(task_id: str) -> int:
+    return zlib.crc32(task_id.encode()) % _N_BITS

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from celery_reliable.publishing.amqp import install
-from celery_reliable.publishing.carriers import CARRIERS, TWINS, add_twins
-from celery_reliable.publishing.errors import NotPublished, PublishUnknown
-from celery_reliable.publishing.placement import at_home, placed
+from celery_reliable.publishing.amqp import CARRIERS, TWINS, add_twins, install
+from celery_reliable.publishing.placement import at_home, placed, run_on
 from celery_reliable.publishing.publication import (
     Call,
     calling,
     instead_of,
     is_member,
 )
-from celery_reliable.publishing.resending import (
+from celery_reliable.publishing.sending import (
+    NotPublished,
+    PublishUnknown,
     list_of,
     resend,
     send_stored,
 )
-from celery_reliable.publishing.runs import run_on
 
 __all__ = [
     "CARRIERS",

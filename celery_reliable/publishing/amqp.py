@@ -2,13 +2,15 @@
 
 There is one point through which Celery publishes every task (`delay`, `apply_async`, `send_task`,
 canvas, beat, `retry`, `replace`): ``app.amqp.send_task_message``.  `install` puts itself around it.
+What a call of one of Celery's own tasks carries (a canvas in a group, say) decides how that call is
+published.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import repeat
 from typing import Any
 from urllib.parse import urlsplit
@@ -19,28 +21,149 @@ from kombu import pools
 
 from celery_reliable.app import reliable_of, scheme_of
 from celery_reliable.broker import keeping_transport, sending_transport_for
-from celery_reliable.compat import Part, require
-from celery_reliable.compat.amqp import OpenAMQP, keep_chord_headers, send_anew
-from celery_reliable.compat.app import give_part, tasks_so_far
-from celery_reliable.compat.result_consumer import subscribe_when_awaited
+from celery_reliable.compat import Part, note, noted, require
+from celery_reliable.compat.app import (
+    OpenAMQP,
+    give_part,
+    send_anew,
+    tasks_so_far,
+)
+from celery_reliable.compat.backend import subscribe_when_awaited
 from celery_reliable.context import running
 from celery_reliable.exceptions import ConfigurationError, ReliableError
 from celery_reliable.message import HEIR, NAMED, check_limits, id_as_text
-from celery_reliable.options import CALL, is_reliable, key_of, take_call, take_if_exists
-from celery_reliable.publishing.carriers import CARRIERS, TWINS, chord_header, protected
+from celery_reliable.options import (
+    CALL,
+    OPTIONS,
+    TaskOptions,
+    is_reliable,
+    key_of,
+    take_call,
+    take_if_exists,
+)
 from celery_reliable.publishing.placement import named_anew
 from celery_reliable.publishing.publication import PLACE, Publication
 
-__all__ = [
-    "RecordingAMQP",
-    "carry_on",
-    "install",
-]
+__all__ = ["CARRIERS", "TWINS", "add_twins", "install"]
 
-_CARRIED = (NAMED, CALL, HEIR)
+#: The names of their reliable twins.  Messages have Celery's own names, as workers without the
+#: package run them too; workers with it know a twin's by the stamp.
+CARRIERS = {
+    f"celery.{name}": f"celery_reliable.{name}"
+    for name in ("accumulate", "chord", "chord_unlock", "chunks", "group", "map", "starmap")
+}
+#: The same from the other side.
+TWINS = {twin: name for name, twin in CARRIERS.items()}
+#: They call a task themselves.  The others publish it.
+_CALLING = ("celery.map", "celery.starmap")
+#: The arguments that have what is carried, with their positions.
+_CARRIED = {
+    "celery.chain": {"tasks": 0},
+    "celery.chord": {"header": 0, "body": 1},
+    "celery.chord_unlock": {"callback": 1},
+    "celery.chunks": {"task": 0},
+    "celery.group": {"tasks": 0},
+    "celery.map": {"task": 0},
+    "celery.starmap": {"task": 0},
+}
+
+#: What a reliable task has in another way than Celery's own.
+_OF_BASE = ("is_reliable", "acks_late", "reject_on_worker_lost", "Request")
+
+#: The headers that a task's own publications get from the task.
+_CARRIED_HEADERS = (NAMED, CALL, HEIR)
 
 
-def carry_on(name: str, message: Mapping[str, Any], options: MutableMapping[str, Any]) -> None:
+def add_twins(app: Celery, base: Any) -> None:
+    """Give an app the reliable twins, which run the calls that carry a reliable task, once.
+
+    *base*: the class of reliable tasks.
+    """
+    add = partial(_add, base)
+    with reliable_of(app).mutex:
+        if noted(app, "twins"):
+            # Whoever publishes before they are there makes them.
+            return
+        note(app, "twins", add)
+    # Celery makes its own tasks when the app is finalized.  Before they are looked for, as another
+    # thread may finalize the app between the two.
+    app.on_after_finalize.connect(add, weak=False)
+    if CARRIERS.keys() <= tasks_so_far(app).keys():
+        # Waits for a thread that is at it, which goes through the tasks.
+        app.finalize(auto=True)
+        add(app)
+
+
+def _add(base: Any, sender: Celery, **_: Any) -> None:
+    # Not `tasks`, whose lock another thread may hold that waits for this one to finalize the app.
+    tasks: Any = tasks_so_far(sender)
+    # Two threads would take the one's strategy for Celery's own.
+    with reliable_of(sender).mutex:
+        for name, twin in CARRIERS.items():
+            if twin in tasks:
+                continue
+            own = type(tasks[name])
+            bases = (own,) if issubclass(own, base) else (base, own)
+            made = {
+                # Options of the app's base are of its own tasks: a chord has no object.
+                **{option: getattr(TaskOptions, option) for option in OPTIONS},
+                **{option: getattr(base, option) for option in _OF_BASE},
+                "app": sender,
+                "name": twin,
+                "Strategy": own.Strategy,
+                "run": inspect.getattr_static(own, "run"),
+                # A task that is bound already gets no request stack of its own.
+                "__bound__": False,
+                "__module__": own.__module__,
+            }
+            # It binds itself.
+            task = type(own.__name__, bases, made)()
+            # The message decides which of two tasks it is for; Celery goes by the name.
+            own.Strategy = "celery_reliable.worker.request:strategy"
+            tasks.register(task)
+
+
+def protected(app: Celery, name: str, message: Any, options: MutableMapping[str, Any]) -> Any:
+    """Return the reliable twin of a task of Celery's own if the call that is published carries a
+    reliable task, or has the id of one; else the task itself.
+    """
+    tasks = tasks_so_far(app)
+    if not message.headers.get("id"):
+        return tasks.get(name)
+    task = next(_reliable(tasks, name, message.body[0], message.body[1]), None)
+    if task is None and HEIR not in (options.get("headers") or {}):
+        return tasks.get(name)
+    if name in _CALLING and task is not None and type(task).max_losses is not None:
+        options.setdefault("max_losses", type(task).max_losses)
+    if CARRIERS[name] not in tasks:
+        # Another thread is about to make them, or has just begun to bind the app's first task.
+        if task is not None:
+            task.bind(app)
+        noted(app, "twins")(app)
+    return tasks[CARRIERS[name]]
+
+
+def _reliable(
+    tasks: Mapping[str, Any], name: str, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Iterator[Any]:
+    """Yield the reliable tasks that a call of a task of Celery's own carries."""
+    for argument, position in _CARRIED.get(name, {}).items():
+        yield from _of_each(tasks, kwargs.get(argument, (*args, None, None)[position]))
+
+
+def _of_each(tasks: Mapping[str, Any], carried: Any) -> Iterator[Any]:
+    """Yield the reliable tasks of a signature, or of several."""
+    for one in carried if isinstance(carried, Sequence) else (carried,):
+        if not isinstance(one, Mapping):
+            continue
+        name = str(one.get("task"))
+        if name in _CARRIED:
+            yield from _reliable(tasks, name, one.get("args") or (), one.get("kwargs") or {})
+        elif is_reliable(tasks.get(name)):
+            yield tasks[name]
+
+
+def _carry_on(name: str, message: Mapping[str, Any], options: MutableMapping[str, Any]) -> None:
     """Add our headers of the message that runs to the *options* of its retry.
 
     Celery passes all headers on, unless one of them is called "headers": then it passes on what is
@@ -51,7 +174,7 @@ def carry_on(name: str, message: Mapping[str, Any], options: MutableMapping[str,
     request = current_task.request if current_task else None
     if request is None or request.id != message.get("id") or current_task.name != name:
         return
-    found = {key: request.get(key) for key in _CARRIED if request.get(key) is not None}
+    found = {key: request.get(key) for key in _CARRIED_HEADERS if request.get(key) is not None}
     # Else it is published anew, or replaced.
     if found and message.get("retries", 0) > (request.retries or 0):
         options["headers"] = {**found, **(options.get("headers") or {})}
@@ -80,7 +203,7 @@ class RecordingAMQP(OpenAMQP):
                 name = message.headers["task"] = TWINS[name]
             if task is None or is_reliable(task):
                 if message.headers.get("retries"):
-                    carry_on(called, message.headers, options)
+                    _carry_on(called, message.headers, options)
                 named_anew(options)
                 take_call(name, options)
                 # What its worker would refuse is refused here.
@@ -181,18 +304,12 @@ def install(app: Celery) -> None:
         # The sender and the producers that it made before do not record.
         send_anew(app.amqp)
         subscribe_when_awaited(app)
-        keep_chord_headers(chord_header)
 
 
 def _give_text_id(message: Any) -> None:
     """Let a message have its id as text, as its record has it.  Raises TypeError if it has none."""
     headers, properties, body, sent_event = message
-    told = body if isinstance(body, dict) else headers
-    task_id = told.get("id")
-    if not task_id or type(task_id) is str:
-        return
-    text = id_as_text(task_id)
-    for fields in (told, properties, sent_event or {}):
+    for fields in (body if isinstance(body, dict) else headers, properties, sent_event or {}):
         for name in ("id", "root_id", "correlation_id", "uuid"):
-            if fields.get(name) == task_id:
-                fields[name] = text
+            if type(fields.get(name)) not in (str, type(None)):
+                fields[name] = id_as_text(fields[name])

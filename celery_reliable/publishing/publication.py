@@ -14,7 +14,6 @@ from kombu.utils.json import dumps
 
 from celery_reliable.app import Reliable
 from celery_reliable.broker import sending_with
-from celery_reliable.compat.connection import at_flush
 from celery_reliable.context import is_forgotten, running
 from celery_reliable.exceptions import LedgerUnavailable, ReliableError
 from celery_reliable.ledger import FOREVER, answers
@@ -32,7 +31,8 @@ from celery_reliable.message import (
 )
 from celery_reliable.model import Room, State
 from celery_reliable.options import REFUSE, room_of, task_ref
-from celery_reliable.publishing.errors import (
+from celery_reliable.publishing.placement import place
+from celery_reliable.publishing.sending import (
     NotPublished,
     PublishUnknown,
     exists,
@@ -40,7 +40,6 @@ from celery_reliable.publishing.errors import (
     outages,
     retry_seconds,
 )
-from celery_reliable.publishing.placement import place, rename
 from celery_reliable.scoped import scoped
 
 __all__ = ["PLACE", "Call", "Publication", "calling", "instead_of", "is_member"]
@@ -149,29 +148,11 @@ class Publication:
         return getattr(self._producer, name)
 
     def publish(self, body: Any, **options: Any) -> Any:
-        """Record the publication, then send it; within a batch, when that is flushed."""
+        """Record the publication, then send it."""
         # The same producer also carries Celery's task-sent event.
         if not self.is_of(options.get("headers")):
             return self._producer.publish(body, **options)
         self._is_seen = True
-        put_off = partial(self._put_off, body, options)
-        if self.attempt is None and at_flush(self._producer, self.ref.id, put_off):
-            return None
-        return self._publish(body, options)
-
-    def _put_off(self, body: Any, options: dict[str, Any]) -> Callable[[bool], Any]:
-        """Return what publishes this at the flush of a batch."""
-        # A caller may change the arguments before that.
-        data, options = prepared(self._producer, body, options)
-        # Which task has the object is not known before, and the caller gets a result now.
-        if self.unique is not None:
-            self.unique, self._takes_place = None, False
-        return lambda is_retried: self._publish(
-            data, options if is_retried else {**options, "retry": False}
-        )
-
-    def _publish(self, body: Any, options: dict[str, Any]) -> Any:
-        """Record the publication, then send it. *body*: bytes if it is prepared already."""
         if self._is_left():
             return None
         # As they are sent: its caller and instrumentation may have added some.
@@ -195,8 +176,7 @@ class Publication:
                 # The ledger may be there all the same.  If it is not, the call raises what the
                 # ledger's answer means.
                 self.retry_seconds = 0.0
-        if not isinstance(body, bytes):
-            body, options = prepared(self._producer, body, options)
+        body, options = prepared(self._producer, body, options)
         envelope = as_published(body, options)
         is_recorded = self.record(envelope.to_text, state, look_seconds)
         if not is_recorded or state is State.WAITING:
@@ -331,7 +311,7 @@ class Publication:
         # What an attempt publishes is part of its outcome, which waits for the ledger.
         waits = running.get() is not None
         # The epoch names the publication.
-        self.epoch, moved = ledger.senders.new_epoch(number), ""
+        self.epoch = ledger.senders.new_epoch(number)
         unique, deadline = "1" if self.unique is not None else "", 0.0
         while True:
             self.headers[HEADER] = Stamp(ledger.generation, self.epoch).of_task(self.ref.id)
@@ -346,7 +326,6 @@ class Publication:
                     due_in_ms=math.ceil(look_seconds * 1000),
                     message=to_text(),
                     queue=queue,
-                    moved=moved,
                     is_used=self._is_used and claim is None,
                     heir=str(self.headers.get(HEIR) or ""),
                     if_exists=self._if_exists,
@@ -361,11 +340,6 @@ class Publication:
                 raise error(text, task_id=self.ref.id) from exc
             if isinstance(answer, answers.OtherGeneration):
                 ledger.generation = answer.current
-                continue
-            if isinstance(answer, answers.NamesOthers):
-                # The message may go where it goes: whoever may not run it sends it on.
-                moved = answer.named
-                rename(self.headers, moved)
                 continue
             if isinstance(answer, answers.Unknown):
                 # The server lost what this sender published before, or has long forgotten it.

@@ -18,8 +18,9 @@ from celery_reliable.broker import (
     Unacked,
     bring_all_back,
     forget_server,
+    inbox_of,
+    sending_transport_for,
     server_seen,
-    transport_for,
     unacked_names,
 )
 from celery_reliable.compat.kombu import list_key, priority_of
@@ -101,10 +102,10 @@ class BrokerView:
 
     @property
     def channel(self) -> Any:
-        """A channel of our transport, opened when first asked for."""
+        """A channel of our transport that consumes nothing, opened when first asked for."""
         if self._channel is None:
-            scheme = scheme_of(reliable_of(self._app).broker_url)
-            self._connection = self._app.connection_for_read(transport=transport_for(scheme))
+            transport = sending_transport_for(scheme_of(reliable_of(self._app).broker_url))
+            self._connection = self._app.connection_for_read(transport=transport)
             self._channel = self._connection.channel()
             # kombu learns an exchange's type by its declaration, on each connection anew; without
             # it a topic exchange passes for a direct one, and leads nowhere.
@@ -221,14 +222,16 @@ class BrokerView:
 
     def messages_in(self, queue: str, limit: int) -> list[Waiting]:
         """Return messages of a queue on a Redis, about *limit* at the most, those first that are
-        popped next.
+        popped next: also what a worker has left in an inbox.
         """
-        channel = self.channel
+        channel, prefix = self.channel, self.channel.global_keyprefix
         found: list[Waiting] = []
+        # kombu's client does not add its prefix to the key of LRANGE.
+        lists = [
+            prefix + list_key(channel, queue, int(priority)) for priority in channel.priority_steps
+        ]
         with channel.conn_or_acquire() as client:
-            for priority in channel.priority_steps:
-                # kombu's client does not add its prefix to the key of LRANGE.
-                key = channel.global_keyprefix + list_key(channel, queue, int(priority))
+            for key in [each for one in lists for each in (inbox_of(one, prefix), one)]:
                 left = limit - len(found)
                 raws = client.lrange(key, -left, -1) if left > 0 else []
                 found += [Waiting.of(key, raw) for raw in reversed(raws)]

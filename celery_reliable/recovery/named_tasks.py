@@ -235,7 +235,8 @@ class Sending(Job):
                 if text not in means:
                     named = NamedWorkers.from_text(text)
                     means[text] = any(named.means(one.nodename) for one in new)
-            self.ledger.named.divert_waiting([task_id for task_id, text in some if means[text]])
+            meant = [(task_id, "") for task_id, text in some if means[text]]
+            self.ledger.named.divert_all(meant, is_waiting=True)
 
     def _look_at_runs(self) -> None:
         """Forget runs that are over, some time after that."""
@@ -255,7 +256,7 @@ class Sending(Job):
             for record in living:
                 if len(members[record.task_id]) > 1:
                     self._confirm(record.task_id)
-            runs.look_later(name, due_ms, due_in_ms=self.config.queued_ms)
+            runs.end(name, due_ms, due_in_ms=self.config.queued_ms)
 
     def _confirm(self, task_id: str) -> None:
         """Let a member have no other worker than the one that it was sent to."""
@@ -304,6 +305,10 @@ class Sending(Job):
             # The worker makes it due once it has stopped the attempt, or is dead within a lease.
             self.ledger.postpone(due, due_in_ms=self.config.lease_ms)
         if not isinstance(answer, answers.Send):
+            if message.text:
+                # Somebody else has sent it.  The worker that was chosen here is free for another
+                # member of its run.
+                self._confirm(due.task_id)
             return
         if message.text:
             self._sent(record, message.text)
@@ -313,7 +318,7 @@ class Sending(Job):
             due.task_id,
             answer,
             # What was lost goes first once; a task that is lost again waits behind the others.
-            is_first=record.is_limited or (record.is_unsent and record.losses == 1),
+            is_first=record.goes_first or (record.is_unsent and record.losses == 1),
         )
 
     def _in_line(self, record: Record) -> tuple[int | None, bool]:
@@ -341,8 +346,8 @@ class Sending(Job):
             if look.record is not None and look.record.name in self.app.tasks
         ]
         # Each of these goes in front of the one before.
-        limited = [one for one in reversed(found) if one[1].is_limited]
-        for due, record in (*(one for one in found if not one[1].is_limited), *limited):
+        foremost = [one for one in reversed(found) if one[1].goes_first]
+        for due, record in (*(one for one in found if not one[1].goes_first), *foremost):
             report = SweepReport()
             with logged_failures(report, "not_handled id=%s error=%s", due.task_id):
                 self.send(due, record, report)

@@ -65,8 +65,8 @@ class Overdue(Job):
     """Looks at the records that are due; and at queued ones before they are, when their messages
     may be lost.
 
-    A blocking pop takes a message before it can be filed.  A worker that dies in between, or loses
-    the connection on which it waits, leaves a record whose message is nowhere.
+    A worker that dies may have recorded a message and not sent it.  A server of queues may come
+    back empty.
     """
 
     def __init__(
@@ -102,7 +102,9 @@ class Overdue(Job):
         """
         own = reliable_of(self.app).project
         self._is_shared = any(one.project not in (own, ("", "")) for one in alive)
-        self._look_at_due(begun, Presence(self, alive=alive, dead=dead), report)
+        # What a dead worker ran may be due by now.
+        if begun.has_due or dead:
+            self._look_at_due(begun, Presence(self, alive=alive, dead=dead), report)
         # Other brokers keep what was delivered until it is acknowledged.
         if begun.ahead_ms is None or not self.broker.is_redis:
             return True

@@ -71,26 +71,19 @@ class Returns(Job):
             unacked.discard(entry.tag)
             report.dropped += 1
             return True
-        was_opening = (
-            lease is not None and lease.verdict.may_be_opening and entry.tag == lease.opening
-        )
-        # With a count of 1 or more, a worker notes that it opens the message before it does.
-        is_last, returns = was_opening or entry.task_id in last, max(entry.returns, 1)
+        is_last, returns = entry.task_id in last, entry.returns
         if record is None and entry.payload is not None:
             is_plain = not (stamp_of(entry).epoch or is_reliable(self._task_of(entry)))
             if is_plain and not self._may_move(lease, entry):
                 return False
-            # Nobody claims a plain task, so each return may be the loss of an attempt, unless its
-            # worker is known to have died of something else.
-            may_have_run = is_plain and self._may_have_run(entry)
-            is_explained = lease is not None and lease.verdict.is_opening
-            if was_opening or (may_have_run and not is_explained):
-                # The first return of a message that cannot have run counts for nothing.
-                if entry.returns >= self.config.max_losses + (not may_have_run):
-                    self._bury(unacked, entry, "opened" if was_opening else "held")
+            # Nobody has claimed it, so each return may be the loss of an attempt, or the death of
+            # whoever opened it.  A plain task that is acknowledged as it begins has not begun.
+            if not is_plain or self._may_have_run(entry):
+                if returns >= self.config.max_losses:
+                    self._bury(unacked, entry)
                     report.buried += 1
                     return True
-                is_last, returns = is_last or entry.returns > 0, entry.returns + 1
+                is_last, returns = is_last or returns > 0, returns + 1
         report.returned += unacked.give_back(
             self.broker.channel, entry.tag, is_last=is_last, returns=returns
         )
@@ -119,13 +112,13 @@ class Returns(Job):
         """
         return bool(getattr(self._task_of(entry), "acks_late", True))
 
-    def _bury(self, unacked: Unacked, entry: Entry, what: str) -> None:
+    def _bury(self, unacked: Unacked, entry: Entry) -> None:
         whole = unacked.entry(entry.tag)
         if whole is None or whole.payload is None:
             # Somebody else has dealt with it.
             return
         task_id, losses = entry.task_id or f"lost-{entry.tag}", entry.returns + 1
-        why = f"its worker died {losses} times while it {what} the message"
+        why = f"its worker died {losses} times while it held the message"
         self.ledger.bury_message(
             task_id,
             Reason.LOST,

@@ -77,11 +77,13 @@ def call_off_task(
     record: Record,
     *,
     by: str = "",
+    if_running: str = "finish",
     patience_seconds: float | None = None,
 ) -> answers.CancelAnswer:
     """Record the revocation of one task that was seen to run, or to wait for that.
 
-    *by*: who revokes it; then what happened to it is kept.  Raises LedgerUnavailable and
+    *by*: who revokes it; then what happened to it is kept.  *if_running*: "finish", "stop" or
+    "kill".  Raises LedgerUnavailable and
     LedgerRefused.
     """
     if record.state is not State.RUNNING:
@@ -89,7 +91,7 @@ def call_off_task(
         try_to_store_revoked(app, record)
     answer = ledger.revoke(
         record.task_id,
-        is_noted=True,
+        if_running=if_running,
         by=by,
         is_kept=bool(by),
         patience_seconds=patience_seconds,

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from celery_reliable.results.backend import PatientBackend, fail_again, fail_as_buried, marks
-from celery_reliable.results.chords import tell_chord, tell_chord_patiently
-from celery_reliable.results.stored import (
+from celery_reliable.results.backend import (
+    PatientBackend,
+    fail_again,
+    fail_as_buried,
+    marks,
+    tell_chord,
+    tell_chord_patiently,
+)
+from celery_reliable.results.fenced import (
     NOTHING,
     is_celerys_redis,
     is_of,

@@ -1,6 +1,12 @@
-"""Storing the outcome of an attempt that is settled later, where the ledger's server keeps results:
-by the ledger, which refuses it once the attempt is no longer the current one.  So it does with what
-an attempt stores before it ends; that it is retried, once the next attempt has begun; and with the
+"""Results that name their attempt, and the ledger that refuses those of late attempts.
+
+No clock can tell whose a stored result is: a worker's clock is not the ledger's.  A result that an
+attempt stores names the attempt.  One that names none was stored by somebody else, or in a backend
+that cannot keep a name.
+
+Where the ledger's server keeps results, the ledger stores the outcome of an attempt that is settled
+later, and refuses it once the attempt is no longer the current one.  So it does with what an
+attempt stores before it ends; that it is retried, once the next attempt has begun; and with the
 failure of a dead letter, once the letter has been replayed.
 
 A worker may be cut off with the command under way.  When that arrives its successor may have ended.
@@ -8,32 +14,96 @@ A worker may be cut off with the command under way.  When that arrives its succe
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from contextvars import ContextVar
 from functools import cache
 from typing import Any, NamedTuple, cast
 
 from celery import Celery
+from celery.backends.redis import RedisBackend, SentinelBackend
+from celery.states import READY_STATES, SUCCESS
 from kombu.utils.encoding import bytes_to_str
+from kombu.utils.json import dumps
 
 from celery_reliable.app import reliable_of
-from celery_reliable.compat.backend import SUCCESS_BEGINS
 from celery_reliable.context import RunningAttempt, current_worker, is_forgotten, running
 from celery_reliable.exceptions import LedgerForbidden, LedgerRefused, LedgerUnavailable
-from celery_reliable.ledger import FOREVER, Ledger, answers
+from celery_reliable.ledger import FOREVER, Ledger, answers, behind_sentinels, server_of
 from celery_reliable.log import logger
-from celery_reliable.model import DeadLetter, StoredResult
-from celery_reliable.results.stored import is_celerys_redis, results_server_of
+from celery_reliable.message import looks_used_once
+from celery_reliable.model import DeadLetter, Record, StoredResult
 from celery_reliable.scoped import scoped
 
 __all__ = [
+    "MARK",
+    "NOTHING",
     "FencedBackend",
     "SupersededError",
     "as_stored",
+    "is_celerys_redis",
+    "is_of",
     "is_on_ledger_server",
+    "mark",
+    "may_have_lived_before",
+    "results_server_of",
+    "seen",
     "store_state",
     "stored_by_ledger",
 ]
+
+
+def is_celerys_redis(backend: Any) -> bool:
+    """Whether results are kept on a Redis in Celery's own way: a subclass may have another."""
+    return type(backend) in (RedisBackend, SentinelBackend)
+
+
+def results_server_of(backend: Any) -> tuple[object, ...] | None:
+    """Return the server that a backend keeps results on, as `Connector.server` has it; None where
+    that cannot be told.
+    """
+    if not is_celerys_redis(backend):
+        return None
+    given = backend.connparams
+    if type(backend) is SentinelBackend:
+        options = backend.app.conf.result_backend_transport_options or {}
+        nodes = [(one.get("host"), one.get("port")) for one in given.get("hosts") or ()]
+        if not options.get("master_name"):
+            return None
+        given = {**given, "path": behind_sentinels(options["master_name"], nodes)}
+    return server_of(given)
+
+
+#: What `seen` returns where there is no result, or one that names its attempt.
+NOTHING = "nothing"
+#: The field of a result that names the attempt, or the burial, that it is of.
+MARK = "reliable"
+
+
+def mark(epoch: str, attempt: int, token: str) -> str:
+    """Return the name of an attempt: its publication, its number, and the token of its claim."""
+    return f"{epoch}/{attempt}/{token}"
+
+
+def is_of(meta: Mapping[str, Any], record: Record) -> bool:
+    """Whether a result was stored by the very attempt that a record names."""
+    return bool(meta.get(MARK) == mark(record.epoch, record.attempt, record.token))
+
+
+def may_have_lived_before(record: Record) -> bool:
+    """Whether a task that had the same id before may have left a result."""
+    return record.is_used or not looks_used_once(record.task_id)
+
+
+def seen(meta: Mapping[str, Any]) -> str:
+    """Return what identifies a result that names no attempt; `NOTHING` where there is none.
+
+    Two that are stored under one id, one after the other, differ in the times that their workers
+    gave them.
+    """
+    if meta.get(MARK) or meta.get("status") not in READY_STATES:
+        return NOTHING
+    return f"{meta['status']} {meta.get('date_done')}"
 
 
 class _Storing(NamedTuple):
@@ -51,6 +121,8 @@ class _Storing(NamedTuple):
 _storing: ContextVar[_Storing | None] = ContextVar("celery_reliable_storing", default=None)
 
 
+#: How the JSON of a success begins. Only the beginning tells: a result may contain the same words.
+_SUCCESS_BEGINS = dumps({"status": SUCCESS})[:-1]
 #: Redis stores no longer text, in bytes.
 _LONGEST_TEXT = 512 * 1024 * 1024
 
@@ -66,7 +138,7 @@ def as_stored(
     return StoredResult(
         bytes_to_str(backend.get_key_for_task(task_id)),
         value,
-        SUCCESS_BEGINS if backend.serializer == "json" else "",
+        _SUCCESS_BEGINS if backend.serializer == "json" else "",
         int(expires_seconds or 0),
         int(backend.connparams.get("db") or 0),
     )

@@ -21,11 +21,11 @@ from celery_reliable import events
 from celery_reliable.app import reliable_of
 from celery_reliable.attempt import MESSAGE, bury, claim_or_record
 from celery_reliable.broker import GOES_FIRST
-from celery_reliable.compat.notes import note
-from celery_reliable.compat.tracer import has_own_hook
+from celery_reliable.compat import note
+from celery_reliable.compat.consumer import has_own_hook
 from celery_reliable.context import current_worker
 from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable, said
-from celery_reliable.ledger import answers
+from celery_reliable.ledger import Ledger, answers
 from celery_reliable.log import logger
 from celery_reliable.message import Stamp, text_as_sent
 from celery_reliable.model import Cause, Claim, ClaimRequest, Reason, Record, State, SweepReport
@@ -358,7 +358,17 @@ def end_lost(request: Any, exc: BaseException) -> None:
             exception=str(exc),
         )
     if isinstance(answer, answers.Spent):
+        if not request.reliable_is_opened:
+            _seal(ledger, request.id)
         try_to_announce(request.app, ledger, request.id)
+
+
+def _seal(ledger: Ledger, task_id: str) -> None:
+    """Have nobody open the message of a buried task, which was lost as it was opened."""
+    with suppress(LedgerUnavailable, LedgerRefused):
+        letter = ledger.dead_letter(task_id)
+        if letter is not None:
+            ledger.announce(letter, "its process")
 
 
 def _claim_for_dead(request: Any) -> Claim | None:

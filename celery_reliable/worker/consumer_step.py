@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -13,19 +12,24 @@ from celery.utils.functional import maybe_list
 from celery.worker import state
 
 from celery_reliable.attempt import fetched_requests, running_requests
-from celery_reliable.broker import WorkerHooks, WorkerUnacked
+from celery_reliable.broker import Queues, WorkerHooks, WorkerUnacked
+from celery_reliable.compat import noted
 from celery_reliable.compat.consumer import (
-    acknowledge_at_once,
     cancel_by,
     command_by,
 )
-from celery_reliable.compat.notes import noted
-from celery_reliable.compat.pool import write_now
+from celery_reliable.compat.pool import (
+    n_greenlets_free,
+    n_processes_up,
+    task_ids_of,
+    write_now,
+)
+from celery_reliable.ledger import TakeSteps
 from celery_reliable.log import logger
+from celery_reliable.pool import note_revoked, note_revoked_stamps, take_steps_of
 from celery_reliable.worker import claims
-from celery_reliable.worker.arrivals import Arrivals
 from celery_reliable.worker.shifts import Shifts
-from celery_reliable.worker.unbegun import LongDeliveries, Unbegun
+from celery_reliable.worker.unclaimed import LongDeliveries
 from celery_reliable.worker.worker_step import WorkerStep
 
 __all__ = ["ConsumerStep"]
@@ -48,12 +52,22 @@ def _revoke(
 
     The revocation of a task that waits cannot be left to workers' memory, which ends with them.
     """
+    note_revoked(maybe_list(task_id) or [])
     if step.shifts is not None:
         step.shifts.show()
-        step.shifts.call_off()
     answer = revoke(state_, task_id, *args, **kwargs)
     step.passes.call_off(maybe_list(task_id) or [])
     return answer
+
+
+def _revoke_stamped(
+    step: WorkerStep, revoke: Any, state_: Any, headers: Any, *args: Any, **kwargs: Any
+) -> Any:
+    """Celery's remote command for all tasks with some stamps."""
+    note_revoked_stamps()
+    if step.shifts is not None:
+        step.shifts.show()
+    return revoke(state_, headers, *args, **kwargs)
 
 
 def _limited(c: Any, step: WorkerStep, set_limit: Any, *args: Any, **kwargs: Any) -> Any:
@@ -65,8 +79,9 @@ def _limited(c: Any, step: WorkerStep, set_limit: Any, *args: Any, **kwargs: Any
     task = c.app.tasks.get(kwargs.get("task_name"))
     if task is not None:
         c.strategies[task.name] = task.start_strategy(c.app, c)
+    step.special_tasks.forget()
     if step.shifts is not None:
-        step.shifts.heed_limits()
+        step.shifts.call_off()
     return answer
 
 
@@ -83,15 +98,19 @@ class ConsumerStep(bootsteps.StartStopStep):
         """Begin to note that the loop turns, to look for dead children, and at the unacked hash."""
         step: WorkerStep = noted(c.controller, "step")
         command_by(c, "revoke", partial(_revoke, step))
+        command_by(c, "revoke_by_stamped_headers", partial(_revoke_stamped, step))
+        step.special_tasks.forget()
         if step.shifts is not None:
             for name in ("active", "query_task"):
                 command_by(c, name, partial(_shown, step.shifts))
+            command_by(c, "cancel_consumer", partial(_called_off, step.shifts))
             step.shifts.forget_dropped()
-            step.shifts.heed_limits()
+            step.shifts.call_off()
         for name in ("rate_limit", "time_limit"):
             command_by(c, name, partial(_limited, c, step))
         step.turned_at = time.monotonic()
         step.is_connecting = False
+        _forget_unbegun(c)
         c.timer.call_repeatedly(_TURN_SECONDS, self._turn, (c, step))
         # Without an event loop billiard looks by a thread of its own, and may not be called by two.
         if step.pool_name == "prefork" and c.hub is not None:
@@ -101,24 +120,18 @@ class ConsumerStep(bootsteps.StartStopStep):
         step.unprocessable.install(c)
         if step.pool_name in ("solo", "thread"):
             cancel_by(c, _let_run)
-        if step.pool_name == "solo" or c.hub is not None:
-            acknowledge_at_once(c)
         if step.unacked_name:
             unacked = _unacked(c, step)
             c.timer.call_repeatedly(_RECONCILE_SECONDS, self._reconcile, (c, step, unacked))
-            if step.unbegun is not None:
-                c.timer.call_repeatedly(step.unbegun.every_seconds, step.unbegun.look, (c, unacked))
         if not step.reliable.is_redis_broker:
             # By the main loop, whose channel it is; the timer may be a thread.
-            long = LongDeliveries(c)
+            long = LongDeliveries(c, step.claims.give_up)
             c.timer.call_repeatedly(_TURN_SECONDS, c.call_soon, (long.look,))
 
     def stop(self, c: Any) -> None:
         """Note that the connection is lost; Celery itself cancels the timers of the old one."""
         step: WorkerStep = noted(c.controller, "step")
         step.is_connecting = True
-        if step.arrivals is not None:
-            step.arrivals.forget(set(fetched_requests()) - set(running_requests()))
 
     def _turn(self, c: Any, step: WorkerStep) -> None:
         step.turned_at = time.monotonic()
@@ -129,14 +142,10 @@ class ConsumerStep(bootsteps.StartStopStep):
             groups = dispatcher.groups
             step.process.sends_events = dispatcher.enabled and (not groups or "task" in groups)
         claims.note_kills()
-        # Repeats what could not be told while the ledger was away.
-        step.openings.end()
         if step.unacked is not None:
             step.unacked.catch_up()
 
     def _heed(self, c: Any, step: WorkerStep) -> None:
-        if step.unacked_name and c.task_consumer is not None:
-            c.task_consumer.channel.end_paused_arrival()
         if step.shifts is not None:
             step.shifts.look()
             if step.process.orders.all or step.orders.to_end:
@@ -153,10 +162,7 @@ class ConsumerStep(bootsteps.StartStopStep):
         # A former connection's deliveries count while they run.  Celery has forgotten the others
         # (5.6 keeps them among its requests, and never runs them).
         held = consumer.channel.qos.held_tags | _running_tags()
-        if step.arrivals is not None:
-            held |= step.arrivals.tags
         try:
-            consumer.channel.bring_back()
             given = unacked.reconcile(consumer.channel, held)
         except consumer.channel.connection_errors as exc:
             logger.debug("deliveries_not_compared error=%s", exc)
@@ -165,11 +171,21 @@ class ConsumerStep(bootsteps.StartStopStep):
             logger.warning("lost_deliveries_given_back count=%s", given)
 
 
+def _forget_unbegun(c: Any) -> None:
+    """Forget requests of a former connection that nobody has begun: Celery 5.6 keeps them, and
+    never runs them.  They would count as busy.
+    """
+    handed = task_ids_of(c.pool)
+    for request in set(fetched_requests()) - set(running_requests()):
+        if request.id not in handed:
+            state.task_ready(request)
+
+
 def _let_run() -> None:
     """Stop nothing at a cold shutdown, in a pool that cannot stop a task.
 
     Celery would raise an error from its signal handler: into whatever the main loop does at that
-    moment (it may have popped a message and not yet filed it), or into a solo task's body.
+    moment (it may have taken a message that it has not begun), or into a solo task's body.
     """
     logger.warning("tasks_run_to_their_end count=%s", len(state.active_requests))
 
@@ -193,74 +209,64 @@ def _hooks(c: Any, step: WorkerStep) -> WorkerHooks:
         holder=lambda: step.process.id,
         running_tags=_running_tags,
         is_held_back=lambda queue: step.process.order_against(queue) is not None,
-        opening=lambda delivery, payload: step.openings.begin(delivery.tag, payload),
-        opened=step.openings.end,
+        steps=partial(_steps, step),
+        cold=lambda: step.special_tasks.names().cold,
+        give_up=step.claims.give_up,
         before_leaving=step.claims.release,
         on_unreadable=step.unprocessable.bury_unreadable,
-    )
-    if c.hub is None:
-        # Nothing would ask again once a slot is free.
-        return hooks
-    # The tasks of other pools begin in the worker's own process.
-    if step.reliable.is_delivered_from_ledger and step.pool_name == "prefork":
-        # Kept beyond a connection: it knows the claims that were given up with that.
-        arrivals = step.arrivals or Arrivals(c, step)
-        arrivals.begin_connection()
-        step.arrivals = arrivals
-        hooks = replace(hooks, arrivals=arrivals)
-    seconds = step.reliable.config.give_back_seconds
-    if seconds:
-        # Kept beyond a connection, as the pool is.
-        step.unbegun = step.unbegun or Unbegun(
-            c.controller, step.process, seconds, is_blocking=step.pool_name == "solo"
-        )
-        hooks = replace(hooks, room=step.unbegun.room)
-    shifts = step.shifts
-    if shifts is not None:
-        hooks = replace(
-            hooks,
-            room=partial(_room, c.pool, step, shifts, hooks.room),
-            work_off=partial(_work_off, c, step, shifts),
-            is_taken_by_pool=shifts.is_running,
-        )
-    return replace(
-        hooks,
-        idle_slots=partial(_idle_slots, c.pool, step),
-        is_supplied=partial(_is_supplied, c.pool),
+        idle_slots=partial(_idle_slots, c, step),
         hand_over=partial(write_now, c.pool, c.hub),
     )
+    shifts = step.shifts
+    if shifts is None:
+        return hooks
+    return replace(
+        hooks,
+        may_work_off=shifts.may_begin,
+        work_off=shifts.work_off,
+        is_taken_by_pool=shifts.is_running,
+    )
 
 
-def _idle_slots(pool: Any, step: WorkerStep) -> int:
-    busy = len(state.reserved_requests) + len(step.shifts or ())
-    return max(0, int(pool.num_processes) - busy)
+def _steps(step: WorkerStep, queues: Queues) -> TakeSteps:
+    """Return what makes the main process's takings."""
+    worker = step.process.id if step.reliable.is_delivered_from_ledger else ""
+    return take_steps_of(step.reliable.ledger, queues, worker, step.process.pid)
 
 
-def _is_supplied(pool: Any) -> bool:
-    """Whether as much waits as runs.  What comes can wait in its queue then, until something ends;
-    its arrival would hold up the main loop when that has to begin what waits.
+def _idle_slots(c: Any, step: WorkerStep) -> int:
+    """Return how many tasks could begin now.  New processes take a while; those that an autoscaler
+    adds are asked for as something comes for them.
     """
-    return len(state.reserved_requests) >= 2 * int(pool.num_processes)
-
-
-def _room(
-    pool: Any, step: WorkerStep, shifts: Shifts, otherwise: Callable[[], int | None]
-) -> int | None:
-    """Where processes take their own messages, nothing waits in the main process."""
-    if shifts.may_begin():
-        return _idle_slots(pool, step)
-    return otherwise()
-
-
-def _work_off(c: Any, step: WorkerStep, shifts: Shifts, channel: Any, n_waiting: int) -> None:
-    shifts.work_off(channel, n_waiting, _idle_slots(c.pool, step))
-    write_now(c.pool, c.hub)
+    process = step.process
+    n_free = n_greenlets_free(c.pool) if step.pool_name == "gevent" else None
+    if n_free and state.should_stop not in (None, False):
+        return 0
+    fails_open = process.has_lease and step.reliable.config.fail_open
+    if not (fails_open or process.surely_holds(process.id)):
+        # What it would be handed it could not claim: it is dead to the ledger, or cut off from it.
+        return 0
+    if n_free is not None:
+        return n_free
+    scaler, n_up = c.controller.autoscaler, n_processes_up(c.pool)
+    if scaler is not None:
+        slots = int(scaler.max_concurrency)
+    else:
+        slots = int(c.pool.num_processes) if n_up is None else n_up
+    return max(0, slots - len(state.reserved_requests) - len(step.shifts or ()))
 
 
 def _shown(shifts: Shifts, command: Any, state_: Any, *args: Any, **kwargs: Any) -> Any:
     """Celery's remote command, which sees also what the pool's processes took by themselves."""
     shifts.show()
     return command(state_, *args, **kwargs)
+
+
+def _called_off(shifts: Shifts, command: Any, *args: Any, **kwargs: Any) -> Any:
+    """Celery's remote command, after which no process goes on taking as it was told before."""
+    answer = command(*args, **kwargs)
+    shifts.call_off()
+    return answer
 
 
 def _running_tags() -> set[str]:

@@ -89,7 +89,7 @@ class Doing:
 
     @property
     def is_free(self) -> bool:
-        """Whether a slot is free, and nothing that was fetched is still to begin."""
+        """Whether a slot is free, and nothing that was taken is still to begin."""
         running, slots = len(state.active_requests), self._consumer.get("slots", 0)
         return running + self._n_shifts < slots and len(state.reserved_requests) <= running
 

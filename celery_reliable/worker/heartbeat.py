@@ -306,6 +306,7 @@ class Heartbeat(NativeThread):
         beat = self._renew()
         is_stopping = False
         self._host.orders.to_end = to_stop(beat, process.id)
+        self._host.claims.n_known = beat.n_claims
         for claim in taken_from(beat, process.id):
             if self._host.claims.stop(claim):
                 self._workers.acknowledge(claim)

@@ -15,8 +15,8 @@ from celery.worker import state
 
 from celery_reliable import events
 from celery_reliable.attempt import running_requests
+from celery_reliable.compat import note, noted
 from celery_reliable.compat.consumer import QueuesHeldBack, Slots, hand_over_by
-from celery_reliable.compat.notes import note, noted
 from celery_reliable.context import WorkerProcess
 from celery_reliable.log import logger
 from celery_reliable.model import Claim
@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 #: The pools that are handed only what they begin at once, so that the look comes just before.
-#: Threads and greenlets are handed all that is fetched.
+#: Threads and greenlets are handed all that is taken.
 LOOKING_POOLS = frozenset({"prefork", "solo"})
 
 
@@ -81,6 +81,9 @@ class OrderKeeping:
 
     def _process_task(self, request: Any) -> None:
         if noted(request.message, "given_back"):
+            # If it waited for its ETA, Celery's timer has only now reserved it.  Otherwise the
+            # worker would count this slot as taken for ever.
+            state.task_ready(request)
             self._slots.free()
         elif self._is_to_wait(request):
             self._give_back(request)
@@ -129,9 +132,7 @@ class OrderKeeping:
 
     def _is_to_wait(self, request: Any) -> bool:
         """Whether a request that has not begun is to be given back."""
-        # What was claimed with the filing of its message has begun to the ledger: its message alone
-        # would not bring it back, and its claim would be a loss.
-        return noted(request.message, "early") is None and self._order_against(request) is not None
+        return self._order_against(request) is not None
 
     def _order_against(self, request: Any) -> Order | None:
         if not self._process.orders.all:
@@ -144,7 +145,7 @@ class OrderKeeping:
             queue = self._queues.of_tag((message.delivery_info or {}).get("consumer_tag"))
         return str(queue or (message.delivery_info or {}).get("routing_key") or "")
 
-    # -- what was fetched
+    # -- what has not begun
 
     def _give_back_unbegun(self) -> None:
         # The newest first, as each goes in front of the others.
@@ -157,7 +158,12 @@ class OrderKeeping:
             ):
                 continue
             if noted(message, "handed"):
-                if self._step.pool_name in LOOKING_POOLS or not is_reliable(request.task):
+                is_claimed = noted(message, "claim") is not None
+                if (
+                    self._step.pool_name in LOOKING_POOLS
+                    or is_claimed
+                    or not is_reliable(request.task)
+                ):
                     # It begins in this moment; or nobody could take it back.
                     continue
                 self._process.given_back.add(request.reliable_token)
@@ -167,6 +173,9 @@ class OrderKeeping:
         """Give back the message of a request that has not begun, to the place that it had."""
         message, name, task_id = request.message, request.name, request.id
         note(message, "given_back", True)
+        early = noted(message, "claim")
+        if early is not None:
+            self._step.claims.give_up(early.of(task_id))
         state.task_ready(request)
         request.acknowledged = True
         try:

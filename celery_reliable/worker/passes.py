@@ -78,7 +78,6 @@ class Passes(NativeThread):
         try:
             if self._sweeper is None:
                 self._sweeper = Sweeper(self._host.app)
-            self._tell_of_lost_pop(self._sweeper)
             _, wait = self._sweeper.run_if_due()
             self._look_at_own_claims(self._sweeper)
             self._host.health.look(self._sweeper.broker)
@@ -117,25 +116,15 @@ class Passes(NativeThread):
         self._revoked.extend(task_ids)
         self.wake()
 
-    def _tell_of_lost_pop(self, sweeper: Sweeper) -> None:
-        """Let passes look for messages that the worker may have popped on a connection which was
-        lost before they arrived.
-        """
-        unacked = self._host.unacked
-        at = unacked.lost_pop_at if unacked is not None else None
-        if unacked is None or at is None or time.monotonic() < at:
-            return
-        ago_ms = int(1000 * (time.monotonic() - at)) + 2 * sweeper.config.lease_ms
-        sweeper.ledger.passes.look_ahead(ago_ms=ago_ms)
-        if unacked.lost_pop_at == at:
-            unacked.lost_pop_at = None
-
     def _look_at_own_claims(self, sweeper: Sweeper) -> None:
         """End the claims of this worker that nobody runs, as no other worker would while it lives.
 
         What is seen twice, half of SWEEP_SECONDS apart, is lost; it is released when nobody can
         have begun by it.
         """
+        if not self._host.claims.n_known:
+            self._orphans.clear()
+            return
         if self._host.is_leaving:
             # It stops its tasks, and releases their claims by itself.
             return

@@ -20,15 +20,15 @@ from kombu.utils.imports import symbol_by_name
 from celery_reliable import clock, events
 from celery_reliable.app import reliable_of
 from celery_reliable.attempt import DELIVERY, EARLY, MESSAGE, NotBegun
-from celery_reliable.compat.notes import noted
-from celery_reliable.compat.request import OpenRequest
+from celery_reliable.compat import noted
+from celery_reliable.compat.consumer import OpenRequest
 from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
 from celery_reliable.log import logger
 from celery_reliable.message import Stamp, text_as_sent
+from celery_reliable.model import EarlyClaim
 from celery_reliable.options import is_reliable
 from celery_reliable.publishing import CARRIERS
 from celery_reliable.worker import claims, throughput
-from celery_reliable.worker.arrivals import Awaited
 from celery_reliable.worker.claims import end_child, end_lost
 
 __all__ = [
@@ -84,6 +84,8 @@ class ReliableRequest(OpenRequest):
     reliable_is_cancelled = False
     #: Its message was acknowledged, or given back, though the attempt had not ended.
     reliable_is_let_go = False
+    #: False: its process died before it had decoded the message, or as it did so.
+    reliable_is_opened = True
     #: The pool has told of a hard time limit by `on_failure`.
     reliable_is_over_limit = False
 
@@ -95,14 +97,14 @@ class ReliableRequest(OpenRequest):
             raise InvalidTaskError(f"no message of a task: {exc!r}") from exc
         #: By the clock of `clock`.
         self.reliable_received_at = clock.now()
-        early: Awaited | None = noted(message, "early")
+        early: EarlyClaim | None = noted(message, "claim")
         #: The token of the claim, which this worker or the task's process makes.
         self.reliable_token = early.token if early is not None else secrets.token_hex(8)
         if not self.is_ours:
             return
         properties = {**(self.request_dict.get("properties") or {}), DELIVERY: self.reliable_token}
         # Set to None too: what a sender has put there could pass for a claim, or for the message.
-        properties[EARLY] = early.told if early is not None else None
+        properties[EARLY] = early and tuple(early)
         is_known = bool(Stamp.of(message.headers).generation)
         properties[MESSAGE] = None if is_known else text_as_sent(message) or None
         self.request_dict["properties"] = properties

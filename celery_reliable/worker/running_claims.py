@@ -4,26 +4,24 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
-import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from celery.worker import state
 
 from celery_reliable.attempt import running_requests
-from celery_reliable.compat.pool import process_ids_of, task_ids_of
+from celery_reliable.compat.pool import task_ids_of
+from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
 from celery_reliable.ledger import answers
 from celery_reliable.log import logger
 from celery_reliable.model import Claim, SweepReport
 from celery_reliable.recovery import Losses
-from celery_reliable.worker.claims import is_ending, is_running_child
+from celery_reliable.worker.claims import PATIENCE_SECONDS, is_ending
 
 if TYPE_CHECKING:
     from celery_reliable.worker.worker_step import WorkerStep
 
 __all__ = [
-    "PoolStop",
     "RunningClaims",
 ]
 
@@ -34,14 +32,14 @@ class RunningClaims:
     def __init__(self, w: Any, step: WorkerStep) -> None:
         self._worker = w
         self._step = step
+        #: How many there are, as the last beat was told.
+        self.n_known = 0
 
     def runs(self, claim: Claim) -> bool:
         """Whether a request or a job of the pool stands behind a claim."""
         if is_ending(claim.token):
             return True
-        arrivals, shifts = self._step.arrivals, self._step.shifts
-        if arrivals is not None and arrivals.is_under_way(claim.token):
-            return True
+        shifts = self._step.shifts
         if shifts is not None and shifts.running.holding(claim.token) is not None:
             return True
         # Celery keeps `requests` by id: a copy of the message takes the place of what runs.
@@ -52,9 +50,9 @@ class RunningClaims:
         return claim.task_id in task_ids_of(self._worker.pool)
 
     def has_given_up(self, claim: Claim) -> bool:
-        """Whether nobody can have begun by a claim, as its message could not be filed."""
-        arrivals = self._step.arrivals
-        return arrivals is not None and arrivals.is_given_up(claim.token)
+        """Whether nobody can have begun by a claim, as the worker did not hear of it."""
+        unacked = self._step.unacked
+        return unacked is not None and claim.token in unacked.given_up
 
     def stop(self, claim: Claim) -> bool:
         """Stop a claim that was taken from this worker, and let nothing of it be stored; True when
@@ -77,6 +75,18 @@ class RunningClaims:
             if pid != os.getpid() and self._step.pool_name == "prefork":
                 _kill(pid, claim)
         return not self.runs(claim)
+
+    def give_up(self, claim: Claim) -> None:
+        """Release a claim by which nothing begins.  Where the ledger does not answer, it is found
+        that nobody runs it.
+        """
+        reliable = self._step.reliable
+        try:
+            reliable.ledger.release(
+                claim, due_in_ms=reliable.config.sweep_ms, patience_seconds=PATIENCE_SECONDS
+            )
+        except (LedgerUnavailable, LedgerRefused) as exc:
+            logger.warning("claim_not_released id=%s error=%s", claim.task_id, exc)
 
     def release(self) -> None:
         """Give back what children claimed that were stopped with the worker: that costs the tasks
@@ -110,59 +120,3 @@ def _kill(pid: int | None, claim: Claim) -> None:
         # It may have ended.
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-
-
-#: Threads and greenlets, of which a stop waits for what runs.
-_WAITING_POOLS = frozenset({"thread", "gevent"})
-#: A process that has not ended so long after a cold stop has begun has not heeded its SIGTERM.
-_HEEDED_SECONDS = 4.0
-
-
-class PoolStop:
-    """Stops a pool of threads or greenlets when the worker's shutdown has begun, and not before.
-
-    Celery stops it in the signal handler of a cold shutdown.  There a thread that needs a lock of
-    the main thread's (that of the log, or of the pool itself) is waited for until somebody kills
-    the worker; and greenlets cannot be waited for, which raises into whatever the main loop does.
-
-    In a cold stop it kills the processes of a pool that have not ended after some seconds.  Celery
-    waits for each: one that is frozen would keep the worker, and with it the tasks of all others.
-    """
-
-    def __init__(self, pool: Any, name: str) -> None:
-        self._pool = pool
-        self._stop = pool.stop
-        self._may_stop = name not in _WAITING_POOLS
-        self._is_asked = False
-        pool.stop = self
-
-    def __call__(self) -> None:
-        """Stop the pool, now or when the shutdown begins."""
-        if not self._may_stop:
-            self._is_asked = True
-            return
-        if state.should_terminate:
-            self.end_what_stays()
-        self._stop()
-
-    def begin(self) -> None:
-        """Stop the pool if that was asked for, and from now on when it is."""
-        self._may_stop = True
-        if self._is_asked:
-            self._stop()
-
-    def end_what_stays(self) -> None:
-        """Have processes killed that do not end by themselves, now that all are told to."""
-        # By a thread: the main thread waits for them.
-        pids = process_ids_of(self._pool)
-        threading.Thread(target=self._kill, args=[pids], daemon=True).start()
-
-    def _kill(self, pids: list[int]) -> None:
-        time.sleep(_HEEDED_SECONDS)
-        # Celery has told all others to stop.  It lets these end: they are acknowledged, or about to
-        # be.
-        spared = {request.worker_pid for request in running_requests()}
-        for pid in pids:
-            if pid not in spared and is_running_child(pid):
-                with suppress(OSError):
-                    os.kill(pid, signal.SIGKILL)

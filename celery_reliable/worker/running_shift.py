@@ -14,13 +14,13 @@ from celery.worker import state
 
 from celery_reliable.attempt import DELIVERY
 from celery_reliable.broker import Delivery
-from celery_reliable.compat.notes import note
-from celery_reliable.compat.request import request_for
+from celery_reliable.compat import note
+from celery_reliable.compat.consumer import request_for
 from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
 from celery_reliable.log import logger
 from celery_reliable.message import payload_of
 from celery_reliable.options import is_reliable
-from celery_reliable.pool import N_SLOTS, Left, slots
+from celery_reliable.pool import N_SLOTS, Left, slot_of
 from celery_reliable.worker.claims import PATIENCE_SECONDS, lost_worker
 
 if TYPE_CHECKING:
@@ -39,6 +39,8 @@ class RunningShift:
 
     token: str
     slot: int
+    #: The numbers of its messages are greater, and those of all shifts before are smaller.
+    after: int
     pid: int | None = None
     #: That of the pool.
     job: Any = None
@@ -48,8 +50,12 @@ class RunningShift:
     def holds(self, tag: str) -> bool:
         """Whether it is not done with this message, or claim."""
         number = tag.rpartition(".")[2]
-        slot = slots[self.slot]
+        slot = slot_of(self.slot)
         return number.isdecimal() and slot.first <= int(number) <= slot.last
+
+    def has_opened(self, tag: str) -> bool:
+        """Whether it has decoded the last message that it has taken, and this is that."""
+        return tag == self.tag_of(slot_of(self.slot).opened)
 
     def has(self, tag: str) -> bool:
         """Whether it has taken the message with this tag."""
@@ -60,11 +66,16 @@ class RunningShift:
         return f"{self.token}.{number}"
 
 
+#: No shift takes so many messages.
+_MOST_IN_SHIFT = 1 << 20
+
+
 class RunningShifts:
     """All of one worker.  Any thread may ask whose a claim is."""
 
     def __init__(self) -> None:
         self._running: dict[str, RunningShift] = {}
+        self._n_begun = 0
         #: Those of the shared memory that are free; the one that was given back first is the last
         #: to be used again.
         self._slots = deque(range(N_SLOTS))
@@ -83,8 +94,9 @@ class RunningShifts:
     def add(self) -> RunningShift:
         """Return a new one."""
         slot = self._slots.popleft()
-        slots[slot].clear()
-        running = RunningShift(secrets.token_hex(8), slot)
+        slot_of(slot).clear()
+        self._n_begun += 1
+        running = RunningShift(secrets.token_hex(8), slot, self._n_begun * _MOST_IN_SHIFT)
         self._running[running.token] = running
         return running
 
@@ -188,6 +200,12 @@ class ShiftRequests:
         for tag in [tag for tag in self._shown if running.has(tag)]:
             self.hide(tag)
 
+    def end(self, tag: str, outcome: Any) -> None:
+        """Let the request of a message end, which is to see how its task has."""
+        request = self._shown.pop(tag, None)
+        if request is not None:
+            request.on_success(outcome)
+
     def hide(self, tag: str) -> None:
         """Forget the request of a message, if one is shown: its task has ended without the main
         process.
@@ -207,9 +225,16 @@ class ShiftRequests:
             if entry is not None:
                 yield Left(tag, entry.queue, entry.raw)
 
-    def request(self, left: Left, running: RunningShift, *, is_known: bool = False) -> Any:
+    def request(
+        self,
+        left: Left,
+        running: RunningShift,
+        *,
+        is_known: bool = False,
+        is_opened: bool = True,
+    ) -> Any:
         """Return Celery's request of a message that a process runs, or ran when it died; None when
-        its task was not claimed.
+        its task was not claimed.  *is_known*: nobody need ask whether it was.
         """
         shown = self._shown.pop(left.tag, None)
         if shown is not None:
@@ -236,8 +261,9 @@ class ShiftRequests:
         note(message, "queue", left.queue)
         note(message, "holder", self._step.process.id)
         channel.qos.append(message, left.tag)
-        request = request_for(c, task, message, running.pid, claimed_ms / 1000 or time.time())
-        request.reliable_token = token
+        started_at = claimed_ms / 1000 or time.time()
+        request = request_for(c, task, message, running.pid, started_at, is_opened=is_opened)
+        request.reliable_token, request.reliable_is_opened = token, is_opened
         request.request_dict["properties"][DELIVERY] = token
         return request
 
@@ -252,6 +278,7 @@ class ShiftRequests:
             exc_info = lost_worker(exc)
         # Without a look at the broker, which may be away.
         let_go = list(self.let_go(running))
+        has_died, is_leaving = isinstance(exc, WorkerLostError), self._step.is_leaving
         for request in let_go:
             _end(request, exc_info)
         ended = {request.message.delivery_tag for request in let_go}
@@ -260,7 +287,12 @@ class ShiftRequests:
                 if left.tag in ended:
                     continue
                 try:
-                    request = self.request(left, running)
+                    # What has killed one process by being opened would kill this one, too.
+                    is_opened = not has_died or running.has_opened(left.tag)
+                    request = self.request(left, running, is_opened=is_opened)
+                    if request is None and not is_opened and running.pid and not is_leaving:
+                        # Nobody has claimed it, and whoever opens it may die again.
+                        request = self.request(left, running, is_known=True, is_opened=False)
                 except Exception as exc:
                     logger.warning("shift_not_ended error=%s", exc)
                     continue

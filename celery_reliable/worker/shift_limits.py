@@ -11,12 +11,13 @@ from typing import Any
 
 from billiard.exceptions import TimeLimitExceeded
 from celery.signals import task_received
+from celery.utils.imports import symbol_by_name
 
-from celery_reliable.compat.pool import billiards
-from celery_reliable.compat.processes import hear_processes, limit_job
+from celery_reliable.compat.pool import billiards, hear_processes, limit_job
 from celery_reliable.log import logger
-from celery_reliable.pool import Limited, Told, slots
+from celery_reliable.pool import Limited, Told, slot_of
 from celery_reliable.worker.claims import end_child, ended_by, ending, lost_worker
+from celery_reliable.worker.request import ReliableRequest
 from celery_reliable.worker.running_shift import RunningShift, RunningShifts, ShiftRequests
 
 __all__ = [
@@ -52,16 +53,22 @@ class ShiftHearing:
 
     def _heard(self, told: Told) -> None:
         c, running = self._worker.consumer, self._running.of_token(told.shift)
-        self._requests.hide(told.ended)
+        if told.outcome is None:
+            self._requests.hide(told.ended)
+        else:
+            self._requests.end(told.ended, told.outcome)
+        request, pid = None, None
         if told.begun is not None and running is not None:
-            request = self._requests.show_begun(told.begun, running)
-            if request is not None:
-                task_received.send(sender=c, request=request)
+            request, pid = self._requests.show_begun(told.begun, running), running.pid
+        if request is not None:
+            task_received.send(sender=c, request=request)
         # None while it connects; what it was told then, Celery's own pool loses too.
         dispatcher = c.event_dispatcher if c is not None else None
         if dispatcher is not None:
             for kind, fields in told.events:
                 dispatcher.send(kind, **fields)
+        if request is not None and symbol_by_name(request.task.Request) is not ReliableRequest:
+            request.on_accepted(pid, time.monotonic())
 
 
 #: What is up within that, a timer waits for; it is longer than the time between two looks.
@@ -86,7 +93,7 @@ class ShiftLimits:
     def look(self) -> None:
         """Stop what has run for too long, and see to what soon will have."""
         for running in self._shifts:
-            task = slots[running.slot].limited
+            task = slot_of(running.slot).limited
             if task is None or running.pid is None:
                 continue
             for limit, act in ((task.soft, self._tell), (task.hard, self._stop)):
@@ -99,12 +106,12 @@ class ShiftLimits:
     def leave(self) -> None:
         """Let the pool keep the limits, as it does while it is stopped."""
         for running in self._shifts:
-            task = slots[running.slot].limited
+            task = slot_of(running.slot).limited
             if task is not None and running.job is not None:
                 limit_job(running.job, task.soft or None, task.hard or None, task.since)
 
     def _runs(self, running: RunningShift, task: Limited) -> bool:
-        return running in self._shifts and slots[running.slot].limited == task
+        return running in self._shifts and slot_of(running.slot).limited == task
 
     def _tell(self, running: RunningShift, task: Limited) -> None:
         """The soft limit is up."""
@@ -115,7 +122,7 @@ class ShiftLimits:
         request = self._requests.shown(running.tag_of(task.number))
         if request is not None:
             request.on_timeout(True, task.soft)
-        slots[running.slot].meant = task.since
+        slot_of(running.slot).meant = task.since
         if running.pid is not None and self._runs(running, task):
             with suppress(ProcessLookupError):
                 os.kill(running.pid, signal.SIGUSR1)
@@ -125,7 +132,7 @@ class ShiftLimits:
         # While the pool is stopped this is a thread, beside which the main loop hears of the death.
         if not self._runs(running, task) or self._shifts.remove(running.token) is None:
             return
-        slot, number = slots[running.slot], task.number
+        slot, number = slot_of(running.slot), task.number
         with ending(running.tag_of(number)):
             end_child(running.pid)
             # It may have ended just before, and its process run another by then.

@@ -6,95 +6,33 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from celery.utils.imports import symbol_by_name
 from celery.worker import state
 
 from celery_reliable.broker import Queues
 from celery_reliable.compat.consumer import Slots
-from celery_reliable.compat.pool import has_job
-from celery_reliable.compat.processes import limit_job
-from celery_reliable.context import WorkerProcess
-from celery_reliable.log import logger
-from celery_reliable.options import is_reliable
+from celery_reliable.compat.pool import has_job, limit_job, scale_by
 from celery_reliable.pool import (
     Report,
     Shift,
     TaskPool,
     call_off_shifts,
+    note_revoked,
+    note_revoked_stamps,
     shifts_called_off,
     work,
 )
 from celery_reliable.worker import throughput
-from celery_reliable.worker.arrivals import LeftOut, may_wait
-from celery_reliable.worker.request import ReliableRequest
 from celery_reliable.worker.running_shift import RunningShift, RunningShifts, ShiftRequests
 from celery_reliable.worker.shift_limits import ShiftHearing, ShiftLimits
+from celery_reliable.worker.special_tasks import SpecialNames
 
 if TYPE_CHECKING:
     from celery_reliable.worker.worker_step import WorkerStep
 
 __all__ = [
-    "ShiftRules",
     "Shifts",
     "shifts_of",
 ]
-
-#: A shift is handed so many revoked ids at most.
-_MOST_REVOKED = 200
-
-
-class ShiftRules:
-    """The rules of one worker.  For the main loop.
-
-    Each message that finds an idle process is told of all tasks, so what is known of them is kept.
-    """
-
-    def __init__(self, w: Any, process: WorkerProcess) -> None:
-        self._worker = w
-        self._process = process
-        self._left_out = LeftOut(process, self._is_cold)
-        #: As it was when the rest was made of it.
-        self._seen: list[str] | None = None
-        self._cold: list[str] | None = None
-        self._limits: dict[str, tuple[float, float]] | None = None
-
-    def forget(self) -> None:
-        """Look at time limits anew: a remote command has changed one, or Celery began anew."""
-        self._limits = None
-
-    def cold(self) -> list[str] | None:
-        """Return the names of the reliable tasks that go by the main process; None if all do."""
-        cold = self._left_out.names(self._worker.consumer)
-        if cold is not self._seen:
-            tasks = [one.name for one in self._worker.app.tasks.values() if is_reliable(one)]
-            self._cold = cold if len(cold) < len(tasks) else None
-            self._seen, self._limits = cold, None
-        return self._cold
-
-    def limits(self) -> dict[str, tuple[float, float]]:
-        """Return soft and hard time limits by the names of the reliable tasks that have one, in
-        seconds; 0: none.
-        """
-        if self._limits is None:
-            w = self._worker
-            found = {
-                one.name: (
-                    one.soft_time_limit or w.soft_time_limit or 0.0,
-                    one.time_limit or w.time_limit or 0.0,
-                )
-                for one in w.app.tasks.values()
-                if is_reliable(one)
-            }
-            self._limits = {name: limits for name, limits in found.items() if any(limits)}
-        return self._limits
-
-    def _is_cold(self, task: Any) -> bool:
-        return bool(
-            may_wait(self._worker.consumer, task)
-            or symbol_by_name(task.Request) is not ReliableRequest
-            or getattr(type(task), "time_to_run_seconds", None)
-            or self._process.orders.of_task(task.name)
-        )
 
 
 #: How long a shift takes messages.
@@ -107,14 +45,8 @@ _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.05, 2.0
 
 def shifts_of(w: Any, step: WorkerStep) -> Shifts | None:
     """Return what gives shifts to the processes of a worker's pool; None where they have none."""
-    if not isinstance(w.pool, TaskPool):
-        return None
     is_possible = w.use_eventloop and step.unacked_name and step.reliable.is_delivered_from_ledger
-    # Celery's autoscaler sees only what the main process receives.
-    if w.autoscale or not is_possible:
-        logger.warning("pool_is_prefork worker=%s", step.process.id)
-        return None
-    return Shifts(w, step)
+    return Shifts(w, step) if isinstance(w.pool, TaskPool) and is_possible else None
 
 
 class Shifts:
@@ -125,7 +57,6 @@ class Shifts:
     def __init__(self, w: Any, step: WorkerStep) -> None:
         self._worker = w
         self._step = step
-        self._rules = ShiftRules(w, step.process)
         self._slots = Slots(w)
         self._requests = ShiftRequests(w, step)
         #: Any thread may ask them whose a claim is.
@@ -134,6 +65,14 @@ class Shifts:
         self._limits = ShiftLimits(w, self.running, self._requests, self._requests.end_lost)
         self._not_before = 0.0
         self._pause = 0.0
+        #: How many revoked ids the processes have heard of.
+        self._n_revoked = 0
+        if w.autoscaler is not None:
+            scale_by(w.autoscaler, self._n_wanted)
+
+    def _n_wanted(self) -> int:
+        """How many processes could have something to do."""
+        return len(state.reserved_requests) + len(self.running)
 
     def __len__(self) -> int:
         return len(self.running)
@@ -155,40 +94,48 @@ class Shifts:
 
     def may_begin(self) -> bool:
         """Whether processes may take their own messages now."""
-        w = self._worker
         return not (
             self._step.is_leaving
             or time.monotonic() < self._not_before
             or self.running.is_full
-            or not w.app.use_fast_trace_task
-            or len(state.revoked) > _MOST_REVOKED
+            # Not in a worker that is embedded in another process.
+            or not self._worker.app.use_fast_trace_task
             or self._slots.waiting
         )
 
-    def work_off(self, channel: Any, n_waiting: int, n_idle: int) -> None:
-        """Give shifts to idle processes, if *n_waiting* messages wait and these may be theirs."""
-        if n_idle <= 0 or not self.may_begin():
-            return
-        cold = self._rules.cold()
-        queues = channel.queues_for_shift(cold) if cold is not None else None
-        if queues is None:
-            return
-        for _ in range(min(n_idle, n_waiting)):
-            self._begin(channel, queues)
+    def work_off(self, channel: Any, n_waiting: int) -> None:
+        """Give shifts to so many idle processes: as many messages have come."""
+        self._tell_revoked()
+        names = self._step.special_tasks.names()
+        queues = channel.queues_for_shift()
+        for _ in range(n_waiting if queues is not None else 0):
+            self._begin(channel, queues, names)
+        if self._worker.autoscaler is not None:
+            self._worker.autoscaler.maybe_scale(self)
 
-    def _begin(self, channel: Any, queues: Queues) -> None:
+    def _tell_revoked(self) -> None:
+        """Let the processes know of what this worker has heard from others, or remembers."""
+        if len(state.revoked) != self._n_revoked:
+            self._n_revoked = len(state.revoked)
+            note_revoked(state.revoked)
+        if state.revoked_stamps:
+            note_revoked_stamps()
+
+    def _begin(self, channel: Any, queues: Queues, names: SpecialNames) -> None:
         running = self.running.add()
         shift = Shift(
             running.token,
             running.slot,
+            running.after,
             queues,
             channel.takes_turns,
             shifts_called_off(),
             _SHIFT_SECONDS,
-            frozenset(state.revoked),
             int(self._worker.max_memory_per_child or 0),
             self._hearing.wants_messages,
-            self._rules.limits(),
+            names.left_out,
+            names.shown,
+            names.limits,
         )
         self._slots.acquire(partial(self._submit, running), shift)
 
@@ -209,11 +156,6 @@ class Shifts:
         """Let all end after the tasks that they run."""
         if self.running:
             call_off_shifts()
-
-    def heed_limits(self) -> None:
-        """Begin shifts by what tasks say from now on, and let those that run end."""
-        self._rules.forget()
-        self.call_off()
 
     def leave(self) -> None:
         """The worker leaves: no shift begins any more."""
@@ -237,9 +179,6 @@ class Shifts:
             state.all_total_count[0] += count
         throughput.count("failed", report.failed)
         throughput.count("not_ended", report.not_begun)
-        channel = self._requests.channel
-        if report.found_nothing and channel is not None:
-            channel.note_empty()
         if report.left is None:
             self._pause = 0.0
             return

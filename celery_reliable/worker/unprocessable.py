@@ -18,10 +18,10 @@ from celery.worker import state
 from celery_reliable import events
 from celery_reliable.app import Reliable
 from celery_reliable.broker import Delivery
+from celery_reliable.compat import noted
 from celery_reliable.compat.consumer import handle_by
-from celery_reliable.compat.notes import noted
 from celery_reliable.context import WorkerProcess
-from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable, ReliableError, one_line
+from celery_reliable.exceptions import ReliableError, one_line
 from celery_reliable.ledger import answers
 from celery_reliable.log import logger
 from celery_reliable.message import (
@@ -31,109 +31,31 @@ from celery_reliable.message import (
     as_sent,
     check_delivered,
     headers_as_written,
-    task_id_of,
 )
-from celery_reliable.model import Claim, Reason
-from celery_reliable.worker.arrivals import Awaited
+from celery_reliable.model import Claim, EarlyClaim, Reason
 from celery_reliable.worker.claims import PATIENCE_SECONDS
+from celery_reliable.worker.special_tasks import SpecialTasks
+from celery_reliable.worker.unclaimed import claimed_first
 
-__all__ = [
-    "Openings",
-    "Unprocessable",
-    "noting",
-]
+__all__ = ["Unprocessable"]
 
 
 #: What could not be buried, as the ledger was away, is tried again after so long.
 _AGAIN_SECONDS = 5.0
 
 
-class Openings:
-    """Tells the ledger which message the main loop of one worker is about to open, of those that
-    came back from a dead worker, and after that that the worker lives.
-
-    The main process decompresses and decodes a body before anybody has claimed its task.  If the
-    worker dies of it, its death is put down to that message, unless something ran there that may
-    have caused it.  A message that never came back costs none of this.
-    """
-
-    def __init__(self, reliable: Reliable, process: WorkerProcess) -> None:
-        self._reliable = reliable
-        self._process = process
-        #: What the ledger may have noted, and is to forget: the worker's id, the delivery, and the
-        #: id and epoch of the task.
-        self._noted: tuple[str, str, str, str] | None = None
-
-    def begin(self, delivery: str, payload: dict[str, Any]) -> bool:
-        """Note that a message is about to be opened; False when it is to be dropped, since its task
-        is a dead letter, or is sent again later.
-        """
-        task_id, headers = task_id_of(payload), payload.get("headers")
-        self._noted = self._process.id, delivery, task_id, Stamp.of(headers).epoch
-        try:
-            answer = self._note(self._noted)
-        except (LedgerUnavailable, LedgerRefused) as exc:
-            # Should the worker die now, its death is put down to nothing.
-            logger.warning("opening_not_noted id=%s error=%s", task_id, exc)
-            return True
-        if not isinstance(answer, answers.Opening):
-            self._noted = None
-        if isinstance(answer, answers.Alone | answers.Dead):
-            logger.info("delivery_dropped id=%s reply=%s", task_id, answer.word)
-            return False
-        return True
-
-    def end(self) -> None:
-        """Note that the worker has survived it, now or when the ledger is back."""
-        if self._noted is None:
-            return
-        try:
-            self._note(self._noted, is_over=True)
-        except (LedgerUnavailable, LedgerRefused) as exc:
-            logger.warning("opening_still_noted delivery=%s error=%s", self._noted[1], exc)
-            return
-        self._noted = None
-
-    def _note(
-        self, opening: tuple[str, str, str, str], *, is_over: bool = False
-    ) -> answers.OpenAnswer:
-        return self._reliable.ledger.workers.open(
-            *opening,
-            max_losses=self._reliable.config.max_losses,
-            is_over=is_over,
-            patience_seconds=PATIENCE_SECONDS,
-        )
-
-
-def noting(openings: Openings, handle: Callable[[Any], None]) -> Callable[[Any], None]:
-    """Return *handle* of a consumer whose messages come from no unacked hash, with what was
-    redelivered noted as it is opened.
-    """
-
-    def on_message(message: Any) -> None:
-        is_back = bool((message.delivery_info or {}).get("redelivered"))
-        headers = message.headers if isinstance(message.headers, dict) else {}
-        if is_back and not openings.begin(str(message.delivery_tag), {"headers": headers}):
-            message.ack_log_error(logger, ())
-            return
-        try:
-            handle(message)
-        finally:
-            if is_back:
-                openings.end()
-
-    return on_message
-
-
 class Unprocessable:
     """Stands before what a worker's consumer does with messages that it cannot run."""
 
-    def __init__(self, reliable: Reliable, openings: Openings) -> None:
+    def __init__(
+        self, reliable: Reliable, process: WorkerProcess, special_tasks: SpecialTasks
+    ) -> None:
         self._reliable = reliable
+        self._process = process
+        self._special_tasks = special_tasks
         self._consumer: Any = None
         #: How its connection fails.
         self._broken: tuple[Any, ...] = ()
-        self._openings = openings
 
     def install(self, c: Any) -> None:
         """Take the place of the consumer's handlers; with every connection anew."""
@@ -160,23 +82,7 @@ class Unprocessable:
             self._bury(message, exc, partial(own.on_decode_error, c, message, exc))
 
         def create_task_handler(*args: Any, **kwargs: Any) -> Callable[[Any], None]:
-            handle = own.create_task_handler(c, *args, **kwargs)
-
-            def on_task_received(message: Any) -> None:
-                try:
-                    check_delivered(message)
-                    handle(message)
-                except (*self._broken, MemoryError):
-                    raise
-                except Exception as exc:
-                    if any(one.message is message for one in list(state.reserved_requests)):
-                        raise
-                    # It would end the worker, and then the next.
-                    on_invalid_task(None, message, exc)
-
-            # With an unacked hash the transport tells the ledger before it reads a message.
-            has_unacked = getattr(c.task_consumer.channel, "reliable_unacked", None) is not None
-            return on_task_received if has_unacked else noting(self._openings, on_task_received)
+            return self._handler(own.create_task_handler(c, *args, **kwargs), on_invalid_task)
 
         handle_by(
             c,
@@ -186,6 +92,27 @@ class Unprocessable:
             on_invalid_task=on_invalid_task,
             on_decode_error=on_decode_error,
         )
+
+    def _handler(
+        self, handle: Callable[[Any], None], on_invalid_task: Callable[..., None]
+    ) -> Callable[[Any], None]:
+        """Return Celery's own *handle*, before which a message is looked at."""
+
+        def on_task_received(message: Any) -> None:
+            try:
+                check_delivered(message)
+                handle(message)
+            except (*self._broken, MemoryError):
+                raise
+            except Exception as exc:
+                if any(one.message is message for one in list(state.reserved_requests)):
+                    raise
+                # It would end the worker, and then the next.
+                on_invalid_task(None, message, exc)
+
+        if self._reliable.is_delivered_from_ledger:
+            return on_task_received
+        return claimed_first(self._reliable, self._process, self._special_tasks, on_task_received)
 
     def bury_unreadable(self, delivery: Delivery, error: Exception) -> bool:
         """Put a list element that is no message among the dead letters; False when the ledger is
@@ -224,8 +151,8 @@ class Unprocessable:
         told = _told(message)
         task_id = str(told.get("id") or f"unreadable-{os.urandom(8).hex()}")
         name = str(told.get("task") or "")
-        early: Awaited | None = noted(message, "early")
-        claim = early.claim if early is not None else None
+        early: EarlyClaim | None = noted(message, "claim")
+        claim = early.of(task_id) if early is not None else None
         try:
             is_buried = self._buried(
                 task_id, name, error, _envelope(message), claim, is_failure_told=is_failure_told

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from celery_reliable.app import Reliable
 from celery_reliable.exceptions import ReliableError
-from celery_reliable.ledger import Bell, answers, dues_of
+from celery_reliable.ledger import Bell, Ledger, answers, dues_of
 from celery_reliable.log import logger
 from celery_reliable.model import Due
 from celery_reliable.native_threads import NativeThread
@@ -41,30 +41,30 @@ class Waker(NativeThread):
         self._worker = worker
         self._send = send
         self._queued_ms = reliable.config.queued_ms
-        self._ledger = reliable.own_ledger(patience_seconds=0.0)
-        self._bell = Bell(self._ledger.connector, self._ledger.keys)
+        self._reliable = reliable
         #: Whether this worker is the waker, as far as it knows.
         self._is_it = False
 
     def run(self) -> None:
         """Wake until told to stop."""
-        wait = 0.0
+        # Here, as connections belong to the kind of thread that made them.
+        ledger, wait = self._reliable.ledger.with_patience(0.0), 0.0
+        bell = Bell(ledger.connector, ledger.keys)
         while not self.stop_asked(0.0 if self._is_it else wait):
-            if self._is_it and not self._bell.wait(wait):
+            if self._is_it and not bell.wait(wait):
                 self.stop_asked(min(wait, _DEAF_SECONDS))
             if self.stop_asked():
                 break
-            wait = self._turn()
+            wait = self._turn(ledger)
             if not self._is_it:
                 # Else it would take a ring from the worker that is it now.
-                self._bell.close()
-        self._bell.close()
-        self._ledger.close()
+                bell.close()
+        bell.close()
 
-    def _turn(self) -> float:
+    def _turn(self, ledger: Ledger) -> float:
         """Let out what may begin by now; return the seconds after which to ask again."""
         try:
-            answer = self._ledger.moments.wake(
+            answer = ledger.moments.wake(
                 self._worker,
                 lease_ms=_LEASE_MS,
                 limit=_AT_ONCE,

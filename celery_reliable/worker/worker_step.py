@@ -1,44 +1,38 @@
-"""The worker's own step: its identity and lease, its threads, and how it leaves."""
+"""The worker's own step: its identity and lease, and its threads."""
 
 from __future__ import annotations
 
-import atexit
-import os
 import time
 from typing import Any
 
 from celery import bootsteps
-from celery.signals import worker_shutdown, worker_shutting_down
+from celery.concurrency.prefork import TaskPool as PreforkPool
 from celery.worker import state
 
-from celery_reliable import events
 from celery_reliable.app import reliable_of
 from celery_reliable.broker import WorkerUnacked
-from celery_reliable.compat.consumer import before_soft_shutdown
-from celery_reliable.compat.notes import note
+from celery_reliable.compat import note
 from celery_reliable.compat.pool import keep_begun_jobs
 from celery_reliable.context import WorkerProcess, set_current_worker
 from celery_reliable.doctor import setup_to_tell
 from celery_reliable.exceptions import ReliableError
 from celery_reliable.ledger import FORMAT
-from celery_reliable.log import logger
-from celery_reliable.pool import kind_of
+from celery_reliable.pool import TaskPool, kind_of
 from celery_reliable.version import __version__
-from celery_reliable.worker.arrivals import Arrivals
 from celery_reliable.worker.health import Doing, Health
 from celery_reliable.worker.heartbeat import Heartbeat
 from celery_reliable.worker.order_keeping import LOOKING_POOLS, OrderKeeping
 from celery_reliable.worker.passes import Passes
-from celery_reliable.worker.running_claims import PoolStop, RunningClaims
+from celery_reliable.worker.running_claims import RunningClaims
 from celery_reliable.worker.shifts import Shifts, shifts_of
+from celery_reliable.worker.shutdown import PoolStop, Shutdown
+from celery_reliable.worker.special_tasks import SpecialTasks
 from celery_reliable.worker.startup import (
     check_start,
     consume_apart,
     consume_own_queue,
-    finish_when_embedded,
 )
-from celery_reliable.worker.unbegun import Unbegun
-from celery_reliable.worker.unprocessable import Openings, Unprocessable
+from celery_reliable.worker.unprocessable import Unprocessable
 from celery_reliable.worker.waker import Waker
 
 __all__ = ["WorkerStep"]
@@ -78,36 +72,35 @@ class WorkerStep(bootsteps.StartStopStep):
             # Celery would print a traceback of this; the paragraph says what to change.
             raise SystemExit(f"celery_reliable: {exc}") from None
         self.process.sends_events = bool(w.task_events)
+        if not self.reliable.is_redis_broker:
+            # What is delivered begins at once: nothing waits here while another worker is idle.
+            w.prefetch_multiplier = 1
         self._setup = setup_to_tell(w)
         set_current_worker(self.process)
-        #: The second undoes what would outlive this worker: user code may go on in its process.
-        self.unacked_name, self._undo = consume_apart(self.reliable, self.process)
-        self._direct_queue, undo = consume_own_queue(w, self.reliable)
-        self._undo += undo
+        self.unacked_name, undo = consume_apart(self.reliable, self.process)
+        self._direct_queue, more = consume_own_queue(w, self.reliable)
+        self.shutdown = Shutdown(self, [*undo, *more])
         #: This worker's unacked hash, once it consumes.
         self.unacked: WorkerUnacked | None = None
         self.claims = RunningClaims(w, self)
         self.orders = OrderKeeping(w, self)
-        self.openings = Openings(self.reliable, self.process)
-        self.unprocessable = Unprocessable(self.reliable, self.openings)
+        self.special_tasks = SpecialTasks(w, self.process)
+        self.unprocessable = Unprocessable(self.reliable, self.process, self.special_tasks)
+        if w.pool_cls is PreforkPool:
+            w.pool_cls = TaskPool
         # The consumer's step finds it there.
         note(w, "step", self)
-        #: Made with the first consumer; None where nothing is given back.
-        self.unbegun: Unbegun | None = None
         self.heartbeat: Heartbeat | None = None
         self.passes = Passes(self)
         self.waker: Waker | None = None
         #: None where no process of the pool takes messages by itself.
         self.shifts: Shifts | None = None
-        #: The messages that the consumer waits for; None where it pops them.
-        self.arrivals: Arrivals | None = None
-        self._is_finished = False
 
     def create(self, w: Any) -> None:
         """Look at plain tasks before they reach the pool, which is made by now, and at its stop."""
         self.orders.install()
         self.pool_name = kind_of(w.pool)
-        self._pool_stop = PoolStop(w.pool, self.pool_name)
+        self.shutdown.pool_stop = PoolStop(w.pool, self.pool_name)
 
     def start(self, w: Any) -> None:
         """Register, and start to renew."""
@@ -119,69 +112,15 @@ class WorkerStep(bootsteps.StartStopStep):
         self.passes.start()
         self.waker = Waker(self.reliable, self.process.id, self.passes.send)
         self.waker.start()
-        worker_shutting_down.connect(self._leave, sender=w.hostname, weak=False)
-        worker_shutdown.connect(self.finish, sender=w, weak=False)
-        atexit.register(self.finish)
-        before_soft_shutdown(w, self._leave)
-        finish_when_embedded(w, self.process, self.finish)
+        self.shutdown.expect(w)
 
     def close(self, w: Any) -> None:
         """Leave; this is the first that is called at a shutdown."""
-        self._leave()
-        consumer = getattr(getattr(w, "consumer", None), "task_consumer", None)
-        if self.unacked_name and consumer is not None:
-            # Nobody would read what comes until the worker's tasks have ended.
-            consumer.channel.end_arrivals()
-        self._pool_stop.begin()
+        self.shutdown.begin(w)
 
     def terminate(self, w: Any) -> None:
         """Have processes killed that do not end; `close` was called."""
-        self._pool_stop.end_what_stays()
-
-    def _leave(self, **kwargs: Any) -> None:
-        self.is_leaving = True
-        if self.shifts is not None:
-            self.shifts.leave()
-        if self.unacked is not None:
-            self.unacked.is_leaving = True
-
-    def finish(self, **kwargs: Any) -> None:
-        """Give back what is claimed, stop renewing and deregister.  Once; not in children."""
-        if self._is_finished or os.getpid() != self.process.pid:
-            return
-        self._is_finished = True
-        atexit.unregister(self.finish)
-        while self._undo:
-            self._undo.pop()()
-        if self.waker is not None:
-            self.waker.ask_to_stop()
-        self.passes.ask_to_stop()
-        try:
-            try:
-                self.claims.release()
-            finally:
-                # Before it is forgotten: a beat that came later would register it anew.
-                if self.heartbeat is not None:
-                    self.heartbeat.stop()
-            self._deregister()
-        except Exception as exc:
-            # The sweeper finds the worker dead.  That it cannot say so must not keep it from
-            # ending.
-            logger.warning("worker_not_deregistered worker=%s error=%s", self.process.id, exc)
-        finally:
-            self.health.end()
-
-    def _deregister(self) -> None:
-        unacked, held = self.unacked, 0
-        if unacked is not None:
-            unacked.catch_up()
-            held = len(unacked)
-        if not self.reliable.ledger.workers.deregister(self.process.id, in_unacked=held):
-            logger.warning("worker_left_something worker=%s messages=%s", self.process.id, held)
-            return
-        if unacked is not None:
-            unacked.strike_off(self.reliable.config.namespace)
-        events.worker_left(app=self.app, worker=self.process.id)
+        self.shutdown.pool_stop.end_what_stays()
 
     # -- what the threads ask
 

@@ -88,8 +88,6 @@ CELERY_BROKER_URL = os.environ.get("BROKER_URL", "redis://localhost:6379/0")
 CELERY_RESULT_BACKEND = CELERY_BROKER_URL
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_TIMEZONE = TIME_ZONE
-# A check takes seconds: what waits should wait in the queue, where any worker can take it.
-CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 
 # The default; it stands here because the demo counts the runs of its poison document.
 CELERY_RELIABLE = {

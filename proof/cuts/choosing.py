@@ -21,9 +21,9 @@ READS = frozenset(
     )
 )  # fmt: skip
 
-#: What an idle worker has sent before it knows of a message: the wait, and what takes and files the
-#: message as soon as there is one.
-_WAITS = ("BRPOP", "BLMOVE", "take_next")
+#: What an idle worker has sent before it knows of anything to do: it waits for the bell, and for
+#: messages, and a process takes the next one as soon as its task has ended.
+_WAITS = ("BRPOP", "BLMOVE", "take")
 
 #: These have one thread that sends.
 _SINGLE = ("publisher", "child")

@@ -9,7 +9,7 @@ from typing import Any
 import redis
 from celery.states import READY_STATES
 
-from celery_reliable.results.stored import MARK
+from celery_reliable.results.fenced import MARK
 from tests.support.effects import ALIVE_KEY, APPEND_ROW, ROWS_KEY
 
 __all__ = ["Log", "Outcomes"]

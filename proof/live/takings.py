@@ -1,4 +1,4 @@
-"""Calls of ``take_next`` as MONITOR tells them: which calls of the ledger's scripts they were."""
+"""Calls of ``take`` as MONITOR tells them: which calls of the ledger's scripts they were."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class _Headers(NamedTuple):
 
 
 class Takings:
-    """Takes calls of ``take_next`` apart.
+    """Takes calls of ``take`` apart.
 
     The script pops its message itself, so the arguments of its ``claim`` are in no command of a
     client.  They are in what the script writes: the message, as it is filed.
@@ -37,10 +37,10 @@ class Takings:
         self._filed: dict[tuple[str, str], _Headers] = {}
 
     def begins(self, keys: Sequence[str], args: Sequence[str], commands: Sequence[_Command]) -> int:
-        """Return which of a step's commands is the first of its ``take_next``; how many there are,
+        """Return which of a step's commands is the first of its ``take``; how many there are,
         if that did not begin, as the server refused something before.
         """
-        first = ("HDEL", keys[0], "", args[1])
+        first = ("HDEL", keys[0], "", *_done(args))
         return next((n for n, one in enumerate(commands) if one == first), len(commands))
 
     def taken_apart(
@@ -49,10 +49,11 @@ class Takings:
         """Return the call of ``claim`` that it made, and its commands; nothing where it claimed
         nothing.
         """
-        unacked, ledger, tag, done = keys[0], keys[2], *args[:2]
-        worker, pid, alone_ms = args[4:7]
+        unacked, ledger, tag = keys[0], keys[2], args[0]
+        worker, pid, alone_ms = args[3], *args[5:7]
         records = f"{ledger}task:"
-        self._filed.pop((unacked, done), None)
+        for done in _done(args):
+            self._filed.pop((unacked, done), None)
         at = next((n for n, one in enumerate(commands) if _key(one).startswith(records)), None)
         if at is None:
             return (), ()
@@ -72,12 +73,17 @@ class Takings:
             del self._filed[next(iter(self._filed))]
 
 
+def _done(args: Sequence[str]) -> Sequence[str]:
+    """Return the tags of the messages that are done with."""
+    return args[10 + int(args[9]) :]
+
+
 def _key(command: _Command) -> str:
     return command[1] if len(command) > 1 else ""
 
 
 def _headers(filed: str) -> _Headers:
-    """Return the headers of a message as it is filed: ``take_next`` looks for them like this."""
+    """Return the headers of a message as it is filed: ``take`` looks for them like this."""
     message = filed.partition("\n")[2]
     begin = message.find('"headers": {') + len('"headers": ')
     end = message.find('}, "properties": {', begin) + 1

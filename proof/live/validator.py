@@ -20,14 +20,14 @@ BLUR_MS = 100
 NOT_JUDGED = frozenset({"begin_pass", "end_pass", "due", "wake", "resume", "wait"})
 #: Arguments that may hold what users wrote, by script.
 SECRET = {
-    "record": (6,), "claim": (10,), "bury": (4, 6, 7), "move": (4,),
-    "resend": (5,), "settle": (4,), "store": (3,), "lose": (12,), "blame": (6,), "note": (2,),
+    "record": (6,), "claim": (10,), "bury": (4, 6, 7),
+    "resend": (5,), "settle": (4,), "store": (3,), "lose": (12,), "note": (2,),
     "audit": (2,), "heartbeat": (5,), "register": (4,), "order": (8,), "group": (),
     "end_pass": (2,),
 }  # fmt: skip
-_SECRET_FIELDS = ("message", "exception", "traceback", "history", "cause", "doing", "facts")
+_SECRET_FIELDS = ("message", "letter", "traceback", "history", "cause", "doing", "facts")
 #: These are times, or follow from them.
-_TIMES = ("due", "lease_until", "missing_ms", "suspect_ms", "published_ms", "buried_ms")
+_TIMES = ("due", "lease_until", "missing_ms", "published_ms", "buried_ms")
 #: What is not known before it was seen.
 _LEARNED = (
     "worker:", "claims:", "taken:", "stops:", "task:", "lock:", "sent:", "waiting:object ",
@@ -145,9 +145,6 @@ class LiveValidator:
         for name in touched:
             if (value := self.shadow.told(name)) is not None and name in self.state:
                 # By the server's own times from now on.
-                spared = getattr(self.state[name], "spared_claims", None)
-                if isinstance(value, Worker) and spared is not None:
-                    value = value._replace(spared_claims=spared)
                 self.state[name] = value
         self._forget(changes)
 
@@ -213,7 +210,7 @@ def _without_secrets(write: Sequence[str]) -> tuple[str, ...]:
     told = list(write)
     for at in range(2, len(told) - 1, 2):
         is_secret = told[at] in _SECRET_FIELDS and told[at + 1]
-        if is_secret or len(told[at + 1]) > 250:
+        if is_secret or (len(told[at + 1]) > 250 and told[at] != "claim"):
             told[at + 1] = _digest(told[at + 1])
     return tuple(told)
 
@@ -241,7 +238,7 @@ def _unlike(expected: Any, found: Any) -> str:
     is_random = isinstance(expected, Task) and expected.waiting_for == "alone"
     for field in expected._fields:
         ours, theirs = getattr(expected, field), getattr(found, field)
-        if field in ("spared_claims", "run_id") or ours == theirs:
+        if field == "run_id" or ours == theirs:
             continue
         is_time = field in _TIMES and bool(ours) and bool(theirs)
         if is_time and (is_random or abs(float(ours) - float(theirs)) <= BLUR_MS):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from celery_reliable.broker import take_next_text
+from celery_reliable.broker import take_text
 from celery_reliable.ledger import Ledger
 from proof.live.validator import LiveValidator
 from proof.live.watching import Watch
@@ -39,7 +39,7 @@ def verify(ledger: Ledger, *, seconds: float, most_calls: int) -> Verified:
     It stops at the first call that is not allowed.  Arguments of tasks, results and exceptions are
     taken by their digest as they come.  Raises LedgerUnavailable and LedgerRefused.
     """
-    watch = Watch(ledger, taking=take_next_text())
+    watch = Watch(ledger, taking=take_text())
     found: LiveValidator | None = None
     done = Verified()
     try:

@@ -12,7 +12,7 @@ from redis import exceptions as errors
 
 from celery_reliable.ledger import Ledger
 from celery_reliable.ledger.attempts import taking_script
-from celery_reliable.ledger.caller import Asked
+from celery_reliable.ledger.caller import no_answer, refusal_of
 from celery_reliable.ledger.scripts import Script, names, script, together
 from proof.live.takings import Called, Takings
 
@@ -23,7 +23,7 @@ _WORD = re.compile(rb'"((?:[^"\\]|\\.)*)"', re.DOTALL)
 _ESCAPED = re.compile(rb"\\(x[0-9a-f]{2}|.)", re.DOTALL)
 _MEANT = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"a": b"\a", b"b": b"\b"}
 #: What a process does that takes its own messages.
-_TAKING = "take_next"
+_TAKING = "take"
 #: A server that says nothing for so long is asked whether the time is over.
 _TURN_SECONDS = 0.5
 
@@ -31,7 +31,7 @@ _TURN_SECONDS = 0.5
 class Seen(NamedTuple):
     """A call of one script, or of two as one: each with its keys and arguments; and its writes.
 
-    A call of ``take_next`` is told as the calls that it made, apart from what went before it in
+    A call of ``take`` is told as the calls that it made, apart from what went before it in
     the same step.
     """
 
@@ -62,7 +62,7 @@ class Watch:
         Raises LedgerForbidden where the user may not MONITOR, and LedgerUnavailable when the
         connection ends, as it does when this reads more slowly than the server writes.
         """
-        asked = Asked("MONITOR", self._ledger.connector.shown)
+        shown = self._ledger.connector.shown
         connection = self._client.connection_pool.make_connection()
         try:
             connection.connect()
@@ -72,10 +72,10 @@ class Watch:
             self.held = self._read(marker)
             yield from self._grouped(self._lines(connection, seconds), marker.encode())
         except (errors.RedisError, OSError) as exc:
-            refusal = asked.refusal(exc, waits_for_memory=False, waits_for_right=False)
+            refusal = refusal_of(exc, "MONITOR", shown)
             if refusal is not None:
                 raise refusal from exc
-            raise asked.no_answer(exc, is_undone=True) from exc
+            raise no_answer(exc, "MONITOR", shown) from exc
         finally:
             connection.disconnect()
             self._client.close()
@@ -86,7 +86,8 @@ class Watch:
         workers = [one.decode() for one in self._client.zrange(keys.workers, 0, -1)]
         hashes = [keys.meta, keys.clock, keys.orders]
         for one in workers:
-            hashes += [keys.worker(one), keys.claims(one), keys.taken(one), keys.stops(one)]
+            hashes += [keys.worker(one), keys.claims(one)]
+            hashes += [f"{keys.begin}{kind}:{one}" for kind in ("taken", "stops")]
         pipe = self._client.pipeline(transaction=True)
         pipe.hget(keys.meta, marker)
         pipe.zrange(keys.workers, 0, -1, withscores=True)

@@ -20,6 +20,7 @@ from proof.model.passes import pass_rules
 from proof.model.publications import publication_rules
 from proof.model.state import (
     ANY,
+    REST,
     Call,
     Lock,
     Outcome,
@@ -34,6 +35,7 @@ from proof.model.workers import worker_rules
 
 __all__ = [
     "ANY",
+    "REST",
     "RULES",
     "Call",
     "Lock",

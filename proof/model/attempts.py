@@ -51,7 +51,7 @@ def _has_ended(v: View) -> bool:
 
 def _held_up(v: View, worker: Worker) -> Reply | None:
     """Return why a task does not begin though its message is the right one."""
-    name, task_id = v.key("record"), v.arg("id")
+    name = v.key("record")
     stopping_on = v.still_stopping(name)
     task: Task = v.get(name)
     if stopping_on and v.holds("what is to be stopped still runs"):
@@ -60,11 +60,10 @@ def _held_up(v: View, worker: Worker) -> Reply | None:
     if task.revoked:
         v.look_by(name, v.now)
         return ("stale",)
-    is_suspect = task.suspect == "ran" and v.arg("alone_ms") != ""
+    is_suspect = bool(task.suspect) and v.arg("alone_ms") != ""
     if is_suspect and v.holds("a worker runs one suspect at a time"):
         runs = v.pairs(v.key("claims"))
-        is_running = worker.suspect and runs.get(worker.suspect) == worker.suspect_claim
-        if is_running or (worker.opening and worker.opening_id != task_id):
+        if worker.suspect and runs.get(worker.suspect) == worker.suspect_claim:
             wait_alone(v, task, v.number("alone_ms"))
             return ("alone",)
     return None
@@ -125,24 +124,15 @@ def _claim(v: View) -> Reply:  # noqa: C901
     runs = v.pairs(v.key("claims")) | {task_id: claim}
     if v.holds("a claim is noted at its worker"):
         v.put_pairs(v.key("claims"), runs)
-    if worker.opening_id == task_id:
-        worker = worker._replace(opening="", opening_id="", opening_alone=False)
-    if task.suspect == "ran" and v.arg("alone_ms"):
-        worker = worker._replace(suspect=task_id, suspect_claim=claim, suspect_ms=v.now)
-    spared = {(one, of) for one, of in worker.spared_claims if runs.get(one) == of}
-    if task.spared > 0:
-        spared.add((task_id, claim))
-        worker = worker._replace(opening_alone=False)
-    worker = worker._replace(spared_claims=frozenset(spared))
+    if task.suspect and v.arg("alone_ms"):
+        worker = worker._replace(suspect=task_id, suspect_claim=claim)
     if worker.state:
         v.put(v.key("worker"), worker)
     v.put(
         v.key("record"),
         task._replace(
             state="running", attempt=attempt, owner=v.arg("worker"), token=token,
-            suspect=task.suspect if task.suspect == "ran" else "",
-            openings=None if task.suspect else task.openings,
-            resends=0, unsent=False,
+            resends=0, unsent=False, stopping="", stopping_on="",
             due=v.now + v.number("time_to_run_ms") if v.number("time_to_run_ms") > 0 else None,
         ),
     )  # fmt: skip
@@ -243,8 +233,10 @@ def _replace(v: View) -> Reply:
     v.put(
         v.key("record"),
         task._replace(
-            state="waiting", token="", owner="", concluding="", spent=spend(task, token),
-            suspect="", spared=0, openings=None, waiting_for="canvas",
+            state="waiting", token="", owner="", concluding="",
+            spent=spend(task.spent, token),
+            waiting_for="canvas",
+            used=task.used or v.arg("stored") != "",
             epoch=f"{attempt}-replaced" if v.holds("a replacement is another publication")
             else task.epoch, due=v.now + v.number("due_in_ms"),
         ),
@@ -259,18 +251,9 @@ def drop_claim(v: View, claims: str, task_id: str, attempt: str, token: str) -> 
         v.drop_pair(claims, task_id)
 
 
-def _stop(v: View) -> Reply:
-    task = v.task()
-    if task is None or (task.state, task.owner) != ("running", v.arg("owner")) or not task.revoked:
-        return ("changed",)
-    told = f"{task.attempt} {v.arg('how')} {task.token}"
-    v.put_pairs(v.key("stops"), v.pairs(v.key("stops")) | {v.arg("id"): told})
-    return ("told", task.owner)
-
-
 def attempt_rules() -> dict[str, object]:
     """Return the rules of this module, by script."""
     return {
-        "claim": _claim, "settle": _settle, "touch": _touch, "replace": _replace, "stop": _stop,
+        "claim": _claim, "settle": _settle, "touch": _touch, "replace": _replace,
         "store": _store,
     }  # fmt: skip

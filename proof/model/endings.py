@@ -20,10 +20,9 @@ def _call_off(v: View, due_in_ms: float) -> None:
         "waiting", message=task.message, name=task.name, published_as=task.published_as,
         attempt=task.attempt, max_losses=task.max_losses,
         due=v.now + due_in_ms, spent=task.spent, stopping=task.stopping,
-        stopping_on=task.stopping_on, waiting_for="stop", object=task.object, heir=task.heir,
-        blamed=task.blamed, reserved=task.reserved, used=task.used,
-        published_ms=task.published_ms, places=task.places, look_ms=task.look_ms, list=task.list,
-        moved=task.moved, next_epoch=task.next_epoch, concluding=task.concluding,
+        stopping_on=task.stopping_on, waiting_for="stop", object=task.object,
+        reserved=task.reserved, used=task.used,
+        published_ms=task.published_ms, list=task.list,
     )  # fmt: skip
     v.put(v.key("record"), left)
 
@@ -41,7 +40,7 @@ def _cancel(v: View) -> Reply:  # noqa: C901
         named = "stop" if task.called_off else task.epoch
         if named != v.arg("seen") and v.holds("who calls off names the publication"):
             return ("stale",)
-        is_claimed = task.attempt is not None or task.relied
+        is_claimed = task.attempt is not None
         if (
             v.arg("is_unsent") == "1"
             and is_claimed
@@ -49,8 +48,13 @@ def _cancel(v: View) -> Reply:  # noqa: C901
         ):
             return ("stale",)
     if task.state == "running" and v.holds("what runs is not called off"):
-        if v.arg("is_revoked") == "1":
+        how = v.arg("if_running")
+        if how:
             v.put(v.key("record"), task._replace(revoked=True))
+        if how in ("stop", "kill"):
+            stops = f"stops:{task.owner}"
+            told = f"{task.attempt} {how} {task.token}"
+            v.put_pairs(stops, v.pairs(stops) | {v.arg("id"): told})
         return ("running", task.owner)
     if task.has_history and not v.args("outcome"):
         return ("troubled",)
@@ -67,15 +71,18 @@ def _announce(v: View) -> Reply:
     if task is None or task.state != "dead" or task.buried_ms != v.arg("buried_ms"):
         return ("changed",)
     reader = v.arg("reader")
+    if reader and task.due is None:
+        # Celery has been told.
+        return ("changed",)
     if not reader:
-        v.put(v.key("record"), task._replace(due=None))
+        v.put(v.key("record"), task._replace(due=None, sealed=False, read_by=""))
         return ("announced",)
     if v.arg("is_over") == "1":
         if task.read_by == reader:
             v.put(v.key("record"), task._replace(read_by=""))
         return ("opened",)
     if task.sealed or task.read_by not in ("", reader):
-        v.put(v.key("record"), task._replace(sealed=True))
+        v.put(v.key("record"), task._replace(sealed=True, read_by=""))
         return ("sealed",)
     v.put(v.key("record"), task._replace(read_by=reader))
     return ("opening",)

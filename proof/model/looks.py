@@ -1,10 +1,10 @@
-"""Rules of the sweeper's looks: what is due, sent again, put off, moved; and of moments."""
+"""Rules of the sweeper's looks: what is due, sent again, put off; and of moments."""
 
 from __future__ import annotations
 
 import math
 
-from proof.model.objects import leave, let_in, let_out, spend, turn_of
+from proof.model.objects import leave, let_in, let_out, turn_of
 from proof.model.state import ANY, Lock, Reply, Task, View
 
 __all__ = ["look_rules"]
@@ -46,10 +46,10 @@ def _resend(v: View) -> Reply:
         v.key("record"),
         task._replace(
             state="queued", resends=task.resends + 1, unsent=False, waiting_for="", places="",
-            own_places=False, look_ms="", due=due,
+            own_places=False, look_ms="", due=due, used=task.used or v.arg("stored") != "",
         ),
     )  # fmt: skip
-    return ("send", task.message, due, task.suspect)
+    return ("send", task.message, due)
 
 
 def _in_line(v: View, task: Task, object_key: str) -> Reply:
@@ -58,11 +58,9 @@ def _in_line(v: View, task: Task, object_key: str) -> Reply:
     if task_id not in (one for _, one in v.get(line, ())):
         published_ms = v.now if task.published_ms is None else task.published_ms
         v.stand(line, task_id, turn_of(published_ms, task.epoch))
+    v.put(name, v.get(name)._replace(due=v.now + v.number("due_in_ms") * 64))
+    # The first of the line is looked at sooner.
     first = let_in(v, object_key, "", v.arg("places"))
-    task = v.get(name)
-    if task.waiting_for == line[8:]:
-        times = 1 if first == task_id else 64
-        v.put(name, task._replace(due=v.now + v.number("due_in_ms") * times))
     return ("standing", first if first != task_id else "")
 
 
@@ -74,7 +72,7 @@ def _postpone(v: View) -> Reply:
     if not _is_seen(v, task.due):
         return ("changed",)
     if v.arg("is_unsent") == "1":
-        task = task._replace(unsent=True, resends=max(task.resends - 1, 0))
+        task = task._replace(unsent=True, resends=0)
     v.put(v.key("record"), task._replace(due=v.now + v.number("due_in_ms")))
     return ("postponed",)
 
@@ -98,41 +96,6 @@ def _divert(v: View) -> Reply:
     return ("diverted",)
 
 
-def _move(v: View) -> Reply:
-    task = v.task()
-    if task is None:
-        return ("absent",)
-    if v.arg("epoch") in (task.epoch, task.next_epoch):
-        return ("moved",)
-    is_running = task.state == "running"
-    if (task.next_epoch or task.epoch) != v.arg("seen") or is_running != (v.arg("attempt") != ""):
-        return ("changed",)
-    if task.state == "dead" or task.is_bound:
-        return ("changed",)
-    if is_running and (str(task.attempt), task.token) != (v.arg("attempt"), v.arg("token")):
-        return ("changed",)
-    task = task._replace(message=v.arg("message"), has_history=True)
-    if is_running and v.arg("is_stopped") == "":
-        v.put(v.key("record"), task._replace(moved=v.arg("named"), next_epoch=v.arg("epoch")))
-        return ("moved",)
-    waited_for = task.waiting_for
-    task = task._replace(resends=0, moved="", next_epoch="", list="", epoch=v.arg("epoch"))
-    if is_running:
-        claim, owner = f"{v.arg('attempt')} {v.arg('token')}", task.owner
-        v.drop_pair(v.key("claims"), v.arg("id"))
-        v.put_pairs(v.key("taken"), v.pairs(v.key("taken")) | {v.arg("id"): claim})
-        task = task.unowned()._replace(
-            state="queued", unsent=True, spent=spend(task, v.arg("token")), stopping=claim,
-            stopping_on=owner, due=v.now + v.number("due_in_ms"),
-        )  # fmt: skip
-    elif task.state == "queued":
-        task = task._replace(unsent=True, due=v.now)
-    elif waited_for == "workers":
-        task = task._replace(due=v.now)
-    v.put(v.key("record"), task)
-    return ("moved",)
-
-
 def _unlist(v: View) -> Reply:
     queues = v.pairs("direct")
     if v.arg("queue") not in queues or float(queues[v.arg("queue")]) != v.number("registered_ms"):
@@ -153,7 +116,7 @@ def _wait_for_worker(v: View, task: Task | None) -> Reply:
     v.put_pairs("waiting:workers", waiting)
     due = v.now + v.number("in_ms")
     task = v.get(v.key("record"))._replace(
-        state="waiting", waiting_for="workers", resends=0, unsent=False, list="", due=due
+        state="waiting", waiting_for=v.arg("waits_for"), resends=0, unsent=False, list="", due=due
     )
     v.put(v.key("record"), task)
     return ("waits_until", due)
@@ -163,7 +126,7 @@ def _wait(v: View) -> Reply:  # noqa: C901
     task = v.task()
     if v.arg("named"):
         return _wait_for_worker(v, task)
-    waits_for = f"rate {v.arg('key')}" if v.arg("in_ms") == "" else "time"
+    waits_for = v.arg("waits_for")
     if task is None or task.epoch != v.arg("epoch"):
         return ("free",)
     if task.due is not None and task.waiting_for == waits_for:
@@ -223,8 +186,7 @@ def _wake(v: View) -> Reply:
         task: Task | None = v.get(f"task:{task_id}")
         if task is None or task.due != due:
             continue
-        has_moment = task.waiting_for in ("time", "alone") or task.waiting_for.startswith("rate ")
-        if not has_moment or task.revoked:
+        if not task.waiting_for or task.revoked:
             continue
         if not let_out(v, task_id, v.number("due_in_ms")):
             told += [task_id, due]
@@ -237,5 +199,5 @@ def look_rules() -> dict[str, object]:
     """Return the rules of this module, by script."""
     return {
         "due": _due, "resend": _resend, "postpone": _postpone, "divert": _divert,
-        "move": _move, "unlist": _unlist, "wait": _wait, "wake": _wake,
+        "unlist": _unlist, "wait": _wait, "wake": _wake,
     }  # fmt: skip

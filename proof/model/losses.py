@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from proof.model.attempts import drop_claim, is_current, wait_alone
+from proof.model.attempts import drop_claim, is_current
 from proof.model.objects import free, is_spent, spend
-from proof.model.state import Reply, Task, View, Worker
+from proof.model.state import Reply, Task, View
 
 __all__ = ["loss_rules"]
 
@@ -20,18 +20,14 @@ def _already(task: Task, attempt: str, token: str) -> Reply | None:
 
 
 def _goes_back(v: View, task: Task, due_in_ms: float, is_unsent: bool) -> Task:
-    """The task is queued again; what an operator has said of it meanwhile counts from now on."""
-    if task.next_epoch:
-        return task._replace(
-            state="queued", epoch=task.next_epoch, moved="", next_epoch="", unsent=True, due=v.now
-        )
+    """The task is queued again."""
     due = v.now + due_in_ms if v.holds("what is lost is looked at") else None
     return task._replace(state="queued", unsent=is_unsent or task.unsent, due=due)
 
 
-def _make_letter(v: View, task: Task, *, is_owed: bool = True) -> None:
+def _make_letter(v: View, task: Task, *, is_stopping: bool, is_owed: bool = True) -> None:
     """The task is a dead letter, which has its object only while an attempt is to be stopped."""
-    place = "" if task.stopping_on else task.object
+    place = "" if is_stopping else task.object
     v.put(
         v.key("record"),
         task._replace(
@@ -50,7 +46,7 @@ def _is_his_to_lose(v: View, task: Task) -> bool:
     return not v.holds("only the current attempt is lost")
 
 
-def _lose(v: View) -> Reply:  # noqa: C901
+def _lose(v: View) -> Reply:
     task_id, attempt, token = v.arg("id"), v.arg("attempt"), v.arg("token")
     task = v.task()
     if task is None:
@@ -71,7 +67,7 @@ def _lose(v: View) -> Reply:  # noqa: C901
     v.drop_pair(v.key("claims"), task_id)
     owner, claim = task.owner, f"{attempt} {token}"
     task = task.unowned()._replace(
-        losses=losses, spent=spend(task, token),
+        losses=losses, spent=spend(task.spent, token),
         has_history=task.has_history or v.arg("cause") != "",
     )  # fmt: skip
     if v.arg("is_taken") == "1":
@@ -82,46 +78,13 @@ def _lose(v: View) -> Reply:  # noqa: C901
         spared = min(task.spared, 1) if is_counted else task.spared + (v.arg("is_death") == "1")
         task = task._replace(spared=spared)
         if v.arg("is_death") == "2" or spared + losses >= min(2, most + 1):
-            task = task._replace(suspect="ran")
+            task = task._replace(suspect="suspect")
     if is_buried:
-        _make_letter(v, task)
+        _make_letter(v, task, is_stopping=task.stopping_on != "")
         return ("spent", losses)
     is_due = task.revoked and v.arg("cause") != "stuck"
-    if task.next_epoch and v.arg("cause") == "stuck":
-        task = _goes_back(v, task, 0, True)._replace(due=v.now + v.number("due_in_ms"))
-    else:
-        task = _goes_back(
-            v, task, 0 if is_due else v.number("due_in_ms"), v.arg("is_unsent") == "1"
-        )
+    task = _goes_back(v, task, 0 if is_due else v.number("due_in_ms"), v.arg("is_unsent") == "1")
     v.put(v.key("record"), task)
-    return ("queued", losses)
-
-
-def _blame(v: View) -> Reply:
-    task, worker = v.task(), v.arg("worker")
-    if task is None:
-        return ("gone",)
-    if task.blamed == worker and task.state in ("dead", "queued"):
-        return ("spent" if task.state == "dead" else "queued", task.losses)
-    if task.state != "queued" or task.epoch != v.arg("epoch") or task.revoked:
-        return ("fenced", task.state)
-    losses, openings = task.losses, (task.openings or 0) + 1
-    if v.arg("is_counted"):
-        losses, openings = losses + openings, 0
-    most = int(v.arg("max_losses")) if task.max_losses is None else task.max_losses
-    dead: Worker | None = v.get(v.key("worker"))
-    if dead is not None:
-        v.put(v.key("worker"), dead._replace(opening="", opening_id="", opening_alone=False))
-    task = task._replace(
-        losses=losses, openings=openings, blamed=worker, suspect=task.suspect or "opened",
-        has_history=True,
-    )  # fmt: skip
-    v.put(v.key("record"), task)
-    if losses > most:
-        v.still_stopping(v.key("record"))
-        _make_letter(v, v.get(v.key("record"))._replace(sealed=True))
-        return ("spent", losses)
-    v.put(v.key("record"), task._replace(due=v.now + v.number("due_in_ms")))
     return ("queued", losses)
 
 
@@ -148,8 +111,6 @@ def _bury(v: View) -> Reply:  # noqa: C901
         "only the current attempt is buried"
     ):
         return ("fenced", task.state)
-    v.still_stopping(v.key("record"))
-    found = v.task()
     if found is None or task is None:
         found = (found or Task("dead"))._replace(
             message=v.arg("message"),
@@ -161,55 +122,14 @@ def _bury(v: View) -> Reply:  # noqa: C901
         )
     v.drop_pair(v.key("claims"), v.arg("id"))
     if attempt:
-        found = found.unowned()._replace(spent=spend(found, v.arg("token")))
-    _make_letter(v, found, is_owed=v.arg("owed") == "1")
+        found = found.unowned()._replace(spent=spend(found.spent, v.arg("token")))
+    is_stopping = v.still_stopping(v.key("record")) != ""
+    _make_letter(v, found, is_stopping=is_stopping, is_owed=v.arg("owed") == "1")
     return ("buried",)
-
-
-def _open(v: View) -> Reply:
-    task_id, epoch, delivery = v.arg("id"), v.arg("epoch"), v.arg("delivery")
-    task, worker = v.task(), v.worker(v.key("worker"))
-    if v.arg("is_over"):
-        if worker is not None and worker.opening == delivery:
-            v.put(v.key("worker"), worker._replace(opening="", opening_id="", opening_alone=False))
-        return ("opened",)
-    if task is not None and task.state == "dead":
-        return ("dead",)
-    if worker is None or worker.state != "alive":
-        return ("no_lease",)
-    if task is not None and task.epoch == epoch and task.waiting_for == "alone":
-        return ("alone",)
-    runs = v.pairs(v.key("claims"))
-    is_queued = task is not None and task.state == "queued" and task.epoch == epoch
-    has_to_be_clear = False
-    if task is not None and is_queued:
-        most = int(v.arg("max_losses")) if task.max_losses is None else task.max_losses
-        has_to_be_clear = task.openings is not None or most == 0
-    runs_suspect = bool(worker.suspect) and runs.get(worker.suspect) == worker.suspect_claim
-    runs_spared = has_to_be_clear and any(
-        runs.get(one) == claim for one, claim in worker.spared_claims
-    )
-    if runs_suspect or runs_spared:
-        age = v.now - worker.suspect_ms
-        has_just_begun = runs_suspect and 0 <= age < v.number("begun_ms")
-        if (
-            task is not None and is_queued
-            and (has_just_begun or has_to_be_clear or task.suspect == "ran")
-        ):  # fmt: skip
-            task = task._replace(suspect=task.suspect or "opened")
-            wait_alone(v, task, v.number("alone_ms"))
-            return ("alone",)
-        if has_just_begun:
-            return ("opening",)
-    v.put(
-        v.key("worker"),
-        worker._replace(opening=delivery, opening_id=task_id, opening_alone=has_to_be_clear),
-    )
-    return ("opening",)
 
 
 def loss_rules() -> dict[str, object]:
     """Return the rules of this module, by script."""
     return {
-        "lose": _lose, "blame": _blame, "bury": _bury, "open": _open,
+        "lose": _lose, "bury": _bury,
     }  # fmt: skip

@@ -26,9 +26,9 @@ def _holder(value: str | None) -> str | None:
     return held[1] if held else None
 
 
-def spend(task: Task, token: str) -> str:
+def spend(spent: str, token: str) -> str:
     """Return the tokens of attempts that are over; a late copy of their claims begins nothing."""
-    return f"{task.spent or ' '}{token} "[-200:]
+    return f"{spent} {token} "[-200:] if token else spent
 
 
 def is_spent(task: Task, token: str) -> bool:
@@ -84,7 +84,7 @@ def let_out(v: View, task_id: str, due_in_ms: float) -> bool:
     """Put the message of what waits no more into its list; False if it is to be sent otherwise."""
     name = f"task:{task_id}"
     task: Task = v.get(name)
-    if not task.list or task.suspect or v.still_stopping(name):
+    if not task.list or v.still_stopping(name):
         return False
     task = v.get(name)
     v.put(
@@ -247,12 +247,9 @@ def _place(v: View) -> Reply:
     if v.arg("stands") == "":
         return ("full", before)
     v.drop_pair(v.key("claims"), task_id)
-    task = v.get(name).unowned()._replace(attempt=int(attempt) - 1, spent=spend(task, token))
-    queue = v.arg("list")
-    if task.next_epoch:
-        task, queue = task._replace(epoch=task.next_epoch, moved="", next_epoch=""), ""
+    task = v.get(name).unowned()._replace(attempt=int(attempt) - 1, spent=spend(task.spent, token))
     v.put(name, task)
-    stand_for(v, task_id, object_key, turn, v.arg("places"), v.number("due_in_ms"), queue)
+    stand_for(v, task_id, object_key, turn, v.arg("places"), v.number("due_in_ms"), v.arg("list"))
     v.put(name, v.get(name)._replace(own_places=own))
     if task.revoked:
         v.put(name, v.get(name)._replace(due=float(v.now)))

@@ -7,7 +7,7 @@ run twice, they are not compared.
 from __future__ import annotations
 
 from proof.model.publications import DAY_MS
-from proof.model.state import ANY, Lock, Reply, View
+from proof.model.state import ANY, REST, Lock, Reply, View
 
 __all__ = ["pass_rules"]
 
@@ -40,7 +40,7 @@ def _begin_pass(v: View) -> Reply:
             grace = v.now + v.number("lease_ms")
         v.note_meta(interrupted_ms=v.now)
     v.note_meta(passed_ms=v.now, passed_by=v.arg("nonce"), grace_ms=grace)
-    return ("begun", grace, ANY, ANY, ANY, ANY, ANY, ANY)
+    return ("begun", grace, REST)
 
 
 def _end_pass(v: View) -> Reply:
@@ -55,9 +55,8 @@ def _end_pass(v: View) -> Reply:
 
 def _look_ahead(v: View) -> Reply:
     broker, before = v.arg("broker"), v.meta().get("broker")
-    if broker:
-        v.note_meta(broker=broker)
-    return ("known",) if broker and before in (None, broker) else ("asked",)
+    v.note_meta(broker=broker)
+    return ("known",) if before in (None, broker) else ("asked",)
 
 
 def pass_rules() -> dict[str, object]:

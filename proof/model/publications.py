@@ -90,17 +90,15 @@ def _record(v: View) -> Reply:  # noqa: C901
             return refused("not_current")
         if task is None:
             task = Task("queued")
-        if task.moved != v.arg("moved"):
-            return ("names_others", task.moved)
         v.drop_pair(v.key("claims"), v.arg("id"))
-        fresh = task.unowned()._replace(has_history=True)
+        fresh = task.unowned()._replace(has_history=True, spent="")
     elif task is None:
         pass
     elif task.state == "running" and task.heir and task.heir == v.arg("heir"):
-        fresh = task.unowned()._replace(object="")
+        fresh = task.unowned()._replace(object="", spent="")
     elif task.state == "dead" and is_same and v.arg("if_exists") not in ("keep", "refuse"):
         fresh = task._replace(
-            losses=0, has_history=True, used=True, buried_ms="", resends=0, unsent=False,
+            losses=0, has_history=True, buried_ms="", resends=0, unsent=False,
             revoked=False,
         )  # fmt: skip
     elif task.called_off:
@@ -120,19 +118,19 @@ def _record(v: View) -> Reply:  # noqa: C901
         if not is_replay:
             fresh = fresh._replace(max_losses=None)
     due = v.now + v.number("due_in_ms")
-    if is_timed := v.arg("is_timed") == "1":
+    if is_timed := v.arg("waits_for"):
         v.wait_until(v.arg("id"), due)
     v.put(
         v.key("record"),
         fresh._replace(
             state="waiting" if is_timed else "queued",
-            waiting_for="time" if is_timed else "",
+            waiting_for=is_timed,
             epoch=epoch,
             message=v.arg("message"),
             name=v.arg("name"),
             published_as=fresh.published_as if name == v.arg("name") else name,
             max_losses=int(v.arg("max_losses")) if v.arg("max_losses") else fresh.max_losses,
-            used=fresh.used or v.arg("used") == "1",
+            used=task is not None or v.arg("used") == "1",
             due=due if v.holds("what is queued is looked at") else None,
             list=v.key("queue") if is_timed and v.arg("is_sent") == "1" else fresh.list,
             published_ms=v.now if is_new and not is_replay else fresh.published_ms,
@@ -163,7 +161,7 @@ def _had(v: View, before: str) -> Reply:
         return ("still_stopping", before)
     if task.state == "running" and task.concluding and v.arg("unique") == "1":
         return ("concluding",)
-    v.put(name, task._replace(relied=True))
+    v.put(name, task._replace(attempt=task.attempt or 0))
     return ("locked_by", before)
 
 

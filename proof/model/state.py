@@ -12,7 +12,19 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-__all__ = ["ANY", "Call", "Lock", "Outcome", "Reply", "Task", "Unknown", "View", "Worker", "short"]
+__all__ = [
+    "ANY",
+    "REST",
+    "Call",
+    "Lock",
+    "Outcome",
+    "Reply",
+    "Task",
+    "Unknown",
+    "View",
+    "Worker",
+    "short",
+]
 
 _SCRIPTS = Path(__file__).parents[2] / "celery_reliable" / "ledger" / "lua"
 
@@ -21,6 +33,8 @@ State = Mapping[str, Any]
 
 #: In a reply: whatever stands there.
 ANY = object()
+#: At the end of a reply: whatever follows.
+REST = object()
 Reply = tuple[Any, ...]
 
 #: A time that ran out so recently, or is about to, may be seen either way, in ms.
@@ -58,7 +72,6 @@ class Task(NamedTuple):
     stopping: str = ""
     stopping_on: str = ""
     revoked: bool = False
-    relied: bool = False
     has_history: bool = False
     buried_ms: str = ""
     sealed: bool = False
@@ -66,20 +79,15 @@ class Task(NamedTuple):
     #: Which canvas may publish the id.
     heir: str = ""
     concluding: str = ""
-    #: Guilt: ran or opened in a worker that died.
+    #: Guilt: it ran in workers that died.
     suspect: str = ""
     spared: int = 0
-    #: How often a worker died as it opened its message; None: never.
-    openings: int | None = None
-    blamed: str = ""
     object: str = ""
     waiting_for: str = ""
     places: str = ""
     own_places: bool = False
     look_ms: str = ""
     list: str = ""
-    moved: str = ""
-    next_epoch: str = ""
     reserved: str = ""
     unsent: bool = False
     resends: int = 0
@@ -102,10 +110,7 @@ class Task(NamedTuple):
 
     def told_anew(self) -> Task:
         """The same as another publication: guilt and what was said of the one before are gone."""
-        return self._replace(
-            suspect="", spared=0, openings=None, sealed=False, read_by="",
-            moved="", next_epoch="",
-        )  # fmt: skip
+        return self._replace(suspect="", spared=0, sealed=False, read_by="")
 
 
 class Worker(NamedTuple):
@@ -119,15 +124,9 @@ class Worker(NamedTuple):
     lease_until: float = 0
     missing_ms: float | None = None
     missing_renewals: str = ""
-    #: The suspect that it runs: its id and claim; since when, in ms.
+    #: The suspect that it runs: its id and claim.
     suspect: str = ""
     suspect_claim: str = ""
-    suspect_ms: float = 0
-    #: What it runs that was in a death before: id and claim.
-    spared_claims: frozenset[tuple[str, str]] = frozenset()
-    opening: str = ""
-    opening_id: str = ""
-    opening_alone: bool = False
     #: Whom its death was put down to.
     verdict: str = ""
     charged: str = ""
@@ -336,7 +335,6 @@ class View:
         worker: Worker | None = self.get(f"worker:{task.stopping_on}")
         if worker is not None and worker.state == "alive" and self.holds("who lives is waited for"):
             return task.stopping_on
-        self.put(name, task._replace(stopping="", stopping_on=""))
         return ""
 
     def tasks(self) -> Iterator[tuple[str, Task]]:

@@ -64,7 +64,7 @@ def _heartbeat(v: View) -> Reply:
         else:
             v.drop_pair(v.key("stops"), task_id)
     taken = sorted(v.pairs(v.key("taken")).items())
-    return (said, ANY, ANY, len(told), frozenset(told), frozenset(taken))
+    return (said, ANY, ANY, len(told), len(runs), frozenset(told), frozenset(taken))
 
 
 def _declare(v: View) -> Reply:  # noqa: C901
@@ -101,9 +101,7 @@ def _declare(v: View) -> Reply:  # noqa: C901
             return ("grace", ANY)
     runs = v.pairs(v.key("claims"))
     verdict, charged = "nobody", ""
-    if worker.opening:
-        verdict = "opening" if not runs or worker.opening_alone else "ambiguous"
-    elif worker.suspect and runs.get(worker.suspect) == worker.suspect_claim:
+    if worker.suspect and runs.get(worker.suspect) == worker.suspect_claim:
         verdict, charged = "suspect", worker.suspect
     elif len(runs) == 1:
         verdict, charged = "only", next(iter(runs))

@@ -19,7 +19,9 @@ __all__ = ["HUNG", "N_WORLDS", "Copy"]
 _ROOT = Path(__file__).parents[2]
 
 #: What is not needed there.
-_LEFT_OUT = shutil.ignore_patterns(".git", ".tox", ".hypothesis", ".*_cache", "build", "*.egg-info")
+_LEFT_OUT = shutil.ignore_patterns(
+    ".git", ".tox", ".hypothesis", ".*_cache", "__pycache__", "build", "*.egg-info"
+)
 
 #: So long tests may take on a mutant, and then so long to end what they have started.
 _SECONDS, _SECONDS_TO_END = 400, 30

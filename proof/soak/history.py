@@ -105,7 +105,7 @@ class History:
                 self._tell(f"{worker.decode()}: no pass looks at it, and it has {claims}")
             for task, claim in claims.items():
                 record = self._hashes.get(_RECORD + task, {})
-                about, _, token = record.get(b"claim", b"").partition(b"\n")
+                about, token = (*record.get(b"claim", b"").split(b"\n"), b"")[:2]
                 pid, _, owner = (*about.split(b" ", 2), b"", b"", b"")[:3]
                 meant = b" ".join((record.get(b"attempt", b""), pid, token))
                 if record.get(b"state") != b"running" or owner != worker or meant != claim:

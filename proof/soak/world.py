@@ -16,7 +16,7 @@ import psutil
 import redis
 from celery.states import READY_STATES
 
-from celery_reliable.results.stored import MARK
+from celery_reliable.results.fenced import MARK
 from proof.checker import NotALogError, check
 from proof.cuts.log import Log, Outcomes
 from proof.leftovers import LEDGER, left_in

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from proof.model import Lock, Task, Worker, short
+from proof.model.objects import spend
 
 __all__ = ["Shadow"]
 
@@ -79,29 +80,37 @@ class Shadow:
         def number(field: str) -> int | None:
             return int(float(found[field])) if found.get(field) else None
 
-        claim, _, token = (of("claim") or "  ").partition("\n")
-        owner = claim.split(" ", 2)[2]
-        stopping, _, its_token = of("stopping").partition("\n")
-        its_number, _, stopping_on = stopping.partition(" ")
-        next_epoch, _, moved = of("moved").partition(" ")
+        claim, token, spent, *notes = (of("claim") or "  \n\n").split("\n")
+        owner, is_running = claim.split(" ", 2)[2], of("state") == "running"
+        noted = dict(note.split(" ", 1) for note in notes)
+        is_stopping = "stopping" in noted
+        has_heir = is_running or of("waiting_for") == "canvas"
+        deaths, _, suspect = of("deaths").partition(" ")
+        places, look_ms, own = (*of("room").split(" "), "", "", "")[:3]
+        is_unsent, is_sealed = of("resends") == "unsent", of("owed") == "sealed"
         return Task(
             state=of("state"), epoch=of("epoch"), message=of("message"), name=of("name"),
             published_as=of("published_as"),
-            attempt=number("attempt"), token=token, owner=owner,
+            attempt=number("attempt"), token=token if is_running else "",
+            owner=owner if is_running else "",
             losses=number("losses") or 0, max_losses=number("max_losses"),
-            due=self.sorted.get("due", {}).get(task_id), spent=of("spent"),
-            stopping=f"{its_number} {its_token}".strip(), stopping_on=stopping_on,
+            due=self.sorted.get("due", {}).get(task_id),
+            spent=spend(spent, "" if is_running else token),
+            stopping=f"{of('attempt')} {token}" if is_stopping else "",
+            stopping_on=owner if is_stopping else "",
             revoked=bool(of("revoked")),
-            relied=bool(of("relied")), has_history=bool(of("history")),
+            has_history=bool(of("history")),
             buried_ms=of("since_ms") if of("state") == "dead" else "",
-            sealed=bool(of("sealed")), read_by=of("read_by"),
-            heir=of("heir"), concluding=of("concluding"), suspect=of("suspect"),
-            spared=number("spared") or 0, openings=number("openings"), blamed=of("blamed"),
+            sealed=is_sealed, read_by="" if is_sealed else of("owed"),
+            heir=noted.get("heir", "") if has_heir else "",
+            concluding="1" if is_running and "concluding" in noted else "", suspect=suspect,
+            spared=int(deaths or 0),
             object=of("object"),
-            waiting_for=of("waiting_for"), places=of("places"), own_places=bool(of("own_places")),
-            look_ms=of("look_ms"), list=of("list"), moved=moved, next_epoch=next_epoch,
-            reserved=of("reserved"), unsent=bool(of("unsent")), resends=number("resends") or 0,
-            used=bool(of("used")), published_ms=number("published_ms"),
+            waiting_for=of("waiting_for"), places=places, own_places=own == "own",
+            look_ms=look_ms, list=of("list"),
+            reserved=of("reserved"), unsent=is_unsent,
+            resends=0 if is_unsent else number("resends") or 0, used="used" in found,
+            published_ms=number("published_ms"),
         )  # fmt: skip
 
     def _worker(self, name: str, worker: str) -> Worker | None:
@@ -116,9 +125,6 @@ class Shadow:
             missing_ms=float(found["missing_ms"]) if found.get("missing_ms") else None,
             missing_renewals=found.get("missing_renewals", ""),
             suspect=found.get("suspect", ""), suspect_claim=found.get("suspect_claim", ""),
-            suspect_ms=float(found.get("suspect_ms") or 0),
-            opening=found.get("opening", ""), opening_id=found.get("opening_id", ""),
-            opening_alone=bool(found.get("opening_alone")),
             verdict=found.get("verdict", ""), charged=found.get("charged", ""),
         )  # fmt: skip
 

@@ -21,7 +21,7 @@ from django.core.management import call_command
 from django.test.utils import override_settings, setup_test_environment, teardown_test_environment
 
 from celery_reliable import ReliableTask
-from celery_reliable.app import reliable, reliable_of
+from celery_reliable.app import Framework, Reliable, reliable_of
 from celery_reliable.message.envelope import Envelope, Stamp
 from celery_reliable.model import Reason
 from celery_reliable.operations import Desk
@@ -40,9 +40,9 @@ settings.configure(
 
 
 # Here, so that test modules may import models; other folders find the package as it was before.
-_before = reliable.Reliable.framework
+_before = Reliable.framework
 django.setup()
-reliable.Reliable.framework = _before
+Reliable.framework = _before
 
 
 @pytest.fixture(scope="session")
@@ -56,7 +56,7 @@ def _django() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def django_project(_django: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Django is set up, and the tests of other folders find the package as it was before."""
-    monkeypatch.setattr(reliable.Reliable, "framework", reliable.Framework())
+    monkeypatch.setattr(Reliable, "framework", Framework())
     apps.get_app_config("celery_reliable").ready()
 
 

@@ -21,8 +21,8 @@ from ninja.security import HttpBearer
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from celery_reliable.app import reliable_of
-from celery_reliable.contrib.django import opening
-from celery_reliable.contrib.django.api.routes import OPERATIONS
+from celery_reliable.contrib.django import project
+from celery_reliable.contrib.django.api import OPERATIONS
 from celery_reliable.exceptions import ConfigurationError
 from celery_reliable.message.envelope import Envelope
 from celery_reliable.model import Reason
@@ -160,7 +160,6 @@ def test_every_act_answers_as_the_document_says(
         "dead-letters/replay": {"ids": ["one", "nobody"]},
         "dead-letters/discard": {"filter": {"task": "shop.b*"}, "dry_run": True},
         "dead-letter/replay-edited": {"id": "two", "kwargs": {"pin": "1234"}},
-        "tasks/move": {"ids": [live, "nobody"], "workers": ["gpu-*"]},
         "tasks/revoke": {"ids": [live, "nobody", live], "if_running": "kill"},
         "orders/give": {**drain, "later": True},
         "orders/resume": {"orders": ["a@*"]},
@@ -180,7 +179,7 @@ def test_every_act_answers_as_the_document_says(
 
     assert found["dead-letters/replay"]["done"] == found["dead-letters/discard"]["done"] == 1
     assert get(client, "task", id=found["dead-letter/replay-edited"]["new_task_id"]).json()["name"]
-    assert found["tasks/move"]["gone"] == found["tasks/revoke"]["gone"] == ["nobody"]
+    assert found["tasks/revoke"]["gone"] == ["nobody"]
     assert (found["tasks/revoke"]["done"], found["tasks/revoke"]["ended"]) == (1, [live])
     assert "by api:user-0" in get(client, "task", id=live).json()["why"]["sentence"]
     assert found["orders/resume"]["items"][0]["id"] == found["orders/give"]["id"]
@@ -196,7 +195,6 @@ NEEDED: dict[str, list[set[str]]] = {
     "dead-letters/discard": [{"delete"}],
     "dead-letter/replay-edited": [{"change"}, {"see_arguments"}],
     "tasks/revoke": [{"operate"}],
-    "tasks/move": [{"operate"}],
     "orders/give": [{"operate"}],
     "orders/resume": [{"operate"}],
     "sweep": [{"operate"}],
@@ -443,16 +441,15 @@ def test_a_bad_body_does_nothing(
 
 def test_other_methods_and_addresses_are_refused(client: Any) -> None:
     wrong = client.get(f"{V1}/dead-letters/discard")
-    problem(wrong, 405, "method_not_allowed")
-    assert wrong["Allow"] == "POST"
-    problem(client.delete(f"{V1}/workers"), 405, "method_not_allowed")
+    assert (wrong.status_code, wrong["Allow"]) == (405, "POST")
+    assert client.delete(f"{V1}/workers").status_code == 405
     assert client.get(f"{V1}/workers/").status_code == 404
 
 
 def test_a_ledger_that_is_away_is_told_without_its_password(
     client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(opening, "_PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr(project, "_PATIENCE_SECONDS", 0.1)
     with override_settings(CELERY_RELIABLE={"REDIS_URL": "redis://:s3cret@127.0.0.1:1/0"}):
         answers = [
             get(client, "status"),
@@ -501,7 +498,7 @@ def test_any_id_can_be_asked_for_and_discarded(
 
         # Both may be of one millisecond.
         assert {one["task_id"] for one in found} == {task_id, "bystander"}
-        assert {shown["task_id"], *gone["examples"]} == {task_id}
+        assert (shown["task_id"], gone["done"]) == (task_id, 1)
     for path in ("status", "dead-letters", "dead-letters/groups", "tasks"):
         document.check(get(client, path), path)
     assert [one.task_id for one in letters.list()] == ["bystander"]

@@ -13,7 +13,7 @@ from django.test.utils import override_settings
 
 from celery_reliable import ReliableTask
 from celery_reliable.app import reliable_of
-from celery_reliable.contrib.django.desk.registered import PAGES
+from celery_reliable.contrib.django.admin import PAGES
 from celery_reliable.operations import Desk, OrderKind
 from tests.contrib.shown import DESK, DISCARD, LIST, REPLAY, page
 
@@ -92,7 +92,7 @@ def test_each_page_asks_for_its_permission(
 def test_a_ledger_that_is_away_is_told_on_each_page(
     log_in: Any, celery_project: Celery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("celery_reliable.contrib.django.opening._PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr("celery_reliable.contrib.django.project._PATIENCE_SECONDS", 0.1)
     client = log_in(is_superuser=True)
     with override_settings(CELERY_RELIABLE={"REDIS_URL": "redis://:s3cret@127.0.0.1:1/0"}):
         for name in sorted(set(ADDRESSES) - ACTS):

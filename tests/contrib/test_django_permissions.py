@@ -11,9 +11,9 @@ from django.contrib.admin import AdminSite
 from django.contrib.auth.models import AnonymousUser, Permission, User
 from django.core.management import call_command
 
-from celery_reliable.contrib.django.desk import registered
+from celery_reliable.contrib.django import admin as desk
 from celery_reliable.contrib.django.models import DeadLetter
-from celery_reliable.contrib.django.permissions import NEEDED, may
+from celery_reliable.contrib.django.project import NEEDED, may
 from celery_reliable.operations import Right
 from tests.docs.blocks import Page
 
@@ -67,13 +67,13 @@ PAGE = Page(*PAGES)
 def test_each_right_is_told_with_its_permission() -> None:
     told = dict(re.findall(r"^``(\w+)`` +``(\w+)`` ", PAGE.text, re.MULTILINE))
 
-    assert told == {one.value: NEEDED[one][0].partition(".")[2] for one in Right}
+    assert told == {one.value: NEEDED[one.value][0].partition(".")[2] for one in Right}
 
 
 def test_each_page_is_told() -> None:
     told = re.findall(r"^``(\w+)`` ", PAGE.section("Pages"), re.MULTILINE)
 
-    assert sorted(told) == sorted(one.name for one in registered.PAGES)
+    assert sorted(told) == sorted(one.name for one in desk.PAGES)
 
 
 def test_the_block_registers_all_on_a_site_of_its_own() -> None:

@@ -17,7 +17,7 @@ from celery_reliable import events
 from celery_reliable.app import reliable_of
 from celery_reliable.contrib.django.checks import SERVER_TAG
 from celery_reliable.contrib.django.rows import attempts, look_after_rows
-from celery_reliable.contrib.django.rows.places import all_rows, wait_for
+from celery_reliable.contrib.django.rows.model import all_rows, wait_for
 from celery_reliable.contrib.django.tasks import rows
 from celery_reliable.exceptions import RowTaken
 from celery_reliable.model import Cause, Claim, ClaimRequest, Reason, State, TaskRef

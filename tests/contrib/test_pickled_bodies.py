@@ -17,7 +17,7 @@ from celery import Celery
 
 from celery_reliable import ReliableTask
 from celery_reliable.app import reliable_of
-from celery_reliable.contrib.django.api.routes import OPERATIONS
+from celery_reliable.contrib.django.api import OPERATIONS
 from celery_reliable.operations import DeadLetters
 from celery_reliable.recovery.sweeper import Sweeper
 from tests.contrib.shown import EDIT, LIST, REPLAY

@@ -16,7 +16,7 @@ _MOST = 202
 
 def test_what_an_operator_has_to_learn_does_not_grow() -> None:
     # It imports what only a Django project has set up.
-    from celery_reliable.contrib.django.desk.registered import PAGES
+    from celery_reliable.contrib.django.admin import PAGES
 
     commands = [command for _, command in walk(reliable, ())]
     options = [

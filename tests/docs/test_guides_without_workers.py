@@ -15,15 +15,12 @@ from unittest.mock import MagicMock
 import pytest
 import yaml
 from celery import Celery
-from celery.concurrency import get_implementation
-from celery.concurrency.prefork import TaskPool as PreforkPool
 from prometheus_client import generate_latest
 
 from celery_reliable import ReliableTask
 from celery_reliable.app import reliable_of
 from celery_reliable.operations import Desk, registry_of
 from celery_reliable.orders import OrderKind
-from celery_reliable.pool import TaskPool
 from celery_reliable.results import results_server_of
 from tests.conftest import StartRedis
 from tests.docs.blocks import Page, run
@@ -35,7 +32,6 @@ from tests.support.telling import lines
 
 PAGES = (
     "guides/named-workers.rst",
-    "guides/own-messages.rst",
     "guides/places.rst",
     "guides/run-on.rst",
     "guides/stop-button.rst",
@@ -76,14 +72,12 @@ def told(command: str, app: Celery, code: int = 0, **known: str) -> str:
 
 
 @of("guides/named-workers.rst")
-def test_calls_wait_for_the_workers_that_they_name_and_commands_name_others(
-    page: Page, names: dict[str, Any]
-) -> None:
+def test_calls_wait_for_the_workers_that_they_name(page: Page, names: dict[str, Any]) -> None:
     app = names["app"]
     calls = page.block("apply_async", "python").text.strip().splitlines()
     first, second = [eval(call, names).id for call in calls]
     elsewhere = names["thumbnail"].delay("picture").id
-    status, show, dry, move, anywhere = page.commands("What waits, and moving it")
+    status, show, revoke = page.commands("What waits")
 
     with Desk(app) as desk:
         assert desk.sweep("me").ran
@@ -97,10 +91,9 @@ def test_calls_wait_for_the_workers_that_they_name_and_commands_name_others(
     assert "It waits in the queue 'celery'" in said
     assert 'prefer workers ["gpu-*"]' in said
     assert "call" not in said
+    told(revoke, app, ID=first)
     with Desk(app) as desk:
-        for command, workers in ((dry, ("alpha@host",)), (move, ("gpu-*",)), (anywhere, ())):
-            told(command, app, ID=first)
-            assert desk.tasks.get(first).only_workers == workers
+        assert desk.tasks.get(first).outcome == "REVOKED"
 
 
 @of("guides/run-on.rst")
@@ -128,15 +121,6 @@ def test_runs_say_what_is_missing(page: Page, names: dict[str, Any]) -> None:
     found = json.loads(told(as_json, app, RUN=everywhere.id))
     assert (found["missing"], found["states"]) == (0, {"queued": 2})
     assert {one["worker"] for one in found["members"]} == {"gpu-1@h", "gpu-2@h"}
-
-
-@of("guides/own-messages.rst")
-def test_the_setting_names_the_pool(page: Page) -> None:
-    app = Celery("proj")
-    exec(page.block("worker_pool", "python").text, {"app": app})
-
-    assert get_implementation(app.conf.worker_pool) is TaskPool
-    assert issubclass(TaskPool, PreforkPool)
 
 
 @of("guides/places.rst")

@@ -177,10 +177,9 @@ def test_the_settings_that_it_names_are_there() -> None:
 # -- where.rst: a row for each option and command, and what the row says is there
 
 WHERE = Page("where.rst")
-#: Those of calls, of rows and of workers that no table of the package's own has.
+#: Those of calls and of rows that no table of the package's own has.
 MORE = ("if_exists", "priority", "run_on")
 OF_ROWS = ("row_model", "effect", "if_open", "unpublished")
-OF_WORKERS = ("GIVE_BACK_SECONDS",)
 CLAIMED = claims(ROOT / "tests")
 COMMAND_WORDS = {" ".join(words) for words, _ in walk(reliable, ())}
 
@@ -197,7 +196,7 @@ OF_OPTIONS, OF_COMMANDS = rows("Options"), rows("Commands")
 
 
 def test_each_option_and_each_command_has_a_row() -> None:
-    options = {*OPTIONS, *CALL_OPTIONS, *MORE, *OF_ROWS, *OF_WORKERS}
+    options = {*OPTIONS, *CALL_OPTIONS, *MORE, *OF_ROWS}
     assert sorted(name for name, _ in OF_OPTIONS) == sorted(options)
     assert sorted(name for name, _ in OF_COMMANDS) == sorted(COMMAND_WORDS)
 

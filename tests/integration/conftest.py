@@ -31,14 +31,8 @@ from tests.support.sentinel import Sentinel, start_replica
 from tests.support.traces import check_servers
 from tests.support.waiting import wait_for
 
-#: A worker of more than one queue pops its messages.
-TWO_QUEUES = ("-Q", "celery,celery-spare")
-
 #: What no test needs and each worker takes a second for.
 QUICK = ("--without-mingle", "--without-gossip")
-
-#: For a worker that fetches no more than it runs.
-ONE_EACH = ("--prefetch-multiplier", "1")
 
 #: The least times that the other settings allow.
 SOON = {"QUEUED_SECONDS": 8, "LEASE_SECONDS": 4, "SWEEP_SECONDS": 1}
@@ -142,14 +136,9 @@ def settings_of(server: RedisServer, effects: Effects) -> Settings:
 
 
 @pytest.fixture
-def project_settings(
-    request: pytest.FixtureRequest, redis_server: RedisServer, effects: Effects
-) -> Settings:
-    """The project's settings: broker, results and ledger on this test's own server.  A test that
-    `keeps_fetched` is about what waits in a worker.
-    """
-    is_about_fetched = request.node.get_closest_marker("keeps_fetched") is not None
-    return replace(settings_of(redis_server, effects), keeps_fetched=is_about_fetched)
+def project_settings(redis_server: RedisServer, effects: Effects) -> Settings:
+    """The project's settings: broker, results and ledger on this test's own server."""
+    return settings_of(redis_server, effects)
 
 
 @pytest.fixture
@@ -260,9 +249,6 @@ def launch(
     line. Only who is `chatty` speaks to other workers at its start.
     """
     ready_key = f"ready:{uuid4()}"
-    is_redis = project.settings.broker_url.startswith("redis")
-    if os.environ.get("TESTS_POPS") and is_redis and "-Q" not in options:
-        options = (*options, *TWO_QUEUES)
     return Worker(
         name,
         app=app,
@@ -270,7 +256,7 @@ def launch(
         log_path=log_path,
         is_ready=lambda: bool(project.effects.client.exists(ready_key)),
         concurrency=concurrency,
-        pool="" if pool == "prefork" and os.environ.get("TESTS_SHIFTS") else pool,
+        pool=pool,
         options=options if chatty else (*QUICK, *options),
     )
 

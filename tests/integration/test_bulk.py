@@ -16,8 +16,7 @@ from celery_reliable.app import reliable_of
 from celery_reliable.model import Reason
 from celery_reliable.operations.dead_letters import CannotReplay
 from celery_reliable.operations.desk import Desk
-from celery_reliable.operations.filters import Filter
-from celery_reliable.operations.walks import Kind
+from celery_reliable.operations.listing import Filter, Kind
 from tests.integration.commands import Run, start_reliable
 from tests.integration.conftest import Project
 from tests.integration.letters import put

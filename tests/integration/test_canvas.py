@@ -130,7 +130,7 @@ def test_a_map_that_kills_its_process_is_put_aside(
 def test_the_body_of_a_chord_runs_though_the_worker_that_polls_for_it_is_killed(
     soon: Project, effects: Effects, tmp_path: Path
 ) -> None:
-    """On a result backend that does not count members, if one of them or the body is reliable."""
+    """On a result backend that does not count members, if the body is reliable."""
     files = soon.with_settings(result_url=f"file://{tmp_path}")
     files.start_workers(*NAMES, environ=TRAP)
     result = chord([files.task("plain_one").s(n) for n in range(4)], files.task("add_up").s())()

@@ -171,7 +171,6 @@ def test_a_name_forges_no_line(project: Project, run: Run) -> None:
         ["audit"],
         ["events", "--limit", "100"],
         ["revoke", f"none-{forged}"],
-        ["move", f"none-{forged}", "--workers", "w"],
         ["objects", "--task", forged, "--object-id", forged],
         ["drain", forged],
         ["strike", forged],

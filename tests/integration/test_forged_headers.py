@@ -14,7 +14,6 @@ from celery_reliable.worker.request import DELIVERY, EARLY, MESSAGE
 from tests.integration.conftest import Project
 from tests.integration.figures import DEAD, META, RECORD, record_of, wait_until_settled
 from tests.integration.foreign import element
-from tests.integration.shifts import POOL
 from tests.support.promises import promise
 from tests.support.records import fields_of
 from tests.support.waiting import wait_for
@@ -73,7 +72,6 @@ def forged(
     yield "a copy for another task", element(headers={HEADER: stamp, "id": victim})
 
 
-@pytest.mark.keeps_fetched
 @promise("never-two", "late-changes-nothing")
 def test_a_forged_header_harms_no_other_task_and_no_worker(project: Project) -> None:
     client = project.redis.client()
@@ -100,7 +98,7 @@ def test_a_forged_header_harms_no_other_task_and_no_worker(project: Project) -> 
     last = project.send("work", 0)
 
     assert last.get(timeout=60) == "worked"
-    wait_for(lambda: not client.llen("celery"), 10, "all of it was fetched")
+    wait_for(lambda: not client.llen("celery"), 10, "all of it was taken")
     assert worker.is_running
     assert {k: v for k, v in record_of(project.redis, victim.id).items() if k != "due"} == record
     assert record_of(project.redis, parked.id) == record_of_parked
@@ -115,15 +113,13 @@ def test_a_forged_header_harms_no_other_task_and_no_worker(project: Project) -> 
     assert left == dead
 
 
-@pytest.mark.parametrize("pool", ["prefork", POOL])
 @promise("nothing-lost")
-def test_a_message_that_was_copied_onto_another_id_runs(project: Project, pool: str) -> None:
+def test_a_message_that_was_copied_onto_another_id_runs(project: Project) -> None:
     """A publisher that sends messages on, and knows nothing of the package, copies all headers."""
-    project = project.with_settings(celery={"worker_pool": pool})
     client = project.redis.client()
     first = project.send("work", 0)
     (raw,) = client.lrange("celery", 0, -1)
-    project.start_worker("one", pool="")
+    project.start_worker("one")
     assert first.get(timeout=20) == "worked"
 
     # By the way on which an idle worker waits, and by the way on which it takes what is there.

@@ -14,12 +14,10 @@ from celery.utils.nodenames import gethostname
 
 from celery_reliable.app import reliable_of
 from celery_reliable.exceptions import ConfigurationError, NotPublished
-from celery_reliable.message import Envelope, NamedWorkers
 from celery_reliable.model import State
 from celery_reliable.operations import views
 from celery_reliable.operations.desk import Desk
-from tests.integration.commands import Run
-from tests.integration.conftest import ONE_EACH, Project
+from tests.integration.conftest import Project
 from tests.integration.project import named
 from tests.support import effects
 from tests.support.processes import Worker
@@ -41,7 +39,6 @@ def fleet(project: Project) -> Project:
 
 def start(fleet: Project, *names: str, **options: Any) -> dict[str, Worker]:
     """Workers that run one task each, of these names."""
-    options["options"] = (*ONE_EACH, *options.get("options", ()))
     return fleet.start_workers(*names, app=APP, concurrency=1, **options)
 
 
@@ -155,59 +152,6 @@ def test_a_line_of_tasks_that_name_workers_goes_on_without_a_pass(project: Proje
             runs.sort(key=lambda one: one.started_at)
             assert all((one.ended_at or 0) <= after.started_at for one, after in pairwise(runs))
             assert all(one.ended_at for one in runs)
-
-
-@pytest.mark.full
-def test_a_live_task_is_moved_and_what_runs_elsewhere_is_stopped_without_a_loss(
-    fleet: Project, run: Run
-) -> None:
-    start(fleet, "cpu", "gpu-a")
-    fleet.effects.close_gate("held")
-    runs_there = fleet.send("gate", "held", only_workers="cpu")
-    waits = fleet.send("gate", "held", only_workers="cpu")
-    first = fleet.effects.run_of(runs_there.id)
-    assert node(first) == "cpu"
-    ids = [runs_there.id, waits.id, "nobody"]
-
-    told = run("move", *ids, "--workers", "gpu-*", "--json", project=fleet)
-
-    moved = {"stopped": [runs_there.id], "sent": [waits.id], "gone": ["nobody"]}
-    assert moved.items() <= told.json.items()
-    second = wait_for(
-        lambda: [one for one in fleet.effects.runs() if node(one) == "gpu-a"], SOON_SECONDS, "one"
-    )[0]
-    ledger = reliable_of(fleet.app).ledger
-
-    def is_stopped() -> bool:
-        record = ledger.find(runs_there.id)
-        return record is not None and not record.owner.startswith("cpu@") and not record.stopping_on
-
-    # It may be behind the other one, there.
-    wait_for(is_stopped, SOON_SECONDS, "it is stopped")
-    if second.task_id == runs_there.id:
-        assert first.last_seen_at <= second.started_at
-    fleet.effects.open_gate("held")
-    for one in (runs_there, waits):
-        assert one.get(timeout=SOON_SECONDS) == "held"
-    ended = [one for one in fleet.effects.runs() if one.ended_at is not None]
-    assert {one.task_id: node(one) for one in ended} == dict.fromkeys(
-        (runs_there.id, waits.id), "gpu-a"
-    )
-    with Desk(fleet.app) as desk:
-        assert desk.tasks.get(runs_there.id).losses == 0
-        act = desk.audit()[0]
-    assert (act.act, act.phase, act.done) == ("move", "end", 2)
-
-    # What is moved while it runs where it may goes on, and its retry is for those that were named.
-    retried = fleet.begin("retried_at_gate", "retry", only_workers="cpu")
-    run("move", retried.id, "--workers", "cpu", "--workers", "gpu-*", project=fleet)
-    fleet.effects.open_gate("retry")
-    fleet.effects.run_of(retried.id, 2)
-    record = reliable_of(fleet.app).ledger.find(retried.id)
-    assert record is not None
-    named = NamedWorkers.of(Envelope.from_text(record.message).headers)
-    assert named is not None
-    assert named.only == ("cpu", "gpu-*")
 
 
 def ended(fleet: Project) -> Counter[str]:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from celery_reliable.broker import take_next_text
+from celery_reliable.broker import take_text
 from celery_reliable.ledger.attempts import taking_script
 from celery_reliable.ledger.scripts import script, together
 from proof.cuts.play import Stage
@@ -25,7 +25,6 @@ from proof.soak.table import ONE
 from tests.docs.blocks import Page
 from tests.integration.conftest import APP, Project
 from tests.integration.project.limited import add_tasks
-from tests.integration.shifts import start, with_shifts
 from tests.support.processes import REPOSITORY, run_python
 from tests.support.waiting import wait_for
 
@@ -104,29 +103,28 @@ def busy(act: Callable[[], None]) -> Iterator[None]:
 )
 def test_what_workers_do_is_as_the_model_says(project: Project) -> None:
     """The processes take their own messages: most settlements go with the next taking."""
-    pooled = with_shifts(project)
-    add_tasks(pooled.app)
-    start(pooled, concurrency=2, app="tests.integration.project.limited", environ={"RATE": "50/s"})
+    add_tasks(project.app)
+    project.start_worker(app="tests.integration.project.limited", environ={"RATE": "50/s"})
 
     def work() -> None:
         """More than the processes have at once; some come back, or have an object, or a rate."""
-        sent = [pooled.send("placed", "one", 0), pooled.send("placed", "one", 0)]
-        sent += [pooled.send("locked", f"object {n}", 0) for n in range(3)]
-        sent += [pooled.send("work", 0) for _ in range(20)]
-        sent += [pooled.send("flaky", 1), pooled.send("unique", "two")]
-        pooled.send("limited")
+        sent = [project.send("placed", "one", 0), project.send("placed", "one", 0)]
+        sent += [project.send("locked", f"object {n}", 0) for n in range(3)]
+        sent += [project.send("work", 0) for _ in range(20)]
+        sent += [project.send("flaky", 1), project.send("unique", "two")]
+        project.send("limited")
         for one in sent:
             one.get(timeout=20)
 
     both, client = (
-        together(script("settle"), taking_script(take_next_text())),
-        pooled.redis.client(),
+        together(script("settle"), taking_script(take_text())),
+        project.redis.client(),
     )
     with busy(work):
         wait_for(
             lambda: client.script_exists(both.sha) == [True], 60, "one that goes with a taking"
         )
-        ran = run_python(*WORDS, folder=REPOSITORY, environ=pooled.environ("ready:none", {}))
+        ran = run_python(*WORDS, folder=REPOSITORY, environ=project.environ("ready:none", {}))
 
     found = json.loads(ran.stdout)
     assert found["problem"] == ""

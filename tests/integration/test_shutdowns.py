@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.integration.conftest import ONE_EACH, Project
-from tests.integration.figures import RECORD, WORKERS, wait_until_settled
+from tests.integration.conftest import Project
+from tests.integration.figures import RECORD, WORKERS, ids_in, wait_until_settled
 from tests.integration.project.factory import Settings
 from tests.integration.project.hindered import KILL_WHILE_LOCKED
 from tests.integration.project.tasks import Broken
@@ -45,16 +45,10 @@ def losses(redis_server: RedisServer, task_id: str) -> int:
 
 
 def busy(project: Project, gate: str) -> tuple[Worker, list[Any], list[Any]]:
-    """A worker, the two tasks that it runs to a gate, and four that it has fetched beside them;
-    another worker comes then.
-    """
-    one = project.start_worker("one", options=("--prefetch-multiplier", "4"))
+    """A worker, the two tasks that it runs to a gate, and four that wait behind them."""
+    one = project.start_worker("one")
     running = [project.begin("gate", gate) for _ in range(2)]
-    fetched = [project.send("work", 0.01) for _ in range(4)]
-    client = project.redis.client()
-    wait_for(lambda: client.llen("celery") == 0, 10, "all of them fetched")
-    project.start_worker("two")
-    return one, running, fetched
+    return one, running, [project.send("work", 0.01) for _ in range(4)]
 
 
 def remote(project: Project, *command: Any, **arguments: Any) -> None:
@@ -65,9 +59,8 @@ def remote(project: Project, *command: Any, **arguments: Any) -> None:
     assert "ok" in reply
 
 
-@pytest.mark.keeps_fetched
-def test_a_warm_stop_waits_for_what_runs_and_gives_back_the_rest(project: Project) -> None:
-    one, running, fetched = busy(project, "warm")
+def test_a_warm_stop_waits_for_what_runs_and_leaves_the_rest(project: Project) -> None:
+    one, running, behind = busy(project, "warm")
     assert left_behind(project.redis, "one")
     one.signal_main(signal.SIGTERM)
     asked_at = project.effects.now()
@@ -78,19 +71,36 @@ def test_a_warm_stop_waits_for_what_runs_and_gives_back_the_rest(project: Projec
     project.effects.open_gate("warm")
     assert one.wait_until_ended() == 0
     assert not left_behind(project.redis, "one")
-    for result in running + fetched:
+    assert ids_in(project.redis, "celery") == [result.id for result in behind]
+    project.start_worker("two")
+    for result in running + behind:
         result.get(timeout=10)
         assert [run.attempt for run in project.effects.runs(result.id)] == [1]
     wait_until_settled(project.redis, 10)
 
 
 @pytest.mark.full
-@pytest.mark.keeps_fetched
+def test_a_worker_that_is_told_to_stop_begins_nothing_more(project: Project) -> None:
+    """Its processes take their own messages, and would go on to for a second."""
+    one = project.start_worker("one", concurrency=1)
+    first = project.begin("gate", "door")
+    ids = [project.send("work", 0.05).id for _ in range(40)]
+    project.effects.open_gate("door")
+    project.effects.run_of(ids[0])
+    assert one.stop() == 0
+    began = [run.task_id for run in project.effects.runs() if run.task_id != first.id]
+    # A machine that is busy may need half a second for the signal.
+    assert len(began) < 10
+    assert [*began, *ids_in(project.redis, "celery")] == ids
+
+
+@pytest.mark.full
 def test_a_cold_stop_hands_over_at_once(project: Project) -> None:
     # At once is before anybody sweeps.
     rare = {"SWEEP_SECONDS": 30, "LEASE_SECONDS": 120, "QUEUED_SECONDS": 240}
     project = project.with_settings(reliable={"MAX_LOSSES": 0, **rare})
-    one, running, fetched = busy(project, "cold")
+    one, running, behind = busy(project, "cold")
+    project.start_worker("two")
     one.signal_main(signal.SIGQUIT)
     asked_at = project.effects.now()
     again = [project.effects.run_of(result.id, 2) for result in running]
@@ -103,10 +113,10 @@ def test_a_cold_stop_hands_over_at_once(project: Project) -> None:
     one.wait_until_ended()
     assert not left_behind(project.redis, "one")
     project.effects.open_gate("cold")
-    for result in running + fetched:
+    for result in running + behind:
         result.get(timeout=10)
         assert len(project.effects.finished(result.id)) == 1
-    assert [[run.attempt for run in project.effects.runs(r.id)] for r in fetched] == [[1]] * 4
+    assert [[run.attempt for run in project.effects.runs(r.id)] for r in behind] == [[1]] * 4
     assert not project.effects.overlaps()
     wait_until_settled(project.redis, 10)
 
@@ -119,7 +129,7 @@ def test_a_soft_stop_waits_for_longer_than_a_lease_and_then_hands_over(project: 
     )
     one = project.start_worker("one", environ=REMAPPED)
     ends, goes_on = project.begin("gate", "soft"), project.begin("gate", "long")
-    project.start_worker("two", options=ONE_EACH)
+    project.start_worker("two")
     one.signal_main(signal.SIGTERM)
     asked_at = project.effects.now()
     wait_for(lambda: project.effects.now() - asked_at > 8, 15, "the stop goes on")
@@ -142,7 +152,7 @@ def test_a_soft_stop_waits_for_longer_than_a_lease_and_then_hands_over(project: 
 @pytest.mark.full
 def test_remote_grow_shrink_and_restart_of_the_pool_lose_nothing(project: Project) -> None:
     project = project.with_settings(celery={"worker_pool_restarts": True})
-    one = project.start_worker("one", options=ONE_EACH)
+    one = project.start_worker("one")
     held = project.begin("gate", "held")
     remote(project, "pool_grow", arguments={"n": 1})
     wait_for(lambda: len(one.children()) == 3, 10, "a third process")

@@ -5,7 +5,7 @@ revoked ends, and nothing else is lost.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import celery
@@ -13,19 +13,21 @@ import pytest
 
 from celery_reliable.app import reliable_of
 from celery_reliable.ledger.answers import Resumed
-from celery_reliable.ledger.order_book import OrderBook
+from celery_reliable.ledger.holds import OrderBook
 from celery_reliable.operations import Desk, IfRunning
 from celery_reliable.orders import Order, OrderKind
 from tests.integration.commands import Run, invoke
-from tests.integration.conftest import ONE_EACH, Project
+from tests.integration.conftest import SOON, Project
 from tests.integration.figures import (
     LOCKS,
     assert_each_ran_once,
     ids_in,
+    passes_finish,
     record_of,
     wait_until_settled,
 )
 from tests.support.promises import promise
+from tests.support.rabbit_server import RabbitServer
 from tests.support.waiting import wait_for
 
 #: Within which every worker obeys; a loaded machine gets more than the promised three seconds.
@@ -150,6 +152,9 @@ def test_a_paused_queue_waits_as_it_is_and_others_go_on(soon: Project) -> None:
     soon.effects.run_of(soon.send("work", 0.01, queue="other").id)
     for command in ("cancel_consumer", "add_consumer"):
         getattr(soon.app.control, command)("celery", reply=True, limit=1, timeout=10)
+    # It answers before it has done it, and would lose that with its connection.
+    queues = lambda: soon.app.control.broadcast("active_queues", reply=True, limit=1)  # noqa: E731
+    wait_for(lambda: "'name': 'celery'" in str(queues()), 10, "it consumes again")
     soon.redis.client().client_kill_filter(_type="normal", skipme=True)
     soon.effects.run_of(soon.send("work", 0.01, queue="other").id)
 
@@ -160,6 +165,40 @@ def test_a_paused_queue_waits_as_it_is_and_others_go_on(soon: Project) -> None:
     assert_each_ran_once(soon.effects, ids)
     assert order_of_runs(soon, ids) == ids
     assert worker.is_running
+
+
+@pytest.mark.full
+def test_what_a_worker_has_claimed_before_it_may_begin_is_given_back_without_a_loss(
+    project: Project, start_rabbit: Callable[..., RabbitServer]
+) -> None:
+    """From a broker that delivers by itself, what comes back is claimed as it comes."""
+    soon = project.with_settings(
+        broker_url=start_rabbit().url(), reliable={**SOON, "REDIS_URL": project.redis.url()}
+    )
+    one = soon.start_worker("one", concurrency=1)
+    # Of a plain task the broker does not know that it runs.
+    soon.begin("plain_gate", "busy")
+    behind = soon.send("work", 0.01)
+    record = lambda: record_of(soon.redis, behind.id)  # noqa: E731
+    fetched = lambda: soon.app.control.broadcast("reserved", reply=True, limit=1)  # noqa: E731
+    wait_for(lambda: behind.id in str(fetched()), 20, "it is fetched")
+    soon.start_worker("two", concurrency=1, options=("-Q", "own"))
+    own = soon.begin("plain_gate", "busy", queue="own")
+    one.kill_group()
+    soon.app.control.add_consumer("celery", reply=True, limit=1, timeout=10)
+    wait_for(lambda: record().get("state") == "running", 20, "it is claimed")
+
+    order = give(soon, OrderKind.PAUSE, "celery")
+
+    wait_for(lambda: record().get("state") == "queued", 20, "it is given back")
+    passes_finish(soon.redis, 3, 20)
+    assert record().get("losses", "0") == "0"
+    assert not soon.effects.runs(behind.id)
+    resume(soon, order)
+    soon.effects.open_gate("busy")
+    for result in (own, behind):
+        result.get(timeout=30)
+    assert [run.attempt for run in soon.effects.runs(behind.id)] == [2]
 
 
 def test_a_drained_worker_takes_nothing_and_its_work_is_done_by_others(soon: Project) -> None:
@@ -174,7 +213,7 @@ def test_a_drained_worker_takes_nothing_and_its_work_is_done_by_others(soon: Pro
         "all are given back",
     )
     # It fetches nothing that it cannot begin.
-    soon.start_worker("two", concurrency=1, options=ONE_EACH)
+    soon.start_worker("two", concurrency=1)
 
     for one in ids:
         assert soon.effects.run_of(one).worker.startswith("two@")
@@ -187,6 +226,28 @@ def test_a_drained_worker_takes_nothing_and_its_work_is_done_by_others(soon: Pro
     soon.effects.open_gate("two")
     wait_until_settled(soon.redis, 30)
     assert_each_ran_once(soon.effects, [*ids, busy.id, again.id])
+
+
+@pytest.mark.full
+def test_a_drained_worker_keeps_no_slot_for_a_plain_task_that_waited_for_its_eta(
+    soon: Project,
+) -> None:
+    """Celery's timer hands the request to the pool at its ETA, though the message has gone back."""
+    soon.start_worker("one", concurrency=1)
+    later = soon.send("plain_work", 0.01, countdown=8)
+
+    def is_scheduled() -> bool:
+        return later.id in str(soon.app.control.broadcast("scheduled", reply=True, limit=1))
+
+    wait_for(is_scheduled, 10, "the worker has the task")
+    order = give(soon, OrderKind.DRAIN, "one@*")
+    wait_until_obeyed(soon)
+    wait_for(lambda: not is_scheduled(), 30, "its ETA has come")
+
+    resume(soon, order)
+
+    later.get(timeout=20)
+    assert_each_ran_once(soon.effects, [later.id])
 
 
 @pytest.mark.full
@@ -230,7 +291,7 @@ def test_what_an_operator_revokes_never_runs_or_stops_and_never_comes_back(
     project: Project,
 ) -> None:
     hasty = project.with_settings(reliable={"SWEEP_SECONDS": 0.5})
-    hasty.start_worker("one", options=ONE_EACH)
+    hasty.start_worker("one")
     stopped = hasty.begin("locked_gate", "contract 7", "shut")
     killed = hasty.begin("gate", "shut")
     queued = hasty.send("work", 0)

@@ -75,7 +75,9 @@ def test_every_refusal_is_told(project: Project, told: Told, monitor: Monitor) -
     # One server, so that a result is stored and settled in one step.
     project = project.with_settings(reliable={"REDIS_URL": project.redis.url()})
     add_tasks(project.app)
-    one = project.start_worker("one", app=APP, options=WATCHED)
+    project.start_worker("one", app=APP, concurrency=1, options=WATCHED)
+    # Of which its process proves that it can settle with what it takes next.
+    project.send("work", 0).get(timeout=20)
     names = ("taken", "taken_silently", "taken_in_time", "taken_while_away", "taken_before")
     ids = {project.send(name, 0).id for name in names}
     wait_for(lambda: told(events.task_fenced).by_task.keys() == ids, 30, "all are told")
@@ -83,24 +85,7 @@ def test_every_refusal_is_told(project: Project, told: Told, monitor: Monitor) -
     assert all(row["attempt"] == 1 for row in fenced.rows)
     for task_id in ids:
         wait_for(lambda i=task_id: "task-fenced" in monitor.kinds(i), 10, "by an event too")
-
-    # And where a process takes its own messages, which none does while a worker sends events.
-    one.kill_group()
-    pooled = project.with_settings(celery={"worker_pool": "celery_reliable.pool:TaskPool"})
-    pooled.start_worker("two", app=APP, pool="", concurrency=1)
-    # On a busy machine the main process may take each of them.
-    for number in range(20):
-        first, second = f"first {number}", f"second {number}"
-        for gate in (first, second):
-            project.send("gate", gate)
-        behind = project.send("taken", 0)
-        for gate in (first, second):
-            project.effects.open_gate(gate)
-        wait_for(lambda i=behind.id: i in told(events.task_fenced).by_task, 30, "that is told")
-        if os.environ.get("TESTS_APART") or not told(events.task_fenced).lack():
-            break
-    else:
-        raise AssertionError(told(events.task_fenced).lack())
+    assert os.environ.get("TESTS_APART") or not fenced.lack()
 
 
 def test_each_event_that_has_a_signal_is_told(
@@ -111,9 +96,6 @@ def test_each_event_that_has_a_signal_is_told(
     # Of losses there are kinds that are not here; of the others there is a test each.
     # A burial is told by whoever has seen it; here not by all of them.
     others = {events.task_buried, events.task_lost, events.task_fenced}
-    if os.environ.get("TESTS_SHIFTS"):
-        # Nothing is fetched that cannot begin.
-        others.add(events.unbegun_given_back)
     wanted = {one for one in events.DECLARED.values() if one.signal is not None} - others
     worker = project.start_worker("one", app=APP, options=WATCHED)
     held = project.send("locked_gate", "object", "gate")
@@ -138,9 +120,6 @@ def test_each_event_that_has_a_signal_is_told(
     beside = project.send("gate", "cut")
     for one in (cut, beside):
         wait_for(lambda i=one.id: project.effects.runs(i), 20, "it runs")
-    behind = project.send("work", 0)
-    if events.unbegun_given_back in wanted:
-        wait_for(lambda: told(events.unbegun_given_back).rows, 20, "what cannot begin goes back")
     worker.kill_group()
     heir = project.start_worker("two", app=APP, options=WATCHED)
     wait_for(lambda: told(events.worker_declared_dead).rows, 30, "the first is declared dead")
@@ -165,7 +144,7 @@ def test_each_event_that_has_a_signal_is_told(
     assert workers.keys() == {"one", "two"}
     assert (declared["hostname"], workers["two"].pid) == (workers["two"].hostname, heir.pid)
     assert monitor.state.tasks.keys() <= {
-        one.id for one in (held, skipped, late, failing, unknown, poison, cut, beside, behind)
+        one.id for one in (held, skipped, late, failing, unknown, poison, cut, beside)
     }
 
     # A burial that the death of a worker brings, and each by an event behind Celery's own.
@@ -250,17 +229,13 @@ def test_each_is_noted_once_and_what_goes_well_is_only_counted(
     assert 1 <= float(processed) <= in_10_minutes.processed <= 10 / 9
 
 
-@pytest.mark.parametrize("pool", ["prefork", "celery_reliable.pool:TaskPool"])
-def test_a_delivery_that_was_not_run_is_not_processed(
-    project: Project, desk: Desk, pool: str
-) -> None:
-    """One that waits for its object, and one of a copy of its message."""
-    project = project.with_settings(reliable=SOON, celery={"worker_pool": pool})
-    worker = project.start_worker("one", concurrency=2)
-    first = project.begin("in_line_gate", "row", "door")
-    second = project.send("in_line_gate", "row", "door")
+def test_a_delivery_that_was_not_run_is_not_processed(soon: Project, desk: Desk) -> None:
+    """One that waits for its object."""
+    worker = soon.start_worker("one")
+    first = soon.begin("in_line_gate", "row", "door")
+    second = soon.send("in_line_gate", "row", "door")
     wait_for(lambda: desk.tasks.get(second.id).why.kind is Wait.OBJECT, 20, "it waits")
-    project.effects.open_gate("door")
+    soon.effects.open_gate("door")
     for one in (first, second):
         one.get(timeout=30)
     worker.stop()

@@ -262,33 +262,16 @@ class Scene:
         """Lose an attempt as stuck, while its worker lives."""
         return self.lose(claim, Cause.STUCK, max_losses=max_losses, is_taken=True)
 
-    def blame(self, epoch: str, *, max_losses: int = MAX_LOSSES) -> Answer:
-        """A worker died as it opened a message of "task"."""
-        lease = WorkerLease(
-            "the dead", True, 0, "", "", "", opening_id="task", opening_epoch=epoch,
-            verdict=Verdict("opening"),
-        )  # fmt: skip
-        return self.ledger.blame(lease, "opening", max_losses=max_losses, due_in_ms=2 * LOOK_MS)
-
-    def move(
-        self, epoch: str, task_id: str = "task", *, seen: Record | None = None, **how: Any
-    ) -> Answer:
-        """Name other workers of a task, as it stands or was *seen*."""
-        about = {"message": f"message {epoch}", "named": '{"only": ["gpu"]}', **how}
-        return self.ledger.named.move(
-            seen or self.record_of(task_id), epoch=epoch, due_in_ms=LOOK_MS, by="me",
-            **{"is_stopped": False, **about},
-        )  # fmt: skip
-
     def letter(self, task_id: str = "task") -> DeadLetter:
         found = self.ledger.dead_letter(task_id)
         assert found is not None
         return found
 
-    def bury(self, claim: Claim) -> Answer:
+    def bury(self, claim: Claim, *, is_owed: bool = False) -> Answer:
         return self.ledger.bury(
-            claim, Reason.FAILED, exception="ValueError: no", traceback="Traceback ..."
-        )
+            claim, Reason.FAILED, exception="ValueError: no", traceback="Traceback ...",
+            is_owed=is_owed,
+        )  # fmt: skip
 
     def bury_message(self, epoch: str, *, is_unproved: bool = False) -> Answer:
         """A message of "task" is delivered to a worker that cannot run it."""
@@ -301,6 +284,11 @@ class Scene:
         record = self.ledger.find(task_id)
         assert record is not None
         return record
+
+    def resends(self, task_id: str = "task") -> int:
+        """How often a task was sent again, as its record counts that."""
+        found = self.client.hget(self.ledger.keys.record(task_id), "resends") or b"0"
+        return 0 if found == b"unsent" else int(found)
 
     def state(self, task_id: str = "task") -> str:
         record = self.ledger.find(task_id)

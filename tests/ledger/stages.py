@@ -8,7 +8,7 @@ from typing import Any
 
 from celery_reliable.leases import Verdict
 from celery_reliable.ledger.answers import Answer, Standing
-from celery_reliable.model import Claim, DeadLetter, Rate, Reason, Record, Room, State, StoredResult
+from celery_reliable.model import Claim, DeadLetter, Rate, Reason, Room, State, StoredResult
 from tests.ledger.scene import LOOK_MS, MAX_LOSSES, Published, Scene, attempt_zero
 
 RESEND_MS = 2 * LOOK_MS
@@ -169,14 +169,15 @@ def buried(scene: Scene) -> Stage:
 def revoked(scene: Scene) -> Stage:
     """Revoked as it ran, and released."""
     stage = running(scene)
-    scene.ledger.revoke("task", is_noted=True)
+    scene.ledger.revoke("task", if_running="finish")
     scene.ledger.release(stage.mine, due_in_ms=LOOK_MS)
     return stage
 
 
 def read(scene: Scene) -> Stage:
-    """A dead letter that somebody has begun to read."""
-    stage = buried(scene)
+    """A dead letter of which Celery is still to be told, and that somebody has begun to read."""
+    stage = running(scene)
+    scene.bury(stage.mine, is_owed=True)
     scene.ledger.announce(scene.letter(), "reader")
     return stage
 
@@ -185,15 +186,6 @@ def sealed(scene: Scene) -> Stage:
     """A dead letter that somebody has begun to read while another one read it."""
     stage = read(scene)
     scene.ledger.announce(scene.letter(), "another reader")
-    return stage
-
-
-def opening(scene: Scene) -> Stage:
-    """I am opening its message."""
-    stage = queued(scene)
-    scene.workers.open(
-        "me", "came back", "task", stage.message.epoch, max_losses=9, patience_seconds=1
-    )
     return stage
 
 
@@ -279,7 +271,9 @@ def locked_dead(scene: Scene) -> Stage:
 def locked_letter(scene: Scene) -> Stage:
     """A dead letter that still notes its object."""
     stage = locked_dead(scene)
-    scene.client.hdel(scene.ledger.keys.record("task"), "stopping")
+    key = scene.ledger.keys.record("task")
+    claim = scene.client.hget(key, "claim")
+    scene.client.hset(key, "claim", claim.replace(b"\nstopping ", b""))
     return stage
 
 
@@ -295,7 +289,7 @@ STAGES: dict[str, Callable[[Scene], Stage]] = {
     for stage in (
         absent, settled, queued, timed, due, struck, running, held, overtaken, lost, suspected,
         stopping, called_off, retried, standing, let_in, let_out, replaced, spent, buried, revoked,
-        read, sealed, opening, dead_stopping, locked, locked_running, locked_lost, locked_again,
+        read, sealed, dead_stopping, locked, locked_running, locked_lost, locked_again,
         locked_waiting, locked_dead, locked_letter, awaited, awaited_dead, outlived, outlived_off,
         outlived_dead, unnoted,
     )
@@ -323,16 +317,6 @@ class Steps:
     def other(self, **how: Any) -> Answer:
         """Publish another task."""
         return self.scene.record(replace(self.message.task, id="other"), "0-other", **how)
-
-    def open(self, *, is_over: bool = False) -> Answer:
-        """Open the first message, which came back."""
-        about = ("me", "came back", "task", self.message.epoch)
-        return self.scene.workers.open(*about, max_losses=9, is_over=is_over, patience_seconds=1)
-
-    def move(self, state: State, *, is_stopped: bool = False, **seen: Any) -> Answer:
-        """Name other workers of the task that was seen in this state."""
-        record = Record("task", state, epoch=self.message.epoch, **seen)
-        return self.scene.move("0-moved", seen=record, named="{}", is_stopped=is_stopped)
 
 
 STEPS: dict[str, Callable[[Steps], Answer]] = {
@@ -379,7 +363,7 @@ STEPS: dict[str, Callable[[Steps], Answer]] = {
         it.scene.foreign(), token="foreign", content="as delivered", strikes=(it.strike,)
     ),
     # Somebody wants it ended at my worker, who has not revoked it.
-    "stop": lambda it: it.ledger.orders.stop("task", "me", "kill"),
+    "stop": lambda it: it.ledger.revoke("task", if_running="kill"),
     "touch": lambda it: it.ledger.touch(it.mine, time_to_run_ms=LOOK_MS),
     "settle": lambda it: it.ledger.settle(it.mine),
     # My outcome is not one with the settlement.
@@ -393,12 +377,6 @@ STEPS: dict[str, Callable[[Steps], Answer]] = {
     # As `lose`, with nothing left of the budget.
     "lose_beyond": lambda it: it.scene.lose(it.mine, max_losses=0),
     "release": lambda it: it.ledger.release(it.mine, due_in_ms=LOOK_MS),
-    # I am about to open the first message, which came back.
-    "open": lambda it: it.open(),
-    "opened": lambda it: it.open(is_over=True),
-    # Somebody died as he opened the first message.
-    "blame": lambda it: it.scene.blame(it.message.epoch, max_losses=9),
-    "blame_beyond": lambda it: it.scene.blame(it.message.epoch, max_losses=0),
     "bury": lambda it: it.scene.bury(it.mine),
     # As `bury`, by who could not store the failure.
     "bury_owed": lambda it: it.ledger.bury(
@@ -411,7 +389,7 @@ STEPS: dict[str, Callable[[Steps], Answer]] = {
     # A revocation: whichever publication is current.
     "cancel": lambda it: it.ledger.revoke("task"),
     # A revocation, which what runs is to remember.
-    "revoke": lambda it: it.ledger.revoke("task", is_noted=True),
+    "revoke": lambda it: it.ledger.revoke("task", if_running="finish"),
     # The first message is found to have expired.
     "cancel_first": lambda it: it.ledger.cancel("task", epoch=it.message.epoch),
     "replay": lambda it: it.scene.replay(),
@@ -430,18 +408,8 @@ STEPS: dict[str, Callable[[Steps], Answer]] = {
     "divert": lambda it: it.ledger.named.divert("task", it.message.epoch),
     # No worker that may run it is alive.
     "park": lambda it: it.ledger.named.wait(it.due, "{}", due_in_ms=RESEND_MS),
-    # Other workers are to run what was seen to wait.
-    "move": lambda it: it.move(State.QUEUED),
-    # Other workers are to run what I run.
-    "move_away": lambda it: it.move(
-        State.RUNNING,
-        is_stopped=True,
-        attempt=it.mine.attempt,
-        owner=it.mine.worker,
-        token=it.mine.token,
-    ),
     # One is, and the task does not wait for it.
-    "unpark": lambda it: it.ledger.named.divert_waiting(["task"])[0],
+    "unpark": lambda it: it.ledger.named.divert_all([("task", "")], is_waiting=True)[0],
     # My attempt takes a place, where there is one.
     "take_place": lambda it: take_place(it.scene, it.mine, places=2),
     # My attempt stands in the line of an object that is kept for a while.

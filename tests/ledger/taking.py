@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from itertools import count
 from typing import Any
 from uuid import uuid4
 
-from celery_reliable.broker import Queues, take_next_text
-from celery_reliable.ledger import NextTask
+from celery_reliable.broker import Queues, take_text
+from celery_reliable.ledger import TakenMessage
 from celery_reliable.message import Stamp
 from tests.ledger.scene import Published, Scene
 
@@ -18,13 +19,14 @@ class Taking:
     def __init__(self, scene: Scene) -> None:
         self.scene = scene
         self.prefix = uuid4().hex[:8]
+        self._numbers = count(1)
         self.unacked = f"unacked:{self.prefix}"
         lists = [f"{self.prefix}{queue}{p}" for p in (0, 3) for queue in "ab"]
         self.queues = Queues(self.unacked, "listed", self.unacked, ["a", "b"], lists, ["app.cold"])
 
     def put(
         self, task_id: str, queue: str = "a", priority: int = 0, *, unique: str | None = None,
-        **headers: Any,
+        returns: int = 0, **headers: Any,
     ) -> Published:  # fmt: skip
         """Publish a task, and put its message into a list."""
         published = self.scene.publish(task_id, unique=unique)
@@ -35,20 +37,27 @@ class Taking:
             # What a body says is no header.
             "body": '}, "headers": {"id": "other"}, "properties": {}',
             "headers": about,
-            "properties": {"delivery_info": {}},
+            "properties": {
+                "delivery_info": {},
+                **({"reliable_returns": returns} if returns else {}),
+            },
         }
         raw = json.dumps(payload)
         self.scene.client.lpush(f"{self.prefix}{queue}{priority}", raw)
         return published
 
-    def take(self, tag: str, done: str = "", **options: Any) -> NextTask:
+    def next_tag(self) -> str:
+        """Return a tag with a greater number than those before."""
+        return f"shift.{next(self._numbers)}"
+
+    def take(self, tag: str, done: str = "", **options: Any) -> TakenMessage:
         step = self.step(tag, done, **options)
-        return self.scene.ledger.take_next(step)
+        return self.scene.ledger.take(step)
 
     def step(self, tag: str, done: str = "", text: str = "") -> Any:
-        text = text or take_next_text()
-        steps = self.scene.ledger.next_steps(text, self.queues, worker="me", pid=7)
-        return steps.step(tag, done=done, filed_ms=1)
+        text = text or take_text()
+        steps = self.scene.ledger.take_steps(text, self.queues, worker="me", slot="1", pid=7)
+        return steps.step(tag, done=[done] if done else [], filed_ms=1)
 
     def filed(self) -> set[bytes]:
         return set(self.scene.client.hkeys(self.unacked))

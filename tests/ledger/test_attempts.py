@@ -101,7 +101,7 @@ def test_a_revocation_that_comes_late_means_nothing_that_was_published_after(
 ) -> None:
     scene.publish()
     calls = scene.noted()
-    assert isinstance(scene.ledger.revoke("task", is_noted=True), answers.Cancelled)
+    assert isinstance(scene.ledger.revoke("task", if_running="finish"), answers.Cancelled)
     (revoke,) = calls
     go_on(scene)
     once = scene.snapshot()

@@ -9,16 +9,15 @@ from typing import Any
 
 import pytest
 
-from celery_reliable.ledger.headers import header
-from celery_reliable.ledger.scripts import FUNCTIONS, names
+from celery_reliable.ledger.scripts import FUNCTIONS, header, names
 from tests.support import stubs
 
 #: All that scripts may do: bounded commands on keys that they were given, or made of those.
 ALLOWED_COMMANDS = {
     "DEL", "EXISTS", "GET", "HDEL", "HEXISTS", "HGET", "HGETALL", "HINCRBY", "HLEN", "HMGET",
     "HSET", "INFO", "LLEN", "LPUSH", "PEXPIRE", "PTTL", "PUBLISH", "RPOP", "RPUSH", "SADD",
-    "SELECT", "SET", "SREM", "TIME", "XADD", "XREVRANGE", "ZADD", "ZLEXCOUNT", "ZRANGE",
-    "ZRANGEBYSCORE", "ZREM", "ZSCORE",
+    "SELECT", "SET", "SREM", "TIME", "XADD", "XREVRANGE", "ZADD", "ZCARD", "ZLEXCOUNT",
+    "ZRANGE", "ZRANGEBYSCORE", "ZREM", "ZSCORE",
 }  # fmt: skip
 KEYLESS_COMMANDS = {"INFO", "SELECT", "TIME"}
 

@@ -135,7 +135,7 @@ def test_whoever_ends_tasks_keeps_only_the_newest(scene: Scene) -> None:
         scene.bury(lost_once(scene, task_id))
         scene.ledger.discard(task_id)
 
-    ended_at = scene.ledger.keys.ended_at
+    ended_at = scene.ledger.keys.begin + "ended_at"
     for end in (settle, revoke, discard):
         what = end.__name__
         for n in range(4):

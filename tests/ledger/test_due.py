@@ -22,7 +22,7 @@ def test_resends_become_rarer_up_to_a_limit(scene: Scene) -> None:
     waits = [resend(scene) / LOOK_MS for _ in range(8)]
 
     assert waits == [1, 2, 4, 8, 16, 32, 64, 64]
-    assert scene.record_of().resends == 8
+    assert scene.resends() == 8
 
 
 def test_what_was_lost_with_its_message_is_unsent_until_it_is_sent(scene: Scene) -> None:
@@ -46,7 +46,7 @@ def test_a_postponed_record_is_found_again(scene: Scene) -> None:
 def test_what_was_revoked_is_looked_at_as_soon_as_its_message_comes_back(scene: Scene) -> None:
     message = scene.publish()
     claim = scene.claim(message, "other")
-    scene.ledger.revoke("task", is_noted=True)
+    scene.ledger.revoke("task", if_running="finish")
     scene.take(claim)
     scene.kill_worker("other")
     assert scene.overdue_ids() == []
@@ -83,11 +83,11 @@ def test_what_could_not_be_sent_is_not_counted(scene: Scene) -> None:
     message = scene.publish(due_in_ms=0)
     answer = scene.ledger.resend(scene.seen_due(), due_in_ms=LOOK_MS)
     assert isinstance(answer, Send)
-    assert scene.record_of().resends == 1
+    assert scene.resends() == 1
     scene.ledger.postpone(scene.seen_due(), due_in_ms=LOOK_MS, is_unsent=True)
     record = scene.record_of()
-    assert (record.resends, record.is_unsent) == (0, True)
+    assert (scene.resends(), record.is_unsent) == (0, True)
 
     scene.lose(scene.claim(message))
     scene.ledger.postpone(scene.seen_due(), due_in_ms=LOOK_MS, is_unsent=True)
-    assert scene.record_of().resends == 0
+    assert scene.resends() == 0

@@ -33,7 +33,7 @@ FULL = {
 }
 #: New work, which it refuses.
 REFUSED = {name for name, said in FULL.items() if said.startswith("refused")}
-IN_BROKER = ("give_back", "put_back", "requeue", "send", "strike_off", "take", "take_next")
+IN_BROKER = ("give_back", "send", "strike_off", "take", "take")
 
 NEEDS_MEMORY = {"HINCRBY", "HSET", "LPUSH", "RPUSH", "SADD", "SET", "XADD", "ZADD"}
 REMOVES = "DEL|HDEL|LREM|RPOP|SREM|ZREM"

@@ -26,7 +26,7 @@ def lose_from(scene: Scene, *messages: Published) -> None:
         scene.client.delete(scene.ledger.keys.record(message.task.id))
         scene.client.zrem(scene.ledger.keys.due, message.task.id)
         sender, number = sender_of(message.epoch)
-        key, before = scene.ledger.keys.sent(sender), int(number) - 1
+        key, before = f"{scene.ledger.keys.begin}sent:{sender}", int(number) - 1
         had = (scene.client.get(key) or b"-0").rpartition(b"-")[2]
         if int(had) > before:
             scene.client.delete(key)

@@ -10,11 +10,10 @@ from celery import Celery
 
 from celery_reliable.ledger.answers import Audited, Renewed
 from celery_reliable.model import State
-from celery_reliable.operations.happenings import Happenings
-from celery_reliable.operations.pages import Position
+from celery_reliable.operations.history import Happenings
+from celery_reliable.operations.listing import Kind, Position, Walk
 from celery_reliable.operations.status import Throughputs
 from celery_reliable.operations.views import Happening
-from celery_reliable.operations.walks import Kind, Walk
 from tests.ledger.scene import LEASE_MS, Scene
 from tests.support.waiting import wait_for
 
@@ -38,7 +37,7 @@ def counted(scene: Scene) -> dict[str, int]:
 
 
 def page(scene: Scene, **wanted: Any) -> list[Happening]:
-    return Happenings(scene.ledger).page(**wanted)
+    return Happenings(Celery(), scene.ledger).page(**wanted)
 
 
 def test_it_is_read_as_it_was_noted(scene: Scene) -> None:
@@ -155,10 +154,11 @@ def ids(scene: Scene, kind: Kind | None, *, most: int = 3) -> list[str]:
     """All ids of a kind, by pages of few records."""
     found, cursor = [], ""
     while True:
-        walk = Walk(Celery(), scene.ledger, kind=kind, place=Position.of(cursor), most=most)
-        found += [look.record.task_id for look in walk]
-        assert walk.looked_at <= most
-        cursor = walk.cursor
+        walk = Walk(Celery(), scene.ledger, kind=kind, place=Position.of(cursor))
+        page = walk.page(most, lambda look: look.record.task_id)
+        found += page.items
+        assert len(page.items) <= most
+        cursor = page.cursor
         if not cursor:
             return found
 

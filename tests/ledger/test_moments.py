@@ -38,7 +38,7 @@ def woken(scene: Scene, *worker: str, **how: int) -> list[str]:
 
 def waiting(scene: Scene) -> list[str]:
     """The ids of what waits for its moment."""
-    return [one.decode() for one in scene.client.zrange(scene.ledger.keys.later, 0, -1)]
+    return [one.decode() for one in scene.client.zrange(scene.ledger.keys.begin + "later", 0, -1)]
 
 
 def in_queue(scene: Scene) -> list[str]:
@@ -52,7 +52,7 @@ def limited(scene: Scene, *names: str, queue: str = "") -> list[Published]:
     for one in found:
         reserve(scene, one, queue=queue)
     moments = {name: scene.workers.time_ms() - 1000 + n for n, name in enumerate(names)}
-    for key in (scene.ledger.keys.due, scene.ledger.keys.later):
+    for key in (scene.ledger.keys.due, scene.ledger.keys.begin + "later"):
         scene.client.zadd(key, moments)
     return found[1:]
 
@@ -128,7 +128,7 @@ def test_what_goes_into_a_list_is_put_there_once_in_the_step_that_lets_it_out(sc
     assert scene.index_faults() == []
 
 
-@pytest.mark.parametrize("why", ["no list", "a limited rate", "moved", "a death", "held"])
+@pytest.mark.parametrize("why", ["no list", "a limited rate", "held"])
 def test_what_the_ledger_cannot_put_into_a_queue_is_returned_once(scene: Scene, why: str) -> None:
     queue = "" if why == "no list" else QUEUE
     if why == "a limited rate":
@@ -140,10 +140,8 @@ def test_what_the_ledger_cannot_put_into_a_queue_is_returned_once(scene: Scene, 
         scene.ledger.revoke("task")
         scene.publish(state=State.WAITING, due_in_ms=0, queue=queue)
     else:
-        message = STAGES["suspected" if why == "a death" else "queued"](scene).message
+        message = STAGES["queued"](scene).message
         reserve(scene, message, 0, queue)
-    if why == "moved":
-        scene.move("0-moved")
     due = scene.seen_due()
 
     assert list(dues_of(wake(scene).ids_and_times)) == [due]
@@ -154,24 +152,19 @@ def test_what_the_ledger_cannot_put_into_a_queue_is_returned_once(scene: Scene, 
     assert again.word == ("held" if why == "held" else "send")
 
 
-@pytest.mark.parametrize("why", ["workers", "postponed", "revoked", "a place", "a strike", "gone"])
+@pytest.mark.parametrize("why", ["workers", "postponed", "revoked", "gone"])
 def test_what_waits_for_something_else_is_passed_over(scene: Scene, why: str) -> None:
     if why == "revoked":
         # As it ran, and then it was retried.
         claim = scene.claim(scene.publish())
-        scene.ledger.revoke("task", is_noted=True)
+        scene.ledger.revoke("task", if_running="finish")
         scene.publish(state=State.WAITING, due_in_ms=0, claim=claim, queue=QUEUE)
     elif why in ("workers", "postponed"):
         reserve(scene, scene.publish(), 0, QUEUE)
         STEPS["park" if why == "workers" else "postpone"](Steps(scene, STAGES["absent"](scene)))
     else:
-        stage = {"a place": "standing", "a strike": "queued", "gone": "settled"}[why]
-        message = STAGES[stage](scene).message
-        if why == "a strike":
-            scene.ask(message, strikes=(scene.strike(),))
-        # As an older version left it.
-        scene.client.zadd(scene.ledger.keys.later, {"task": scene.workers.time_ms()})
-        scene.client.zadd(scene.ledger.keys.due, {"task": scene.workers.time_ms()}, xx=True)
+        STAGES["settled"](scene)
+        scene.client.zadd(scene.ledger.keys.begin + "later", {"task": scene.workers.time_ms()})
     before = scene.state(), scene.seen_due()
 
     assert woken(scene) == []
@@ -186,17 +179,17 @@ def test_one_worker_lets_tasks_out_and_another_takes_over_as_its_lease_ends(scen
     left = wake(scene, "two")
     assert isinstance(left, answers.Another)
     assert 0 < left.wait_ms <= WAKER_MS
-    scene.client.delete(scene.ledger.keys.waker)
+    scene.client.delete(scene.ledger.keys.begin + "waker")
 
     assert woken(scene, "two", limit=2) == ["first", "second"]
 
     # It is the waker now.
     assert isinstance(wake(scene, "one"), answers.Another)
     assert woken(scene, "two") == ["third"]
-    assert 0 < scene.client.pttl(scene.ledger.keys.waker) <= WAKER_MS
+    assert 0 < scene.client.pttl(scene.ledger.keys.begin + "waker") <= WAKER_MS
 
     # The server's clock was set back by an hour.
-    scene.client.pexpire(scene.ledger.keys.waker, 3_600_000)
+    scene.client.pexpire(scene.ledger.keys.begin + "waker", 3_600_000)
     assert isinstance(wake(scene, "one"), answers.Woken)
 
 
@@ -234,12 +227,12 @@ def test_what_waits_for_its_moment_was_not_sent_in_vain(scene: Scene) -> None:
         scene.ledger.resend(scene.seen_due("second"), due_in_ms=LOOK_MS)
     scene.ledger.postpone(scene.seen_due("second"), due_in_ms=LOOK_MS, is_unsent=True)
     record = scene.record_of("second")
-    assert (record.resends, record.is_unsent) == (1, True)
+    assert (scene.resends(), record.is_unsent) == (0, True)
 
     assert isinstance(reserve(scene, message), answers.WaitsUntil)
 
     record = scene.record_of("second")
-    assert (record.resends, record.is_unsent) == (0, False)
+    assert (scene.resends(), record.is_unsent) == (0, False)
 
 
 def goes_by(scene: Scene, held: list[Published], ms: int) -> None:
@@ -249,9 +242,9 @@ def goes_by(scene: Scene, held: list[Published], ms: int) -> None:
         key = keys.record(one.task.id)
         epoch, moment_ms, lapses = scene.client.hget(key, "reserved").decode().split()
         scene.client.hset(key, "reserved", f"{epoch} {int(moment_ms) - ms} {lapses}")
-    given, moment, interval = map(int, scene.client.get(keys.rate("app.work")).split())
+    given, moment, interval = map(int, scene.client.get(keys.begin + "rate:app.work").split())
     noted = f"{given - ms * 1000} {moment - ms * 1000} {interval}"
-    scene.client.set(keys.rate("app.work"), noted, keepttl=True)
+    scene.client.set(keys.begin + "rate:app.work", noted, keepttl=True)
 
 
 @pytest.mark.untraced("time goes by")

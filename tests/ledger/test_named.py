@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import pytest
+from celery import Celery
 
-from celery_reliable.ledger import Resent, Runs, answers
+from celery_reliable.ledger import LivingWorker, Resent, Runs, answers
 from celery_reliable.ledger.answers import Answer, Changed, Ended, Postponed
-from celery_reliable.model import State
-from tests.ledger.scene import LEASE_MS, Published, Scene
+from celery_reliable.message import NAMED, Envelope, NamedWorkers
+from celery_reliable.model import State, SweepReport
+from celery_reliable.recovery.broker_view import BrokerView
+from celery_reliable.recovery.named_tasks import Sending
+from tests.ledger.scene import LEASE_MS, Scene
 
 FAR_MS = 3_600_000
 
@@ -21,17 +24,17 @@ def test_what_waits_for_a_worker_is_known_and_due_as_soon_as_one_is_there(scene:
     scene.publish()
 
     assert isinstance(scene.ledger.resend(scene.seen_due(), due_in_ms=9), answers.Send)
-    assert scene.record_of().resends == 1
+    assert scene.resends() == 1
     assert isinstance(park(scene), answers.WaitsUntil)
 
     assert scene.state() == "waiting"
     # It has no message that was sent in vain.
-    assert scene.record_of().resends == 0
+    assert scene.resends() == 0
     assert scene.ledger.due(9)[1] == []
     assert (named.waiting(), list(named.each_waiting())) == (1, [[("task", '{"only": ["gpu"]}')]])
     assert isinstance(park(scene), answers.WaitsUntil)
     assert scene.ledger.due(9)[1] == []
-    assert named.divert_waiting(["task"]) == [answers.Diverted()]
+    assert named.divert_all([("task", "")], is_waiting=True) == [answers.Diverted()]
     _, (due,) = scene.ledger.due(9)
     epoch, before = scene.record_of().epoch, scene.snapshot()
     # A message takes the place of its own publication only.
@@ -45,10 +48,10 @@ def test_what_waits_for_a_worker_is_known_and_due_as_soon_as_one_is_there(scene:
     assert (scene.record_of().message, scene.state()) == ("to gpu", "queued")
     assert scene.record_of().waiting_for == ""
     assert named.waiting() == 0
-    assert named.divert_waiting(["task"]) == [answers.Changed()]
+    assert named.divert_all([("task", "")], is_waiting=True) == [answers.Changed()]
     # Nor of what the server remembers of it, and should not.
     scene.client.hset(scene.ledger.keys.waiting("workers"), "task", "{}")
-    assert named.divert_waiting(["task"]) == [answers.Changed()]
+    assert named.divert_all([("task", "")], is_waiting=True) == [answers.Changed()]
     assert named.waiting() == 0
 
 
@@ -74,59 +77,11 @@ def test_a_queue_is_forgotten_unless_a_worker_has_registered_for_it(scene: Scene
     assert named.queues() == []
 
 
-def test_a_move_that_is_repeated_or_comes_late_changes_nothing(scene: Scene) -> None:
-    scene.publish()
-    seen = scene.record_of()
-    scene.move("0-new")
-    scene.move("0-newer")
-    before = scene.snapshot()
-
-    assert scene.move("0-new", seen=seen, message="late") == answers.Changed()
-    assert scene.move("0-newer") == answers.Moved()
-    assert scene.snapshot() == before
-
-
-@pytest.mark.parametrize("how", ["lost", "released"])
-def test_the_attempt_after_it_is_for_the_workers_that_were_named(scene: Scene, how: str) -> None:
-    message = scene.publish()
-    mine = scene.claim(message)
-    scene.move("1-new")
-
-    if how == "lost":
-        scene.lose(mine)
-    else:
-        scene.ledger.release(mine, due_in_ms=FAR_MS)
-
-    # The message comes back from the worker's hash.
-    assert scene.ask(message, "me") == answers.Stale()
-    _, (due,) = scene.ledger.due(9)
-    answer = scene.ledger.resend(due, due_in_ms=9)
-    assert isinstance(answer, answers.Send)
-    assert answer.message == "message 1-new"
-    assert scene.record_of().epoch == "1-new"
-    # Its message names them, so its own retry need not be told, and is what is sent after its loss.
-    second = scene.claim(Published(message.task, "1-new", scene.ledger.generation))
-    retry = scene.ledger.senders.new_epoch(second.attempt)
-    assert scene.record(message.task, retry, claim=second) == answers.Recorded()
-    scene.lose(scene.claim(Published(message.task, retry, scene.ledger.generation)))
-    assert scene.record_of().epoch == retry
-
-
 def test_what_is_released_is_sent_from_its_record_where_no_message_comes_back(scene: Scene) -> None:
     for is_unsent in (False, True):
         name = f"unsent {is_unsent}"
         scene.ledger.release(scene.claim(scene.publish(name)), due_in_ms=9, is_unsent=is_unsent)
         assert scene.record_of(name).is_unsent is is_unsent
-
-
-def test_what_waits_for_a_worker_is_looked_at_as_soon_as_others_are_named(scene: Scene) -> None:
-    scene.publish()
-    park(scene)
-    assert scene.overdue_ids() == []
-
-    assert scene.move("1-new") == answers.Moved()
-
-    assert scene.overdue_ids() == ["task"]
 
 
 def test_a_message_that_came_to_the_wrong_worker_counts_as_sent_for_the_first_time(
@@ -138,7 +93,7 @@ def test_a_message_that_came_to_the_wrong_worker_counts_as_sent_for_the_first_ti
     scene.ledger.named.divert("task", message.epoch)
 
     record = scene.record_of()
-    assert (record.resends, record.is_unsent) == (0, True)
+    assert (scene.resends(), record.is_unsent) == (0, True)
     assert scene.overdue_ids() == ["task"]
     # One that carries no stamp may have no record: whoever has it has to see to it.
     assert scene.ledger.named.divert("never recorded", "") == answers.Absent()
@@ -183,6 +138,36 @@ def test_a_worker_that_a_member_had_is_nobodys_until_it_is_certain_that_it_begin
     assert workers(scene) == {"one": (), "two": ("a",)}
 
 
+def test_a_worker_is_no_members_for_which_it_was_chosen_in_vain(scene: Scene) -> None:
+    runs, message = begin(scene, "one", "two"), scene.publish("one")
+    runs.assign("run", "one", ["gpu-a"])
+    named = NamedWorkers(("gpu-*",), (), ("", "celery"), "run", "gpu-a")
+    headers = {"id": "one", "task": "app.work", NAMED: named.as_header()}
+    sent = Envelope(b"[]", "application/json", "utf-8", headers, {}, "", "gpu-a.dq2").to_text()
+    again = Resent(sent, message.epoch, message.epoch)
+    scene.ledger.resend(scene.seen_due("one"), due_in_ms=9, message=again)
+    due, record = scene.seen_due("one"), scene.record_of("one")
+
+    # Its worker is gone, and two find that at once.
+    for living in ("gpu-b", "gpu-c"):
+        sending_to(scene, living).send(due, record, SweepReport())
+
+    assert workers(scene)["one"] == ("gpu-b",)
+    assert runs.assign("run", "two", ["gpu-c"]) == "gpu-c"
+
+
+def sending_to(scene: Scene, nodename: str) -> Sending:
+    """A sweeper's that knows of one worker that lives."""
+    redis = scene.client.connection_pool.connection_kwargs
+    url = f"redis://127.0.0.1:{redis['port']}/{redis.get('db', 0)}"
+    app = Celery("app", broker=url, set_as_current=False)
+    app.conf.reliable = {"REDIS_URL": url}
+    sending = Sending(app, scene.ledger, BrokerView(app))
+    living = [LivingWorker(nodename, nodename, f"{nodename}.dq2")]
+    sending._living_within = lambda seconds: living  # type: ignore[method-assign]
+    return sending
+
+
 def test_nobody_is_given_anything_of_a_run_that_is_forgotten(scene: Scene) -> None:
     runs = scene.ledger.runs
 
@@ -200,7 +185,7 @@ def test_a_run_that_is_over_is_forgotten_after_a_while(scene: Scene) -> None:
     runs = begin(scene, "one")
     ((name, due_ms),) = runs.due(9)
 
-    assert runs.look_later(name, due_ms, due_in_ms=FAR_MS) == Postponed()
+    assert runs.end(name, due_ms, due_in_ms=FAR_MS) == Postponed()
     assert runs.due(9) == []
     assert runs.end(name, due_ms, keep_ms=FAR_MS) == Changed()
     keys = scene.ledger.keys

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from celery_reliable.ledger import dues_of, to_stop
-from celery_reliable.ledger.answers import Changed, Gone, InForce, Resumed, Struck, Told, Woken
+from celery_reliable.ledger.answers import Changed, Gone, InForce, Resumed, Running, Struck, Woken
 from celery_reliable.orders import OrderKind
 from tests.ledger.scene import LOOK_MS, RestartableScene, Scene
 
@@ -71,7 +71,7 @@ def test_they_come_back_in_the_order_of_publication(scene: Scene, at_once: int, 
     assert sum(one.count for one in answers if isinstance(one, Resumed)) == 50
     # A pass leaves them to the waker, as long as there is one.
     assert scene.overdue_ids() == []
-    scene.client.delete(scene.ledger.keys.waker)
+    scene.client.delete(scene.ledger.keys.begin + "waker")
     assert scene.overdue_ids() == names
     assert scene.ledger.orders.waiting([order.id]) == {order.id: 0}
     # One worker lets them out, and puts each into its list where it can.
@@ -124,9 +124,8 @@ def stops(scene: Scene, worker: str = "me") -> list[tuple[str, str]]:
 
 def test_the_owner_hears_what_it_is_to_stop_while_it_runs(scene: Scene) -> None:
     claim = scene.claim(scene.publish())
-    scene.ledger.revoke("task", is_noted=True)
 
-    assert scene.ledger.orders.stop("task", "me", "kill") == Told("me")
+    assert scene.ledger.revoke("task", if_running="kill") == Running("me")
 
     assert stops(scene, "other") == []
     assert stops(scene) == [("task", "kill")]
@@ -138,13 +137,12 @@ def test_the_owner_hears_what_it_is_to_stop_while_it_runs(scene: Scene) -> None:
 
 def test_what_a_worker_was_to_stop_goes_with_it(scene: Scene) -> None:
     claim = scene.claim(scene.publish())
-    scene.ledger.revoke("task", is_noted=True)
-    scene.ledger.orders.stop("task", "me", "kill")
+    scene.ledger.revoke("task", if_running="kill")
     scene.lose(claim)
 
     assert scene.workers.deregister("me", in_unacked=0)
 
-    assert not scene.client.exists(scene.ledger.keys.stops("me"))
+    assert not scene.client.exists(scene.ledger.keys.begin + "stops:me")
 
 
 def test_what_runs_on_a_full_server_can_be_kept_off_and_let_go(
@@ -153,13 +151,12 @@ def test_what_runs_on_a_full_server_can_be_kept_off_and_let_go(
     """It may be what fills it."""
     scene, orders = restartable, restartable.ledger.orders
     scene.claim(scene.publish("runs"))
-    scene.ledger.revoke("runs", is_noted=True)
     message = scene.publish()
     scene.client.config_set("maxmemory", 1)
 
     order = scene.order()
     assert isinstance(scene.ask(message, strikes=(order.id,)), Struck)
-    assert orders.stop("runs", "me", "kill") == Told("me")
+    assert scene.ledger.revoke("runs", if_running="kill") == Running("me")
     assert isinstance(orders.resume(order.id, by="ann"), Resumed)
 
     assert scene.overdue_ids() == ["task"]

@@ -8,7 +8,6 @@ nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from itertools import count
 from random import Random
 from typing import Any, TypeVar
@@ -31,7 +30,7 @@ ENDINGS += ("take", "retry", "replace", "release", "bury")
 WITH_OBJECT = ("place", "place", "free")
 #: What others do with a task.
 ACTS = ("publish",) * 2 + ("deliver",) * 9 + ("sweep",) * 3 + ("replay",) * 2
-ACTS += ("acknowledge", "repeat", "wake", "wake", "open", "read")
+ACTS += ("acknowledge", "repeat", "wake", "wake", "read")
 RARE = (
     "withdraw", "cancel", "expire", "discard", "bury_message", "foreign", "zombie", "kill_worker",
 )  # fmt: skip
@@ -82,13 +81,12 @@ class Walk:
             ],
             "repeat": lambda: self.calls and self.changes_nothing(self.latest(self.calls)),
             "wake": self.wake,
-            "open": lambda: self.open(worker, message),
             "read": lambda: self.read(letter),
             "kill_worker": lambda: self.kill(worker),
             "replay": lambda: self.replay(letter, epoch),
             "withdraw": lambda: ledger.withdraw(task_id, message.epoch),
             "cancel": lambda: ledger.revoke(task_id),
-            "revoke": lambda: ledger.revoke(task_id, is_noted=True),
+            "revoke": lambda: ledger.revoke(task_id, if_running="finish"),
             "expire": lambda: ledger.cancel(task_id, epoch=message.epoch),
             "discard": lambda: ledger.discard(letter),
             "bury_message": lambda: ledger.bury_message(
@@ -177,17 +175,6 @@ class Walk:
         """The object, with places of which there are more and less."""
         return Room("object", self.choice.choice((1, 2, 2)))
 
-    def open(self, worker: str, message: Published) -> None:
-        """A worker opens a message that came back, and may die of it."""
-        about = (worker, f"tag {next(self.numbers)}", message.task.id, message.epoch)
-        note = partial(self.scene.workers.open, *about, max_losses=1, patience_seconds=1)
-        opening = self.again(note)
-        chance = self.choice.random()
-        if isinstance(opening, answers.Opening) and chance < 0.3:
-            self.kill(worker)
-        elif chance < 0.6:
-            note(is_over=True)
-
     def read(self, task_id: str) -> None:
         """Somebody reads a letter, and may die of it, or discards it."""
         letter, reader = self.ledger.dead_letter(task_id), f"reader {next(self.numbers)}"
@@ -234,7 +221,7 @@ class Walk:
     def wake(self) -> None:
         """Let out what may go, and leave the rest to a sweep."""
         self.ledger.moments.wake("waker", lease_ms=LOOK_MS, limit=9, due_in_ms=LOOK_MS)
-        self.scene.client.delete(self.ledger.keys.waker)
+        self.scene.client.delete(self.ledger.keys.begin + "waker")
 
     def kill(self, worker: str) -> None:
         """A worker is declared dead, what it ran is lost, and another takes its place."""
@@ -243,7 +230,6 @@ class Walk:
         lease = scene.lease(worker)
         for claim, _ in scene.workers.claims(worker).values():
             scene.lose(claim, max_losses=1, is_taken=True, verdict=lease.verdict)
-        self.again(lambda: self.ledger.blame(lease, "opening", max_losses=1, due_in_ms=LOOK_MS))
         assert scene.workers.deregister(worker, in_unacked=0)
         self.workers.remove(worker)
         self.dead.append(worker)

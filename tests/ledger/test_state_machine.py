@@ -34,7 +34,7 @@ IN_ONE_STEP = {
     "running": ("settle", "bury", "lose_beyond"),
     "awaited": ("settle", "settle_and_keep", "bury", "lose_beyond", "free"),
     "awaited_dead": ("acknowledge", "discard"),
-    "locked": ("cancel", "withdraw", "bury_message", "blame_beyond"),
+    "locked": ("cancel", "withdraw", "bury_message"),
     "locked_letter": ("discard",),
 }
 

@@ -20,7 +20,7 @@ def beat(scene: Scene, worker: str = "me", client_id: int = CLIENT_ID) -> type[A
 
 def in_state(scene: Scene, state: str) -> WorkerLease:
     """Bring the worker "it" into a state; return its lease as a sweeper saw it last."""
-    unseen = WorkerLease("it", False, 0, renewals="0", client_id=str(CLIENT_ID), run_id="")
+    unseen = WorkerLease("it", False, 0, renewals="0", client_id=str(CLIENT_ID))
     if state == "unknown":
         return unseen
     scene.start_worker("it", lease_ms=0 if state == "lapsed" else LEASE_MS, client_id=CLIENT_ID)
@@ -69,7 +69,7 @@ def test_a_forgotten_worker_still_hears_what_was_taken(scene: Scene) -> None:
     told = scene.beat()
     assert (type(told), taken_from(told, "me")) == (answers.Forgotten, [claim])
     # Nobody removes it if that process is never heard of again.
-    assert scene.client.pttl(scene.ledger.keys.taken("me")) > 0
+    assert scene.client.pttl(scene.ledger.keys.begin + "taken:me") > 0
 
     assert isinstance(scene.workers.acknowledge(claim), answers.Acknowledged)
     assert scene.beat().ids_and_claims == ()

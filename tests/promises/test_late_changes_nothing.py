@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.integration.conftest import ONE_EACH, Project
+from tests.integration.conftest import Project
 from tests.integration.figures import RECORD, WORKERS, is_alive, wait_until_settled
 from tests.integration.project.pooled import add_tasks
 from tests.support.effects import Effects, Run
@@ -20,7 +20,7 @@ from tests.support.waiting import wait_for
 @pytest.fixture
 def workers(project: Project) -> dict[str, Worker]:
     """Two prefork workers that fetch no more than they run."""
-    return project.start_workers("one", "two", options=ONE_EACH)
+    return project.start_workers("one", "two")
 
 
 def taken_over(workers: dict[str, Worker], effects: Effects, task_id: str) -> tuple[Worker, Worker]:

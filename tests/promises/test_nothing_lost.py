@@ -50,34 +50,6 @@ def test_a_killed_workers_task_runs_again_within_seconds(
     wait_until_settled(project.redis, 10)
 
 
-@pytest.mark.keeps_fetched
-@promise("nothing-lost")
-def test_what_a_killed_worker_had_only_fetched_runs_elsewhere(project: Project) -> None:
-    """It is no loss: the worker had not begun it."""
-    options = ("--prefetch-multiplier", "4")
-    client = project.redis.client()
-    worker = project.start_worker("one", options=options)
-    running = [project.send("gate", "gate").id for _ in range(2)]
-    for task_id in running:
-        project.effects.run_of(task_id)
-    fetched = [project.send("work", 0.01) for _ in range(6)]
-    wait_for(lambda: client.llen("celery") == 0, 10, "all of them fetched")
-    project.start_worker("two", options=options)
-    worker.kill_group()
-    killed_at = project.effects.now()
-    # What ran comes first again; it must not keep the survivor's pool from the others.
-    project.effects.open_gate("gate")
-    for result in fetched:
-        assert result.get(timeout=15) == "worked"
-    attempts = {
-        task_id: [run.attempt for run in project.effects.runs(task_id)]
-        for task_id in (*running, *(result.id for result in fetched))
-    }
-    wait_until_settled(project.redis, 10)
-    assert max(project.effects.starts(result.id)[0] for result in fetched) - killed_at <= 8
-    assert attempts == {**{one: [1, 2] for one in running}, **{r.id: [1] for r in fetched}}
-
-
 @promise("nothing-lost")
 def test_a_killed_pool_processs_task_runs_again_and_its_neighbours_go_on(shared: Project) -> None:
     """Only the task of the killed process runs again."""
@@ -149,13 +121,12 @@ def test_a_publisher_is_killed(soon: Project, scale: Scale) -> None:
         assert_each_ran_once(soon.effects, published)
 
 
-@pytest.mark.keeps_fetched
 @promise("nothing-lost", "never-two")
-def test_redis_restarts_under_a_busy_worker(
-    project: Project, busy: tuple[Worker, list[str]]
-) -> None:
-    """What runs goes on, what was fetched runs once, and the worker stays."""
-    worker, ids = busy
+def test_redis_restarts_under_a_busy_worker(project: Project) -> None:
+    """What runs goes on, what waited runs once, and the worker stays."""
+    worker = project.start_worker()
+    ids = [project.begin(name, "gate").id for name in ("gate", "plain_gate")]
+    ids += [project.send(name, 0.01).id for name in ("work", "plain_work")]
     project.redis.client().config_set("appendfsync", "always")
     project.redis.kill()
     project.redis.start()

@@ -21,6 +21,8 @@ from tests.support.waiting import wait_for
 
 INNOCENTS = 7
 MAX_LOSSES = 3
+#: Of a worker which has two tasks: two deaths prove nothing.  Who tells Celery may die of it once.
+MOST = MAX_LOSSES + 4
 #: In these a task runs beside others of its worker.
 POOLS = ("prefork", pytest.param("threads", marks=pytest.mark.full))
 
@@ -28,7 +30,7 @@ POOLS = ("prefork", pytest.param("threads", marks=pytest.mark.full))
 @pytest.fixture
 def brief(project: Project) -> Project:
     """The project with short times, and tasks that kill their workers."""
-    times = {"LEASE_SECONDS": 5, "SWEEP_SECONDS": 0.5, "WITNESS_SECONDS": 0.3}
+    times = {"LEASE_SECONDS": 5, "SWEEP_SECONDS": 0.5, "WITNESS_SECONDS": 0.3, "QUEUED_SECONDS": 10}
     derived = project.with_settings(reliable={**times, "MAX_LOSSES": MAX_LOSSES})
     add_format(derived.app)
     return derived
@@ -127,53 +129,48 @@ def test_a_node_that_is_gone_charges_nobody(pool: str, brief: Project) -> None:
     assert {len(brief.effects.runs(one)) for one in results} == {2}
 
 
-@pytest.mark.keeps_fetched
 @promise("poison-stops")
 @pytest.mark.parametrize(
-    ("name", "options"),
+    ("name", "pool", "options", "deaths"),
     [
-        ("work", {"serializer": BOMB}),
-        pytest.param("plain_late", {"compression": BOMB}, marks=pytest.mark.full),
+        ("work", "prefork", {"serializer": BOMB}, 0),
+        pytest.param("work", "threads", {"serializer": BOMB}, MOST, marks=pytest.mark.full),
+        pytest.param("work", "gevent", {"serializer": BOMB}, MOST, marks=pytest.mark.full),
+        pytest.param("plain_late", "prefork", {"compression": BOMB}, MOST, marks=pytest.mark.full),
     ],
-    ids=["work", "plain_late"],
 )
 def test_a_message_that_kills_whoever_opens_it_stops_too(
-    name: str, options: dict[str, Any], brief: Project, letters: Letters
+    name: str, pool: str, options: dict[str, Any], deaths: int, brief: Project, letters: Letters
 ) -> None:
-    """It kills the worker's main process. What was fetched with it is charged with nothing."""
-    client = brief.redis.client()
-    running = brief.send("gate", "open")
+    """It kills a process of the pool, or the worker where none can have opened it. What runs beside
+    it, and what waits behind it, goes on.
+    """
     revived = Revived(
         lambda: brief.start_worker(
-            "one",
-            app="tests.integration.project.explosive",
-            concurrency=1,
-            options=("--prefetch-multiplier", "100"),
-            wait=False,
+            "one", app="tests.integration.project.explosive", pool=pool, wait=False
         )
     )
+    running = brief.send("gate", "open")
     brief.effects.run_of(running.id, timeout_seconds=30)
-    innocents = [running.id, *(brief.send("work", 0).id for _ in range(INNOCENTS))]
-    innocents.append(brief.send("plain_work", 0).id)
-    wait_for(lambda: not client.llen("celery"), 20, "all are fetched")
     bomb, losses = brief.send(name, 0, **options), set[str]()
+    innocents = [running.id, *(brief.send("work", 0).id for _ in range(INNOCENTS))]
 
     def is_done() -> bool:
-        if revived.revive():
+        is_dead = record_of(brief.redis, bomb.id).get("state") == "dead"
+        if revived.revive() or is_dead:
+            # Beside one that runs whenever the worker dies nobody knows which of the two it was.
             brief.effects.open_gate("open")
         losses.update(charged(brief, innocents))
-        are_over = all(brief.effects.finished(one) for one in innocents)
-        return are_over and record_of(brief.redis, bomb.id).get("state") == "dead"
+        return is_dead and all(brief.effects.finished(one) for one in innocents)
 
-    wait_for(is_done, 120, "a dead letter, and the end of all others")
-    assert losses == {"0"}
-    assert revived.deaths <= MAX_LOSSES + 2
+    wait_for(is_done, 300, "a dead letter, and the end of all others")
+    # Of a plain task nobody knows whether it had begun: what ran beside it three times is charged.
+    assert losses == {"0"} or name == "plain_late"
     assert {i: one["reason"] for i, one in letters().items()} == {bomb.id: "lost"}
-    # Whoever tells Celery of it survives that.
-    later = brief.send("work", 0)
-    wait_for(lambda: brief.effects.finished(later.id), 30, "work goes on")
+    # Where no process of a pool opened it, whoever is to tell Celery may die of that once.
     if name == "work":
-        wait_for(lambda: bomb.state == "FAILURE", 20, "Celery was told")
+        wait_for(lambda: not revived.revive() and bomb.state == "FAILURE", 60, "Celery was told")
+    assert revived.deaths <= deaths
     assert revived.worker.is_running
 
 

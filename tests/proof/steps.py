@@ -377,7 +377,7 @@ def declare(x: Explorer, world: World) -> Told:
         if worker.state == "alive" and (not process.is_up or world.faults):
             left = world._replace(faults=world.faults - process.is_up)
             for seen in (worker.renewals, 0) if "beat" in x.scope.does else (worker.renewals,):
-                lease = WorkerLease(name, False, 0, str(seen), worker.connection, "")
+                lease = WorkerLease(name, False, 0, str(seen), worker.connection)
                 answer = x.at(left).workers.declare(lease, "lapsed", witness_ms=0)
                 if answer.word == "declared" and (seen == 0 or worker.lease_until > 0):
                     raise Violated("declared as it beats")

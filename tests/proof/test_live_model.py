@@ -80,7 +80,7 @@ def test_a_server_that_does_what_it_should(ledger: Ledger, redis_server: RedisSe
     assert found.is_cut_short
     assert not found.uncovered
     assert {"claim", "lose", "bury", "settle", "cancel", "place"} <= set(found.judged)
-    assert found.judged.total() > 80
+    assert found.judged.total() > 70
 
 
 @pytest.mark.usefixtures("recorded")
@@ -114,7 +114,7 @@ def take(queues: Taking, numbers: Iterator[int]) -> None:
     names, thing = [f"{one} {number}" for one in ("first", "second", "third")], f"object {number}"
     for name in names:
         queues.put(name, unique=thing if name == names[2] else None)
-    tags = [f"shift{number}.{n}" for n in range(5)]
+    tags = [queues.next_tag() for _ in range(5)]
     assert queues.take(tags[0]).answer
     for n, (before, tag) in enumerate(pairwise(tags[:3])):
         claim = Claim(names[n], 1, "me", before)

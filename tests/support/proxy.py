@@ -32,6 +32,7 @@ class Action(Enum):
     DROP_REQUEST = "request dropped"
     DROP_REPLY = "reply dropped"
     STALL = "stalled"
+    HANG = "hung"
 
 
 @dataclass(eq=False)
@@ -159,6 +160,12 @@ class RedisProxy:
         command is the first that passes.  The arguments are those of `drop_request`.
         """
         return self._add(Action.STALL, command, **how)
+
+    def hang_at(self, command: str | None = None, **how: Any) -> Rule:
+        """Let nothing pass any more on the connection of this command, which stays open.  Others
+        are as before.  The arguments are those of `drop_request`.
+        """
+        return self._add(Action.HANG, command, **how)
 
     def watch(self, command: str | None = None, **how: Any) -> Rule:
         """Count the commands that fit and let them pass."""
@@ -320,6 +327,10 @@ class RedisProxy:
                 if any(match.does(Action.STALL) for match in matches):
                     self._flows.clear()
                     await self._flows.wait()
+                if any(match.does(Action.HANG) for match in matches):
+                    while True:
+                        # Until the client closes it.
+                        await read_command(reader)
                 self._expect_reply(link, command, matches)
                 link.server.write(command.raw)
                 await link.server.drain()

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from celery_reliable.ledger.headers import Named, header, replies
-from celery_reliable.ledger.scripts import names
+from celery_reliable.ledger.scripts import Named, header, names, replies
 from tests.support.processes import REPOSITORY
 
 FOLDER = REPOSITORY / "celery_reliable" / "ledger"
@@ -35,7 +34,7 @@ _CALLS = '''\
 from collections.abc import Sequence
 
 from celery_reliable.ledger import answers
-from celery_reliable.ledger.keys import Keys
+from celery_reliable.ledger.schema import Keys
 from celery_reliable.ledger.transitions import Argument, Step
 
 class Calls:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from celery_reliable import events
-from celery_reliable.events.event import IN_CELERY_EVENT, IN_LOG
+from celery_reliable.events import IN_CELERY_EVENT, IN_LOG
 from docs.rst import head, table
 
 _ROOT = Path(__file__).parents[2]

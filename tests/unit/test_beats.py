@@ -12,18 +12,14 @@ from celery_reliable import clock
 from celery_reliable.context import WorkerProcess
 from celery_reliable.exceptions import LedgerUnavailable
 from celery_reliable.ledger.answers import (
-    Answer,
     BeatOfDead,
     Forgotten,
-    Opened,
-    Opening,
     Registered,
     Renewed,
 )
 from celery_reliable.orders import NO_ORDERS
 from celery_reliable.worker.heartbeat import Heartbeat
-from celery_reliable.worker.running_claims import PoolStop
-from celery_reliable.worker.unprocessable import Openings
+from celery_reliable.worker.shutdown import PoolStop
 
 LEASE_SECONDS = 10.0
 #: So long each answer of the ledger takes.
@@ -90,7 +86,7 @@ def scene(monkeypatch: pytest.MonkeyPatch) -> Scene:
 
 
 def test_a_lease_counts_from_the_question(scene: Scene) -> None:
-    scene.answer = Renewed(0, 0, 0, ())
+    scene.answer = Renewed(0, 0, 0, 0, ())
     scene.beat._beat()
     assert scene.process.lease_until == 100.0 + LEASE_SECONDS
 
@@ -109,7 +105,7 @@ def test_no_lease_counts_before_the_orders_are_known(scene: Scene) -> None:
 
 
 def test_what_was_taken_is_acknowledged_when_it_is_stopped(scene: Scene) -> None:
-    scene.answer = Renewed(0, 0, 0, ("stopped", "1 a", "runs", "1 b"))
+    scene.answer = Renewed(0, 0, 0, 0, ("stopped", "1 a", "runs", "1 b"))
 
     scene.beat._beat()
 
@@ -117,7 +113,7 @@ def test_what_was_taken_is_acknowledged_when_it_is_stopped(scene: Scene) -> None
 
 
 def test_who_was_declared_dead_has_no_lease(scene: Scene) -> None:
-    scene.answer = BeatOfDead(0, 0, 0, ())
+    scene.answer = BeatOfDead(0, 0, 0, 0, ())
 
     scene.beat._beat()
 
@@ -127,7 +123,7 @@ def test_who_was_declared_dead_has_no_lease(scene: Scene) -> None:
 def test_who_was_forgotten_comes_back_as_another(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scene.answer, before = Forgotten(0, 0, 0, ()), scene.process.id
+    scene.answer, before = Forgotten(0, 0, 0, 0, ()), scene.process.id
     registered = []
     monkeypatch.setattr(scene.beat, "_register", lambda: registered.append(scene.process.id))
 
@@ -161,30 +157,6 @@ def test_without_its_connection_no_lease_is_sure(
 
     sure = 100.0 + LEASE_SECONDS
     assert leases == [sure, 0.0 if how == "cut" else sure, 0.0]
-
-
-def test_it_is_told_until_it_is_heard() -> None:
-    told: list[str] = []
-
-    def opened(_: str, delivery: str, *__: str, is_over: bool, **___: Any) -> Answer:
-        if not is_over:
-            return Opening()
-        told.append(delivery)
-        if len(told) == 1:
-            raise LedgerUnavailable("no answer")
-        return Opened()
-
-    workers = SimpleNamespace(open=opened)
-    reliable: Any = SimpleNamespace(
-        ledger=SimpleNamespace(workers=workers), config=SimpleNamespace(max_losses=3)
-    )
-    openings = Openings(reliable, WorkerProcess("one@host"))
-
-    assert openings.begin("tag", {"headers": {"id": "id"}})
-    for _ in range(3):
-        openings.end()
-
-    assert told == ["tag", "tag"]
 
 
 class Pool:

@@ -2,46 +2,33 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from celery import Celery, states
 from celery.exceptions import Ignore
-from celery.worker import state
 
 from celery_reliable import clock, events
-from celery_reliable.app import Framework, reliable_of
-from celery_reliable.attempt import fencing
+from celery_reliable.app import Framework
+from celery_reliable.attempt import execution
 from celery_reliable.attempt.claiming import _without_attempt, claimed_early
-from celery_reliable.attempt.delivery import DELIVERY, EARLY
-from celery_reliable.compat.notes import note
+from celery_reliable.attempt.delivery import EARLY
 from celery_reliable.context import RunningAttempt, WorkerProcess, running
 from celery_reliable.exceptions import LedgerRefused
 from celery_reliable.ledger import answers
 from celery_reliable.ledger.answers import NoLease
 from celery_reliable.message import Stamp
-from celery_reliable.model import Claim, Record, State, StoredResult
+from celery_reliable.model import Claim, EarlyClaim, Record, State, StoredResult
 from celery_reliable.recovery import call_off_task
 from celery_reliable.results import backend as stores
 from celery_reliable.results.backend import PatientBackend
-from celery_reliable.worker.arrivals import Arrivals, Awaited
-from celery_reliable.worker.consumer_step import ConsumerStep
 
 # -- early claims
 
 LEASE_SECONDS = 10.0
-
-
-@dataclass(eq=False)
-class _Request:
-    """A delivery, as far as its claim goes."""
-
-    message: Any
 
 
 @pytest.fixture
@@ -50,19 +37,6 @@ def worker() -> WorkerProcess:
     process = WorkerProcess("one@host")
     process.renewed(clock.now() + LEASE_SECONDS)
     return process
-
-
-def early(worker: WorkerProcess, arrivals: Any = None, token: str = "token") -> Awaited:
-    """A message that came and was claimed just now."""
-    claim = Claim("id", 1, worker.id, token)
-    step: Any = None
-    return Awaited(token, worker.id, step, arrivals, claim=claim, came_at=clock.now())
-
-
-def properties(awaited: Awaited) -> dict[str, Any]:
-    """What the process that runs the task is told; nothing of it is more than JSON."""
-    told: dict[str, Any] = json.loads(json.dumps({DELIVERY: awaited.token, EARLY: awaited.told}))
-    return told
 
 
 def died(worker: WorkerProcess) -> None:
@@ -87,38 +61,10 @@ def outlived(worker: WorkerProcess) -> None:
 def test_where_somebody_may_have_taken_it_the_ledger_is_asked(
     worker: WorkerProcess, what: Callable[[WorkerProcess], None]
 ) -> None:
-    told = properties(early(worker))
+    early = EarlyClaim(1, 0, worker.id, "token", clock.now(), "")
+    assert claimed_early(worker, {EARLY: tuple(early)}) == early
     what(worker)
-    assert claimed_early(worker, "id", told) is None
-
-
-def test_nobody_has_begun_by_the_claim_of_what_is_dropped_with_the_connection(
-    worker: WorkerProcess, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It waited for the pool; what the pool has accepted is run."""
-
-    def request(token: str) -> Any:
-        message = SimpleNamespace()
-        note(message, "early", early(worker, arrivals, token))
-        return _Request(message=message)
-
-    app = Celery("claiming", broker="redis://127.0.0.1:1/0", set_as_current=False)
-    controller = SimpleNamespace()
-    consumer: Any = SimpleNamespace(app=app, controller=controller)
-    step: Any = SimpleNamespace(
-        process=worker, reliable=reliable_of(app), shifts=None, is_connecting=False
-    )
-    arrivals = step.arrivals = Arrivals(consumer, step)
-    note(controller, "step", step)
-    waiting, running = request("waiting"), request("running")
-    monkeypatch.setattr(state, "reserved_requests", {waiting, running})
-    monkeypatch.setattr(state, "active_requests", {running})
-
-    ConsumerStep(consumer).stop(consumer)
-
-    assert arrivals.is_given_up("waiting")
-    assert not arrivals.is_given_up("running")
-    assert step.is_connecting
+    assert claimed_early(worker, {EARLY: tuple(early)}) is None
 
 
 def test_what_a_worker_without_a_lease_was_given_is_not_acknowledged() -> None:
@@ -139,10 +85,10 @@ def test_what_a_worker_without_a_lease_was_given_is_not_acknowledged() -> None:
 def attempt(worker: WorkerProcess, monkeypatch: pytest.MonkeyPatch) -> Iterator[RunningAttempt]:
     """The attempt that this process runs; it was taken from its worker."""
     found = RunningAttempt(Claim("id", 1, worker.id, "token"))
-    monkeypatch.setattr(fencing, "current_worker", lambda: worker)
-    monkeypatch.setattr(fencing, "reliable_of", lambda app: SimpleNamespace(ledger=None))
-    monkeypatch.setattr(fencing, "current_task", SimpleNamespace(app=None))
-    for module in (fencing, stores):
+    monkeypatch.setattr(execution, "current_worker", lambda: worker)
+    monkeypatch.setattr(execution, "reliable_of", lambda app: SimpleNamespace(ledger=None))
+    monkeypatch.setattr(execution, "current_task", SimpleNamespace(app=None))
+    for module in (execution, stores):
         monkeypatch.setattr(module, "is_current", lambda ledger, one: False)
     monkeypatch.setattr(events, "task_fenced", lambda **_: None)
     token = running.set(found)
@@ -166,7 +112,7 @@ def test_neither_its_result_nor_its_failure(
         return body()
 
     with pytest.raises(Ignore):
-        fencing.guarded(function)()
+        execution.guarded(function)()
 
     # It is asked when the body is over, which may have taken its time.
     assert began == [body]
@@ -181,7 +127,7 @@ def test_what_stood_still_after_it_was_claimed_does_not_begin(
     began = []
 
     with pytest.raises(Ignore):
-        fencing.guarded(lambda: began.append(1))()
+        execution.guarded(lambda: began.append(1))()
 
     assert not began
     assert attempt.is_closed
@@ -198,10 +144,10 @@ def test_a_body_begins_where_the_ledger_refuses_to_say_whose_it_is(
             return True
         raise LedgerRefused("no", operation="find", reply="NOPERM")
 
-    monkeypatch.setattr(fencing, "is_current", refuses)
+    monkeypatch.setattr(execution, "is_current", refuses)
     worker.doubt()
 
-    fencing.guarded(lambda: began.append(1))()
+    execution.guarded(lambda: began.append(1))()
 
     assert began == [1]
     assert not attempt.is_closed

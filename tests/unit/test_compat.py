@@ -27,12 +27,12 @@ import celery_reliable
 from celery_reliable import ConfigurationError, ConfigurationWarning, ReliableTask, compat
 from celery_reliable.compat import relied
 from celery_reliable.compat.backend import MarkingBackend
-from celery_reliable.compat.relied import HOOKS, Behaviour, Hook, Kept, Name, Part, Used
+from celery_reliable.compat.relied import HOOKS, Hook, Kept, Name, Part, Used
 from celery_reliable.results.fenced import under_class
 
 #: What belongs to another function of its module, or needs no private name; and types.
 _BESIDE = {
-    "ProcessLife", "SUCCESS_BEGINS", "Traced", "Tracer", "ask", "counts_chords", "has_job",
+    "ProcessLife", "Traced", "Tracer", "ask", "counts_chords", "has_job",
     "has_something_to_read", "keep_connection", "kept_connection", "note",
     "noted", "priority_of", "reply", "task_ids_of", "turn_into",
 }  # fmt: skip
@@ -56,8 +56,6 @@ def test_what_is_installed_has_all_of_it() -> None:
 
 def _renamed(one: Any) -> Any:
     """Return *one* as it is looked for once another release has no such thing."""
-    if isinstance(one, Behaviour):
-        return replace(one, holds=lambda: False)
     if isinstance(one, Used):
         return replace(one, name=f"{one.name}_of_another_release")
     return replace(one, path=f"{one.path}_of_another_release")
@@ -79,7 +77,7 @@ def test_what_is_missing_is_told(monkeypatch: pytest.MonkeyPatch, hook: Hook, on
     if isinstance(one, Name | Kept):
         assert one.path.replace(":", ".") in finding.message
     else:
-        assert (one.name if isinstance(one, Used) else one.what) in finding.message
+        assert one.name in finding.message
     if isinstance(one, Name) and one.takes:
         (finding,) = _told(monkeypatch, hook, replace(one, takes=("another", *one.takes)))
         assert "that takes" in finding.message
@@ -219,4 +217,5 @@ def test_all_fields_and_their_order() -> None:
     ours = under_class(app.backend, Marking).result_meta({"a": 1}, states.SUCCESS, request)
     assert theirs.pop("date_done") <= ours.pop("date_done")
     assert list(ours.items()) == [*theirs.items(), ("mark", "id")]
+    assert next(iter(ours)) == "status"
     app.close()

@@ -15,8 +15,7 @@ from celery_reliable import ReliableTask
 from celery_reliable.app import reliable_of
 from celery_reliable.exceptions import ConfigurationError
 from celery_reliable.ledger import connect
-from celery_reliable.settings.config import ReliableConfig
-from celery_reliable.settings.values import sanitized_url
+from celery_reliable.settings import ReliableConfig, sanitized_url
 
 
 def problems_of(**settings: object) -> tuple[str, ...]:
@@ -34,8 +33,6 @@ def test_every_setting_can_be_given():
         "SWEEP_SECONDS": 0.5,
         "SWEEP_BATCH": 10,
         "QUEUED_SECONDS": 5.5,
-        "GIVE_BACK_SECONDS": 0,
-        "ACKNOWLEDGE_SECONDS": 60,
         "MAX_LOSSES": 0,
         "STALL_SECONDS": 9,
         "DEAD_LETTER_SECONDS": 1,

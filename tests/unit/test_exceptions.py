@@ -27,8 +27,8 @@ from celery_reliable.exceptions import (
     TaskExists,
     UnknownDeadLetter,
 )
-from celery_reliable.ledger.groups import Death
-from celery_reliable.publishing import errors
+from celery_reliable.ledger.records import Death
+from celery_reliable.publishing import sending
 from celery_reliable.worker import claims
 from celery_reliable.worker.claims import how_it_ended
 
@@ -42,8 +42,8 @@ WITH_FACTS = [
     LedgerRefused("no", operation="settle", reply="OOM command not allowed"),
     NotPublished(task_id="an-id"),
     PublishUnknown(task_id="an-id"),
-    errors.NotPublished(task_id="an-id"),
-    errors.PublishUnknown(task_id="an-id"),
+    sending.NotPublished(task_id="an-id"),
+    sending.PublishUnknown(task_id="an-id"),
     RowTaken(holder="an-id"),
     TaskExists(task_id="an-id", state="dead", since=datetime(2026, 1, 1, tzinfo=timezone.utc)),
     UnknownDeadLetter(task_id="an-id"),

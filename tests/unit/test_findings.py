@@ -33,8 +33,6 @@ TASK = TaskSetup(name="shop.bill")
 WORKER = WorkerSetup(
     where="one@here",
     pool="prefork",
-    slots=2,
-    prefetch=1,
     soft_shutdown_seconds=0.0,
     is_sigterm_soft=False,
     visibility_seconds=3600.0,
@@ -44,7 +42,7 @@ WORKER = WorkerSetup(
 )
 DAY = 24 * 3600.0
 APP = Setup(
-    config=ReliableConfig(give_back_seconds=0),
+    config=ReliableConfig(),
     scheme="redis",
     is_redis=True,
     is_unprotected=False,
@@ -67,7 +65,6 @@ SOUND = ServerFacts(
 )
 
 TTR = {"time_to_run_seconds": 30.0}
-LONG = {"time_limit": 600.0}
 SWEEP, ROWS = "celery_reliable.sweep", "celery_reliable.rows"
 FOR_EVER = {"results_expire_seconds": 0, "fills_ledger": True}
 
@@ -101,10 +98,6 @@ def of(task: dict[str, Any], worker: dict[str, Any], app: dict[str, Any]) -> lis
         (TTR, {"time_limit": 20.0}, {}, ["warning time_limit_before_time_to_run"]),
         # Pools that stop nothing.
         (TTR, {"pool": "thread"}, {}, ["warning pool_cannot_stop"]),
-        # More is fetched than runs, and what runs is long.
-        (LONG, {"prefetch": 4}, {}, ["warning prefetch_holds_work"]),
-        # Unless it goes back to its queue.
-        (LONG, {"prefetch": 4}, {"give_back_seconds": 1}, []),
         # Results that are gone too early, or never go.
         ({}, {}, {"results_expire_seconds": 599.0}, ["warning results_expire_early"]),
         ({"once_for_seconds": 2 * DAY}, {}, {}, ["warning results_expire_early"]),
@@ -120,7 +113,6 @@ def of(task: dict[str, Any], worker: dict[str, Any], app: dict[str, Any]) -> lis
         ({}, {"no_witness": "WITNESS_SECONDS is 0."}, {}, ["warning no_witness"]),
         # What beat sends.
         ({}, {}, {"schedule": {"a": SWEEP, "b": ROWS, "c": "shop.bill"}}, []),
-        ({}, {}, {"schedule": {"a": "celery_reliable.other"}}, ["warning sweep_misnamed"]),
         ({}, {"pool": "gevent"}, {}, ["warning sweep_unscheduled"]),
         ({"has_row": True}, {}, {"schedule": {"a": SWEEP}}, ["warning rows_unscheduled"]),
     ],

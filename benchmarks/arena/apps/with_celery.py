@@ -20,11 +20,13 @@ app = Celery("arena", broker=f"{_url}/0", backend=f"{_url}/1")
 SHORTENED = {"visibility_timeout": 10, "unacked_restore_interval": 1, "unacked_restore_throttle": 1}
 
 _options: dict[str, Any] = {}
-if _kind != "celery":
+if body.is_timed():
+    app.conf.task_acks_late = _kind == "celery-late"
+elif _kind != "celery":
     # With REMAP_SIGTERM=SIGQUIT: give back what is not done when the worker has to go.
     app.conf.worker_soft_shutdown_timeout = 2.0
     app.conf.worker_enable_soft_shutdown_on_idle = True
-if _kind == "celery-late":
+if _kind == "celery-late" and not body.is_timed():
     app.conf.update(
         task_acks_late=True,
         task_reject_on_worker_lost=True,
@@ -36,8 +38,9 @@ if _kind == "celery-reliable":
     from celery_reliable import ReliableTask
 
     _options = {"base": ReliableTask}
-    # Other applications on the same Redis may well have one.
-    app.conf.broker_transport_options = SHORTENED
+    if not body.is_timed():
+        # Other applications on the same Redis may well have one.
+        app.conf.broker_transport_options = SHORTENED
 
 
 @app.task(name="arena.work", **_options)

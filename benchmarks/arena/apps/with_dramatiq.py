@@ -7,16 +7,18 @@ from typing import Any
 
 import dramatiq
 from dramatiq.brokers.redis import RedisBroker
+from dramatiq.results import Results
+from dramatiq.results.backends import RedisBackend
 
 from benchmarks.arena import body
 
 body.wait_until_wanted()
 
+_url = os.environ["ARENA_URL"]
 #: Defaults: 60 000 ms, and a look on 1 000 of a million commands.
 #: How often a failure is tried again is left at its default.
-broker = RedisBroker(
-    url=f"{os.environ['ARENA_URL']}/0", heartbeat_timeout=10_000, maintenance_chance=1_000_000
-)
+_SHORTENED: dict[str, Any] = {"heartbeat_timeout": 10_000, "maintenance_chance": 1_000_000}
+broker = RedisBroker(url=f"{_url}/0", **({} if body.is_timed() else _SHORTENED))
 
 
 class _Ready(dramatiq.Middleware):
@@ -25,6 +27,8 @@ class _Ready(dramatiq.Middleware):
 
 
 broker.add_middleware(_Ready())
+if body.is_timed():
+    broker.add_middleware(Results(backend=RedisBackend(url=f"{_url}/1"), store_results=True))
 dramatiq.set_broker(broker)
 
 

@@ -16,7 +16,7 @@ body.wait_until_wanted()
 queue = Queue.from_url(f"{os.environ['ARENA_URL']}/0")
 
 #: Defaults: a timeout of 10 s, no heartbeat, one attempt.  A heartbeat is a call in the task.
-_OPTIONS = {"timeout": 0, "heartbeat": 10, "retries": 5}
+_OPTIONS: dict[str, Any] = {} if body.is_timed() else {"timeout": 0, "heartbeat": 10, "retries": 5}
 
 
 async def work(ctx: dict[str, Any], *, body_key: str, mode: str) -> None:
@@ -41,9 +41,9 @@ async def _startup(_: dict[str, Any]) -> None:
 settings = {
     "queue": queue,
     "functions": [work],
-    "concurrency": 2,
+    "concurrency": body.slots(),
     "startup": _startup,
-    "timers": {"sweep": 12},
+    **({} if body.is_timed() else {"timers": {"sweep": 12}}),
 }
 
 

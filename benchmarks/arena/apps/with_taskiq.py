@@ -16,8 +16,9 @@ body.wait_until_wanted()
 
 _url = os.environ["ARENA_URL"]
 #: Defaults: 600 000 ms, and a lock that is held for ever when its holder is killed.
+_SHORTENED: dict[str, Any] = {"idle_timeout": 10_000, "unacknowledged_lock_timeout": 5}
 broker = RedisStreamBroker(
-    f"{_url}/0", idle_timeout=10_000, unacknowledged_lock_timeout=5, consumer_id="0"
+    f"{_url}/0", consumer_id="0", **({} if body.is_timed() else _SHORTENED)
 ).with_result_backend(RedisAsyncResultBackend(f"{_url}/1"))
 source = ListRedisScheduleSource(f"{_url}/0")
 scheduler = TaskiqScheduler(broker, [source])

@@ -89,7 +89,7 @@ def _about_settings() -> list[Finding]:
 def _about_api() -> list[Finding]:
     if hasattr(settings, "CELERY_RELIABLE_API"):
         try:
-            from celery_reliable.contrib.django.api.access import api_config
+            from celery_reliable.contrib.django.api import api_config
 
             api_config()
         except (ImportError, ConfigurationError) as exc:

@@ -18,7 +18,8 @@ class _NoRows(models.Manager):
 
 
 class DeadLetter(models.Model):
-    """A name for permissions and the admin's log; `permissions` says which is needed for what.
+    """A name for permissions and the admin's log; `project` says which is needed for
+    what.
 
     There are no rows: ask `celery_reliable.operations`.
     """

@@ -12,7 +12,7 @@ except ImportError as exc:
         'pip install "celery-reliable[api]".'
     ) from exc
 
-from celery_reliable.contrib.django.api.routes import urlpatterns
+from celery_reliable.contrib.django.api import urlpatterns
 
 __all__ = ["app_name", "urlpatterns"]
 

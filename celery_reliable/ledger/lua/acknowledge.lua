@@ -16,11 +16,10 @@ Cost      O(log N) in records that are due some time
 if redis.call('HGET', KEYS.taken, ARGV.id) ~= ARGV.claim then
   return {'changed'}
 end
-local found = redis.call('HMGET', KEYS.record, 'state', 'stopping', 'object', 'waiting_for')
+local found = redis.call('HMGET', KEYS.record, 'state', 'claim', 'object', 'waiting_for', 'attempt')
 redis.call('HDEL', KEYS.taken, ARGV.id)
-local attempt, token = string.match(found[2] or '', '^(%d+) [^\n]*\n(.*)$')
-if attempt and attempt .. ' ' .. token == ARGV.claim then
-  redis.call('HDEL', KEYS.record, 'stopping')
+if noted(found[2], 'stopping') and found[5] .. ' ' .. parts_of(found[2]) == ARGV.claim then
+  redis.call('HSET', KEYS.record, 'claim', with_note(found[2], 'stopping'))
   if found[1] == 'dead' then
     redis.call('HDEL', KEYS.record, 'object')
     free(ARGV.id, found[3])

@@ -12,10 +12,12 @@ ARGV.buried_ms: int   that was seen
 ARGV.reader?          names this reading; "": Celery has been told
 ARGV.is_over: flag    "1": it was read; else ""
 Returns   {"announced"} | {"opening"} | {"opened"} | {"sealed"} | {"changed"}
+          "changed" also to a reader, of what Celery has been told by now
 Cost      O(log N) in records that are due some time
 ]]
-local found = redis.call('HMGET', KEYS.record, 'state', 'since_ms', 'read_by', 'sealed')
-if found[1] ~= 'dead' or found[2] ~= ARGV.buried_ms then
+local found = redis.call('HMGET', KEYS.record, 'state', 'since_ms', 'owed')
+local reader = found[3]
+if found[1] ~= 'dead' or found[2] ~= ARGV.buried_ms or (ARGV.reader ~= '' and not reader) then
   return {'changed'}
 end
 if ARGV.reader == '' then
@@ -24,14 +26,11 @@ if ARGV.reader == '' then
   return {'announced'}
 end
 if ARGV.is_over == '1' then
-  if found[3] == ARGV.reader then
-    redis.call('HDEL', KEYS.record, 'read_by')
+  if reader == ARGV.reader then
+    redis.call('HSET', KEYS.record, 'owed', '')
   end
   return {'opened'}
 end
-if found[4] or (found[3] and found[3] ~= ARGV.reader) then
-  redis.call('HSET', KEYS.record, 'sealed', '1')
-  return {'sealed'}
-end
-redis.call('HSET', KEYS.record, 'read_by', ARGV.reader)
-return {'opening'}
+local is_sealed = reader ~= '' and reader ~= ARGV.reader
+redis.call('HSET', KEYS.record, 'owed', is_sealed and 'sealed' or ARGV.reader)
+return {is_sealed and 'sealed' or 'opening'}

@@ -7,6 +7,10 @@ which no lease counts as lapsed. Its end is stored once and not extended while i
 
 KEYS.pass                   pass   STRING with a TTL: who runs the pass
 KEYS.meta                   meta   HASH
+KEYS.workers                workers   ZSET
+KEYS.due                    due       ZSET
+KEYS.dead                   dead      ZSET
+KEYS.orders                 orders    HASH
 ARGV.nonce                  of this pass
 ARGV.interval_ms: int       not before so long after the last pass finished
 ARGV.ttl_ms: int            of the pass key
@@ -15,12 +19,14 @@ ARGV.lease_ms: int
 ARGV.expected_ms?: int      what the time should be, as the sweeper reckons from what it was told before; ""
 ARGV.format: int            of a namespace that this release knows
 Returns   {"begun", grace_ms: int, ahead_ms?: int, ahead_count?: int, now_ms: int, stepped_ms?: int,
-          stepped_by_ms?: int, seen}
+          stepped_by_ms?: int, seen, has_due: int, n_orders: int, n_dead: int, oldest_ms: int, ids_and_times...}
           | {"busy"} | {"not_due", wait_ms: int, now_ms: int} | {"newer", format}
           "begun" with since when messages may have been lost, and how often that was said; when the clock was last set
           forward, and by how much; which workers the last pass has seen, which is forgotten, so that a pass that does
-          not end leaves none; "" for what there is not
-Cost      O(1)
+          not end leaves none; "" for what there is not. Then what there is to look at, so that an idle fleet asks
+          little: whether a record is due, how many orders and dead letters there are, when the oldest was buried; and
+          the workers, with the times at which their leases run out
+Cost      O(log N) in records that are due some time, O(workers)
 ]]
 local meta = redis.call('HMGET', KEYS.meta, 'generation', 'run_id', 'passed_ms', 'grace_ms',
   'ahead_ms', 'ahead_count', 'stepped_ms', 'stepped_by_ms', 'format', 'seen')
@@ -61,4 +67,8 @@ if is_other_server or now_ms - passed_ms > tonumber(ARGV.interruption_ms) then
   end
 end
 redis.call('HSET', KEYS.meta, 'passed_ms', now_ms, 'passed_by', ARGV.nonce, 'grace_ms', grace_ms)
-return {'begun', grace_ms, meta[5] or '', meta[6] or '', now_ms, meta[7] or '', meta[8] or '', meta[10] or ''}
+local reply = {'begun', grace_ms, meta[5] or '', meta[6] or '', now_ms, meta[7] or '', meta[8] or '', meta[10] or '',
+  #redis.call('ZRANGEBYSCORE', KEYS.due, '-inf', now_ms, 'LIMIT', 0, 1), math.max(0, redis.call('HLEN', KEYS.orders) - 1),
+  redis.call('ZCARD', KEYS.dead), redis.call('ZRANGE', KEYS.dead, 0, 0, 'WITHSCORES')[2] or 0}
+for _, item in ipairs(redis.call('ZRANGE', KEYS.workers, 0, -1, 'WITHSCORES')) do reply[#reply + 1] = item end
+return reply

@@ -23,30 +23,30 @@ Returns   {"buried"} | {"fenced", state} | {"gone"} | {"stale"} | {"unrecorded"}
 Repeated  gone -> buried
 Cost      O(log N) in records that are due some time
 ]]
-local found = redis.call('HMGET', KEYS.record, 'state', 'attempt', 'claim', 'history', 'spent', 'epoch',
-  'waiting_for', 'object', 'stopping')
+local found = redis.call('HMGET', KEYS.record, 'state', 'attempt', 'claim', 'history', 'epoch',
+  'waiting_for', 'object')
 -- What was called off has ended, though something of it may still run.
-local state = found[7] ~= 'stop' and found[1]
+local state = found[6] ~= 'stop' and found[1]
 if ARGV.attempt == '' then
-  if state and found[6] ~= ARGV.epoch then return {'stale'} end
+  if state and found[5] ~= ARGV.epoch then return {'stale'} end
   if state == 'dead' then return {'buried'} end
   if state and state ~= 'queued' then return {'fenced', state} end
   if not state and ARGV.unproved == '' then return {'unrecorded'} end
 elseif not state then
   return {'gone'}
-elseif state == 'dead' and found[2] == ARGV.attempt and is_spent(found[5]) then
+elseif state == 'dead' and found[2] == ARGV.attempt and is_spent(found[3]) then
   return {'buried'}
 else
   local refused = refusal(unpack(found, 1, 3))
   if refused then return refused end
 end
-if ARGV.attempt ~= '' then close(found[5], 'heir') end
+redis.call('HDEL', KEYS.claims, ARGV.id)
 if not state then
   redis.call('HSET', KEYS.record, 'message', ARGV.message, 'name', ARGV.name, 'epoch', ARGV.epoch,
     'published_ms', now_ms)
   redis.call('HDEL', KEYS.record, 'waiting_for', 'published_as')
 end
-make_letter(KEYS.record, ARGV.id, ARGV.owed == '1', not still_stopping(KEYS.record, found[9]) and found[8],
+make_letter(KEYS.record, ARGV.id, ARGV.owed == '1', not still_stopping(found[3]) and found[7],
   '', ARGV.kind, ARGV.reason, ARGV.exception, 'traceback', ARGV.traceback,
-  'history', longer(found[4], ARGV.reason, ARGV.attempt ~= '' and ARGV.attempt or 0, ARGV.exception, found[3]))
+  'history', longer(found[4], ARGV.reason, ARGV.attempt ~= '' and ARGV.attempt or 0, ARGV.exception, ARGV.attempt ~= '' and found[3]))
 return {'buried'}

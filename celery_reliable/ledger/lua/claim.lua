@@ -38,12 +38,13 @@ Returns   {"claimed", attempt: int, losses: int, place} | {"held", owner} | {"st
 Cost      O(log N) in records that are due some time, O(strikes on the task)
 ]]
 local found = redis.call('HMGET', KEYS.record, 'state', 'epoch', 'attempt', 'claim', 'losses',
-  'stopping', 'suspect', 'waiting_for', 'revoked', 'spent', 'spared', 'resends', 'unsent', 'stored', 'object')
-local state, called_off = found[1], found[8] == 'stop'
+  'deaths', 'waiting_for', 'revoked', 'resends', 'used', 'object')
+local is_suspect = found[6] and ARGV.alone_ms ~= '' and string.find(found[6], 'suspect', 1, true)
+local state, called_off = found[1], found[7] == 'stop'
+local token, _, _, owner, spent = parts_of(found[4])
 if state == 'running' then
-  local token, _, _, owner = parts_of(found[4])
   if token == ARGV.token then
-    local place = found[15] or ''
+    local place = found[11] or ''
     local is_his = place ~= '' and redis.call('GET', KEYS.ledger .. 'lock:' .. place) == found[3] .. ':' .. ARGV.id
     return {'claimed', tonumber(found[3]), tonumber(found[5] or 0), is_his and place or ''}
   end
@@ -52,8 +53,7 @@ end
 if state == 'dead' then
   return {'dead'}
 end
-local worker = redis.call('HMGET', KEYS.worker, 'state', 'opening_id', 'spared_claims')
-if worker[1] ~= 'alive' then
+if redis.call('HGET', KEYS.worker, 'state') ~= 'alive' then
   return {'no_lease'}
 end
 if not state or called_off then
@@ -77,35 +77,37 @@ if not state or called_off then
   end
   redis.call('HDEL', KEYS.record, 'max_losses')
   redis.call('HSET', KEYS.record, 'epoch', ARGV.epoch, 'message', ARGV.message, 'name', ARGV.name,
-    'published_ms', now_ms, 'since_ms', now_ms, 'used', '1')
+    'published_ms', now_ms, 'since_ms', now_ms, 'used', '')
   if ARGV.max_losses ~= '' then
     redis.call('HSET', KEYS.record, 'max_losses', ARGV.max_losses)
   end
   if called_off then
     redis.call('HDEL', KEYS.record, 'waiting_for', 'published_as')
-    if still_stopping(KEYS.record, found[6]) then
+    if still_stopping(found[4]) then
       -- The id's former task was called off, and what ran of it is still to be stopped.
       redis.call('HSET', KEYS.record, 'state', 'queued')
       redis.call('ZADD', KEYS.due, now_ms, ARGV.id)
-      return {'held', still_stopping(KEYS.record, found[6])}
+      return {'held', owner}
     end
   end
-elseif found[2] ~= ARGV.epoch or is_spent(found[10]) then
+elseif found[2] ~= ARGV.epoch or is_spent(found[4]) then
   -- The last condition is a late copy of a call: nobody would run what it claims.
   return {'stale'}
 elseif state == 'waiting' then
-  return {found[8] == 'alone' and 'alone' or 'waits'}
-elseif still_stopping(KEYS.record, found[6]) then
+  return {found[7] == 'alone' and 'alone' or 'waits'}
+elseif still_stopping(found[4]) then
   redis.call('ZADD', KEYS.due, 'XX', 'LT', now_ms, ARGV.id)
-  return {'held', still_stopping(KEYS.record, found[6])}
-elseif found[9] then
+  return {'held', owner}
+elseif found[8] then
   redis.call('ZADD', KEYS.due, 'XX', 'LT', now_ms, ARGV.id)
   return {'stale'}
-elseif found[7] == 'ran' and ARGV.alone_ms ~= '' then
+elseif is_suspect then
   local other = redis.call('HMGET', KEYS.worker, 'suspect', 'suspect_claim')
-  local is_running = other[1] and redis.call('HGET', KEYS.claims, other[1]) == other[2]
-  if is_running or (worker[2] and worker[2] ~= ARGV.id) then
-    put_off()
+  if other[1] and redis.call('HGET', KEYS.claims, other[1]) == other[2] then
+    redis.call('HDEL', KEYS.record, 'resends', 'list')
+    redis.call('HSET', KEYS.record, 'since_ms', now_ms)
+    -- At random: if all suspects came back at once, only one could begin.
+    wait_until(ARGV.id, string.format('%.0f', now_ms + ARGV.alone_ms * (0.5 + now_us % 1000 / 1000)), 'alone')
     return {'alone'}
   end
 end
@@ -123,44 +125,20 @@ for i = FIRST.strikes, #ARGV do
 end
 local attempt = tonumber(found[3] or 0) + 1
 redis.call('ZREM', KEYS.due, ARGV.id)
-if found[12] or found[13] or found[14] then
-  redis.call('HDEL', KEYS.record, 'resends', 'unsent', 'stored')
-end
+if found[9] then redis.call('HDEL', KEYS.record, 'resends') end
+if found[10] and found[10] ~= '' then redis.call('HSET', KEYS.record, 'used', '') end
 redis.call('HSET', KEYS.record, 'state', 'running', 'attempt', attempt, 'since_ms', now_ms,
-  'claim', string.format('%s %.0f %s\n%s', ARGV.pid, now_ms, ARGV.worker, ARGV.token))
+  'claim', string.format('%s %.0f %s\n%s\n%s', ARGV.pid, now_ms, ARGV.worker, ARGV.token,
+    token and string.sub(spent .. ' ' .. token .. ' ', -200) or ''))
 local claim = attempt .. ' ' .. ARGV.pid .. ' ' .. ARGV.token
 redis.call('HSET', KEYS.claims, ARGV.id, claim)
-if worker[2] == ARGV.id then
-  redis.call('HDEL', KEYS.worker, 'opening', 'opening_id', 'opening_epoch', 'opening_alone')
-end
-if found[7] == 'ran' then
-  redis.call('HDEL', KEYS.record, 'openings')
-  if ARGV.alone_ms ~= '' then
-    redis.call('HSET', KEYS.worker, 'suspect', ARGV.id, 'suspect_claim', claim, 'suspect_ms', now_ms)
-  end
-elseif found[7] then
-  redis.call('HDEL', KEYS.record, 'suspect', 'openings')
-end
-local was_in_death = tonumber(found[11] or 0) > 0
-if was_in_death or worker[3] then
-  -- It may be what killed a worker, so that a death beside it is not clear.
-  local running = {}
-  for id, other in pairs(cjson.decode(worker[3] or '{}')) do
-    if id ~= ARGV.id and redis.call('HGET', KEYS.claims, id) == other then running[id] = other end
-  end
-  redis.call('HDEL', KEYS.worker, 'spared_claims')
-  if was_in_death then
-    running[ARGV.id] = claim
-    redis.call('HDEL', KEYS.worker, 'opening_alone')
-  end
-  if next(running) then
-    redis.call('HSET', KEYS.worker, 'spared_claims', cjson.encode(running))
-  end
+if is_suspect then
+  redis.call('HSET', KEYS.worker, 'suspect', ARGV.id, 'suspect_claim', claim)
 end
 if tonumber(ARGV.time_to_run_ms) > 0 then
   redis.call('ZADD', KEYS.due, now_ms + ARGV.time_to_run_ms, ARGV.id)
 end
-local place = found[15] or ''
+local place = found[11] or ''
 if place ~= '' then
   -- What is noted may be another's by now: the lock decides. No late attempt of a former life of the id can free it then.
   if redis.call('GET', KEYS.ledger .. 'lock:' .. place) == '0:' .. ARGV.id then

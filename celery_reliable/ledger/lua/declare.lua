@@ -1,9 +1,8 @@
 --[[
 declare: declare a worker dead if it is still as it was seen, and decide once which task is charged with the death.
 
-If the worker was opening a message that came back from a dead worker, that message is charged, unless something ran
-beside it that may have killed the worker: then nobody is charged. If it was opening none, the suspect among its
-claims is charged (there is at most one); without a suspect, its claim if it has only one; else nobody.
+The suspect among its claims is charged (there is at most one); without a suspect, its claim if it has only one; else
+nobody.
 
 Moves     alive -> dead   (a worker)
 KEYS.worker              worker:<worker>   HASH
@@ -17,7 +16,7 @@ ARGV.client_id           that was seen
 ARGV.witness_ms: int     how long the connection may stay lost
 ARGV.expected_ms?: int   what the time should be, as the sweeper reckons from when its pass began; ""
 Returns   {"declared"} | {"alive"} | {"grace", until_ms: int} | {"suspected"} | {"already"} | {"gone"}
-          "declared" also asks for a look ahead, at what it may have popped and not filed
+          "declared" also asks for a look ahead, at what it may have recorded and not sent
 Cost      O(log N) in workers
 ]]
 local found = redis.call('HMGET', KEYS.worker, 'state', 'renewals', 'client_id', 'run_id',
@@ -65,19 +64,17 @@ else
     return {'grace', now_ms + lease_ms}
   end
 end
-local noted = redis.call('HMGET', KEYS.worker, 'opening', 'suspect', 'suspect_claim', 'opening_alone')
+local noted = redis.call('HMGET', KEYS.worker, 'suspect', 'suspect_claim')
 local verdict, charged = 'nobody', ''
 local claims = redis.call('HLEN', KEYS.claims)
-if noted[1] then
-  verdict = (claims == 0 or noted[4] == '1') and 'opening' or 'ambiguous'
-elseif noted[2] and redis.call('HGET', KEYS.claims, noted[2]) == noted[3] then
-  verdict, charged = 'suspect', noted[2]
+if noted[1] and redis.call('HGET', KEYS.claims, noted[1]) == noted[2] then
+  verdict, charged = 'suspect', noted[1]
 elseif claims == 1 then
   verdict, charged = 'only', redis.call('HGETALL', KEYS.claims)[1]
 end
 redis.call('HSET', KEYS.worker, 'state', 'dead', 'cause', ARGV.cause, 'declared_ms', now_ms, 'verdict', verdict,
   'charged', charged)
--- The worker was last heard one lease before its lease ends.  It may have popped a message one lease before that.
+-- What it has recorded and not sent is nowhere. It was last heard one lease before its lease ends.
 local since_ms = math.min(until_ms, now_ms) - 2 * lease_ms
 redis.call('HSET', KEYS.meta, 'ahead_ms',
   math.min(since_ms, tonumber(redis.call('HGET', KEYS.meta, 'ahead_ms') or since_ms)))

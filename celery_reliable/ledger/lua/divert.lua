@@ -12,7 +12,7 @@ Returns   {"diverted"} | {"changed"} | {"absent"}
           "changed": the message is a late copy, and the task goes on without it; or it does not wait for a worker
 Cost      O(log N) in records that are due some time
 ]]
-local found = redis.call('HMGET', KEYS.record, 'state', 'epoch', 'unsent', 'waiting_for')
+local found = redis.call('HMGET', KEYS.record, 'state', 'epoch', 'resends', 'waiting_for')
 if ARGV.is_waiting == '1' then
   if found[4] ~= 'workers' then
     redis.call('HDEL', KEYS.waiting, ARGV.id)
@@ -27,10 +27,9 @@ end
 if found[1] ~= 'queued' or (found[2] or '') ~= ARGV.epoch then
   return {'changed'}
 end
-if found[3] and tonumber(redis.call('ZSCORE', KEYS.due, ARGV.id) or math.huge) <= now_ms then
+if found[3] == 'unsent' and tonumber(redis.call('ZSCORE', KEYS.due, ARGV.id) or math.huge) <= now_ms then
   return {'diverted'}
 end
-redis.call('HDEL', KEYS.record, 'resends')
-redis.call('HSET', KEYS.record, 'unsent', '1')
+redis.call('HSET', KEYS.record, 'resends', 'unsent')
 redis.call('ZADD', KEYS.due, now_ms, ARGV.id)
 return {'diverted'}

@@ -40,37 +40,34 @@ local function current_generation(now_ms)
   return generation
 end
 
--- Return the token, the pid, the time in ms and the worker of a claim.
+-- Return the token, the pid, the time in ms and the worker of a claim, and the tokens of those before it.
 local function parts_of(claim)
-  local pid, claimed_ms, worker, token = string.match(claim or '', '^(%d+) (%d+) ([^\n]*)\n(.*)$')
-  return token, pid, claimed_ms, worker
+  local pid, claimed_ms, worker, token, spent = string.match(claim or '', '^(%d+) (%d+) ([^\n]*)\n([^\n]*)\n([^\n]*)')
+  return token, pid, claimed_ms, worker, spent
+end
+
+-- Return what a claim notes under a word; nil for nothing.
+local function noted(claim, word)
+  return string.match(claim or '', '\n' .. word .. ' ([^\n]*)')
+end
+
+-- Return a claim with a note, in place of what it noted under that word; without one where it is not given.
+local function with_note(claim, word, text)
+  return string.gsub(claim, '\n' .. word .. ' [^\n]*', '') .. (text and '\n' .. word .. ' ' .. text or '')
 end
 
 -- Return what to answer to an attempt that is not the current one; nil for the current one.
 local function refusal(state, attempt, claim)
   if not state then return {'gone'} end
-  if state ~= 'running' or attempt ~= ARGV.attempt or string.match(claim, '\n(.*)$') ~= ARGV.token then
+  if state ~= 'running' or attempt ~= ARGV.attempt or string.match(claim, '\n([^\n]*)') ~= ARGV.token then
     return {'fenced', state}
   end
 end
 
--- Return whether the attempt with this token is over.
-local function is_spent(spent)
-  return ARGV.token ~= '' and string.find(spent or '', ' ' .. ARGV.token .. ' ', 1, true)
-end
-
--- End the attempt. Its token is kept, so that a late copy of its claim begins nothing.
-local function close(spent, ...)
-  redis.call('HDEL', KEYS.record, 'claim', 'concluding', ...)
-  redis.call('HDEL', KEYS.claims, ARGV.id)
-  redis.call('HSET', KEYS.record, 'spent', string.sub((spent or ' ') .. ARGV.token .. ' ', -200))
-end
-
--- Apply what an operator said about the workers while the attempt ran: the message that comes back is stale from now on,
--- and the one in the record is sent.
-local function apply_move(moved)
-  redis.call('HDEL', KEYS.record, 'moved')
-  redis.call('HSET', KEYS.record, 'epoch', string.match(moved, '^%S+'), 'unsent', '1')
+-- Return whether the attempt with this token is over, of a task that does not run: a late copy of its claim begins nothing.
+local function is_spent(claim)
+  local token, _, _, _, spent = parts_of(claim)
+  return token and ARGV.token ~= '' and string.find(spent .. ' ' .. token .. ' ', ' ' .. ARGV.token .. ' ', 1, true)
 end
 
 -- Remove the claim of an attempt that has ended in another way. Otherwise its worker would never be forgotten.
@@ -123,15 +120,10 @@ local function store_result(keeps_any)
   return true
 end
 
--- Return the worker that has yet to stop an attempt of the task; nil if there is none, or if it is dead or forgotten.
--- *stopping*: number, worker and token of that attempt, as the record has it.
-local function still_stopping(record, stopping)
-  local worker = string.match(stopping or '', '^%d+ ([^\n]*)\n')
-  if worker and redis.call('HGET', KEYS.ledger .. 'worker:' .. worker, 'state') ~= 'alive' then
-    redis.call('HDEL', record, 'stopping')
-    worker = nil
-  end
-  return worker
+-- Return the worker that has yet to stop the last attempt of the task; nil if there is none, or if it is dead or forgotten.
+local function still_stopping(claim)
+  local _, _, _, worker = parts_of(noted(claim, 'stopping') and claim)
+  return worker and redis.call('HGET', KEYS.ledger .. 'worker:' .. worker, 'state') == 'alive' and worker or nil
 end
 
 -- Let the task wait until a moment, which is that of its *reason*. If it is the first to go on, ring for the waker.
@@ -148,48 +140,38 @@ local function wait_until(id, due_ms, reason)
   end
 end
 
--- Have a suspect sent again later, as it may not run beside another one. The delay is random: if all came back at once,
--- only one could begin.
-local function put_off()
-  local now_ms, now_us = clock()
-  redis.call('HDEL', KEYS.record, 'resends', 'unsent', 'list')
-  redis.call('HSET', KEYS.record, 'since_ms', now_ms)
-  wait_until(ARGV.id, string.format('%.0f', now_ms + ARGV.alone_ms * (0.5 + now_us % 1000 / 1000)), 'alone')
-end
-
 -- Return the score of a task in a line: the time of its publication, and within a millisecond its number at its sender.
 local function turn_of(published_ms, epoch)
   return published_ms + (tonumber(string.match(epoch or '', '%-(%d+)$')) or 0) % 4096 / 4096
 end
 
--- Put the message of a task that waits no more into its list. Return false if it has to be sent in another way: it goes
--- elsewhere, or it comes back from a dead worker and has to say so. *is_first*: put it before what is in the list.
+-- Put the message of a task that waits no more into its list. Return false if it has to be sent in another way, as it goes
+-- elsewhere. *is_first*: put it before what is in the list.
 local function let_out(id, record, due_in_ms, is_first)
-  local told = redis.call('HMGET', record, 'list', 'message', 'suspect', 'stopping')
-  if not told[1] or told[3] or still_stopping(record, told[4]) then return false end
-  redis.call('HDEL', record, 'waiting_for', 'list', 'unsent', 'resends')
+  local told = redis.call('HMGET', record, 'list', 'message', 'claim')
+  if not told[1] or still_stopping(told[3]) then return false end
+  redis.call('HDEL', record, 'waiting_for', 'list', 'resends')
   local now_ms = clock()
   redis.call('HSET', record, 'state', 'queued', 'since_ms', now_ms)
   redis.call('ZADD', KEYS.ledger .. 'due', now_ms + due_in_ms, id)
-  local pushed
-  if is_first then
-    pushed = redis.pcall('RPUSH', told[1], told[2])
-  else
-    pushed = redis.pcall('LPUSH', told[1], told[2])
-  end
+  local pushed = is_first and redis.pcall('RPUSH', told[1], told[2]) or redis.pcall('LPUSH', told[1], told[2])
   if type(pushed) ~= 'number' then
     -- Nobody else has to pay for a list that is none, or that this user may not write: a pass sends it.
-    redis.call('HSET', record, 'unsent', '1')
+    redis.call('HSET', record, 'resends', 'unsent')
     redis.call('ZADD', KEYS.ledger .. 'due', now_ms, id)
   end
   return true
 end
 
+-- Return whether a task in this state is queued, or waits to be queued, and not for an end.
+local function is_to_run(state, waiting_for)
+  return (state == 'queued' or state == 'waiting') and waiting_for ~= 'canvas' and waiting_for ~= 'stop'
+end
+
 -- Return whether the task that has a lock has ended, so that others may take it.
 local function is_over(holder)
-  local record = KEYS.ledger .. 'task:' .. holder
-  local found = redis.call('HMGET', record, 'state', 'waiting_for', 'stopping')
-  return (not found[1] or found[1] == 'dead' or found[2] == 'stop') and not still_stopping(record, found[3])
+  local found = redis.call('HMGET', KEYS.ledger .. 'task:' .. holder, 'state', 'waiting_for', 'claim')
+  return (not found[1] or found[1] == 'dead' or found[2] == 'stop') and not still_stopping(found[3])
 end
 
 -- Return a free place of an object, or the one that the task has already; else nil, and what the locks say.
@@ -215,13 +197,16 @@ local function let_in(object, before, places)
     local id = redis.call('ZRANGE', line, 0, 0)[1]
     if not id or id == before then return id end
     local record = KEYS.ledger .. 'task:' .. id
-    local found = redis.call('HMGET', record, 'waiting_for', 'places', 'look_ms', 'revoked', 'epoch', 'reserved', 'own_places')
+    local found = redis.call('HMGET', record, 'waiting_for', 'room', 'revoked', 'epoch', 'reserved')
     local stands = found[1] == 'object ' .. object
-    if stands and not found[4] then
-      local known = not found[7] and places or found[2] or '1'
-      if not found[7] then places = known end
-      if known ~= found[2] then redis.call('HSET', record, 'places', known) end
-      local place, due_in_ms = free_place(object, tonumber(known), id), found[3] or 60000
+    if stands and not found[3] then
+      local known, due_in_ms, own = string.match(found[2] or '1 60000', '^(%S+) (%S+)(.*)$')
+      if own == '' then
+        places = places or known
+        if places ~= known then redis.call('HSET', record, 'room', places .. ' ' .. due_in_ms) end
+        known = places
+      end
+      local place = free_place(object, tonumber(known), id)
       if not place then
         -- The first is looked at soon. A place that is kept after a success is free by itself.
         local left_ms = redis.call('PTTL', KEYS.ledger .. 'lock:' .. object)
@@ -230,12 +215,12 @@ local function let_in(object, before, places)
       end
       redis.call('SET', KEYS.ledger .. 'lock:' .. place, '0:' .. id)
       redis.call('HSET', record, 'object', place)
-      local epoch, lapses = string.match(found[6] or '', '^(%S*) %d+ (%d+)$')
-      if epoch == found[5] then
+      local epoch, lapses = string.match(found[5] or '', '^(%S*) %d+ (%d+)$')
+      if epoch == found[4] then
         -- It has had its moment of a limited rate, and is not to wait for another one while it has the place.
         redis.call('HSET', record, 'reserved', string.format('%s %.0f %s', epoch, clock(), lapses))
       end
-      redis.call('HDEL', record, 'waiting_for', 'places', 'look_ms', 'own_places')
+      redis.call('HDEL', record, 'waiting_for', 'room')
       if not let_out(id, record, due_in_ms) then wait_until(id, (clock()), 'time') end
     elseif stands then
       -- It was revoked: a pass calls it off.
@@ -275,7 +260,7 @@ end
 -- Put a task into the line of what it waits for. *turn*: its score; for "workers", which ones may run it. *list*: where its
 -- message goes after that; "" if it has to be sent in another way.
 local function stand(id, record, reason, turn, list)
-  redis.call('HDEL', record, 'list', 'resends', 'unsent')
+  redis.call('HDEL', record, 'list', 'resends')
   redis.call('HSET', record, 'state', 'waiting', 'since_ms', (clock()), 'waiting_for', reason)
   if list ~= '' then redis.call('HSET', record, 'list', list) end
   if reason == 'workers' then
@@ -289,8 +274,7 @@ end
 local function stand_for(id, record, object, places, turn, is_own, list, due_in_ms)
   stand(id, record, 'object ' .. object, turn, list)
   redis.call('HDEL', record, 'object')
-  redis.call('HSET', record, 'places', places, 'look_ms', due_in_ms)
-  if is_own == '1' then redis.call('HSET', record, 'own_places', '1') end
+  redis.call('HSET', record, 'room', places .. ' ' .. due_in_ms .. (is_own == '1' and ' own' or ''))
   -- Only the first is looked at often.
   local is_first = redis.call('ZRANGE', KEYS.ledger .. 'waiting:object ' .. object, 0, 0)[1] == id
   local wait_ms, left_ms = due_in_ms * (is_first and 1 or 64), redis.call('PTTL', KEYS.ledger .. 'lock:' .. object)
@@ -320,14 +304,15 @@ end
 -- of the last loss, without what differs from one to the next; or *kind*: that of what was raised.
 local function make_letter(record, id, is_owed, place, cause, kind, reason, exception, ...)
   local now_ms, due = clock(), KEYS.ledger .. 'due'
-  local group = table.concat({reason, cause, kind, redis.call('HGET', record, 'name') or ''}, '\n')
+  local letter = table.concat({reason, cause, kind, ''}, '\n')
+  local group = letter .. (redis.call('HGET', record, 'name') or '')
   local name, member = in_group(group, now_ms, id)
-  redis.call('HSET', record, 'state', 'dead', 'since_ms', now_ms, 'group', group, 'reason', reason, 'exception', exception, ...)
+  redis.call('HSET', record, 'state', 'dead', 'since_ms', now_ms, 'letter', letter .. exception, ...)
   redis.call('ZADD', KEYS.ledger .. 'dead', now_ms, id)
   redis.call('ZADD', KEYS.ledger .. 'grouped', 0, member)
   redis.call('HSET', KEYS.ledger .. 'groups', name, group)
   if is_owed then
-    redis.call('HSET', record, 'owed', '1')
+    redis.call('HSET', record, 'owed', '')
     redis.call('ZADD', due, now_ms, id)
   else
     redis.call('ZREM', due, id)
@@ -340,14 +325,14 @@ end
 
 -- Take a dead letter out of the dead letters, and out of its group.
 local function take_out(record, id)
-  local found = redis.call('HMGET', record, 'group', 'since_ms')
-  local name, member = in_group(found[1] or '', found[2], id)
+  local found = redis.call('HMGET', record, 'letter', 'since_ms', 'name')
+  local name, member = in_group((string.match(found[1] or '', '^.-\n.-\n.-\n') or '') .. (found[3] or ''), found[2], id)
   redis.call('ZREM', KEYS.ledger .. 'dead', id)
   redis.call('ZREM', KEYS.ledger .. 'grouped', member)
   if redis.call('ZLEXCOUNT', KEYS.ledger .. 'grouped', '[' .. name .. ' ', '(' .. name .. '!') == 0 then
     redis.call('HDEL', KEYS.ledger .. 'groups', name)
   end
-  redis.call('HDEL', record, 'group', 'reason', 'exception', 'traceback', 'owed', 'sealed', 'read_by')
+  redis.call('HDEL', record, 'letter', 'traceback', 'owed')
 end
 
 -- End a task that nobody runs. If an attempt has yet to be stopped, its number and place stay reserved, and the next task
@@ -356,8 +341,7 @@ local function call_off(is_stopping, place, due_in_ms)
   local due = KEYS.ledger .. 'due'
   redis.call('ZREM', due, ARGV.id)
   if is_stopping then
-    redis.call('HDEL', KEYS.record, 'epoch', 'losses', 'history', 'resends', 'unsent', 'stored', 'relied', 'suspect', 'spared',
-      'openings', 'revoked')
+    redis.call('HDEL', KEYS.record, 'epoch', 'losses', 'history', 'resends', 'deaths', 'revoked', 'room')
     redis.call('HSET', KEYS.record, 'state', 'waiting', 'waiting_for', 'stop', 'since_ms', (clock()))
     redis.call('ZADD', due, clock() + due_in_ms, ARGV.id)
   else

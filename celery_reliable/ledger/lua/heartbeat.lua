@@ -15,19 +15,19 @@ ARGV.client_id: int  of the connection that renews it; 0 where there is no witne
 ARGV.number: int     of this call among those of the worker's process; an older one comes late, and changes nothing
 ARGV.doing           what it does just now, JSON, for operators; "": not known
 ARGV.counted...      what it has counted since it registered, where that has grown: name, total, name, total, ...
-Returns   {"renewed", version: int, now_ms: int, n_stops: int, ids_and_claims...}
-          | {"beat_of_dead", version: int, now_ms: int, n_stops: int, ids_and_claims...}
-          | {"forgotten", version: int, now_ms: int, n_stops: int, ids_and_claims...}
-          version: of the orders, "0" if there never were any; stops: how many of the claims that follow are to be
-          stopped, while they run; then those that were taken, until acknowledged; "forgotten": the sweeper has finished
-          with it
+Returns   {"renewed", version: int, now_ms: int, n_stops: int, n_claims: int, ids_and_claims...}
+          | {"beat_of_dead", version: int, now_ms: int, n_stops: int, n_claims: int, ids_and_claims...}
+          | {"forgotten", version: int, now_ms: int, n_stops: int, n_claims: int, ids_and_claims...}
+          version: of the orders, "0" if there never were any; n_stops: how many of the claims that follow are to be
+          stopped, while they run; n_claims: how many it has; then those that were taken, until acknowledged; "forgotten":
+          the sweeper has finished with it
 Cost      O(log N) in workers, O(claims taken)
 ]]
 local now_ms = keep_clock()
 local found = redis.call('HMGET', KEYS.worker, 'state', 'renewals')
 local state, is_late = found[1], tonumber(found[2] or 0) >= tonumber(ARGV.number)
 local word = state == 'alive' and 'renewed' or state and 'beat_of_dead' or 'forgotten'
-local reply = {word, redis.call('HGET', KEYS.orders, 'version') or '0', now_ms, 0}
+local reply = {word, redis.call('HGET', KEYS.orders, 'version') or '0', now_ms, 0, redis.call('HLEN', KEYS.claims)}
 if state == 'alive' and not is_late then
   redis.call('HDEL', KEYS.worker, 'missing_ms', 'missing_renewals')
   redis.call('HSET', KEYS.worker, 'renewals', ARGV.number, 'client_id', ARGV.client_id, 'lease_ms', ARGV.lease_ms,

@@ -4,21 +4,17 @@ look_ahead: messages may have been lost, so the next pass looks at all that is q
 Each pass compares the queues' server with the one that the pass before it met. If it is the same, and was not emptied,
 nothing is lost.
 
-KEYS.meta           meta   HASH
-ARGV.ago_ms?: int   how long ago the first of them may have been lost; "": any may be, however old it is
-ARGV.broker?        what tells the server, and that it was not emptied; "": nothing is compared
+KEYS.meta     meta   HASH
+ARGV.broker   what tells the server, and that it was not emptied
 Returns   {"asked"} | {"known"}
           "known" also when nobody has met a server before
 Cost      O(1)
 ]]
-local found = redis.call('HMGET', KEYS.meta, 'broker', 'ahead_ms')
-if ARGV.broker ~= '' then
-  redis.call('HSET', KEYS.meta, 'broker', ARGV.broker)
-  if not found[1] or found[1] == ARGV.broker then
-    return {'known'}
-  end
+local before = redis.call('HGET', KEYS.meta, 'broker')
+redis.call('HSET', KEYS.meta, 'broker', ARGV.broker)
+if not before or before == ARGV.broker then
+  return {'known'}
 end
-local since_ms = ARGV.ago_ms ~= '' and now_ms - ARGV.ago_ms or 0
-redis.call('HSET', KEYS.meta, 'ahead_ms', math.min(since_ms, tonumber(found[2] or since_ms)))
+redis.call('HSET', KEYS.meta, 'ahead_ms', 0)
 redis.call('HINCRBY', KEYS.meta, 'ahead_count', 1)
 return {'asked'}

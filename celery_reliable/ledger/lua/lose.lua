@@ -32,11 +32,11 @@ Returns   {"queued", losses: int} | {"spent", losses: int} | {"fenced", state} |
 Cost      O(log N) in records that are due some time
 ]]
 local found = redis.call('HMGET', KEYS.record, 'state', 'attempt', 'claim', 'losses', 'max_losses',
-  'history', 'revoked', 'spent', 'spared', 'object', 'moved')
+  'history', 'revoked', 'deaths', 'object')
 local refused = refusal(unpack(found, 1, 3))
 if refused then
   drop_claim()
-  if found[2] == ARGV.attempt and is_spent(found[8]) then
+  if found[2] == ARGV.attempt and is_spent(found[3]) then
     if found[1] == 'dead' then return {'spent', tonumber(found[4] or 0)} end
     if found[1] == 'queued' then return {'queued', tonumber(found[4] or 0)} end
   end
@@ -46,14 +46,15 @@ if ARGV.due_ms ~= '' and redis.call('ZSCORE', KEYS.due, ARGV.id) ~= ARGV.due_ms 
   return {'changed'}
 end
 local cause = ARGV.detail == '' and ARGV.cause or ARGV.cause .. ': ' .. ARGV.detail
-local is_death, spared = ARGV.is_death ~= '', tonumber(found[9] or 0)
+local is_death, spared, suspect = ARGV.is_death ~= '', string.match(found[8] or '0', '^(%d+)(.*)$')
+spared = tonumber(spared)
 local losses, max_losses = tonumber(found[4] or 0), tonumber(found[5] or ARGV.max_losses)
 if ARGV.is_counted ~= '' then
   losses = losses + (is_death and math.max(1, spared) or 1)
 end
 local is_buried = ARGV.is_counted ~= '' and not found[7] and losses > max_losses
 local is_stopping = ARGV.is_taken == '1' and ARGV.cause == 'stuck'
-close(found[8], 'heir')
+redis.call('HDEL', KEYS.claims, ARGV.id)
 if ARGV.cause ~= '' then
   redis.call('HSET', KEYS.record, 'losses', losses, 'history',
     longer(found[6], ARGV.is_counted == '' and 'spared' or 'lost', ARGV.attempt, cause, found[3]))
@@ -61,8 +62,7 @@ end
 if ARGV.is_taken == '1' then
   redis.call('HSET', KEYS.taken, ARGV.id, ARGV.attempt .. ' ' .. ARGV.token)
   if is_stopping then
-    local _, _, _, owner = parts_of(found[3])
-    redis.call('HSET', KEYS.record, 'stopping', ARGV.attempt .. ' ' .. owner .. '\n' .. ARGV.token)
+    redis.call('HSET', KEYS.record, 'claim', with_note(found[3], 'stopping', ''))
   end
 end
 if is_death then
@@ -71,22 +71,18 @@ if is_death then
   elseif ARGV.is_death == '1' then
     spared = spared + 1
   end
-  redis.call('HSET', KEYS.record, 'spared', spared)
   -- If no loss is allowed, one such death is enough: the next one must show which task is to blame.
-  if ARGV.is_death == '2' or spared + losses >= math.min(2, max_losses + 1) then
-    redis.call('HSET', KEYS.record, 'suspect', 'ran')
-  end
+  if ARGV.is_death == '2' or spared + losses >= math.min(2, max_losses + 1) then suspect = ' suspect' end
+  redis.call('HSET', KEYS.record, 'deaths', spared .. suspect)
 end
 if is_buried then
-  make_letter(KEYS.record, ARGV.id, true, not is_stopping and found[10], ARGV.death, '', 'lost', cause)
+  make_letter(KEYS.record, ARGV.id, true, not is_stopping and found[9], ARGV.death, '', 'lost', cause)
   return {'spent', losses}
 end
 redis.call('HSET', KEYS.record, 'state', 'queued', 'since_ms', now_ms)
-if found[11] then
-  apply_move(found[11])
-elseif ARGV.is_unsent == '1' then
-  redis.call('HSET', KEYS.record, 'unsent', '1')
+if ARGV.is_unsent == '1' then
+  redis.call('HSET', KEYS.record, 'resends', 'unsent')
 end
 -- What was revoked is called off by the next look.
-redis.call('ZADD', KEYS.due, now_ms + ((found[7] or found[11]) and ARGV.cause ~= 'stuck' and 0 or ARGV.due_in_ms), ARGV.id)
+redis.call('ZADD', KEYS.due, now_ms + (found[7] and ARGV.cause ~= 'stuck' and 0 or ARGV.due_in_ms), ARGV.id)
 return {'queued', losses}

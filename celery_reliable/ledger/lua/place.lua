@@ -24,20 +24,20 @@ Returns   {"placed", object_key} | {"full", before} | {"standing", before} | {"n
           "placed": the attempt has that place; before: a task that has one, or stands before it; "" where nobody is known
 Cost      O(places), O(log N) in records that are due some time
 ]]
-local found = redis.call('HMGET', KEYS.record, 'state', 'attempt', 'claim', 'waiting_for', 'spent', 'published_ms', 'epoch',
-  'moved', 'object', 'revoked')
+local found = redis.call('HMGET', KEYS.record, 'state', 'attempt', 'claim', 'waiting_for', 'published_ms', 'epoch',
+  'object', 'revoked')
 local attempt = ARGV.attempt == '' and found[2] or ARGV.attempt
 if found[1] ~= 'running' or found[2] ~= attempt or parts_of(found[3]) ~= ARGV.token then
-  if found[4] == 'object ' .. ARGV.object and is_spent(found[5]) then
+  if found[4] == 'object ' .. ARGV.object and is_spent(found[3]) then
     -- Repeated.
     return {'standing', ''}
   end
   return {'not_current'}
 end
-local place, before = found[9], nil
+local place, before = found[7], nil
 if not place or string.match(place, '^[^#]*') ~= ARGV.object
     or string.match(redis.call('GET', KEYS.ledger .. 'lock:' .. place) or '', '^%d+:(.*)$') ~= ARGV.id then
-  place, before = place_for(ARGV.id, ARGV.object, ARGV.places, turn_of(found[6] or now_ms, found[7]), ARGV.is_own)
+  place, before = place_for(ARGV.id, ARGV.object, ARGV.places, turn_of(found[5] or now_ms, found[6]), ARGV.is_own)
 end
 if place then
   redis.call('SET', KEYS.ledger .. 'lock:' .. place, attempt .. ':' .. ARGV.id)
@@ -49,12 +49,11 @@ end
 if ARGV.stands == '' then
   return {'full', before or ''}
 end
-close(found[5], 'heir')
+redis.call('HDEL', KEYS.claims, ARGV.id)
 redis.call('HSET', KEYS.record, 'attempt', attempt - 1)
-if found[8] then apply_move(found[8]) end
-stand_for(ARGV.id, KEYS.record, ARGV.object, ARGV.places, turn_of(found[6] or now_ms, found[7]), ARGV.is_own,
-  found[8] and '' or ARGV.list, ARGV.due_in_ms)
-if found[10] then
+stand_for(ARGV.id, KEYS.record, ARGV.object, ARGV.places, turn_of(found[5] or now_ms, found[6]), ARGV.is_own,
+  ARGV.list, ARGV.due_in_ms)
+if found[8] then
   -- A pass calls it off.
   redis.call('ZADD', KEYS.ledger .. 'due', now_ms, ARGV.id)
 end

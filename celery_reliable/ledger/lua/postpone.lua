@@ -6,7 +6,7 @@ KEYS.due               due         ZSET
 ARGV.id
 ARGV.due_ms            that was seen
 ARGV.due_in_ms: int    when to look again
-ARGV.is_unsent: flag   "1": the resend that gave this due_ms was not sent, and is not counted
+ARGV.is_unsent: flag   "1": the resend that gave this due_ms was not sent; resends are counted anew
 Returns   {"postponed"} | {"changed"} | {"gone"}
 Repeated  changed -> postponed
 Cost      O(log N) in records that are due some time
@@ -19,10 +19,7 @@ if redis.call('EXISTS', KEYS.record) == 0 then
   return {'gone'}
 end
 if ARGV.is_unsent == '1' then
-  redis.call('HSET', KEYS.record, 'unsent', '1')
-  if redis.call('HINCRBY', KEYS.record, 'resends', -1) <= 0 then
-    redis.call('HDEL', KEYS.record, 'resends')
-  end
+  redis.call('HSET', KEYS.record, 'resends', 'unsent')
 end
 redis.call('ZADD', KEYS.due, now_ms + ARGV.due_in_ms, ARGV.id)
 return {'postponed'}

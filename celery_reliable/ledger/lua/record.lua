@@ -19,7 +19,7 @@ ARGV.id
 ARGV.epoch              names this publication: "<attempt>-<nonce>", or "<attempt>-<nonce>-<sender>-<number>"
 ARGV.generation         that the message is stamped with
 ARGV.due_in_ms: int     when somebody must look; of what waits for its moment, when that is
-ARGV.is_timed: flag     "1": it waits for its moment; else ""
+ARGV.waits_for?         the reason for which it waits until its moment ("time"); "": it is queued
 ARGV.message
 ARGV.name               of the task; a living task or a dead letter of another name keeps its id
 ARGV.attempt?: int      that publishes its own id; "" for anybody else
@@ -30,7 +30,6 @@ ARGV.used: flag         "1": a task that had the same id before may have left a 
 ARGV.heir?              the replacement whose canvas publishes; "" for anybody else
 ARGV.number?: int       of this publication among its sender's; "" without a sender
 ARGV.is_sent: flag      "1": put it into its queue, at its moment if it waits for one; else ""
-ARGV.moved?             which workers an operator has named meanwhile, as the attempt was told; "" for none
 ARGV.if_exists?         "": the id of a dead letter is published anew; "replay_dead": likewise, and its history says
                         that it is replayed; "replay": only that is done; "keep" or "refuse": a dead letter stays
 ARGV.buried_ms?: int    with "replay": when the letter was buried that was seen; "" for whichever is there
@@ -41,11 +40,10 @@ ARGV.is_own+: flag      "1": the call says so itself, for its task alone; else "
 ARGV.unique+            "1": where another task has the place, nothing is recorded; "2": likewise, and it has been waited
                         for one whose outcome is being stored; "": without a place it stands in the line of the object
 Returns   {"recorded"} | {"not_current"} | {"in_use", state, since_ms: int} | {"anothers", state, since_ms: int, name}
-          | {"other_generation", current, format} | {"unknown"} | {"names_others", named} | {"standing", before}
-          | {"not_dead"} | {"locked_by", task_id} | {"kept_for", task_id} | {"concluding"} | {"still_stopping", task_id}
+          | {"other_generation", current, format} | {"unknown"} | {"standing", before} | {"not_dead"}
+          | {"locked_by", task_id} | {"kept_for", task_id} | {"concluding"} | {"still_stopping", task_id}
           "in_use" with the state, and since when the task is in it; "anothers": so is a task of that name, by which the
-          id was published, whatever has replaced it since; "names_others": an operator has named other workers while
-          the attempt ran, and the message has to say so; "other_generation" with the format of the namespace, 0 if
+          id was published, whatever has replaced it since; "other_generation" with the format of the namespace, 0 if
           nobody has told it: by this publishers learn of a newer one; "unknown": the sender's publication before this
           one is not here, so it has to begin anew under another name; or this is a late copy, and the sender has gone
           on. Nothing is recorded of a unique task whose object another has: "locked_by" a task that is not withdrawn any
@@ -74,16 +72,17 @@ local generation = current_generation(now_ms)
 if generation ~= ARGV.generation then
   return {'other_generation', generation, redis.call('HGET', KEYS.meta, 'format') or '0'}
 end
-local found = redis.call('HMGET', KEYS.record, 'state', 'epoch', 'attempt', 'claim', 'heir', 'history',
-  'since_ms', 'waiting_for', 'name', 'published_as')
-local state, called_off, is_replay = found[1], found[8] == 'stop', ARGV.if_exists == 'replay'
+local found = redis.call('HMGET', KEYS.record, 'state', 'epoch', 'attempt', 'claim', 'history', 'since_ms',
+  'waiting_for', 'name', 'published_as')
+local state, called_off, is_replay = found[1], found[7] == 'stop', ARGV.if_exists == 'replay'
+local is_heir = ARGV.heir ~= '' and noted(found[4], 'heir') == ARGV.heir
 -- The id of a task that was replaced is that task's, and also of what replaced it: its host may publish that twice.
-local name = found[10] or found[9]
-local is_same = name == ARGV.name or found[9] == ARGV.name
+local name = found[9] or found[8]
+local is_same = name == ARGV.name or found[8] == ARGV.name
 if state and found[2] == ARGV.epoch then
   return {'recorded'}
 end
-if is_replay and (state ~= 'dead' or (ARGV.buried_ms ~= '' and found[7] ~= ARGV.buried_ms)) then
+if is_replay and (state ~= 'dead' or (ARGV.buried_ms ~= '' and found[6] ~= ARGV.buried_ms)) then
   return {'not_dead'}
 end
 local function refused(reply)
@@ -92,8 +91,8 @@ local function refused(reply)
   end
   return reply
 end
-local is_anew = not state or called_off
-  or (state == 'dead' and is_same and ARGV.if_exists ~= 'keep' and ARGV.if_exists ~= 'refuse')
+local is_reborn = state == 'dead' and is_same and ARGV.if_exists ~= 'keep' and ARGV.if_exists ~= 'refuse'
+local is_anew = not state or called_off or is_reborn
 local place, before
 if ARGV.object and is_anew then
   place, before = place_for(ARGV.id, ARGV.object, ARGV.places, turn_of(now_ms, ARGV.epoch), ARGV.is_own)
@@ -102,13 +101,14 @@ if ARGV.object and is_anew then
     -- Also by the same id: published again, it is another task than the one that succeeded.
     if kept_for then return refused({'kept_for', kept_for}) end
     local record = KEYS.ledger .. 'task:' .. before
-    local theirs = redis.call('HMGET', record, 'state', 'waiting_for', 'concluding')
+    local theirs = redis.call('HMGET', record, 'state', 'waiting_for', 'claim')
     if not theirs[1] or theirs[1] == 'dead' or theirs[2] == 'stop' then
       return refused({'still_stopping', before})
-    elseif theirs[1] == 'running' and theirs[3] and ARGV.unique == '1' then
+    elseif theirs[1] == 'running' and noted(theirs[3], 'concluding') and ARGV.unique == '1' then
       return refused({'concluding'})
     end
-    redis.call('HSET', record, 'relied', '1')
+    -- What has a number is not withdrawn.
+    redis.call('HINCRBY', record, 'attempt', 0)
     return refused({'locked_by', before})
   end
 end
@@ -118,37 +118,31 @@ if ARGV.attempt ~= '' then
   if state ~= 'running' or found[3] ~= ARGV.attempt or parts_of(found[4]) ~= ARGV.token then
     return refused({'not_current'})
   end
-  local moved = string.match(redis.call('HGET', KEYS.record, 'moved') or '', '^%S+ (.*)$') or ''
-  if moved ~= ARGV.moved then
-    return {'names_others', moved}
-  end
-  local history, cause = cjson.decode(found[6] or '[]'), ''
+  local history, cause = cjson.decode(found[5] or '[]'), ''
   if #history > 0 and history[#history].what == 'retried' then
     -- Retries must not drive losses out of the history.
     cause = (tonumber(string.match(table.remove(history).cause, '^%d+')) or 1) + 1 .. ' times'
   end
   redis.call('HSET', KEYS.record, 'history', longer(cjson.encode(history), 'retried', ARGV.attempt, cause, found[4]))
   redis.call('HDEL', KEYS.claims, ARGV.id)
-  redis.call('HDEL', KEYS.record, 'claim', 'heir', 'concluding', 'stored')
-elseif state == 'running' and found[5] == ARGV.heir then
+  redis.call('HDEL', KEYS.record, 'claim')
+elseif state == 'running' and is_heir then
   -- The claim stays in its worker's hash until the attempt ends, as that key is not known here.  The record forgets
   -- the object: whoever has the id from now on must not free it.
-  redis.call('HDEL', KEYS.record, 'claim', 'heir', 'concluding', 'stored', 'object')
-elseif state == 'dead' and is_same and ARGV.if_exists ~= 'keep' and ARGV.if_exists ~= 'refuse' then
-  redis.call('HSET', KEYS.record, 'losses', 0, 'used', '1', 'history',
-    longer(found[6], string.sub(ARGV.if_exists, 1, 6) == 'replay' and 'replayed' or 'published', found[3], '', nil, ARGV.by))
-  redis.call('HDEL', KEYS.record, 'resends', 'unsent', 'stored', 'revoked')
+  redis.call('HDEL', KEYS.record, 'claim', 'object')
+elseif is_reborn then
+  redis.call('HSET', KEYS.record, 'losses', 0, 'history',
+    longer(found[5], string.sub(ARGV.if_exists, 1, 6) == 'replay' and 'replayed' or 'published', found[3], '', nil, ARGV.by))
+  redis.call('HDEL', KEYS.record, 'resends', 'revoked')
   take_out(KEYS.record, ARGV.id)
 elseif called_off then
   redis.call('HDEL', KEYS.record, 'published_as')
   name = ARGV.name
-elseif state == 'waiting' and found[5] == ARGV.heir then
-  redis.call('HDEL', KEYS.record, 'heir', 'stored', 'members')
-elseif state then
-  return refused(is_same and {'in_use', state, found[7]} or {'anothers', state, found[7], name})
+elseif state and not (found[7] == 'canvas' and is_heir) then
+  return refused(is_same and {'in_use', state, found[6]} or {'anothers', state, found[6], name})
 end
 if state then
-  redis.call('HDEL', KEYS.record, 'suspect', 'spared', 'openings', 'moved', 'list', 'waiting_for')
+  redis.call('HDEL', KEYS.record, 'deaths', 'list', 'members', 'waiting_for')
   if not is_replay then redis.call('HDEL', KEYS.record, 'max_losses') end
 end
 -- A retry, a replacement or a replay does not change when the task was published.
@@ -161,12 +155,12 @@ end
 if ARGV.max_losses ~= '' then
   redis.call('HSET', KEYS.record, 'max_losses', ARGV.max_losses)
 end
-if ARGV.used ~= '' then
-  redis.call('HSET', KEYS.record, 'used', '1')
+if ARGV.used ~= '' or state then
+  redis.call('HSET', KEYS.record, 'used', '')
 end
-if ARGV.is_timed == '1' then
+if ARGV.waits_for ~= '' then
   if ARGV.is_sent == '1' then redis.call('HSET', KEYS.record, 'list', KEYS.queue) end
-  wait_until(ARGV.id, string.format('%.0f', now_ms + ARGV.due_in_ms), 'time')
+  wait_until(ARGV.id, string.format('%.0f', now_ms + ARGV.due_in_ms), ARGV.waits_for)
 else
   redis.call('ZADD', KEYS.due, now_ms + ARGV.due_in_ms, ARGV.id)
 end
@@ -182,7 +176,7 @@ if ARGV.object and is_anew and not place then
     ARGV.is_sent == '1' and KEYS.queue or '', ARGV.due_in_ms)
   -- A repeated call hears that it is recorded, and sends it: two messages do no harm.
   return {'standing', before or ''}
-elseif ARGV.is_sent == '1' and ARGV.is_timed == '' then
+elseif ARGV.is_sent == '1' and ARGV.waits_for == '' then
   redis.call('LPUSH', KEYS.queue, ARGV.message)
 end
 return {'recorded'}

@@ -18,8 +18,8 @@ Returns   {"waiting"} | {"fenced", state} | {"gone"}
 Repeated  gone -> waiting
 Cost      O(log N) in records that are due some time
 ]]
-local found = redis.call('HMGET', KEYS.record, 'state', 'attempt', 'claim', 'spent')
-if found[1] == 'waiting' and found[2] == ARGV.attempt and is_spent(found[4]) then
+local found = redis.call('HMGET', KEYS.record, 'state', 'attempt', 'claim')
+if found[1] == 'waiting' and found[2] == ARGV.attempt and is_spent(found[3]) then
   return {'waiting'}
 end
 local refused = refusal(unpack(found, 1, 3))
@@ -28,11 +28,11 @@ if refused then
   drop_claim()
   return refused
 end
-close(found[4], 'suspect', 'spared', 'openings')
+redis.call('HDEL', KEYS.claims, ARGV.id)
 redis.call('HSET', KEYS.record, 'state', 'waiting', 'waiting_for', 'canvas', 'epoch', ARGV.attempt .. '-replaced',
   'since_ms', now_ms, 'members', ARGV.members)
 if ARGV.stored ~= '' then
-  redis.call('HSET', KEYS.record, 'stored', ARGV.stored)
+  redis.call('HSET', KEYS.record, 'used', ARGV.stored)
 end
 redis.call('ZADD', KEYS.due, now_ms + ARGV.due_in_ms, ARGV.id)
 return {'waiting'}

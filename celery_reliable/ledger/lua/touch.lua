@@ -26,9 +26,8 @@ if ARGV.time_to_run_ms ~= '' then
   redis.call('ZADD', KEYS.due, now_ms + ARGV.time_to_run_ms, ARGV.id)
 end
 if ARGV.is_concluding == '1' then
-  redis.call('HSET', KEYS.record, 'concluding', '1')
+  redis.call('HSET', KEYS.record, 'claim', with_note(found[3], 'concluding', ''))
+elseif ARGV.heir ~= '' then
+  redis.call('HSET', KEYS.record, 'claim', with_note(found[3], 'heir', ARGV.heir))
 end
-if ARGV.heir ~= '' then
-  redis.call('HSET', KEYS.record, 'heir', ARGV.heir)
-end
-return {'touched', found[4] or ''}
+return {'touched', found[4] and '1' or ''}

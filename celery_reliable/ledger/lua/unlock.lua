@@ -16,7 +16,7 @@ if redis.call('GET', KEYS.ledger .. 'lock:' .. ARGV.object) ~= ARGV.attempt .. '
   return {'not_held'}
 end
 local found = redis.call('HMGET', KEYS.record, 'state', 'claim', 'attempt', 'object')
-if (found[2] and parts_of(found[2]) ~= ARGV.token) or (found[1] and tonumber(found[3] or 0) < tonumber(ARGV.attempt)) then
+if (found[1] == 'running' and parts_of(found[2]) ~= ARGV.token) or (found[1] and tonumber(found[3] or 0) < tonumber(ARGV.attempt)) then
   return {'not_held'}
 end
 if found[4] == ARGV.object then

@@ -18,7 +18,7 @@ ARGV.id
 ARGV.epoch?             of the message; with named: the due_ms that was seen
 ARGV.in_ms?: int        until the ETA; with named: until somebody looks for a worker; "" for the moment of a rate
 ARGV.interval_us?: int  between two moments of the rate
-ARGV.key?               whose rate it is, for people
+ARGV.waits_for          the reason: "time", "rate <key>", "workers"
 ARGV.list?              the key of the list that its message goes into as it is; "" where it is sent otherwise
 ARGV.named?             which workers may run it, as JSON, if it waits for one; "" otherwise
 Returns   {"free"} | {"waits_until", due_ms: int} | {"changed"}
@@ -26,30 +26,29 @@ Returns   {"free"} | {"waits_until", due_ms: int} | {"changed"}
           may not begin
 Cost      O(log N) in records that are due some time
 ]]
-local found = redis.call('HMGET', KEYS.record, 'state', 'epoch', 'reserved', 'stopping', 'revoked', 'waiting_for')
+local found = redis.call('HMGET', KEYS.record, 'state', 'epoch', 'reserved', 'claim', 'revoked', 'waiting_for')
 local due_ms = redis.call('ZSCORE', KEYS.due, ARGV.id)
 if ARGV.named ~= '' then
-  if (found[1] ~= 'queued' and found[1] ~= 'waiting') or found[6] == 'canvas' or found[6] == 'stop' or due_ms ~= ARGV.epoch then
+  if not is_to_run(found[1], found[6]) or due_ms ~= ARGV.epoch then
     return {'changed'}
   end
   leave(ARGV.id, found[6])
-  stand(ARGV.id, KEYS.record, 'workers', ARGV.named, '')
+  stand(ARGV.id, KEYS.record, ARGV.waits_for, ARGV.named, '')
   redis.call('ZADD', KEYS.due, now_ms + ARGV.in_ms, ARGV.id)
   return {'waits_until', string.format('%.0f', now_ms + ARGV.in_ms)}
 end
-local waits_for = ARGV.in_ms == '' and 'rate ' .. ARGV.key or 'time'
-if found[2] == ARGV.epoch and due_ms and found[6] == waits_for then
+if found[2] == ARGV.epoch and due_ms and found[6] == ARGV.waits_for then
   -- Asked again, or a second message of it.
   return {'waits_until', string.format('%.0f', due_ms)}
 end
-if found[1] ~= 'queued' or found[2] ~= ARGV.epoch or still_stopping(KEYS.record, found[4]) or found[5] then
+if found[1] ~= 'queued' or found[2] ~= ARGV.epoch or still_stopping(found[4]) or found[5] then
   return {'free'}
 end
 local function waits_until(due_ms)
-  redis.call('HDEL', KEYS.record, 'resends', 'unsent', 'list')
+  redis.call('HDEL', KEYS.record, 'resends', 'list')
   redis.call('HSET', KEYS.record, 'since_ms', now_ms)
   if ARGV.list ~= '' then redis.call('HSET', KEYS.record, 'list', ARGV.list) end
-  wait_until(ARGV.id, due_ms, waits_for)
+  wait_until(ARGV.id, due_ms, ARGV.waits_for)
   return {'waits_until', due_ms}
 end
 if ARGV.in_ms ~= '' then

@@ -24,26 +24,24 @@ if waker and waker ~= ARGV.who and left_ms <= tonumber(ARGV.lease_ms) then
   return {'another', left_ms}
 end
 local found = redis.call('ZRANGEBYSCORE', KEYS.later, '-inf', now_ms, 'WITHSCORES', 'LIMIT', 0, ARGV.limit)
-local reply, limited, unsent = {'woken', 0}, {}, {}
+local reply, foremost, unsent = {'woken', 0}, {}, {}
 local function wake(i, is_first)
   unsent[i] = not let_out(found[i], KEYS.ledger .. 'task:' .. found[i], ARGV.due_in_ms, is_first)
 end
 for i = 1, #found, 2 do
   local told = redis.call('HMGET', KEYS.ledger .. 'task:' .. found[i], 'waiting_for', 'revoked')
-  local is_limited = string.sub(told[1] or '', 1, 5) == 'rate '
   redis.call('ZREM', KEYS.later, found[i])
-  -- What waits for something else by now, or is due at another time, does not wait for this moment.
-  if (is_limited or told[1] == 'time' or told[1] == 'alone') and not told[2]
-      and redis.call('ZSCORE', KEYS.ledger .. 'due', found[i]) == found[i + 1] then
-    if is_limited then
-      limited[#limited + 1] = i
+  -- What is due at another time by now does not wait for this moment.
+  if told[1] and not told[2] and redis.call('ZSCORE', KEYS.ledger .. 'due', found[i]) == found[i + 1] then
+    if string.find(told[1], ' ', 1, true) then
+      foremost[#foremost + 1] = i
     else
       wake(i)
     end
   end
 end
--- In front: they have had their turn once. The first moment is the foremost.
-for n = #limited, 1, -1 do wake(limited[n], true) end
+-- A reason that names what the task waited for: it has had its turn in the queue once. The first moment is the foremost.
+for n = #foremost, 1, -1 do wake(foremost[n], true) end
 for i = 1, #found, 2 do
   if unsent[i] then
     reply[#reply + 1] = found[i]

@@ -16,8 +16,7 @@ from celery.bin.base import handle_preload_options
 from celery_reliable.operations.catalog import ACTS, QUERIES
 from celery_reliable.operations.cli.command import ANYWHERE, Anywhere, command_of
 from celery_reliable.operations.cli.layouts import carry_out
-from celery_reliable.operations.cli.metrics import metrics
-from celery_reliable.operations.cli.status import MORE
+from celery_reliable.operations.cli.monitoring import MORE, metrics
 from celery_reliable.operations.operation import Command, Operation
 
 __all__ = ["reliable"]
@@ -32,7 +31,7 @@ def reliable(ctx: click.Context, **_: Any) -> None:
     The options may stand before a command or after it.
 
     Exit codes: 0, done; 1, the command failed, or found something wrong (`status --check`,
-    `doctor`); 2, wrong usage; 3, the ledger cannot be reached.
+    `doctor`), or could not check it; 2, wrong usage; 3, the ledger cannot be reached.
     """
 
 

@@ -15,24 +15,24 @@ import click
 from celery.bin.base import CeleryCommand
 from click.core import ParameterSource
 
-from celery_reliable.operations.audit import somebody
-from celery_reliable.operations.cli.calling import desk_of
-from celery_reliable.operations.cli.progress import interruptible
+from celery_reliable.clock import parse_age
+from celery_reliable.operations.cli.terminal import desk_of, interruptible
 from celery_reliable.operations.desk import Desk
-from celery_reliable.operations.operation import Command, Operation, Parameter, Progress
-from celery_reliable.operations.words import parse_age, parse_json, printable
+from celery_reliable.operations.history import somebody
+from celery_reliable.operations.messages import printable
+from celery_reliable.operations.operation import Command, Operation, Parameter, Progress, parse_json
 
 __all__ = ["ANYWHERE", "Anywhere", "Call", "command_of"]
 
-#: For so long a person waits for a list of what fits, and for the count of what is meant.
-_LOOK_SECONDS, _COUNT_SECONDS = 2.0, 0.7
+#: For so long a person waits for the count of what is meant.
+_COUNT_SECONDS = 0.7
 #: Moments in ISO 8601, as our JSON has them.  Who leaves the zone out may mean UTC, or their clock.
 _TIMES = ("%Y-%m-%dT%H:%M:%S.%f%z", "%Y-%m-%dT%H:%M:%S%z")
-#: In click's ``meta``, which a command shares with its groups: the values of these options.
+#: In click's ``meta``, which a command shares with its groups: which of these options were given.
 _GIVEN_ANYWHERE = f"{__name__}.anywhere"
 #: The options that every command has.  They are the group's, and may stand behind a command too.
 ANYWHERE = (
-    click.Option(["--json", "as_json"], is_flag=True, help="Print JSON, for programs."),
+    click.Option(["--json"], is_flag=True, help="Print JSON, for programs."),
     click.Option(["--yes"], is_flag=True, help="Do not ask for confirmation."),
 )
 
@@ -43,9 +43,8 @@ class Anywhere(click.Group):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse these options, and leave the rest to the command."""
         end = args.index("--") if "--" in args else len(args)
-        given = [one for one in ANYWHERE if {*one.opts} & {*args[:end]}]
-        ctx.meta[_GIVEN_ANYWHERE] = {one.name for one in given}
-        names = {name for one in given for name in one.opts}
+        names = {name for one in ANYWHERE for name in one.opts}
+        ctx.meta[_GIVEN_ANYWHERE] = names & {*args[:end]}
         rest = [one for one in args[:end] if one not in names]
         return super().parse_args(ctx, [*rest, *args[end:]])
 
@@ -83,7 +82,7 @@ class Call:
     @property
     def is_json(self) -> bool:
         """Whether JSON is printed."""
-        return "as_json" in self.ctx.meta[_GIVEN_ANYWHERE]
+        return "--json" in self.ctx.meta[_GIVEN_ANYWHERE]
 
     def run(self) -> Any:
         """Run the operation, after a question where it asks one, and return its result."""
@@ -99,32 +98,30 @@ class Call:
             {**self.given, **more},
             by=somebody(),
             progress=progress,
-            look_seconds=_LOOK_SECONDS,
         )
 
     @property
-    def _has_to_ask(self) -> bool:
+    def _asks(self) -> Callable[[Any, Mapping[str, Any], Any], str] | None:
+        """Returns the question; None: nobody is asked."""
         operation = self.operation
-        if operation.asks is None or "yes" in self.ctx.meta[_GIVEN_ANYWHERE]:
-            return False
-        return not operation.asks_with or bool(self.given.get(operation.asks_with))
+        is_meant = not operation.asks_with or self.given.get(operation.asks_with)
+        is_silent = "--yes" in self.ctx.meta[_GIVEN_ANYWHERE]
+        return operation.asks if is_meant and not is_silent else None
 
     def _ask(self, desk: Desk, meant: Any) -> None:
-        if self._has_to_ask:
-            assert self.operation.asks is not None
-            question = self.operation.asks(desk, self.given, meant)
-            click.confirm(printable(question), abort=True, err=True)
+        if asks := self._asks:
+            click.confirm(printable(asks(desk, self.given, meant)), abort=True, err=True)
 
     def _act_on_many(self, desk: Desk) -> Any:
         """Count what is meant, ask, and do it, with progress; it may be interrupted."""
         operation, n_ids = self.operation, len(set(self.given.get("ids", ()))) or None
         is_dry_run = self.given.get("dry_run", False)
         meant = None
-        if is_dry_run or self._has_to_ask or not n_ids:
+        if is_dry_run or self._asks or not n_ids:
             meant = self._counted(desk, n_ids)
             if is_dry_run:
                 return meant
-            if self._has_to_ask and not meant.done and getattr(meant, "is_whole", True):
+            if self._asks and not meant.done and getattr(meant, "is_whole", True):
                 # What comes in this moment was not asked about.
                 return replace(meant, is_dry_run=False)
             self._ask(desk, meant)
@@ -146,7 +143,6 @@ def command_of(
     *,
     carry_out: Callable[[Call], None],
     options: Sequence[click.Option] = (),
-    epilog: str = "",
 ) -> click.Command:
     """Return the command with this name.
 
@@ -156,7 +152,6 @@ def command_of(
             all that is given.
         carry_out: runs the call and prints its result.
         options: that are no parameters of an operation.
-        epilog: of its help.
     """
     parameters = _offered(known)
 
@@ -185,7 +180,6 @@ def command_of(
         callback=click.pass_context(callback),
         params=[*parameters, *options],
         help=next((one.help for _, one in known if one.help), known[0][0].about),
-        epilog=epilog,
         options_metavar="[OPTIONS] [--json]" + " [--yes]" * any(one.asks for one, _ in known),
     )
     return made
@@ -229,14 +223,14 @@ def _option(one: Parameter, is_required: bool) -> click.Parameter:
 
 
 def _type(one: Parameter) -> Any:
-    param, least = one.param, one.param.least
+    param = one.param
     if one.choices:
         return click.Choice(one.choices)
     if param.is_duration:
-        return _Read("duration", partial(parse_age, least=least or 0, most=param.le))
+        return _Read("duration", partial(parse_age, least=param.ge or 0, most=param.le))
     if one.type is int:
         # As many as somebody wants: a page of the API has a limit, a list at a terminal has many.
-        return click.IntRange(min=None if least is None else int(least))
+        return click.IntRange(min=None if param.ge is None else int(param.ge))
     if one.type is float:
         return click.FloatRange(param.ge, param.le)
     if one.type is datetime:

@@ -12,17 +12,18 @@ from typing import Any
 import click
 
 from celery_reliable.findings import counted
-from celery_reliable.operations.cli.calling import desk_of
 from celery_reliable.operations.cli.command import Call
-from celery_reliable.operations.cli.printing import (
+from celery_reliable.operations.cli.terminal import (
     WIDEST,
     console_of,
+    desk_of,
     print_json,
     print_pairs,
     shown,
 )
+from celery_reliable.operations.listing import Page
+from celery_reliable.operations.messages import printable
 from celery_reliable.operations.operation import Items
-from celery_reliable.operations.pages import Page
 from celery_reliable.operations.views import (
     FATES,
     Acted,
@@ -32,7 +33,6 @@ from celery_reliable.operations.views import (
     Group,
     Groups,
     Happening,
-    Moved,
     Object,
     Order,
     Revoked,
@@ -43,7 +43,6 @@ from celery_reliable.operations.views import (
     Worker,
     as_json,
 )
-from celery_reliable.operations.words import printable
 
 _INDENT = 4
 
@@ -87,7 +86,6 @@ def _cell(value: Any) -> str:
 _IS_WRONG: Mapping[type, Callable[[Any], object]] = {
     Done: lambda found: found.failed or found.unsent or (found.gone and not found.done),
     Revoked: lambda found: found.failed or not found.done,
-    Moved: lambda found: found.refused or not found.done,
 }
 
 
@@ -152,7 +150,7 @@ _TABLES: dict[type, Table] = {
         ("runs",),
         (
             *("pid", "pool", "queues", "slots", "running", "unacked", "cause"),
-            *("no_witness", "suspect", "opening"),
+            *("no_witness", "suspect"),
         ),
     ),
     Order: Table(("id", "kind", "in_force", "waiting", "heard"), ("sentence",)),
@@ -239,5 +237,4 @@ _LAYOUTS: dict[type, Callable[[Any, Call], None]] = {
     Groups: _groups,
     Done: _acted,
     Revoked: _acted,
-    Moved: _acted,
 }

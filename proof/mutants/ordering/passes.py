@@ -7,7 +7,7 @@ from proof.mutants.python import Table, drop, move, swap
 __all__ = ["TABLE"]
 
 TABLE: Table = {
-    "recovery/losses.py": {
+    "recovery/dead_workers.py": {
         "DeadWorkers.recover": [
             (
                 "messages go back before the claims are lost",
@@ -17,6 +17,8 @@ TABLE: Table = {
                 (),
             ),
         ],
+    },
+    "recovery/losses.py": {
         "Losses._tell": [
             (
                 "nobody is told of a burial that a worker's death has brought",

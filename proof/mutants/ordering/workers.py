@@ -58,53 +58,7 @@ TABLE: Table = {
             ),
         ],
     },
-    "worker/arrivals.py": {
-        "Arrivals.forget": [
-            (
-                "what is dropped with the connection is under way for ever",
-                drop("early.give_up()"),
-                ("tests/unit/test_claiming.py",),
-            ),
-            (
-                "an early claim that was dropped is not remembered",
-                drop("self._watched[early.token] = early"),
-                ("tests/unit/test_claiming.py",),
-            ),
-        ],
-        "Arrivals.next": [
-            (
-                "an early claim that is under way is known to nobody",
-                drop("self._watched = {"),
-                (
-                    "tests/integration/test_early_claims.py::test_what_is_received_slowly_is_nobody_elses_meanwhile",
-                ),
-            ),
-        ],
-    },
-    "worker/consumer_step.py": {
-        "ConsumerStep.stop": [
-            (
-                "early claims are not forgotten with the connection",
-                drop("if step.arrivals is not None:"),
-                ("tests/unit/test_claiming.py",),
-            ),
-        ],
-    },
     "worker/running_claims.py": {
-        "PoolStop.__call__": [
-            (
-                "a stop that comes too early is forgotten",
-                drop("self._is_asked = True"),
-                ("tests/unit/test_beats.py",),
-            ),
-        ],
-        "PoolStop.begin": [
-            (
-                "a stop is put off for ever",
-                drop("self._may_stop = True"),
-                ("tests/unit/test_beats.py",),
-            ),
-        ],
         "RunningClaims.stop": [
             (
                 "what is taken from a worker is stored by it all the same",
@@ -127,23 +81,28 @@ TABLE: Table = {
             ),
         ],
     },
-    "worker/worker_step.py": {
-        "WorkerStep._deregister": [
+    "worker/shutdown.py": {
+        "PoolStop.__call__": [
+            (
+                "a stop that comes too early is forgotten",
+                drop("self._is_asked = True"),
+                ("tests/unit/test_beats.py",),
+            ),
+        ],
+        "PoolStop.begin": [
+            (
+                "a stop is put off for ever",
+                drop("self._may_stop = True"),
+                ("tests/unit/test_beats.py",),
+            ),
+        ],
+        "Shutdown._deregister": [
             (
                 "what was acknowledged is not removed by a worker that ends",
                 drop("unacked.catch_up()"),
                 (
                     "tests/integration/test_unacked_hashes.py::test_what_could_not_be_acknowledged_is_before_the_worker_ends",
                 ),
-            ),
-        ],
-    },
-    "worker/unprocessable.py": {
-        "Openings.end": [
-            (
-                "an opening that was told is told again for ever",
-                drop("self._noted = None"),
-                ("tests/unit/test_beats.py",),
             ),
         ],
     },
@@ -156,25 +115,29 @@ TABLE: Table = {
             ),
         ],
     },
-    "broker/worker_unacked.py": {
-        "WorkerUnacked._put_back_unfiled": [
+    "broker/waiting.py": {
+        "WaitingChannel.stop_waiting": [
             (
-                "what is put back is forgotten first",
-                drop("self.put_back_later(key, delivery)"),
+                "what has come stays in the inbox of a worker that ends",
+                drop("if was_waiting and"),
                 ("tests/ledger/test_room.py",),
             ),
         ],
-        "WorkerUnacked.take": [
+        "WaitingChannel._note": [
             (
-                "what was popped and not filed is forgotten",
-                drop("if popped is not None:", nth=2),
+                "nothing is taken that a wait has brought",
+                drop("if came is not None"),
                 ("tests/ledger/test_room.py",),
             ),
+        ],
+    },
+    "broker/worker_unacked.py": {
+        "WorkerUnacked.take": [
             (
                 "acknowledgements are forgotten before they were taken",
                 move(
                     "with self._lock:\n    self._unremoved.difference_update",
-                    before="try:\n    reply",
+                    before="try:",
                 ),
                 ("tests/ledger/test_room.py",),
             ),

@@ -14,7 +14,7 @@ from celery_reliable.model import Reason
 from celery_reliable.operations import Desk, OrderKind, check
 from celery_reliable.recovery import Sweeper
 from celery_reliable_probe import problems
-from tests.integration.conftest import ONE_EACH, SOON, Project
+from tests.integration.conftest import SOON, Project
 from tests.integration.desk.faults import SEEN_SECONDS, finding, found, wait_for_finding
 from tests.integration.figures import DUE
 from tests.integration.letters import put
@@ -124,7 +124,7 @@ def test_a_death_is_told_when_all_of_it_is_mended(project: Project, desk: Desk) 
 
 
 def test_a_queue_that_nobody_consumes_and_one_that_is_old(project: Project, desk: Desk) -> None:
-    project.start_worker("one", options=ONE_EACH)
+    project.start_worker("one")
     for _ in range(2):
         project.send("gate", "door")
     for _ in range(4):
@@ -135,13 +135,8 @@ def test_a_queue_that_nobody_consumes_and_one_that_is_old(project: Project, desk
 
     assert "Start more workers" in old.hint
     assert "'forgotten'" in wait_for_finding(desk, "queue_without_consumer").message
-    # Who has drained it need not start more workers.
     desk.orders.give(OrderKind.DRAIN, "one@*", by="ann")
     wait_for(lambda: desk.orders.all()[0].heard, 20, "the worker obeys")
-    drained = wait_for_finding(desk, "queue_old", oldest_seconds=3)
-    assert "Start more workers" not in drained.hint
-    assert "drained all workers that consume it" in drained.hint
-    assert "one@" in drained.hint
     # Its slots are taken: that is no fault of the worker's.
     assert "worker_takes_nothing" not in found(desk, oldest_seconds=1)
     project.effects.open_gate("door")
@@ -167,9 +162,8 @@ def test_a_worker_that_turns_and_takes_nothing(
 
 
 @pytest.mark.full
-@pytest.mark.keeps_fetched
 def test_a_worker_that_stands(project: Project, desk: Desk) -> None:
-    worker = project.start_worker("one", options=ONE_EACH, environ={"TRAP": "stands"})
+    worker = project.start_worker("one", environ={"TRAP": "stands"})
     wait_for(lambda: desk.status().workers[0].turned_at, 20, "a beat that tells of its turns")
     # Its main loop hangs in a signal handler, for as long as the gate is shut.
     worker.signal_main(signal.SIGWINCH)

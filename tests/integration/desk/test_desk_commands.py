@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import pty
 import re
-import select
 import shlex
 import signal
 import subprocess
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -18,7 +14,7 @@ from celery_reliable.app import reliable_of
 from celery_reliable.model import Reason
 from celery_reliable.operations import Desk
 from tests.integration.commands import APP, Run, start_reliable
-from tests.integration.conftest import ONE_EACH, Project
+from tests.integration.conftest import Project
 from tests.integration.figures import DUE, LEDGER
 from tests.integration.letters import put
 from tests.support.redis_server import RedisServer
@@ -31,7 +27,7 @@ def fits(out: str) -> bool:
 
 @pytest.mark.full
 def test_from_status_to_the_cause(project: Project, run: Run) -> None:
-    project.start_worker("one", options=ONE_EACH)
+    project.start_worker("one")
     holder = project.begin("in_line_gate", "contract 7", "door")
     letter = project.send("failing", "no such customer")
     parked = project.send("work", 0, countdown=3600)
@@ -112,44 +108,10 @@ def test_exit_codes_for_probes(project: Project, run: Run) -> None:
     assert {one["code"] for one in told.json["findings"]} >= {"E016"}
     keys = {"code", "name", "severity", "message", "hint", "ignored"}
     assert all(one.keys() == keys for one in told.json["findings"])
-    assert run("status", "--check", "--watch").code == 2
     project.redis.stop()
     away = run("status", "--check", "--json")
     assert (away.code, away.out) == (3, "")
     assert len(away.err.splitlines()) == 1
-
-
-def test_status_is_drawn_again_while_it_is_watched(
-    project: Project, run: Run, tmp_path: Path
-) -> None:
-    ours, theirs = pty.openpty()
-    terminal = {"COLUMNS": "80", "LINES": "24", "TERM": "xterm"}
-    words = ("status", "--watch")
-    streams = dict.fromkeys(("stdin", "stdout", "stderr"), theirs)
-    process = start_reliable(project, tmp_path, *words, environ=terminal, **streams)
-    os.close(theirs)
-    seen = ""
-
-    def sees(text: str) -> bool:
-        nonlocal seen
-        if select.select([ours], [], [], 0.1)[0]:
-            # What a terminal is asked for after its end is an error.
-            with suppress(OSError):
-                seen += os.read(ours, 65536).decode("utf-8", "replace")
-        return text in seen
-
-    try:
-        wait_for(lambda: sees("0 dead"), 30, "the first look")
-        put(project, "one")
-        wait_for(lambda: sees("1 dead (1 rejected)"), 10, "the next look")
-        process.send_signal(signal.SIGINT)
-        wait_for(lambda: sees("") and process.poll() is not None, 20, "its end")
-        assert process.returncode == 0
-        assert "Traceback" not in seen
-    finally:
-        process.kill()
-        process.wait()
-        os.close(ours)
 
 
 COUNT = 100

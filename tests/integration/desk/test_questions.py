@@ -8,7 +8,7 @@ import pytest
 
 from celery_reliable.operations import Desk
 from tests.integration.commands import Ran, Run
-from tests.integration.conftest import ONE_EACH, Project
+from tests.integration.conftest import Project
 from tests.integration.letters import put
 from tests.support.waiting import wait_for
 
@@ -31,14 +31,14 @@ def ask(soon: Project, run: Run) -> Ask:
 def test_what_waits_what_runs_who_lives_and_what_happened(
     soon: Project, run: Run, ask: Ask
 ) -> None:
-    soon.start_worker("one", options=ONE_EACH)
+    soon.start_worker("one")
     holder = soon.begin("in_line_gate", "contract 7", "door")
     lost = soon.send("poison_times", 1)
     lost.get(timeout=30)
     later = soon.send("work", 0, countdown=3600)
     for _ in range(3):
         soon.send("work", 0, queue="slow")
-    soon.start_worker("two", options=ONE_EACH).kill_group()
+    soon.start_worker("two").kill_group()
     deaths = ("events", "--kind", "worker_declared_dead")
     wait_for(lambda: "two@" in ask(*deaths).out, 30, "it is declared dead")
     ask("drain", "one@*", "--for", "15m", "--reason", "a new kernel")

@@ -10,7 +10,7 @@ from celery.app.control import Control
 from celery_reliable.compat.app import give_part
 from celery_reliable.recovery import RecordingControl
 from celery_reliable.task import CONTROL
-from tests.integration.conftest import ONE_EACH, Project
+from tests.integration.conftest import Project
 from tests.integration.ends.ways import (
     GONE,
     End,
@@ -36,12 +36,6 @@ def waiting(project: Project, **options: Any) -> dict[str, Any]:
     wait_for(lambda: found["retried"].state == "RETRY", 15, "a retry")
     found["running"] = project.begin("gate", "busy", **options)
     found["with an ETA"] = send("work", 0.01, countdown=12, **options)
-    # As many as a worker fetches; what comes then stays in the queue.
-    found["fetched"] = send("work", 0.01, **options)
-    for _ in range(2):
-        send("work", 0.01)
-    client = project.redis.client()
-    wait_for(lambda: client.llen("celery") == 0, 10, "all are fetched")
     found["in the queue"] = send("work", 0.01, **options)
     return found
 
@@ -52,23 +46,20 @@ def revoked(results: dict[str, Any]) -> dict[str, End]:
     return {r.id: End(GONE, "REVOKED", int(place in have_run)) for place, r in results.items()}
 
 
-@pytest.mark.keeps_fetched
 @promise("revocations")
 def test_what_is_revoked_never_runs_though_nobody_remembers_it(ending: Project) -> None:
     worker = ending.start_worker("one", concurrency=1)
     results = waiting(ending)
-    assert ending.redis.client().llen("celery") == 1
 
     ending.app.control.revoke([r.id for r in results.values()], terminate=True)
 
     ends = revoked(results)
     wait_for_ends(ending, ends)
-    # Its memory dies with the worker, and what it had fetched goes back to the queue.
+    # Its memory dies with the worker.
     ending.effects.open_gate("busy")
     assert_none_comes_back(ending, worker, ends)
 
 
-@pytest.mark.keeps_fetched
 @promise("revocations")
 def test_what_is_revoked_by_a_stamp_never_runs(ending: Project) -> None:
     worker = ending.start_worker("one", concurrency=1)
@@ -87,12 +78,10 @@ def test_what_is_revoked_by_a_stamp_never_runs(ending: Project) -> None:
     assert_none_comes_back(ending, worker, ends)
 
 
-@pytest.mark.keeps_fetched
 def test_what_has_expired_never_runs_wherever_it_waited(ending: Project) -> None:
     worker = ending.start_worker("one", concurrency=1)
     results = waiting(ending, expires=8)
-    assert ending.redis.client().llen("celery") == 1
-    # Of the last one too: it was sent when the others were fetched, which may take a while.
+    # Of the last one too.
     sent_at = ending.effects.now()
     wait_for(lambda: ending.effects.now() - sent_at > 8.5, 15, "their expiry")
 
@@ -108,7 +97,7 @@ def test_what_has_expired_never_runs_wherever_it_waited(ending: Project) -> None
 @promise("revocations")
 @pytest.mark.parametrize("how", ["is retried far away", "is lost"])
 def test_what_is_revoked_while_it_runs_does_not_run_again(ending: Project, how: str) -> None:
-    worker = ending.start_worker("one", concurrency=1, options=ONE_EACH)
+    worker = ending.start_worker("one", concurrency=1)
     result = ending.send("follow", ["retry:gate", "finish"], 600)
     run = ending.effects.run_of(result.id)
     # What is lost goes behind this one.

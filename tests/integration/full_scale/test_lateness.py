@@ -76,7 +76,7 @@ def _waker(project: Project, workers: list[Worker]) -> Worker:
     client = project.redis.client()
 
     def known() -> Worker | None:
-        name = (client.get(ledger.keys.waker) or b"").decode().partition("@")[0]
+        name = (client.get(ledger.keys.begin + "waker") or b"").decode().partition("@")[0]
         return next((one for one in workers if one.is_running and one.name == name), None)
 
     return wait_for(known, 30, "a waker that lives")

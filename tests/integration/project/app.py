@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import Any
 
 from celery.signals import beat_init, worker_ready
@@ -19,8 +20,11 @@ if trap := os.environ.get("TRAP"):
     hinder(app, trap)
 
 
-def tell_that_it_is_up(**_: Any) -> None:
-    app.effects.client.set(os.environ["READY_KEY"], os.getpid())
+def tell_that_it_is_up(sender: Any = None, **_: Any) -> None:
+    """Tell it in the first turn of a worker's main loop: there it subscribes to commands."""
+    tell = partial(app.effects.client.set, os.environ["READY_KEY"], os.getpid())
+    hub = getattr(sender, "hub", None)
+    tell() if hub is None else hub.call_soon(tell)
 
 
 worker_ready.connect(tell_that_it_is_up)

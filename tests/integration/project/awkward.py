@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from typing import Any
@@ -9,8 +10,10 @@ from typing import Any
 from celery import Task
 from celery.exceptions import Reject
 from celery.signals import task_postrun
+from celery.worker.request import Request
 
 from celery_reliable import ReliableTask, signals
+from celery_reliable.request import ReliableRequest
 from tests.integration.project import tasks
 
 __all__ = ["SLOW", "add_tasks"]
@@ -46,6 +49,38 @@ class Hooked(ReliableTask):
 
     def after_return(self, *args: Any) -> None:
         self.app.effects.client.rpush("hooks", "after_return")
+
+
+class Seen:
+    """Notes what Celery calls of a request."""
+
+    def on_accepted(self: Any, pid: int, time_accepted: float) -> None:
+        self.note("accepted")
+        super().on_accepted(pid, time_accepted)
+
+    def on_failure(self: Any, exc_info: Any, *args: Any, **kwargs: Any) -> None:
+        error = getattr(exc_info.exception, "exc", exc_info.exception)
+        self.note(f"failed {type(error).__name__}")
+        super().on_failure(exc_info, *args, **kwargs)
+
+    def on_retry(self: Any, exc_info: Any) -> None:
+        self.note("retried")
+        super().on_retry(exc_info)
+
+    def acknowledge(self: Any) -> None:
+        self.note("acknowledged")
+        super().acknowledge()
+
+    def note(self: Any, what: str) -> None:
+        self.app.effects.client.rpush("seen", json.dumps([self.id, what]))
+
+
+class SeenRequest(Seen, ReliableRequest):
+    """One of ours."""
+
+
+class PlainRequest(Seen, Request):
+    """One of Celery's."""
 
 
 def on_running_out(sender: Any, seconds_left: float, **_: Any) -> None:
@@ -100,6 +135,13 @@ def add_tasks(to: Any) -> None:  # noqa: C901 - one small task after another
                 if run.number == 1:
                     time.sleep(seconds)
         return f"run {run.number}"
+
+    for name, cls, base in (
+        ("seen", SeenRequest, ReliableTask),
+        ("plain_seen", PlainRequest, Task),
+    ):
+        path = f"{__name__}:{cls.__name__}"
+        task(name=f"project.{name}", base=base, acks_late=True, Request=path)(tasks.follow)
 
     @task(base=Task, acks_late=True)
     def plain_late(self: Any, gate: str) -> str:

@@ -35,8 +35,6 @@ class Settings:
     reliable: Mapping[str, Any] = field(default_factory=dict)
     celery: Mapping[str, Any] = field(default_factory=dict)
     stock: bool = False
-    #: Workers keep what they have fetched, however long it waits there.
-    keeps_fetched: bool = False
 
     def to_environ(self) -> dict[str, str]:
         return {"PROJECT_SETTINGS": json.dumps(asdict(self))}
@@ -54,10 +52,7 @@ def create_app(settings: Settings) -> Celery:
     )
     app.conf.broker_connection_retry_on_startup = True
     app.conf.worker_hijack_root_logger = True
-    kept = {"GIVE_BACK_SECONDS": 0} if settings.keeps_fetched else {}
-    app.conf.reliable = _apart(settings) | kept | dict(settings.reliable)
-    if os.environ.get("TESTS_SHIFTS") and not settings.stock:
-        app.conf.worker_pool = "celery_reliable.pool:TaskPool"
+    app.conf.reliable = _apart(settings) | dict(settings.reliable)
     app.conf.update(settings.celery)
     app.effects = Effects(redis.Redis.from_url(settings.effects_url))
     for name, (body, options) in tasks.RELIABLE.items():

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import time
+from functools import partial
 from typing import Any
 
-from celery.signals import task_received, worker_ready
+from celery.signals import worker_process_init, worker_ready
 
 from celery_reliable.signals import pass_finished
 from tests.support.waiting import wait_for
@@ -37,10 +38,6 @@ def hinder(app: Any, how: str) -> None:
 
         signal.signal(signal.SIGWINCH, wait)
 
-    def receive_slowly(**_: Any) -> None:
-        """Take a while before each task begins."""
-        time.sleep(0.45)
-
     def kill_while_locked(**_: Any) -> None:
         """Kill a process while this one has one of the result backend's locks."""
         pid = app.effects.client.getdel(KILL_WHILE_LOCKED)
@@ -58,12 +55,18 @@ def hinder(app: Any, how: str) -> None:
     moments: dict[str, tuple[Any, Any]] = {
         "asks no more": (worker_ready, ask_no_more),
         "stands": (worker_ready, stand),
-        "receives slowly": (task_received, receive_slowly),
+        "comes up late": (worker_process_init, partial(_come_up_late, app)),
         "kills": (pass_finished, kill_while_locked),
     }
     if how in moments:
         moment, receiver = moments[how]
         moment.connect(receiver, weak=False)
+
+
+def _come_up_late(app: Any, **_: Any) -> None:
+    """Be no process of the pool before the gate opens, unless it is the first."""
+    if app.effects.client.incr("processes") > 1:
+        wait_for(lambda: app.effects.is_open("up"), 60, "the gate")
 
 
 def _is_replaced(pid: int) -> bool:

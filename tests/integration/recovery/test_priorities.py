@@ -10,7 +10,7 @@ from celery_reliable.app import reliable_of
 from celery_reliable.model import Reason
 from celery_reliable.operations.dead_letters import DeadLetters
 from celery_reliable.recovery.sweeper import Sweeper
-from tests.integration.conftest import ONE_EACH, SOON, Project
+from tests.integration.conftest import SOON, Project
 from tests.integration.figures import DUE, ids_in, record_of, wait_until_settled
 from tests.support.waiting import wait_for
 
@@ -64,7 +64,7 @@ def test_what_is_sent_from_its_record_keeps_its_priority(
 def test_what_comes_back_keeps_its_priority_and_what_was_lost_goes_first_once(
     project: Project,
 ) -> None:
-    worker = project.start_worker("one", concurrency=1, options=ONE_EACH)
+    worker = project.start_worker("one", concurrency=1)
     send(project, "gate", "lost", "lost")
     begun(project, 1)
     send(project, "gate", "first", "first")
@@ -85,7 +85,7 @@ def test_what_comes_back_keeps_its_priority_and_what_was_lost_goes_first_once(
     wait_for(
         lambda: ids_in(project.redis, LOW) == ["first", "second", "lost"], 20, "it is given back"
     )
-    again = project.start_worker("two", concurrency=1, options=ONE_EACH)
+    again = project.start_worker("two", concurrency=1)
     assert begun(project, 5)[3:5] == ["urgent", "first"]
     for gate in ("first", "second", "lost"):
         project.effects.open_gate(gate)

@@ -24,15 +24,13 @@ def tasks_in_line(number: int) -> tuple[str, ...]:
 
 
 def _beside_names(found: Climate, number: int) -> dict[str, Any]:
-    """Return what some worlds have where workers are named: moves, orders, lines."""
+    """Return what some worlds have where workers are named: orders, lines."""
     which = number // 16 % 4
     if which == 0:
         return {}
-    kinds = found.kinds | ({"moves", "orders"} if which == 2 else {"moves"})
-    # An id that lives several times tells nothing of a move.
-    ids = tuple("abcdefgijklm")
+    kinds = found.kinds | {"orders"} if which == 2 else found.kinds
     tasks = (*found.tasks, *tasks_in_line(number // 8)) if which == 3 else found.tasks
-    return {"kinds": kinds, "ids": ids, "tasks": tasks}
+    return {"kinds": kinds, "ids": tuple("abcdefgijklm"), "tasks": tasks}
 
 
 @dataclass
@@ -51,6 +49,9 @@ class Climate:
     ids: tuple[str, ...] = ("a", "b")
     tasks: tuple[str, ...] = ("work",)
     outcomes: tuple[str, ...] = ("ok",)
+    #: Processes take their own messages, as those of every pool do where queues and ledger are
+    #: together.
+    has_shifts: bool = False
     #: How many commands come late, where any do.
     delays: float = 0.03
     #: How often some things happen, in a step, where that is not as usual.
@@ -92,28 +93,11 @@ class Climate:
             n_hosts = max(2, found.n_hosts)
             found = replace(found, kinds=found.kinds | {"named"}, n_hosts=n_hosts)
             found = replace(found, **_beside_names(found, number))
+            if number // 64 % 2:
+                found = replace(found, kinds=found.kinds | {"renamed"})
         if mutants.chosen is not None:
             return found._for(mutants.chosen)
-        if found._may_have_shifts():
-            found = replace(found, kinds=found.kinds | {"shifts"})
-        if found._may_have_arrivals():
-            found = replace(found, kinds=found.kinds | {"arrivals"})
-        return found
-
-    def _may_have_arrivals(self) -> bool:
-        """Whether its workers wait for messages that are filed as they come: a share of them do."""
-        is_one = self.pool_names == ("prefork",) and not self.is_apart
-        return is_one and zlib.crc32(f"arrivals {self}".encode()) % 3 == 0
-
-    def _may_have_shifts(self) -> bool:
-        """Whether its workers' processes take their own messages: a share of them have that."""
-        return (
-            self.pool_names == ("prefork",)
-            and not self.is_apart
-            # Such a process hears of these within a second, and not at once.
-            and self.kinds.isdisjoint(("orders", "moves"))
-            and zlib.crc32(f"shifts {self}".encode()) % 3 == 0
-        )
+        return replace(found, has_shifts=found.pool_names == ("prefork",) and not found.is_apart)
 
     def _for(self, mutant: mutants.Mutant) -> Climate:
         """Return one in which a fault shows soon."""
@@ -129,7 +113,8 @@ class Climate:
     def __str__(self) -> str:
         where = "apart" if self.is_apart else "together"
         return (
-            f"{' '.join(sorted(self.kinds)) or 'no faults'}; {where}; {self.n_hosts} workers of "
+            f"{' '.join(sorted(self.kinds)) or 'no faults'}; {where}; "
+            f"{'in shifts; ' if self.has_shifts else ''}{self.n_hosts} workers of "
             f"{self.n_slots} ({'/'.join(self.pool_names)}); tasks {' '.join(self.tasks)}; "
             f"outcomes {' '.join(self.outcomes)}; ids {' '.join(self.ids)}"
         )

@@ -19,7 +19,7 @@ CHANCES = {
     "suspend": 0.02, "stop": 0.015, "clock": 0.025, "hiccup": 0.02, "restart": 0.02,
     "rollback": 0.02, "flush_scripts": 0.02, "away": 0.015, "cut": 0.02, "copies": 0.04,
     "late": 0.08, "hostile": 0.02, "sweepers": 0.03, "partition": 0.02, "long": 0.01,
-    "orders": 0.04, "named": 0.03, "moves": 0.06,
+    "orders": 0.04, "named": 0.03,
 }  # fmt: skip
 _ACTS = ("revoke", "revoke", "replay", "discard", "purge", "release")
 _STEPS_SECONDS = (-3600.0, -600.0, -30.0, -1.0, 1.0, 30.0, 600.0, 3600.0)
@@ -35,7 +35,6 @@ class Events:
             "sweepers": world.people.beat,
             "orders": world.orders.act,
             "named": world.naming.act,
-            "moves": world.moves.act,
         }
         self._what = [
             (name, chance, others.get(name) or getattr(self, f"_{name}"))
@@ -104,8 +103,17 @@ class Events:
         self._until(1.0, self._successor(host))
 
     def _successor(self, host: Host) -> Callable[[], None]:
-        """Who takes the place of a worker: where names matter, one of the same name."""
-        return partial(self.start_host, host.name if self.world.naming.is_there else "")
+        """Who takes the place of a worker: where names matter, one of the same name, or one that
+        may run the same.
+        """
+        name = ""
+        if self.world.naming.is_there:
+            name = host.name
+            if "renamed" in self.world.climate.kinds and self.world.choice.random() < 0.5:
+                number = max(int(one.name[1:]) for one in self.world.hosts) + 1
+                # Nobody consumes the queue any more that the dead one had for itself.
+                name = f"w{number + (number - int(host.name[1:])) % 2}"
+        return partial(self.start_host, name)
 
     def catch_up(self) -> None:
         """End what has lasted long enough."""
@@ -166,6 +174,8 @@ class Events:
         """All processes of a worker die; another takes its place, a moment later."""
         world = self.world
         world.note(f"{host.name} is killed, with {len(host.jobs)} jobs")
+        if host.identity is not None:
+            world.observer.worker_killed(str(host.identity.id))
         for process in host.processes():
             process.is_frozen = False
             world.schedule.kill(process)
@@ -186,11 +196,14 @@ class Events:
             if job.process is not host.main and job.process.is_alive
         ]
         if jobs:
-            host, job = self.world.choice.choice(jobs)
-            for task_id in host.tasks_of(job):
-                self.world.observer.killed(task_id)
-            self.world.note(f"child {job.process.pid} is killed")
-            self.world.schedule.kill(job.process)
+            self.kill_child(*self.world.choice.choice(jobs))
+
+    def kill_child(self, host: Host, job: Any) -> None:
+        """A process of a pool dies."""
+        for task_id in host.tasks_of(job):
+            self.world.observer.killed(task_id)
+        self.world.note(f"child {job.process.pid} is killed")
+        self.world.schedule.kill(job.process)
 
     def _freeze(self) -> None:
         self._stand_still((1.0, 5.0, 15.0, 40.0), is_suspended=False)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from threading import RLock
 from types import SimpleNamespace
@@ -17,9 +18,9 @@ from billiard.exceptions import WorkerLostError
 from celery.worker import state
 from celery.worker.consumer import Consumer
 from kombu.asynchronous.semaphore import LaxBoundedSemaphore
+from kombu.transport.redis import Empty
 
 from celery_reliable.broker import transport_for
-from celery_reliable.compat.notes import noted
 from celery_reliable.context import WorkerProcess
 from celery_reliable.native_threads import NativeThread
 from celery_reliable.worker.consumer_step import ConsumerStep
@@ -28,7 +29,7 @@ from celery_reliable.worker.passes import Passes
 from celery_reliable.worker.running_claims import RunningClaims
 from celery_reliable.worker.waker import Waker
 from celery_reliable.worker.worker_step import WorkerStep
-from tests.ledger.driver import arrivals, shifts
+from tests.ledger.driver import shifts
 from tests.ledger.driver.schedule import Actor, Process
 from tests.ledger.driver.tasks import QUEUE
 
@@ -176,11 +177,10 @@ class _Waker(_Driven, Waker):
 
     def __init__(self, step: _Step) -> None:
         super().__init__(step.reliable, step.process.id, step.passes.send)  # type: ignore[union-attr]
-        bell = SimpleNamespace(wait=lambda seconds: True, close=lambda: None)
-        self._bell = bell  # type: ignore[assignment]
 
     def stop_asked(self, wait_seconds: float = 0.0) -> bool:
-        n_waiting = self.host.world.stage.ask("ZCARD", self._ledger.keys.later)
+        keys = self.host.world.observer.indexes.keys
+        n_waiting = self.host.world.stage.ask("ZCARD", keys.begin + "later")
         return super().stop_asked(max(wait_seconds, 1.0 if n_waiting else 10.0))
 
 
@@ -231,6 +231,7 @@ class _Consumer(Consumer):  # type: ignore[misc]
         return function
 
     def apply_eta_task(self, request: Any) -> None:
+        state.task_reserved(request)
         self.controller.prefetch.value -= 1
         self.controller.accept(request)
 
@@ -288,7 +289,8 @@ class HostState:
 class Host:
     """One worker from its start to its end; `main` is its main process."""
 
-    max_tasks_per_child = max_memory_per_child = time_limit = soft_time_limit = autoscale = None
+    max_tasks_per_child = max_memory_per_child = time_limit = soft_time_limit = None
+    autoscale = autoscaler = pool_cls = None
     prefetch_multiplier = 1
     task_events = False
     state = state
@@ -309,6 +311,8 @@ class Host:
         self.soon: deque[Callable[[], Any]] = deque()
         self.is_ready = False
         self.n_turns = 0
+        #: For how many turns it has not heard what came.
+        self._n_unheard = 0
         self.is_stopping = ""
         self.has_ended = False
         self.connection: Any = None
@@ -336,6 +340,15 @@ class Host:
     @property
     def is_up(self) -> bool:
         return self.main.is_alive and not self.has_ended
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it could begin something, and has nothing to do."""
+        is_able = self.is_up and self.is_ready and not (self.is_stopping or self.main.is_frozen)
+        if not is_able or self.jobs or self.waiting or self.identity is None:
+            return False
+        # A worker whose heartbeat had no turn for as long as its lease takes nothing.
+        return self.surely_holds(self.identity.id)
 
     @property
     def is_first(self) -> bool:
@@ -380,7 +393,7 @@ class Host:
         self.step.passes.start_of(self, "passes")
         self.step.waker = _Waker(self.step)
         self.step.waker.start_of(self, "waker")
-        if self.pool_name == "prefork" and "shifts" in self.world.climate.kinds:
+        if self.world.climate.has_shifts:
             shifts.give(self)
         self._connect()
         self.is_ready = True
@@ -399,15 +412,13 @@ class Host:
                 self.consumer.timer.call_repeatedly(_RESTORE_SECONDS, self._restore)
                 for queue in self.queues:
                     self.channel.basic_consume(queue, False, handler, consumer_tag=queue)
-                if "arrivals" in self.world.climate.kinds:
-                    arrivals.give(self)
                 return
             except self.world.connection_errors:
                 self.schedule.sleep(1.0)
 
-    def unclaimed(self) -> list[Any]:
-        """The requests that wait for the pool, and that nobody has claimed."""
-        return [args[0] for _, args, _ in self.waiting if noted(args[0].message, "early") is None]
+    def unbegun(self) -> list[Any]:
+        """The requests that wait for the pool."""
+        return [args[0] for _, args, _ in self.waiting]
 
     def _turn(self) -> None:
         self.n_turns += 1
@@ -420,26 +431,38 @@ class Host:
         self._fetch()
 
     def _fetch(self) -> None:
+        """Take what has come, and wait for more, as kombu's poller has the channel do."""
         channel = self.channel
-        if self.step.is_leaving or not channel.qos.can_consume():
+        # To find nothing takes time.
+        may_find = channel._awaited or channel._n_waiting or self.waits_for_it()
+        if self.step.is_leaving or not may_find:
             return
-        is_held_back = channel.qos.unacked.worker.is_held_back
-        found = [one for one in self.queues if self.world.n_queued(one) and not is_held_back(one)]
-        if not found:
-            return
-        if self.step.shifts is not None and channel._n_waiting:
-            channel.qos.unacked.worker.work_off(channel, channel._n_waiting)
-        if channel._n_waiting and self.world.choice.random() < 0.7:
-            channel._take(None)
-            return
-        if "arrivals" in self.world.climate.kinds and arrivals.await_one(self):
-            return
-        # A BRPOP that is answered takes a message before it can be filed.
-        queue = found[0] if len(found) == 1 else self.world.choice.choice(found)
-        for key in [channel._q_for_pri(queue, step) for step in channel.priority_steps[:1]]:
-            raw = channel.client.execute_command("RPOP", key)
-            if raw is not None:
-                channel._take((key, queue, raw))
+        channel.connection.cycle.on_poll_start()
+        # What a wait has moved into the inbox, its worker may not know of before its next turn.
+        self._n_unheard += 1
+        if self._n_unheard > 2 or self.world.choice.random() < 0.7:
+            self._n_unheard = 0
+            self._hear()
+
+    def waits_for_it(self) -> str:
+        """Return a list, or an inbox, in which there is a message that it may take; empty if there
+        is none.
+        """
+        keys = self.channel.lists(self.queues)
+        return next((str(key) for key in keys if self.world.n_queued(key)), "")
+
+    def next_message(self) -> bytes:
+        """Return the message that it may take next; empty if there is none."""
+        key = self.waits_for_it()
+        return self.world.next_in(key) if key else b""
+
+    def _hear(self) -> None:
+        """Let the channel hear the end of each of its waits."""
+        channel = self.channel
+        for name in list(channel._awaited):
+            if name in channel._awaited and channel.qos.can_consume():
+                with suppress(Empty):
+                    (channel.handlers.get(name) or channel._ears[name].handlers[name])()
 
     def _restore(self) -> None:
         """Do what kombu's transport does with what lies in the hash that all share."""
@@ -500,7 +523,8 @@ class Host:
 
     def _leave(self) -> None:
         """A warm stop ends what runs first, a cold one stops it."""
-        self.step._leave()
+        self.step.shutdown.leave()
+        self.channel.stop_waiting()
         self.waiting.clear()
         if self.is_stopping == "cold" and self.pool_name == "prefork":
             for job in self.jobs:
@@ -517,7 +541,7 @@ class Host:
             self.schedule.sleep(0.2)
         try:
             self.channel.close()
-            self.step.finish()
+            self.step.shutdown.finish()
         except self.world.failures as exc:
             # Celery logs what a step raises, and ends.
             self.world.note(f"{self.name} does not end well: {exc!r:.80}")
@@ -599,7 +623,6 @@ class Host:
             step.heartbeat.connection.close()
             step.heartbeat.connection._waker.close()
             step.heartbeat.connection._woken.close()
-        if step is not None and step.waker is not None:
-            step.waker._ledger.close()
-        if self.channel is not None and self.channel._pool is not None:
-            self.channel._pool.disconnect()
+        for pool in () if self.channel is None else (self.channel._pool, self.channel._async_pool):
+            if pool is not None:
+                pool.disconnect()

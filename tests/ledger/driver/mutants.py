@@ -46,7 +46,7 @@ class Mutant:
 
 
 _SHARED = "ledger/lua/functions.lua"
-#: Many workers fetch more than they can begin soon, and nothing else happens.
+#: There is more to do than workers can begin soon, and nothing else happens.
 _BUSY: Mapping[str, Any] = {
     "ids": tuple("abcdefgijklm"), "tasks": ("plain", "work"), "outcomes": ("ok", "long"),
     "n_hosts": 2, "n_slots": 1, "n_steps": 400, "haste": 0.2, "idleness": 0.3,
@@ -75,8 +75,9 @@ _NAMED: Mapping[str, Any] = {
 
 #: Processes take their own messages, of which there are always some.
 _IN_SHIFTS: Mapping[str, Any] = {
-    "pool_names": ("prefork",), "is_apart": False, "ids": tuple("abcdefgijklm"), "tasks": ("work",),
-    "outcomes": ("ok",), "n_hosts": 2, "n_slots": 2, "n_steps": 240,
+    "pool_names": ("prefork",), "is_apart": False, "has_shifts": True,
+    "ids": tuple("abcdefgijklm"), "tasks": ("work",), "outcomes": ("ok",), "n_hosts": 2,
+    "n_slots": 2, "n_steps": 240,
     "chances": {"act": 0.0, "publish": 0.3},
 }  # fmt: skip
 
@@ -107,7 +108,7 @@ MUTANTS = {
         [
             ("leases.py", "return self.charged == task_id", "return True"),
             (
-                "recovery/losses.py",
+                "recovery/dead_workers.py",
                 '        if lease.verdict.word == "only" and self._has_unopened',
                 "        if False and self._has_unopened",
             ),
@@ -118,7 +119,7 @@ MUTANTS = {
             "tasks": ("work",), "outcomes": ("ok", "long"), "n_slots": 3, "n_hosts": 2,
             "chances": {"act": 0.0, "publish": 0.2},
         },
-        tried_first=4,
+        tried_first=3,
     ),
     "clock_back": Mutant(
         "after a step back nobody sweeps for as long as the step",
@@ -133,7 +134,7 @@ MUTANTS = {
     ),
     "stuck_lock": Mutant(
         "an attempt that is taken as stuck loses its object while it runs",
-        [(_SHARED, " and not still_stopping(record, found[3])\n", "\n")],
+        [(_SHARED, " and not still_stopping(found[3])\n", "\n")],
         "two live bodies of object",
         (),
         {
@@ -184,13 +185,31 @@ MUTANTS = {
         tried_first=7,
     ),
     "unlisted": Mutant(
-        "what a worker files is where nobody looks, when the broker has lost the list",
+        "what is filed late is where nobody looks, when the broker has lost the list",
         [("broker/lua/take.lua", "if ARGV.name ~= '' then", "if false then")],
-        "messages in unacked:",
-        ("rollback", "kill_worker"),
-        {"tasks": ("work",), "n_steps": 240, "chances": {"rollback": 0.05, "kill_worker": 0.05}},
-        n_worlds=160,
-        tried_first=15,
+        "nobody looks into unacked:",
+        ("late", "rollback", "kill_worker"),
+        {
+            "tasks": ("work", "plain"), "outcomes": ("ok", "long"), "n_steps": 400, "delays": 0.1,
+            "chances": {
+                "act": 0.0, "publish": 0.2, "late": 0.05, "rollback": 0.05, "kill_worker": 0.02,
+            },
+        },
+    ),
+    "taken_late": Mutant(
+        "a late copy of a taking takes another message, and nobody hears of that",
+        [(
+            "broker/lua/take.lua",
+            "if not item and ARGV.worker ~= '' then return 'empty' end", "",
+        )],
+        "has 1 losses, and 0 deaths",
+        ("late",),
+        {
+            "tasks": ("work",), "outcomes": ("ok",), "n_hosts": 2, "n_steps": 400, "delays": 0.2,
+            "chances": {"act": 0.0, "publish": 0.3, "late": 0.05},
+        },
+        n_worlds=400,
+        tried_first=306,
     ),
     "suspended": Mutant(
         "a lease is measured by a clock that stands still while the machine is suspended",
@@ -207,24 +226,59 @@ MUTANTS = {
         },
         tried_first=2,
     ),
-    "given_and_kept": Mutant(
-        "what is given back to its queue is begun by the worker that gave it back, too",
-        [("worker/unbegun.py", "        slots.clear()\n        slots.extend(kept)\n", "")],
-        "the plain .* runs again",
-        (),
-        _BUSY,
-    ),
-    "kept_behind": Mutant(
-        "what a worker fetched stays behind what it runs",
-        [
-            ("worker/unbegun.py", "if longest >= self._seconds and", "if False and"),
-            ("worker/unbegun.py", "        if not self._is_sparing:", "        if True:"),
-        ],
+    "taken_ahead": Mutant(
+        "a worker takes more than it can begin",
+        [(
+            "broker/worker_transport.py",
+            "idle: int = 0 if self._is_leaving else self.qos.unacked.worker.idle_slots()",
+            "idle = _MOST_AT_ONCE",
+        )],
         "waits behind what",
         (),
         _BUSY,
-        n_worlds=80,
-        tried_first=32,
+    ),
+    "inbox_unseen": Mutant(
+        "the inbox is not among the lists that are taken from",
+        [(
+            "broker/waiting.py",
+            "found += [inbox_of(key, prefix) for key in keys]", "found += []",
+        )],
+        "messages in celery-reliable.inbox:",
+        (),
+        _IN_SHIFTS,
+    ),
+    "inbox_left": Mutant(
+        "a message stays in an inbox for as long as the worker stands still that has moved it",
+        [("broker/waiting.py", "came is not None or n_left:", "came is not None:")],
+        "is idle, and celery-reliable.inbox:",
+        ("freeze",),
+        {
+            **_IN_SHIFTS, "n_steps": 400, "haste": 0.2, "idleness": 0.3, "n_hosts": 3,
+            "longest_pause_ms": 500, "chances": {"act": 0.0, "publish": 0.015, "freeze": 0.05},
+        },
+        n_worlds=160,
+        tried_first=80,
+    ),
+    "inbox_of_the_gone": Mutant(
+        "what a worker that is gone has left on the way from its own queue stays there",
+        [("recovery/broker_view.py", "(inbox_of(one, prefix), one)", "(one,)")],
+        "messages in celery-reliable.inbox:celery@",
+        ("named", "renamed", "kill_worker"),
+        {**_NAMED, "n_steps": 400, "chances": {"act": 0.0, "publish": 0.2, "kill_worker": 0.05}},
+        tried_first=3,
+    ),
+    "left_and_given_back": Mutant(
+        "what a shift leaves to its worker is begun by that, and goes back to its queue, too",
+        [(
+            "worker/running_shift.py", "            channel.deliver_all([delivery])\n",
+            (
+                "            channel.deliver_all([delivery])\n"
+                "            channel.reliable_unacked.give_back(channel, left.tag, is_last=False)\n"
+            ),
+        )],
+        "the plain .* runs again",
+        (),
+        {**_IN_SHIFTS, "tasks": ("plain", "work")},
     ),
     "anybodys": Mutant(
         "a worker begins what its message says is for others",
@@ -236,22 +290,6 @@ MUTANTS = {
         ("named", "copies"),
         {**_NAMED, "chances": {"act": 0.0, "publish": 0.2, "named": 0.02, "copies": 0.1}},
         tried_first=3,
-    ),
-    "moved_in_vain": Mutant(
-        "who is moved takes along whom its message named before",
-        [
-            (
-                "operations/task_acts.py",
-                "message, epoch = self._again(envelope, record, meant)",
-                (
-                    "before = NamedWorkers.of(envelope.headers) or NamedWorkers()\n"
-                    "            message, epoch = self._again(envelope, record, before)"
-                ),
-            )
-        ],
-        "it was moved to|has not ended there",
-        ("named", "moves"),
-        {**_NAMED, "chances": {"act": 0.0, "publish": 0.1, "moves": 0.1}},
     ),
     "given_twice": Mutant(
         "a member of a run gets a worker that another member has",
@@ -273,7 +311,8 @@ MUTANTS = {
             "tasks": ("work",), "outcomes": ("ok", "long"), "n_hosts": 2, "n_slots": 2,
             "chances": {"act": 0.1, "publish": 0.2, "kill_worker": 0.01, "long": 0.02},
         },
-        tried_first=7,
+        n_worlds=80,
+        tried_first=52,
     ),
     "out_of_line": Mutant(
         "who stands in a line last has the first place that is free",
@@ -294,14 +333,14 @@ MUTANTS = {
     ),
     "place_given_twice": Mutant(
         "who frees a place gives away the first, whoever has that",
-        [(_SHARED, "tonumber(known), id), found[3]", "tonumber(known), id) or object, found[4]")],
+        [(_SHARED, "tonumber(known), id)\n", "tonumber(known), id) or object\n")],
         "has no place of|, which waits",
         (),
         {**_IN_LINE, "tasks": ("lined",)},
     ),
     "given_and_unsent": Mutant(
         "whoever is given a place that was freed is put into no queue",
-        [(_SHARED, "    pushed = redis.pcall('LPUSH', told[1], told[2])\n", "    pushed = 1\n")],
+        [(_SHARED, " or redis.pcall('LPUSH', told[1], told[2])\n", " or 1\n")],
         "was given a place, and waits in no queue",
         (),
         {**_IN_LINE, "tasks": ("single", "lined")},
@@ -349,7 +388,7 @@ MUTANTS = {
     ),
     "stopped_for_now": Mutant(
         "what was stopped as it ran runs again when its attempt is lost",
-        [("ledger/lua/cancel.lua", "if ARGV.is_revoked == '1' then", "if false then")],
+        [("ledger/lua/cancel.lua", "if ARGV.if_running ~= '' then", "if false then")],
         "it was stopped at",
         ("orders", "kill_worker"),
         {

@@ -30,8 +30,13 @@ _LONG_MS = 72_000_000
 _REMEMBERED_MS = 3_600_000
 _GUILTY = ("poison", "poison_child", "send_back")
 _LONG = ("long", "touch")
-#: In so many turns a worker has had time enough to give back what it cannot begin.
-_HELD_TURNS = 10
+#: In so many turns a worker that is idle has had time enough to begin what waits.
+_TURNS = 10
+#: In spite of these whoever is idle takes what waits.
+_CALM = frozenset(
+    {"kill_worker", "kill_child", "freeze", "stop", "skew", "copies", "poison", "flush_scripts"}
+    | {"codeless", "sweepers"}
+)
 
 
 class Fault(AssertionError):
@@ -45,7 +50,7 @@ class Observer:
         self.world = world
         self.calls: dict[str, Call] = {}
         self.bodies: list[Body] = []
-        self.indexes = Indexes(world.stage, world.stage.brokers[world.climate.is_apart])
+        self.indexes = Indexes(world.stage, is_apart=world.climate.is_apart)
         #: The highest attempt of each id, while its record lives.
         self._attempts: dict[str, int] = defaultdict(int)
         self._sight = Sight([], {}, {}, {})
@@ -57,6 +62,8 @@ class Observer:
         self.places = Places(world, self)
         #: How many processes were killed that ran it, by the ids of tasks.
         self._kills: dict[str, int] = defaultdict(int)
+        #: In how many deaths of workers it was among what these had claimed, by the ids of tasks.
+        self._beside: dict[str, int] = defaultdict(int)
         #: The epochs of the messages by which tasks were to be buried since the last look.
         self._buried_by: dict[str, set[str]] = defaultdict(set)
         #: Since when tasks wait for their canvas.
@@ -64,6 +71,9 @@ class Observer:
         self._waiting_for_dead: set[str] = set()
         #: Since which of their turns workers hold what they have not begun, by its delivery tag.
         self._fetched: dict[str, int] = {}
+        #: Since which of their turns workers are idle while one message waits, the last turn that
+        #: was looked at, and the message.
+        self._idle: dict[Any, tuple[int, int, bytes]] = {}
 
     @property
     def now_ms(self) -> float:
@@ -125,13 +135,20 @@ class Observer:
         """A process is killed that a task was given to."""
         self._kills[task_id] += 1
 
+    def worker_killed(self, worker: str) -> None:
+        """A worker is killed."""
+        for task_id in self.indexes.claimed_by(worker):
+            self._beside[task_id] += 1
+
     def buries(self, data: bytes) -> None:
         """Somebody sends a burial: note for which message."""
         words = words_of(data)
         keys = int(words[2])
         task_id, attempt, epoch = (words[3 + keys + n].decode() for n in (0, 1, 10))
-        if not attempt:
-            self._buried_by[task_id].add(epoch)
+        if attempt:
+            # Only what the current attempt has claimed.
+            epoch = self.indexes.record(task_id).get("epoch", "")
+        self._buried_by[task_id].add(epoch)
 
     def lost(self) -> None:
         """The server has lost what it knew: nothing is promised of that."""
@@ -288,17 +305,21 @@ class Observer:
 
     def look(self) -> None:
         """After each step."""
+        if not (self.world.climate.kinds or self.world.is_resting):
+            self._check_waiting()
+        if self.world.climate.kinds <= _CALM:
+            self._check_idle()
         try:
             self._look()
         finally:
             self._buried_by.clear()
+        if unlisted := self.indexes.unlisted():
+            raise Fault(f"nobody looks into {unlisted}")
         wrong = self.places.look(self._sight.states)
         if wrong:
             raise Fault(wrong)
 
     def _look(self) -> None:
-        if not (self.world.climate.kinds or self.world.is_resting):
-            self._check_waiting()
         before, self._sight = self._sight, self.indexes.look()
         sight = self._sight
         for name, state in sight.workers.items():
@@ -361,6 +382,9 @@ class Observer:
         deaths = self._kills[task_id] + len(
             {body.worker for call in calls for body in call.bodies} & lapsed
         )
+        # After two such deaths it is a suspect, and all but the first may be charged to it.
+        if self._beside[task_id] > 2:
+            deaths += self._beside[task_id] - 1
         if n_losses > deaths:
             raise Fault(f"{task_id} has {n_losses} losses, and {deaths} deaths")
 
@@ -395,11 +419,29 @@ class Observer:
         """Nothing waits for long behind what a worker runs, while nothing goes wrong."""
         before, self._fetched = self._fetched, {}
         for host in self.world.hosts:
-            for request in host.unclaimed() if host.is_up else ():
+            for request in host.unbegun() if host.is_up else ():
                 tag = request.message.delivery_tag
                 since = self._fetched[tag] = before.get(tag, host.n_turns)
-                if host.n_turns - since > _HELD_TURNS:
+                if host.n_turns - since > _TURNS:
                     raise Fault(f"{request.id} waits behind what {host.name} runs")
+
+    def _check_idle(self) -> None:
+        """No message waits for long while a worker is idle that could take it."""
+        before, self._idle = self._idle, {}
+        for host in self.world.hosts:
+            if not host.is_idle:
+                continue
+            since, last, message = before.get(host, (host.n_turns, -1, b""))
+            if last != host.n_turns:
+                waited_for, message = message, host.next_message()
+                if not message:
+                    continue
+                # Otherwise the message before this one was taken meanwhile: the main process may
+                # bury one after the other, and each time another has come.
+                since = since if message == waited_for else host.n_turns
+            if host.n_turns - since > _TURNS // 2:
+                raise Fault(f"{host.name} is idle, and {host.waits_for_it()} waits")
+            self._idle[host] = since, host.n_turns, message
 
     def _check_burial(self, task_id: str, was: str | None) -> None:
         """Who ran beside a poison is not buried for it, nor anybody by another's message."""
@@ -459,11 +501,7 @@ class Observer:
     def look_at_rest(self) -> None:
         """What was accepted has run to an end, or was called off, buried, or changed nothing."""
         self.look()
-        wrong = (
-            self.world.orders.check_results()
-            or self.world.naming.check_runs()
-            or self.world.moves.check_ends()
-        )
+        wrong = self.world.orders.check_results() or self.world.naming.check_runs()
         if wrong:
             raise Fault(wrong)
         dead = {name for name, state in self._sight.states.items() if state == "dead"}

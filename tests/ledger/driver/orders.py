@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from celery_reliable.app import reliable_of
 from celery_reliable.operations.stop_button import StopButton, UnknownOrder
-from celery_reliable.operations.task_acts import Revocations
+from celery_reliable.operations.tasks import Revocations
 from celery_reliable.operations.views import IfRunning
 from celery_reliable.orders import OrderKind
 from tests.ledger.driver import tasks

@@ -13,8 +13,8 @@ from tests.ledger.driver.tasks import LEASE_SECONDS, QUEUE
 _LAPSED_SECONDS = 2 * LEASE_SECONDS
 
 
-#: What claims: a script of its own, or what takes a message for a process that is idle.
-_CLAIMS = (" claim ", "room:take")
+#: What claims: a script of its own, or what takes a message for a process as well.
+_CLAIMS = (" claim ", " take ")
 
 
 def _hold(world: Any, who: str) -> list[Any]:
@@ -29,7 +29,8 @@ def _let_go(world: Any, actors: list[Any]) -> None:
 
 
 def _are_up(world: Any) -> None:
-    world.until(lambda: all(host.is_ready for host in world.hosts))
+    """Let the workers come up, and find that there is nothing to do."""
+    world.until(lambda: all(one.is_idle and not one.channel._n_waiting for one in world.hosts))
 
 
 def _first_before(world: Any, *what: str, **asked: Any) -> Any:
@@ -108,21 +109,20 @@ def heartbeat_and_declare(world: Any) -> tuple[Any, Any]:
     return beat, sweeper
 
 
-def early_claim_and_death(world: Any) -> tuple[Any, Any]:
-    """A task is claimed for a process of the pool as that dies.
-
-    The only process of a pool dies while the next task is claimed for it.
-    """
+def next_and_death(world: Any) -> tuple[Any, Any]:
+    """The only process of a pool dies as it goes on to its next task."""
     _are_up(world)
     world.people.publish("work", "a", "x")
-    job = world.comes_to((" settle ",), _OF_FIRST)
+    actor = world.comes_to((" settle ",), _OF_FIRST)
     world.people.publish("work", "b", "x")
-    main = world.comes_to(_CLAIMS, ("w1/main",))
-    world.observer.killed("a")
-    killer = world.schedule.start(
-        world.process("somebody"), "kill", lambda: world.schedule.kill(job.process)
-    )
-    return main, killer
+    world.until(lambda: world.n_queued(QUEUE))
+    host = world.hosts[0]
+
+    def kill() -> None:
+        for job in [one for one in host.jobs if one.actor is actor]:
+            world.events.kill_child(host, job)
+
+    return actor, world.schedule.start(world.process("somebody"), "kill", kill)
 
 
 def _revoked(world: Any, *what: str) -> tuple[Any, Any]:
@@ -182,16 +182,19 @@ _TOGETHER = {
     "settle / claim": _pair(lambda it: _claim_of_a_copy(it, " settle "), "copies"),
     "take-over / settle": _pair(take_over_and_settle, "freeze"),
     "heartbeat / declare": _pair(heartbeat_and_declare, "freeze", outcomes=("long",)),
-    "early claim / child death": _pair(early_claim_and_death, "kill_child", n_hosts=1, n_slots=1),
+    "next / child death": _pair(next_and_death, "kill_child", n_hosts=1, n_slots=1),
     "revoke / claim": _pair(lambda it: _revoked(it, *_CLAIMS), "copies"),
     "revoke / settle": _pair(lambda it: _revoked(it, " settle "), "copies"),
     "two sweepers": _pair(two_sweepers, "kill_child"),
     "slow sweeper": _pair(slow_sweeper, "kill_child"),
 }
 
-#: Each with ledger, queues and results on one server, where steps are one script, and apart.
+#: Each with ledger, queues and results on one server, where steps are one script and processes take
+#: their own messages, and apart.
 PAIRS = {
-    f"{name}{how}": replace(pair, climate={**pair.climate, "is_apart": is_apart})
+    f"{name}{how}": replace(
+        pair, climate={**pair.climate, "is_apart": is_apart, "has_shifts": not is_apart}
+    )
     for how, is_apart in (("", False), (", apart", True))
     for name, pair in _TOGETHER.items()
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from celery_reliable.exceptions import PublishUnknown
 from celery_reliable.operations.dead_letters import DeadLetters
 from celery_reliable.operations.queues import purge
 from celery_reliable.operations.uninstall import release
@@ -40,6 +41,9 @@ class People:
             except Exception as exc:
                 # Its caller was told, whether it may run or not.
                 world.note(f"{call.nonce} is refused: {exc!r:.80}")
+                if isinstance(exc, PublishUnknown):
+                    # A copy may come when the id is alive no more.
+                    call.is_second = False
             else:
                 world.note(f"{call.nonce} is accepted as {answer}")
             world.observer.answered(call, answer)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from celery_reliable.ledger.keys import slots
+from celery_reliable.ledger.schema import slots
 from celery_reliable.options.object_id import object_key
 from tests.ledger.driver import tasks
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Iterator
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -15,7 +17,14 @@ from redis.connection import AbstractConnection
 from celery_reliable.broker import UNACKED_PREFIX
 from celery_reliable.ledger import caller
 from celery_reliable.native_threads import wait_readable
-from celery_reliable.worker import heartbeat, order_keeping, passes, worker_step
+from celery_reliable.worker import (
+    consumer_step,
+    heartbeat,
+    order_keeping,
+    passes,
+    waker,
+    worker_step,
+)
 from tests.ledger.driver import clock
 from tests.ledger.driver.hosts import HostState
 
@@ -67,7 +76,14 @@ def patches(world: Any) -> Iterator[Any]:
             yield mock.patch.object(module, "fork_gate", gate)
     # What a worker asks the server before it starts.
     yield mock.patch.object(worker_step, "check_start")
-    yield mock.patch.object(order_keeping, "state", HostState(world))
+    state = HostState(world)
+    for module in (consumer_step, order_keeping):
+        yield mock.patch.object(module, "state", state)
+        yield mock.patch.object(
+            module, "running_requests", partial(getattr, state, "active_requests")
+        )
+    bell = SimpleNamespace(wait=lambda seconds: True, close=lambda: None)
+    yield mock.patch.object(waker, "Bell", return_value=bell)
     # One app is that of all workers.
     yield mock.patch.object(worker_step, "consume_apart", _with_own_hash)
 

@@ -12,9 +12,9 @@ from celery.app import trace
 
 from celery_reliable.attempt import conclusion
 from celery_reliable.context import PutOff
-from celery_reliable.pool import N_SLOTS, child, takings
+from celery_reliable.pool import N_SLOTS, child, shift
 from celery_reliable.results import backend
-from celery_reliable.worker import consumer_step, shifts
+from celery_reliable.worker import shifts
 from celery_reliable.worker.shifts import Shifts
 
 __all__ = ["claimed_in", "give", "patches"]
@@ -45,13 +45,14 @@ def claimed_in(host: Any, job: Any) -> list[str]:
 
 def patches(world: Any) -> Iterator[Any]:
     """Yield what each process has for itself, and here all have together."""
+    # What the pools of another world were told of is nothing to these.
+    shift.share_memory()
     own = _OwnPutOff(world)
-    for module in (child, takings, conclusion, backend):
+    for module in (child, conclusion, backend):
         yield mock.patch.object(module, "put_off", own)
     yield mock.patch.object(child, "app_or_default", return_value=world.app)
     yield mock.patch.object(shifts, "ShiftHearing", _Deaf)
     yield mock.patch.object(shifts, "has_job", return_value=True)
-    yield mock.patch.object(consumer_step, "state", world.state)
     yield mock.patch.object(world.app, "use_fast_trace_task", True)
     yield _tasks_known(world.app)
 

@@ -20,6 +20,7 @@ from celery_reliable.ledger import attempts, scripts, transitions
 from celery_reliable.redis_io import Script, by_position
 from tests.ledger.driver import clock, indexes, mutants, quiet, tasks
 from tests.ledger.driver.asking import Asking
+from tests.ledger.driver.wire import OWN
 from tests.support.redis_server import RedisServer
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class Stage:
             app.backend.on_task_call = lambda *_: None
             app.backend.add_pending_result = lambda result, **_: result
             app.backend.remove_pending_result = lambda result: result
-        self.client: Any = self._server.client()
+        self.client: Any = self._server.client(client_name=OWN)
         asking, there = Asking(self.port), Asking(self.port, db=1)
         #: Asks the server something for the driver, in no time.
         self.ask = asking.ask
@@ -65,7 +66,11 @@ class Stage:
         self._own_texts: list[str] = []
         self.pass_time = self.script(clock.PASS)
         self.look = self.script(indexes.LOOK)
-        self.brokers: dict[bool, Any] = {False: self.client, True: self._server.client(db=1)}
+        self.unlisted = self.script(indexes.UNLISTED)
+        self.brokers: dict[bool, Any] = {
+            False: self.client,
+            True: self._server.client(db=1, client_name=OWN),
+        }
         #: What the server knows of scripts is not what it knew at first: it has forgotten some, or
         #: heard of one as it was first run, as each pair of them is.
         self.is_taught = True
@@ -115,6 +120,17 @@ class Stage:
             text = unacked._script(name)
             self._texts.append(text)
             self.names_by_sha[hashlib.sha1(text.encode()).hexdigest().encode()] = f"room:{name}"
+        taking = attempts.taking_script(unacked._script("take"))
+        self._texts.append(taking.text)
+        self.names_by_sha[taking.sha.encode()] = taking.name
+        together = transitions.together
+
+        def named(first: Script, second: Script) -> Script:
+            both = together(first, second)
+            self.names_by_sha[both.sha.encode()] = f"{first.name} {second.name}"
+            return both
+
+        transitions.together = named  # type: ignore[attr-defined]
 
     def longest_kept_ms(self) -> float:
         """For how long the object that is kept longest is still kept."""

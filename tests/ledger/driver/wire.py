@@ -24,11 +24,16 @@ _READS = re.compile(
 #: As in the scripts.
 _EXPIRY = re.compile(rb"(?<=\r\n\$2\r\nPX\r\n)\$\d+\r\n(\d+)\r\n")
 _LISTS = b"*4\r\n$6\r\nCLIENT\r\n$4\r\nLIST\r\n"
-_WRITES = re.compile(rb"\r\n(?:EVAL|EVALSHA|HDEL|SADD|LPUSH|RPUSH)\r\n")
+_WRITES = re.compile(rb"\r\n(?:EVAL|EVALSHA|HDEL|LMOVE|SADD|LPUSH|RPUSH)\r\n")
+#: A wait for a message.  Here it is over at once: nobody can know when somebody publishes next.
+_WAIT = re.compile(rb"\*6\r\n\$6\r\nBLMOVE\r\n((?:\$\d+\r\n[^\r]*\r\n){4})\$\d+\r\n[\d.]+\r\n")
+_AT_ONCE = rb"*5\r\n$5\r\nLMOVE\r\n\1"
 #: What lets the server know another script.
 _TEACHES = b"\r\nEVAL\r\n"
 _END = b"driver-end"
 _HOST = b"127.0.0.1"
+#: The name of the driver's own connections.
+OWN = "driver"
 _TIMEOUT_SECONDS = 2.0
 #: TCP gives up what it cannot deliver (Linux: after 15 attempts).
 _LONGEST_ON_ITS_WAY_MS = 925_000
@@ -79,7 +84,7 @@ class Wire:
         """Send for an actor, or not."""
         schedule = self.schedule
         actor = schedule.current
-        if actor is None or getattr(connection, "is_drivers", False):
+        if actor is None or _is_own(connection) or getattr(connection, "is_drivers", False):
             send(connection, command, check_health)
             return
         actor.asks = command
@@ -87,7 +92,7 @@ class Wire:
         actor.asks = None
         self.n_commands += 1
         data = command.encode() if isinstance(command, str) else b"".join(command)
-        data = self._replaced(_EXPIRY.sub(_stretched, data))
+        data = self._replaced(_WAIT.sub(_AT_ONCE, _EXPIRY.sub(_stretched, data)))
         what = self._trace(actor.name, data)
         if data.startswith(_LISTS):
             self._settle()
@@ -176,7 +181,7 @@ class Wire:
 
         def connected(connection: Any, *args: Any, **kwargs: Any) -> None:
             # It is no step of an actor's.
-            if self.is_away and self.schedule.current is not None:
+            if self.is_away and self.schedule.current is not None and not _is_own(connection):
                 raise redis.ConnectionError("driver: the server is away")
             connection.is_drivers, connection.driver_info = True, None
             try:
@@ -199,6 +204,13 @@ class Wire:
             AbstractConnection.send_packed_command = send  # type: ignore[method-assign]
             AbstractConnection.connect = connect  # type: ignore[method-assign]
             AbstractConnection.disconnect = disconnect  # type: ignore[method-assign]
+
+
+def _is_own(connection: Any) -> bool:
+    """Whether it is one of the driver's own: what it asks while an actor moves is no step of the
+    actor.
+    """
+    return bool(connection.client_name == OWN)
 
 
 def _stretched(found: re.Match[bytes]) -> bytes:

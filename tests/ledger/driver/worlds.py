@@ -22,11 +22,10 @@ from kombu.exceptions import OperationalError as KombuError
 from celery_reliable.app import reliable_of
 from celery_reliable.context import set_current_worker
 from celery_reliable.exceptions import ReliableError
-from tests.ledger.driver import arrivals, clock, quiet, shifts, tasks
+from tests.ledger.driver import clock, quiet, shifts, tasks
 from tests.ledger.driver.climate import Climate
 from tests.ledger.driver.events import Events
-from tests.ledger.driver.hosts import Host, HostState
-from tests.ledger.driver.moves import Moves
+from tests.ledger.driver.hosts import Host
 from tests.ledger.driver.naming import Naming
 from tests.ledger.driver.observer import Fault, Observer
 from tests.ledger.driver.orders import Orders
@@ -74,7 +73,6 @@ class World:
         self.people = People(self)
         self.orders = Orders(self)
         self.naming = Naming(self)
-        self.moves = Moves(self)
         self.events = Events(self)
         self.is_resting = False
         #: Two runs of one seed have the same.
@@ -174,6 +172,10 @@ class World:
         """How many messages wait in a queue."""
         return int(self.stage.ask_in[self.climate.is_apart]("LLEN", queue))
 
+    def next_in(self, queue: str) -> bytes:
+        """The message that is taken next from a queue; empty if none waits there."""
+        return bytes(self.stage.ask_in[self.climate.is_apart]("LINDEX", queue, -1) or b"")
+
     def pass_time(self, ms: float) -> None:
         """Let time pass for all."""
         before_ms, self.schedule.now_ms = self.schedule.now_ms, self.schedule.now_ms + ms
@@ -233,9 +235,8 @@ class World:
                 enter(mock.patch.object(uuid, name, self._uuid))
             for patch in quiet.patches(self):
                 enter(patch)
-            self.state = HostState(self)
-            for kind, of in (("shifts", shifts), ("arrivals", arrivals)):
-                for patch in of.patches(self) if kind in self.climate.kinds else ():
+            if self.climate.has_shifts:
+                for patch in shifts.patches(self):
                     enter(patch)
             random.seed(self.seed)
             self.app.body = self.observer.body

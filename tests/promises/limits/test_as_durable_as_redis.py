@@ -145,13 +145,12 @@ def test_what_was_revoked_as_it_waited_does_not_come_back(soon: Project) -> None
 
 
 @pytest.mark.full
-@pytest.mark.skipif(
-    bool(os.environ.get("TESTS_SHIFTS")), reason="what is settled is removed in the same step"
-)
 @promise("as-durable-as-redis")
 def test_what_was_settled_at_a_power_cut_does_not_run_again(soon: Project) -> None:
-    """The worker had messages of tasks that have ended, and had not removed them yet."""
-    one = soon.start_worker("one", concurrency=4)
+    """The worker had messages of tasks that have ended, and had not removed them yet: processes
+    that take their own remove what they settle.
+    """
+    one = soon.start_worker("one", pool="threads", concurrency=4)
     ended: list[str] = []
     with soon.redis.client() as client:
         # What is acknowledged is removed with what is taken next, or within a second.

@@ -5,8 +5,6 @@ Each death of a worker that held the message of a plain task with ``acks_late`` 
 
 from __future__ import annotations
 
-import pytest
-
 from tests.integration.conftest import Project
 from tests.promises.conftest import Letters
 from tests.support.processes import Worker
@@ -14,7 +12,6 @@ from tests.support.promises import promise
 from tests.support.waiting import wait_for
 
 
-@pytest.mark.keeps_fetched
 @promise("plain-tasks-charged")
 def test_a_plain_task_that_takes_its_workers_along_is_stopped(
     project: Project, letters: Letters
@@ -27,10 +24,7 @@ def test_a_plain_task_that_takes_its_workers_along_is_stopped(
 
     first = start("one")
     result = project.begin("plain_late", "gate")
-    # Acknowledged before it runs: what is in the unacked hash has not been begun.
     waiting = project.send("plain_work", 0.01)
-    client = project.redis.client()
-    wait_for(lambda: client.llen("celery") == 0, 10, "it is fetched")
     for number, name in ((1, "two"), (2, "three")):
         project.effects.run_of(result.id, number)
         first.kill_group()
@@ -40,4 +34,5 @@ def test_a_plain_task_that_takes_its_workers_along_is_stopped(
     assert {i: one["reason"] for i, one in letters().items()} == {result.id: "lost"}
     assert len(project.effects.runs(result.id)) == 2
     assert project.app.conf.task_acks_late is False
+    client = project.redis.client()
     wait_for(lambda: not client.keys("unacked:*"), 10, "no unacked hash is left")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.integration.conftest import ONE_EACH, Project
+from tests.integration.conftest import Project
 from tests.integration.figures import ids_in, wait_until_settled, worker_of
 from tests.support.promises import promise
 from tests.support.waiting import wait_for
@@ -17,8 +17,7 @@ from tests.support.waiting import wait_for
 @promise("queued-not-running")
 def test_recovery_needs_one_free_process_of_the_survivor(project: Project) -> None:
     """Of two lost tasks one runs at once; the other waits for a process."""
-    # A worker that fetched no more than it runs leaves the third task to the other.
-    workers = {name: project.start_worker(name, options=ONE_EACH) for name in ("one", "two")}
+    workers = {name: project.start_worker(name) for name in ("one", "two")}
     gates = [project.send("gate", f"busy-{n}") for n in range(3)]
     runs = [project.effects.run_of(r.id) for r in gates]
     by_worker = [worker_of(workers, run) for run in runs]
@@ -51,7 +50,7 @@ def test_what_is_lost_is_next_in_its_queue_and_behind_what_waits_when_it_is_lost
     lost = project.send("gate", "gate").id
     waiting = [project.send("gate", "gate").id for _ in range(3)]
     for number, expected in ((1, [lost, *waiting]), (2, [*waiting, lost])):
-        worker = project.start_worker("dies", concurrency=1, options=ONE_EACH)
+        worker = project.start_worker("dies", concurrency=1)
         wait_for(lambda n=number: len(project.effects.runs(lost)) == n, 15, "it runs")
         worker.kill_group()
         wait_for(lambda: client.llen("celery") == 4, 20, "it is in its queue again")

@@ -41,7 +41,7 @@ def test_an_outcome_waits_until_it_can_be_stored(apart: Project, results: RedisS
     assert done.result == "gate"
     assert "as told" in str(failed.result)
     wait_for(lambda: client.zcard(DEAD) == 1, 10, "the failure is kept")
-    assert client.hget(RECORD + failed.id, "reason") == b"failed"
+    assert client.hget(RECORD + failed.id, "letter").startswith(b"failed\n")
     assert [len(apart.effects.runs(r.id)) for r in (done, failed)] == [1, 1]
 
 

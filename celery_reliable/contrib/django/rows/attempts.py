@@ -21,8 +21,15 @@ from django.utils import timezone
 
 from celery_reliable.app import reliable_of
 from celery_reliable.context import is_current, running
-from celery_reliable.contrib.django.rows.model import OPEN, TASK_FIELDS, TaskStatus
-from celery_reliable.contrib.django.rows.places import WAITING, ended, taken, wait_for
+from celery_reliable.contrib.django.rows.model import (
+    OPEN,
+    TASK_FIELDS,
+    WAITING,
+    TaskStatus,
+    ended,
+    taken,
+    wait_for,
+)
 from celery_reliable.exceptions import ConfigurationError, RowTaken, one_line
 from celery_reliable.log import logger
 from celery_reliable.scoped import scoped

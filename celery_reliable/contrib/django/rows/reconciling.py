@@ -15,20 +15,22 @@ from django.apps import apps
 from django.db import connections, transaction
 from django.db.models import Count, F, Q
 from django.db.models.functions import Now
-from kombu.exceptions import OperationalError
 
 from celery_reliable.app import reliable_of
 from celery_reliable.contrib.django.rows.model import (
     OPEN,
     TASK_FIELDS,
+    WAITING,
     TaskRow,
     TaskStatus,
+    all_rows,
+    ended,
     is_row,
     not_seen_for,
+    note_published,
 )
-from celery_reliable.contrib.django.rows.places import WAITING, all_rows, ended, note_published
 from celery_reliable.contrib.django.rows.task import RowTask
-from celery_reliable.exceptions import ReliableError, one_line
+from celery_reliable.exceptions import one_line
 from celery_reliable.findings import UNSEEN_SECONDS, UnseenRows
 from celery_reliable.ledger import Look
 from celery_reliable.log import logger
@@ -146,7 +148,7 @@ def _look_at(app: Celery, model: Any, found: list[TaskRow], report: dict[str, in
         values["task_writer"] = F("task_writer") + 1
         # If nothing was changed, somebody else has written the row since it was read.
         if word == "failed" or all_rows(model).filter(pk=row.pk, **read).update(**values):
-            if word == "published" and not _is_published(app, row):
+            if word == "published" and not app.tasks[row.task_name].publish_missed(row):
                 word = "failed"
             report[word] += 1
     still_open = all_rows(model).filter(pk__in=seen, task_status__in=OPEN)
@@ -194,17 +196,6 @@ def _without_record(app: Celery, row: TaskRow) -> tuple[str, dict[str, Any]]:
         return "ended", ended(_STATUS_OF[outcome], error=one_line(result) if result else outcome)
     # Attempts are counted from 1 again.
     return "published", {**WAITING, "task_attempt": 0}
-
-
-def _is_published(app: Celery, row: TaskRow) -> bool:
-    """Publish a row's task, and return whether it was published."""
-    try:
-        app.tasks[row.task_name].publish_missed(row.pk, row.task_id)
-    except (ReliableError, OperationalError) as exc:
-        logger.warning("row_not_published name=%s id=%s error=%s", row.task_name, row.task_id, exc)
-        return False
-    logger.warning("row_published name=%s id=%s", row.task_name, row.task_id)
-    return True
 
 
 def _outcome(app: Celery, task: RowTask, row: TaskRow) -> tuple[str, Any]:

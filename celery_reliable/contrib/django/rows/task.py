@@ -18,8 +18,13 @@ from kombu.exceptions import OperationalError
 from celery_reliable.app import reliable_of
 from celery_reliable.context import running
 from celery_reliable.contrib.django.rows.attempts import Effect, RowAttempt, current, run
-from celery_reliable.contrib.django.rows.model import TaskRow, is_row
-from celery_reliable.contrib.django.rows.places import all_rows, note_published, wait_for
+from celery_reliable.contrib.django.rows.model import (
+    TaskRow,
+    all_rows,
+    is_row,
+    note_published,
+    wait_for,
+)
 from celery_reliable.exceptions import ConfigurationError, ReliableError, TaskExists, refuse
 from celery_reliable.log import logger
 from celery_reliable.message import looks_used_once
@@ -128,10 +133,16 @@ class RowTask(ReliableTask):
             send(producer)
         return self.AsyncResult(asked)
 
-    def publish_missed(self, pk: Any, task_id: str) -> None:
-        """Publish the task that a row waits for.  Raises what `ReliableTask.apply_async` does."""
-        super().apply_async((pk,), task_id=task_id)
-        self._note_published(self.row_of(pk), task_id)
+    def publish_missed(self, row: TaskRow) -> bool:
+        """Publish the task that a row waits for, and return whether that could be done."""
+        try:
+            super().apply_async((row.pk,), task_id=row.task_id)
+        except (ReliableError, OperationalError) as exc:
+            logger.warning("row_not_published name=%s id=%s error=%s", self.name, row.task_id, exc)
+            return False
+        self._note_published(self.row_of(row.pk), row.task_id)
+        logger.warning("row_published name=%s id=%s", self.name, row.task_id)
+        return True
 
     def _note_published(self, row: Any, task_id: str) -> None:
         """Note in the row when its chosen id was published, as the id may have had another task.

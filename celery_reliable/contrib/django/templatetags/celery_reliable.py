@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
 from django import template
 
-from celery_reliable.contrib.django.desk.visits import raw
+from celery_reliable.contrib.django.visits import raw
 from celery_reliable.operations import span
 
-__all__ = ["goes_on", "lasting", "link", "moment", "quoted", "register"]
+__all__ = ["lasting", "link", "moment", "quoted", "register"]
 
 register = template.Library()
 
@@ -20,20 +20,6 @@ register = template.Library()
 def link(context: Mapping[str, Any], page: str, *args: str, **query: str) -> Any:
     """Return the address of a page of the desk."""
     return context["visit"].link(page, *args, **query)
-
-
-@register.simple_tag(takes_context=True)
-def goes_on(context: Mapping[str, Any], act: str, about: Mapping[str, Any]) -> str:
-    """Return where an act of the audit goes on; empty for one of single letters, by what no form
-    has, and for who may not do it.
-    """
-    address = context["visit"].acts.get(f"{act}_dead_letters")
-    wanted = about.get("filter") or {}
-    if not address or "before" not in about or "ids" in about or "object_id" in wanted:
-        return ""
-    given = {**about, **wanted, "done": 0}
-    asked = {name: raw(one) for name, one in given.items() if name != "filter"}
-    return f"{address}?{urlencode(asked)}"
 
 
 @register.filter
