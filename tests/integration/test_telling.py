@@ -78,8 +78,8 @@ def test_every_refusal_is_told(project: Project, told: Told, monitor: Monitor) -
     project.start_worker("one", app=APP, concurrency=1, options=WATCHED)
     # Of which its process proves that it can settle with what it takes next.
     project.send("work", 0).get(timeout=20)
-    names = ("taken", "taken_silently", "taken_in_time", "taken_while_away", "taken_before")
-    ids = {project.send(name, 0).id for name in names}
+    names = ("", "_silently", "_with_hook", "_in_time", "_while_away", "_before")
+    ids = {project.send(f"taken{name}", 0).id for name in names}
     wait_for(lambda: told(events.task_fenced).by_task.keys() == ids, 30, "all are told")
     fenced = told(events.task_fenced)
     assert all(row["attempt"] == 1 for row in fenced.rows)

@@ -428,6 +428,9 @@ class Host:
         while self.soon:
             self.soon.popleft()()
         self._hand_over()
+        if self.prefetch.prev != self.prefetch.value:
+            # As Celery's loop does: what waits for its ETA takes nobody's place.
+            self.prefetch.update()
         self._fetch()
 
     def _fetch(self) -> None:

@@ -286,7 +286,7 @@ MUTANTS = {
             "attempt/claiming.py", "if named is not None and not named.may_run(worker.nodename):",
             "if False:",
         )],
-        "it is for",
+        "it is for|not on as many workers",
         ("named", "copies"),
         {**_NAMED, "chances": {"act": 0.0, "publish": 0.2, "named": 0.02, "copies": 0.1}},
         tried_first=3,
