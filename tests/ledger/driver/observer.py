@@ -419,10 +419,14 @@ class Observer:
             raise Fault(f"{task_id} is called off under its canvas")
 
     def _check_waiting(self) -> None:
-        """Nothing waits for long behind what a worker runs, while nothing goes wrong."""
+        """Nothing waits for long behind what a worker runs, while nothing goes wrong; but a plain
+        task whose ETA it waited for in the worker, as Celery has it.
+        """
         before, self._fetched = self._fetched, {}
         for host in self.world.hosts:
             for request in host.unbegun() if host.is_up else ():
+                if request.eta:
+                    continue
                 tag = request.message.delivery_tag
                 since = self._fetched[tag] = before.get(tag, host.n_turns)
                 if host.n_turns - since > _TURNS:

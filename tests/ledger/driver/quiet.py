@@ -82,6 +82,9 @@ def patches(world: Any) -> Iterator[Any]:
         yield mock.patch.object(
             module, "running_requests", partial(getattr, state, "active_requests")
         )
+    yield mock.patch.object(
+        consumer_step, "fetched_requests", partial(getattr, state, "reserved_requests")
+    )
     bell = SimpleNamespace(wait=lambda seconds: True, close=lambda: None)
     yield mock.patch.object(waker, "Bell", return_value=bell)
     # One app is that of all workers.
