@@ -208,8 +208,8 @@ MUTANTS = {
             "tasks": ("work",), "outcomes": ("ok",), "n_hosts": 2, "n_steps": 400, "delays": 0.2,
             "chances": {"act": 0.0, "publish": 0.3, "late": 0.05},
         },
-        n_worlds=400,
-        tried_first=306,
+        n_worlds=500,
+        tried_first=419,
     ),
     "suspended": Mutant(
         "a lease is measured by a clock that stands still while the machine is suspended",
