@@ -45,6 +45,8 @@ class Events:
         self._n_hosts = 0
         #: When all connections were cut the last time.
         self.cut_ms = -1.0
+        #: By how much the server's clock was set forward in steps that no pass notices.
+        self.unnoticed_seconds = 0.0
         self._messages: list[bytes] = []
         self._snapshot: Any = None
 
@@ -257,6 +259,8 @@ class Events:
 
     def _step_clock(self, seconds: float) -> None:
         self.world.note(f"the server's clock steps by {seconds} s")
+        if 0.0 < seconds <= 1.0:
+            self.unnoticed_seconds += seconds
         self.world.server.ahead_ms += seconds * 1000
         self.world.server.show()
 

@@ -20,6 +20,7 @@ from celery.worker.consumer import Consumer
 from kombu.asynchronous.semaphore import LaxBoundedSemaphore
 from kombu.transport.redis import Empty
 
+from celery_reliable import clock
 from celery_reliable.broker import transport_for
 from celery_reliable.context import WorkerProcess
 from celery_reliable.native_threads import NativeThread
@@ -603,13 +604,16 @@ class Host:
         found = [one for one in self.main.actors if one.name.endswith("/heartbeat")]
         return not found or found[0].moved_ms > at_ms
 
-    def surely_holds(self, name: str) -> bool:
-        """Whether its main process is sure of the lease *name*, by its own clock."""
+    def surely_holds(self, name: str, in_seconds: float = 0.0) -> bool:
+        """Whether its main process is sure of the lease *name*, by its own clock, and will be in
+        so many seconds.
+        """
         if self.identity is None or self.main.is_frozen:
             return False
         before, self.schedule.current = self.schedule.current, self._actor
         try:
-            return self.identity.surely_holds(name)
+            is_for_long = clock.now() + in_seconds < self.identity.lease_until
+            return is_for_long and self.identity.surely_holds(name)
         finally:
             self.schedule.current = before
 

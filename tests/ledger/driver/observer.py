@@ -364,9 +364,12 @@ class Observer:
                 call.may_be_second = f'\\"{call.nonce}\\"' not in message
 
     def _check_belief(self, name: str, state: str) -> None:
+        events = self.world.events
         for host in self.world.hosts:
             # One whose connection is cut hears of it at once, if it moves.
-            if host.is_up and host.has_heard(self.world.events.cut_ms) and host.surely_holds(name):
+            is_told = host.is_up and host.has_heard(events.cut_ms)
+            # A step of a second looks like a second (`docs/limits.rst`).
+            if is_told and host.surely_holds(name, events.unnoticed_seconds):
                 raise Fault(f"{name} is {state}, and surely holds its lease")
 
     def _check_losses(self, task_id: str, n_losses: int) -> None:
