@@ -40,6 +40,7 @@ __all__ = [
 ]
 
 #: The header by which our messages are known: "<generation>:<epoch>:<digest of the task's id>".
+#: It comes first where `take` may claim the task by what follows, its name and its id.
 HEADER = "reliable"
 
 #: The header of a canvas's members: the replacement that they are part of.

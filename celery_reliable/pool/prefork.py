@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -37,6 +38,8 @@ class Told(NamedTuple):
 
     #: The token of the shift.
     shift: str
+    #: Of the process.
+    pid: int
     #: The tag of the message whose task has ended; "" for none.
     ended: str
     #: That whose task begins; None where the main process need not know.
@@ -109,7 +112,7 @@ class Telling:
             self._tell(None, [self._event] if self._event is not None else [])
 
     def _tell(self, begun: Left | None, events: list[_Event]) -> None:
-        told = Told(self._shift.token, self._ended, begun, events, self._outcome)
+        told = Told(self._shift.token, os.getpid(), self._ended, begun, events, self._outcome)
         self._ended, self._event, self._outcome = "", None, None
         own_life.tell(told)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from celery_reliable.publishing.amqp import CARRIERS, TWINS, add_twins, install
 from celery_reliable.publishing.placement import at_home, placed, run_on
 from celery_reliable.publishing.publication import (
+    MAY_WAIT,
     Call,
     calling,
     instead_of,
@@ -20,6 +21,7 @@ from celery_reliable.publishing.sending import (
 
 __all__ = [
     "CARRIERS",
+    "MAY_WAIT",
     "TWINS",
     "Call",
     "NotPublished",

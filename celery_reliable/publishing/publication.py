@@ -30,7 +30,7 @@ from celery_reliable.message import (
     seconds_until,
 )
 from celery_reliable.model import Room, State
-from celery_reliable.options import REFUSE, room_of, task_ref
+from celery_reliable.options import CALL, REFUSE, room_of, task_ref
 from celery_reliable.publishing.placement import place
 from celery_reliable.publishing.sending import (
     NotPublished,
@@ -42,10 +42,12 @@ from celery_reliable.publishing.sending import (
 )
 from celery_reliable.scoped import scoped
 
-__all__ = ["PLACE", "Call", "Publication", "calling", "instead_of", "is_member"]
+__all__ = ["MAY_WAIT", "PLACE", "Call", "Publication", "calling", "instead_of", "is_member"]
 
 #: The transport option that tells where a producer of ours sends to.
 PLACE = "reliable_queues_at"
+#: The headers of a message whose task may have to wait before it is claimed.
+MAY_WAIT = ("eta", NAMED, CALL)
 #: What Celery says when it publishes a canvas's member or callback, and a plain call does not.
 #: (`reply_to` is set when a signature is frozen: somebody was given its id already.)
 _MEMBERSHIP = ("chain", "chord", "group_id", "parent_id", "reply_to", "root_id")
@@ -314,7 +316,7 @@ class Publication:
         self.epoch = ledger.senders.new_epoch(number)
         unique, deadline = "1" if self.unique is not None else "", 0.0
         while True:
-            self.headers[HEADER] = Stamp(ledger.generation, self.epoch).of_task(self.ref.id)
+            self._stamp(Stamp(ledger.generation, self.epoch).of_task(self.ref.id))
             try:
                 # What is sent later takes its place when it begins.
                 is_placed = self.unique is not None or state is State.QUEUED
@@ -371,6 +373,15 @@ class Publication:
                 self.epoch = ledger.senders.new_epoch(number)
                 continue
             return answer
+
+    def _stamp(self, text: str) -> None:
+        """Give the message its stamp: as the first header if `take` is to claim the task, as the
+        last if its task may have to wait before it is claimed (`SpecialTasks.may_wait`).
+        """
+        others = {name: value for name, value in self.headers.items() if name != HEADER}
+        may_wait = any(others.get(name) for name in MAY_WAIT)
+        self.headers.clear()
+        self.headers.update({**others, HEADER: text} if may_wait else {HEADER: text, **others})
 
     def _is_withdrawn(self, why: object) -> bool:
         """Take the publication back; False when somebody runs it already, or another call was

@@ -152,7 +152,8 @@ class ShiftRequests:
                 self.hide(tag)
         for running in shifts:
             for left in self.filed(running):
-                if left.tag in self._shown:
+                # Who asks to stop a task needs its process, which the pool has yet to name.
+                if left.tag in self._shown or running.pid is None:
                     continue
                 try:
                     self._keep(left.tag, self.request(left, running))

@@ -57,9 +57,11 @@ class ShiftHearing:
             self._requests.hide(told.ended)
         else:
             self._requests.end(told.ended, told.outcome)
-        request, pid = None, None
+        request = None
         if told.begun is not None and running is not None:
-            request, pid = self._requests.show_begun(told.begun, running), running.pid
+            # The pool may say so later.
+            running.pid = told.pid
+            request = self._requests.show_begun(told.begun, running)
         if request is not None:
             task_received.send(sender=c, request=request)
         # None while it connects; what it was told then, Celery's own pool loses too.
@@ -68,7 +70,7 @@ class ShiftHearing:
             for kind, fields in told.events:
                 dispatcher.send(kind, **fields)
         if request is not None and symbol_by_name(request.task.Request) is not ReliableRequest:
-            request.on_accepted(pid, time.monotonic())
+            request.on_accepted(told.pid, time.monotonic())
 
 
 #: What is up within that, a timer waits for; it is longer than the time between two looks.

@@ -9,9 +9,8 @@ from typing import Any
 from celery.utils.imports import symbol_by_name
 
 from celery_reliable.context import WorkerProcess
-from celery_reliable.message import NAMED
-from celery_reliable.options import CALL, is_limited, is_reliable
-from celery_reliable.publishing import TWINS
+from celery_reliable.options import is_limited, is_reliable
+from celery_reliable.publishing import MAY_WAIT, TWINS
 from celery_reliable.worker.request import ReliableRequest
 
 __all__ = ["SpecialNames", "SpecialTasks"]
@@ -76,7 +75,7 @@ class SpecialTasks:
         `take` claims nothing either.
         """
         is_cold = headers.get("task") in self.names().cold
-        return bool(is_cold or any(headers.get(one) for one in ("eta", NAMED, CALL)))
+        return bool(is_cold or any(headers.get(one) for one in MAY_WAIT))
 
     def _limits_of(self, task: Any) -> tuple[float, float]:
         """Return a task's soft and hard time limits, in seconds; 0: none."""

@@ -31,8 +31,8 @@ class Taking:
         """Publish a task, and put its message into a list."""
         published = self.scene.publish(task_id, unique=unique)
         stamp = Stamp(published.generation, published.epoch).of_task(task_id)
-        about = {"id": task_id, "task": "app.work", "reliable": stamp, "eta": None}
-        about.update({"timelimit": [None, None], **headers})
+        # As this package publishes what nothing may keep from being claimed at once.
+        about = {"reliable": stamp, "lang": "py", "task": "app.work", "id": task_id, **headers}
         payload = {
             # What a body says is no header.
             "body": '}, "headers": {"id": "other"}, "properties": {}',

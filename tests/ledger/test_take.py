@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Iterator
+from datetime import datetime, timezone
 from typing import Any
-from uuid import uuid4
 
 import pytest
 import redis
-from celery import Celery, Task
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from celery import Celery
 
-from celery_reliable.broker import take_text
-from celery_reliable.ledger import TakenMessage, answers
-from celery_reliable.message import Stamp
+from celery_reliable import ReliableTask
+from celery_reliable.ledger import answers
 from celery_reliable.model import State
 from tests.ledger.scene import RestartableScene
 from tests.ledger.taking import Taking
@@ -78,13 +75,11 @@ def test_a_call_that_comes_late_takes_nothing_as_nobody_hears_of_it(taking: Taki
 @pytest.mark.parametrize(
     "headers",
     [
-        {"eta": "2030-01-01T00:00:00"},
         {"task": "app.cold"},
         {"reliable": "no stamp"},
         {"reliable": None},
         {"id": 7},
-        {"reliable_workers": ["alpha"]},
-        {"reliable_call": {"object_id": "x"}},
+        {"id": "another's"},
     ],
 )
 def test_what_its_message_does_not_tell_enough_of_is_filed_and_not_claimed(
@@ -146,125 +141,61 @@ def test_what_is_no_message_is_filed_as_it_is(taking: Taking, redis_server: Any)
         assert (found.message, found.answer) == (raw, None)
 
 
-#: Where the script begins to read headers as Celery writes them.
-_QUICKLY = '\'^{"lang": "py"'
-#: Where it decodes them.
-_DECODED = "pcall(cjson.decode, "
+#: What a call may say by which its task waits for its moment, for a worker, or for its own options.
+_LATER: list[dict[str, Any]] = [
+    {"eta": datetime(2020, 1, 1, tzinfo=timezone.utc)},
+    {"prefer_workers": ["w*"]},
+    {"time_to_run_seconds": 60},
+]
 
 
 def work(*args: Any, **kwargs: Any) -> None:
     """Nothing: it is sent only."""
 
 
-def decoding() -> str:
-    """The script, that reads nothing but what it has decoded."""
-    text = take_text()
-    assert text.count(_QUICKLY) == 1
-    return text.replace(_QUICKLY, "'^nobody writes this")
-
-
-def reading() -> str:
-    """The script, that decodes nothing."""
-    text = take_text()
-    assert text.count(_DECODED) == 1
-    return text.replace(_DECODED, "pcall(error, ")
-
-
-def sent(taking: Taking, task_id: str, args: Any = (), kwargs: Any = None, **options: Any) -> bytes:
-    """What Celery itself sends of a task that is published under this id."""
-    published = taking.scene.publish(task_id)
-    broker = taking.scene.client.connection_pool.connection_kwargs
-    url = f"redis://127.0.0.1:{broker['port']}/{broker.get('db', 0)}"
-    with Celery("app", broker=url, set_as_current=False) as app:
-        app.conf.task_default_queue = f"{taking.prefix}sent"
-        # By default every app has it from then on.
-        task = app.task(name="app.work", base=Task, shared=False)(work)
-        stamp = Stamp(published.generation, published.epoch).of_task(task_id)
-        headers = {**options.pop("headers", {}), "reliable": stamp}
-        task.apply_async(args, kwargs, task_id=task_id, headers=headers, **options)
-    raw = taking.scene.client.rpop(f"{taking.prefix}sent")
-    assert raw is not None
-    return bytes(raw)
-
-
-def take(taking: Taking, text: str, raw: bytes, tag: str) -> TakenMessage:
-    """Take a message by this text of the script."""
-    taking.scene.client.rpush(taking.queues.lists[0], raw)
-    return taking.take(tag, text=text)
+@pytest.fixture
+def task(taking: Taking) -> Iterator[Any]:
+    """A reliable task of an app, whose messages go into the first of the lists."""
+    told = taking.scene.client.connection_pool.connection_kwargs
+    url = f"redis://127.0.0.1:{told['port']}/{told.get('db', 0)}"
+    with Celery("app", broker=url, task_cls=ReliableTask, set_as_current=False) as app:
+        app.conf.reliable = {"NAMESPACE": taking.scene.ledger.keys.begin[1:-4]}
+        app.conf.worker_direct = True
+        app.conf.task_default_queue = taking.queues.lists[0]
+        yield app.task(name="app.work", shared=False)(work)
 
 
 @pytest.mark.parametrize(
     ("args", "options"),
     [
         ((), {}),
-        ((1, 'a "b", \\ "kwargsrepr": "c", "origin": "gen"'), {"kwargs": {"x": '", "origin": "'}}),
-        (('"reliable": "1:2"}, "properties": {',), {"kwargs": {"headers": {"id": "other"}}}),
+        ((1, 'a "b", \\ "kwargsrepr": "c"'), {"kwargs": {"x": '", "origin": "'}}),
+        (('"headers": {"reliable": "1:2:3"',), {"kwargs": {"headers": {"reliable": "1:2"}}}),
         (("ä €",), {"group_id": "of several", "group_index": 3, "retries": 2}),
         (("x" * 5000,), {"root_id": "root", "parent_id": "parent"}),
-        ((), {"argsrepr": "", "kwargsrepr": ""}),
-        ((), {"argsrepr": '", "origin": "'}),
+        ((), {"argsrepr": "", "kwargsrepr": '"headers": {"reliable": "1:2"'}),
+        ((), {"expires": 60, "time_limit": 3, "headers": {"of_somebody": 1, "reliable": "1:2:3"}}),
+        ((), {"headers": {"stamps": {"a": 1}, "stamped_headers": ["a"]}, "compression": "gzip"}),
     ],
 )
-def test_what_celery_sends_is_claimed_and_not_decoded(
-    taking: Taking, args: Any, options: dict[str, Any]
+def test_what_is_published_is_claimed_as_it_is_taken(
+    taking: Taking, task: Any, args: Any, options: dict[str, Any]
 ) -> None:
-    kwargs = options.pop("kwargs", None)
-    raw = sent(taking, "one", args, kwargs, **options)
+    task.apply_async(args, task_id="one", **options)
 
-    taken = take(taking, reading(), raw, "shift.1")
-
-    assert taken.answer == answers.Claimed(1, 0, "")
-    assert (taking.scene.record_of("one").token, taken.message) == ("shift.1", raw)
+    assert taking.take("shift.1").answer == answers.Claimed(1, 0, "")
+    assert taking.scene.record_of("one").token == "shift.1"
 
 
-_VALUES = st.sampled_from(
-    [None, "", "x", 0, 1, [], [None, None], [1, None], {}, {"reliable": "1:2"}, {"id": "other"}]
-)
-_NAMES = [
-    *Celery("app", set_as_current=False).amqp.as_task_v2("id", "task").headers, "reliable",
-    "compression", "reliable_call", "reliable_workers", "of_somebody", "properties", "headers",
-]  # fmt: skip
-
-
-#: What Celery sends; the same for all variants of one test.
-_BASES: dict[str, str] = {}
-
-
-@settings(
-    max_examples=300,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-    derandomize=True,
-)
-@given(
-    changes=st.dictionaries(st.sampled_from(_NAMES), _VALUES, max_size=3),
-    dropped=st.sets(st.sampled_from(_NAMES), max_size=2),
-    where=st.sampled_from(["lang", "argsrepr", "kwargsrepr", "stamps", "reliable"]),
-)
-def test_whatever_somebody_changes_both_ways_say_the_same(
-    taking: Taking, changes: dict[str, Any], dropped: set[str], where: str
+@pytest.mark.parametrize("options", _LATER)
+def test_what_may_have_to_wait_is_claimed_as_it_begins(
+    taking: Taking, task: Any, options: dict[str, Any]
 ) -> None:
-    if taking.prefix not in _BASES:
-        _BASES[taking.prefix] = sent(taking, "the-base", ("body",)).decode()
-    raw = _BASES[taking.prefix]
-    says: list[Any] = []
-    for text in (take_text(), decoding()):
-        task_id = uuid4().hex
-        published = taking.scene.publish(task_id)
-        payload = json.loads(raw.replace("the-base", task_id))
-        stamp = Stamp(published.generation, published.epoch).of_task(task_id)
-        headers = {**payload["headers"], "reliable": stamp}
-        headers = {name: value for name, value in headers.items() if name not in dropped}
-        # What is new stands in front of one of the others.
-        ordered: dict[str, Any] = {}
-        for name, value in headers.items():
-            if name == where:
-                ordered.update({new: one for new, one in changes.items() if new not in headers})
-            ordered[name] = value
-        payload["headers"] = {**ordered, **changes}
-        taken = take(taking, text, json.dumps(payload).encode(), taking.next_tag())
-        record = taking.scene.record_of(task_id)
-        says.append((taken.answer, record.state, record.attempt))
+    # An argument may look like a stamp that comes first.
+    task.apply_async(('"headers": {"reliable": "1:2:3"',), task_id="one", **options)
 
-    quickly, decoded = says
-    assert quickly == decoded
+    taken = taking.take("shift.1")
+
+    assert taken.message is not None
+    assert taken.answer is None
+    assert taking.scene.record_of("one").state is State.QUEUED

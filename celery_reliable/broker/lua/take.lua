@@ -29,7 +29,7 @@ Returns    one text, as the server writes each part of a nested reply by itself,
                               been declared dead
            ["cold", queue] LF message   what its message tells is not enough to claim it; it may be anything
            ["asked", queue, answer...] LF message   the answer of claim
-Cost       O(lists + size of the headers + messages that are done with)
+Cost       O(lists + size of the message + messages that are done with)
 ]]
 local unacked, tag, queues = KEYS.unacked, ARGV.tag, tonumber(ARGV.queues)
 -- This write comes first because a full Redis refuses HSET and SADD in a script that has not written before.
@@ -70,43 +70,11 @@ end
 if ARGV.worker == '' or #item > tonumber(ARGV.longest) then
   return told('cold', queue)
 end
--- Within a JSON text quotes are escaped, so these are the keys themselves. What else looks like them cannot be decoded.
-local from = string.find(item, '"headers": {', 1, true)
--- Headers just as Celery and this package write them, one after the other: of a task without time limits, stamps, an ETA,
--- or anything that somebody has added. To decode them takes five times as long.
-local task, id, at = string.match(from and item or '', '^{"lang": "py", "task": "([^"\\]+)", "id": "([^"\\]+)", "shadow": null, '
-  .. '"eta": null, "expires": null, "group": "?[^"\\,{%[]*"?, "group_index": %w+, "retries": %d+, '
-  .. '"timelimit": %[null, null%], "root_id": "[^"\\]*", "parent_id": "?[^"\\,{%[]*"?, "argsrepr": "()', (from or 0) + 11)
-local function behind(key, from)
-  -- Where a string goes on to which *key* leads, if the one whose text begins at *from* ends just before that.
-  local at = from and from - 1
-  while at do
-    at = string.find(item, '"', at + 1, true)
-    local slash = at
-    while slash and slash > from and string.byte(item, slash - 1) == 92 do slash = slash - 1 end
-    if at and (at - slash) % 2 == 0 then return string.sub(item, at, at + #key - 1) == key and at + #key or nil end
-  end
-end
-local generation, epoch, digest
-at = behind('", "origin": "', behind('", "kwargsrepr": "', at))
-if at then
-  generation, epoch, digest, at = string.match(item, '^[^"\\]*", "ignore_result": %l+, "replaced_task_nesting": %d+, '
-    .. '"stamped_headers": null, "stamps": {}, "reliable": "(%d+):([^"\\]*):(%x+)"()', at)
-end
-if not at or string.sub(item, at, at + 17) ~= '}, "properties": {' then
-  local to = from and string.find(item, '}, "properties": {', from, true)
-  local is_read, headers = pcall(cjson.decode, to and string.sub(item, from + 11, to) or '')
-  if not is_read or type(headers) ~= 'table' then
-    return told('cold', queue)
-  end
-  if type(headers.id) ~= 'string' or type(headers.task) ~= 'string' or type(headers.reliable) ~= 'string'
-      or headers.id == '' or (headers.eta or cjson.null) ~= cjson.null
-      or (headers.reliable_workers or cjson.null) ~= cjson.null or (headers.reliable_call or cjson.null) ~= cjson.null then
-    return told('cold', queue)
-  end
-  id, task = headers.id, headers.task
-  generation, epoch, digest = string.match(headers.reliable, '^(%d+):(.*):(%x+)$')
-end
+-- Within a JSON text quotes are escaped, so this is the key itself. A stamp that comes first says that the message tells all
+-- that a claim needs: its task has no ETA, names no worker, and its call has no options.
+local _, before = string.find(item, '"headers": {"reliable": "', 1, true)
+local generation, epoch, digest, task, id = string.match(before and item or '',
+  '^(%d+):([^"\\]*):(%x+)", "lang": "py", "task": "([^"\\]+)", "id": "([^"\\]+)"', (before or 0) + 1)
 -- A stamp that was copied onto another id says nothing.
 if not generation or #generation > 20 or digest ~= string.sub(redis.sha1hex(id), 1, 8)
     or string.find(ARGV.cold, '\n' .. task .. '\n', 1, true) then

@@ -179,7 +179,7 @@ TABLE: Table = {
         "Publication._record": [
             (
                 "the stamp is made before the generation is known",
-                move("self.headers[HEADER] =", before="while True:"),
+                move("self._stamp(", before="while True:"),
                 ("tests/ledger/test_generations.py",),
             ),
             (

@@ -337,6 +337,7 @@ class Events:
             one = self.world.choice.choice(late)
             self.world.note(f"arrives late: {one.what}")
             self.world.wire.deliver_late(one)
+            self.world.observer.look()
 
     # Messages.
 

@@ -246,9 +246,11 @@ class Observer:
             raise Fault(f"{call} runs again as {body}: it had ended at {call.closed_ms / 1000:.3f}")
         if call.is_second and call.answered_ms is not None and call.host is None:
             raise Fault(f"{call} runs, though its id was alive when it was published")
-        # One that the server forgot may go on beside the id's next life, and does not count in it.
-        # And of one that it does not know to have ended, a copy of its message makes a new record.
-        if not call.is_lost and (call.closed_ms is None or self._is_known(call)):
+        # One that the server forgot may go on beside the id's next life, and does not count in it;
+        # nor does what its canvas publishes under the id.  And of one that it does not know to have
+        # ended, a copy of its message makes a new record.
+        is_forgotten = call.is_lost or (call.host is not None and call.host.is_lost)
+        if not is_forgotten and (call.closed_ms is None or self._is_known(call)):
             if body.attempt <= self._attempts[body.task_id]:
                 raise Fault(
                     f"{body} begins after attempt {self._attempts[body.task_id]} of {body.task_id}"
