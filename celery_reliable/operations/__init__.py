@@ -11,7 +11,6 @@ from celery_reliable.operations.dead_letters import (
     DeadLetters,
     LetterGroups,
     UnknownGroup,
-    editable_arguments,
 )
 from celery_reliable.operations.desk import Desk
 from celery_reliable.operations.history import KINDS, Happenings, somebody
@@ -24,7 +23,6 @@ from celery_reliable.operations.operation import (
     Param,
     Parameter,
     Right,
-    parse_json,
 )
 from celery_reliable.operations.queues import BrokerUnavailable, broker_asked, purge
 from celery_reliable.operations.status import Throughputs
@@ -119,9 +117,7 @@ __all__ = [
     "broker_asked",
     "check",
     "counted",
-    "editable_arguments",
     "parse_age",
-    "parse_json",
     "printable",
     "purge",
     "registry_of",

@@ -209,8 +209,7 @@ class Task:
     #: How it has ended: a state of Celery's, "DISCARDED" (by an operator) or "TRIMMED" (a dead
     #: letter too many, or too old); empty where unknown.
     outcome: str = ""
-    #: Celery's ``origin`` of its message, and in place of which dead letter it was published; empty
-    #: where unknown.
+    #: Celery's ``origin`` of its message; empty where unknown.
     publisher: str = ""
 
     @property

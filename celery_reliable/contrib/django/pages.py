@@ -11,7 +11,6 @@ browser's history.  A portion that is repeated does nothing twice.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from html import unescape
@@ -47,7 +46,6 @@ from celery_reliable.operations import (
     Throughputs,
     as_json,
     counted,
-    editable_arguments,
 )
 
 __all__ = ["READING", "Page", "act_page"]
@@ -188,9 +186,6 @@ def act_page(visit: Visit, page: Any, path: Mapping[str, str]) -> HttpResponse:
     form = OperationForm(operation, visit.request.POST if is_posted else visit.request.GET)
     shows: dict[str, Any] = {}
     try:
-        if operation.takes("args") and not is_posted and form.is_valid():
-            args, kwargs = editable_arguments(visit.desk.letters.get(form.cleaned_data["id"]))
-            form.put(args=json.dumps(args, indent=2), kwargs=json.dumps(kwargs, indent=2))
         if form.is_valid():
             if is_posted and "confirmed" in form.data:
                 return _do(visit, operation, form)
