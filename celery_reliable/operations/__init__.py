@@ -25,7 +25,6 @@ from celery_reliable.operations.operation import (
     Right,
 )
 from celery_reliable.operations.queues import BrokerUnavailable, broker_asked, purge
-from celery_reliable.operations.status import Throughputs
 from celery_reliable.operations.stop_button import UnknownOrder
 from celery_reliable.operations.tasks import UnknownRun
 from celery_reliable.operations.uninstall import release
@@ -51,7 +50,6 @@ from celery_reliable.operations.views import (
     Status,
     Task,
     TaskInFull,
-    Throughput,
     Wait,
     WaitsFor,
     Worker,
@@ -104,8 +102,6 @@ __all__ = [
     "Subject",
     "Task",
     "TaskInFull",
-    "Throughput",
-    "Throughputs",
     "UnknownGroup",
     "UnknownOrder",
     "UnknownRun",

@@ -77,7 +77,6 @@ def test_each_question_is_answered_within_the_clicks_it_took_once(
         "CardDeclined",
         "a new price list",
         'id="desk-findings-title"',
-        'id="desk-throughput-title"',
         f'action="{LIST}tasks/"',
     ):
         assert said in shown

@@ -43,7 +43,6 @@ from celery_reliable.operations import (
     Operation,
     Status,
     TaskInFull,
-    Throughputs,
     as_json,
     counted,
 )
@@ -85,14 +84,9 @@ def _read(visit: Visit, page: Page, path: Mapping[str, str]) -> HttpResponse:
 
 
 def _of_the_overview(visit: Visit, found: Status) -> dict[str, Any]:
-    throughputs = Throughputs.of(visit.desk.ledger)
-    pieces = [*throughputs.slices(10, 6), *throughputs.slices(180, 8)]
-    most = max(max(one.processed, one.lost) for one in pieces)
     return {
         "groups": visit.desk.letter_groups.all().groups,
         "nobody_alive": [one.sentence for one in found.nobody_alive],
-        "pieces": pieces,
-        "most": most,
     }
 
 
